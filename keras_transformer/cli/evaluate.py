@@ -1,0 +1,62 @@
+"""`keras-transformer evaluate`."""
+
+from pathlib import Path
+
+import click
+
+from keras_transformer.cli.models import model_options, open_model
+from keras_transformer.cli.quiet import start_tensorflow
+from keras_transformer.errors import InputError
+
+
+@click.command()
+@model_options
+@click.option("--pairs", help="dates, tfds:NAME or a .tsv or .tsv.gz file.")
+@click.option("--split", default="test", show_default=True, help="Split of dates or of a TFDS dataset.")
+@click.option("--source", type=click.Path(), help="File with a source text on each line, plain or .gz.")
+@click.option("--target", type=click.Path(), help="File with the answer to each line of --source.")
+@click.option(
+    "--tokenize",
+    default="13a",
+    show_default=True,
+    type=click.Choice(["13a", "none", "intl", "char"]),
+    help="sacreBLEU's tokenization; none for text that is tokenized already.",
+)
+@click.option("--unique", is_flag=True, help="Count a source once; any of its targets is right.")
+def evaluate(
+    model: str | None,
+    saved_model: str | None,
+    batch_size: int,
+    pairs: str | None,
+    split: str,
+    source: str | None,
+    target: str | None,
+    tokenize: str,
+    unique: bool,
+) -> None:
+    """Score a model: BLEU, chrF, exact match and error rates.
+
+    \b
+      keras-transformer evaluate --model runs/dates --pairs dates
+      keras-transformer evaluate --saved-model saved_models/de_en --source test.de --target test.en
+    """
+    start_tensorflow()
+    examples = _pairs(pairs, split, source, target)
+    translator = open_model(model, saved_model)
+
+    from keras_transformer.cli.scoring import score
+
+    score(translator, examples, batch_size=batch_size, tokenize=tokenize, unique=unique)
+
+
+def _pairs(pairs: str | None, split: str, source: str | None, target: str | None) -> list[tuple[str, str]]:
+    if (pairs is None) == (source is None) or (source is None) != (target is None):
+        raise InputError(
+            "Give --pairs, or --source and --target. "
+            f"Received: --pairs {pairs}, --source {source}, --target {target}."
+        )
+    from keras_transformer.data import read_pairs, read_parallel_text
+
+    if source is not None and target is not None:
+        return read_parallel_text(Path(source), Path(target))
+    return read_pairs(str(pairs), split)

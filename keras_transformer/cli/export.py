@@ -1,0 +1,28 @@
+"""`keras-transformer export`."""
+
+from pathlib import Path
+
+import click
+
+from keras_transformer.cli.quiet import start_tensorflow
+
+
+@click.command()
+@click.argument("model", type=click.Path())
+@click.argument("directory", type=click.Path())
+@click.option("--example", "examples", multiple=True, help="A real source, for the check and the warm-up.")
+def export(model: str, directory: str, examples: tuple[str, ...]) -> None:
+    """Write MODEL, a directory of train, as the next version of the SavedModel in DIRECTORY.
+
+    The export is loaded in a process that has neither Keras nor this package, and must answer
+    as the model does, before it gets its version number.
+
+    \b
+      keras-transformer export runs/dates saved_models/dates --example "3 mars 2023"
+    """
+    start_tensorflow()
+    from keras_transformer.decoding import Translator
+    from keras_transformer.export import export_saved_model
+
+    translator = Translator.load(model)
+    click.echo(str(export_saved_model(translator, Path(directory), examples)))

@@ -1,0 +1,47 @@
+"""The group of all verbs, and what becomes of a user's mistake."""
+
+from typing import Any
+
+import click
+
+from keras_transformer.cli.evaluate import evaluate
+from keras_transformer.cli.export import export
+from keras_transformer.cli.train import train
+from keras_transformer.cli.translate import translate
+from keras_transformer.errors import InputError
+
+
+class _Group(click.Group):
+    """Prints a user's mistake as one line and exits with status 2."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a verb."""
+        try:
+            return super().invoke(ctx)
+        except InputError as error:
+            _fail(str(error))
+        except OSError as error:
+            where = f"{error.filename}: " if error.filename else ""
+            _fail(f"{where}{error.strerror or error}")
+        except KeyboardInterrupt:
+            _fail("Interrupted.")
+
+
+def _fail(message: str) -> None:
+    click.echo(f"Error: {' '.join(message.split())}", err=True)
+    raise SystemExit(2)
+
+
+@click.group(
+    cls=_Group,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Begin with: keras-transformer train",
+)
+@click.version_option(package_name="keras-transformer")
+def main() -> None:
+    """Train a Transformer on pairs of texts, score it, serve it."""
+
+
+
+for _verb in (train, translate, evaluate, export):
+    main.add_command(_verb)

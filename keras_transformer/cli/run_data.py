@@ -1,0 +1,163 @@
+"""The pairs, the vocabularies and the batches of a run."""
+
+import dataclasses
+from pathlib import Path
+
+import tensorflow as tf
+
+from keras_transformer.config import DataConfig, RunConfig
+from keras_transformer.data import (
+    EncodedPairs,
+    Pair,
+    encode_pairs,
+    encoded_dataset,
+    read_pairs,
+    read_parallel_text,
+    split_pairs,
+)
+from keras_transformer.errors import InputError
+from keras_transformer.text import CharacterTokenizer, SubwordTokenizer, Tokenizer, WhitespaceTokenizer
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunPairs:
+    """The pairs of a run, by their purpose."""
+
+    train: list[Pair]
+    """To learn from."""
+    validation: list[Pair]
+    """To choose the best epoch."""
+    test: list[Pair]
+    """To score; the validation pairs where a run has no others."""
+
+
+def load_pairs(data: DataConfig) -> RunPairs:
+    """Read all pairs of a run.
+
+    Args:
+        data: where they are.
+
+    Returns:
+        The pairs.
+
+    Raises:
+        InputError: a source cannot be read.
+    """
+    train = _origin(data, "train")
+    validation = _files(data, "validation") or _named_split(data, "validation")
+    if not validation:
+        train, validation = split_pairs(train, validation_fraction=data.validation_fraction, seed=data.seed)
+    return RunPairs(
+        train=train,
+        validation=validation,
+        test=_files(data, "test") or _named_split(data, "test") or validation,
+    )
+
+
+def train_tokenizers(run: RunConfig, pairs: list[Pair]) -> tuple[Tokenizer, Tokenizer]:
+    """Make the vocabularies from the training pairs.
+
+    Args:
+        run: its vocabulary section decides.
+        pairs: to learn from.
+
+    Returns:
+        The tokenizers of source and target; the same one if the vocabulary is shared.
+
+    Raises:
+        InputError: there is too little text.
+    """
+    vocabulary = run.vocabulary
+    sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
+    if vocabulary.shared:
+        tokenizer = _train_tokenizer(run, vocabulary.kind, [*sources, *targets])
+        return tokenizer, tokenizer
+    target_kind = vocabulary.target_kind or vocabulary.kind
+    return _train_tokenizer(run, vocabulary.kind, sources), _train_tokenizer(run, target_kind, targets)
+
+
+def encode(run: RunConfig, pairs: list[Pair], tokenizers: tuple[Tokenizer, Tokenizer]) -> EncodedPairs:
+    """Turn pairs into token ids; the ones that are too long are dropped and counted.
+
+    Args:
+        run: its data section has the limits.
+        pairs: texts.
+        tokenizers: of source and target.
+
+    Returns:
+        The pairs that fit, and the counts of the others.
+
+    Raises:
+        InputError: no pair fits.
+    """
+    return encode_pairs(
+        pairs,
+        *tokenizers,
+        max_source_length=run.data.max_source_length,
+        max_target_length=run.data.max_target_length,
+    )
+
+
+def batches(
+    run: RunConfig, encoded: EncodedPairs, *, shuffle: bool, first_epoch: int = 0
+) -> tf.data.Dataset:
+    """Batch encoded pairs.
+
+    Args:
+        run: its data section has the size of a batch.
+        encoded: the pairs.
+        shuffle: whether each epoch has an order of its own.
+        first_epoch: the epoch that comes first.
+
+    Returns:
+        What `model.fit` takes.
+
+    Raises:
+        InputError: a batch is too small for the longest pair.
+    """
+    longest = int(encoded.lengths().max())
+    if longest > run.data.tokens_per_batch:
+        raise InputError(
+            "`tokens_per_batch` must hold the longest pair. Received: "
+            f"tokens_per_batch={run.data.tokens_per_batch}, a pair of {longest} tokens."
+        )
+    return encoded_dataset(
+        encoded,
+        tokens_per_batch=run.data.tokens_per_batch,
+        shuffle=shuffle,
+        seed=run.data.seed,
+        first_epoch=first_epoch,
+    )
+
+
+def _origin(data: DataConfig, split: str) -> list[Pair]:
+    if data.source is not None and data.target is not None:
+        return read_parallel_text(Path(data.source), Path(data.target))
+    return read_pairs(data.pairs or "dates", split, seed=data.seed)
+
+
+def _files(data: DataConfig, part: str) -> list[Pair]:
+    source, target = getattr(data, f"{part}_source"), getattr(data, f"{part}_target")
+    return read_parallel_text(Path(source), Path(target)) if source and target else []
+
+
+def _named_split(data: DataConfig, split: str) -> list[Pair]:
+    """Read a split of what has splits; files have none."""
+    name = data.pairs or ("" if data.source else "dates")
+    return read_pairs(name, split, seed=data.seed) if name == "dates" or name.startswith("tfds:") else []
+
+
+def _train_tokenizer(run: RunConfig, kind: str, texts: list[str]) -> Tokenizer:
+    vocabulary = run.vocabulary
+    if kind == "subword":
+        return SubwordTokenizer.train(texts, vocabulary.size, lowercase=vocabulary.lowercase)
+    if kind == "whitespace":
+        return WhitespaceTokenizer.train(
+            texts, lowercase=vocabulary.lowercase, max_vocabulary_size=vocabulary.size
+        )
+    return CharacterTokenizer.train(
+        texts,
+        lowercase=vocabulary.lowercase,
+        normalize_spaces=vocabulary.normalize_spaces,
+        max_vocabulary_size=vocabulary.size,
+    )

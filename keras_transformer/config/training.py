@@ -1,0 +1,74 @@
+"""How a run trains and how it decodes."""
+
+import dataclasses
+import math
+
+from keras_transformer.config.section import Section, require_at_least, require_choice, require_fraction
+
+SCHEDULES = ("constant", "cosine", "inverse_square_root", "noam")
+PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TrainingConfig(Section):
+    """The recipe of `fit`.
+
+    Raises:
+        TypeError: if a value is not of the type its field declares.
+        ValueError: if a value is out of its range or a name is unknown.
+    """
+
+    epochs: int = 10
+    """Passes over the training pairs."""
+    schedule: str = "inverse_square_root"
+    """Learning rate after the warm-up: "constant", "cosine", "inverse_square_root" or "noam"."""
+    peak_learning_rate: float = 1e-3
+    """Highest learning rate, reached at the end of the warm-up."""
+    warmup_steps: int = 1000
+    """Updates in which the learning rate rises to its peak."""
+    label_smoothing: float = 0.1
+    """Probability spread over the wrong tokens."""
+    precision: str = "float32"
+    """Keras dtype policy: "float32", "mixed_bfloat16" or "mixed_float16"."""
+    seed: int = 0
+    """Seed of the initial weights and of dropout."""
+
+    def __post_init__(self) -> None:
+        """Check every value."""
+        super().__post_init__()
+        require_choice(self, "schedule", SCHEDULES)
+        require_choice(self, "precision", PRECISIONS)
+        require_fraction(self, "label_smoothing")
+        require_at_least(self, 1, "epochs", "warmup_steps")
+        require_at_least(self, 0, "seed")
+        if not 0 < self.peak_learning_rate < math.inf:
+            raise ValueError(
+                "`peak_learning_rate` must be above 0 and finite. "
+                f"Received: peak_learning_rate={self.peak_learning_rate}."
+            )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DecodingConfig(Section):
+    """The search for an answer.
+
+    Raises:
+        TypeError: if a value is not of the type its field declares.
+        ValueError: if a value is out of its range.
+    """
+
+    beam_size: int = 4
+    """Hypotheses kept at each step; 1 is greedy search."""
+    length_penalty: float = 1.0
+    """Exponent of the length a score is divided by; 0 prefers short answers."""
+    max_target_length: int = 256
+    """Longest answer in tokens, the end token included."""
+    batch_size: int = 64
+    """Sentences decoded together."""
+
+    def __post_init__(self) -> None:
+        """Check every value."""
+        super().__post_init__()
+        require_at_least(self, 1, "beam_size", "batch_size")
+        require_at_least(self, 0, "length_penalty")
+        require_at_least(self, 2, "max_target_length")

@@ -1,0 +1,35 @@
+"""Sentence pairs from files and datasets, and the batches that train a model on them.
+
+The way of the data: a source gives a list of pairs, `encode_pairs` makes token ids of
+them, `encoded_dataset` batches these; `translation_dataset` is the last two in one call.
+"""
+
+from keras_transformer.data.encoding import EncodedPairs, encode_pairs
+from keras_transformer.data.pairs import Pair
+from keras_transformer.data.pipeline import encoded_dataset, translation_dataset
+from keras_transformer.data.registry import read_pairs
+from keras_transformer.data.splits import split_pairs
+from keras_transformer.data.statistics import BatchStatistics, batch_statistics
+from keras_transformer.data.text_files import read_lines, read_parallel_text
+from keras_transformer.data.tfds_source import read_tfds
+from keras_transformer.data.transformations import gather_pairs, pad_batches, teacher_forcing
+from keras_transformer.data.tsv import read_tsv
+
+__all__ = [
+    "BatchStatistics",
+    "EncodedPairs",
+    "Pair",
+    "batch_statistics",
+    "encode_pairs",
+    "encoded_dataset",
+    "gather_pairs",
+    "pad_batches",
+    "read_lines",
+    "read_pairs",
+    "read_parallel_text",
+    "read_tfds",
+    "read_tsv",
+    "split_pairs",
+    "teacher_forcing",
+    "translation_dataset",
+]

@@ -1,0 +1,137 @@
+"""From pairs to the batches that `model.fit` takes."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from keras_transformer.data.batches import (
+    bucket_ends,
+    check_bucket_boundaries,
+    cut_batches,
+    default_bucket_boundaries,
+)
+from keras_transformer.data.encoding import EncodedPairs, encode_pairs
+from keras_transformer.data.epochs import ordered_batches, shuffled_batches
+from keras_transformer.data.pairs import Pair
+from keras_transformer.data.transformations import gather_pairs, pad_batches, teacher_forcing
+from keras_transformer.text.tokenizer import Tokenizer
+
+
+def translation_dataset(
+    pairs: Sequence[Pair],
+    source_tokenizer: Tokenizer,
+    target_tokenizer: Tokenizer,
+    *,
+    tokens_per_batch: int = 4096,
+    max_source_length: int = 256,
+    max_target_length: int = 256,
+    shuffle: bool = True,
+    seed: int = 0,
+    first_epoch: int = 0,
+    bucket_boundaries: Sequence[int] | None = None,
+    pad_to_bucket_boundary: bool = False,
+) -> tf.data.Dataset:
+    """Makes the dataset that trains or validates a `Transformer`.
+
+    Args:
+        pairs: source and target texts.
+        source_tokenizer: tokenizer of the sources.
+        target_tokenizer: tokenizer of the targets.
+        tokens_per_batch: most tokens of a batch on either side, padding included.
+        max_source_length: most tokens of a source, the end token included. Longer pairs are
+            left out, counted and logged; see `encode_pairs`.
+        max_target_length: most tokens of a target, one special token included.
+        shuffle: whether each epoch draws new batches; otherwise they come from short to long.
+        seed: seed of the shuffling; see `encoded_dataset`.
+        first_epoch: epoch of the first iteration, to go on where an earlier run stopped.
+        bucket_boundaries: lengths that part the buckets; see `default_bucket_boundaries`.
+        pad_to_bucket_boundary: pad source and target to the same boundary, for few shapes
+            (XLA); otherwise each to the longest of its batch, for little padding.
+
+    Returns:
+        a finite dataset that knows its number of batches, with elements
+        `({"encoder_token_ids": (b, s), "decoder_token_ids": (b, t)}, labels (b, t))`, all int32
+        and padded with `PAD_ID`.
+
+    Raises:
+        InputError: there are no pairs, or none fits the limits.
+        ValueError: a limit, the boundaries or the token budget are out of range.
+
+    Example:
+        >>> from keras_transformer.text import CharacterTokenizer
+        >>> tokenizer = CharacterTokenizer(["a", "b"])
+        >>> dataset = translation_dataset([("ab", "ba"), ("b", "b")], tokenizer, tokenizer)
+        >>> [(inputs, labels)] = dataset.as_numpy_iterator()
+        >>> sorted(inputs), labels.shape
+        (['decoder_token_ids', 'encoder_token_ids'], (2, 3))
+    """
+    encoded = encode_pairs(
+        pairs,
+        source_tokenizer,
+        target_tokenizer,
+        max_source_length=max_source_length,
+        max_target_length=max_target_length,
+    )
+    return encoded_dataset(
+        encoded,
+        tokens_per_batch=tokens_per_batch,
+        shuffle=shuffle,
+        seed=seed,
+        first_epoch=first_epoch,
+        bucket_boundaries=bucket_boundaries,
+        pad_to_bucket_boundary=pad_to_bucket_boundary,
+    )
+
+
+def encoded_dataset(
+    encoded: EncodedPairs,
+    *,
+    tokens_per_batch: int = 4096,
+    shuffle: bool = True,
+    seed: int = 0,
+    first_epoch: int = 0,
+    bucket_boundaries: Sequence[int] | None = None,
+    pad_to_bucket_boundary: bool = False,
+) -> tf.data.Dataset:
+    """Makes the dataset of pairs that are token ids already.
+
+    Pairs are bucketed by their longer side, so that the budget bounds the memory of both.
+    Each iteration over the dataset is an epoch with an order of its own, which depends on `seed`
+    and the number of the epoch alone: two datasets with the same arguments give the same
+    batches, and `first_epoch=k` gives those of the k-th iteration, counted from 0.
+
+    Args:
+        encoded: the pairs.
+        tokens_per_batch: as in `translation_dataset`, like all that follow.
+        shuffle: whether each epoch draws new batches.
+        seed: seed of the shuffling.
+        first_epoch: epoch of the first iteration.
+        bucket_boundaries: lengths that part the buckets.
+        pad_to_bucket_boundary: pad source and target to the same boundary.
+
+    Returns:
+        the dataset that `translation_dataset` describes.
+
+    Raises:
+        ValueError: the boundaries or the token budget are out of range.
+    """
+    lengths = encoded.lengths()
+    longest = int(lengths.max())
+    if bucket_boundaries is None:
+        boundaries = default_bucket_boundaries(longest, coarse=pad_to_bucket_boundary)
+    else:
+        boundaries = check_bucket_boundaries(bucket_boundaries, longest)
+    ends = bucket_ends(lengths, boundaries)
+    splits = cut_batches(np.sort(ends), tokens_per_batch)
+    if shuffle:
+        batches = shuffled_batches(ends, splits, seed=seed, first_epoch=first_epoch)
+    else:
+        batches = ordered_batches(ends, splits)
+    return (
+        batches.apply(gather_pairs(encoded))
+        .apply(teacher_forcing)
+        .apply(pad_batches(boundaries if pad_to_bucket_boundary else None))
+        .apply(tf.data.experimental.assert_cardinality(len(splits) - 1))
+        .prefetch(tf.data.AUTOTUNE)
+    )

@@ -1,0 +1,82 @@
+"""Pairs from two parallel text files: line n of one translates line n of the other."""
+
+import gzip
+import os
+import zlib
+from pathlib import Path
+
+from keras_transformer.data.pairs import Pair, drop_empty_pairs
+from keras_transformer.errors import InputError
+from keras_transformer.files import read_file
+
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+def read_parallel_text(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> list[Pair]:
+    """Reads two files with the same number of lines.
+
+    Args:
+        source: file with one source text a line, plain or ending in `.gz`.
+        target: file with the translation of each line of `source`.
+
+    Returns:
+        the pairs in file order, without those that are empty on one side.
+
+    Raises:
+        InputError: a file is missing, empty, damaged or no UTF-8; the numbers of lines
+            differ; or no pair has text on both sides.
+    """
+    source_lines, target_lines = read_lines(source), read_lines(target)
+    if len(source_lines) != len(target_lines):
+        raise InputError(
+            "Parallel files must have the same number of lines. "
+            f"Received: {len(source_lines)} in {source}, {len(target_lines)} in {target}."
+        )
+    return drop_empty_pairs(list(zip(source_lines, target_lines, strict=True)), f"{source} and {target}")
+
+
+def read_lines(path: str | os.PathLike[str]) -> list[str]:
+    r"""Reads the lines of a UTF-8 file.
+
+    Only `\n` and `\r\n` end a line. `str.splitlines` also cuts at characters such as
+    U+2028, which stand inside the sentences of web corpora and would shift all that follow.
+
+    Args:
+        path: the file, plain or ending in `.gz`.
+
+    Returns:
+        its lines without their ends, at least one.
+
+    Raises:
+        InputError: the file is missing, a directory, empty, damaged gzip or no UTF-8
+            (with line and byte).
+    """
+    path = Path(path)
+    content = read_file(path)
+    if path.suffix == ".gz":
+        content = _decompress(content, path)
+    lines = content.removeprefix(_BYTE_ORDER_MARK).split(b"\n")
+    if not lines[-1]:
+        lines.pop()  # the end of the last line, not a line of its own
+    return [_decode(line, path, number) for number, line in enumerate(lines, start=1)]
+
+
+def _decompress(content: bytes, path: Path) -> bytes:
+    """Unpacks gzip data of at least one byte."""
+    try:
+        content = gzip.decompress(content)
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(f"Cannot read {path}: damaged gzip data ({error}).") from error
+    if not content:
+        raise InputError(f"Cannot read {path}: the file is empty.")
+    return content
+
+
+def _decode(line: bytes, path: Path, number: int) -> str:
+    """Decodes one line; counts lines and bytes from 1 as editors do."""
+    try:
+        return line.removesuffix(b"\r").decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{path}:{number}:{error.start + 1}: not valid UTF-8. Received: byte 0x{line[error.start]:02x}."
+        ) from error

@@ -1,0 +1,89 @@
+"""Steps of the input pipeline: each takes a dataset and returns a dataset.
+
+They are composed with `dataset.apply`, in reading order.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import tensorflow as tf
+
+from keras_transformer.data.encoding import EncodedPairs
+from keras_transformer.text.special_tokens import END_ID, PAD_ID, START_ID
+
+Transformation: TypeAlias = Callable[[tf.data.Dataset], tf.data.Dataset]
+Example: TypeAlias = tuple[dict[str, tf.Tensor], tf.Tensor]  # inputs by name, and labels
+
+
+def gather_pairs(encoded: EncodedPairs) -> Transformation:
+    """Looks up the token ids of the pairs of a batch.
+
+    Args:
+        encoded: the pairs.
+
+    Returns:
+        from positions int64 (b,) to source and target token ids, int32 (b, ragged) each.
+    """
+
+    def gather(positions: tf.Tensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
+        return tf.gather(encoded.source, positions), tf.gather(encoded.target, positions)
+
+    return lambda dataset: dataset.map(gather, num_parallel_calls=tf.data.AUTOTUNE)
+
+
+def teacher_forcing(dataset: tf.data.Dataset) -> tf.data.Dataset:
+    """Makes inputs and labels, so that the decoder predicts each token from the true ones before it.
+
+    Args:
+        dataset: source and target token ids, int32 (b, ragged) each.
+
+    Returns:
+        `({"encoder_token_ids": source + END, "decoder_token_ids": START + target}, target + END)`,
+        int32 (b, ragged) each.
+    """
+
+    def shift(source: tf.RaggedTensor, target: tf.RaggedTensor) -> Example:
+        start = tf.fill([target.nrows(), 1], START_ID)  # (b, 1)
+        end = tf.fill([target.nrows(), 1], END_ID)
+        inputs = {
+            "encoder_token_ids": tf.concat([source, end], axis=1),
+            "decoder_token_ids": tf.concat([start, target], axis=1),
+        }
+        return inputs, tf.concat([target, end], axis=1)
+
+    return dataset.map(shift, num_parallel_calls=tf.data.AUTOTUNE)
+
+
+def pad_batches(bucket_boundaries: Sequence[int] | None = None) -> Transformation:
+    """Pads the rows of each batch with `PAD_ID`.
+
+    Args:
+        bucket_boundaries: lengths to pad to: every matrix of a batch gets the smallest that fits
+            all of them, so that a compiled model meets few shapes. Without them, source and
+            target are each padded to their longest row.
+
+    Returns:
+        from nested int32 (b, ragged) to the same structure of int32 (b, s) and (b, t).
+    """
+
+    def pad(inputs: dict[str, tf.RaggedTensor], labels: tf.RaggedTensor) -> Example:
+        width = None
+        if bucket_boundaries is not None:
+            width = _fitting_boundary([*inputs.values(), labels], bucket_boundaries)
+        return {name: _to_dense(ids, width) for name, ids in inputs.items()}, _to_dense(labels, width)
+
+    return lambda dataset: dataset.map(pad, num_parallel_calls=tf.data.AUTOTUNE)
+
+
+def _fitting_boundary(rows: Sequence[tf.RaggedTensor], bucket_boundaries: Sequence[int]) -> tf.Tensor:
+    """Finds the smallest boundary that no row is longer than, int64 ()."""
+    boundaries = tf.constant(bucket_boundaries, tf.int64)
+    longest = tf.reduce_max([token_ids.bounding_shape(axis=1) for token_ids in rows])
+    return boundaries[tf.searchsorted(boundaries, longest[tf.newaxis])[0]]
+
+
+def _to_dense(token_ids: tf.RaggedTensor, width: tf.Tensor | None) -> tf.Tensor:
+    """Pads int32 (b, ragged) to (b, width)."""
+    shape = None if width is None else tf.stack([token_ids.nrows(), width])
+    dense = token_ids.to_tensor(PAD_ID, shape=shape)
+    return tf.ensure_shape(dense, [None, None])

@@ -1,0 +1,101 @@
+"""A translator as a directory: the model, its tokenizers and the search."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from keras_transformer.decoding.beam import BeamSearch
+from keras_transformer.decoding.contract import Search
+from keras_transformer.decoding.greedy import GreedySearch
+from keras_transformer.errors import InputError
+from keras_transformer.files import write_file
+from keras_transformer.training.checkpoints import load_model, save_model
+
+MODEL_FILE = "model.keras"
+OPTIONS_FILE = "translator.json"
+SOURCE_TOKENIZER = "source_tokenizer"
+TARGET_TOKENIZER = "target_tokenizer"
+
+
+def save_translator(translator: Any, directory: Path) -> None:
+    """Write a translator; see `Translator.save`.
+
+    Args:
+        translator: a `Translator`.
+        directory: made if absent.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    translator.source_tokenizer.save(directory / SOURCE_TOKENIZER)
+    translator.target_tokenizer.save(directory / TARGET_TOKENIZER)
+    options = {
+        "search": _search_options(translator.search),
+        "max_source_length": translator.max_source_length,
+        "max_target_length": translator.max_target_length,
+    }
+    write_file(directory / OPTIONS_FILE, (json.dumps(options, indent=2) + "\n").encode())
+    save_model(translator.model, directory / MODEL_FILE)
+
+
+def load_translator(translator_class: Any, directory: Path) -> Any:
+    """Read a translator; see `Translator.load`.
+
+    Args:
+        translator_class: `Translator` or a class derived from it.
+        directory: where `save_translator` wrote.
+
+    Returns:
+        The translator.
+
+    Raises:
+        InputError: a part is missing or damaged, or the parts do not fit together.
+    """
+    # Imported here: tokenizers need TensorFlow, the rest of decoding does not.
+    from keras_transformer.text.loading import load_tokenizer
+
+    for name in (OPTIONS_FILE, MODEL_FILE):
+        if not (directory / name).is_file():
+            raise InputError(f"{directory} is not the directory of a model: it has no {name}.")
+    options = _read_options(directory / OPTIONS_FILE)
+    source_tokenizer = load_tokenizer(directory / SOURCE_TOKENIZER)
+    target_tokenizer = load_tokenizer(directory / TARGET_TOKENIZER)
+    model = load_model(directory / MODEL_FILE)
+    try:
+        return translator_class(
+            model,
+            source_tokenizer,
+            target_tokenizer,
+            search=make_search(**options.pop("search")),
+            **options,
+        )
+    # A Keras model of another class lacks the attributes of a `Transformer`.
+    except (ValueError, TypeError, AttributeError) as error:
+        raise InputError(f"{directory}: {error}") from error
+
+
+def make_search(beam_size: int, length_penalty: float) -> Search:
+    """Choose the search for a beam size.
+
+    Args:
+        beam_size: 1 for greedy search.
+        length_penalty: the exponent of the length penalty.
+
+    Returns:
+        The search.
+    """
+    if beam_size == 1:
+        return GreedySearch(length_penalty=length_penalty)
+    return BeamSearch(beam_size, length_penalty=length_penalty)
+
+
+def _search_options(search: Any) -> dict[str, Any]:
+    return {"beam_size": search.beam_size, "length_penalty": search.length_penalty}
+
+
+def _read_options(path: Path) -> dict[str, Any]:
+    try:
+        options = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InputError(f"{path} is damaged: {error}") from error
+    if not isinstance(options, dict) or not isinstance(options.get("search"), dict):
+        raise InputError(f"{path} is damaged: it must hold an object with a `search`. Received: {options!r}.")
+    return options

@@ -1,0 +1,30 @@
+"""How good answers are: exact match, error rates, BLEU and chrF.
+
+Every measure takes the answers and, for each of them, one reference string or several. `evaluate`
+computes many of them at once and prints as a table.
+"""
+
+from keras_transformer.evaluation.edit_distance import edit_distance
+from keras_transformer.evaluation.error_rates import (
+    character_error_rate,
+    token_error_rate,
+    word_error_rate,
+)
+from keras_transformer.evaluation.exact_match import exact_match
+from keras_transformer.evaluation.report import METRICS, EvaluationReport, evaluate
+from keras_transformer.evaluation.score import Score
+from keras_transformer.evaluation.translation_quality import bleu, chrf
+
+__all__ = [
+    "METRICS",
+    "EvaluationReport",
+    "Score",
+    "bleu",
+    "character_error_rate",
+    "chrf",
+    "edit_distance",
+    "evaluate",
+    "exact_match",
+    "token_error_rate",
+    "word_error_rate",
+]

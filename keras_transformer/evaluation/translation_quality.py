@@ -1,0 +1,75 @@
+"""BLEU and chrF, computed by sacreBLEU and named with its signature."""
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+from sacrebleu.metrics import BLEU, CHRF
+
+from keras_transformer.evaluation.references import References, references_of_each
+from keras_transformer.evaluation.score import Score
+
+#: Names of sacreBLEU's tokenizations, such as "13a", "none", "intl", "char" and "zh".
+TOKENIZATIONS: tuple[str, ...] = tuple(BLEU.TOKENIZERS)
+
+
+def bleu(
+    hypotheses: Sequence[str], references: References, *, tokenize: str = "13a", lowercase: bool = False
+) -> Score:
+    """Compute the corpus BLEU (Papineni et al. 2002) as the `sacrebleu` command does.
+
+    Args:
+        hypotheses: the answers.
+        references: for each answer one reference, or several.
+        tokenize: `"13a"` for plain text, `"none"` where answers and references are tokenized already;
+            one of `TOKENIZATIONS`.
+        lowercase: whether case is ignored.
+
+    Returns:
+        A score from 0 to 100 with sacreBLEU's signature.
+
+    Raises:
+        ValueError: there are no hypotheses, not as many references, or `tokenize` is unknown.
+    """
+    if tokenize not in TOKENIZATIONS:
+        raise ValueError(
+            f"`tokenize` must be one of {', '.join(TOKENIZATIONS)}. Received: tokenize={tokenize!r}."
+        )
+    # `force` only silences the warning about tokenized text, which "none" asks for.
+    metric = BLEU(tokenize=tokenize, lowercase=lowercase, force=tokenize == "none")
+    return _corpus_score(metric, hypotheses, references)
+
+
+def chrf(
+    hypotheses: Sequence[str], references: References, *, word_order: int = 0, lowercase: bool = False
+) -> Score:
+    """Compute the corpus chrF (Popović 2015) as the `sacrebleu` command does.
+
+    Args:
+        hypotheses: the answers.
+        references: for each answer one reference, or several.
+        word_order: 0 for chrF, 2 for chrF++.
+        lowercase: whether case is ignored.
+
+    Returns:
+        A score from 0 to 100 with sacreBLEU's signature.
+
+    Raises:
+        ValueError: there are no hypotheses, not as many references, or `word_order` is negative.
+    """
+    if word_order < 0:
+        raise ValueError(f"`word_order` must be 0 or more. Received: word_order={word_order}.")
+    return _corpus_score(CHRF(word_order=word_order, lowercase=lowercase), hypotheses, references)
+
+
+def _corpus_score(metric: Any, hypotheses: Sequence[str], references: References) -> Score:
+    # sacreBLEU reads one list per reference position; None stands for "no further reference".
+    positions = list(itertools.zip_longest(*references_of_each(hypotheses, references)))
+    result = metric.corpus_score(list(hypotheses), positions)
+    return Score(
+        name=result.name,
+        value=result.score,
+        signature=str(metric.get_signature()),
+        # "BLEU = 41.02 71.0/47.5/34.3/24.5 (BP = ...": what follows the number.
+        details=result.format().partition(" = ")[2].partition(" ")[2],
+    )

@@ -1,0 +1,126 @@
+"""What encoder and decoder layers and their stacks have in common: options and parts."""
+
+from typing import Any
+
+import keras
+
+from keras_transformer.layers.feed_forward import FeedForward
+from keras_transformer.layers.multi_head_attention import MultiHeadAttention
+from keras_transformer.layers.residual import Residual
+from keras_transformer.layers.scored_layer import ScoredLayer
+from keras_transformer.layers.validation import check_heads, check_positive, check_rates, known_width
+from keras_transformer.types import Shape
+
+
+class Block(ScoredLayer):
+    """The base of `EncoderLayer`, `DecoderLayer`, `Encoder` and `Decoder`.
+
+    Args:
+        num_heads: the number of heads, `h`; it must divide the input's width.
+        intermediate_dim: the inner width of the feed-forward network, `f`.
+        activation: of the feed-forward network.
+        dropout: the rate of the dropout on each sub-layer's output.
+        attention_dropout: the rate of the dropout on the attention scores.
+        intermediate_dropout: the rate of the dropout inside the feed-forward network.
+        norm_first: True for pre-norm, False for the paper's post-norm.
+        layer_norm_epsilon: what normalisation adds to the variance.
+        **kwargs: `name` and `dtype` of a Keras layer.
+
+    Raises:
+        ValueError: sizes not above zero, rates outside [0, 1).
+    """
+
+    def __init__(
+        self,
+        num_heads: int,
+        intermediate_dim: int,
+        *,
+        activation: Any = "relu",
+        dropout: float = 0.0,
+        attention_dropout: float = 0.0,
+        intermediate_dropout: float = 0.0,
+        norm_first: bool = False,
+        layer_norm_epsilon: float = 1e-6,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        check_positive(num_heads=num_heads, intermediate_dim=intermediate_dim)
+        check_rates(
+            dropout=dropout,
+            attention_dropout=attention_dropout,
+            intermediate_dropout=intermediate_dropout,
+        )
+        self.num_heads = num_heads
+        self.intermediate_dim = intermediate_dim
+        self.activation = keras.activations.get(activation)
+        self.dropout = dropout
+        self.attention_dropout = attention_dropout
+        self.intermediate_dropout = intermediate_dropout
+        self.norm_first = norm_first
+        self.layer_norm_epsilon = layer_norm_epsilon
+        self.supports_masking = True
+
+    def block_options(self) -> dict[str, Any]:
+        """Give the options as keyword arguments.
+
+        Returns:
+            Each constructor argument's name and value.
+        """
+        return {
+            "num_heads": self.num_heads,
+            "intermediate_dim": self.intermediate_dim,
+            "activation": keras.activations.serialize(self.activation),
+            "dropout": self.dropout,
+            "attention_dropout": self.attention_dropout,
+            "intermediate_dropout": self.intermediate_dropout,
+            "norm_first": self.norm_first,
+            "layer_norm_epsilon": self.layer_norm_epsilon,
+        }
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), **self.block_options()}
+
+    def _attention(self, name: str, query_shape: Shape, value_shape: Shape) -> MultiHeadAttention:
+        hidden_dim = known_width(inputs=query_shape)
+        check_heads(self.num_heads, hidden_dim)
+        attention = MultiHeadAttention(
+            self.num_heads,
+            hidden_dim // self.num_heads,
+            dropout=self.attention_dropout,
+            dtype=self.dtype_policy,
+            name=name,
+        )
+        attention.build(query_shape, value_shape)
+        return attention
+
+    def _feed_forward(self, name: str, shape: Shape) -> FeedForward:
+        feed_forward = FeedForward(
+            self.intermediate_dim,
+            activation=self.activation,
+            dropout=self.intermediate_dropout,
+            dtype=self.dtype_policy,
+            name=name,
+        )
+        feed_forward.build(shape)
+        return feed_forward
+
+    def _residual(self, name: str, shape: Shape) -> Residual:
+        residual = Residual(
+            norm_first=self.norm_first,
+            dropout=self.dropout,
+            layer_norm_epsilon=self.layer_norm_epsilon,
+            dtype=self.dtype_policy,
+            name=name,
+        )
+        residual.build(shape)
+        return residual
+
+    def _final_normalization(self, shape: Shape) -> keras.layers.Layer:
+        """Normalise what a stack of pre-norm layers leaves unnormalised."""
+        layer: keras.layers.Layer = keras.layers.Identity(name="final_normalization")
+        if self.norm_first:
+            layer = keras.layers.LayerNormalization(
+                epsilon=self.layer_norm_epsilon, dtype=self.dtype_policy, name="final_normalization"
+            )
+        layer.build(shape)
+        return layer

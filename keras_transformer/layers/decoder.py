@@ -1,0 +1,137 @@
+"""The stack of decoder layers."""
+
+from typing import Any, NamedTuple
+
+import keras
+
+from keras_transformer.layers.block import Block
+from keras_transformer.layers.decoder_layer import DecoderLayer, DecoderLayerCache
+from keras_transformer.layers.validation import check_positive
+from keras_transformer.types import Shape, Tensor
+
+
+class DecoderCache(NamedTuple):
+    """What the decoder keeps between the steps of decoding."""
+
+    layers: tuple[DecoderLayerCache, ...]
+    """A cache for each layer."""
+    encoder_padding_mask: Tensor
+    """`(b, s)`, True where the source has a token."""
+
+    def reorder(self, rows: Tensor) -> "DecoderCache":
+        """Take hypotheses in another order; what belongs to the source stays.
+
+        Args:
+            rows: integers `(b * n,)`, which old hypothesis each new one continues.
+
+        Returns:
+            The reordered cache.
+        """
+        return self._replace(layers=tuple(layer.reorder(rows) for layer in self.layers))
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class Decoder(Block):
+    """`num_layers` decoder layers, each attending to the same encoder output.
+
+    A pre-norm stack ends with a normalisation.
+
+    Args:
+        num_layers: the number of layers.
+        num_heads: see `Block`, as for the other arguments.
+        intermediate_dim: see `Block`.
+        **kwargs: the options of `Block`.
+
+    Call arguments:
+        inputs: `(b, t, d)`.
+        encoder_output: `(b, s, any width)`.
+        padding_mask: `(b, t)`, True (1) where the target has a token.
+        encoder_padding_mask: `(b, s)`, True (1) where the source has a token.
+        return_attention_scores: whether the scores are returned too.
+        training: whether dropout is on.
+
+    Returns:
+        `(b, t, d)`; with `return_attention_scores` a pair of that and a dict
+        of `layer_{i}/self_attention` and `layer_{i}/cross_attention`, from 1,
+        to scores `(b, h, t, t)` and `(b, h, t, s)`.
+    """
+
+    def __init__(self, num_layers: int, num_heads: int, intermediate_dim: int, **kwargs: Any) -> None:
+        super().__init__(num_heads, intermediate_dim, **kwargs)
+        check_positive(num_layers=num_layers)
+        self.num_layers = num_layers
+
+    def build(self, inputs_shape: Shape, encoder_output_shape: Shape) -> None:
+        self.layers = []
+        for number in range(1, self.num_layers + 1):
+            layer = DecoderLayer(**self.block_options(), dtype=self.dtype_policy, name=f"layer_{number}")
+            layer.build(inputs_shape, encoder_output_shape)
+            self.layers.append(layer)
+        self.final_normalization = self._final_normalization(inputs_shape)
+
+    def call(
+        self,
+        inputs: Tensor,
+        encoder_output: Tensor,
+        padding_mask: Tensor | None = None,
+        encoder_padding_mask: Tensor | None = None,
+        return_attention_scores: bool = False,
+        training: bool | None = None,
+    ) -> Tensor | tuple[Tensor, dict[str, Tensor]]:
+        x, all_scores = inputs, {}
+        for layer in self.layers:
+            x, scores = layer(
+                x,
+                encoder_output,
+                padding_mask=padding_mask,
+                encoder_padding_mask=encoder_padding_mask,
+                return_attention_scores=True,
+                training=training,
+            )
+            all_scores.update({f"{layer.name}/{name}": s for name, s in scores.items()})
+        x = self.final_normalization(x)
+        return (x, all_scores) if return_attention_scores else x
+
+    def create_cache(
+        self,
+        encoder_output: Tensor,
+        encoder_padding_mask: Tensor,
+        max_length: int,
+        beam_size: int = 1,
+    ) -> DecoderCache:
+        """Project the encoder's output once for every layer, and make room for the target.
+
+        Args:
+            encoder_output: `(b, s, any width)`.
+            encoder_padding_mask: `(b, s)`, True (1) where the source has a token.
+            max_length: the number of target positions there is room for.
+            beam_size: hypotheses for each source, `n`.
+
+        Returns:
+            The cache for `step`.
+        """
+        caches = (layer.create_cache(encoder_output, max_length, beam_size) for layer in self.layers)
+        return DecoderCache(tuple(caches), encoder_padding_mask)
+
+    def step(self, inputs: Tensor, cache: DecoderCache, position: Tensor) -> tuple[Tensor, DecoderCache]:
+        """Compute one position; the same numbers as `call` over the whole target.
+
+        Args:
+            inputs: `(b * n, 1, d)`, the hypotheses of a source side by side.
+            cache: from `create_cache` or the step before.
+            position: an integer scalar.
+
+        Returns:
+            `(b * n, 1, d)` and the cache with this position written.
+        """
+        x, layer_caches = inputs, []
+        for layer, layer_cache in zip(self.layers, cache.layers, strict=True):
+            x, layer_cache = layer.step(x, layer_cache, position, cache.encoder_padding_mask)
+            layer_caches.append(layer_cache)
+        return self.final_normalization(x), cache._replace(layers=tuple(layer_caches))
+
+    def compute_output_shape(self, inputs_shape: Shape, encoder_output_shape: Shape) -> Shape:
+        return tuple(inputs_shape)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "num_layers": self.num_layers}

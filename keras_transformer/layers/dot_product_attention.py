@@ -1,0 +1,91 @@
+"""Scaled dot-product attention: the pure function of the paper.
+
+It is the reference of every faster path.
+"""
+
+from collections.abc import Callable
+
+from keras import ops
+
+from keras_transformer.types import Shape, Tensor
+
+
+def dot_product_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None = None,
+    *,
+    dropout: Callable[[Tensor], Tensor] | None = None,
+) -> tuple[Tensor, Tensor]:
+    r"""Compute `softmax(Q K^T / sqrt(k)) V` for every head.
+
+    "Attention Is All You Need", section 3.2.1, equation 1.
+
+    Args:
+        query: `(b, t, h, k)`.
+        key: `(b, s, h, k)`.
+        value: `(b, s, h, k)`; its width may differ from that of the key.
+        mask: broadcasts to `(b, h, t, s)`; True where the query may attend to
+            the key. None lets every query attend to every key.
+        dropout: a function of the scores `(b, h, t, s)`, applied before they
+            weight the values.
+
+    Returns:
+        The output `(b, t, h, k)`, and the scores `(b, h, t, s)` after the
+        softmax and before dropout. A query that may attend to nothing gets
+        zeros in both.
+    """
+    key_dim = query.shape[-1]
+    query = query * ops.cast(key_dim**-0.5, query.dtype)
+    logits = ops.einsum("bthk,bshk->bhts", query, key)
+    scores = masked_softmax(logits, mask)
+    weights = scores if dropout is None else dropout(scores)
+    return ops.einsum("bhts,bshk->bthk", weights, value), scores
+
+
+def masked_softmax(logits: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Apply the softmax over the last axis, in float32, to what the mask allows.
+
+    Args:
+        logits: `(b, h, t, s)`.
+        mask: broadcasts to the logits; True where a score may be above zero.
+
+    Returns:
+        Scores of the shape and dtype of the logits. A row sums to one, or is
+        all zeros where the mask allows nothing.
+
+    Raises:
+        ValueError: a mask of another size.
+    """
+    dtype = logits.dtype
+    logits = ops.cast(logits, "float32")
+    if mask is None:
+        return ops.cast(_softmax(logits), dtype)
+    _check_broadcasts(tuple(mask.shape), tuple(logits.shape))
+    # The most negative float32 rather than -inf: a row of -inf has NaN gradients.
+    scores = _softmax(ops.where(mask, logits, _LOWEST))
+    # A row in which nothing is allowed comes out of the softmax uniform.
+    scores = ops.where(mask, scores, 0.0)
+    return ops.cast(scores, dtype)
+
+
+def _softmax(logits: Tensor) -> Tensor:
+    """Apply the softmax over the last axis."""
+    # Keras warns of an axis of size 1, which is no mistake here: a single key gets everything.
+    return ops.ones_like(logits) if logits.shape[-1] == 1 else ops.softmax(logits, axis=-1)
+
+
+def _check_broadcasts(mask_shape: Shape, logits_shape: Shape) -> None:
+    """Refuse a mask that does not fit, or that would silently widen the logits."""
+    fits = len(mask_shape) <= len(logits_shape)
+    for size, wanted in zip(reversed(mask_shape), reversed(logits_shape), strict=False):
+        fits = fits and (size in (1, None, wanted) or wanted is None)
+    if not fits:
+        raise ValueError(
+            "The mask must broadcast to the scores (b, h, t, s). "
+            f"Received: mask of shape {mask_shape}, scores of shape {logits_shape}."
+        )
+
+
+_LOWEST = -3.4028235e38

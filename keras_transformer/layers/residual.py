@@ -1,0 +1,85 @@
+"""The residual connection around every sub-layer: the one place that knows pre- and post-norm."""
+
+from typing import Any
+
+import keras
+
+from keras_transformer.layers.validation import check_rates
+from keras_transformer.types import Shape, Tensor
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class Residual(keras.layers.Layer):
+    """Adds a sub-layer's output to its input, with dropout and normalisation.
+
+    Post-norm, as in the paper (section 3.1): `norm(x + dropout(f(x)))`.
+    Pre-norm, which trains deep stacks more easily (Xiong et al. 2020):
+    `x + dropout(f(norm(x)))`. Either way a sub-layer `f` is used as
+
+        x = residual(x, f(residual.before(x)))
+
+    Args:
+        norm_first: True for pre-norm.
+        dropout: the rate of the dropout on the sub-layer's output.
+        layer_norm_epsilon: what is added to the variance.
+        **kwargs: `name` and `dtype` of a Keras layer.
+
+    Call arguments:
+        inputs: `(b, t, d)`, what entered `before`.
+        sublayer_output: `(b, t, d)`.
+        training: whether dropout is on.
+
+    Returns:
+        `(b, t, d)`.
+
+    Raises:
+        ValueError: a rate outside [0, 1).
+    """
+
+    def __init__(
+        self,
+        *,
+        norm_first: bool = False,
+        dropout: float = 0.0,
+        layer_norm_epsilon: float = 1e-6,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        check_rates(dropout=dropout)
+        self.norm_first = norm_first
+        self.dropout = dropout
+        self.layer_norm_epsilon = layer_norm_epsilon
+        self.normalization = keras.layers.LayerNormalization(
+            epsilon=layer_norm_epsilon, dtype=self.dtype_policy, name="normalization"
+        )
+        self.output_dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
+        self.supports_masking = True
+
+    def build(self, inputs_shape: Shape) -> None:
+        self.normalization.build(inputs_shape)
+
+    def before(self, inputs: Tensor) -> Tensor:
+        """Give the sub-layer's input.
+
+        Args:
+            inputs: `(b, t, d)`.
+
+        Returns:
+            `(b, t, d)`: normalised for pre-norm, as it is for post-norm.
+        """
+        return self.normalization(inputs) if self.norm_first else inputs
+
+    def call(self, inputs: Tensor, sublayer_output: Tensor, training: bool | None = None) -> Tensor:
+        outputs = inputs + self.output_dropout(sublayer_output, training=training)
+        return outputs if self.norm_first else self.normalization(outputs)
+
+    def compute_output_shape(self, inputs_shape: Shape, sublayer_output_shape: Shape) -> Shape:
+        return tuple(inputs_shape)
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "norm_first": self.norm_first,
+            "dropout": self.dropout,
+            "layer_norm_epsilon": self.layer_norm_epsilon,
+        }

@@ -1,0 +1,105 @@
+"""Training a SentencePiece model on a corpus."""
+
+import io
+import re
+from collections.abc import Iterable
+
+from keras_transformer.errors import InputError
+from keras_transformer.text.normalization import REPLACEMENT_CHARACTER, normalize
+from keras_transformer.text.special_tokens import (
+    END_ID,
+    PAD_ID,
+    SPECIAL_TOKENS,
+    START_ID,
+    UNKNOWN_ID,
+)
+from keras_transformer.text.vocabulary_training import text_batches
+
+MODEL_TYPES = ("bpe", "unigram")
+
+_DEFAULT_MAX_SENTENCE_LENGTH = 4192
+
+
+def train_sentence_piece(
+    texts: Iterable[str],
+    *,
+    vocabulary_size: int,
+    model_type: str,
+    lowercase: bool,
+) -> bytes:
+    """Trains a SentencePiece model with this library's special tokens.
+
+    The same corpus gives the same model: one thread, no sampling, every character kept.
+
+    Args:
+        texts: the corpus.
+        vocabulary_size: the number of token ids, special ones included.
+        model_type: `"bpe"` or `"unigram"`.
+        lowercase: whether texts are lower-cased first.
+
+    Returns:
+        the serialized model.
+
+    Raises:
+        ValueError: `model_type` is unknown.
+        InputError: the corpus is empty, or does not yield `vocabulary_size` pieces; the
+            message says which sizes it can have.
+    """
+    if model_type not in MODEL_TYPES:
+        raise ValueError(f"`model_type` must be one of {MODEL_TYPES}. Received: {model_type!r}.")
+    lines = _training_lines(texts, lowercase)
+    try:
+        return _train(lines, vocabulary_size, model_type)
+    except RuntimeError as error:
+        raise InputError(_explanation(str(error), vocabulary_size)) from error
+
+
+def _training_lines(texts: Iterable[str], lowercase: bool) -> list[bytes]:
+    """Normalizes the corpus as the tokenizer will, without unusable characters."""
+    batches = (normalize(batch, lowercase=lowercase).numpy() for batch in text_batches(texts))
+    replacement = REPLACEMENT_CHARACTER.encode()
+    lines = [line.replace(replacement, b" ").strip() for batch in batches for line in batch]
+    lines = [line for line in lines if line]
+    if not lines:
+        raise InputError("Cannot train a vocabulary: the corpus holds no text. Received: 0 lines.")
+    return lines
+
+
+def _train(lines: list[bytes], vocabulary_size: int, model_type: str) -> bytes:
+    # Imported here: characters and words need no SentencePiece.
+    from sentencepiece import SentencePieceTrainer
+
+    pad, unknown, start, end = SPECIAL_TOKENS
+    model = io.BytesIO()
+    SentencePieceTrainer.train(
+        sentence_iterator=iter(lines),
+        model_writer=model,
+        vocab_size=vocabulary_size,
+        model_type=model_type,
+        # The default leaves out longer lines without a word.
+        max_sentence_length=max(_DEFAULT_MAX_SENTENCE_LENGTH, *map(len, lines)) + 1,
+        character_coverage=1.0,
+        num_threads=1,
+        minloglevel=2,
+        pad_id=PAD_ID,
+        unk_id=UNKNOWN_ID,
+        bos_id=START_ID,
+        eos_id=END_ID,
+        pad_piece=pad,
+        unk_piece=unknown,
+        bos_piece=start,
+        eos_piece=end,
+    )
+    return model.getvalue()
+
+
+def _explanation(message: str, vocabulary_size: int) -> str:
+    """Says in one line what SentencePiece says in several, with a source position."""
+    start = f"Cannot train a subword vocabulary of {vocabulary_size} tokens on this corpus: "
+    largest = re.search(r"value <= (\d+)", message)
+    if largest:
+        return f"{start}it is too small, and yields at most {largest[1]} tokens."
+    smallest = re.search(r"required_chars\. \d+ vs (\d+)", message)
+    if smallest:
+        return f"{start}its characters alone need {smallest[1]} tokens."
+    return start + " ".join(message.split())

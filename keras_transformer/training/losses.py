@@ -1,0 +1,119 @@
+"""Cross-entropy over real tokens, with label smoothing."""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_transformer.types import Tensor
+
+
+def token_crossentropy(labels: Tensor, logits: Tensor, label_smoothing: float = 0.0) -> Tensor:
+    """Compute the cross-entropy of each token, in float32.
+
+    The label has the probability `1 - e`, and `e` is spread evenly over the
+    vocabulary (Szegedy et al. 2016, section 7). With the cross-entropy `c` of
+    the label alone this is `c + e * (logit of the label - mean logit)`, which
+    needs no one-hot labels.
+
+    Args:
+        labels: integers `(b, t)`.
+        logits: `(b, t, v)`.
+        label_smoothing: the probability `e` that is spread.
+
+    Returns:
+        A float32 tensor `(b, t)`.
+    """
+    labels = ops.cast(labels, "int32")
+    logits = ops.cast(logits, "float32")
+    losses = ops.sparse_categorical_crossentropy(labels, logits, from_logits=True)
+    if not label_smoothing:
+        return losses
+    label_logits = ops.take_along_axis(logits, labels[..., None], axis=-1)[..., 0]  # (b, t)
+    return losses + label_smoothing * (label_logits - ops.mean(logits, axis=-1))
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class MaskedCrossentropy(keras.losses.Loss):
+    """The mean cross-entropy over the labels that are not padding.
+
+    Keras divides by the number of positions, padding included, so that a
+    batch's loss depends on how far it is padded. This one divides by the
+    number of real tokens.
+
+    Args:
+        label_smoothing: the probability that is spread over the vocabulary.
+        pad_id: the label that is padding.
+        name: the name of the loss.
+        **kwargs: `dtype` of a Keras loss.
+
+    Call arguments:
+        y_true: labels, integers `(b, t)`.
+        y_pred: logits `(b, t, v)`.
+        sample_weight: `(b,)` or `(b, t)`, how much a token counts.
+
+    Returns:
+        A float32 scalar; 0 where there is no token at all.
+
+    Raises:
+        ValueError: a smoothing outside [0, 1).
+    """
+
+    def __init__(
+        self,
+        label_smoothing: float = 0.0,
+        pad_id: int = 0,
+        name: str = "masked_crossentropy",
+        **kwargs: Any,
+    ) -> None:
+        # The reduction is this class's own: over tokens, not over positions.
+        super().__init__(name=name, reduction=None, **kwargs)
+        if not 0 <= label_smoothing < 1:
+            raise ValueError(
+                "`label_smoothing` must be at least 0 and below 1. "
+                f"Received: label_smoothing={label_smoothing}."
+            )
+        self.label_smoothing = label_smoothing
+        self.pad_id = pad_id
+
+    def __call__(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None) -> Tensor:
+        y_true = ops.convert_to_tensor(y_true)
+        weights = token_weights(y_true, self.pad_id, sample_weight)
+        losses = self.call(y_true, ops.convert_to_tensor(y_pred))
+        # At least one, since a batch without a token has the loss 0, not NaN.
+        return ops.sum(losses * weights) / _one_if_zero(ops.sum(weights))
+
+    def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
+        return token_crossentropy(y_true, y_pred, self.label_smoothing)
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "dtype": self.dtype,
+            "label_smoothing": self.label_smoothing,
+            "pad_id": self.pad_id,
+        }
+
+
+def token_weights(labels: Tensor, pad_id: int, sample_weight: Tensor | None = None) -> Tensor:
+    """Say how much each token counts: padding nothing, others one or their weight.
+
+    Args:
+        labels: integers `(b, t)`.
+        pad_id: the label that is padding.
+        sample_weight: `(b,)` or `(b, t)`, or None.
+
+    Returns:
+        A float32 tensor `(b, t)`.
+    """
+    weights = ops.cast(ops.not_equal(labels, pad_id), "float32")
+    if sample_weight is None:
+        return weights
+    sample_weight = ops.cast(sample_weight, "float32")
+    if len(sample_weight.shape) == 1:
+        sample_weight = sample_weight[:, None]
+    return weights * sample_weight
+
+
+def _one_if_zero(total: Tensor) -> Tensor:
+    return ops.where(ops.equal(total, 0), ops.ones_like(total), total)

@@ -1,0 +1,68 @@
+"""Training curves: loss and metrics by epoch."""
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from keras_transformer.visualization.figure_file import save_figure
+from keras_transformer.visualization.token_labels import show_any_script
+
+MAX_COLUMNS = 3
+_VALIDATION = "val_"
+
+
+def plot_training(
+    history: Mapping[str, Sequence[float]],
+    *,
+    path: str | os.PathLike[str] | None = None,
+    title: str = "Training",
+) -> Figure:
+    """Draw a curve for each number of a training history.
+
+    A number and the one with `val_` before its name share a panel.
+
+    Args:
+        history: values by epoch, as `model.fit(...).history` holds them.
+        path: where to write the picture; it is not written without one.
+        title: what stands above it.
+
+    Returns:
+        The figure.
+
+    Raises:
+        ValueError: `history` has no values.
+        InputError: the picture cannot be written.
+    """
+    if not any(len(values) for values in history.values()):
+        raise ValueError(f"`history` must have values of at least one epoch. Received: {dict(history)}.")
+    metrics = list(dict.fromkeys(name.removeprefix(_VALIDATION) for name in history))
+    num_columns = min(len(metrics), MAX_COLUMNS)
+    num_rows = math.ceil(len(metrics) / num_columns)
+    figure = Figure((4.5 * num_columns, 3.5 * num_rows), layout="constrained")
+    show_any_script(figure.suptitle(title))
+    panels = list(figure.subplots(num_rows, num_columns, squeeze=False).flat)
+    for metric, axes in zip(metrics, panels, strict=False):
+        _draw(axes, metric, history)
+    for axes in panels[len(metrics) :]:
+        axes.remove()
+    if path is not None:
+        save_figure(figure, path)
+    return figure
+
+
+def _draw(axes: Axes, metric: str, history: Mapping[str, Sequence[float]]) -> None:
+    """Draw a metric and its validation in one panel."""
+    for name, label in ((metric, "training"), (_VALIDATION + metric, "validation")):
+        values = history.get(name, ())
+        if len(values):
+            # Markers show a single epoch, which has no line.
+            axes.plot(range(1, len(values) + 1), values, marker="o", markersize=3, label=label)
+    axes.set_xlabel("epoch")
+    axes.set_ylabel(metric.replace("_", " "))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+    axes.grid(alpha=0.3)
+    axes.legend()

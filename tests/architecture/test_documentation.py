@@ -1,0 +1,107 @@
+"""What the pages say exists: commands, options, links; examples in docstrings run."""
+
+import ast
+import doctest
+import importlib
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+PAGES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")
+README_COMMANDS = (
+    'python -m pip install ".[demo]" && keras-transformer train',
+    'python -m pip install ".[test]" && python -m pytest',
+)
+
+
+def page(root: Path, name: str) -> str:
+    """Return the text of a page of the checkout."""
+    path = root / name
+    if not path.exists():
+        pytest.skip(f"{name} is not there")
+    return path.read_text(encoding="utf-8")
+
+
+def quoted_commands(text: str) -> Iterator[list[str]]:
+    """Yield the words of each `keras-transformer ...` call in a page's code, without the program."""
+    text = text.replace("\\\n", " ")
+    code = re.findall(r"^```.*?\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+    code += re.findall(r"`(keras-transformer [^`\n]+)`", text)
+    for line in "\n".join(code).splitlines():
+        for command in re.split(r"&&|\||;|\$ ", line):
+            if re.match(r"\s*keras-transformer(\s|$)", command):
+                yield shlex.split(command.split(" #")[0])[1:]
+
+
+def test_quoted_commands() -> None:
+    fence = "```\npip install x && keras-transformer train \\\n  --epochs 3  # it's quick\n```\n"
+    text = fence + "then `keras-transformer plot`\n"
+    assert list(quoted_commands(text)) == [["train", "--epochs", "3"], ["plot"]]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_quoted_command_exists(root: Path, name: str) -> None:
+    text = page(root, name)
+    if not (root / "keras_transformer" / "cli" / "__init__.py").exists():
+        pytest.skip("the command line is not there")
+    main = importlib.import_module("keras_transformer.cli").main
+    for words in quoted_commands(text):
+        check_command(main, words)
+
+
+def check_command(group: click.Group, words: list[str]) -> None:
+    """Fail unless the verb exists and has each option that the words use."""
+    context = click.Context(group)
+    verb = next((word for word in words if not word.startswith("-")), None)
+    command = group if verb is None else group.get_command(context, verb)
+    assert command is not None, f"keras-transformer {verb} does not exist"
+    known = {
+        option
+        for parameter in command.get_params(context)
+        for option in (*parameter.opts, *parameter.secondary_opts)
+    }
+    used = {word.split("=")[0] for word in words if word.startswith("--")}
+    assert used <= known, f"keras-transformer {verb} has no {sorted(used - known)}"
+
+
+def anchors(text: str) -> set[str]:
+    """Return the anchors that headings of a Markdown page make."""
+    headings = re.findall(r"^#+ (.+)$", text, flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_internal_links_resolve(root: Path, name: str) -> None:
+    text = page(root, name)
+    for link in re.findall(r"\]\(([^)\s]+)\)", text):
+        if re.match(r"[a-z]+:", link):
+            continue
+        target, _, anchor = link.partition("#")
+        assert not target or (root / target).exists(), f"{name}: {link}"
+        if anchor:
+            assert anchor in anchors(page(root, target or name)), f"{name}: {link}"
+
+
+def test_the_readme_has_the_commands_that_ci_runs(root: Path) -> None:
+    text, script = page(root, "README.md"), page(root, ".ci/run")
+    for command in README_COMMANDS:
+        assert command in text
+        for part in command.split(" && "):
+            assert part.removeprefix("python -m pip install ") in script
+
+
+def test_the_version_stands_in_one_place(root: Path) -> None:
+    [version] = re.findall(r'^version = "(.+)"$', page(root, "pyproject.toml"), flags=re.MULTILINE)
+    assert f"## {version}" in page(root, "CHANGELOG.md")
+    sources = [path.read_text(encoding="utf-8") for path in (root / "keras_transformer").rglob("*.py")]
+    assert not any(re.search(r"^__version__ = [\"']", source, flags=re.MULTILINE) for source in sources)
+
+
+def test_examples_in_docstrings_run(trees: dict[str, ast.Module], paths: dict[str, Path]) -> None:
+    modules = [name for name in trees if ">>> " in paths[name].read_text(encoding="utf-8")]
+    failed = {name: doctest.testmod(importlib.import_module(name)).failed for name in modules}
+    assert {name: count for name, count in failed.items() if count} == {}

@@ -1,0 +1,169 @@
+"""Data flows one way: the order of the stages, no cycles, and TensorFlow only where it belongs."""
+
+import ast
+import importlib.util
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = "keras_transformer"
+
+# A stage imports from itself and from the stages before it.
+STAGES = (
+    "errors",
+    "types",
+    "config",
+    "text",
+    "data",
+    "layers",
+    "models",
+    "training",
+    "decoding",
+    "evaluation",
+    "visualization",
+    "export",
+    "interop",
+    "cli",
+)
+
+# These run on every Keras backend and import without TensorFlow.
+BACKEND_NEUTRAL = ("errors", "types", "config", "layers", "models", "training", "decoding")
+
+# (module, stage): a call that the public API puts on an earlier stage, imported inside the function
+# that makes it. Each entry says which.
+LATE_IMPORTS: dict[tuple[str, str], str] = {}
+
+
+def imported(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    """Yield what each import statement may name: the module, and each name in it as if it were one."""
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def stage_of(module: str) -> str:
+    """Return the stage of a dotted name; the empty string for the package itself."""
+    parts = module.split(".")
+    return parts[1] if parts[0] == PACKAGE and len(parts) > 1 else ""
+
+
+def test_every_stage_has_a_place_in_the_order(trees: dict[str, ast.Module]) -> None:
+    assert {stage_of(module) for module in trees} - {""} <= set(STAGES)
+
+
+def test_a_stage_imports_only_from_earlier_ones(trees: dict[str, ast.Module]) -> None:
+    wrong = []
+    for module, tree in trees.items():
+        stage = stage_of(module)
+        targets = {stage_of(name) for name in imported(ast.walk(tree))} & set(STAGES)
+        later = {target for target in targets if stage and STAGES.index(target) > STAGES.index(stage)}
+        wrong += [
+            f"{module} imports {target}" for target in sorted(later) if (module, target) not in LATE_IMPORTS
+        ]
+    assert wrong == [], "\n".join(wrong)
+
+
+def test_late_imports_are_inside_a_function(trees: dict[str, ast.Module]) -> None:
+    for module, target in LATE_IMPORTS:
+        assert target in {stage_of(name) for name in imported(ast.walk(trees[module]))}, "no longer needed"
+        assert target not in {stage_of(name) for name in imported(trees[module].body)}
+
+
+def import_graph(trees: dict[str, ast.Module]) -> dict[str, set[str]]:
+    """Return the modules that each module imports when it is imported itself."""
+    return {module: {name for name in imported(tree.body) if name in trees} for module, tree in trees.items()}
+
+
+def find_cycle(graph: dict[str, set[str]]) -> list[str]:
+    """Return the modules of one import cycle in order, or nothing."""
+    finished: set[str] = set()
+
+    def walk(module: str, path: list[str]) -> list[str]:
+        if module in path:
+            return [*path[path.index(module) :], module]
+        if module in finished:
+            return []
+        for target in sorted(graph[module]):
+            if cycle := walk(target, [*path, module]):
+                return cycle
+        finished.add(module)
+        return []
+
+    return next((cycle for module in sorted(graph) if (cycle := walk(module, []))), [])
+
+
+def test_find_cycle() -> None:
+    assert find_cycle({"a": {"b"}, "b": {"c"}, "c": set()}) == []
+    assert find_cycle({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == ["b", "c", "b"]
+
+
+def test_no_import_cycles(trees: dict[str, ast.Module]) -> None:
+    assert find_cycle(import_graph(trees)) == []
+
+
+def test_no_relative_imports(trees: dict[str, ast.Module]) -> None:
+    relative = [
+        f"{module}:{node.lineno}"
+        for module, tree in trees.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.level
+    ]
+    assert relative == [], "\n".join(relative)
+
+
+def test_backend_neutral_stages_never_import_tensorflow(trees: dict[str, ast.Module]) -> None:
+    wrong = [
+        f"{module} imports {name}"
+        for module, tree in trees.items()
+        if stage_of(module) in BACKEND_NEUTRAL
+        for name in imported(ast.walk(tree))
+        if name.split(".")[0].startswith("tensorflow") or name.split(".")[0] in ("keras_nlp", "keras_hub")
+    ]
+    assert wrong == [], "\n".join(wrong)
+
+
+# `None` in sys.modules makes the import statement raise ModuleNotFoundError.
+IMPORT_WITHOUT_TENSORFLOW = """
+import importlib, sys
+for name in ("tensorflow", "tensorflow_text", "tensorflow_datasets"):
+    sys.modules[name] = None
+for name in sys.argv[1:]:
+    importlib.import_module(name)
+import keras
+print(keras.backend.backend(), len(sys.argv) - 1)
+"""
+
+
+@pytest.mark.backend
+@pytest.mark.parametrize("backend", ["jax", "torch"])
+def test_backend_neutral_stages_import_without_tensorflow(
+    backend: str, trees: dict[str, ast.Module], tmp_path: Path
+) -> None:
+    if importlib.util.find_spec(backend) is None:
+        pytest.skip(f"{backend} is not installed")
+    modules = [module for module in trees if stage_of(module) in ("", *BACKEND_NEUTRAL)]
+    finished = subprocess.run(
+        [sys.executable, "-c", IMPORT_WITHOUT_TENSORFLOW, *modules],
+        env={**os.environ, "KERAS_BACKEND": backend, "PYTHONPATH": import_path()},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert finished.returncode == 0, finished.stderr
+    assert finished.stdout.split() == [backend, str(len(modules))]
+
+
+def import_path() -> str:
+    """Return where this process would import the package from, for a process with another directory."""
+    spec = importlib.util.find_spec(PACKAGE)
+    assert spec is not None
+    assert spec.submodule_search_locations is not None
+    return str(Path(next(iter(spec.submodule_search_locations))).parent)

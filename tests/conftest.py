@@ -1,0 +1,35 @@
+"""What every test process needs before the package is imported."""
+
+import os
+import sys
+from importlib import metadata
+from pathlib import Path
+
+from hypothesis import settings
+
+ROOT = Path(__file__).parents[1]
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+os.environ.setdefault("MPLBACKEND", "Agg")
+
+# A first call traces a graph, so the time of one example says nothing about the next.
+settings.register_profile("keras_transformer", deadline=None)
+settings.load_profile("keras_transformer")
+
+
+def _test_what_is_installed() -> None:
+    """Take the checkout off the import path where the package is installed.
+
+    `python -m pytest` puts the working directory first, which would hide the installed wheel, and with
+    it a file that the wheel lacks. An editable install adds its own entry, which stays.
+    """
+    try:
+        metadata.distribution("keras-transformer")
+    except metadata.PackageNotFoundError:
+        return
+    if Path(sys.path[0] or ".").resolve() == ROOT:
+        del sys.path[0]
+    os.environ["PYTHONSAFEPATH"] = "1"  # the same for processes that a test starts
+
+
+_test_what_is_installed()

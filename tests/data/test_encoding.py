@@ -1,0 +1,80 @@
+import logging
+
+import numpy as np
+import pytest
+
+from keras_transformer.data import encoding
+from keras_transformer.data.encoding import encode_pairs
+from keras_transformer.errors import InputError
+from keras_transformer.text.character import CharacterTokenizer
+
+PAIRS = [("ab", "c"), ("abcde", "cd"), ("a", "bcdefg"), ("abcdef", "abcdef"), ("", "a")]
+
+
+def test_token_ids_without_special_tokens(tokenizer: CharacterTokenizer) -> None:
+    encoded = encode_pairs(PAIRS, tokenizer, tokenizer)
+    assert encoded.source.to_list() == [[4, 5], [4, 5, 6, 7, 8], [4], [4, 5, 6, 7, 8, 9], []]
+    assert encoded.target.to_list() == [[6], [6, 7], [5, 6, 7, 8, 9, 10], [4, 5, 6, 7, 8, 9], [4]]
+    assert encoded.source.dtype == encoded.target.dtype == "int32"
+    assert len(encoded) == 5
+    assert encoded.num_dropped == 0
+
+
+def test_lengths_are_of_the_longer_side_with_its_special_token(tokenizer: CharacterTokenizer) -> None:
+    np.testing.assert_array_equal(encode_pairs(PAIRS, tokenizer, tokenizer).lengths(), [3, 6, 7, 7, 2])
+
+
+def test_uses_a_tokenizer_for_each_side(tokenizer: CharacterTokenizer) -> None:
+    other = CharacterTokenizer(["c", "b", "a"])
+    encoded = encode_pairs([("ab", "ab")], tokenizer, other)
+    assert encoded.source.to_list() == [[4, 5]]
+    assert encoded.target.to_list() == [[6, 5]]
+
+
+def test_drops_counts_and_logs_what_is_too_long(
+    tokenizer: CharacterTokenizer, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        encoded = encode_pairs(PAIRS, tokenizer, tokenizer, max_source_length=5, max_target_length=4)
+    assert encoded.source.to_list() == [[4, 5], []]
+    assert encoded.target.to_list() == [[6], [4]]
+    counts = (encoded.num_dropped, encoded.num_dropped_source, encoded.num_dropped_target)
+    assert counts == (3, 2, 2)
+    message = "Dropped 3 of 5 pairs as too long: 2 sources over 5 tokens, 2 targets over 4 tokens."
+    assert [record.getMessage() for record in caplog.records] == [message]
+
+
+def test_limits_count_special_tokens(tokenizer: CharacterTokenizer, caplog: pytest.LogCaptureFixture) -> None:
+    pair = [("abcd", "efg")]
+    assert len(encode_pairs(pair, tokenizer, tokenizer, max_source_length=5, max_target_length=4)) == 1
+    assert not caplog.records
+    with pytest.raises(InputError):
+        encode_pairs(pair, tokenizer, tokenizer, max_source_length=4, max_target_length=4)
+    with pytest.raises(InputError):
+        encode_pairs(pair, tokenizer, tokenizer, max_source_length=5, max_target_length=3)
+
+
+def test_chunks_do_not_change_the_result(
+    tokenizer: CharacterTokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = encode_pairs(PAIRS, tokenizer, tokenizer)
+    monkeypatch.setattr(encoding, "_CHUNK_SIZE", 2)
+    chunked = encode_pairs(PAIRS, tokenizer, tokenizer)
+    assert chunked.source.to_list() == whole.source.to_list()
+    assert chunked.target.to_list() == whole.target.to_list()
+
+
+def test_every_pair_too_long(tokenizer: CharacterTokenizer) -> None:
+    message = "Every pair is too long. Received: 2 pairs, 2 sources over 3 tokens, 0 targets over 256 tokens"
+    with pytest.raises(InputError, match=message):
+        encode_pairs([("abc", "a"), ("abcd", "b")], tokenizer, tokenizer, max_source_length=3)
+
+
+def test_no_pairs(tokenizer: CharacterTokenizer) -> None:
+    with pytest.raises(InputError, match=r"at least one pair\. Received: 0 pairs"):
+        encode_pairs([], tokenizer, tokenizer)
+
+
+def test_limit_out_of_range(tokenizer: CharacterTokenizer) -> None:
+    with pytest.raises(ValueError, match=r"at least 2.*max_source_length=256, max_target_length=1"):
+        encode_pairs(PAIRS, tokenizer, tokenizer, max_target_length=1)

@@ -1,0 +1,26 @@
+import logging
+
+import pytest
+
+from keras_transformer.data.pairs import drop_empty_pairs
+from keras_transformer.errors import InputError
+
+
+def test_keeps_pairs_with_text_in_order(caplog: pytest.LogCaptureFixture) -> None:
+    pairs = [("b", "B"), (" a ", "A"), ("b", "B")]
+    with caplog.at_level(logging.WARNING):
+        assert drop_empty_pairs(pairs, "here") == pairs
+    assert not caplog.records
+
+
+def test_drops_and_counts_pairs_without_text(caplog: pytest.LogCaptureFixture) -> None:
+    pairs = [("a", "A"), ("", "B"), ("c", " \t\u3000"), ("", "")]
+    with caplog.at_level(logging.WARNING):
+        assert drop_empty_pairs(pairs, "x.tsv") == [("a", "A")]
+    assert [record.getMessage() for record in caplog.records] == ["Dropped 3 of 4 pairs of x.tsv: empty."]
+
+
+@pytest.mark.parametrize("pairs", [[], [("", "a")], [(" ", "a"), ("a", "")]])
+def test_no_pair_left(pairs: list[tuple[str, str]]) -> None:
+    with pytest.raises(InputError, match=rf"No pair of x.tsv has text on both sides.* {len(pairs)} pairs"):
+        drop_empty_pairs(pairs, "x.tsv")

@@ -1,0 +1,165 @@
+"""Beam search over scripted models: by hand, and against every possible sequence."""
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_transformer.decoding import BeamSearch, BeamState, GreedySearch, SpecialIds, generate
+from keras_transformer.decoding.scores import LOWEST_SCORE
+
+ONE_SOURCE = np.zeros((1, 1), "int32")
+
+# A vocabulary of 4: nothing (and the start), the end, and two words.
+FOUR_IDS = SpecialIds(pad=0, unknown=0, start=0, end=1)
+
+
+def decode(model: Any, search: Any, max_length: int, source: np.ndarray = ONE_SOURCE) -> Any:
+    """Token ids `(b, n, T)` and scores `(b, n)`."""
+    result = generate(model, ops.convert_to_tensor(source), search, max_length)
+    token_ids, scores = map(ops.convert_to_numpy, result)
+    assert token_ids.shape == (len(source), search.beam_size, max_length)
+    assert scores.shape == (len(source), search.beam_size)
+    return token_ids, scores
+
+
+def every_hypothesis(model: Any, source: int, max_length: int, alpha: float) -> list[tuple[float, list[int]]]:
+    """Score and padded tokens of every sequence, best first, those that ended before the others."""
+    ended, cut_off = [], []
+    for length in range(max_length + 1):
+        for words in itertools.product((2, 3), repeat=length):
+            tokens = [*words, 1] if length < max_length else list(words)
+            score = model.log_probability(source, [0, *tokens]) / ((5 + len(tokens)) / 6) ** alpha
+            padded = tokens + [0] * (max_length - len(tokens))
+            (ended if length < max_length else cut_off).append((score, padded))
+    return sorted(ended, reverse=True) + sorted(cut_off, reverse=True)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0, 2.5])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_wide_beam_finds_every_sequence_in_order(recurrent_model: Any, seed: int, alpha: float) -> None:
+    model = recurrent_model(3, 4, seed)
+    search = BeamSearch(32, length_penalty=alpha, special_ids=FOUR_IDS)
+    sources = np.array([[2], [0], [1]], "int32")
+    token_ids, scores = decode(model, search, 4, sources)
+    for row, source in enumerate([2, 0, 1]):
+        expected = every_hypothesis(model, source, 4, alpha)
+        assert len(expected) == 31
+        np.testing.assert_allclose(scores[row, :31], [score for score, _ in expected], rtol=1e-4)
+        np.testing.assert_array_equal(token_ids[row, :31], [tokens for _, tokens in expected])
+
+
+def test_places_without_a_sequence_are_padding(recurrent_model: Any) -> None:
+    token_ids, scores = decode(recurrent_model(1, 4, 0), BeamSearch(33, special_ids=FOUR_IDS), 4)
+    np.testing.assert_array_equal(token_ids[0, 31:], np.zeros((2, 4)))
+    np.testing.assert_array_equal(scores[0, 31:], np.full(2, LOWEST_SCORE, "float32"))
+
+
+@pytest.mark.parametrize(("beam_size", "alpha"), [(1, 1.0), (2, 0.0), (3, 1.0), (5, 2.0)])
+def test_a_narrow_beam_gives_scores_of_the_model(recurrent_model: Any, beam_size: int, alpha: float) -> None:
+    model = recurrent_model(4, 4, 7)
+    search = BeamSearch(beam_size, length_penalty=alpha, special_ids=FOUR_IDS)
+    token_ids, scores = decode(model, search, 4, np.arange(4, dtype="int32")[:, None])
+    for source in range(4):
+        expected = {tuple(tokens): score for score, tokens in every_hypothesis(model, source, 4, alpha)}
+        found = [tuple(tokens) for tokens in token_ids[source].tolist()]
+        assert len(set(found)) == beam_size
+        np.testing.assert_allclose(scores[source], [expected[tokens] for tokens in found], rtol=1e-4)
+
+
+def test_the_better_finished_hypothesis_wins(table_model: Any) -> None:
+    # A search that extends what has ended returns the other one: log p -0.92 instead of -0.51.
+    model = table_model({2: {3: 0.6, 4: 0.4}, 4: {3: 1.0}, 3: {4: 0.5, 3: 0.5}}, 5)
+    token_ids, scores = decode(model, BeamSearch(2, length_penalty=0.0), 4)
+    np.testing.assert_array_equal(token_ids, [[[3, 0, 0, 0], [4, 3, 0, 0]]])
+    np.testing.assert_allclose(scores, [[np.log(0.6), np.log(0.4)]], rtol=1e-5)
+
+
+def test_the_length_penalty_can_reverse_the_order(table_model: Any) -> None:
+    model = table_model({2: {3: 0.6, 4: 0.4}, 4: {3: 1.0}}, 5)
+    token_ids, scores = decode(model, BeamSearch(2, length_penalty=4.0), 4)
+    np.testing.assert_array_equal(token_ids, [[[4, 3, 0, 0], [3, 0, 0, 0]]])
+    np.testing.assert_allclose(scores, [[np.log(0.4) / (7 / 6) ** 4, np.log(0.6)]], rtol=1e-5)
+
+
+def test_a_beam_finds_what_greedy_search_misses(table_model: Any) -> None:
+    model = table_model({2: {4: 0.6, 5: 0.4}, 4: {3: 0.5, 4: 0.5}, 5: {3: 1.0}}, 6)
+    token_ids, scores = decode(model, BeamSearch(2, length_penalty=0.0), 4)
+    np.testing.assert_array_equal(token_ids[0, 0], [5, 3, 0, 0])
+    np.testing.assert_allclose(scores[0], np.log([0.4, 0.3]), rtol=1e-5)
+
+
+def test_what_did_not_end_comes_after_what_did(table_model: Any) -> None:
+    model = table_model({2: {4: 0.9, 3: 0.1}, 4: {4: 1.0}}, 5)
+    token_ids, scores = decode(model, BeamSearch(2, length_penalty=1.0), 3)
+    np.testing.assert_array_equal(token_ids, [[[3, 0, 0], [4, 4, 4]]])
+    np.testing.assert_allclose(scores, [[np.log(0.1), np.log(0.9) / (8 / 6)]], rtol=1e-5)
+
+
+def test_banned_tokens_are_never_generated(table_model: Any) -> None:
+    model = table_model({2: {0: 0.4, 1: 0.3, 2: 0.2, 4: 0.1}, 4: {1: 0.9, 3: 0.1}}, 5)
+    token_ids, scores = decode(model, BeamSearch(3, length_penalty=0.0), 3)
+    np.testing.assert_array_equal(token_ids, [[[4, 3, 0], [0, 0, 0], [0, 0, 0]]])
+    np.testing.assert_allclose(scores[0, 0], np.log(0.01), rtol=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_nothing_follows_the_end(recurrent_model: Any, seed: int) -> None:
+    sources = np.arange(5, dtype="int32")[:, None]
+    token_ids, scores = decode(recurrent_model(5, 8, seed), BeamSearch(4), 7, sources)
+    after_end = np.cumsum(token_ids == 3, axis=-1) - (token_ids == 3) > 0
+    assert after_end.any()
+    assert (token_ids[after_end] == 0).all()
+    assert set(np.unique(token_ids[~after_end])) <= {3, 4, 5, 6, 7}
+    ended = (token_ids == 3).any(axis=-1)
+    assert (np.diff(ended.astype(int), axis=1) <= 0).all()
+    assert (np.diff(scores, axis=1)[ended[:, 1:]] <= 0).all()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_beam_of_one_is_greedy_search(recurrent_model: Any, seed: int) -> None:
+    model, sources = recurrent_model(6, 8, seed), np.arange(6, dtype="int32")[:, None]
+    beam = decode(model, BeamSearch(1, length_penalty=0.0), 7, sources)
+    greedy = decode(model, GreedySearch(), 7, sources)
+    np.testing.assert_array_equal(beam[0], greedy[0])
+    np.testing.assert_allclose(beam[1], greedy[1], rtol=1e-5)
+
+
+class ExhaustiveBeamSearch(BeamSearch):
+    """Never stops early."""
+
+    def is_running(self, state: BeamState, max_length: int) -> Any:
+        return state.position < max_length
+
+
+@pytest.mark.parametrize("alpha", [0.0, 1.0, 2.0])
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_stopping_early_changes_nothing(recurrent_model: Any, beam_size: int, alpha: float) -> None:
+    model, sources = recurrent_model(8, 6, 2), np.arange(8, dtype="int32")[:, None]
+    early = decode(model, BeamSearch(beam_size, length_penalty=alpha), 9, sources)
+    late = decode(model, ExhaustiveBeamSearch(beam_size, length_penalty=alpha), 9, sources)
+    np.testing.assert_array_equal(early[0], late[0])
+    np.testing.assert_allclose(early[1], late[1], rtol=1e-5)
+
+
+def test_it_stops_when_no_hypothesis_can_win(table_model: Any) -> None:
+    model = table_model({2: {3: 0.9, 4: 0.1}, 4: {3: 0.5, 4: 0.5}}, 5)
+    search = BeamSearch(1, length_penalty=0.0)
+    state = search.initialize(model.create_cache(ONE_SOURCE, 9, 1), 1, 9)
+    assert bool(search.is_running(state, 9))
+    state = search.advance(state, model.decode_step)
+    assert not bool(search.is_running(state, 9))
+    assert bool(BeamSearch(1, length_penalty=9.0).is_running(state, 90))
+
+
+@pytest.mark.parametrize("beam_size", [0, -2])
+def test_a_wrong_beam_size_is_refused(beam_size: int) -> None:
+    with pytest.raises(ValueError, match=rf"`beam_size` must be .*\. Received: beam_size={beam_size}\."):
+        BeamSearch(beam_size)
+
+
+def test_a_negative_length_penalty_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"Received: length_penalty=-0\.25\."):
+        BeamSearch(2, length_penalty=-0.25)

@@ -1,0 +1,31 @@
+"""Compiled functions give what the plain ones give."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_transformer.decoding.compilation import compile_function
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (5, 3), (1, 7)])
+def test_a_compiled_function_takes_every_size(shape: tuple[int, int]) -> None:
+    compiled = compile_function(lambda x: (ops.sum(x, axis=1), x * 2))
+    values = np.arange(np.prod(shape), dtype="int32").reshape(shape)
+    sums, doubled = compiled(ops.convert_to_tensor(values))
+    np.testing.assert_allclose(ops.convert_to_numpy(sums), values.sum(1))
+    np.testing.assert_allclose(ops.convert_to_numpy(doubled), values * 2)
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="counts traces of TensorFlow")
+def test_sizes_that_change_are_not_traced_again() -> None:
+    traces = []
+
+    def double(x: object) -> object:
+        traces.append(x)
+        return ops.multiply(x, 2)
+
+    compiled = compile_function(double)
+    for size in range(1, 9):
+        compiled(ops.ones((size, 10 - size), "int32"))
+    assert len(traces) == 1

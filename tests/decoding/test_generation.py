@@ -1,0 +1,84 @@
+"""Decoding with a Transformer: the cache, batches, and compiled code change nothing."""
+
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_transformer.decoding import BeamSearch, GreedySearch, Search, generate
+from keras_transformer.decoding.compilation import compile_function
+
+SEARCHES = [GreedySearch(), BeamSearch(3, length_penalty=1.0)]
+
+
+class PrefixCache(NamedTuple):
+    """All that was read and written so far."""
+
+    encoder_token_ids: Any
+    """`(b * n, s)`."""
+    decoder_token_ids: Any
+    """`(b * n, T)`."""
+
+    def reorder(self, rows: Any) -> "PrefixCache":
+        return PrefixCache(*(ops.take(token_ids, rows, axis=0) for token_ids in self))
+
+
+class UncachedModel:
+    """Runs the whole model at each step."""
+
+    def __init__(self, model: keras.Model) -> None:
+        self.model = model
+
+    def create_cache(self, encoder_token_ids: Any, max_length: int, beam_size: int = 1) -> PrefixCache:
+        sources = ops.repeat(encoder_token_ids, beam_size, axis=0)
+        return PrefixCache(sources, ops.zeros((sources.shape[0], max_length), "int32"))
+
+    def decode_step(self, token_ids: Any, position: Any, cache: PrefixCache) -> tuple[Any, PrefixCache]:
+        at_position = ops.equal(ops.arange(cache.decoder_token_ids.shape[1]), position)
+        written = ops.where(at_position, token_ids[:, None], cache.decoder_token_ids)
+        cache = cache._replace(decoder_token_ids=written)
+        return ops.take(self.model(cache._asdict(), training=False), position, axis=1), cache
+
+
+def assert_same(result: Any, expected: Any) -> None:
+    token_ids, scores = map(ops.convert_to_numpy, result)
+    np.testing.assert_array_equal(token_ids, ops.convert_to_numpy(expected[0]))
+    np.testing.assert_allclose(scores, ops.convert_to_numpy(expected[1]), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+def test_the_cache_changes_nothing(transformer: Any, source_ids: np.ndarray, search: Search) -> None:
+    sources = ops.convert_to_tensor(source_ids)
+    cached = generate(transformer, sources, search, 7)
+    lengths = (ops.convert_to_numpy(cached.token_ids)[:, 0] != 0).sum(axis=1)
+    assert len(set(lengths.tolist())) > 1, "answers should differ in length"
+    assert_same(cached, generate(UncachedModel(transformer), sources, search, 7))
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+def test_rows_do_not_change_each_other(transformer: Any, source_ids: np.ndarray, search: Search) -> None:
+    token_ids, scores = generate(transformer, ops.convert_to_tensor(source_ids), search, 7)
+    for row, source in enumerate(source_ids):
+        alone = ops.convert_to_tensor(source[source != 0][None])
+        assert_same(
+            generate(transformer, alone, search, 7), (token_ids[row : row + 1], scores[row : row + 1])
+        )
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+def test_compiled_code_gives_the_same(transformer: Any, source_ids: np.ndarray, search: Search) -> None:
+    compiled = compile_function(lambda ids: generate(transformer, ids, search, 7))
+    for sources in (source_ids, source_ids[1:3, :3], source_ids[2:]):
+        token_ids = ops.convert_to_tensor(sources)
+        assert_same(compiled(token_ids), generate(transformer, token_ids, search, 7))
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+def test_the_shape_of_a_result(transformer: Any, source_ids: np.ndarray, search: Search) -> None:
+    token_ids, scores = generate(transformer, ops.convert_to_tensor(source_ids), search, 4)
+    assert tuple(token_ids.shape) == (5, search.beam_size, 4)
+    assert tuple(scores.shape) == (5, search.beam_size)
+    assert keras.backend.standardize_dtype(token_ids.dtype) == "int32"
+    assert keras.backend.standardize_dtype(scores.dtype) == "float32"

@@ -1,0 +1,201 @@
+"""Strings in, strings out: order, neighbours, and texts of any kind."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import keras_transformer as kt
+from keras_transformer.decoding import BeamSearch, GreedySearch, SearchResult, Translation
+from keras_transformer.text import CharacterTokenizer, Tokenizer
+
+PLAIN = ["abc", "a", "cab e", "bb"]
+STRANGE = {
+    "empty": "",
+    "spaces": "   ",
+    "NUL": "a\x00b",
+    "emoji": "\U0001f600\U0001f469\u200d\U0001f680",
+    "right to left": "שלום عالم",
+    "unknown": "漢字☃",
+    "half a surrogate": "\ud800",
+    "a surrogate inside": "ab\udfffc",
+    "long": "abc" * 33_334,
+    "control": "\u202e\u0000\ufeff\n\r\t",
+    "special": "[START][END][PAD]",
+}
+
+
+@pytest.fixture(scope="module")
+def source_tokenizer() -> Tokenizer:
+    return CharacterTokenizer("abcde")  # 9 ids
+
+
+@pytest.fixture(scope="module")
+def target_tokenizer() -> Tokenizer:
+    return CharacterTokenizer("wxyz")  # 8 ids
+
+
+@pytest.fixture(scope="module")
+def translator(transformer: Any, source_tokenizer: Any, target_tokenizer: Any) -> kt.Translator:
+    return kt.Translator(
+        transformer,
+        source_tokenizer,
+        target_tokenizer,
+        search=BeamSearch(3),
+        max_source_length=40,
+        max_target_length=6,
+    )
+
+
+class LetterModel:
+    """Stands for a model: only its vocabularies are read."""
+
+    def __init__(self, source_size: int, target_size: int) -> None:
+        self.source_embedding = type("Embedding", (), {"vocabulary_size": source_size})
+        self.target_embedding = type("Embedding", (), {"vocabulary_size": target_size})
+
+
+def assert_close(answers: Sequence[Translation], expected: Sequence[Translation]) -> None:
+    assert [answer.text for answer in answers] == [answer.text for answer in expected]
+    scores = [answer.score for answer in expected]
+    assert [answer.score for answer in answers] == pytest.approx(scores, rel=1e-4, abs=1e-5)
+
+
+def test_translate_gives_texts_of_the_target(translator: kt.Translator) -> None:
+    answers = translator.translate(PLAIN)
+    assert len(set(answers)) > 1, "answers should differ"
+    assert set("".join(answers)) <= set("wxyz")
+    assert all(len(answer) <= 6 for answer in answers)
+
+
+def test_scores_belong_to_the_texts(translator: kt.Translator) -> None:
+    answers = translator.translate_with_scores(PLAIN)
+    assert [answer.text for answer in answers] == translator.translate(PLAIN)
+    assert all(answer.score < 0 for answer in answers)
+
+
+@pytest.mark.parametrize("batch_size", [1, 3, 64])
+def test_the_order_is_that_of_the_sources(translator: kt.Translator, batch_size: int) -> None:
+    texts = PLAIN + [text[::-1] for text in PLAIN] + ["", "edcba" * 3]
+    expected = [translator.translate_with_scores([text])[0] for text in texts]
+    assert_close(translator.translate_with_scores(iter(texts), batch_size=batch_size), expected)
+
+
+def test_strange_texts_get_an_answer_and_change_no_neighbour(translator: kt.Translator) -> None:
+    alone = translator.translate_with_scores(PLAIN)
+    together = translator.translate_with_scores([*STRANGE.values(), *PLAIN])
+    assert_close(together[len(STRANGE) :], alone)
+    for answer in together:
+        assert set(answer.text) <= set("wxyz")
+        answer.text.encode("utf-8")
+
+
+@pytest.mark.parametrize("name", STRANGE)
+def test_a_strange_text_alone_gets_an_answer(translator: kt.Translator, name: str) -> None:
+    [answer] = translator.translate([STRANGE[name]])
+    assert set(answer) <= set("wxyz")
+
+
+def test_an_empty_text_has_an_empty_answer(translator: kt.Translator) -> None:
+    assert translator.translate_with_scores(["", "a"])[0] == Translation("", 0.0)
+    assert translator.translate([]) == []
+
+
+def test_what_follows_the_longest_source_is_cut_off(translator: kt.Translator) -> None:
+    text = "abcde" * 7 + "abcd"  # 39 characters and the end
+    assert_close(
+        translator.translate_with_scores([text + "eee"]),
+        translator.translate_with_scores([text]),
+    )
+
+
+def test_batches_are_of_similar_length(source_tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    translator = kt.Translator(LetterModel(9, 9), source_tokenizer, source_tokenizer)
+    shapes = []
+
+    def copy(token_ids: Any) -> SearchResult:
+        shapes.append(tuple(token_ids.shape))
+        return SearchResult(token_ids[:, None, :], token_ids[:, :1])
+
+    monkeypatch.setattr(translator, "_compiled_generate", copy)
+    texts = ["a", "abcdeabcde", "ab", "edcbaedcba", "abc"]
+    done: list[int] = []
+    assert translator.translate(texts, batch_size=2, progress=done.append) == texts
+    assert shapes == [(2, 11), (2, 4), (1, 2)]
+    assert done == [2, 2, 1]
+
+
+def test_the_search_is_a_beam_of_four_by_default(source_tokenizer: Any) -> None:
+    translator = kt.Translator(LetterModel(9, 9), source_tokenizer, source_tokenizer)
+    assert isinstance(translator.search, BeamSearch)
+    assert translator.search.beam_size == 4
+
+
+def test_a_single_string_is_refused(translator: kt.Translator) -> None:
+    with pytest.raises(TypeError, match=r"`texts` must be several strings.*Received: texts='abc'\."):
+        translator.translate("abc")
+
+
+@pytest.mark.parametrize("wrong", [b"abc", None, 3])
+def test_what_is_no_string_is_refused(translator: kt.Translator, wrong: Any) -> None:
+    with pytest.raises(TypeError, match=rf"must hold strings\. Received: texts\[1\]={wrong!r}\."):
+        translator.translate(["a", wrong])
+
+
+def test_a_wrong_batch_size_is_refused(translator: kt.Translator) -> None:
+    with pytest.raises(ValueError, match=r"`batch_size` must be above zero\. Received: batch_size=0\."):
+        translator.translate(["a"], batch_size=0)
+
+
+@pytest.mark.parametrize(("side", "sizes"), [("source", (7, 9)), ("target", (9, 7))])
+def test_a_vocabulary_that_does_not_fit_is_refused(
+    source_tokenizer: Any, side: str, sizes: tuple[int, int]
+) -> None:
+    message = rf"`{side}_tokenizer` must have .*vocabulary_size=9, model {side} vocabulary size=7\."
+    with pytest.raises(ValueError, match=message):
+        kt.Translator(LetterModel(*sizes), source_tokenizer, source_tokenizer)
+
+
+@pytest.mark.parametrize("name", ["max_source_length", "max_target_length"])
+def test_limits_without_room_are_refused(source_tokenizer: Any, name: str) -> None:
+    with pytest.raises(ValueError, match=rf"Limits must be at least 2.*{name}=1\b"):
+        kt.Translator(LetterModel(9, 9), source_tokenizer, source_tokenizer, **{name: 1})
+
+
+IN_A_NEW_PROCESS = """
+import json, sys
+import keras_transformer as kt
+translator = kt.Translator.load(sys.argv[1])
+answers = translator.translate_with_scores(json.loads(sys.argv[2]))
+print(json.dumps([[answer.text, answer.score] for answer in answers]))
+"""
+
+
+def test_a_new_process_gives_the_same_answers(translator: kt.Translator, tmp_path: Path) -> None:
+    translator.save(tmp_path / "model")
+    (tmp_path / "model").rename(tmp_path / "moved")
+    finished = subprocess.run(
+        [sys.executable, "-c", IN_A_NEW_PROCESS, str(tmp_path / "moved"), json.dumps(PLAIN)],
+        env={**os.environ, "PYTHONPATH": str(Path(kt.__path__[0]).parent)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert finished.returncode == 0, finished.stderr
+    answers = [Translation(text, score) for text, score in json.loads(finished.stdout)]
+    assert_close(answers, translator.translate_with_scores(PLAIN))
+
+
+def test_greedy_search_translates(transformer: Any, source_tokenizer: Any, target_tokenizer: Any) -> None:
+    options = {"max_source_length": 40, "max_target_length": 6}
+    greedy, beam = (
+        kt.Translator(transformer, source_tokenizer, target_tokenizer, search=search, **options)
+        for search in (GreedySearch(), BeamSearch(1, length_penalty=0.0))
+    )
+    assert_close(greedy.translate_with_scores(PLAIN), beam.translate_with_scores(PLAIN))

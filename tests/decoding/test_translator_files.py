@@ -1,0 +1,145 @@
+"""A translator's directory: what is read back, and what is refused."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import keras
+import pytest
+
+import keras_transformer as kt
+from keras_transformer.decoding import BeamSearch, GreedySearch, make_search
+from keras_transformer.errors import InputError
+from keras_transformer.text import CharacterTokenizer
+
+
+@pytest.fixture
+def directory(transformer: keras.Model, tmp_path: Path) -> Path:
+    translator = kt.Translator(
+        transformer,
+        CharacterTokenizer("abcde"),
+        CharacterTokenizer("wxyz"),
+        search=BeamSearch(3, length_penalty=0.5),
+        max_source_length=40,
+        max_target_length=6,
+    )
+    translator.save(tmp_path / "translator")
+    return tmp_path / "translator"
+
+
+def change_options(directory: Path, **options: Any) -> None:
+    path = directory / "translator.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **options}))
+
+
+def test_the_directory_holds_nothing_else(directory: Path) -> None:
+    names = sorted(path.relative_to(directory).as_posix() for path in directory.rglob("*"))
+    assert names == [
+        "model.keras",
+        "source_tokenizer",
+        "source_tokenizer/tokenizer.json",
+        "source_tokenizer/vocabulary.txt",
+        "target_tokenizer",
+        "target_tokenizer/tokenizer.json",
+        "target_tokenizer/vocabulary.txt",
+        "translator.json",
+    ]
+
+
+def test_everything_is_read_back(directory: Path) -> None:
+    translator = kt.Translator.load(str(directory))
+    assert type(translator) is kt.Translator
+    assert isinstance(translator.search, BeamSearch)
+    assert (translator.search.beam_size, translator.search.length_penalty) == (3, 0.5)
+    assert (translator.max_source_length, translator.max_target_length) == (40, 6)
+    assert translator.source_tokenizer.vocabulary == tuple("abcde")
+    assert translator.target_tokenizer.vocabulary == tuple("wxyz")
+
+
+def test_a_subclass_loads_itself(directory: Path) -> None:
+    class LoudTranslator(kt.Translator):
+        pass
+
+    assert type(LoudTranslator.load(directory)) is LoudTranslator
+
+
+def test_saving_again_replaces(directory: Path) -> None:
+    translator = kt.Translator.load(directory)
+    translator.search = GreedySearch(length_penalty=0.25)
+    translator.save(directory)
+    search = kt.Translator.load(directory).search
+    assert isinstance(search, GreedySearch)
+    assert search.length_penalty == 0.25
+
+
+@pytest.mark.parametrize("name", ["model.keras", "translator.json"])
+def test_a_directory_of_something_else_is_refused(directory: Path, name: str) -> None:
+    (directory / name).unlink()
+    with pytest.raises(InputError, match=rf"translator is not the directory of a model: it has no {name}\."):
+        kt.Translator.load(directory)
+
+
+def test_an_absent_directory_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"absent is not the directory of a model"):
+        kt.Translator.load(tmp_path / "absent")
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def garble(path: Path) -> None:
+    path.write_bytes(b"\xff\x00 garbage")
+
+
+@pytest.mark.parametrize("damage", [cut, empty, garble, Path.unlink])
+@pytest.mark.parametrize("name", ["model.keras", "translator.json", "source_tokenizer/tokenizer.json"])
+def test_a_damaged_file_is_named(directory: Path, name: str, damage: Callable[[Path], None]) -> None:
+    damage(directory / name)
+    with pytest.raises(InputError, match=str(directory)) as caught:
+        kt.Translator.load(directory)
+    assert Path(name).name in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "received"),
+    [
+        ({"search": {"beam_size": 0, "length_penalty": 1.0}}, "beam_size=0"),
+        ({"search": {"beam_size": 2, "length_penalty": -1.0}}, "length_penalty=-1.0"),
+        ({"search": {"beam_size": 2}}, "length_penalty"),
+        ({"search": 4}, "'search': 4"),
+        ({"max_target_length": 1}, "max_target_length=1"),
+        ({"max_target_length": "long"}, "str"),
+        ({"unknown": 3}, "unknown"),
+    ],
+)
+def test_wrong_options_are_refused(directory: Path, options: dict[str, Any], received: str) -> None:
+    change_options(directory, **options)
+    with pytest.raises(InputError, match=str(directory)) as caught:
+        kt.Translator.load(directory)
+    assert received in str(caught.value)
+
+
+def test_a_vocabulary_that_does_not_fit_the_weights_is_refused(directory: Path) -> None:
+    CharacterTokenizer("vwxyz").save(directory / "target_tokenizer")
+    with pytest.raises(InputError, match=r"target_tokenizer\.vocabulary_size=9.*vocabulary size=8\."):
+        kt.Translator.load(directory)
+
+
+def test_another_keras_model_is_refused(directory: Path) -> None:
+    keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)]).save(directory / "model.keras")
+    with pytest.raises(InputError, match=str(directory)):
+        kt.Translator.load(directory)
+
+
+def test_searches_by_beam_size() -> None:
+    greedy, beam = make_search(1, 0.5), make_search(2, 0.5)
+    assert isinstance(greedy, GreedySearch)
+    assert isinstance(beam, BeamSearch)
+    assert (greedy.length_penalty, beam.length_penalty, beam.beam_size) == (0.5, 0.5, 2)

@@ -1,0 +1,93 @@
+import re
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+from keras_transformer.layers import Block, Decoder, DecoderLayer, Encoder, EncoderLayer
+
+OPTIONS: dict[str, Any] = {
+    "num_heads": 2,
+    "intermediate_dim": 11,
+    "activation": "gelu",
+    "dropout": 0.1,
+    "attention_dropout": 0.2,
+    "intermediate_dropout": 0.3,
+    "norm_first": True,
+    "layer_norm_epsilon": 1e-5,
+}
+
+
+def test_options_are_attributes() -> None:
+    block = Block(**OPTIONS)
+    assert block.block_options() == OPTIONS
+    assert {name: getattr(block, name) for name in OPTIONS if name != "activation"} == {
+        name: value for name, value in OPTIONS.items() if name != "activation"
+    }
+    assert block.activation is keras.activations.gelu
+
+
+def test_options_reach_the_parts() -> None:
+    layer = DecoderLayer(**OPTIONS)
+    layer.build((None, None, 8), (None, None, 5))
+    assert {layer.self_attention.dropout, layer.cross_attention.dropout} == {0.2}
+    assert layer.self_attention.num_heads * layer.self_attention.key_dim == 8
+    assert layer.feed_forward.dropout == 0.3
+    assert layer.feed_forward.activation is keras.activations.gelu
+    for residual in (
+        layer.self_attention_residual,
+        layer.cross_attention_residual,
+        layer.feed_forward_residual,
+    ):
+        assert (residual.dropout, residual.norm_first, residual.layer_norm_epsilon) == (0.1, True, 1e-5)
+
+
+@pytest.mark.parametrize("stack", [Encoder, Decoder])
+def test_options_reach_the_layers_of_a_stack(stack: Any) -> None:
+    layer = stack(3, **OPTIONS)
+    layer(*[np.zeros((1, 5, 8), "float32")] * (1 if stack is Encoder else 2))
+    assert [inner.name for inner in layer.layers] == ["layer_1", "layer_2", "layer_3"]
+    assert all(inner.block_options() == OPTIONS for inner in layer.layers)
+
+
+def test_the_policy_reaches_the_parts() -> None:
+    encoder = Encoder(1, 2, 11, norm_first=True, dtype="mixed_bfloat16")
+    encoder.build((None, None, 8))
+    inner = [layer for layer in encoder._flatten_layers() if layer.compute_dtype != "bfloat16"]
+    assert inner == []
+
+
+@pytest.mark.parametrize("make", [EncoderLayer, DecoderLayer])
+def test_heads_that_do_not_divide_the_width(make: Any) -> None:
+    message = "`num_heads` must divide `hidden_dim`. Received: num_heads=3, hidden_dim=8."
+    inputs = [np.zeros((1, 5, 8), "float32")] * (1 if make is EncoderLayer else 2)
+    with pytest.raises(ValueError, match=re.escape(message)):
+        make(3, 11)(*inputs)
+
+
+def test_unknown_width() -> None:
+    message = "The last axis of `inputs` must have a known size. Received: shape=(None, None, None)."
+    with pytest.raises(ValueError, match=re.escape(message)):
+        EncoderLayer(2, 11).build((None, None, None))
+
+
+@pytest.mark.parametrize("make", [EncoderLayer, DecoderLayer])
+@pytest.mark.parametrize("option", ["dropout", "attention_dropout", "intermediate_dropout"])
+def test_rates_out_of_range(make: Any, option: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(f"`{option}` must be at least 0 and below 1. Received:")):
+        make(2, 11, **{option: 1.2})
+
+
+@pytest.mark.parametrize("make", [EncoderLayer, DecoderLayer])
+@pytest.mark.parametrize("option", ["num_heads", "intermediate_dim"])
+def test_sizes_not_above_zero(make: Any, option: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(f"`{option}` must be above zero. Received: {option}=0.")):
+        make(**{"num_heads": 2, "intermediate_dim": 11, option: 0})
+
+
+@pytest.mark.parametrize("stack", [Encoder, Decoder])
+@pytest.mark.parametrize("num_layers", [0, -1])
+def test_stacks_without_layers(stack: Any, num_layers: int) -> None:
+    with pytest.raises(ValueError, match=re.escape(f"Received: num_layers={num_layers}.")):
+        stack(num_layers, 2, 11)

@@ -1,0 +1,73 @@
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+from keras_transformer.layers import Decoder
+
+array = keras.ops.convert_to_numpy
+TARGET, SOURCE = np.array([[1] * 5, [1, 1, 1, 0, 0]]), np.array([[1] * 3, [1, 1, 0]])
+
+
+def draw(*shape: int, seed: int = 0) -> Any:
+    return np.random.default_rng(seed).normal(size=shape).astype("float32")
+
+
+def made(num_layers: int = 2, **options: Any) -> Any:
+    decoder = Decoder(num_layers, 2, 11, **options)
+    decoder.build((None, None, 8), (None, None, 7))
+    decoder.set_weights([0.5 * draw(*w.shape, seed=number) for number, w in enumerate(decoder.weights)])
+    return decoder
+
+
+@pytest.mark.parametrize("norm_first", [False, True])
+def test_every_layer_attends_to_the_same_encoder_output(norm_first: bool) -> None:
+    decoder, x, memory = made(3, norm_first=norm_first), draw(2, 5, 8), draw(2, 3, 7, seed=1)
+    masks = {"padding_mask": TARGET, "encoder_padding_mask": SOURCE}
+    expected = x
+    for layer in decoder.layers:
+        expected = layer(expected, memory, **masks)
+    expected = decoder.final_normalization(expected)
+    np.testing.assert_allclose(array(decoder(x, memory, **masks)), array(expected), atol=1e-6)
+
+
+def test_scores_by_name() -> None:
+    decoder, x, memory = made(), draw(2, 5, 8), draw(2, 3, 7, seed=1)
+    output, scores = decoder(x, memory, return_attention_scores=True)
+    np.testing.assert_array_equal(array(output), array(decoder(x, memory)))
+    assert {name: tuple(score.shape) for name, score in scores.items()} == {
+        "layer_1/self_attention": (2, 2, 5, 5),
+        "layer_1/cross_attention": (2, 2, 5, 3),
+        "layer_2/self_attention": (2, 2, 5, 5),
+        "layer_2/cross_attention": (2, 2, 5, 3),
+    }
+
+
+@pytest.mark.parametrize("norm_first", [False, True])
+@pytest.mark.parametrize("beam_size", [1, 2])
+def test_steps_equal_the_whole_pass(norm_first: bool, beam_size: int) -> None:
+    decoder, memory = made(norm_first=norm_first), draw(2, 3, 7, seed=1)
+    x = draw(2 * beam_size, 5, 8)
+    repeated, mask = (np.repeat(part, beam_size, axis=0) for part in (memory, SOURCE))
+    full = array(decoder(x, repeated, encoder_padding_mask=mask))
+    cache = decoder.create_cache(memory, SOURCE, max_length=7, beam_size=beam_size)
+    for position in range(5):
+        output, cache = decoder.step(x[:, position : position + 1], cache, position)
+        np.testing.assert_allclose(array(output)[:, 0], full[:, position], atol=1e-5)
+
+
+def test_steps_of_reordered_hypotheses() -> None:
+    decoder, memory = made(), draw(2, 3, 7, seed=1)
+    x, rows = draw(4, 2, 8), [1, 1, 3, 2]  # two hypotheses of each source
+    _, cache = decoder.step(x[:, :1], decoder.create_cache(memory, SOURCE, 2, beam_size=2), 0)
+    output, _ = decoder.step(x[rows, 1:], cache.reorder(np.array(rows)), 1)
+    repeated, mask = (np.repeat(part, 2, axis=0) for part in (memory, SOURCE))
+    expected = array(decoder(x[rows], repeated, encoder_padding_mask=mask))[:, 1]
+    np.testing.assert_allclose(array(output)[:, 0], expected, atol=1e-5)
+
+
+def test_reorder_keeps_the_mask_of_the_source() -> None:
+    cache = made().create_cache(draw(2, 3, 7), SOURCE, 2)
+    assert cache.reorder(np.array([1, 0])).encoder_padding_mask is cache.encoder_padding_mask
+    assert len(cache.layers) == 2

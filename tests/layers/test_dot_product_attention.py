@@ -1,0 +1,114 @@
+import re
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from keras_transformer.layers import dot_product_attention, masked_softmax
+
+array = keras.ops.convert_to_numpy
+Array = npt.NDArray[np.float32]
+
+
+def draw(*shape: int, seed: int = 0) -> Array:
+    return np.random.default_rng(seed).normal(size=shape).astype("float32")
+
+
+def reference(query: Array, key: Array, value: Array, mask: Any = None) -> tuple[Any, Any]:
+    """Equation 1 of the paper, one query of one head at a time, in float64."""
+    batch, length, heads, width = query.shape
+    scores = np.zeros((batch, heads, length, key.shape[1]))
+    output = np.zeros((batch, length, heads, value.shape[-1]))
+    for b, h, t in np.ndindex(batch, heads, length):
+        logits = key[b, :, h].astype("float64") @ query[b, t, h] / np.sqrt(width)
+        allowed = np.ones(len(logits), bool) if mask is None else np.broadcast_to(mask, scores.shape)[b, h, t]
+        exponentials = np.where(allowed, np.exp(logits), 0.0)
+        scores[b, h, t] = exponentials / max(exponentials.sum(), 1e-300)
+        output[b, t, h] = scores[b, h, t] @ value[b, :, h]
+    return output, scores
+
+
+def heads_of(seed: int = 1) -> tuple[Array, Array, Array]:
+    """Queries, keys and values of prime sizes; the value's width differs."""
+    return draw(2, 5, 3, 7, seed=seed), draw(2, 11, 3, 7, seed=seed + 1), draw(2, 11, 3, 13, seed=seed + 2)
+
+
+@pytest.mark.parametrize(
+    "mask_shape", [None, (2, 1, 1, 11), (1, 1, 5, 11), (2, 1, 5, 11), (2, 3, 5, 11), (5, 11)]
+)
+def test_against_the_paper(mask_shape: tuple[int, ...] | None) -> None:
+    query, key, value = heads_of()
+    mask = None if mask_shape is None else draw(*mask_shape, seed=9) > -0.5
+    output, scores = dot_product_attention(query, key, value, mask)
+    expected_output, expected_scores = reference(query, key, value, mask)
+    np.testing.assert_allclose(array(output), expected_output, atol=1e-5)
+    np.testing.assert_allclose(array(scores), expected_scores, atol=1e-5)
+
+
+def test_numbers_to_check_by_hand() -> None:
+    query = np.array([[[[2.0, 0.0, 0.0, 0.0]]]], "float32")  # logits 2 * key[0] / sqrt(4)
+    key = np.log(np.array([1.0, 2.0, 5.0], "float32")).reshape(1, 3, 1, 1) * np.eye(4, dtype="float32")[0]
+    value = np.array([8.0, 16.0, 24.0], "float32").reshape(1, 3, 1, 1)
+    output, scores = dot_product_attention(query, key, value)
+    np.testing.assert_allclose(array(scores).ravel(), [1 / 8, 2 / 8, 5 / 8], rtol=1e-6)
+    np.testing.assert_allclose(array(output).ravel(), [1 + 4 + 15], rtol=1e-6)
+
+
+def test_a_query_without_keys_gets_zeros() -> None:
+    query, key, value = heads_of()
+    mask = np.ones((2, 1, 5, 11), bool)
+    mask[0, 0, 3] = False
+    output, scores = dot_product_attention(query, key, value, mask)
+    assert np.all(array(output)[0, 3] == 0)
+    assert np.all(array(scores)[0, :, 3] == 0)
+    np.testing.assert_allclose(array(scores).sum(-1)[1], 1.0, atol=1e-6)
+
+
+def test_gradients_of_a_query_without_keys(input_gradient: Callable[[Any, Array], Array]) -> None:
+    query, key, value = heads_of()
+    mask = np.zeros((2, 1, 5, 11), bool)
+    mask[1] = True
+    gradient = input_gradient(lambda q: dot_product_attention(q, key, value, mask)[0], query)
+    assert np.all(np.isfinite(gradient))
+    assert np.all(gradient[0] == 0)
+    assert np.any(gradient[1] != 0)
+
+
+def test_dropout_weights_the_values_but_not_the_scores() -> None:
+    query, key, value = heads_of()
+    output, scores = dot_product_attention(query, key, value)
+    halved, same_scores = dot_product_attention(query, key, value, dropout=lambda scores: scores * 0.5)
+    np.testing.assert_allclose(array(halved), array(output) * 0.5, atol=1e-6)
+    np.testing.assert_array_equal(array(same_scores), array(scores))
+
+
+def test_softmax_of_large_logits() -> None:
+    scores = array(masked_softmax(keras.ops.convert_to_tensor([[[[3e4, -3e4, 3e4]]]])))
+    np.testing.assert_allclose(scores.ravel(), [0.5, 0.0, 0.5])
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_softmax_is_computed_in_float32(dtype: str) -> None:
+    # 4,096 equal scores: a sum in half precision would stop growing at 256 or 2,048.
+    scores = masked_softmax(keras.ops.zeros((1, 1, 1, 4096), dtype), np.ones((1, 4096), bool))
+    assert keras.backend.standardize_dtype(scores.dtype) == dtype
+    np.testing.assert_array_equal(array(keras.ops.cast(scores, "float32")), 2.0**-12)
+
+
+def test_softmax_never_scores_what_is_masked() -> None:
+    mask = np.array([[[[True, False]]]])
+    scores = array(masked_softmax(keras.ops.convert_to_tensor([[[[-3e38, 3e38]]]]), mask))
+    assert scores.ravel().tolist() == [1.0, 0.0]
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 7, 5), (4, 1, 1, 5), (1, 2, 1, 5), (2, 1, 1, 6), (1, 2, 3, 1, 5)])
+def test_a_mask_that_does_not_fit(shape: tuple[int, ...]) -> None:
+    message = (
+        "The mask must broadcast to the scores (b, h, t, s). "
+        f"Received: mask of shape {shape}, scores of shape (2, 3, 1, 5)."
+    )
+    with pytest.raises(ValueError, match=re.escape(message)):
+        masked_softmax(keras.ops.zeros((2, 3, 1, 5)), np.ones(shape, bool))

@@ -1,0 +1,79 @@
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+from keras_transformer.layers import EncoderLayer
+
+array = keras.ops.convert_to_numpy
+
+
+def draw(*shape: int, seed: int = 0) -> Any:
+    return np.random.default_rng(seed).normal(size=shape).astype("float32")
+
+
+def made(**options: Any) -> Any:
+    layer = EncoderLayer(2, 11, **options)
+    layer.build((None, None, 8))
+    layer.set_weights([0.5 * draw(*w.shape, seed=number) for number, w in enumerate(layer.weights)])
+    return layer
+
+
+@pytest.mark.parametrize("norm_first", [False, True])
+def test_composed_of_its_parts(norm_first: bool) -> None:
+    layer, x, mask = made(norm_first=norm_first), draw(2, 5, 8), np.array([[1] * 5, [1, 1, 1, 0, 0]])
+    first, second = (
+        residual.normalization for residual in (layer.self_attention_residual, layer.feed_forward_residual)
+    )
+    if norm_first:
+        y = x + layer.self_attention(first(x), first(x), padding_mask=mask)
+        expected = y + layer.feed_forward(second(y))
+    else:
+        y = first(x + layer.self_attention(x, x, padding_mask=mask))
+        expected = second(y + layer.feed_forward(y))
+    np.testing.assert_allclose(array(layer(x, padding_mask=mask)), array(expected), atol=1e-5)
+
+
+@pytest.mark.parametrize("norm_first", [False, True])
+def test_scores_do_not_change_the_output(norm_first: bool) -> None:
+    layer, x, mask = made(norm_first=norm_first), draw(2, 5, 8), np.array([[1] * 5, [1, 1, 1, 0, 0]])
+    output, scores = layer(x, padding_mask=mask, return_attention_scores=True)
+    np.testing.assert_array_equal(array(output), array(layer(x, padding_mask=mask)))
+    assert set(scores) == {"self_attention"}
+    assert tuple(scores["self_attention"].shape) == (2, 2, 5, 5)
+    np.testing.assert_array_equal(array(scores["self_attention"])[1, :, :, 3:], 0)
+
+
+def test_attention_mask_and_padding_mask_are_both_heard() -> None:
+    layer, x = made(), draw(1, 3, 8)
+    _, scores = layer(
+        x,
+        padding_mask=np.array([[1, 1, 0]]),
+        attention_mask=np.array([[0, 1, 1], [1, 0, 1], [1, 1, 1]]),
+        return_attention_scores=True,
+    )
+    allowed = (array(scores["self_attention"])[0, 0] > 0).astype(int)
+    assert allowed.tolist() == [[0, 1, 0], [1, 0, 0], [1, 1, 0]]
+
+
+@pytest.mark.parametrize("norm_first", [False, True])
+@pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
+def test_the_mask_of_an_embedding_is_read_and_goes_on(norm_first: bool, policy: str) -> None:
+    x = keras.layers.Embedding(5, 8, mask_zero=True)(np.array([[1, 2, 0]]))
+    first, second = (EncoderLayer(2, 11, norm_first=norm_first, dtype=policy) for _ in range(2))
+    _, scores = second(first(x), return_attention_scores=True)
+    allowed = keras.ops.cast(scores["self_attention"], "float32")[0, 0, 0] > 0
+    assert array(allowed).tolist() == [True, True, False]
+
+
+@pytest.mark.parametrize("option", ["dropout", "attention_dropout", "intermediate_dropout"])
+def test_each_dropout_is_on_in_training_only(option: str) -> None:
+    layer, x = made(**{option: 0.5}), draw(2, 5, 8)
+    plain = made()
+    np.testing.assert_array_equal(array(layer(x)), array(plain(x)))
+    assert np.abs(array(layer(x, training=True)) - array(plain(x))).max() > 1e-3
+
+
+def test_output_shape() -> None:
+    assert made().compute_output_shape((2, None, 8)) == (2, None, 8)

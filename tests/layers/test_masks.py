@@ -1,0 +1,129 @@
+import re
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+from keras_transformer.layers import causal_mask, combine_masks, padding_mask
+from keras_transformer.layers.masks import intersect_masks
+
+array = keras.ops.convert_to_numpy
+T, F = True, False
+
+
+def test_padding_mask() -> None:
+    mask = array(padding_mask(np.array([[5, 1, 0], [0, 7, 2]])))
+    assert mask.dtype == bool
+    assert mask.tolist() == [[T, T, F], [F, T, T]]
+
+
+def test_padding_mask_of_another_id() -> None:
+    assert array(padding_mask(np.array([[0, 3]]), pad_id=3)).tolist() == [[T, F]]
+
+
+def test_causal_mask() -> None:
+    mask = array(causal_mask(3, 3))
+    assert mask.dtype == bool
+    assert mask.tolist() == [[T, F, F], [T, T, F], [T, T, T]]
+
+
+def test_causal_mask_of_the_last_queries() -> None:
+    assert array(causal_mask(2, 5)).tolist() == [[T, T, T, T, F], [T, T, T, T, T]]
+
+
+def test_causal_mask_with_more_queries_than_keys() -> None:
+    assert array(causal_mask(3, 2)).tolist() == [[F, F], [T, F], [T, T]]
+
+
+def test_nothing_to_combine() -> None:
+    assert combine_masks() is None
+
+
+def test_padding_covers_keys() -> None:
+    mask = array(combine_masks(padding_mask=np.array([[T, T, F], [T, F, F]])))
+    assert mask.shape == (2, 1, 1, 3)
+    assert mask[1, 0, 0].tolist() == [T, F, F]
+
+
+@pytest.mark.parametrize(
+    ("shape", "expected"),
+    [
+        ((3, 5), (1, 1, 3, 5)),
+        ((2, 3, 5), (2, 1, 3, 5)),
+        ((2, 1, 3, 5), (2, 1, 3, 5)),
+        ((2, 7, 3, 5), (2, 7, 3, 5)),
+        ((2, 1, 5), (2, 1, 1, 5)),
+    ],
+)
+def test_attention_mask_shapes(shape: tuple[int, ...], expected: tuple[int, ...]) -> None:
+    assert array(combine_masks(attention_mask=np.ones(shape, bool))).shape == expected
+
+
+def test_a_square_padding_mask_is_not_an_attention_mask() -> None:
+    square = np.array([[T, F], [T, T]])
+    covers_keys = array(combine_masks(padding_mask=square))
+    covers_scores = array(combine_masks(attention_mask=square))
+    assert covers_keys.shape == (2, 1, 1, 2)
+    assert covers_scores.shape == (1, 1, 2, 2)
+    assert not np.array_equal(*np.broadcast_arrays(covers_keys, covers_scores))
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int32", "int64", "uint8", "float32"])
+def test_any_dtype_of_zeros_and_ones(dtype: str) -> None:
+    mask = array(combine_masks(padding_mask=np.array([[1, 1, 0]], dtype)))
+    assert mask.dtype == bool
+    assert mask.tolist() == [[[[T, T, F]]]]
+
+
+def test_lists_are_read() -> None:
+    assert array(combine_masks(padding_mask=[[1, 0]])).tolist() == [[[[T, F]]]]
+
+
+def test_every_mask_has_a_say() -> None:
+    mask = combine_masks(
+        padding_mask=np.array([[T, T, F], [T, T, T]]),
+        attention_mask=np.array([[T, T, T], [T, T, T], [F, T, T]]),
+        causal_mask=causal_mask(3, 3),
+    )
+    assert array(mask)[:, 0].tolist() == [
+        [[T, F, F], [T, T, F], [F, T, F]],
+        [[T, F, F], [T, T, F], [F, T, T]],
+    ]
+
+
+def test_symbolic_masks() -> None:
+    mask = combine_masks(padding_mask=keras.KerasTensor((None, 5), dtype="int32"))
+    assert mask is not None
+    assert tuple(mask.shape) == (None, 1, 1, 5)
+
+
+@pytest.mark.parametrize("shape", [(3,), (2, 3, 5), (2, 1, 1, 3)])
+def test_padding_mask_of_another_rank(shape: tuple[int, ...]) -> None:
+    message = f"`padding_mask` must have the shape (b, s). Received: shape={shape}. A mask over queries"
+    with pytest.raises(ValueError, match=re.escape(message)):
+        combine_masks(padding_mask=np.ones(shape, bool))
+
+
+@pytest.mark.parametrize("shape", [(3,), (1, 2, 1, 3, 5)])
+def test_attention_mask_of_another_rank(shape: tuple[int, ...]) -> None:
+    message = (
+        f"must have the shape (t, s), (b, t, s), (b, 1, t, s) or (b, h, t, s). Received: shape={shape}."
+    )
+    with pytest.raises(ValueError, match=re.escape(message)):
+        combine_masks(attention_mask=np.ones(shape, bool))
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        (None, None, None),
+        ([[T, F]], None, [[T, F]]),
+        (None, [[T, F]], [[T, F]]),
+        ([[T, F]], [[T, T]], [[T, F]]),
+    ],
+)
+def test_intersect_masks(first: Any, second: Any, expected: Any) -> None:
+    masks = [None if mask is None else keras.ops.convert_to_tensor(mask) for mask in (first, second)]
+    both = intersect_masks(*masks)
+    assert (both if both is None else array(both).tolist()) == expected

@@ -1,0 +1,180 @@
+import re
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+from keras_transformer.layers import MultiHeadAttention, causal_mask
+
+array = keras.ops.convert_to_numpy
+
+
+def draw(*shape: int, seed: int = 0) -> Any:
+    return np.random.default_rng(seed).normal(size=shape).astype("float32")
+
+
+def randomized(layer: Any, *inputs: Any) -> Any:
+    """Builds the layer and gives every weight, biases too, a random value."""
+    layer(*inputs)
+    layer.set_weights(
+        [0.5 * draw(*weight.shape, seed=number) for number, weight in enumerate(layer.weights)]
+    )
+    return layer
+
+
+def reference(layer: Any, query: Any, value: Any, key: Any, mask: Any = True) -> tuple[Any, Any]:
+    """Section 3.2.2 of the paper, head by head, from the layer's weights."""
+    weights = {weight.name: array(weight).astype("float64") for weight in layer.weights}
+    heads, scores = [], []
+    for h in range(layer.num_heads):
+        q, k, v = (
+            x @ weights[f"{name}_kernel"][:, h] + weights[f"{name}_bias"][h]
+            for name, x in (("query", query), ("key", key), ("value", value))
+        )
+        logits = np.where(mask, q @ k.swapaxes(1, 2) / np.sqrt(layer.key_dim), -np.inf)
+        exponentials = np.exp(logits - logits.max(-1, keepdims=True))
+        scores.append(exponentials / exponentials.sum(-1, keepdims=True))
+        heads.append(scores[-1] @ v @ weights["output_kernel"][h])
+    return sum(heads) + weights["output_bias"], np.stack(scores, 1)
+
+
+WIDTHS = {"num_heads": 3, "key_dim": 5, "value_dim": 7, "output_shape": 17}
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("training", [False, True])
+def test_query_key_and_value_of_different_widths(causal: bool, training: bool) -> None:
+    query, key, value = draw(2, 5, 9), draw(2, 7, 11, seed=1), draw(2, 7, 13, seed=2)
+    layer = randomized(MultiHeadAttention(**WIDTHS), query, value, key)
+    output, scores = layer(
+        query, value, key, use_causal_mask=causal, return_attention_scores=True, training=training
+    )
+    mask = array(causal_mask(5, 7)) if causal else True
+    expected_output, expected_scores = reference(layer, query, value, key, mask)
+    np.testing.assert_allclose(array(output), expected_output, atol=1e-5)
+    np.testing.assert_allclose(array(scores), expected_scores, atol=1e-5)
+
+
+def test_kernels_are_named_and_shaped_by_the_letters() -> None:
+    layer = MultiHeadAttention(**WIDTHS)
+    layer.build((None, None, 9), (None, None, 13), (None, None, 11))
+    assert {weight.name: tuple(weight.shape) for weight in layer.weights} == {
+        "query_kernel": (9, 3, 5),
+        "key_kernel": (11, 3, 5),
+        "value_kernel": (13, 3, 7),
+        "output_kernel": (3, 7, 17),
+        "query_bias": (3, 5),
+        "key_bias": (3, 5),
+        "value_bias": (3, 7),
+        "output_bias": (17,),
+    }
+
+
+def test_without_bias() -> None:
+    layer = MultiHeadAttention(2, 3, use_bias=False)
+    layer.build((None, None, 7), (None, None, 7))
+    assert [weight.name.removesuffix("_kernel") for weight in layer.weights] == [
+        "query",
+        "key",
+        "value",
+        "output",
+    ]
+
+
+def test_kernels_start_as_the_matrices_they_are() -> None:
+    layer = MultiHeadAttention(8, 16)
+    layer.build((None, None, 128), (None, None, 64))
+    expected = {"query": (128, 128), "key": (64, 128), "value": (64, 128), "output": (128, 128)}
+    for name, (rows, columns) in expected.items():
+        deviation = array(getattr(layer, f"{name}_kernel")).std()
+        np.testing.assert_allclose(deviation, np.sqrt(2 / (rows + columns)), rtol=0.05)
+
+
+def test_numbers_to_check_by_hand() -> None:
+    """One head that copies its inputs: each query finds the key like it, and takes its value."""
+    layer = MultiHeadAttention(1, 2, use_bias=False)
+    layer.build((None, None, 2), (None, None, 2))
+    identity = np.eye(2, dtype="float32")
+    layer.set_weights([100 * identity[:, None], identity[:, None], identity[:, None], identity[None]])
+    keys = np.array([[[1, 0], [0, 1]]], "float32")
+    value = np.array([[[3, 4], [5, 6]]], "float32")
+    output = array(layer(keys[:, ::-1], value, keys))
+    np.testing.assert_allclose(output, value[:, ::-1], atol=1e-5)
+
+
+def test_key_is_value_by_default() -> None:
+    query, value = draw(2, 5, 7), draw(2, 3, 11)
+    layer = randomized(MultiHeadAttention(2, 3), query, value)
+    np.testing.assert_array_equal(array(layer(query, value)), array(layer(query, value, value)))
+
+
+def test_one_key() -> None:
+    query, value = draw(2, 5, 7), draw(2, 1, 7, seed=1)
+    layer = randomized(MultiHeadAttention(2, 3), query, value)
+    _, scores = layer(query, value, return_attention_scores=True)
+    np.testing.assert_array_equal(array(scores), np.ones((2, 2, 5, 1)))
+
+
+def test_dropout_is_on_in_training_only_and_not_in_the_scores() -> None:
+    x = draw(2, 5, 7)
+    layer = randomized(MultiHeadAttention(2, 3, dropout=0.5), x, x)
+    output, scores = layer(x, x, return_attention_scores=True, training=True)
+    expected_output, expected_scores = layer(x, x, return_attention_scores=True, training=False)
+    assert np.abs(array(output) - array(expected_output)).max() > 1e-3
+    np.testing.assert_allclose(array(scores), array(expected_scores), atol=1e-6)
+    np.testing.assert_array_equal(array(layer(x, x)), array(expected_output))
+
+
+def steps(layer: Any, x: Any, max_length: int, reorder: Any = None) -> Any:
+    """Attends position by position, through the cache."""
+    cache, outputs = layer.create_cache(max_length, x.shape[0]), []
+    for position in range(x.shape[1]):
+        output, cache = layer.step(x[:, position : position + 1], cache, position)
+        outputs.append(array(output))
+        if reorder is not None:
+            cache, x = cache.reorder(np.array(reorder)), x[reorder]
+    return np.concatenate(outputs, axis=1)
+
+
+@pytest.mark.parametrize("max_length", [5, 8])
+def test_steps_equal_the_causal_pass(max_length: int) -> None:
+    x = draw(3, 5, 7)
+    layer = randomized(MultiHeadAttention(2, 3, value_dim=5, dropout=0.3), x, x)
+    full = array(layer(x, x, use_causal_mask=True))
+    np.testing.assert_allclose(steps(layer, x, max_length), full, atol=1e-5)
+
+
+def test_steps_of_reordered_rows() -> None:
+    x, rows = draw(3, 2, 7), [2, 0, 0]
+    layer = randomized(MultiHeadAttention(2, 3), x, x)
+    expected = array(layer(x[rows], x[rows], use_causal_mask=True))[:, 1]
+    np.testing.assert_allclose(steps(layer, x, 4, rows)[:, 1], expected, atol=1e-5)
+
+
+def test_attend_to_projected_keys() -> None:
+    query, value = draw(2, 5, 7), draw(2, 3, 11)
+    layer = randomized(MultiHeadAttention(2, 3), query, value)
+    output, _ = layer.attend(query, *layer.project_key_value(value))
+    np.testing.assert_allclose(array(output), array(layer(query, value)), atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["num_heads", "key_dim", "value_dim", "output_shape"])
+@pytest.mark.parametrize("size", [0, -2])
+def test_sizes_not_above_zero(name: str, size: int) -> None:
+    message = f"`{name}` must be above zero. Received: {name}={size}."
+    with pytest.raises(ValueError, match=re.escape(message)):
+        MultiHeadAttention(**{"num_heads": 2, "key_dim": 3, name: size})
+
+
+def test_dropout_out_of_range() -> None:
+    with pytest.raises(ValueError, match=re.escape("and below 1. Received: dropout=1.0.")):
+        MultiHeadAttention(2, 3, dropout=1.0)
+
+
+@pytest.mark.parametrize(("name", "unknown"), [("query", 0), ("value", 1), ("key", 2)])
+def test_unknown_width(name: str, unknown: int) -> None:
+    shapes = [(2, 3, None if place == unknown else 7) for place in range(3)]
+    message = f"The last axis of `{name}` must have a known size. Received: shape=(2, 3, None)."
+    with pytest.raises(ValueError, match=re.escape(message)):
+        MultiHeadAttention(2, 3).build(*shapes)

@@ -1,0 +1,71 @@
+import re
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+from keras_transformer.layers import MultiHeadAttention, OutputProjection, TokenEmbedding
+
+array = keras.ops.convert_to_numpy
+
+
+def draw(*shape: int, seed: int = 0) -> Any:
+    return np.random.default_rng(seed).normal(size=shape).astype("float32")
+
+
+def test_own_kernel() -> None:
+    layer, x = OutputProjection(13), draw(2, 5, 7)
+    logits = array(layer(x))
+    [kernel] = layer.get_weights()
+    assert kernel.shape == (7, 13)
+    np.testing.assert_allclose(logits, x @ kernel, atol=1e-5)
+
+
+def test_tied_to_an_embedding() -> None:
+    embedding, x = TokenEmbedding(13, 7), draw(2, 5, 7)
+    layer = OutputProjection(13, embedding=embedding)
+    logits = array(layer(x))
+    assert [id(weight) for weight in layer.weights] == [id(embedding.embeddings)]
+    np.testing.assert_allclose(logits, x @ array(embedding.embeddings).T, atol=1e-5)
+
+
+def test_tied_from_the_embedding_that_comes_later() -> None:
+    embedding = TokenEmbedding(13, 7)
+    OutputProjection(13, embedding=embedding).build((None, None, 7))
+    table = embedding.embeddings
+    embedding(np.array([[1, 2]]))
+    assert embedding.embeddings is table
+
+
+def test_a_tied_functional_model_stays_tied_after_reload(tmp_path: Path) -> None:
+    embedding = TokenEmbedding(13, 7)
+    inputs = keras.Input((None,), dtype="int32")
+    model = keras.Model(inputs, OutputProjection(13, embedding=embedding)(embedding(inputs)))
+    model.save(tmp_path / "model.keras")
+    reloaded = keras.models.load_model(tmp_path / "model.keras")
+    assert len(reloaded.weights) == len(model.weights) == 1
+    token_ids = np.array([[1, 2, 12]])
+    np.testing.assert_array_equal(array(reloaded(token_ids)), array(model(token_ids)))
+
+
+def test_from_config_leaves_the_config_alone() -> None:
+    config = OutputProjection(13, embedding=TokenEmbedding(13, 7)).get_config()
+    copies = [OutputProjection.from_config(config) for _ in range(2)]
+    assert copies[0].get_config() == copies[1].get_config() == config
+
+
+def test_an_implicit_mask_goes_on() -> None:
+    embedded = keras.layers.Embedding(13, 7, mask_zero=True)(np.array([[3, 0]]))
+    logits = OutputProjection(13)(embedded)
+    _, scores = MultiHeadAttention(1, 2)(logits, logits, return_attention_scores=True)
+    assert (array(scores)[0, 0, 0] > 0).tolist() == [True, False]
+
+
+def test_errors() -> None:
+    with pytest.raises(ValueError, match=re.escape("must be above zero. Received: vocabulary_size=0.")):
+        OutputProjection(0)
+    message = "Received: embedding.vocabulary_size=13, vocabulary_size=11."
+    with pytest.raises(ValueError, match=re.escape(message)):
+        OutputProjection(11, embedding=TokenEmbedding(13, 7))

@@ -1,0 +1,68 @@
+import re
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+from keras_transformer.layers import MultiHeadAttention, Residual
+
+array = keras.ops.convert_to_numpy
+
+
+def draw(*shape: int, seed: int = 0) -> Any:
+    return np.random.default_rng(seed).normal(size=shape).astype("float32")
+
+
+def normalized(x: Any, gamma: Any, beta: Any, epsilon: float) -> Any:
+    centered = x - x.mean(-1, keepdims=True)
+    return centered / np.sqrt(x.var(-1, keepdims=True) + epsilon) * gamma + beta
+
+
+def built(**options: Any) -> Any:
+    layer = Residual(**options)
+    layer.build((None, None, 7))
+    layer.set_weights([draw(7, seed=1), draw(7, seed=2)])
+    return layer
+
+
+def mask_read_from(outputs: Any) -> Any:
+    """The Keras mask of a tensor of one row, as the attention after it sees it."""
+    _, scores = MultiHeadAttention(1, 2)(outputs, outputs, return_attention_scores=True)
+    return (array(scores)[0, 0, 0] > 0).tolist()
+
+
+@pytest.mark.parametrize("epsilon", [1e-6, 0.3])
+def test_post_norm(epsilon: float) -> None:
+    layer, x, y = built(layer_norm_epsilon=epsilon), draw(2, 5, 7), draw(2, 5, 7, seed=3)
+    assert layer.before(x) is x
+    expected = normalized(x + y, *layer.get_weights(), epsilon)
+    np.testing.assert_allclose(array(layer(x, y)), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("epsilon", [1e-6, 0.3])
+def test_pre_norm(epsilon: float) -> None:
+    layer = built(norm_first=True, layer_norm_epsilon=epsilon)
+    x, y = draw(2, 5, 7), draw(2, 5, 7, seed=3)
+    expected = normalized(x, *layer.get_weights(), epsilon)
+    np.testing.assert_allclose(array(layer.before(x)), expected, atol=1e-5)
+    np.testing.assert_allclose(array(layer(x, y)), x + y, atol=1e-6)
+
+
+def test_dropout_is_on_the_sublayer_only() -> None:
+    layer, x = built(norm_first=True, dropout=0.5), draw(2, 5, 7)
+    np.testing.assert_array_equal(array(layer(x, np.zeros_like(x), training=True)), x)
+    added = array(layer(np.zeros_like(x), np.ones_like(x), training=True))
+    assert set(np.unique(added)) == {0.0, 2.0}
+    np.testing.assert_array_equal(array(layer(np.zeros_like(x), x)), x)
+
+
+def test_the_mask_goes_on() -> None:
+    embedded = keras.layers.Embedding(5, 7, mask_zero=True)(np.array([[1, 0]]))
+    outputs = built()(embedded, embedded)
+    assert mask_read_from(outputs) == [True, False]
+
+
+def test_errors() -> None:
+    with pytest.raises(ValueError, match=re.escape("below 1. Received: dropout=-0.2.")):
+        Residual(dropout=-0.2)

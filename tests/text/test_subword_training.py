@@ -1,0 +1,71 @@
+import pytest
+
+from keras_transformer.errors import InputError
+from keras_transformer.text import SubwordTokenizer
+from keras_transformer.text.subword_training import train_sentence_piece
+
+CORPUS = ["the cat sat on the mat", "the dog sat"]
+
+
+def train(texts: list[str], size: int = 24, model_type: str = "bpe") -> bytes:
+    return train_sentence_piece(texts, vocabulary_size=size, model_type=model_type, lowercase=False)
+
+
+@pytest.mark.parametrize("model_type", ["bpe", "unigram"])
+def test_the_same_corpus_gives_the_same_model(model_type: str) -> None:
+    assert train(CORPUS, 18, model_type) == train(CORPUS, 18, model_type)
+
+
+def test_training_is_quiet(capfd: pytest.CaptureFixture[str]) -> None:
+    train(CORPUS)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_small_corpus_says_which_size_it_allows() -> None:
+    message = r"vocabulary of 8000 tokens on this corpus: it is too small, and yields at most (\d+) tokens\.$"
+    with pytest.raises(InputError, match=message):
+        train(CORPUS, 8000)
+
+
+def test_the_named_size_is_the_largest() -> None:
+    with pytest.raises(InputError) as error:
+        train(CORPUS, 8000)
+    largest = int(str(error.value).split()[-2])
+    assert SubwordTokenizer(train(CORPUS, largest)).vocabulary_size == largest
+    with pytest.raises(InputError, match=f"at most {largest} tokens"):
+        train(CORPUS, largest + 1)
+
+
+def test_a_size_below_the_alphabet_names_the_alphabet() -> None:
+    with pytest.raises(InputError, match=r"of 9 tokens on this corpus: its characters alone need 16 tokens"):
+        train(CORPUS, 9)
+
+
+@pytest.mark.parametrize("texts", [[], ["", "  "], ["\0", "\ufffd"]])
+def test_a_corpus_without_text_is_named(texts: list[str]) -> None:
+    with pytest.raises(InputError, match=r"the corpus holds no text\. Received: 0 lines\."):
+        train(texts)
+
+
+def test_an_unknown_model_type_is_named() -> None:
+    with pytest.raises(ValueError, match=r"one of \('bpe', 'unigram'\)\. Received: 'word'\."):
+        train(CORPUS, model_type="word")
+
+
+def test_long_lines_are_learned_from() -> None:
+    tokenizer = SubwordTokenizer(train(["x" * 5000 + " q"], 12))
+    assert 1 not in tokenizer.tokenize(["q x"]).flat_values.numpy()
+
+
+def test_damaged_characters_are_not_learned() -> None:
+    tokenizer = SubwordTokenizer(train([*CORPUS, "a\0\ufffd\ud800b"], 24))
+    pieces = tokenizer.tokens([list(range(24))]).numpy()[0]
+    assert not any("\ufffd" in piece.decode() for piece in pieces)
+
+
+def test_errors_are_one_line() -> None:
+    for size in (-1, 0, 1, 9, 8000):
+        with pytest.raises(InputError) as error:
+            train(CORPUS, size)
+        assert "\n" not in str(error.value)
+        assert str(size) in str(error.value)

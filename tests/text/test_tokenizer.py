@@ -1,0 +1,169 @@
+"""What every kind of tokenizer promises."""
+
+import copy
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from keras_transformer.errors import InputError
+from keras_transformer.text import END_ID, NUM_SPECIAL_TOKENS, PAD_ID, START_ID, UNKNOWN_ID, Tokenizer
+
+AWKWARD = [
+    b"",
+    b" ",
+    b"\x00",
+    b"a\x00b",
+    b"\xff\xfe",
+    b"\xf0\x9f",
+    b"\xed\xa0\x80",
+    "\U0001f600".encode(),
+    "שלום עולם".encode(),
+    "e\u0301\u200d\u202e".encode(),
+    b"[END] [PAD] <s> </s>",
+    b"a" * 100_000,
+    b"\xff" * 100_000,
+    b"a cat sits",
+]
+
+
+def ids(tokenizer: Tokenizer, *texts: str | bytes) -> list[list[int]]:
+    return tokenizer.tokenize(tf.constant(list(texts))).to_list()
+
+
+def texts(tokenizer: Tokenizer, token_ids: list[list[int]]) -> list[str]:
+    return [text.decode() for text in tokenizer.detokenize(tf.constant(token_ids)).numpy()]
+
+
+def test_texts_survive_the_round_trip(tokenizer: Tokenizer) -> None:
+    rows = ["the cat runs", "A dog runs.", "", "it"]
+    result = tokenizer.detokenize(tokenizer.tokenize(rows))
+    assert [row.decode() for row in result.numpy()] == rows
+
+
+def test_ids_are_int32_and_never_special_but_unknown(tokenizer: Tokenizer) -> None:
+    result = tokenizer.tokenize(AWKWARD)
+    assert (result.dtype, result.shape.rank, result.nrows()) == (tf.int32, 2, len(AWKWARD))
+    values = set(result.flat_values.numpy().tolist())
+    assert values <= {UNKNOWN_ID, *range(NUM_SPECIAL_TOKENS, tokenizer.vocabulary_size)}
+
+
+def test_each_row_is_treated_alone(tokenizer: Tokenizer) -> None:
+    together = ids(tokenizer, *AWKWARD)
+    assert together == [ids(tokenizer, row)[0] for row in AWKWARD]
+    assert together[::-1] == ids(tokenizer, *AWKWARD[::-1])
+
+
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.binary() | st.text().map(lambda t: t.encode("utf-8", "surrogatepass")), min_size=1))
+def test_any_bytes_get_an_answer(tokenizer: Tokenizer, rows: list[bytes]) -> None:
+    token_ids = tokenizer.tokenize(tf.constant(rows))
+    for row in tokenizer.detokenize(token_ids).numpy():
+        row.decode()
+    assert ids(tokenizer, rows[0]) == token_ids.to_list()[:1]
+
+
+def test_graph_and_eager_agree(tokenizer: Tokenizer) -> None:
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+    def run(rows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        token_ids = tokenizer.tokenize(rows)
+        return token_ids.to_tensor(), tokenizer.detokenize(token_ids), tokenizer.tokens(token_ids)
+
+    eager = tokenizer.tokenize(AWKWARD)
+    token_ids, joined, pieces = run(tf.constant(AWKWARD))
+    np.testing.assert_array_equal(token_ids, eager.to_tensor())
+    np.testing.assert_array_equal(joined, tokenizer.detokenize(eager))
+    np.testing.assert_array_equal(pieces, tokenizer.tokens(eager))
+
+
+def test_datasets_can_be_mapped(tokenizer: Tokenizer) -> None:
+    rows = tf.data.Dataset.from_tensor_slices(["a cat", "the dog"]).batch(2).map(tokenizer.tokenize)
+    assert next(iter(rows)).to_list() == ids(tokenizer, "a cat", "the dog")
+
+
+def test_detokenize_stops_at_the_first_end(tokenizer: Tokenizer) -> None:
+    (cat,) = ids(tokenizer, "cat")
+    assert texts(tokenizer, [[START_ID, *cat, END_ID, *cat, END_ID, PAD_ID]]) == ["cat"]
+
+
+def test_detokenize_leaves_out_special_and_foreign_ids(tokenizer: Tokenizer) -> None:
+    (cat,) = ids(tokenizer, "cat")
+    foreign = [PAD_ID, UNKNOWN_ID, START_ID, -1, tokenizer.vocabulary_size, 2**31 - 1]
+    assert texts(tokenizer, [[*foreign, *cat, *foreign]]) == ["cat"]
+
+
+def test_detokenize_takes_any_integers(tokenizer: Tokenizer) -> None:
+    (cat,) = ids(tokenizer, "cat")
+    for token_ids in ([cat], np.array([cat], np.int64), tf.constant([cat], tf.int64)):
+        assert tokenizer.detokenize(token_ids).numpy().tolist() == [b"cat"]
+
+
+def test_tokens_name_every_id(tokenizer: Tokenizer) -> None:
+    token_ids = [[START_ID, NUM_SPECIAL_TOKENS, UNKNOWN_ID, 999, -1, END_ID, PAD_ID]]
+    result = [piece.decode() for piece in tokenizer.tokens(tf.constant(token_ids)).numpy()[0]]
+    assert result[:1] + result[2:] == ["[START]", "[UNK]", "[UNK]", "[UNK]", "[END]", ""]
+    assert result[1] not in ("", "[UNK]")
+
+
+def test_empty_batches_keep_their_shapes(tokenizer: Tokenizer) -> None:
+    assert tokenizer.tokenize(tf.constant([], tf.string)).to_list() == []
+    assert tokenizer.detokenize(tf.zeros([0, 3], tf.int32)).shape == [0]
+    assert tokenizer.detokenize(tf.zeros([2, 0], tf.int32)).numpy().tolist() == [b"", b""]
+    assert tokenizer.tokens(tf.zeros([2, 0], tf.int32)).shape == [2, 0]
+
+
+def test_wrong_ranks_are_named(tokenizer: Tokenizer) -> None:
+    with pytest.raises(ValueError, match=r"`texts` must have shape \(b,\)\. Received: shape=\(1, 1\)"):
+        tokenizer.tokenize(tf.constant([["a"]]))
+    for method in (tokenizer.detokenize, tokenizer.tokens):
+        with pytest.raises(
+            ValueError, match=r"`token_ids` must have shape \(b, t\)\. Received: shape=\(3,\)"
+        ):
+            method(tf.constant([5, 6, 7]))
+
+
+def test_saved_tokenizer_is_loaded(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    tokenizer.save(tmp_path)
+    loaded = type(tokenizer).load(str(tmp_path))
+    assert loaded.options == tokenizer.options
+    assert ids(loaded, *AWKWARD) == ids(tokenizer, *AWKWARD)
+    assert [path for path in tokenizer.asset_files(tmp_path) if not path.is_file()] == []
+
+
+@pytest.mark.parametrize("again", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
+def test_tokenizers_can_be_copied_and_pickled(
+    tokenizer: Tokenizer, again: Callable[[Tokenizer], Tokenizer]
+) -> None:
+    assert ids(again(tokenizer), "a cat!") == ids(tokenizer, "a cat!")
+
+
+def test_a_missing_vocabulary_is_named(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    tokenizer.save(tmp_path)
+    (path,) = tokenizer.asset_files(tmp_path)
+    path.unlink()
+    with pytest.raises(InputError, match=rf"Cannot read {path}: No such file or directory\."):
+        tokenizer.load(tmp_path)
+
+
+def test_an_empty_vocabulary_is_named(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    tokenizer.save(tmp_path)
+    (path,) = tokenizer.asset_files(tmp_path)
+    path.write_bytes(b"")
+    with pytest.raises(InputError, match=rf"Cannot read {path}: the file is empty\."):
+        tokenizer.load(tmp_path)
+
+
+@pytest.mark.parametrize("end", [-1, 1, 50])
+def test_a_vocabulary_cut_short_is_named(tokenizer: Tokenizer, tmp_path: Path, end: int) -> None:
+    tokenizer.save(tmp_path)
+    (path,) = tokenizer.asset_files(tmp_path)
+    path.write_bytes(path.read_bytes()[:end])
+    with pytest.raises(InputError) as error:
+        tokenizer.load(tmp_path)
+    assert str(path) in str(error.value)
+    assert "\n" not in str(error.value)

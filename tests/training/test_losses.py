@@ -1,0 +1,106 @@
+"""The loss against the plain formula, with padding, weights and smoothing."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_transformer.training import MaskedCrossentropy, token_crossentropy
+from keras_transformer.training.losses import token_weights
+
+LABELS = np.array([[5, 2, 6, 0, 0], [1, 3, 0, 0, 0], [4, 4, 4, 6, 1]], dtype="int32")  # (3, 5)
+LOGITS = np.random.default_rng(0).normal(scale=3.0, size=(3, 5, 7)).astype("float32")  # (3, 5, 7)
+
+
+def smoothed_crossentropy(labels: np.ndarray, logits: np.ndarray, smoothing: float) -> np.ndarray:
+    """The cross-entropy `(b, t)` by its definition: against one-hot labels that were smoothed."""
+    vocabulary_size = logits.shape[-1]
+    targets = (1 - smoothing) * np.eye(vocabulary_size)[labels] + smoothing / vocabulary_size
+    exponentials = np.exp(logits.astype("float64"))
+    return -np.sum(targets * np.log(exponentials / exponentials.sum(-1, keepdims=True)), axis=-1)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.7])
+def test_token_crossentropy_is_that_of_smoothed_labels(smoothing: float) -> None:
+    losses = ops.convert_to_numpy(token_crossentropy(LABELS, LOGITS, smoothing))
+    np.testing.assert_allclose(losses, smoothed_crossentropy(LABELS, LOGITS, smoothing), rtol=1e-5)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_loss_is_the_mean_over_real_tokens(smoothing: float) -> None:
+    expected = smoothed_crossentropy(LABELS, LOGITS, smoothing)[LABELS != 0].mean()
+    assert float(MaskedCrossentropy(smoothing)(LABELS, LOGITS)) == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.backend
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.5])
+def test_loss_equals_that_of_torch(smoothing: float) -> None:
+    torch = pytest.importorskip("torch")
+    reference = torch.nn.CrossEntropyLoss(label_smoothing=smoothing, ignore_index=0)
+    logits, labels = torch.from_numpy(LOGITS.reshape(-1, 7)), torch.from_numpy(LABELS.reshape(-1)).long()
+    expected = reference(logits, labels).item()
+    assert float(MaskedCrossentropy(smoothing)(LABELS, LOGITS)) == pytest.approx(expected, rel=1e-5)
+
+
+def test_loss_does_not_depend_on_padding() -> None:
+    labels = np.pad(LABELS, ((0, 2), (0, 4)))
+    logits = np.pad(LOGITS, ((0, 2), (0, 4), (0, 0)), constant_values=9.0)
+    loss = MaskedCrossentropy(0.1)
+    assert float(loss(labels, logits)) == pytest.approx(float(loss(LABELS, LOGITS)), rel=1e-6)
+
+
+def test_another_label_can_be_padding() -> None:
+    expected = smoothed_crossentropy(LABELS, LOGITS, 0.0)[LABELS != 4].mean()
+    assert float(MaskedCrossentropy(pad_id=4)(LABELS, LOGITS)) == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(3,), (3, 1), (3, 5)])
+def test_sample_weights_say_how_much_a_token_counts(shape: tuple[int, ...]) -> None:
+    sample_weight = np.random.default_rng(1).uniform(0.5, 2.0, size=shape).astype("float32")
+    weights = (LABELS != 0) * (sample_weight[:, None] if len(shape) == 1 else sample_weight)
+    expected = np.average(smoothed_crossentropy(LABELS, LOGITS, 0.1), weights=weights)
+    loss = float(MaskedCrossentropy(0.1)(LABELS, LOGITS, sample_weight))
+    assert loss == pytest.approx(expected, rel=1e-5)
+
+
+def test_token_weights_are_zero_for_padding() -> None:
+    weights = ops.convert_to_numpy(token_weights(LABELS, 0, np.array([1.0, 2.0, 0.0])))
+    np.testing.assert_array_equal(weights, [[1, 1, 1, 0, 0], [2, 2, 0, 0, 0], [0, 0, 0, 0, 0]])
+
+
+def test_a_batch_without_a_token_has_the_loss_zero() -> None:
+    loss = MaskedCrossentropy(0.1)
+    assert float(loss(np.zeros_like(LABELS), LOGITS)) == 0.0
+    assert float(loss(LABELS, LOGITS, np.zeros(3))) == 0.0
+
+
+def test_a_batch_without_a_token_has_the_gradient_zero() -> None:
+    model = keras.Sequential([keras.Input((5,), dtype="int32"), keras.layers.Embedding(7, 7)])
+    before = [ops.convert_to_numpy(weight).copy() for weight in model.weights]
+    model.compile(optimizer=keras.optimizers.SGD(1.0), loss=MaskedCrossentropy(0.1))
+    assert model.train_on_batch(LABELS, np.zeros_like(LABELS)) == 0.0
+    for old, weight in zip(before, model.weights, strict=True):
+        np.testing.assert_array_equal(old, ops.convert_to_numpy(weight))
+
+
+def test_low_precision_logits_are_computed_in_float32() -> None:
+    logits = ops.cast(LOGITS, "bfloat16")
+    exact = smoothed_crossentropy(LABELS, ops.convert_to_numpy(ops.cast(logits, "float32")), 0.1)
+    losses = token_crossentropy(LABELS, logits, 0.1)
+    assert keras.backend.standardize_dtype(losses.dtype) == "float32"
+    np.testing.assert_allclose(ops.convert_to_numpy(losses), exact, rtol=1e-5)
+
+
+def test_loss_survives_serialization() -> None:
+    loss = MaskedCrossentropy(0.2, pad_id=4, name="loss_of_tokens")
+    restored = keras.losses.deserialize(keras.losses.serialize(loss))
+    assert isinstance(restored, MaskedCrossentropy)
+    assert restored.get_config() == loss.get_config()
+    assert float(restored(LABELS, LOGITS)) == float(loss(LABELS, LOGITS))
+
+
+@pytest.mark.parametrize("smoothing", [-0.1, 1.0])
+def test_a_wrong_smoothing_is_refused(smoothing: float) -> None:
+    message = rf"at least 0 and below 1\. Received: label_smoothing={smoothing}\."
+    with pytest.raises(ValueError, match=message):
+        MaskedCrossentropy(smoothing)

@@ -1,0 +1,99 @@
+"""Metrics against NumPy over several batches."""
+
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_transformer.training import MaskedAccuracy, MaskedCrossentropy, Perplexity
+
+Batches = list[tuple[np.ndarray, np.ndarray]]
+
+
+@pytest.fixture
+def batches() -> Batches:
+    """Batches of different sizes, some labels padding: labels `(b, t)`, logits `(b, t, 6)`."""
+    rng = np.random.default_rng(0)
+    return [
+        (rng.integers(0, 6, size=shape).astype("int32"), rng.normal(size=(*shape, 6)).astype("float32"))
+        for shape in [(3, 5), (1, 2), (4, 7)]
+    ]
+
+
+def real_tokens(batches: Batches, pad_id: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """The labels `(n,)` that are not padding, and their logits `(n, 6)`."""
+    labels = np.concatenate([labels.reshape(-1) for labels, _ in batches])
+    logits = np.concatenate([logits.reshape(-1, 6) for _, logits in batches])
+    return labels[labels != pad_id], logits[labels != pad_id]
+
+
+def result_of(metric: keras.metrics.Metric, batches: Batches) -> float:
+    for labels, logits in batches:
+        metric.update_state(labels, logits)
+    return float(metric.result())
+
+
+def expected_perplexity(labels: np.ndarray, logits: np.ndarray) -> float:
+    probabilities = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
+    return float(np.exp(-np.log(probabilities[np.arange(len(labels)), labels]).mean()))
+
+
+@pytest.mark.parametrize("pad_id", [0, 3])
+def test_accuracy_is_the_share_of_right_tokens(batches: Batches, pad_id: int) -> None:
+    labels, logits = real_tokens(batches, pad_id)
+    expected = (logits.argmax(-1) == labels).mean()
+    assert 0 < expected < 1
+    assert result_of(MaskedAccuracy(pad_id), batches) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("pad_id", [0, 3])
+def test_perplexity_is_the_exponential_of_the_mean(batches: Batches, pad_id: int) -> None:
+    expected = expected_perplexity(*real_tokens(batches, pad_id))
+    assert result_of(Perplexity(pad_id), batches) == pytest.approx(expected, rel=1e-5)
+
+
+def test_perplexity_of_one_batch_is_the_exponential_of_the_loss(batches: Batches) -> None:
+    loss = float(MaskedCrossentropy()(*batches[0]))
+    assert result_of(Perplexity(), batches[:1]) == pytest.approx(np.exp(loss), rel=1e-5)
+
+
+def test_sample_weights_count(batches: Batches) -> None:
+    labels, logits = batches[0]
+    metric = MaskedAccuracy()
+    metric.update_state(labels, logits, sample_weight=np.array([0.0, 2.0, 0.0], "float32"))
+    assert float(metric.result()) == pytest.approx(result_of(MaskedAccuracy(), [(labels[1:2], logits[1:2])]))
+
+
+@pytest.mark.parametrize(("metric", "value"), [(MaskedAccuracy(), 0.0), (Perplexity(), 1.0)])
+def test_before_the_first_token(metric: keras.metrics.Metric, value: float, batches: Batches) -> None:
+    assert float(metric.result()) == value
+    labels, logits = batches[0]
+    metric.update_state(np.zeros_like(labels), logits)
+    assert float(metric.result()) == value
+
+
+@pytest.mark.parametrize("metric", [MaskedAccuracy(), Perplexity()])
+def test_reset_forgets(metric: keras.metrics.Metric, batches: Batches) -> None:
+    first = result_of(metric, batches)
+    metric.reset_state()
+    assert result_of(metric, batches) == pytest.approx(first)
+
+
+@pytest.mark.parametrize("metric_class", [MaskedAccuracy, Perplexity])
+def test_metrics_survive_serialization(metric_class: Any, batches: Batches) -> None:
+    metric = metric_class(pad_id=3, name="of_tokens")
+    restored = keras.metrics.deserialize(keras.metrics.serialize(metric))
+    assert type(restored) is metric_class
+    assert restored.get_config() == metric.get_config()
+    assert result_of(restored, batches) == pytest.approx(result_of(metric, batches))
+
+
+def test_low_precision_logits_are_taken(batches: Batches) -> None:
+    labels, logits = batches[2]
+    low = ops.cast(logits, "bfloat16")
+    exact = [(labels, ops.convert_to_numpy(ops.cast(low, "float32")))]
+    metric = Perplexity()
+    metric.update_state(labels, low)
+    assert float(metric.result()) == pytest.approx(result_of(Perplexity(), exact), rel=1e-5)

@@ -1,0 +1,100 @@
+"""Compile, fit, save, load and go on."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+import keras_transformer as kt
+from keras_transformer.training import (
+    InverseSquareRootSchedule,
+    MaskedCrossentropy,
+    NoamSchedule,
+    compile_model,
+    make_schedule,
+)
+
+OPTIONS = {"peak_learning_rate": 0.01, "warmup_steps": 4, "num_steps": 20, "hidden_dim": 8}
+
+
+@pytest.fixture(scope="module")
+def batch() -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """Pairs whose target is the source: inputs `(8, 5)` and labels `(8, 5)`."""
+    rng = np.random.default_rng(0)
+    source = rng.integers(4, 9, size=(8, 5)).astype("int32")
+    source[:, 4], source[::2, 3] = 3, 0
+    target = np.concatenate([np.full((8, 1), 2, "int32"), source[:, :-1]], axis=1)
+    return {"encoder_token_ids": source, "decoder_token_ids": target}, source
+
+
+@pytest.fixture(scope="module")
+def trained(batch: Any) -> Iterator[tuple[keras.Model, keras.callbacks.History]]:
+    keras.utils.set_random_seed(0)
+    model = kt.Transformer(9, 9, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=16, dropout=0.0)
+    compile_model(model, make_schedule("inverse_square_root", **OPTIONS), label_smoothing=0.1)
+    inputs, labels = batch
+    yield model, model.fit(inputs, labels, batch_size=8, epochs=6, verbose=0)
+
+
+def test_fit_learns_and_reports(trained: Any) -> None:
+    _, history = trained
+    assert set(history.history) == {"loss", "accuracy", "perplexity"}
+    assert history.history["loss"][-1] < history.history["loss"][0]
+    assert np.isfinite(history.history["perplexity"]).all()
+
+
+def test_the_optimizer_is_that_of_the_paper(trained: Any) -> None:
+    optimizer = trained[0].optimizer
+    assert (optimizer.beta_1, optimizer.beta_2, optimizer.epsilon) == (0.9, 0.98, 1e-9)
+    assert trained[0].loss.label_smoothing == 0.1
+
+
+def test_evaluate_is_the_loss_over_real_tokens(trained: Any, batch: Any) -> None:
+    model, (inputs, labels) = trained[0], batch
+    expected = float(MaskedCrossentropy(0.1)(labels, model(inputs)))
+    results = model.evaluate(inputs, labels, batch_size=8, verbose=0, return_dict=True)
+    assert results["loss"] == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_loaded_model_continues_as_if_never_saved(trained: Any, batch: Any, tmp_path: Path) -> None:
+    model, (inputs, labels) = trained[0], batch
+    model.save(tmp_path / "model.keras")
+    restored = keras.saving.load_model(tmp_path / "model.keras")
+    assert int(restored.optimizer.iterations) == int(model.optimizer.iterations) == 6
+    for each in (model, restored):
+        each.fit(inputs, labels, batch_size=8, epochs=2, verbose=0)
+    assert float(restored.optimizer.learning_rate) == float(model.optimizer.learning_rate)
+    for old, new in zip(model.weights, restored.weights, strict=True):
+        np.testing.assert_allclose(ops.convert_to_numpy(old), ops.convert_to_numpy(new), atol=1e-6)
+
+
+def test_schedules_by_name() -> None:
+    assert make_schedule("constant", **OPTIONS) == 0.01
+    square_root, noam = make_schedule("inverse_square_root", **OPTIONS), make_schedule("noam", **OPTIONS)
+    assert isinstance(square_root, InverseSquareRootSchedule)
+    assert (square_root.peak_learning_rate, square_root.warmup_steps) == (0.01, 4)
+    assert isinstance(noam, NoamSchedule)
+    assert (noam.hidden_dim, noam.warmup_steps) == (8, 4)
+
+
+def test_cosine_rises_to_the_peak_and_ends_at_zero() -> None:
+    schedule: Any = make_schedule("cosine", **OPTIONS)
+    rates = [float(schedule(step)) for step in (0, 2, 4, 12, 20)]
+    np.testing.assert_allclose(rates, [0.0, 0.005, 0.01, 0.005, 0.0], atol=1e-7)
+
+
+@pytest.mark.parametrize("num_steps", [1, 3, 10])
+def test_a_short_cosine_is_not_all_warm_up(num_steps: int) -> None:
+    schedule: Any = make_schedule("cosine", **{**OPTIONS, "warmup_steps": 1000, "num_steps": num_steps})
+    rates = np.array([float(schedule(step)) for step in range(num_steps + 1)])
+    assert rates.max() == pytest.approx(0.01)
+    assert rates[-1] == pytest.approx(0.0, abs=1e-7)
+
+
+def test_an_unknown_schedule_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"constant, cosine, .*noam\. Received: name='linear'\."):
+        make_schedule("linear", **OPTIONS)
