@@ -34,7 +34,7 @@ def evaluate(
     tokenize: str,
     unique: bool,
 ) -> None:
-    """Score a model: BLEU, chrF, exact match and error rates.
+    r"""Score a model: BLEU, chrF, exact match and error rates.
 
     \b
       keras-transformer evaluate --model runs/dates --pairs dates

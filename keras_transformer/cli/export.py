@@ -12,7 +12,7 @@ from keras_transformer.cli.quiet import start_tensorflow
 @click.argument("directory", type=click.Path())
 @click.option("--example", "examples", multiple=True, help="A real source, for the check and the warm-up.")
 def export(model: str, directory: str, examples: tuple[str, ...]) -> None:
-    """Write MODEL, a directory of train, as the next version of the SavedModel in DIRECTORY.
+    r"""Write MODEL, a directory of train, as the next version of the SavedModel in DIRECTORY.
 
     The export is loaded in a process that has neither Keras nor this package, and must answer
     as the model does, before it gets its version number.

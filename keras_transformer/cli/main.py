@@ -42,6 +42,5 @@ def main() -> None:
     """Train a Transformer on pairs of texts, score it, serve it."""
 
 
-
 for _verb in (train, translate, evaluate, export):
     main.add_command(_verb)

@@ -1,11 +1,13 @@
 """Progress on standard error: of training, and of anything that has a length."""
 
 import contextlib
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import click
 import keras
+from click.termui import progressbar
 
 
 class EpochProgress(keras.callbacks.Callback):
@@ -14,10 +16,10 @@ class EpochProgress(keras.callbacks.Callback):
     def on_epoch_begin(self, epoch: int, logs: dict[str, float] | None = None) -> None:
         """Start a bar; `epoch` counts from 0."""
         label = f"epoch {epoch + 1}/{self.params['epochs']}"
-        self._bar: Any = click.progressbar(
+        self._bar: Any = progressbar(
             length=self.params["steps"],
             label=label,
-            file=click.get_text_stream("stderr"),
+            file=sys.stderr,
             item_show_func=lambda logs: _numbers(logs or {}),
             update_min_steps=max((self.params["steps"] or 100) // 100, 1),
         )
@@ -44,7 +46,7 @@ def progress_bar(length: int, label: str) -> Iterator[Callable[[int], None]]:
     Yields:
         a function that is told how many more items are done.
     """
-    with click.progressbar(length=length, label=label, file=click.get_text_stream("stderr")) as bar:
+    with progressbar(length=length, label=label, file=sys.stderr) as bar:
         yield bar.update
 
 

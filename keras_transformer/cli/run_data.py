@@ -98,9 +98,7 @@ def encode(run: RunConfig, pairs: list[Pair], tokenizers: tuple[Tokenizer, Token
     )
 
 
-def batches(
-    run: RunConfig, encoded: EncodedPairs, *, shuffle: bool, first_epoch: int = 0
-) -> tf.data.Dataset:
+def batches(run: RunConfig, encoded: EncodedPairs, *, shuffle: bool, first_epoch: int = 0) -> tf.data.Dataset:
     """Batch encoded pairs.
 
     Args:

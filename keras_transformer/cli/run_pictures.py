@@ -7,7 +7,7 @@ from keras import ops
 
 from keras_transformer.data import Pair
 from keras_transformer.decoding import Translator
-from keras_transformer.text import END_ID, START_ID
+from keras_transformer.text import END_ID, START_ID, Tokenizer
 from keras_transformer.text.source_ids import source_token_ids
 from keras_transformer.visualization import plot_attention, plot_training
 
@@ -63,5 +63,5 @@ def cross_attention(translator: Translator, text: str) -> tuple[np.ndarray, list
     )
 
 
-def _tokens(tokenizer: object, token_ids: np.ndarray) -> list[str]:
+def _tokens(tokenizer: Tokenizer, token_ids: np.ndarray) -> list[str]:
     return [token.decode() for token in tokenizer.tokens(token_ids).numpy()[0]]

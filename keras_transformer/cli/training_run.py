@@ -6,11 +6,12 @@ import os
 import shutil
 import time
 from pathlib import Path
+from typing import Any
 
 import click
 import keras
 
-from keras_transformer.cli.progress import EpochProgress, progress_bar
+from keras_transformer.cli.progress import EpochProgress
 from keras_transformer.cli.run_data import RunPairs, batches, encode, load_pairs, train_tokenizers
 from keras_transformer.cli.run_pictures import draw_pictures
 from keras_transformer.cli.scoring import score
@@ -191,7 +192,7 @@ def _tokenizers(run: RunConfig, directory: Path, pairs: list[Pair]) -> tuple[Tok
 def _new_model(run: RunConfig, tokenizers: tuple[Tokenizer, Tokenizer], num_batches: int) -> Transformer:
     keras.utils.set_random_seed(run.training.seed)
     sizes = [tokenizer.vocabulary_size for tokenizer in tokenizers]
-    options = {"share_embeddings": run.vocabulary.shared, **run.model.overrides()}
+    options: dict[str, Any] = {"share_embeddings": run.vocabulary.shared, **run.model.overrides()}
     try:
         model = Transformer.from_preset(
             run.model.preset, *sizes, **options, dtype=keras.DTypePolicy(run.training.precision)

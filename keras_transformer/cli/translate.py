@@ -23,7 +23,7 @@ def translate(
     input_file: str | None,
     scores: bool,
 ) -> None:
-    """Answer texts, one answer on each line.
+    r"""Answer texts, one answer on each line.
 
     The texts are the arguments, the lines of --input, or the lines of standard input.
 
@@ -51,12 +51,12 @@ def _lines(input_file: str | None) -> list[str]:
         from keras_transformer.data import read_lines
 
         return read_lines(Path(input_file))
-    lines = []
-    for number, line in enumerate(sys.stdin.buffer, start=1):
-        try:
-            lines.append(line.rstrip(b"\r\n").decode("utf-8"))
-        except UnicodeDecodeError as error:
-            raise InputError(
-                f"Standard input, line {number}: invalid UTF-8 at byte {error.start + 1}."
-            ) from error
-    return lines
+    return [_decoded(line, number) for number, line in enumerate(sys.stdin.buffer, start=1)]
+
+
+def _decoded(line: bytes, number: int) -> str:
+    try:
+        return line.rstrip(b"\r\n").decode("utf-8")
+    except UnicodeDecodeError as error:
+        place = f"Standard input, line {number}: invalid UTF-8 at byte {error.start + 1}."
+        raise InputError(place) from error

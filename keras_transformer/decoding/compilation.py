@@ -1,12 +1,16 @@
 """The one file that asks for the compiler of the backend in use."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
 
+from keras_transformer.types import Tensor
 
-def compile_function(function: Callable[..., Any]) -> Callable[..., Any]:
+
+def compile_function(
+    function: Callable[..., Any], variables: Sequence[keras.Variable] = ()
+) -> Callable[..., Any]:
     """Compile a function of token ids as the backend does it best.
 
     TensorFlow gets one graph in which both sizes stay free, JAX its `jit`, which
@@ -14,6 +18,7 @@ def compile_function(function: Callable[..., Any]) -> Callable[..., Any]:
 
     Args:
         function: takes int32 `(b, s)`, and returns tensors.
+        variables: of the models that it uses, so that what changes later is seen.
 
     Returns:
         A function that gives the same.
@@ -24,7 +29,19 @@ def compile_function(function: Callable[..., Any]) -> Callable[..., Any]:
 
         return tf.function(function, input_signature=[tf.TensorSpec([None, None], tf.int32)], autograph=False)
     if backend == "jax":
-        import jax
-
-        return jax.jit(function)
+        return _compile_with_jax(function, variables)
     return function
+
+
+def _compile_with_jax(
+    function: Callable[..., Any], variables: Sequence[keras.Variable]
+) -> Callable[..., Any]:
+    """Hand the values of the variables in at each call: JAX would keep those of the first."""
+    import jax
+
+    @jax.jit
+    def compiled(values: list[Tensor], token_ids: Tensor) -> Any:
+        with keras.StatelessScope(zip(variables, values, strict=True)):
+            return function(token_ids)
+
+    return lambda token_ids: compiled([variable.value for variable in variables], token_ids)

@@ -69,7 +69,7 @@ class Translator:
         self.search = search or BeamSearch(4)
         self.max_source_length = max_source_length
         self.max_target_length = max_target_length
-        self._compiled_generate = compile_function(self.generate)
+        self._compiled_generate = compile_function(self.generate, model.variables)
 
     def generate(self, encoder_token_ids: Tensor) -> SearchResult:
         """Find answers of a batch as token ids.
@@ -157,6 +157,24 @@ class Translator:
             InputError: the directory is not that of a translator, or a part of it is damaged.
         """
         return load_translator(cls, Path(directory))
+
+    def export(self, directory: str | Path, examples: Sequence[str] = ()) -> Path:
+        """Write the next version of a SavedModel; see `export.export_saved_model`.
+
+        Args:
+            directory: of the model; its last part is the model's name on the server.
+            examples: real sources, for the check and for the warm-up requests.
+
+        Returns:
+            The directory of the version.
+
+        Raises:
+            InputError: the directory cannot be written, or Keras runs on another backend.
+        """
+        # Imported here: exporting needs TensorFlow, and comes after decoding.
+        from keras_transformer.export.saved_model import export_saved_model
+
+        return export_saved_model(self, directory, examples)
 
     def _translate_batch(self, texts: list[str]) -> list[Translation]:
         # Imported here: tokenizers need TensorFlow, the rest of decoding does not.

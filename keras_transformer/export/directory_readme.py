@@ -17,9 +17,9 @@ Ask it over REST:
 
 | signature | in | out |
 |---|---|---|
-| `serving_default` | `text`, string (b) | `output`, string (b); `score`, float32 (b): log-probability, divided by the length penalty of the search |
+| `serving_default` | `text`, string (b) | `output`, string (b); `score`, float32 (b) |
 
-An empty text has an empty output and the score 0. In Python:
+The score is a log-probability, divided by the length penalty of the search. An empty text has an empty output and the score 0. In Python:
 
     import tensorflow as tf
 {text_import}

@@ -9,16 +9,18 @@ import importlib.util
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 # Whatever asks for one of these gets an ImportError, TensorFlow itself included.
-sys.modules.update({"keras": None, "tf_keras": None, "keras_transformer": None})
+BLOCKED: dict[str, Any] = {"keras": None, "tf_keras": None, "keras_transformer": None}
+sys.modules.update(BLOCKED)
 
 import tensorflow as tf  # noqa: E402
 
 
 def load_text_operations() -> None:
     """Loads what a model server links in: the operations of TensorFlow Text, not its Python."""
-    package = importlib.util.find_spec("tensorflow_text")
+    package: Any = importlib.util.find_spec("tensorflow_text")
     for library in Path(package.origin).parent.glob("python/ops/*.so"):
         tf.load_op_library(str(library))
 

@@ -19,9 +19,7 @@ from keras_transformer.export.warmup import write_warmup_requests
 _HARD_TEXTS = ("", "  ", "\U0001f600 \u05e9\u05dc\u05d5\u05dd")
 
 
-def export_saved_model(
-    translator: Translator, directory: str | Path, examples: Sequence[str] = ()
-) -> Path:
+def export_saved_model(translator: Translator, directory: str | Path, examples: Sequence[str] = ()) -> Path:
     """Writes the next version of a model, and checks it before it appears.
 
     The version is written beside, loaded in a fresh process without Keras and without this package,
@@ -104,8 +102,8 @@ def _vocabulary_files(translator: Translator, directory: Path) -> list[str]:
     for side in ("source", "target"):
         tokenizer = getattr(translator, f"{side}_tokenizer")
         tokenizer.save(directory / side)
-        for path in tokenizer.asset_files(directory / side):
-            paths.append(str(path.rename(directory / f"{side}_{path.name}")))
+        files = tokenizer.asset_files(directory / side)
+        paths += [str(path.rename(directory / f"{side}_{path.name}")) for path in files]
     return paths
 
 

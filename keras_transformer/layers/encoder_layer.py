@@ -29,7 +29,7 @@ class EncoderLayer(Block):
         ValueError: heads that do not divide the width; see also `Block`.
 
     Example:
-        >>> EncoderLayer(num_heads=2, intermediate_dim=16)(keras.ops.zeros((1, 5, 8))).shape
+        >>> tuple(EncoderLayer(2, 16)(keras.ops.zeros((1, 5, 8))).shape)
         (1, 5, 8)
     """
 

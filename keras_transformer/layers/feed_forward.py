@@ -33,7 +33,7 @@ class FeedForward(keras.layers.Layer):
             unknown activation.
 
     Example:
-        >>> FeedForward(32)(keras.ops.zeros((2, 5, 8))).shape
+        >>> tuple(FeedForward(32)(keras.ops.zeros((2, 5, 8))).shape)
         (2, 5, 8)
     """
 

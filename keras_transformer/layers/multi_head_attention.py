@@ -8,6 +8,7 @@ from keras import ops
 
 from keras_transformer.layers.attention_cache import AttentionCache
 from keras_transformer.layers.dot_product_attention import dot_product_attention
+from keras_transformer.layers.head_projection import merge_heads, split_heads
 from keras_transformer.layers.masks import causal_mask, combine_masks, intersect_masks
 from keras_transformer.layers.scored_layer import ScoredLayer
 from keras_transformer.layers.validation import check_positive, check_rates, known_width
@@ -60,7 +61,7 @@ class MultiHeadAttention(ScoredLayer):
     Example:
         >>> attention = MultiHeadAttention(num_heads=2, key_dim=4)
         >>> x, memory = keras.ops.zeros((1, 3, 8)), keras.ops.zeros((1, 5, 16))
-        >>> attention(x, memory).shape
+        >>> tuple(attention(x, memory).shape)
         (1, 3, 8)
     """
 
@@ -168,10 +169,7 @@ class MultiHeadAttention(ScoredLayer):
             mask,
             dropout=lambda scores: self.score_dropout(scores, training=training),
         )
-        output = ops.einsum("bthk,hkd->btd", heads, ops.cast(self.output_kernel, heads.dtype))
-        if self.output_bias is not None:
-            output = output + ops.cast(self.output_bias, output.dtype)
-        return output, scores
+        return merge_heads(heads, *self._cast(self.output_kernel, self.output_bias)), scores
 
     def step(self, query: Tensor, cache: AttentionCache, position: Tensor) -> tuple[Tensor, AttentionCache]:
         """Attend from one position to itself and to the ones in the cache.
@@ -231,10 +229,12 @@ class MultiHeadAttention(ScoredLayer):
 
     def _project(self, inputs: Tensor, kernel: Tensor, bias: Tensor | None) -> Tensor:
         """Compute `(b, t, d)` times `(d, h, k)`."""
-        inputs = ops.cast(inputs, self.compute_dtype)
-        # Cast here, since Keras casts weights only inside `__call__`, not in `step`.
-        heads = ops.einsum("btd,dhk->bthk", inputs, ops.cast(kernel, self.compute_dtype))
-        return heads if bias is None else heads + ops.cast(bias, self.compute_dtype)
+        return split_heads(ops.cast(inputs, self.compute_dtype), *self._cast(kernel, bias))
+
+    def _cast(self, kernel: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """Cast weights, since Keras does so only inside `__call__`, not in `step`."""
+        kernel = ops.cast(kernel, self.compute_dtype)
+        return kernel, None if bias is None else ops.cast(bias, self.compute_dtype)
 
     def _add_kernel(self, name: str, *shape: int) -> Tensor:
         """Add a kernel, drawn as the matrix that it is.

@@ -60,7 +60,7 @@ class PositionEncoding(keras.layers.Layer):
         ValueError: a wavelength that is not above zero.
 
     Example:
-        >>> PositionEncoding()(keras.ops.zeros((1, 5, 8))).shape
+        >>> tuple(PositionEncoding()(keras.ops.zeros((1, 5, 8))).shape)
         (1, 5, 8)
     """
 

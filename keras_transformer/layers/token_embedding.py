@@ -33,7 +33,7 @@ class TokenEmbedding(keras.layers.Layer):
         ValueError: a size that is not above zero.
 
     Example:
-        >>> TokenEmbedding(100, 8)(keras.ops.ones((2, 5), "int32")).shape
+        >>> tuple(TokenEmbedding(100, 8)(keras.ops.ones((2, 5), "int32")).shape)
         (2, 5, 8)
     """
 

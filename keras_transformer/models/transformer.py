@@ -51,7 +51,7 @@ class Transformer(keras.Model):
         >>> model = Transformer(100, 120, num_layers=1, hidden_dim=8, num_heads=2,
         ...                     intermediate_dim=16)
         >>> source, target = keras.ops.ones((2, 7), "int32"), keras.ops.ones((2, 5), "int32")
-        >>> model({"encoder_token_ids": source, "decoder_token_ids": target}).shape
+        >>> tuple(model({"encoder_token_ids": source, "decoder_token_ids": target}).shape)
         (2, 5, 120)
     """
 

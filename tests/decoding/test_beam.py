@@ -27,7 +27,8 @@ def decode(model: Any, search: Any, max_length: int, source: np.ndarray = ONE_SO
 
 def every_hypothesis(model: Any, source: int, max_length: int, alpha: float) -> list[tuple[float, list[int]]]:
     """Score and padded tokens of every sequence, best first, those that ended before the others."""
-    ended, cut_off = [], []
+    ended: list[tuple[float, list[int]]] = []
+    cut_off: list[tuple[float, list[int]]] = []
     for length in range(max_length + 1):
         for words in itertools.product((2, 3), repeat=length):
             tokens = [*words, 1] if length < max_length else list(words)

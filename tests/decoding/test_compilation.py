@@ -17,6 +17,15 @@ def test_a_compiled_function_takes_every_size(shape: tuple[int, int]) -> None:
     np.testing.assert_allclose(ops.convert_to_numpy(doubled), values * 2)
 
 
+def test_variables_that_change_are_seen() -> None:
+    variable = keras.Variable(2, trainable=False, dtype="int32")
+    compiled = compile_function(lambda x: x * variable, [variable])
+    for factor in (2, 3):
+        variable.assign(factor)
+        result = compiled(ops.convert_to_tensor([[5, 7]], "int32"))
+        np.testing.assert_array_equal(ops.convert_to_numpy(result), [[5 * factor, 7 * factor]])
+
+
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="counts traces of TensorFlow")
 def test_sizes_that_change_are_not_traced_again() -> None:
     traces = []

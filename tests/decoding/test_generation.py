@@ -35,7 +35,7 @@ class UncachedModel:
         sources = ops.repeat(encoder_token_ids, beam_size, axis=0)
         return PrefixCache(sources, ops.zeros((sources.shape[0], max_length), "int32"))
 
-    def decode_step(self, token_ids: Any, position: Any, cache: PrefixCache) -> tuple[Any, PrefixCache]:
+    def decode_step(self, token_ids: Any, position: Any, cache: Any) -> tuple[Any, PrefixCache]:
         at_position = ops.equal(ops.arange(cache.decoder_token_ids.shape[1]), position)
         written = ops.where(at_position, token_ids[:, None], cache.decoder_token_ids)
         cache = cache._replace(decoder_token_ids=written)
@@ -51,28 +51,27 @@ def assert_same(result: Any, expected: Any) -> None:
 @pytest.mark.parametrize("search", SEARCHES)
 def test_the_cache_changes_nothing(transformer: Any, source_ids: np.ndarray, search: Search) -> None:
     sources = ops.convert_to_tensor(source_ids)
-    cached = generate(transformer, sources, search, 7)
-    lengths = (ops.convert_to_numpy(cached.token_ids)[:, 0] != 0).sum(axis=1)
-    assert len(set(lengths.tolist())) > 1, "answers should differ in length"
-    assert_same(cached, generate(UncachedModel(transformer), sources, search, 7))
+    cached = generate(transformer, sources, search, 5)
+    best = ops.convert_to_numpy(cached.token_ids)[:, 0]
+    assert len(np.unique(best, axis=0)) > 1, "answers should differ"
+    assert_same(cached, generate(UncachedModel(transformer), sources, search, 5))
 
 
 @pytest.mark.parametrize("search", SEARCHES)
 def test_rows_do_not_change_each_other(transformer: Any, source_ids: np.ndarray, search: Search) -> None:
-    token_ids, scores = generate(transformer, ops.convert_to_tensor(source_ids), search, 7)
+    compiled = compile_function(lambda ids: generate(transformer, ids, search, 7))
+    token_ids, scores = compiled(ops.convert_to_tensor(source_ids))
     for row, source in enumerate(source_ids):
-        alone = ops.convert_to_tensor(source[source != 0][None])
-        assert_same(
-            generate(transformer, alone, search, 7), (token_ids[row : row + 1], scores[row : row + 1])
-        )
+        alone = compiled(ops.convert_to_tensor(source[source != 0][None]))
+        assert_same(alone, (token_ids[row : row + 1], scores[row : row + 1]))
 
 
 @pytest.mark.parametrize("search", SEARCHES)
 def test_compiled_code_gives_the_same(transformer: Any, source_ids: np.ndarray, search: Search) -> None:
-    compiled = compile_function(lambda ids: generate(transformer, ids, search, 7))
-    for sources in (source_ids, source_ids[1:3, :3], source_ids[2:]):
+    compiled = compile_function(lambda ids: generate(transformer, ids, search, 5))
+    for sources in (source_ids, source_ids[1:3, :3]):
         token_ids = ops.convert_to_tensor(sources)
-        assert_same(compiled(token_ids), generate(transformer, token_ids, search, 7))
+        assert_same(compiled(token_ids), generate(transformer, token_ids, search, 5))
 
 
 @pytest.mark.parametrize("search", SEARCHES)

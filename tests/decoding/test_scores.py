@@ -21,7 +21,9 @@ def test_log_probabilities_are_those_of_the_model() -> None:
 
 def test_special_ids_can_be_others() -> None:
     result = next_token_log_probabilities(np.zeros((1, 6), "float32"), SpecialIds(5, 4, 3, 0))
-    np.testing.assert_array_equal(ops.convert_to_numpy(result)[0] == np.float32(LOWEST_SCORE), [0, 0, 0, 1, 1, 1])
+    np.testing.assert_array_equal(
+        ops.convert_to_numpy(result)[0] == np.float32(LOWEST_SCORE), [0, 0, 0, 1, 1, 1]
+    )
 
 
 def test_log_probabilities_are_float32() -> None:

@@ -28,9 +28,7 @@ def numbers(values: Any) -> Any:
 
 
 def randomize(layer: Any) -> Any:
-    layer.set_weights(
-        [0.4 * draw(*weight.shape, seed=number) for number, weight in enumerate(layer.weights)]
-    )
+    layer.set_weights([0.4 * draw(*weight.shape, seed=number) for number, weight in enumerate(layer.weights)])
     return layer
 
 
@@ -128,8 +126,6 @@ def test_decoder_layer(norm_first: bool, training: bool) -> None:
     residuals = [layer.self_attention_residual, layer.cross_attention_residual, layer.feed_forward_residual]
     theirs.load_state_dict(block_weights(layer, attentions, residuals))
     future = tensor(np.triu(np.ones((T, T), bool), 1))
-    expected = theirs(
-        tensor(x), tensor(memory), tgt_mask=future, memory_key_padding_mask=tensor(~PADDING)
-    )
+    expected = theirs(tensor(x), tensor(memory), tgt_mask=future, memory_key_padding_mask=tensor(~PADDING))
     output = array(layer(x, memory, encoder_padding_mask=PADDING, training=training))
     np.testing.assert_allclose(output, numbers(expected), atol=1e-5)

@@ -42,11 +42,11 @@ def test_composed_of_its_parts(norm_first: bool, x: Any, memory: Any) -> None:
     )
     causal = {"padding_mask": TARGET, "use_causal_mask": True}
     if norm_first:
-        y = x + attend(first(x), first(x), **causal)
+        y = keras.ops.add(x, attend(first(x), first(x), **causal))
         y = y + cross(second(y), memory, padding_mask=SOURCE)
         expected = y + feed(third(y))
     else:
-        y = first(x + attend(x, x, **causal))
+        y = first(keras.ops.add(x, attend(x, x, **causal)))
         y = second(y + cross(y, memory, padding_mask=SOURCE))
         expected = third(y + feed(y))
     output = layer(x, memory, padding_mask=TARGET, encoder_padding_mask=SOURCE)

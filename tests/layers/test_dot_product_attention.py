@@ -17,8 +17,9 @@ def draw(*shape: int, seed: int = 0) -> Array:
     return np.random.default_rng(seed).normal(size=shape).astype("float32")
 
 
-def reference(query: Array, key: Array, value: Array, mask: Any = None) -> tuple[Any, Any]:
+def reference(*inputs: Any, mask: Any = None) -> tuple[Any, Any]:
     """Equation 1 of the paper, one query of one head at a time, in float64."""
+    query, key, value = (array(each) for each in inputs)
     batch, length, heads, width = query.shape
     scores = np.zeros((batch, heads, length, key.shape[1]))
     output = np.zeros((batch, length, heads, value.shape[-1]))
@@ -31,9 +32,10 @@ def reference(query: Array, key: Array, value: Array, mask: Any = None) -> tuple
     return output, scores
 
 
-def heads_of(seed: int = 1) -> tuple[Array, Array, Array]:
+def heads_of(seed: int = 1) -> list[Any]:
     """Queries, keys and values of prime sizes; the value's width differs."""
-    return draw(2, 5, 3, 7, seed=seed), draw(2, 11, 3, 7, seed=seed + 1), draw(2, 11, 3, 13, seed=seed + 2)
+    shapes = (2, 5, 3, 7), (2, 11, 3, 7), (2, 11, 3, 13)
+    return [keras.ops.convert_to_tensor(draw(*shape, seed=seed + i)) for i, shape in enumerate(shapes)]
 
 
 @pytest.mark.parametrize(
@@ -43,7 +45,7 @@ def test_against_the_paper(mask_shape: tuple[int, ...] | None) -> None:
     query, key, value = heads_of()
     mask = None if mask_shape is None else draw(*mask_shape, seed=9) > -0.5
     output, scores = dot_product_attention(query, key, value, mask)
-    expected_output, expected_scores = reference(query, key, value, mask)
+    expected_output, expected_scores = reference(query, key, value, mask=mask)
     np.testing.assert_allclose(array(output), expected_output, atol=1e-5)
     np.testing.assert_allclose(array(scores), expected_scores, atol=1e-5)
 
@@ -52,7 +54,7 @@ def test_numbers_to_check_by_hand() -> None:
     query = np.array([[[[2.0, 0.0, 0.0, 0.0]]]], "float32")  # logits 2 * key[0] / sqrt(4)
     key = np.log(np.array([1.0, 2.0, 5.0], "float32")).reshape(1, 3, 1, 1) * np.eye(4, dtype="float32")[0]
     value = np.array([8.0, 16.0, 24.0], "float32").reshape(1, 3, 1, 1)
-    output, scores = dot_product_attention(query, key, value)
+    output, scores = dot_product_attention(*map(keras.ops.convert_to_tensor, (query, key, value)))
     np.testing.assert_allclose(array(scores).ravel(), [1 / 8, 2 / 8, 5 / 8], rtol=1e-6)
     np.testing.assert_allclose(array(output).ravel(), [1 + 4 + 15], rtol=1e-6)
 
@@ -71,7 +73,7 @@ def test_gradients_of_a_query_without_keys(input_gradient: Callable[[Any, Array]
     query, key, value = heads_of()
     mask = np.zeros((2, 1, 5, 11), bool)
     mask[1] = True
-    gradient = input_gradient(lambda q: dot_product_attention(q, key, value, mask)[0], query)
+    gradient = input_gradient(lambda q: dot_product_attention(q, key, value, mask)[0], array(query))
     assert np.all(np.isfinite(gradient))
     assert np.all(gradient[0] == 0)
     assert np.any(gradient[1] != 0)

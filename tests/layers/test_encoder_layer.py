@@ -27,10 +27,10 @@ def test_composed_of_its_parts(norm_first: bool) -> None:
         residual.normalization for residual in (layer.self_attention_residual, layer.feed_forward_residual)
     )
     if norm_first:
-        y = x + layer.self_attention(first(x), first(x), padding_mask=mask)
+        y = keras.ops.add(x, layer.self_attention(first(x), first(x), padding_mask=mask))
         expected = y + layer.feed_forward(second(y))
     else:
-        y = first(x + layer.self_attention(x, x, padding_mask=mask))
+        y = first(keras.ops.add(x, layer.self_attention(x, x, padding_mask=mask)))
         expected = second(y + layer.feed_forward(y))
     np.testing.assert_allclose(array(layer(x, padding_mask=mask)), array(expected), atol=1e-5)
 

@@ -30,7 +30,9 @@ def test_against_the_paper() -> None:
 def test_numbers_to_check_by_hand() -> None:
     layer = FeedForward(1)
     layer.build((None, None, 2))
-    layer.set_weights([np.array([[1.0], [2.0]]), np.array([-1.0]), np.array([[3.0, 4.0]]), np.array([5.0, 6.0])])
+    layer.set_weights(
+        [np.array([[1.0], [2.0]]), np.array([-1.0]), np.array([[3.0, 4.0]]), np.array([5.0, 6.0])]
+    )
     outputs = layer(np.array([[[1.0, 1.0], [0.0, 0.0]]], "float32"))  # inner 2 and, cut off, -1
     assert array(outputs).tolist() == [[[11.0, 14.0], [5.0, 6.0]]]
 

@@ -66,7 +66,8 @@ def test_a_square_padding_mask_is_not_an_attention_mask() -> None:
     covers_scores = array(combine_masks(attention_mask=square))
     assert covers_keys.shape == (2, 1, 1, 2)
     assert covers_scores.shape == (1, 1, 2, 2)
-    assert not np.array_equal(*np.broadcast_arrays(covers_keys, covers_scores))
+    both = np.broadcast_arrays(covers_keys, covers_scores)
+    assert not np.array_equal(both[0], both[1])
 
 
 @pytest.mark.parametrize("dtype", ["bool", "int32", "int64", "uint8", "float32"])
@@ -107,9 +108,7 @@ def test_padding_mask_of_another_rank(shape: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize("shape", [(3,), (1, 2, 1, 3, 5)])
 def test_attention_mask_of_another_rank(shape: tuple[int, ...]) -> None:
-    message = (
-        f"must have the shape (t, s), (b, t, s), (b, 1, t, s) or (b, h, t, s). Received: shape={shape}."
-    )
+    message = f"must have the shape (t, s), (b, t, s), (b, 1, t, s) or (b, h, t, s). Received: shape={shape}."
     with pytest.raises(ValueError, match=re.escape(message)):
         combine_masks(attention_mask=np.ones(shape, bool))
 

@@ -17,9 +17,7 @@ def draw(*shape: int, seed: int = 0) -> Any:
 def randomized(layer: Any, *inputs: Any) -> Any:
     """Builds the layer and gives every weight, biases too, a random value."""
     layer(*inputs)
-    layer.set_weights(
-        [0.5 * draw(*weight.shape, seed=number) for number, weight in enumerate(layer.weights)]
-    )
+    layer.set_weights([0.5 * draw(*weight.shape, seed=number) for number, weight in enumerate(layer.weights)])
     return layer
 
 
@@ -39,7 +37,7 @@ def reference(layer: Any, query: Any, value: Any, key: Any, mask: Any = True) ->
     return sum(heads) + weights["output_bias"], np.stack(scores, 1)
 
 
-WIDTHS = {"num_heads": 3, "key_dim": 5, "value_dim": 7, "output_shape": 17}
+WIDTHS: dict[str, Any] = {"num_heads": 3, "key_dim": 5, "value_dim": 7, "output_shape": 17}
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -162,9 +160,10 @@ def test_attend_to_projected_keys() -> None:
 @pytest.mark.parametrize("name", ["num_heads", "key_dim", "value_dim", "output_shape"])
 @pytest.mark.parametrize("size", [0, -2])
 def test_sizes_not_above_zero(name: str, size: int) -> None:
+    sizes: dict[str, Any] = {"num_heads": 2, "key_dim": 3, name: size}
     message = f"`{name}` must be above zero. Received: {name}={size}."
     with pytest.raises(ValueError, match=re.escape(message)):
-        MultiHeadAttention(**{"num_heads": 2, "key_dim": 3, name: size})
+        MultiHeadAttention(**sizes)
 
 
 def test_dropout_out_of_range() -> None:

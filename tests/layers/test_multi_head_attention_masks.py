@@ -19,9 +19,7 @@ def draw(*shape: int, seed: int = 0) -> Any:
 
 def randomized(layer: Any, *inputs: Any) -> Any:
     layer(*inputs)
-    layer.set_weights(
-        [0.5 * draw(*weight.shape, seed=number) for number, weight in enumerate(layer.weights)]
-    )
+    layer.set_weights([0.5 * draw(*weight.shape, seed=number) for number, weight in enumerate(layer.weights)])
     return layer
 
 

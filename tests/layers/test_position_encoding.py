@@ -47,7 +47,9 @@ def test_start() -> None:
 def test_layer_adds_the_marks() -> None:
     x = np.random.default_rng(0).normal(size=(2, 5, 7)).astype("float32")
     np.testing.assert_allclose(array(PositionEncoding()(x)), x + reference(range(5), 7), atol=1e-5)
-    np.testing.assert_allclose(array(PositionEncoding()(x, start=3)), x + reference(range(3, 8), 7), atol=1e-5)
+    np.testing.assert_allclose(
+        array(PositionEncoding()(x, start=3)), x + reference(range(3, 8), 7), atol=1e-5
+    )
 
 
 # Two halves of the distance between neighbouring numbers below 1.

@@ -14,7 +14,8 @@ def draw(*shape: int, seed: int = 0) -> Any:
     return np.random.default_rng(seed).normal(size=shape).astype("float32")
 
 
-def normalized(x: Any, gamma: Any, beta: Any, epsilon: float) -> Any:
+def normalized(x: Any, layer: Any, epsilon: float) -> Any:
+    gamma, beta = layer.get_weights()
     centered = x - x.mean(-1, keepdims=True)
     return centered / np.sqrt(x.var(-1, keepdims=True) + epsilon) * gamma + beta
 
@@ -36,7 +37,7 @@ def mask_read_from(outputs: Any) -> Any:
 def test_post_norm(epsilon: float) -> None:
     layer, x, y = built(layer_norm_epsilon=epsilon), draw(2, 5, 7), draw(2, 5, 7, seed=3)
     assert layer.before(x) is x
-    expected = normalized(x + y, *layer.get_weights(), epsilon)
+    expected = normalized(x + y, layer, epsilon)
     np.testing.assert_allclose(array(layer(x, y)), expected, atol=1e-5)
 
 
@@ -44,7 +45,7 @@ def test_post_norm(epsilon: float) -> None:
 def test_pre_norm(epsilon: float) -> None:
     layer = built(norm_first=True, layer_norm_epsilon=epsilon)
     x, y = draw(2, 5, 7), draw(2, 5, 7, seed=3)
-    expected = normalized(x, *layer.get_weights(), epsilon)
+    expected = normalized(x, layer, epsilon)
     np.testing.assert_allclose(array(layer.before(x)), expected, atol=1e-5)
     np.testing.assert_allclose(array(layer(x, y)), x + y, atol=1e-6)
 

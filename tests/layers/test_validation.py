@@ -1,4 +1,5 @@
 import re
+from typing import Any
 
 import pytest
 
@@ -16,10 +17,10 @@ def test_sizes_not_above_zero(size: int) -> None:
 
 
 @pytest.mark.parametrize("size", [2.0, "8", None, True])
-def test_sizes_that_are_no_integers(size: object) -> None:
+def test_sizes_that_are_no_integers(size: Any) -> None:
     message = f"`key_dim` must be an integer. Received: key_dim={size!r}."
     with pytest.raises(TypeError, match=re.escape(message)):
-        check_positive(**{"key_dim": size})  # type: ignore[arg-type]
+        check_positive(key_dim=size)
 
 
 def test_rates_pass() -> None:
@@ -34,10 +35,10 @@ def test_rates_out_of_range(rate: float) -> None:
 
 
 @pytest.mark.parametrize("rate", ["0.1", None])
-def test_rates_that_are_no_numbers(rate: object) -> None:
+def test_rates_that_are_no_numbers(rate: Any) -> None:
     message = f"`dropout` must be a number. Received: dropout={rate!r}."
     with pytest.raises(TypeError, match=re.escape(message)):
-        check_rates(**{"dropout": rate})  # type: ignore[arg-type]
+        check_rates(dropout=rate)
 
 
 @pytest.mark.parametrize(("num_heads", "hidden_dim"), [(1, 7), (7, 7), (8, 512)])

@@ -154,6 +154,7 @@ def test_a_damaged_state_is_named(content: bytes, tmp_path: Path) -> None:
 
 def test_a_checkpoint_is_read_with_its_state(model: keras.Model, tmp_path: Path) -> None:
     checkpoint = Checkpoint(tmp_path)
+    model.train_on_batch(X, Y)
     run_epochs(checkpoint, model, [1.0])
     best = ops.convert_to_numpy(model.weights[0]).copy()
     model.weights[0].assign(best + 1)

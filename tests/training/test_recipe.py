@@ -1,6 +1,5 @@
 """Compile, fit, save, load and go on."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from keras_transformer.training import (
     make_schedule,
 )
 
-OPTIONS = {"peak_learning_rate": 0.01, "warmup_steps": 4, "num_steps": 20, "hidden_dim": 8}
+OPTIONS: dict[str, Any] = {"peak_learning_rate": 0.01, "warmup_steps": 4, "num_steps": 20, "hidden_dim": 8}
 
 
 @pytest.fixture(scope="module")
@@ -32,12 +31,12 @@ def batch() -> tuple[dict[str, np.ndarray], np.ndarray]:
 
 
 @pytest.fixture(scope="module")
-def trained(batch: Any) -> Iterator[tuple[keras.Model, keras.callbacks.History]]:
+def trained(batch: Any) -> tuple[keras.Model, keras.callbacks.History]:
     keras.utils.set_random_seed(0)
     model = kt.Transformer(9, 9, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=16, dropout=0.0)
     compile_model(model, make_schedule("inverse_square_root", **OPTIONS), label_smoothing=0.1)
     inputs, labels = batch
-    yield model, model.fit(inputs, labels, batch_size=8, epochs=6, verbose=0)
+    return model, model.fit(inputs, labels, batch_size=8, epochs=6, verbose=0)
 
 
 def test_fit_learns_and_reports(trained: Any) -> None:
@@ -55,7 +54,8 @@ def test_the_optimizer_is_that_of_the_paper(trained: Any) -> None:
 
 def test_evaluate_is_the_loss_over_real_tokens(trained: Any, batch: Any) -> None:
     model, (inputs, labels) = trained[0], batch
-    expected = float(MaskedCrossentropy(0.1)(labels, model(inputs)))
+    logits = ops.convert_to_numpy(model(inputs))
+    expected = float(MaskedCrossentropy(0.1)(labels, logits))
     results = model.evaluate(inputs, labels, batch_size=8, verbose=0, return_dict=True)
     assert results["loss"] == pytest.approx(expected, rel=1e-5)
 
@@ -66,10 +66,11 @@ def test_a_loaded_model_continues_as_if_never_saved(trained: Any, batch: Any, tm
     restored = keras.saving.load_model(tmp_path / "model.keras")
     assert int(restored.optimizer.iterations) == int(model.optimizer.iterations) == 6
     for each in (model, restored):
-        each.fit(inputs, labels, batch_size=8, epochs=2, verbose=0)
+        each.fit(inputs, labels, batch_size=8, epochs=2, shuffle=False, verbose=0)
     assert float(restored.optimizer.learning_rate) == float(model.optimizer.learning_rate)
-    for old, new in zip(model.weights, restored.weights, strict=True):
-        np.testing.assert_allclose(ops.convert_to_numpy(old), ops.convert_to_numpy(new), atol=1e-6)
+    # Not the weights: the key bias has no influence, so Adam moves it by rounding errors.
+    logits, restored_logits = (ops.convert_to_numpy(each(inputs)) for each in (model, restored))
+    np.testing.assert_allclose(restored_logits, logits, atol=1e-4)
 
 
 def test_schedules_by_name() -> None:

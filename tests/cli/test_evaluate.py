@@ -1,0 +1,27 @@
+"""Scores of a model and of an export."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+
+def test_a_model_and_its_export_score_alike(run: Callable, trained: Path, pairs_file: Path) -> None:
+    words = ["evaluate", "--pairs", pairs_file]
+    first = run(*words, "--model", trained / "runs/tiny")
+    second = run(*words, "--saved-model", trained / "saved_models/tiny")
+    assert first.exit_code == 0, first.output
+    assert first.stdout == second.stdout
+    assert "answers: 40" in first.stdout
+
+
+def test_unique_sources_count_once(run: Callable, trained: Path) -> None:
+    Path("pairs.tsv").write_text("w1ab\tW1AB\nw1ab\tother\n", encoding="utf-8")
+    words = ["evaluate", "--pairs", "pairs.tsv", "--model", trained / "runs/tiny"]
+    assert "answers: 2" in run(*words).stdout
+    assert "answers: 1" in run(*words, "--unique").stdout
+
+
+def test_pairs_or_files_are_needed(run: Callable) -> None:
+    for words in ([], ["--source", "a"], ["--pairs", "a.tsv", "--source", "a", "--target", "b"]):
+        result = run("evaluate", *words)
+        assert result.exit_code == 2
+        assert "Give --pairs, or --source and --target" in result.stderr

@@ -1,0 +1,18 @@
+"""The next version of an export."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+
+def test_versions_go_up(run: Callable, trained: Path) -> None:
+    for version in (1, 2):
+        result = run("export", trained / "runs/tiny", "served/tiny", "--example", "w1ab")
+        assert result.exit_code == 0, result.output
+        assert Path(result.stdout.strip()) == Path("served/tiny", str(version))
+
+
+def test_a_directory_that_is_no_model(run: Callable) -> None:
+    result = run("export", "nothing", "served/tiny")
+    assert result.exit_code == 2
+    assert "nothing is not the directory of a model" in result.stderr
+    assert not Path("served").exists()

@@ -1,0 +1,77 @@
+"""Help at once, and one line for a user's mistake."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from keras_transformer.cli.main import main
+from keras_transformer.errors import InputError
+
+# What `--help` must not import: each takes longer than the whole answer may.
+HEAVY = ("keras", "tensorflow", "numpy", "matplotlib", "sacrebleu")
+
+PROGRAM = """
+import sys
+sys.argv = ["keras-transformer", *sys.argv[1:]]
+from keras_transformer.cli import main
+try:
+    main()
+finally:
+    print(*sorted(set(sys.modules) & set({heavy!r})), file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize("words", [["--help"], ["train", "--help"], ["--version"], ["export", "-h"]])
+def test_help_imports_nothing_heavy(words: list[str], tmp_path: Path) -> None:
+    finished = subprocess.run(
+        [sys.executable, "-c", PROGRAM.format(heavy=HEAVY), *words],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert finished.stdout
+    assert finished.stderr.strip() == ""
+
+
+def test_every_verb_is_explained() -> None:
+    output = CliRunner().invoke(main, ["--help"]).output
+    assert all(verb in output for verb in ("train", "translate", "evaluate", "export"))
+
+
+@pytest.fixture
+def failing(monkeypatch: pytest.MonkeyPatch) -> Callable[[BaseException], click.testing.Result]:
+    def run(error: BaseException) -> click.testing.Result:
+        def fail() -> None:
+            raise error
+
+        monkeypatch.setitem(main.commands, "fail", click.Command("fail", callback=fail))
+        return CliRunner().invoke(main, ["fail"])
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (InputError("pairs.tsv:3: two\nlines"), "Error: pairs.tsv:3: two lines\n"),
+        (OSError(28, "No space left on device", "model.keras"), "model.keras: No space left on device"),
+        (PermissionError(13, "Permission denied", "runs"), "Error: runs: Permission denied\n"),
+        (KeyboardInterrupt(), "Error: Interrupted.\n"),
+    ],
+)
+def test_a_mistake_is_one_line_and_status_2(failing: Callable, error: BaseException, line: str) -> None:
+    result = failing(error)
+    assert result.exit_code == 2
+    assert line in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_a_fault_of_ours_is_not_hidden(failing: Callable) -> None:
+    result = failing(ZeroDivisionError("ours"))
+    assert isinstance(result.exception, ZeroDivisionError)

@@ -1,0 +1,54 @@
+"""Where the pairs of a run come from, and its vocabularies."""
+
+from pathlib import Path
+
+import pytest
+
+from keras_transformer.cli.run_data import batches, encode, load_pairs, train_tokenizers
+from keras_transformer.config import DataConfig, RunConfig
+from keras_transformer.errors import InputError
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> dict[str, str]:
+    for name in ("source", "target", "test_source", "test_target"):
+        lines = 40 if not name.startswith("test") else 3
+        (tmp_path / name).write_text("".join(f"{name} {n}\n" for n in range(lines)), encoding="utf-8")
+    return {name: str(tmp_path / name) for name in ("source", "target", "test_source", "test_target")}
+
+
+def test_a_part_is_held_out_where_no_validation_is_given(files: dict[str, str]) -> None:
+    pairs = load_pairs(DataConfig(**files, validation_fraction=0.1))
+    assert len(pairs.train) == 36
+    assert len(pairs.validation) == 4
+    assert len(pairs.test) == 3
+    assert not set(pairs.train) & set(pairs.validation)
+
+
+def test_validation_pairs_are_scored_where_there_is_no_test(files: dict[str, str]) -> None:
+    data = DataConfig(source=files["source"], target=files["target"])
+    pairs = load_pairs(data)
+    assert pairs.test == pairs.validation
+
+
+@pytest.mark.parametrize(
+    ("vocabulary", "kinds"),
+    [
+        ({"kind": "character", "shared": True}, ("character", "character")),
+        ({"kind": "character", "target_kind": "whitespace", "shared": False}, ("character", "whitespace")),
+        ({"kind": "subword", "shared": False, "size": 40}, ("subword", "subword")),
+    ],
+)
+def test_vocabularies(vocabulary: dict[str, object], kinds: tuple[str, str]) -> None:
+    run = RunConfig().override(vocabulary)
+    tokenizers = train_tokenizers(run, [("a dog sat on a mat", "ein Hund sitzt"), ("the cat", "die Katze")])
+    assert tuple(tokenizer.kind for tokenizer in tokenizers) == kinds
+    assert (tokenizers[0] is tokenizers[1]) == run.vocabulary.shared
+
+
+def test_a_batch_must_hold_the_longest_pair() -> None:
+    run = RunConfig().override({"kind": "character", "tokens_per_batch": 8})
+    pairs = [("abcdefghij", "a")]
+    encoded = encode(run, pairs, train_tokenizers(run, pairs))
+    with pytest.raises(InputError, match="tokens_per_batch=8, a pair of 11 tokens"):
+        batches(run, encoded, shuffle=False)

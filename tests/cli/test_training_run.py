@@ -1,0 +1,104 @@
+"""What `train` leaves behind, going on after a stop, and not losing what is there."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import keras
+import pytest
+
+from keras_transformer.training import read_state
+
+
+def test_it_writes_what_it_promises(trained: Path) -> None:
+    names = {str(path.relative_to(trained)) for path in trained.rglob("*") if path.is_file()}
+    assert names >= {
+        "runs/tiny/attention.png",
+        "runs/tiny/config.json",
+        "runs/tiny/model.keras",
+        "runs/tiny/report.json",
+        "runs/tiny/source_tokenizer/vocabulary.txt",
+        "runs/tiny/training.png",
+        "runs/tiny/checkpoints/state.json",
+        "saved_models/tiny/1/saved_model.pb",
+    }
+    assert not [name for name in names if "partial" in name]
+
+
+def test_it_shows_samples_scores_answers_and_what_to_type_next(trained: Path) -> None:
+    output = (trained / "output.txt").read_text(encoding="utf-8")
+    for part in ("training pairs", "exact match", "answers (score", "saved_model_cli show", "translate"):
+        assert part in output
+
+
+def test_the_report_is_the_table(trained: Path) -> None:
+    report = json.loads((trained / "runs/tiny/report.json").read_text(encoding="utf-8"))
+    assert 0 <= report["scores"]["exact_match"]["value"] <= 1
+    assert report["num_items"] == 2  # 5 % of 40 pairs are held out
+
+
+def test_a_run_is_not_overwritten_by_accident(
+    run: Callable, trained: Path, pairs_file: Path, small: list[str]
+) -> None:
+    words = ["--pairs", pairs_file, "--name", "tiny", "--run-directory", trained / "runs", *small]
+    result = run("train", *words)
+    assert result.exit_code == 2
+    assert "holds a run already" in result.stderr
+    assert read_state(trained / "runs/tiny/checkpoints").epoch == 1
+
+
+def test_resume_goes_on(run: Callable, trained: Path, tmp_path: Path) -> None:
+    shutil.copytree(trained / "runs", tmp_path / "runs")
+    result = run("train", "--name", "tiny", "--resume", "--epochs", "2")
+    assert result.exit_code == 0, result.output
+    state = read_state(tmp_path / "runs/tiny/checkpoints")
+    assert state.epoch == 2
+    assert len(state.history["loss"]) == 2
+    assert "epoch 2:" in result.stderr
+    assert "epoch 1:" not in result.stderr
+
+
+def test_ctrl_c_keeps_the_last_checkpoint(
+    run: Callable, pairs_file: Path, small: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fit = keras.Model.fit
+
+    class Interrupt(keras.callbacks.Callback):
+        def on_epoch_begin(self, epoch: int, logs: object = None) -> None:
+            if epoch == 1:
+                raise KeyboardInterrupt
+
+    def interrupted_fit(self: Any, *arguments: Any, callbacks: list[Any], **options: Any) -> Any:
+        return fit(self, *arguments, callbacks=[*callbacks, Interrupt()], **options)
+
+    monkeypatch.setattr(keras.Model, "fit", interrupted_fit)
+    result = run("train", "--pairs", pairs_file, "--name", "stopped", *small, "--epochs", "3")
+    assert result.exit_code == 2
+    assert (
+        "Epoch 1 of 3 is saved; go on with: keras-transformer train --name stopped --resume" in result.stderr
+    )
+    monkeypatch.undo()
+    assert run("train", "--name", "stopped", "--resume").exit_code == 0
+
+
+def test_a_full_disk_leaves_the_last_checkpoint(
+    run: Callable, pairs_file: Path, small: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save = keras.Model.save
+
+    def failing_save(self: Any, path: Path, *arguments: Any, **options: Any) -> None:
+        if "0002" not in str(path):
+            save(self, path, *arguments, **options)
+            return
+        Path(path).write_bytes(b"half")
+        raise OSError(28, "No space left on device", str(path))
+
+    monkeypatch.setattr(keras.Model, "save", failing_save)
+    result = run("train", "--pairs", pairs_file, "--name", "full", *small, "--epochs", "3")
+    assert result.exit_code == 2
+    assert "No space left on device" in result.stderr.splitlines()[-1]
+    checkpoints = Path("runs/full/checkpoints")
+    assert read_state(checkpoints).last_file == "epoch-0001.keras"
+    assert sorted(path.name for path in checkpoints.iterdir()) == ["epoch-0001.keras", "state.json"]

@@ -1,0 +1,68 @@
+"""Answers from a model directory and from an export."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from keras_transformer.text import CharacterTokenizer
+
+
+def test_both_kinds_of_model_answer_alike(run: Callable, trained: Path) -> None:
+    texts = ["w1ab", "", "w2ab"]
+    answers = {
+        run("translate", *place, *texts, "--scores").stdout
+        for place in (
+            ["--model", trained / "runs/tiny"],
+            ["--saved-model", trained / "saved_models/tiny"],
+            ["--saved-model", trained / "saved_models/tiny/1"],
+        )
+    }
+    assert len(answers) == 1
+    lines = answers.pop().splitlines()
+    assert len(lines) == 3
+    assert lines[1] == "0.0000\t"
+
+
+def test_standard_input_and_a_file(run: Callable, trained: Path) -> None:
+    Path("texts").write_text("w1ab\nw2ab\n", encoding="utf-8")
+    model = ["--model", trained / "runs/tiny"]
+    from_file = run("translate", *model, "--input", "texts").stdout
+    assert run("translate", *model, input="w1ab\nw2ab\n").stdout == from_file
+    assert len(from_file.splitlines()) == 2
+
+
+def test_hard_texts_get_a_line_each(run: Callable, trained: Path) -> None:
+    texts = ["", "\U0001f600", "שלום", "x" * 100_000, "w1ab"]
+    output = run("translate", "--saved-model", trained / "saved_models/tiny", input="\n".join(texts)).stdout
+    assert len(output.splitlines()) == len(texts)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--model", "none"], "none is not the directory of a model"),
+        (["--saved-model", "none"], "none is not the directory of a SavedModel"),
+        (["--model", "a", "--saved-model", "b"], "Received: a and b"),
+        ([], "Name a model"),
+    ],
+)
+def test_no_model(run: Callable, words: list[str], expected: str) -> None:
+    result = run("translate", *words, "text")
+    assert result.exit_code == 2
+    assert expected in result.stderr.splitlines()[-1]
+
+
+def test_invalid_utf8_on_standard_input_says_where(run: Callable, trained: Path) -> None:
+    result = run("translate", "--model", trained / "runs/tiny", input=b"ok\nbad\xff\n")
+    assert result.exit_code == 2
+    assert "Standard input, line 2: invalid UTF-8 at byte 4." in result.stderr
+
+
+def test_a_vocabulary_that_does_not_fit(run: Callable, trained: Path, tmp_path: Path) -> None:
+    model = shutil.copytree(trained / "runs/tiny", tmp_path / "model")
+    CharacterTokenizer(["a", "b"]).save(model / "source_tokenizer")
+    result = run("translate", "--model", model, "text")
+    assert result.exit_code == 2
+    assert "source_tokenizer.vocabulary_size=6" in result.stderr

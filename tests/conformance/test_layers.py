@@ -1,0 +1,218 @@
+"""What every public layer must survive; a layer that is not listed here fails a test."""
+
+import copy
+import inspect
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+from keras_transformer import layers
+
+array = keras.ops.convert_to_numpy
+
+
+def draw(*shape: int, seed: int = 0) -> Any:
+    return np.random.default_rng(seed).normal(size=shape).astype("float32")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """One layer: how it is made and called."""
+
+    options: dict[str, Any]
+    inputs: tuple[Any, ...]
+    masks: dict[str, Any] = field(default_factory=dict)
+
+
+TARGET, SOURCE = np.array([[1] * 5, [1, 1, 1, 0, 0]]), np.array([[1] * 3, [1, 1, 0]])
+X, MEMORY, IDS = draw(2, 5, 8), draw(2, 3, 7, seed=1), np.array([[4, 3, 2], [1, 5, 0]], "int32")
+BLOCK = {
+    "num_heads": 2,
+    "intermediate_dim": 11,
+    "activation": "gelu",
+    "dropout": 0.1,
+    "attention_dropout": 0.2,
+    "intermediate_dropout": 0.3,
+    "norm_first": True,
+    "layer_norm_epsilon": 1e-5,
+}
+MASKS = {"padding_mask": TARGET, "encoder_padding_mask": SOURCE}
+CASES = {
+    "Decoder": Case(options={**BLOCK, "num_layers": 1}, inputs=(X, MEMORY), masks=MASKS),
+    "DecoderLayer": Case(options=BLOCK, inputs=(X, MEMORY), masks=MASKS),
+    "Encoder": Case(options={**BLOCK, "num_layers": 1}, inputs=(X,), masks={"padding_mask": TARGET}),
+    "EncoderLayer": Case(options=BLOCK, inputs=(X,), masks={"padding_mask": TARGET}),
+    "FeedForward": Case(options={"intermediate_dim": 11, "activation": "gelu", "dropout": 0.1}, inputs=(X,)),
+    "MultiHeadAttention": Case(
+        options={
+            "num_heads": 3,
+            "key_dim": 5,
+            "value_dim": 7,
+            "dropout": 0.1,
+            "use_bias": True,
+            "output_shape": 13,
+            "kernel_initializer": "he_normal",
+        },
+        inputs=(X, MEMORY, draw(2, 3, 11, seed=2)),
+        masks={"padding_mask": SOURCE},
+    ),
+    "OutputProjection": Case(options={"vocabulary_size": 13, "embedding": None}, inputs=(X,)),
+    "PositionEncoding": Case(options={"max_wavelength": 500.0}, inputs=(X,)),
+    "Residual": Case(
+        options={"norm_first": False, "dropout": 0.1, "layer_norm_epsilon": 1e-5}, inputs=(X, draw(2, 5, 8))
+    ),
+    "TokenEmbedding": Case(options={"vocabulary_size": 11, "hidden_dim": 7}, inputs=(IDS,)),
+}
+NOT_CALLED = {"Block"}  # a base class
+
+every_layer = pytest.mark.parametrize("name", CASES)
+
+
+def make(layer: str, **options: Any) -> Any:
+    return getattr(layers, layer)(**{**CASES[layer].options, **options})
+
+
+def call(layer: Any, name: str, **options: Any) -> Any:
+    return layer(*CASES[name].inputs, **CASES[name].masks, **options)
+
+
+def numbers(outputs: Any) -> Any:
+    return array(keras.ops.cast(outputs, "float32"))
+
+
+def test_every_public_layer_is_listed() -> None:
+    public = {name for name in layers.__all__ if inspect.isclass(getattr(layers, name))}
+    found = {name for name in public if issubclass(getattr(layers, name), keras.layers.Layer)}
+    assert found == set(CASES) | NOT_CALLED
+
+
+@every_layer
+def test_every_option_is_listed(name: str) -> None:
+    bases = [
+        base for base in getattr(layers, name).__mro__ if base.__module__.startswith("keras_transformer")
+    ]
+    parameters = {key: value for base in bases for key, value in signature(base).items()}
+    known = {key for key, value in parameters.items() if value.kind is not value.VAR_KEYWORD}
+    assert set(CASES[name].options) == known - {"self", "args"}
+
+
+def signature(cls: type) -> Any:
+    return inspect.signature(cls.__dict__.get("__init__", lambda: None)).parameters
+
+
+@every_layer
+def test_every_option_is_an_attribute_that_building_leaves_alone(name: str) -> None:
+    layer = make(name)
+    call(layer, name)
+    for option, value in CASES[name].options.items():
+        attribute = getattr(layer, option)
+        if option in ("activation", "kernel_initializer"):
+            value = (keras.activations if option == "activation" else keras.initializers).get(value)
+            assert type(attribute) is type(value)
+        else:
+            assert attribute == value, option
+
+
+@every_layer
+def test_config_round_trip(name: str) -> None:
+    layer = make(name, name="mine", dtype="mixed_bfloat16")
+    before = layer.get_config()
+    serialized = keras.saving.serialize_keras_object(layer)
+    assert json.loads(json.dumps(serialized)) == serialized
+    assert set(CASES[name].options) <= set(before)
+    call(layer, name)
+    assert layer.get_config() == before, "building changed the config"
+    for copied in (type(layer).from_config(before), type(layer).from_config(before)):
+        assert copied.get_config() == before
+        assert (copied.name, copied.dtype_policy.name) == ("mine", "mixed_bfloat16")
+
+
+@every_layer
+def test_serialized_under_the_name_of_the_package(name: str) -> None:
+    serialized = keras.saving.serialize_keras_object(make(name))
+    assert serialized["registered_name"] == f"keras_transformer>{name}"
+    restored = keras.saving.deserialize_keras_object(serialized)
+    assert keras.saving.serialize_keras_object(restored) == serialized
+
+
+def functional(name: str) -> Any:
+    """A model of the one layer, with every size unknown that may be; its masks are inputs too."""
+    case = CASES[name]
+    inputs = [keras.Input((None, *x.shape[2:]), dtype=x.dtype) for x in case.inputs]
+    masks = {mask: keras.Input((None,), dtype="int32", name=mask) for mask in case.masks}
+    return keras.Model([*inputs, *masks.values()], make(name)(*inputs, **masks))
+
+
+def call_functional(model: Any, name: str) -> Any:
+    return model([*CASES[name].inputs, *CASES[name].masks.values()])
+
+
+@every_layer
+def test_saved_and_loaded(name: str, tmp_path: Path) -> None:
+    model = functional(name)
+    expected = array(call_functional(model, name))
+    model.save(tmp_path / "model.keras")
+    reloaded = keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(array(call_functional(reloaded, name)), expected)
+
+
+@every_layer
+def test_symbolic_shape_is_the_eager_shape(name: str) -> None:
+    case = CASES[name]
+    eager = call(make(name), name)
+    inputs = [keras.Input(batch_shape=x.shape, dtype=x.dtype) for x in case.inputs]
+    symbolic = make(name)(*inputs, **case.masks)
+    assert tuple(symbolic.shape) == tuple(eager.shape)
+    assert symbolic.dtype == keras.backend.standardize_dtype(eager.dtype)
+    unknown = tuple(functional(name).output.shape)
+    assert unknown == (None, None, eager.shape[-1])
+
+
+@every_layer
+def test_functional_model_gives_the_eager_numbers(name: str) -> None:
+    model = functional(name)
+    layer = next(layer for layer in model.layers if type(layer).__name__ == name)
+    np.testing.assert_allclose(array(call_functional(model, name)), array(call(layer, name)), atol=1e-6)
+
+
+@every_layer
+def test_tf_function_with_unknown_sizes(name: str) -> None:
+    if keras.backend.backend() != "tensorflow":
+        pytest.skip("needs the TensorFlow backend")
+    tf = pytest.importorskip("tensorflow")
+    case, layer = CASES[name], make(name)
+    expected = array(call(layer, name))
+    given = (*case.inputs, *case.masks.values())
+    specs = [tf.TensorSpec((None, None, *x.shape[2:]), x.dtype) for x in given]
+
+    @tf.function(input_signature=specs)
+    def compiled(*tensors: Any) -> Any:
+        split = len(case.inputs)
+        return layer(*tensors[:split], **dict(zip(case.masks, tensors[split:], strict=True)))
+
+    np.testing.assert_allclose(array(compiled(*given)), expected, atol=1e-5)
+
+
+@every_layer
+@pytest.mark.parametrize(("policy", "tolerance"), [("mixed_float16", 0.02), ("mixed_bfloat16", 0.15)])
+def test_half_precision_is_close_to_float32(name: str, policy: str, tolerance: float) -> None:
+    layer, half = make(name), make(name, dtype=policy)
+    expected, _ = array(call(layer, name)), call(half, name)
+    half.set_weights(layer.get_weights())
+    outputs = call(half, name)
+    assert keras.backend.standardize_dtype(outputs.dtype) == policy.removeprefix("mixed_")
+    assert np.abs(numbers(outputs) - expected).max() < tolerance
+
+
+@every_layer
+def test_copies_stand_alone(name: str) -> None:
+    layer = make(name)
+    expected = array(call(layer, name))
+    copied = copy.deepcopy(layer)
+    np.testing.assert_array_equal(array(call(copied, name)), expected)
+    assert not {id(weight) for weight in layer.weights} & {id(weight) for weight in copied.weights}

@@ -1,0 +1,35 @@
+"""A translator small enough to be exported in seconds, with weights drawn at random."""
+
+import keras
+import pytest
+
+import keras_transformer as kt
+
+if keras.backend.backend() != "tensorflow":
+    pytest.skip("exports are made on the TensorFlow backend", allow_module_level=True)
+
+SOURCES = ["a dog sat", "the cat ran", "a rat"]
+
+
+def make_translator(tokenizer: kt.text.Tokenizer, search: kt.decoding.Search) -> kt.Translator:
+    """Join a tokenizer with a tiny model."""
+    keras.utils.set_random_seed(1)
+    size = tokenizer.vocabulary_size
+    model = kt.Transformer(size, size, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=8)
+    return kt.Translator(
+        model, tokenizer, tokenizer, search=search, max_source_length=20, max_target_length=7
+    )
+
+
+@pytest.fixture(scope="session")
+def translator() -> kt.Translator:
+    """Characters and greedy search: no operation of TensorFlow Text."""
+    tokenizer = kt.text.CharacterTokenizer.train(SOURCES)
+    return make_translator(tokenizer, kt.decoding.GreedySearch())
+
+
+@pytest.fixture(scope="session")
+def subword_translator() -> kt.Translator:
+    """Subwords and beam search."""
+    tokenizer = kt.text.SubwordTokenizer.train(SOURCES, vocabulary_size=20)
+    return make_translator(tokenizer, kt.decoding.BeamSearch(2))
