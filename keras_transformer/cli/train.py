@@ -36,4 +36,4 @@ def train(config: str | None, resume: bool, overwrite: bool, **flags: Any) -> No
     start_tensorflow()
     from keras_transformer.cli.training_run import train_run
 
-    train_run(run, resume=resume, overwrite=overwrite)
+    train_run(run, resume=resume, overwrite=overwrite, epochs=flags["epochs"])

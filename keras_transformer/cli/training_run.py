@@ -29,20 +29,21 @@ from keras_transformer.training import (
     compile_model,
     make_schedule,
     read_checkpoint,
+    read_state,
 )
 
 CONFIG_FILE = "config.json"
 NUM_SAMPLES = 8
 
 
-def train_run(run: RunConfig, *, resume: bool, overwrite: bool) -> None:
+def train_run(run: RunConfig, *, resume: bool, overwrite: bool, epochs: int | None = None) -> None:
     """Train, score, draw and export.
 
     Args:
         run: all that decides the outcome.
-        resume: go on after the last epoch that was saved; the run's own configuration wins, but for
-            the number of epochs.
+        resume: go on after the last epoch that was saved, with the run's own configuration.
         overwrite: remove an earlier run of the same name.
+        epochs: of a resumed run, instead of its own number.
 
     Raises:
         InputError: the data, the configuration or the directory cannot be used.
@@ -50,9 +51,12 @@ def train_run(run: RunConfig, *, resume: bool, overwrite: bool) -> None:
     start = time.monotonic()
     directory = Path(run.run_directory, run.name)
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
-    run = open_run(run, directory, resume=resume, overwrite=overwrite)
+    if resume:
+        run = saved_run(directory).override({"epochs": epochs})
     pairs = load_pairs(run.data)
     _show_samples(pairs)
+    if not resume:
+        begin_run(run, directory, overwrite=overwrite)
     tokenizers = _tokenizers(run, directory, pairs.train)
     encoded = [encode(run, part, tokenizers) for part in (pairs.train, pairs.validation)]
     history = fit(run, directory, tokenizers, *encoded)
@@ -70,36 +74,44 @@ def train_run(run: RunConfig, *, resume: bool, overwrite: bool) -> None:
     _show_next_commands(version, examples[0])
 
 
-def open_run(run: RunConfig, directory: Path, *, resume: bool, overwrite: bool) -> RunConfig:
-    """Make or open the directory of a run.
+def begin_run(run: RunConfig, directory: Path, *, overwrite: bool) -> None:
+    """Make the directory of a new run.
 
     Args:
-        run: the configuration that was asked for.
+        run: the configuration, which is written there.
         directory: of the run.
-        resume: whether to go on with what is there.
         overwrite: whether to remove what is there.
 
+    Raises:
+        InputError: a run has saved checkpoints there, and nobody said to remove them.
+    """
+    if read_state(directory / "checkpoints") is not None and not overwrite:
+        raise InputError(
+            f"{directory} holds a run already. Go on with --resume, begin anew with --overwrite, "
+            "or choose another --name."
+        )
+    if (directory / CONFIG_FILE).exists():
+        # A run that stopped before its first checkpoint has nothing worth keeping.
+        shutil.rmtree(directory)
+    write_file(directory / CONFIG_FILE, run.to_json().encode())
+
+
+def saved_run(directory: Path) -> RunConfig:
+    """Read the configuration of a run.
+
+    Args:
+        directory: of the run.
+
     Returns:
-        The configuration that holds.
+        The configuration that it began with.
 
     Raises:
-        InputError: there is nothing to resume, or something that nobody said to remove.
+        InputError: there is no run.
     """
     path = directory / CONFIG_FILE
-    if resume:
-        if not path.is_file():
-            raise InputError(f"{directory} holds no run to resume: it has no {CONFIG_FILE}.")
-        saved = RunConfig.from_json(path.read_text(encoding="utf-8"), origin=str(path))
-        return saved.override({"epochs": max(run.training.epochs, saved.training.epochs)})
-    if path.exists():
-        if not overwrite:
-            raise InputError(
-                f"{directory} holds a run already. Go on with --resume, begin anew with --overwrite, "
-                "or choose another --name."
-            )
-        shutil.rmtree(directory)
-    write_file(path, run.to_json().encode())
-    return run
+    if not path.is_file():
+        raise InputError(f"{directory} holds no run to resume: it has no {CONFIG_FILE}.")
+    return RunConfig.from_json(path.read_text(encoding="utf-8"), origin=str(path))
 
 
 def fit(
@@ -212,7 +224,9 @@ def _new_model(run: RunConfig, tokenizers: tuple[Tokenizer, Tokenizer], num_batc
 
 def _interrupted(state: CheckpointState, run: RunConfig) -> str:
     if not state.epoch:
-        return "Interrupted before the first epoch was saved. Begin anew with --overwrite."
+        return (
+            "Interrupted before the first epoch was saved: nothing to resume, the same command begins anew."
+        )
     flags = "" if run.name == "dates" else f" --name {run.name}"
     return (
         f"Interrupted. Epoch {state.epoch} of {run.training.epochs} is saved; "

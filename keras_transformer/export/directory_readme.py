@@ -19,7 +19,8 @@ Ask it over REST:
 |---|---|---|
 | `serving_default` | `text`, string (b) | `output`, string (b); `score`, float32 (b) |
 
-The score is a log-probability, divided by the length penalty of the search. An empty text has an empty output and the score 0. In Python:
+The score is a log-probability, divided by the length penalty of the search. An empty
+text has an empty output and the score 0. In Python:
 
     import tensorflow as tf
 {text_import}

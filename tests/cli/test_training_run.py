@@ -73,14 +73,15 @@ def test_ctrl_c_keeps_the_last_checkpoint(
     def interrupted_fit(self: Any, *arguments: Any, callbacks: list[Any], **options: Any) -> Any:
         return fit(self, *arguments, callbacks=[*callbacks, Interrupt()], **options)
 
-    monkeypatch.setattr(keras.Model, "fit", interrupted_fit)
-    result = run("train", "--pairs", pairs_file, "--name", "stopped", *small, "--epochs", "3")
+    with monkeypatch.context() as patch:
+        patch.setattr(keras.Model, "fit", interrupted_fit)
+        result = run("train", "--pairs", pairs_file, "--name", "stopped", *small, "--epochs", "3")
     assert result.exit_code == 2
     assert (
         "Epoch 1 of 3 is saved; go on with: keras-transformer train --name stopped --resume" in result.stderr
     )
-    monkeypatch.undo()
     assert run("train", "--name", "stopped", "--resume").exit_code == 0
+    assert read_state("runs/stopped/checkpoints").epoch == 3
 
 
 def test_a_full_disk_leaves_the_last_checkpoint(
