@@ -3,7 +3,6 @@
 import json
 import logging
 import os
-import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,8 @@ import click
 import keras
 
 from keras_transformer.cli.progress import EpochProgress
-from keras_transformer.cli.run_data import RunPairs, batches, encode, load_pairs, train_tokenizers
+from keras_transformer.cli.run_data import RunPairs, batches, encode, load_pairs
+from keras_transformer.cli.run_directory import begin_run, run_tokenizers, saved_run
 from keras_transformer.cli.run_pictures import draw_pictures
 from keras_transformer.cli.scoring import score
 from keras_transformer.config import RunConfig
@@ -22,17 +22,15 @@ from keras_transformer.errors import InputError
 from keras_transformer.export import export_saved_model
 from keras_transformer.files import write_file
 from keras_transformer.models import Transformer
-from keras_transformer.text import Tokenizer, load_tokenizer
+from keras_transformer.text import Tokenizer
 from keras_transformer.training import (
     Checkpoint,
     CheckpointState,
     compile_model,
     make_schedule,
     read_checkpoint,
-    read_state,
 )
 
-CONFIG_FILE = "config.json"
 NUM_SAMPLES = 8
 
 
@@ -57,7 +55,7 @@ def train_run(run: RunConfig, *, resume: bool, overwrite: bool, epochs: int | No
     _show_samples(pairs)
     if not resume:
         begin_run(run, directory, overwrite=overwrite)
-    tokenizers = _tokenizers(run, directory, pairs.train)
+    tokenizers = run_tokenizers(run, directory, pairs.train)
     encoded = [encode(run, part, tokenizers) for part in (pairs.train, pairs.validation)]
     history = fit(run, directory, tokenizers, *encoded)
     translator = finish(run, directory, tokenizers)
@@ -72,46 +70,6 @@ def train_run(run: RunConfig, *, resume: bool, overwrite: bool, epochs: int | No
     write_file(directory / "report.json", (json.dumps(results, indent=2) + "\n").encode())
     click.echo(f"wrote {', '.join(map(str, [*pictures, version]))} in {seconds:.0f} s")
     _show_next_commands(version, examples[0])
-
-
-def begin_run(run: RunConfig, directory: Path, *, overwrite: bool) -> None:
-    """Make the directory of a new run.
-
-    Args:
-        run: the configuration, which is written there.
-        directory: of the run.
-        overwrite: whether to remove what is there.
-
-    Raises:
-        InputError: a run has saved checkpoints there, and nobody said to remove them.
-    """
-    if read_state(directory / "checkpoints") is not None and not overwrite:
-        raise InputError(
-            f"{directory} holds a run already. Go on with --resume, begin anew with --overwrite, "
-            "or choose another --name."
-        )
-    if (directory / CONFIG_FILE).exists():
-        # A run that stopped before its first checkpoint has nothing worth keeping.
-        shutil.rmtree(directory)
-    write_file(directory / CONFIG_FILE, run.to_json().encode())
-
-
-def saved_run(directory: Path) -> RunConfig:
-    """Read the configuration of a run.
-
-    Args:
-        directory: of the run.
-
-    Returns:
-        The configuration that it began with.
-
-    Raises:
-        InputError: there is no run.
-    """
-    path = directory / CONFIG_FILE
-    if not path.is_file():
-        raise InputError(f"{directory} holds no run to resume: it has no {CONFIG_FILE}.")
-    return RunConfig.from_json(path.read_text(encoding="utf-8"), origin=str(path))
 
 
 def fit(
@@ -187,18 +145,6 @@ def finish(run: RunConfig, directory: Path, tokenizers: tuple[Tokenizer, Tokeniz
     )
     translator.save(directory)
     return translator
-
-
-def _tokenizers(run: RunConfig, directory: Path, pairs: list[Pair]) -> tuple[Tokenizer, Tokenizer]:
-    """Read the vocabularies of a run, or make and save them."""
-    paths = [directory / "source_tokenizer", directory / "target_tokenizer"]
-    if all(path.exists() for path in paths):
-        return load_tokenizer(paths[0]), load_tokenizer(paths[1])
-    click.echo("making the vocabularies", err=True)
-    tokenizers = train_tokenizers(run, pairs)
-    for tokenizer, path in zip(tokenizers, paths, strict=True):
-        tokenizer.save(path)
-    return tokenizers
 
 
 def _new_model(run: RunConfig, tokenizers: tuple[Tokenizer, Tokenizer], num_batches: int) -> Transformer:

@@ -42,6 +42,7 @@ def shuffled_batches(
         next_epoch = tf.Variable(first_epoch, dtype=tf.int64, trainable=False)
 
     def epoch_batches(_: tf.Tensor) -> tf.data.Dataset:
+        """Draw the batches of the next epoch."""
         epoch = next_epoch.assign_add(1) - 1
         return tf.data.Dataset.from_tensor_slices(
             shuffle_batches(bucket_ends, row_splits, tf.stack([tf.constant(seed, tf.int64), epoch]))

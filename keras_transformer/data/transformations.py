@@ -26,6 +26,7 @@ def gather_pairs(encoded: EncodedPairs) -> Transformation:
     """
 
     def gather(positions: tf.Tensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
+        """Take the pairs of one batch."""
         return tf.gather(encoded.source, positions), tf.gather(encoded.target, positions)
 
     return lambda dataset: dataset.map(gather, num_parallel_calls=tf.data.AUTOTUNE)
@@ -43,6 +44,7 @@ def teacher_forcing(dataset: tf.data.Dataset) -> tf.data.Dataset:
     """
 
     def shift(source: tf.RaggedTensor, target: tf.RaggedTensor) -> Example:
+        """Put the start before one copy of the target and the end after the other."""
         start = tf.fill([target.nrows(), 1], START_ID)  # (b, 1)
         end = tf.fill([target.nrows(), 1], END_ID)
         inputs = {
@@ -67,6 +69,7 @@ def pad_batches(bucket_boundaries: Sequence[int] | None = None) -> Transformatio
     """
 
     def pad(inputs: dict[str, tf.RaggedTensor], labels: tf.RaggedTensor) -> Example:
+        """Make matrices of one batch."""
         width = None
         if bucket_boundaries is not None:
             width = _fitting_boundary([*inputs.values(), labels], bucket_boundaries)

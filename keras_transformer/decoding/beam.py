@@ -5,6 +5,7 @@ from typing import NamedTuple
 from keras import ops
 
 from keras_transformer.decoding.contract import Cache, SearchResult, SpecialIds, Step
+from keras_transformer.decoding.loop import run_search
 from keras_transformer.decoding.scores import (
     LOWEST_SCORE,
     check_length_penalty,
@@ -64,15 +65,8 @@ class BeamSearch:
 
     def __call__(self, step: Step, cache: Cache, batch_size: Tensor | int, max_length: int) -> SearchResult:
         """Search; see `Search`."""
-
-        def is_running(*state: Tensor) -> Tensor:
-            return self.is_running(BeamState(*state), max_length)
-
-        def advance(*state: Tensor) -> BeamState:
-            return self.advance(BeamState(*state), step)
-
         state = self.initialize(cache, batch_size, max_length)
-        return self.finalize(BeamState(*ops.while_loop(is_running, advance, state)))
+        return self.finalize(run_search(self, state, step, max_length))
 
     def initialize(self, cache: Cache, batch_size: Tensor | int, max_length: int) -> BeamState:
         """Make the state before the first token.

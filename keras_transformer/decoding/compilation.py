@@ -41,6 +41,7 @@ def _compile_with_jax(
 
     @jax.jit
     def compiled(values: list[Tensor], token_ids: Tensor) -> Any:
+        """Run the function with these values."""
         with keras.StatelessScope(zip(variables, values, strict=True)):
             return function(token_ids)
 

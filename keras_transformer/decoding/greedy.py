@@ -5,6 +5,7 @@ from typing import NamedTuple
 from keras import ops
 
 from keras_transformer.decoding.contract import Cache, SearchResult, SpecialIds, Step
+from keras_transformer.decoding.loop import run_search
 from keras_transformer.decoding.scores import (
     check_length_penalty,
     length_penalty,
@@ -50,16 +51,8 @@ class GreedySearch:
 
     def __call__(self, step: Step, cache: Cache, batch_size: Tensor | int, max_length: int) -> SearchResult:
         """Search; see `Search`."""
-
-        def is_running(*state: Tensor) -> Tensor:
-            current = GreedyState(*state)
-            return ops.logical_and(current.position < max_length, ops.logical_not(ops.all(current.ended)))
-
-        def advance(*state: Tensor) -> GreedyState:
-            return self.advance(GreedyState(*state), step)
-
         state = self.initialize(cache, batch_size, max_length)
-        return self.finalize(GreedyState(*ops.while_loop(is_running, advance, state)))
+        return self.finalize(run_search(self, state, step, max_length))
 
     def initialize(self, cache: Cache, batch_size: Tensor | int, max_length: int) -> GreedyState:
         """Make the state before the first token.
@@ -82,6 +75,18 @@ class GreedySearch:
             ended=ops.zeros((batch_size,), "bool"),
             cache=cache,
         )
+
+    def is_running(self, state: GreedyState, max_length: int) -> Tensor:
+        """Say whether some row has not ended.
+
+        Args:
+            state: after a step.
+            max_length: the most tokens of a hypothesis.
+
+        Returns:
+            A boolean scalar.
+        """
+        return ops.logical_and(state.position < max_length, ops.logical_not(ops.all(state.ended)))
 
     def advance(self, state: GreedyState, step: Step) -> GreedyState:
         """Generate one token of every row.

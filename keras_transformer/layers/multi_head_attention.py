@@ -246,6 +246,7 @@ class MultiHeadAttention(ScoredLayer):
         matrix = (rows, math.prod(shape) // rows)
 
         def initializer(shape: tuple[int, ...], dtype: Any = None) -> Tensor:
+            """Draw the matrix and give it the shape of the kernel."""
             return ops.reshape(self.kernel_initializer(matrix, dtype=dtype), shape)
 
         return self.add_weight(shape=shape, initializer=initializer, name=name)

@@ -30,6 +30,7 @@ def token_crossentropy(labels: Tensor, logits: Tensor, label_smoothing: float = 
 
     @ops.custom_gradient
     def crossentropy(logits: Tensor) -> tuple[Tensor, Callable[..., Tensor]]:
+        """Give the losses, and how their gradient is computed."""
         maxima = ops.max(logits, axis=-1, keepdims=True)  # (b, t, 1)
         exponentials = ops.exp(logits - maxima)  # (b, t, v)
         sums = ops.sum(exponentials, axis=-1, keepdims=True)
@@ -39,6 +40,7 @@ def token_crossentropy(labels: Tensor, logits: Tensor, label_smoothing: float = 
             losses = losses - label_smoothing * ops.mean(logits, axis=-1, keepdims=True)
 
         def gradient(*arguments: Tensor, upstream: Tensor | None = None) -> Tensor:
+            """Give the softmax less the smoothed labels, times the upstream gradient."""
             # TensorFlow and JAX hand the upstream gradient over by position, torch by name.
             scale = (arguments[0] if upstream is None else upstream)[..., None]  # (b, t, 1)
             dense = exponentials * (scale / sums)
