@@ -6,6 +6,7 @@ import click
 
 from keras_transformer.cli.models import model_options, open_model
 from keras_transformer.cli.quiet import start_tensorflow
+from keras_transformer.config.training import BLEU_TOKENIZATIONS
 from keras_transformer.errors import InputError
 
 
@@ -16,10 +17,10 @@ from keras_transformer.errors import InputError
 @click.option("--source", type=click.Path(), help="File with a source text on each line, plain or .gz.")
 @click.option("--target", type=click.Path(), help="File with the answer to each line of --source.")
 @click.option(
-    "--tokenize",
+    "--bleu-tokenize",
     default="13a",
     show_default=True,
-    type=click.Choice(["13a", "none", "intl", "char"]),
+    type=click.Choice(BLEU_TOKENIZATIONS),
     help="sacreBLEU's tokenization; none for text that is tokenized already.",
 )
 @click.option("--unique", is_flag=True, help="Count a source once; any of its targets is right.")
@@ -31,7 +32,7 @@ def evaluate(
     split: str,
     source: str | None,
     target: str | None,
-    tokenize: str,
+    bleu_tokenize: str,
     unique: bool,
 ) -> None:
     r"""Score a model: BLEU, chrF, exact match and error rates.
@@ -46,7 +47,7 @@ def evaluate(
 
     from keras_transformer.cli.scoring import score
 
-    score(translator, examples, batch_size=batch_size, tokenize=tokenize, unique=unique)
+    score(translator, examples, batch_size=batch_size, tokenize=bleu_tokenize, unique=unique)
 
 
 def _pairs(pairs: str | None, split: str, source: str | None, target: str | None) -> list[tuple[str, str]]:

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from keras_transformer.config import RunConfig
+from keras_transformer.config.training import BLEU_TOKENIZATIONS
 
 Command = Callable[..., Any]
 
@@ -41,6 +42,7 @@ _FLAGS: tuple[tuple[str, Any, str], ...] = (
     ("precision", click.Choice(["float32", "mixed_bfloat16", "mixed_float16"]), "Keras dtype policy."),
     ("beam_size", int, "Hypotheses that the search keeps; 1 is greedy."),
     ("length_penalty", float, "Exponent of the length that scores are divided by."),
+    ("bleu_tokenize", click.Choice(BLEU_TOKENIZATIONS), "sacreBLEU's; none for tokenized text."),
     ("seed", int, "Of everything random."),
     ("name", str, "Of the model: its directory in --run-directory and --export-directory."),
     ("run_directory", str, "Where checkpoints, logs and pictures go."),

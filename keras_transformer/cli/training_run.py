@@ -59,7 +59,8 @@ def train_run(run: RunConfig, *, resume: bool, overwrite: bool, epochs: int | No
     encoded = [encode(run, part, tokenizers) for part in (pairs.train, pairs.validation)]
     history = fit(run, directory, tokenizers, *encoded)
     translator = finish(run, directory, tokenizers)
-    report = score(translator, pairs.test, batch_size=run.decoding.batch_size)
+    decoding = run.decoding
+    report = score(translator, pairs.test, batch_size=decoding.batch_size, tokenize=decoding.bleu_tokenize)
     _show_answers(translator, pairs.test)
     pictures = draw_pictures(translator, pairs.test[0], history, directory)
     examples = [source for source, _ in pairs.test[:NUM_SAMPLES]]

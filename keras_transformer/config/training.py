@@ -6,6 +6,7 @@ import math
 from keras_transformer.config.section import Section, require_at_least, require_choice, require_fraction
 
 SCHEDULES = ("constant", "cosine", "inverse_square_root", "noam")
+BLEU_TOKENIZATIONS = ("13a", "none", "intl", "char")
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
 
 
@@ -50,7 +51,7 @@ class TrainingConfig(Section):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DecodingConfig(Section):
-    """The search for an answer.
+    """The search for an answer, and how answers are scored.
 
     Raises:
         TypeError: if a value is not of the type its field declares.
@@ -65,10 +66,13 @@ class DecodingConfig(Section):
     """Longest answer in tokens, the end token included."""
     batch_size: int = 64
     """Sentences decoded together."""
+    bleu_tokenize: str = "13a"
+    """sacreBLEU's tokenization: "13a", "intl", "char", or "none" for text that is tokenized already."""
 
     def __post_init__(self) -> None:
         """Check every value."""
         super().__post_init__()
+        require_choice(self, "bleu_tokenize", BLEU_TOKENIZATIONS)
         require_at_least(self, 1, "beam_size", "batch_size")
         require_at_least(self, 0, "length_penalty")
         require_at_least(self, 2, "max_target_length")

@@ -57,7 +57,7 @@ def test_build_takes_defaults_for_what_is_missing() -> None:
 def test_build_names_unknown_and_known_fields() -> None:
     message = (
         "run.toml: [decoding]: unknown field 'beams'. "
-        "Known fields: beam_size, length_penalty, max_target_length, batch_size."
+        "Known fields: beam_size, length_penalty, max_target_length, batch_size, bleu_tokenize."
     )
     with pytest.raises(InputError, match=f"^{re.escape(message)}$"):
         build(DecodingConfig, {"beam_size": 3, "beams": 4}, where="run.toml: [decoding]")

@@ -57,3 +57,10 @@ def test_decoding_numbers(name: str, value: float, minimum: int) -> None:
 
 def test_no_length_penalty_is_allowed() -> None:
     assert DecodingConfig(length_penalty=0).length_penalty == 0
+
+
+def test_the_tokenization_of_bleu_is_known() -> None:
+    with pytest.raises(
+        ValueError, match=r"`bleu_tokenize` must be one of .*Received: bleu_tokenize='moses'\."
+    ):
+        DecodingConfig(bleu_tokenize="moses")

@@ -1,0 +1,40 @@
+"""The Keras script of the README runs as it stands, but for its sizes."""
+
+import gzip
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+README = Path(__file__).parents[2] / "README.md"
+SMALLER = {
+    "BeamSearch(4)": "BeamSearch(2), max_target_length=8",
+    "8000": "120",
+    "epochs=20": "epochs=1",
+    "validation_count=1000": "validation_count=10",
+}
+
+
+@pytest.mark.slow
+def test_the_script_trains_translates_and_exports(tmp_path: Path) -> None:
+    [script] = re.findall(r"^```python\n(.*?)^```", README.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
+    for full, small in SMALLER.items():
+        assert full in script
+        script = script.replace(full, small)
+    for language in ("en", "de"):
+        lines = (f"two men {language} {number} are talking .\n" for number in range(100))
+        with gzip.open(tmp_path / f"train.{language}.gz", "wt", encoding="utf-8") as file:
+            file.writelines(lines)
+    finished = subprocess.run(
+        [sys.executable, "-W", "error::UserWarning", "-c", script],
+        cwd=tmp_path,
+        env={**os.environ, "KERAS_BACKEND": "tensorflow"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert finished.returncode == 0, finished.stderr
+    assert (tmp_path / "saved_models/en_de/1/saved_model.pb").exists()
