@@ -72,8 +72,11 @@ def masked_softmax(logits: Tensor, mask: Tensor | None = None) -> Tensor:
 
 def _softmax(logits: Tensor) -> Tensor:
     """Apply the softmax over the last axis."""
-    # Keras warns of an axis of size 1, which is no mistake here: a single key gets everything.
-    return ops.ones_like(logits) if logits.shape[-1] == 1 else ops.softmax(logits, axis=-1)
+    if logits.shape[-1] == 1:
+        # Keras warns of an axis of size 1, which is no mistake here: a single key gets everything.
+        # Written so that its gradient is zero, and not absent.
+        return ops.exp(logits - logits)
+    return ops.softmax(logits, axis=-1)
 
 
 def _check_broadcasts(mask_shape: Shape, logits_shape: Shape) -> None:
