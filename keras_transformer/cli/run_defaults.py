@@ -29,7 +29,7 @@ DATES = RunConfig(
         norm_first=True,
     ),
     training=TrainingConfig(
-        epochs=5, schedule="cosine", peak_learning_rate=2e-3, warmup_steps=500, label_smoothing=0.05
+        epochs=4, schedule="cosine", peak_learning_rate=2e-3, warmup_steps=500, label_smoothing=0.05
     ),
     decoding=DecodingConfig(max_target_length=16, beam_size=4, batch_size=250),
 )

@@ -69,7 +69,7 @@ class Translator:
         self.search = search or BeamSearch(4)
         self.max_source_length = max_source_length
         self.max_target_length = max_target_length
-        self._compiled_generate = compile_function(self.generate, model.variables)
+        self._compiled_generate = compile_function(self._generate, model.variables)
 
     def generate(self, encoder_token_ids: Tensor) -> SearchResult:
         """Find answers of a batch as token ids.
@@ -80,7 +80,7 @@ class Translator:
         Returns:
             Hypotheses `(b, n, T)` and scores `(b, n)`, best first.
         """
-        return generate(self.model, encoder_token_ids, self.search, self.max_target_length)
+        return self._compiled_generate(encoder_token_ids)
 
     def translate(
         self,
@@ -176,6 +176,9 @@ class Translator:
 
         return export_saved_model(self, directory, examples)
 
+    def _generate(self, encoder_token_ids: Tensor) -> SearchResult:
+        return generate(self.model, encoder_token_ids, self.search, self.max_target_length)
+
     def _translate_batch(self, texts: list[str]) -> list[Translation]:
         # Imported here: tokenizers need TensorFlow, the rest of decoding does not.
         from keras_transformer.text.source_ids import source_token_ids
@@ -183,7 +186,7 @@ class Translator:
         # A lone surrogate is no UTF-8, which the tokenizer takes for an unknown token.
         encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
         token_ids = source_token_ids(encoded, self.source_tokenizer, self.max_source_length).numpy()
-        result = self._compiled_generate(ops.convert_to_tensor(token_ids))
+        result = self.generate(ops.convert_to_tensor(token_ids))
         best_ids = keras.ops.convert_to_numpy(result.token_ids)[:, 0]  # (b, T)
         scores = keras.ops.convert_to_numpy(result.scores)[:, 0]  # (b,)
         answers = self.target_tokenizer.detokenize(best_ids).numpy()
