@@ -31,7 +31,7 @@ DATES = RunConfig(
     training=TrainingConfig(
         epochs=4, schedule="cosine", peak_learning_rate=2e-3, warmup_steps=500, label_smoothing=0.05
     ),
-    decoding=DecodingConfig(max_target_length=16, beam_size=4, batch_size=250),
+    decoding=DecodingConfig(max_target_length=16, beam_size=1, length_penalty=0.0, batch_size=250),
 )
 
 

@@ -7,7 +7,7 @@ from keras_transformer.data.tfds_source import read_tfds
 from keras_transformer.data.tsv import read_tsv
 from keras_transformer.errors import InputError
 
-NUM_DATES = {"train": 60_000, "validation": 2_000, "test": 2_000}
+NUM_DATES = {"train": 50_000, "validation": 2_000, "test": 2_000}
 
 
 def read_pairs(
@@ -32,7 +32,7 @@ def read_pairs(
         split: `"train"`, `"validation"`, `"test"`, or what the TFDS dataset has. A file is one split:
             for it this is not used.
         num_pairs: at most so many pairs, the first ones; for `dates` how many to
-            generate (60,000 for training, 2,000 otherwise).
+            generate (50,000 for training, 2,000 otherwise).
         seed: seed of what is generated.
         data_dir: where prepared TFDS datasets lie.
 
