@@ -175,6 +175,8 @@ def _interrupted(state: CheckpointState, run: RunConfig) -> str:
             "Interrupted before the first epoch was saved: nothing to resume, the same command begins anew."
         )
     flags = "" if run.name == "dates" else f" --name {run.name}"
+    if run.run_directory != RunConfig().run_directory:
+        flags += f" --run-directory {run.run_directory}"
     return (
         f"Interrupted. Epoch {state.epoch} of {run.training.epochs} is saved; "
         f"go on with: keras-transformer train{flags} --resume"
