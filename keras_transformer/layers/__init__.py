@@ -14,14 +14,16 @@ from keras_transformer.layers.dot_product_attention import dot_product_attention
 from keras_transformer.layers.encoder import Encoder
 from keras_transformer.layers.encoder_layer import EncoderLayer
 from keras_transformer.layers.feed_forward import FeedForward
-from keras_transformer.layers.masks import causal_mask, combine_masks, padding_mask
+from keras_transformer.layers.fused_attention import fused_attention
+from keras_transformer.layers.learned_position_encoding import LearnedPositionEncoding
+from keras_transformer.layers.masks import causal_mask, combine_masks, padding_mask, window_mask
 from keras_transformer.layers.multi_head_attention import MultiHeadAttention
 from keras_transformer.layers.output_projection import OutputProjection
-from keras_transformer.layers.position_encoding import (
-    PositionEncoding,
-    sinusoidal_position_encoding,
-)
+from keras_transformer.layers.position_encoding import PositionEncoding
+from keras_transformer.layers.relative_position_bias import RelativePositionBias
 from keras_transformer.layers.residual import Residual
+from keras_transformer.layers.rotary_embedding import RotaryEmbedding, rotary_embedding
+from keras_transformer.layers.sinusoids import sinusoidal_position_encoding
 from keras_transformer.layers.token_embedding import TokenEmbedding
 
 __all__ = [
@@ -34,15 +36,21 @@ __all__ = [
     "Encoder",
     "EncoderLayer",
     "FeedForward",
+    "LearnedPositionEncoding",
     "MultiHeadAttention",
     "OutputProjection",
     "PositionEncoding",
+    "RelativePositionBias",
     "Residual",
+    "RotaryEmbedding",
     "TokenEmbedding",
     "causal_mask",
     "combine_masks",
     "dot_product_attention",
+    "fused_attention",
     "masked_softmax",
     "padding_mask",
+    "rotary_embedding",
     "sinusoidal_position_encoding",
+    "window_mask",
 ]

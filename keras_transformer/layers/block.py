@@ -4,11 +4,20 @@ from typing import Any
 
 import keras
 
+from keras_transformer.layers.attention_kernels import POSITIONS
 from keras_transformer.layers.feed_forward import FeedForward
 from keras_transformer.layers.multi_head_attention import MultiHeadAttention
+from keras_transformer.layers.normalization import NORMALIZATIONS, make_normalization
 from keras_transformer.layers.residual import Residual
 from keras_transformer.layers.scored_layer import ScoredLayer
-from keras_transformer.layers.validation import check_heads, check_positive, check_rates, known_width
+from keras_transformer.layers.validation import (
+    check_choice,
+    check_heads,
+    check_positive,
+    check_rates,
+    get_activation,
+    known_width,
+)
 from keras_transformer.types import Shape
 
 
@@ -19,15 +28,19 @@ class Block(ScoredLayer):
         num_heads: the number of heads, `h`; it must divide the input's width.
         intermediate_dim: the inner width of the feed-forward network, `f`.
         activation: of the feed-forward network.
+        gated: whether the feed-forward network is gated; see `FeedForward`.
         dropout: the rate of the dropout on each sub-layer's output.
         attention_dropout: the rate of the dropout on the attention scores.
         intermediate_dropout: the rate of the dropout inside the feed-forward network.
         norm_first: True for pre-norm, False for the paper's post-norm.
+        normalization: `layer`, as in the paper, or `rms`.
         layer_norm_epsilon: what normalisation adds to the variance.
+        num_key_value_heads: heads of the keys and values; `num_heads` if None.
+        positions: of the self-attention: None, `rotary` or `relative`; see `MultiHeadAttention`.
         **kwargs: `name` and `dtype` of a Keras layer.
 
     Raises:
-        ValueError: sizes not above zero, rates outside [0, 1).
+        ValueError: sizes not above zero, rates outside [0, 1), names that are not known.
     """
 
     def __init__(
@@ -36,11 +49,15 @@ class Block(ScoredLayer):
         intermediate_dim: int,
         *,
         activation: Any = "relu",
+        gated: bool = False,
         dropout: float = 0.0,
         attention_dropout: float = 0.0,
         intermediate_dropout: float = 0.0,
         norm_first: bool = False,
+        normalization: str = "layer",
         layer_norm_epsilon: float = 1e-6,
+        num_key_value_heads: int | None = None,
+        positions: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -52,12 +69,18 @@ class Block(ScoredLayer):
         )
         self.num_heads = num_heads
         self.intermediate_dim = intermediate_dim
-        self.activation = keras.activations.get(activation)
+        check_choice(NORMALIZATIONS, normalization=normalization)
+        check_choice(POSITIONS, positions=positions)
+        self.activation = get_activation(activation)
+        self.gated = gated
         self.dropout = dropout
         self.attention_dropout = attention_dropout
         self.intermediate_dropout = intermediate_dropout
         self.norm_first = norm_first
+        self.normalization = normalization
         self.layer_norm_epsilon = layer_norm_epsilon
+        self.num_key_value_heads = num_key_value_heads
+        self.positions = positions
         self.supports_masking = True
 
     def block_options(self) -> dict[str, Any]:
@@ -70,23 +93,31 @@ class Block(ScoredLayer):
             "num_heads": self.num_heads,
             "intermediate_dim": self.intermediate_dim,
             "activation": keras.activations.serialize(self.activation),
+            "gated": self.gated,
             "dropout": self.dropout,
             "attention_dropout": self.attention_dropout,
             "intermediate_dropout": self.intermediate_dropout,
             "norm_first": self.norm_first,
+            "normalization": self.normalization,
             "layer_norm_epsilon": self.layer_norm_epsilon,
+            "num_key_value_heads": self.num_key_value_heads,
+            "positions": self.positions,
         }
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), **self.block_options()}
 
-    def _attention(self, name: str, query_shape: Shape, value_shape: Shape) -> MultiHeadAttention:
+    def _attention(
+        self, name: str, query_shape: Shape, value_shape: Shape, positions: str | None = None
+    ) -> MultiHeadAttention:
         hidden_dim = known_width(inputs=query_shape)
         check_heads(self.num_heads, hidden_dim)
         attention = MultiHeadAttention(
             self.num_heads,
             hidden_dim // self.num_heads,
             dropout=self.attention_dropout,
+            num_key_value_heads=self.num_key_value_heads,
+            positions=positions,
             dtype=self.dtype_policy,
             name=name,
         )
@@ -97,6 +128,7 @@ class Block(ScoredLayer):
         feed_forward = FeedForward(
             self.intermediate_dim,
             activation=self.activation,
+            gated=self.gated,
             dropout=self.intermediate_dropout,
             dtype=self.dtype_policy,
             name=name,
@@ -108,6 +140,7 @@ class Block(ScoredLayer):
         residual = Residual(
             norm_first=self.norm_first,
             dropout=self.dropout,
+            normalization=self.normalization,
             layer_norm_epsilon=self.layer_norm_epsilon,
             dtype=self.dtype_policy,
             name=name,
@@ -119,8 +152,11 @@ class Block(ScoredLayer):
         """Normalise what a stack of pre-norm layers leaves unnormalised."""
         layer: keras.layers.Layer = keras.layers.Identity(name="final_normalization")
         if self.norm_first:
-            layer = keras.layers.LayerNormalization(
-                epsilon=self.layer_norm_epsilon, dtype=self.dtype_policy, name="final_normalization"
+            layer = make_normalization(
+                self.normalization,
+                epsilon=self.layer_norm_epsilon,
+                dtype=self.dtype_policy,
+                name="final_normalization",
             )
         layer.build(shape)
         return layer

@@ -80,15 +80,16 @@ class Decoder(Block):
     ) -> Tensor | tuple[Tensor, dict[str, Tensor]]:
         x, all_scores = inputs, {}
         for layer in self.layers:
-            x, scores = layer(
+            x, scores = self._attend(
+                layer,
                 x,
                 encoder_output,
                 padding_mask=padding_mask,
                 encoder_padding_mask=encoder_padding_mask,
-                return_attention_scores=True,
+                need_scores=return_attention_scores,
                 training=training,
             )
-            all_scores.update({f"{layer.name}/{name}": s for name, s in scores.items()})
+            all_scores.update({f"{layer.name}/{name}": s for name, s in (scores or {}).items()})
         x = self.final_normalization(x)
         return (x, all_scores) if return_attention_scores else x
 

@@ -62,7 +62,7 @@ class DecoderLayer(Block):
     """
 
     def build(self, inputs_shape: Shape, encoder_output_shape: Shape) -> None:
-        self.self_attention = self._attention("self_attention", inputs_shape, inputs_shape)
+        self.self_attention = self._attention("self_attention", inputs_shape, inputs_shape, self.positions)
         self.self_attention_residual = self._residual("self_attention_residual", inputs_shape)
         self.cross_attention = self._attention("cross_attention", inputs_shape, encoder_output_shape)
         self.cross_attention_residual = self._residual("cross_attention_residual", inputs_shape)
@@ -80,21 +80,23 @@ class DecoderLayer(Block):
         training: bool | None = None,
     ) -> Tensor | tuple[Tensor, dict[str, Tensor]]:
         x = self.self_attention_residual.before(inputs)
-        attended, self_scores = self.self_attention(
+        attended, self_scores = self._attend(
+            self.self_attention,
             x,
             x,
             attention_mask=attention_mask,
             padding_mask=padding_mask,
             use_causal_mask=True,
-            return_attention_scores=True,
+            need_scores=return_attention_scores,
             training=training,
         )
         x = self.self_attention_residual(inputs, attended, training=training)
-        attended, cross_scores = self.cross_attention(
+        attended, cross_scores = self._attend(
+            self.cross_attention,
             self.cross_attention_residual.before(x),
             encoder_output,
             padding_mask=encoder_padding_mask,
-            return_attention_scores=True,
+            need_scores=return_attention_scores,
             training=training,
         )
         x = self.cross_attention_residual(x, attended, training=training)

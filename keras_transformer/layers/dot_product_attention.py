@@ -5,7 +5,7 @@ It is the reference of every faster path.
 
 from collections.abc import Callable
 
-from keras import ops
+from keras import KerasTensor, ops
 
 from keras_transformer.types import Shape, Tensor
 
@@ -16,6 +16,7 @@ def dot_product_attention(
     value: Tensor,
     mask: Tensor | None = None,
     *,
+    bias: Tensor | None = None,
     dropout: Callable[[Tensor], Tensor] | None = None,
 ) -> tuple[Tensor, Tensor]:
     r"""Compute `softmax(Q K^T / sqrt(k)) V` for every head.
@@ -24,10 +25,12 @@ def dot_product_attention(
 
     Args:
         query: `(b, t, h, k)`.
-        key: `(b, s, h, k)`.
-        value: `(b, s, h, k)`; its width may differ from that of the key.
+        key: `(b, s, h, k)`, or fewer heads: each then serves a group of
+            neighbouring query heads (Ainslie et al. 2023; Shazeer 2019).
+        value: `(b, s, h, k)`, as many heads as the key; its width may differ.
         mask: broadcasts to `(b, h, t, s)`; True where the query may attend to
             the key. None lets every query attend to every key.
+        bias: broadcasts to `(b, h, t, s)`, added to the logits before the softmax.
         dropout: a function of the scores `(b, h, t, s)`, applied before they
             weight the values.
 
@@ -36,12 +39,41 @@ def dot_product_attention(
         softmax and before dropout. A query that may attend to nothing gets
         zeros in both.
     """
-    key_dim = query.shape[-1]
-    query = query * ops.cast(key_dim**-0.5, query.dtype)
+    query, key, value = (as_tensor(inputs) for inputs in (query, key, value))
+    key, value = (repeat_heads(heads, query.shape[2]) for heads in (key, value))
+    query = query * ops.cast(query.shape[-1] ** -0.5, query.dtype)
     logits = ops.einsum("bthk,bshk->bhts", query, key)
-    scores = masked_softmax(logits, mask)
+    if bias is not None:
+        logits = ops.cast(logits, "float32") + ops.cast(bias, "float32")
+    scores = ops.cast(masked_softmax(logits, mask), value.dtype)
     weights = scores if dropout is None else dropout(scores)
     return ops.einsum("bhts,bshk->bthk", weights, value), scores
+
+
+def as_tensor(inputs: Tensor) -> Tensor:
+    """Turn an array into a tensor, and leave what is one, symbolic or not.
+
+    Args:
+        inputs: of any shape.
+
+    Returns:
+        A tensor of the backend.
+    """
+    return inputs if isinstance(inputs, KerasTensor) else ops.convert_to_tensor(inputs)
+
+
+def repeat_heads(heads: Tensor, num_heads: int) -> Tensor:
+    """Give each group of query heads a copy of the key head that they share.
+
+    Args:
+        heads: keys or values, `(b, s, g, k)`; `g` divides the number of query heads.
+        num_heads: the number of query heads, `h`.
+
+    Returns:
+        `(b, s, h, k)`.
+    """
+    num_groups = heads.shape[2]
+    return heads if num_groups == num_heads else ops.repeat(heads, num_heads // num_groups, axis=2)
 
 
 def masked_softmax(logits: Tensor, mask: Tensor | None = None) -> Tensor:

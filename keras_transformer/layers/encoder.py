@@ -56,8 +56,10 @@ class Encoder(Block):
     ) -> Tensor | tuple[Tensor, dict[str, Tensor]]:
         x, all_scores = inputs, {}
         for layer in self.layers:
-            x, scores = layer(x, padding_mask=padding_mask, return_attention_scores=True, training=training)
-            all_scores.update({f"{layer.name}/{name}": s for name, s in scores.items()})
+            x, scores = self._attend(
+                layer, x, padding_mask=padding_mask, need_scores=return_attention_scores, training=training
+            )
+            all_scores.update({f"{layer.name}/{name}": s for name, s in (scores or {}).items()})
         x = self.final_normalization(x)
         return (x, all_scores) if return_attention_scores else x
 

@@ -34,7 +34,7 @@ class EncoderLayer(Block):
     """
 
     def build(self, inputs_shape: Shape) -> None:
-        self.self_attention = self._attention("self_attention", inputs_shape, inputs_shape)
+        self.self_attention = self._attention("self_attention", inputs_shape, inputs_shape, self.positions)
         self.self_attention_residual = self._residual("self_attention_residual", inputs_shape)
         self.feed_forward = self._feed_forward("feed_forward", inputs_shape)
         self.feed_forward_residual = self._residual("feed_forward_residual", inputs_shape)
@@ -48,12 +48,13 @@ class EncoderLayer(Block):
         training: bool | None = None,
     ) -> Tensor | tuple[Tensor, dict[str, Tensor]]:
         x = self.self_attention_residual.before(inputs)
-        attended, scores = self.self_attention(
+        attended, scores = self._attend(
+            self.self_attention,
             x,
             x,
             attention_mask=attention_mask,
             padding_mask=padding_mask,
-            return_attention_scores=True,
+            need_scores=return_attention_scores,
             training=training,
         )
         x = self.self_attention_residual(inputs, attended, training=training)

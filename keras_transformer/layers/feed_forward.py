@@ -4,7 +4,7 @@ from typing import Any
 
 import keras
 
-from keras_transformer.layers.validation import check_positive, check_rates
+from keras_transformer.layers.validation import check_positive, check_rates, get_activation, known_width
 from keras_transformer.types import Shape, Tensor
 
 
@@ -13,11 +13,14 @@ class FeedForward(keras.layers.Layer):
     """Two linear maps with an activation between them, at every position alike.
 
     `FFN(x) = activation(x W1 + b1) W2 + b2`; the output has the width of the
-    input.
+    input. Gated (Shazeer 2020, "GLU Variants Improve Transformer") it is
+    `(activation(x W1 + b1) * (x V + c)) W2 + b2`: with the activation `silu` that
+    is SwiGLU, with `gelu` GEGLU.
 
     Args:
         intermediate_dim: the inner width, `f`.
         activation: what `keras.activations.get` takes.
+        gated: whether a third linear map is multiplied with what is activated.
         dropout: the rate of the dropout after the activation.
         **kwargs: `name` and `dtype` of a Keras layer.
 
@@ -42,6 +45,7 @@ class FeedForward(keras.layers.Layer):
         intermediate_dim: int,
         *,
         activation: Any = "relu",
+        gated: bool = False,
         dropout: float = 0.0,
         **kwargs: Any,
     ) -> None:
@@ -49,24 +53,29 @@ class FeedForward(keras.layers.Layer):
         check_positive(intermediate_dim=intermediate_dim)
         check_rates(dropout=dropout)
         self.intermediate_dim = intermediate_dim
-        self.activation = keras.activations.get(activation)
+        self.activation = get_activation(activation)
+        self.gated = gated
         self.dropout = dropout
         self.supports_masking = True
 
     def build(self, input_shape: Shape) -> None:
-        hidden_dim = input_shape[-1]
-        self.inner = keras.layers.Dense(
-            self.intermediate_dim, activation=self.activation, dtype=self.dtype_policy, name="inner"
-        )
+        inner_shape = (*input_shape[:-1], self.intermediate_dim)
+        self.inner = self._dense("inner", self.intermediate_dim, input_shape, self.activation)
+        self.gate = self._dense("gate", self.intermediate_dim, input_shape) if self.gated else None
         self.inner_dropout = keras.layers.Dropout(self.dropout, dtype=self.dtype_policy)
-        self.outer = keras.layers.Dense(hidden_dim, dtype=self.dtype_policy, name="outer")
-        self.inner.build(input_shape)
-        self.outer.build((*input_shape[:-1], self.intermediate_dim))
+        self.outer = self._dense("outer", known_width(inputs=input_shape), inner_shape)
 
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
         x = self.inner(inputs)  # (b, t, f)
+        if self.gate is not None:
+            x = x * self.gate(inputs)
         x = self.inner_dropout(x, training=training)
         return self.outer(x)  # (b, t, d)
+
+    def _dense(self, name: str, width: int, input_shape: Shape, activation: Any = None) -> keras.layers.Dense:
+        layer = keras.layers.Dense(width, activation=activation, dtype=self.dtype_policy, name=name)
+        layer.build(input_shape)
+        return layer
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         return tuple(input_shape)
@@ -76,5 +85,6 @@ class FeedForward(keras.layers.Layer):
             **super().get_config(),
             "intermediate_dim": self.intermediate_dim,
             "activation": keras.activations.serialize(self.activation),
+            "gated": self.gated,
             "dropout": self.dropout,
         }

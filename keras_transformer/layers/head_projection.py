@@ -1,5 +1,7 @@
 """Linear maps from the model width to heads, and back."""
 
+import math
+
 from keras import ops
 
 from keras_transformer.types import Tensor
@@ -31,13 +33,18 @@ def merge_heads(heads: Tensor, kernel: Tensor, bias: Tensor | None = None) -> Te
 
     Args:
         heads: `(b, t, h, k)`.
-        kernel: `(h, k, d)`.
+        kernel: `(h, k, d)`; the output may have more than one last axis.
         bias: `(d,)`, or None.
 
     Returns:
         `(b, t, d)`.
     """
-    num_heads, head_dim, width = kernel.shape
+    num_heads, head_dim, *output_shape = kernel.shape
+    width = math.prod(output_shape)
     merged = ops.reshape(heads, (-1, ops.shape(heads)[1], num_heads * head_dim))  # (b, t, h * k)
     outputs = ops.matmul(merged, ops.reshape(kernel, (num_heads * head_dim, width)))
-    return outputs if bias is None else ops.add(outputs, bias)
+    if bias is not None:
+        outputs = ops.add(outputs, ops.reshape(bias, (width,)))
+    return (
+        outputs if len(output_shape) == 1 else ops.reshape(outputs, (-1, ops.shape(heads)[1], *output_shape))
+    )

@@ -1,22 +1,21 @@
 """Multi-head attention with einsum kernels, "Attention Is All You Need", section 3.2.2."""
 
-import math
-from typing import Any
-
 import keras
 from keras import ops
 
 from keras_transformer.layers.attention_cache import AttentionCache
-from keras_transformer.layers.dot_product_attention import dot_product_attention
+from keras_transformer.layers.attention_kernels import AttentionKernels
+from keras_transformer.layers.dot_product_attention import as_tensor, dot_product_attention
+from keras_transformer.layers.fused_attention import fused_attention, has_fused_kernel
 from keras_transformer.layers.head_projection import merge_heads, split_heads
-from keras_transformer.layers.masks import causal_mask, combine_masks, intersect_masks
-from keras_transformer.layers.scored_layer import ScoredLayer
-from keras_transformer.layers.validation import check_positive, check_rates, known_width
-from keras_transformer.types import Shape, Tensor
+from keras_transformer.layers.masks import causal_mask, combine_masks, intersect_masks, window_mask
+from keras_transformer.layers.rotary_embedding import rotary_embedding
+from keras_transformer.layers.sequence_axes import SequenceAxes
+from keras_transformer.types import Tensor
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class MultiHeadAttention(ScoredLayer):
+class MultiHeadAttention(AttentionKernels):
     """Lets every query gather values by how well their keys fit it.
 
     `query`, `key` and `value` are inputs; the layer multiplies each with its
@@ -25,20 +24,41 @@ class MultiHeadAttention(ScoredLayer):
     encoder's final output. Each may have a width of its own, and there may be
     more or fewer keys than queries.
 
+    It takes the place of `keras.layers.MultiHeadAttention`: the arguments have
+    the same names, and the weights the same shapes and order, so that
+    `ours.set_weights(theirs.get_weights())` loads them, and the other way round.
+
     Args:
         num_heads: the number of heads, `h`.
         key_dim: the width of each query and key in a head, `k`.
         value_dim: the width of each value in a head; `key_dim` if None.
         dropout: the rate of the dropout on the attention scores.
-        use_bias: whether the four projections add a bias.
-        output_shape: the width of the output; that of the query if None.
+        use_bias: whether the projections add a bias.
+        output_shape: the width of the output, or several sizes; that of the query if None.
+        attention_axes: the axes that are the sequence; the one before the width if None.
+        sliding_window: a query sees only keys fewer positions away than this; all if None.
+        flash_attention: None lets the backend choose its kernel, True asks for flash
+            attention, False for another. A call that needs scores or dropout uses none.
         kernel_initializer: draws the kernels, each as the matrix it is:
             `(d, h * k)` and `(h * k, d)`.
+        bias_initializer: draws the biases.
+        kernel_regularizer: of the kernels.
+        bias_regularizer: of the biases.
+        activity_regularizer: of the output.
+        kernel_constraint: of the kernels.
+        bias_constraint: of the biases.
+        use_gate: whether each head's output is multiplied with a sigmoid of the query.
+        seed: of the dropout.
+        num_key_value_heads: fewer heads for keys and values, each shared by a group of
+            query heads (Ainslie et al. 2023); 1 is multi-query attention (Shazeer 2019).
+        positions: `rotary` turns queries and keys (`rotary_embedding`), `relative` adds a
+            `RelativePositionBias`; None leaves positions to the inputs. For
+            self-attention: both count queries and keys from the same start.
         **kwargs: `name` and `dtype` of a Keras layer.
 
     Call arguments:
-        query: `(b, t, d)`.
-        value: `(b, s, d)`, of any width.
+        query: `(b, t, d)`; also `(t, d)`, or with more leading axes.
+        value: `(b, s, d)`, of any width; as many leading axes as the query.
         key: `(b, s, d)`, of any width; `value` if None.
         attention_mask: `(t, s)`, `(b, t, s)`, `(b, 1, t, s)` or `(b, h, t, s)`;
             True (1) where the query may attend to the key.
@@ -55,8 +75,9 @@ class MultiHeadAttention(ScoredLayer):
         gathers zeros.
 
     Raises:
-        ValueError: sizes not above zero, a rate outside [0, 1), a mask of
-            another rank or size.
+        TypeError: a size that is not an integer, a mask of neither booleans nor numbers.
+        ValueError: sizes not above zero, a rate outside [0, 1), groups that do not divide
+            the heads, unknown `positions`, a mask of another rank or size.
 
     Example:
         >>> attention = MultiHeadAttention(num_heads=2, key_dim=4)
@@ -64,46 +85,6 @@ class MultiHeadAttention(ScoredLayer):
         >>> tuple(attention(x, memory).shape)
         (1, 3, 8)
     """
-
-    def __init__(
-        self,
-        num_heads: int,
-        key_dim: int,
-        value_dim: int | None = None,
-        dropout: float = 0.0,
-        use_bias: bool = True,
-        output_shape: int | None = None,
-        kernel_initializer: Any = "glorot_uniform",
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        check_positive(num_heads=num_heads, key_dim=key_dim)
-        optional_sizes = {"value_dim": value_dim, "output_shape": output_shape}
-        check_positive(**{name: size for name, size in optional_sizes.items() if size is not None})
-        check_rates(dropout=dropout)
-        self.num_heads = num_heads
-        self.key_dim = key_dim
-        self.value_dim = value_dim
-        self.dropout = dropout
-        self.use_bias = use_bias
-        self.output_shape = output_shape
-        self.kernel_initializer = keras.initializers.get(kernel_initializer)
-        self.supports_masking = True
-
-    def build(self, query_shape: Shape, value_shape: Shape, key_shape: Shape | None = None) -> None:
-        heads, key_dim, value_dim = self.num_heads, self.key_dim, self.value_dim or self.key_dim
-        query_width, value_width = known_width(query=query_shape), known_width(value=value_shape)
-        key_width = value_width if key_shape is None else known_width(key=key_shape)
-        output_width = self.output_shape or query_width
-        self.query_kernel = self._add_kernel("query_kernel", query_width, heads, key_dim)
-        self.key_kernel = self._add_kernel("key_kernel", key_width, heads, key_dim)
-        self.value_kernel = self._add_kernel("value_kernel", value_width, heads, value_dim)
-        self.output_kernel = self._add_kernel("output_kernel", heads, value_dim, output_width)
-        self.query_bias = self._add_bias("query_bias", heads, key_dim)
-        self.key_bias = self._add_bias("key_bias", heads, key_dim)
-        self.value_bias = self._add_bias("value_bias", heads, value_dim)
-        self.output_bias = self._add_bias("output_bias", output_width)
-        self.score_dropout = keras.layers.Dropout(self.dropout, dtype=self.dtype_policy)
 
     def call(
         self,
@@ -119,25 +100,44 @@ class MultiHeadAttention(ScoredLayer):
         value_mask: Tensor | None = None,
         key_mask: Tensor | None = None,
     ) -> Tensor | tuple[Tensor, Tensor]:
-        if padding_mask is None:
-            padding_mask = intersect_masks(value_mask, key_mask)
-        causal = causal_mask(ops.shape(query)[1], ops.shape(value)[1]) if use_causal_mask else None
-        mask = combine_masks(padding_mask=padding_mask, attention_mask=attention_mask, causal_mask=causal)
-        keys, values = self.project_key_value(value, key)
-        output, scores = self.attend(query, keys, values, mask, training=training)
-        return (output, scores) if return_attention_scores else output
+        axes = SequenceAxes(len(query.shape), self.attention_axes)
+        queries, values = axes.flatten(as_tensor(query)), axes.flatten(as_tensor(value))
+        keys = values if key is None else axes.flatten(as_tensor(key))
+        padding_mask = intersect_masks(value_mask, key_mask) if padding_mask is None else padding_mask
+        lengths = ops.shape(queries)[1], ops.shape(values)[1]
+        mask = combine_masks(
+            padding_mask=axes.flatten_padding_mask(padding_mask),
+            attention_mask=axes.flatten_attention_mask(attention_mask, query),
+            causal_mask=causal_mask(*lengths) if use_causal_mask else None,
+            window_mask=window_mask(*lengths, self.sliding_window) if self.sliding_window else None,
+            scores_shape=(queries.shape[0], self.num_heads, queries.shape[1], values.shape[1]),
+        )
+        output, scores = self.attend(
+            queries,
+            *self.project_key_value(values, keys),
+            mask,
+            need_scores=return_attention_scores,
+            training=training,
+        )
+        output = axes.restore(output, query)
+        return (output, axes.restore_scores(scores, query)) if return_attention_scores else output
 
-    def project_key_value(self, value: Tensor, key: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def project_key_value(
+        self, value: Tensor, key: Tensor | None = None, *, start: Tensor | int = 0
+    ) -> tuple[Tensor, Tensor]:
         """Multiply the key and value inputs with their kernels.
 
         Args:
             value: `(b, s, d)`.
             key: `(b, s, d)`; `value` if None.
+            start: the position of the first key.
 
         Returns:
             Keys `(b, s, h, k)` and values `(b, s, h, k)`.
         """
         keys = self._project(value if key is None else key, self.key_kernel, self.key_bias)
+        if self.positions == "rotary":
+            keys = rotary_embedding(keys, start=start)
         return keys, self._project(value, self.value_kernel, self.value_bias)
 
     def attend(
@@ -147,29 +147,48 @@ class MultiHeadAttention(ScoredLayer):
         values: Tensor,
         mask: Tensor | None = None,
         *,
+        start: Tensor | int = 0,
+        need_scores: bool = False,
         training: bool | None = None,
-    ) -> tuple[Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor | None]:
         """Attend to keys and values that are already projected.
+
+        What the call needs chooses how: the backend's fused kernel, or, for scores,
+        for dropout and for biases, `dot_product_attention`. Both give the same numbers.
 
         Args:
             query: `(b, t, d)`, not yet projected.
             keys: `(b, s, h, k)`, from `project_key_value`.
             values: `(b, s, h, k)`, likewise.
             mask: broadcasts to `(b, h, t, s)`, from `combine_masks`.
+            start: the position of the first query.
+            need_scores: whether the scores are returned.
             training: whether dropout is on.
 
         Returns:
-            The output `(b, t, output_shape)` and the scores `(b, h, t, s)`.
+            The output `(b, t, output_shape)`, and the scores `(b, h, t, s)`, or
+            None where they are not needed.
         """
         queries = self._project(query, self.query_kernel, self.query_bias)  # (b, t, h, k)
-        heads, scores = dot_product_attention(
-            queries,
-            keys,
-            values,
-            mask,
-            dropout=lambda scores: self.score_dropout(scores, training=training),
-        )
-        return merge_heads(heads, *self._cast(self.output_kernel, self.output_bias)), scores
+        if self.positions == "rotary":
+            queries = rotary_embedding(queries, start=start)
+        if need_scores or (training and self.dropout) or not self._may_fuse():
+            bias = self._position_bias(query, keys, start)
+            heads, scores = dot_product_attention(
+                queries,
+                keys,
+                values,
+                mask,
+                bias=bias,
+                dropout=lambda scores: self.score_dropout(scores, training=training),
+            )
+        else:
+            heads = fused_attention(queries, keys, values, mask, flash_attention=self.flash_attention)
+            scores = None
+        if self.gate_kernel is not None:
+            heads = heads * ops.sigmoid(self._project(query, self.gate_kernel, self.gate_bias))
+        output = merge_heads(heads, *self._cast(self.output_kernel, self.output_bias))
+        return output, scores if need_scores else None
 
     def step(self, query: Tensor, cache: AttentionCache, position: Tensor) -> tuple[Tensor, AttentionCache]:
         """Attend from one position to itself and to the ones in the cache.
@@ -184,11 +203,15 @@ class MultiHeadAttention(ScoredLayer):
         Returns:
             The output `(b, 1, d)` and the cache with this position written.
         """
-        key, value = self.project_key_value(query)
-        cache = cache.append(key, value, position)
-        keys, values = cache.batch_first()
-        written = ops.arange(cache.keys.shape[0]) <= position  # (T,)
-        output, _ = self.attend(query, keys, values, written[None, None, None, :], training=False)
+        cache = cache.append(*self.project_key_value(query, start=position), position)
+        lengths = 1, cache.keys.shape[0]
+        mask = combine_masks(
+            causal_mask=causal_mask(*lengths, start=position),
+            window_mask=window_mask(*lengths, self.sliding_window, start=position)
+            if self.sliding_window
+            else None,
+        )
+        output, _ = self.attend(query, *cache.batch_first(), mask, start=position, training=False)
         return output, cache
 
     def create_cache(self, max_length: int, batch_size: Tensor | int) -> AttentionCache:
@@ -204,28 +227,20 @@ class MultiHeadAttention(ScoredLayer):
         return AttentionCache.create(
             max_length,
             batch_size,
-            num_heads=self.num_heads,
+            num_heads=self.num_key_value_heads or self.num_heads,
             key_dim=self.key_dim,
             value_dim=self.value_dim or self.key_dim,
             dtype=self.compute_dtype,
         )
 
-    def compute_output_shape(
-        self, query_shape: Shape, value_shape: Shape, key_shape: Shape | None = None
-    ) -> Shape:
-        return (*query_shape[:-1], self.output_shape or query_shape[-1])
+    def _may_fuse(self) -> bool:
+        """Say whether nothing in the layer itself needs the scores."""
+        return self.position_bias is None and has_fused_kernel(self.key_dim, self.value_dim or self.key_dim)
 
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "num_heads": self.num_heads,
-            "key_dim": self.key_dim,
-            "value_dim": self.value_dim,
-            "dropout": self.dropout,
-            "use_bias": self.use_bias,
-            "output_shape": self.output_shape,
-            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
-        }
+    def _position_bias(self, query: Tensor, keys: Tensor, start: Tensor | int) -> Tensor | None:
+        if self.position_bias is None:
+            return None
+        return self.position_bias.between(ops.shape(query)[1], ops.shape(keys)[1], start=start)
 
     def _project(self, inputs: Tensor, kernel: Tensor, bias: Tensor | None) -> Tensor:
         """Compute `(b, t, d)` times `(d, h, k)`."""
@@ -235,21 +250,3 @@ class MultiHeadAttention(ScoredLayer):
         """Cast weights, since Keras does so only inside `__call__`, not in `step`."""
         kernel = ops.cast(kernel, self.compute_dtype)
         return kernel, None if bias is None else ops.cast(bias, self.compute_dtype)
-
-    def _add_kernel(self, name: str, *shape: int) -> Tensor:
-        """Add a kernel, drawn as the matrix that it is.
-
-        Keras computes the fans of a kernel of rank 3 as if it were a
-        convolution, and so starts attention several times too small.
-        """
-        rows = shape[0] if name != "output_kernel" else shape[0] * shape[1]
-        matrix = (rows, math.prod(shape) // rows)
-
-        def initializer(shape: tuple[int, ...], dtype: Any = None) -> Tensor:
-            """Draw the matrix and give it the shape of the kernel."""
-            return ops.reshape(self.kernel_initializer(matrix, dtype=dtype), shape)
-
-        return self.add_weight(shape=shape, initializer=initializer, name=name)
-
-    def _add_bias(self, name: str, *shape: int) -> Tensor | None:
-        return self.add_weight(shape=shape, initializer="zeros", name=name) if self.use_bias else None

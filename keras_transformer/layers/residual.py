@@ -4,6 +4,7 @@ from typing import Any
 
 import keras
 
+from keras_transformer.layers.normalization import make_normalization
 from keras_transformer.layers.validation import check_rates
 from keras_transformer.types import Shape, Tensor
 
@@ -21,6 +22,7 @@ class Residual(keras.layers.Layer):
     Args:
         norm_first: True for pre-norm.
         dropout: the rate of the dropout on the sub-layer's output.
+        normalization: `layer` or `rms`; see `make_normalization`.
         layer_norm_epsilon: what is added to the variance.
         **kwargs: `name` and `dtype` of a Keras layer.
 
@@ -33,7 +35,7 @@ class Residual(keras.layers.Layer):
         `(b, t, d)`.
 
     Raises:
-        ValueError: a rate outside [0, 1).
+        ValueError: a rate outside [0, 1), an unknown normalisation.
     """
 
     def __init__(
@@ -41,6 +43,7 @@ class Residual(keras.layers.Layer):
         *,
         norm_first: bool = False,
         dropout: float = 0.0,
+        normalization: str = "layer",
         layer_norm_epsilon: float = 1e-6,
         **kwargs: Any,
     ) -> None:
@@ -49,14 +52,15 @@ class Residual(keras.layers.Layer):
         self.norm_first = norm_first
         self.dropout = dropout
         self.layer_norm_epsilon = layer_norm_epsilon
-        self.normalization = keras.layers.LayerNormalization(
-            epsilon=layer_norm_epsilon, dtype=self.dtype_policy, name="normalization"
+        self.normalization = normalization
+        self.norm = make_normalization(
+            normalization, epsilon=layer_norm_epsilon, dtype=self.dtype_policy, name="norm"
         )
         self.output_dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
         self.supports_masking = True
 
     def build(self, inputs_shape: Shape) -> None:
-        self.normalization.build(inputs_shape)
+        self.norm.build(inputs_shape)
 
     def before(self, inputs: Tensor) -> Tensor:
         """Give the sub-layer's input.
@@ -67,11 +71,11 @@ class Residual(keras.layers.Layer):
         Returns:
             `(b, t, d)`: normalised for pre-norm, as it is for post-norm.
         """
-        return self.normalization(inputs) if self.norm_first else inputs
+        return self.norm(inputs) if self.norm_first else inputs
 
     def call(self, inputs: Tensor, sublayer_output: Tensor, training: bool | None = None) -> Tensor:
         outputs = inputs + self.output_dropout(sublayer_output, training=training)
-        return outputs if self.norm_first else self.normalization(outputs)
+        return outputs if self.norm_first else self.norm(outputs)
 
     def compute_output_shape(self, inputs_shape: Shape, sublayer_output_shape: Shape) -> Shape:
         return tuple(inputs_shape)
@@ -81,5 +85,6 @@ class Residual(keras.layers.Layer):
             **super().get_config(),
             "norm_first": self.norm_first,
             "dropout": self.dropout,
+            "normalization": self.normalization,
             "layer_norm_epsilon": self.layer_norm_epsilon,
         }

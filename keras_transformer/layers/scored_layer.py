@@ -4,6 +4,8 @@ from typing import Any
 
 import keras
 
+from keras_transformer.types import Tensor
+
 
 class ScoredLayer(keras.layers.Layer):
     """The base of layers whose `return_attention_scores` changes what a call returns.
@@ -25,3 +27,9 @@ class ScoredLayer(keras.layers.Layer):
         if kwargs.get("return_attention_scores"):
             return keras.Operation.compute_output_spec(self, *args, **kwargs)
         return super().compute_output_spec(*args, **kwargs)
+
+    @staticmethod
+    def _attend(layer: Any, *inputs: Tensor, need_scores: bool, **options: Any) -> tuple[Tensor, Any]:
+        """Call a layer, and give None for the scores that nobody needs, so that none are computed."""
+        outputs = layer(*inputs, return_attention_scores=need_scores, **options)
+        return outputs if need_scores else (outputs, None)

@@ -5,13 +5,19 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_transformer.layers.validation import check_positive
+from keras_transformer.layers.dot_product_attention import as_tensor
+from keras_transformer.layers.validation import check_positive, check_token_ids
 from keras_transformer.types import Shape, Tensor
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class TokenEmbedding(keras.layers.Layer):
     """Looks up a vector for each token id and scales it by `sqrt(d)`.
+
+    An id outside the vocabulary is an error. While a graph is traced the values
+    are not known: there TensorFlow raises an error on a CPU, and where no error
+    can be raised (on a GPU or TPU, or with JAX) the vector is NaN, never that of
+    another token.
 
     The table starts as a normal distribution of deviation `1 / sqrt(d)`, so
     that the scaled vectors start with deviation 1, the size of the position
@@ -21,6 +27,7 @@ class TokenEmbedding(keras.layers.Layer):
     Args:
         vocabulary_size: the number of ids, `v`.
         hidden_dim: the width, `d`.
+        scale: whether vectors are multiplied by `sqrt(d)`.
         **kwargs: `name` and `dtype` of a Keras layer.
 
     Call arguments:
@@ -30,18 +37,20 @@ class TokenEmbedding(keras.layers.Layer):
         `(b, t, d)` in the layer's dtype.
 
     Raises:
-        ValueError: a size that is not above zero.
+        TypeError: ids that are not integers.
+        ValueError: a size that is not above zero, an id outside the vocabulary.
 
     Example:
         >>> tuple(TokenEmbedding(100, 8)(keras.ops.ones((2, 5), "int32")).shape)
         (2, 5, 8)
     """
 
-    def __init__(self, vocabulary_size: int, hidden_dim: int, **kwargs: Any) -> None:
+    def __init__(self, vocabulary_size: int, hidden_dim: int, *, scale: bool = True, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         check_positive(vocabulary_size=vocabulary_size, hidden_dim=hidden_dim)
         self.vocabulary_size = vocabulary_size
         self.hidden_dim = hidden_dim
+        self.scale = scale
 
     def build(self, input_shape: Shape) -> None:
         self.embeddings = self.add_weight(
@@ -51,8 +60,14 @@ class TokenEmbedding(keras.layers.Layer):
         )
 
     def call(self, token_ids: Tensor) -> Tensor:
-        vectors = ops.take(self.embeddings, ops.cast(token_ids, "int32"), axis=0)
-        return ops.cast(vectors, self.compute_dtype) * self.hidden_dim**0.5
+        token_ids = as_tensor(token_ids)
+        check_token_ids(token_ids, self.vocabulary_size)
+        token_ids = ops.cast(token_ids, "int32")
+        is_known = ops.logical_and(token_ids >= 0, token_ids < self.vocabulary_size)
+        scale = self.hidden_dim**0.5 if self.scale else 1.0
+        scales = ops.cast(ops.where(is_known, scale, float("nan")), self.compute_dtype)  # (b, t)
+        vectors = ops.take(self.embeddings, token_ids, axis=0)
+        return ops.cast(vectors, self.compute_dtype) * ops.expand_dims(scales, -1)
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         return (*input_shape, self.hidden_dim)
@@ -62,4 +77,5 @@ class TokenEmbedding(keras.layers.Layer):
             **super().get_config(),
             "vocabulary_size": self.vocabulary_size,
             "hidden_dim": self.hidden_dim,
+            "scale": self.scale,
         }

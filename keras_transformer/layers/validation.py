@@ -1,8 +1,13 @@
 """Checks of arguments and shapes that several layers share."""
 
 from numbers import Real
+from typing import Any
 
-from keras_transformer.types import Shape
+import keras
+import numpy as np
+from keras import KerasTensor, ops
+
+from keras_transformer.types import Shape, Tensor
 
 
 def check_positive(**sizes: int) -> None:
@@ -72,3 +77,84 @@ def known_width(**shapes: Shape) -> int:
     if width is None:
         raise ValueError(f"The last axis of `{name}` must have a known size. Received: shape={tuple(shape)}.")
     return width
+
+
+def check_choice(choices: tuple[Any, ...], **options: Any) -> None:
+    """Refuse an option that is none of the choices.
+
+    Args:
+        choices: what is allowed.
+        **options: each argument's name and the value received.
+
+    Raises:
+        ValueError: another value.
+    """
+    for name, value in options.items():
+        if value not in choices:
+            raise ValueError(
+                f"`{name}` must be one of {', '.join(map(repr, choices))}. Received: {name}={value!r}."
+            )
+
+
+def get_activation(activation: Any) -> Any:
+    """Look up an activation function.
+
+    Args:
+        activation: what `keras.activations.get` takes: a name, a function, None.
+
+    Returns:
+        The function.
+
+    Raises:
+        ValueError: an unknown name.
+    """
+    try:
+        return keras.activations.get(activation)
+    except ValueError as error:
+        raise ValueError(
+            f"`activation` must be a name that Keras knows, or a function. "
+            f"Received: activation={activation!r}."
+        ) from error
+
+
+def known_values(tensor: Tensor) -> Any:
+    """Read the values of a tensor where they are known.
+
+    Args:
+        tensor: of any backend.
+
+    Returns:
+        A NumPy array, or None while a graph is traced.
+    """
+    if isinstance(tensor, KerasTensor):
+        return None
+    try:
+        return ops.convert_to_numpy(tensor)
+    except (AttributeError, NotImplementedError, RuntimeError, TypeError, ValueError):
+        return None  # each backend refuses in its own way to read what is only traced
+
+
+def check_token_ids(token_ids: Tensor, vocabulary_size: int) -> None:
+    """Refuse token ids that a vocabulary does not have, where their values are known.
+
+    Args:
+        token_ids: `(b, t)`, or of another rank.
+        vocabulary_size: the number of ids, `v`.
+
+    Raises:
+        TypeError: ids that are not integers.
+        ValueError: an id below 0, or not below `v`.
+    """
+    if not keras.backend.is_int_dtype(token_ids.dtype):
+        dtype = keras.backend.standardize_dtype(token_ids.dtype)
+        raise TypeError(f"`token_ids` must be integers. Received: dtype={dtype}.")
+    values = known_values(token_ids)
+    if values is None:
+        return
+    wrong = np.argwhere((values < 0) | (values >= vocabulary_size))
+    if len(wrong):
+        place = tuple(int(index) for index in wrong[0])
+        raise ValueError(
+            f"`token_ids` must be at least 0 and below vocabulary_size={vocabulary_size}. "
+            f"Received: {values[place]} at {place}."
+        )

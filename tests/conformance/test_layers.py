@@ -27,6 +27,8 @@ class Case:
     options: dict[str, Any]
     inputs: tuple[Any, ...]
     masks: dict[str, Any] = field(default_factory=dict)
+    unknown: tuple[int | None, ...] | None = None
+    """The shape of the output where sizes are unknown, if it is another than `(None, None, width)`."""
 
 
 TARGET, SOURCE = np.array([[1] * 5, [1, 1, 1, 0, 0]]), np.array([[1] * 3, [1, 1, 0]])
@@ -35,11 +37,15 @@ BLOCK = {
     "num_heads": 2,
     "intermediate_dim": 11,
     "activation": "gelu",
+    "gated": True,
     "dropout": 0.1,
     "attention_dropout": 0.2,
     "intermediate_dropout": 0.3,
     "norm_first": True,
+    "normalization": "rms",
     "layer_norm_epsilon": 1e-5,
+    "num_key_value_heads": 1,
+    "positions": "rotary",
 }
 MASKS = {"padding_mask": TARGET, "encoder_padding_mask": SOURCE}
 CASES = {
@@ -47,26 +53,58 @@ CASES = {
     "DecoderLayer": Case(options=BLOCK, inputs=(X, MEMORY), masks=MASKS),
     "Encoder": Case(options={**BLOCK, "num_layers": 1}, inputs=(X,), masks={"padding_mask": TARGET}),
     "EncoderLayer": Case(options=BLOCK, inputs=(X,), masks={"padding_mask": TARGET}),
-    "FeedForward": Case(options={"intermediate_dim": 11, "activation": "gelu", "dropout": 0.1}, inputs=(X,)),
+    "FeedForward": Case(
+        options={"intermediate_dim": 11, "activation": "gelu", "gated": True, "dropout": 0.1}, inputs=(X,)
+    ),
+    "LearnedPositionEncoding": Case(options={"max_length": 7}, inputs=(X,)),
     "MultiHeadAttention": Case(
         options={
-            "num_heads": 3,
+            "num_heads": 6,
             "key_dim": 5,
             "value_dim": 7,
             "dropout": 0.1,
             "use_bias": True,
             "output_shape": 13,
+            "attention_axes": 1,
+            "sliding_window": 3,
+            "flash_attention": False,
             "kernel_initializer": "he_normal",
+            "bias_initializer": "ones",
+            "kernel_regularizer": "l2",
+            "bias_regularizer": "l1",
+            "activity_regularizer": "l2",
+            "kernel_constraint": "max_norm",
+            "bias_constraint": "non_neg",
+            "use_gate": True,
+            "seed": 5,
+            "num_key_value_heads": 2,
+            "positions": "relative",
         },
         inputs=(X, MEMORY, draw(2, 3, 11, seed=2)),
         masks={"padding_mask": SOURCE},
     ),
     "OutputProjection": Case(options={"vocabulary_size": 13, "embedding": None}, inputs=(X,)),
-    "PositionEncoding": Case(options={"max_wavelength": 500.0}, inputs=(X,)),
-    "Residual": Case(
-        options={"norm_first": False, "dropout": 0.1, "layer_norm_epsilon": 1e-5}, inputs=(X, draw(2, 5, 8))
+    "PositionEncoding": Case(options={"max_wavelength": 500.0, "layout": "concatenated"}, inputs=(X,)),
+    "RelativePositionBias": Case(
+        options={"num_heads": 3, "num_buckets": 8, "max_distance": 11},
+        inputs=(X, MEMORY),
+        unknown=(1, 3, None, None),
     ),
-    "TokenEmbedding": Case(options={"vocabulary_size": 11, "hidden_dim": 7}, inputs=(IDS,)),
+    "Residual": Case(
+        options={"norm_first": False, "dropout": 0.1, "normalization": "rms", "layer_norm_epsilon": 1e-5},
+        inputs=(X, draw(2, 5, 8)),
+    ),
+    "RotaryEmbedding": Case(
+        options={"max_wavelength": 500.0}, inputs=(draw(2, 5, 3, 4),), unknown=(None, None, 3, 4)
+    ),
+    "TokenEmbedding": Case(options={"vocabulary_size": 11, "hidden_dim": 7, "scale": False}, inputs=(IDS,)),
+}
+# Options that Keras looks up by name.
+LOOKED_UP = {
+    "activation": keras.activations,
+    **{f"{name}_initializer": keras.initializers for name in ("kernel", "bias")},
+    **{f"{name}_regularizer": keras.regularizers for name in ("kernel", "bias", "activity")},
+    **{f"{name}_constraint": keras.constraints for name in ("kernel", "bias")},
 }
 NOT_CALLED = {"Block"}  # a base class
 
@@ -111,9 +149,8 @@ def test_every_option_is_an_attribute_that_building_leaves_alone(name: str) -> N
     call(layer, name)
     for option, value in CASES[name].options.items():
         attribute = getattr(layer, option)
-        if option in ("activation", "kernel_initializer"):
-            value = (keras.activations if option == "activation" else keras.initializers).get(value)
-            assert type(attribute) is type(value)
+        if option in LOOKED_UP:
+            assert type(attribute) is type(LOOKED_UP[option].get(value)), option
         else:
             assert attribute == value, option
 
@@ -170,7 +207,7 @@ def test_symbolic_shape_is_the_eager_shape(name: str) -> None:
     assert tuple(symbolic.shape) == tuple(eager.shape)
     assert symbolic.dtype == keras.backend.standardize_dtype(eager.dtype)
     unknown = tuple(functional(name).output.shape)
-    assert unknown == (None, None, eager.shape[-1])
+    assert unknown == (case.unknown or (None, None, eager.shape[-1]))
 
 
 @every_layer

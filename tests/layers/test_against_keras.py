@@ -1,5 +1,6 @@
 """`MultiHeadAttention` gives the numbers of `keras.layers.MultiHeadAttention` with the same weights."""
 
+import inspect
 from typing import Any
 
 import keras
@@ -16,13 +17,14 @@ INPUTS = {
     "cross": (QUERY, WIDE),
     "key is not value": (QUERY, WIDE, NARROW),
 }
-# Causal for as many keys as queries: otherwise our queries are the last positions, those of Keras the first.
-CALLS = [*((name, False) for name in INPUTS), ("self", True)]
+CALLS = [*((name, causal) for name in INPUTS for causal in (False, True))]
 OPTIONS: dict[str, dict[str, Any]] = {
     "plain": {"num_heads": 3, "key_dim": 4},
     "no bias": {"num_heads": 3, "key_dim": 4, "use_bias": False},
     "widths": {"num_heads": 2, "key_dim": 5, "value_dim": 7, "output_shape": 11},
     "dropout": {"num_heads": 3, "key_dim": 4, "dropout": 0.2},
+    "window and gate": {"num_heads": 3, "key_dim": 4, "sliding_window": 2, "use_gate": True},
+    "output of rank 4": {"num_heads": 3, "key_dim": 4, "output_shape": (2, 5)},
 }
 
 
@@ -36,10 +38,50 @@ def twins(options: dict[str, Any], inputs: list[Any]) -> tuple[Any, Any]:
     ours(*inputs)
     theirs(*inputs, return_attention_scores=True)  # its fused path on JAX knows one width only
     theirs.set_weights([0.5 * draw(*w.shape, seed=i) for i, w in enumerate(theirs.get_weights())])
-    weights = theirs.get_weights()  # kernel and bias of query, key, value and output, in turn
-    step = 2 if ours.use_bias else 1
-    ours.set_weights([*weights[0::step], *(weights[1::2] if ours.use_bias else ())])
+    ours.set_weights(theirs.get_weights())
     return ours, theirs
+
+
+def test_weights_of_a_model_move_over_and_back() -> None:
+    """One call each way, for a model that has other layers too."""
+
+    def model(attention: Any) -> Any:
+        x = inputs = keras.Input((None, 11))
+        for _ in range(2):
+            x = keras.layers.LayerNormalization()(x + attention(num_heads=3, key_dim=5)(x, x))
+        return keras.Model(inputs, keras.layers.Dense(7)(x))
+
+    ours, theirs, x = model(MultiHeadAttention), model(keras.layers.MultiHeadAttention), draw(2, 5, 11)
+    assert [w.shape for w in ours.weights] == [w.shape for w in theirs.weights]
+    ours.set_weights(theirs.get_weights())
+    np.testing.assert_allclose(array(ours(x)), array(theirs(x)), atol=1e-5)
+    ours.set_weights([0.3 * draw(*w.shape, seed=i) for i, w in enumerate(ours.get_weights())])
+    assert np.abs(array(ours(x)) - array(theirs(x))).max() > 0.1
+    theirs.set_weights(ours.get_weights())
+    np.testing.assert_allclose(array(ours(x)), array(theirs(x)), atol=1e-5)
+
+
+def test_every_argument_of_keras_is_one_of_ours() -> None:
+    """In the same order, with the same defaults; a call's arguments too, but for the order."""
+    ours, theirs = MultiHeadAttention, keras.layers.MultiHeadAttention
+    expected = inspect.signature(theirs.__init__).parameters
+    known = {name: value for name, value in expected.items() if value.kind is not value.VAR_KEYWORD}
+    found = dict(list(inspect.signature(ours.__init__).parameters.items())[: len(known)])
+    defaults = [(name, value.default) for name, value in known.items()]
+    assert [(name, value.default) for name, value in found.items()] == defaults
+    assert set(inspect.signature(theirs.call).parameters) <= set(inspect.signature(ours.call).parameters)
+
+
+@pytest.mark.parametrize("axes", [(2,), (1, 2), (1,), -2])
+def test_attention_axes(axes: Any) -> None:
+    x = draw(2, 5, 3, 7)
+    keras_axes = (2,) if axes == -2 else axes
+    ours = MultiHeadAttention(2, 5, attention_axes=axes)
+    theirs = keras.layers.MultiHeadAttention(2, 5, attention_axes=keras_axes)
+    ours(x, x)
+    expected = theirs(x, x)
+    ours.set_weights(theirs.get_weights())
+    np.testing.assert_allclose(array(ours(x, x)), array(expected), atol=1e-5)
 
 
 def attention_mask(inputs: list[Any]) -> Any:

@@ -61,8 +61,8 @@ def block_weights(layer: Any, attentions: dict[str, str], residuals: list[Any]) 
         state[f"linear{number}.weight"] = tensor(array(dense.kernel).T)
         state[f"linear{number}.bias"] = tensor(array(dense.bias))
     for number, residual in enumerate(residuals, 1):
-        state[f"norm{number}.weight"] = tensor(array(residual.normalization.gamma))
-        state[f"norm{number}.bias"] = tensor(array(residual.normalization.beta))
+        state[f"norm{number}.weight"] = tensor(array(residual.norm.gamma))
+        state[f"norm{number}.bias"] = tensor(array(residual.norm.beta))
     return state
 
 

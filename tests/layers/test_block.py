@@ -11,11 +11,15 @@ OPTIONS: dict[str, Any] = {
     "num_heads": 2,
     "intermediate_dim": 11,
     "activation": "gelu",
+    "gated": True,
     "dropout": 0.1,
     "attention_dropout": 0.2,
     "intermediate_dropout": 0.3,
     "norm_first": True,
+    "normalization": "rms",
     "layer_norm_epsilon": 1e-5,
+    "num_key_value_heads": 1,
+    "positions": "rotary",
 }
 
 
@@ -33,7 +37,10 @@ def test_options_reach_the_parts() -> None:
     layer.build((None, None, 8), (None, None, 5))
     assert {layer.self_attention.dropout, layer.cross_attention.dropout} == {0.2}
     assert layer.self_attention.num_heads * layer.self_attention.key_dim == 8
+    assert {layer.self_attention.num_key_value_heads, layer.cross_attention.num_key_value_heads} == {1}
+    assert (layer.self_attention.positions, layer.cross_attention.positions) == ("rotary", None)
     assert layer.feed_forward.dropout == 0.3
+    assert layer.feed_forward.gated
     assert layer.feed_forward.activation is keras.activations.gelu
     for residual in (
         layer.self_attention_residual,
@@ -41,6 +48,8 @@ def test_options_reach_the_parts() -> None:
         layer.feed_forward_residual,
     ):
         assert (residual.dropout, residual.norm_first, residual.layer_norm_epsilon) == (0.1, True, 1e-5)
+        assert residual.normalization == "rms"
+        assert isinstance(residual.norm, keras.layers.RMSNormalization)
 
 
 @pytest.mark.parametrize("stack", [Encoder, Decoder])

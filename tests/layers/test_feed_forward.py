@@ -65,5 +65,14 @@ def test_errors() -> None:
         FeedForward(0)
     with pytest.raises(ValueError, match=re.escape("below 1. Received: dropout=1.5.")):
         FeedForward(3, dropout=1.5)
-    with pytest.raises(ValueError, match="softmux"):
+    with pytest.raises(ValueError, match=re.escape("Received: activation='softmux'.")):
         FeedForward(3, activation="softmux")
+
+
+@pytest.mark.parametrize("activation", ["silu", "gelu"])
+def test_gated(activation: str) -> None:
+    layer, x = randomized(FeedForward(3, activation=activation, gated=True), 1, 2, 5), draw(1, 2, 5)
+    inner, inner_bias, gate, gate_bias, outer, outer_bias = layer.get_weights()
+    activated = array(keras.activations.get(activation)(keras.ops.convert_to_tensor(x @ inner + inner_bias)))
+    expected = (activated * (x @ gate + gate_bias)) @ outer + outer_bias
+    np.testing.assert_allclose(array(layer(x)), expected, atol=1e-5)

@@ -5,7 +5,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_transformer.layers import causal_mask, combine_masks, padding_mask
+from keras_transformer.layers import causal_mask, combine_masks, padding_mask, window_mask
 from keras_transformer.layers.masks import intersect_masks
 
 array = keras.ops.convert_to_numpy
@@ -28,12 +28,18 @@ def test_causal_mask() -> None:
     assert mask.tolist() == [[T, F, F], [T, T, F], [T, T, T]]
 
 
-def test_causal_mask_of_the_last_queries() -> None:
-    assert array(causal_mask(2, 5)).tolist() == [[T, T, T, T, F], [T, T, T, T, T]]
+def test_causal_mask_starts_where_the_keys_start() -> None:
+    assert array(causal_mask(2, 5)).tolist() == [[T, F, F, F, F], [T, T, F, F, F]]
+    assert array(causal_mask(3, 2)).tolist() == [[T, F], [T, T], [T, T]]
 
 
-def test_causal_mask_with_more_queries_than_keys() -> None:
-    assert array(causal_mask(3, 2)).tolist() == [[F, F], [T, F], [T, T]]
+def test_causal_mask_of_later_queries() -> None:
+    assert array(causal_mask(2, 5, start=3)).tolist() == [[T, T, T, T, F], [T, T, T, T, T]]
+
+
+def test_window_mask() -> None:
+    assert array(window_mask(3, 4, 2)).tolist() == [[T, T, F, F], [T, T, T, F], [F, T, T, T]]
+    assert array(window_mask(1, 4, 2, start=3)).tolist() == [[F, F, T, T]]
 
 
 def test_nothing_to_combine() -> None:
@@ -126,3 +132,39 @@ def test_intersect_masks(first: Any, second: Any, expected: Any) -> None:
     masks = [None if mask is None else keras.ops.convert_to_tensor(mask) for mask in (first, second)]
     both = intersect_masks(*masks)
     assert (both if both is None else array(both).tolist()) == expected
+
+
+SCORES = (2, 3, 5, 7)  # (b, h, t, s)
+
+
+@pytest.mark.parametrize("shape", [(2, 5), (3, 7), (2, 1, 7)])
+def test_padding_mask_of_another_size(shape: tuple[int, ...]) -> None:
+    message = f"`padding_mask` must have the shape (b, s) = (2, 7). Received: shape={shape}."
+    with pytest.raises(ValueError, match=re.escape(message)):
+        combine_masks(padding_mask=np.ones(shape, bool), scores_shape=SCORES)
+
+
+@pytest.mark.parametrize("shape", [(2, 7), (7, 5), (3, 5, 7), (2, 2, 5, 7), (2, 5, 1, 7)])
+def test_attention_mask_of_another_size(shape: tuple[int, ...]) -> None:
+    message = f"with (b, h, t, s) = {SCORES}. Received: shape={shape}. A mask over keys alone"
+    message = message.replace("with ", "")
+    with pytest.raises(ValueError, match=re.escape(message)):
+        combine_masks(attention_mask=np.ones(shape, bool), scores_shape=SCORES)
+
+
+@pytest.mark.parametrize("name", ["padding_mask", "attention_mask"])
+@pytest.mark.parametrize("values", [[["a", "b"]], [[1j, 0]]])
+def test_masks_of_neither_booleans_nor_numbers(values: Any, name: str) -> None:
+    with pytest.raises(
+        TypeError, match=f"`{name}` must hold booleans, or the numbers 0 and 1. Received: dtype="
+    ):
+        combine_masks(**{name: np.array(values)})
+
+
+@pytest.mark.parametrize("value", [-1e9, 0.5, 2.0])
+def test_a_mask_that_would_be_added_to_the_scores_is_refused(value: float) -> None:
+    message = (
+        f"`attention_mask` must hold 1 where a key may be attended to, and 0 elsewhere. Received: {value}."
+    )
+    with pytest.raises(ValueError, match=re.escape(message)):
+        combine_masks(attention_mask=np.array([[0.0, value]], "float32"))

@@ -67,3 +67,12 @@ def test_the_mask_goes_on() -> None:
 def test_errors() -> None:
     with pytest.raises(ValueError, match=re.escape("below 1. Received: dropout=-0.2.")):
         Residual(dropout=-0.2)
+    with pytest.raises(ValueError, match=re.escape("'rms'. Received: normalization='none'.")):
+        Residual(normalization="none")
+
+
+def test_rms() -> None:
+    layer, x, y = Residual(normalization="rms"), draw(2, 5, 7), draw(2, 5, 7, seed=3)
+    total = x + y
+    expected = total / np.sqrt((total**2).mean(-1, keepdims=True) + 1e-6)
+    np.testing.assert_allclose(array(layer(x, y)), expected, atol=1e-5)

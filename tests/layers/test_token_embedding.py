@@ -37,3 +37,38 @@ def test_sizes_not_above_zero(sizes: dict[str, Any]) -> None:
     [(name, value)] = sizes.items()
     with pytest.raises(ValueError, match=re.escape(f"must be above zero. Received: {name}={value}.")):
         TokenEmbedding(**{"vocabulary_size": 11, "hidden_dim": 7, **sizes})
+
+
+def test_without_the_scale() -> None:
+    layer = TokenEmbedding(11, 16, scale=False)
+    np.testing.assert_allclose(array(layer(np.array([[3]])))[0, 0], array(layer.embeddings)[3], rtol=1e-6)
+
+
+@pytest.mark.parametrize(("token_id", "row"), [(11, 1), (-1, 0), (10**6, 0)])
+def test_ids_outside_the_vocabulary(token_id: int, row: int) -> None:
+    token_ids = np.array([[1, 2, 3], [4, 5, 6]])
+    token_ids[row, 2] = token_id
+    message = f"at least 0 and below vocabulary_size=11. Received: {token_id} at ({row}, 2)."
+    with pytest.raises(ValueError, match=re.escape(f"`token_ids` must be {message}")):
+        TokenEmbedding(11, 7)(token_ids)
+
+
+def test_ids_that_are_not_integers() -> None:
+    with pytest.raises(TypeError, match=re.escape("`token_ids` must be integers. Received: dtype=float32.")):
+        TokenEmbedding(11, 7)(np.array([[1.0]], "float32"))
+
+
+def test_ids_outside_the_vocabulary_while_a_graph_is_traced() -> None:
+    """TensorFlow says so itself, on a CPU; JAX cannot, and gives NaN."""
+    layer, token_ids = TokenEmbedding(11, 7), np.array([[1, 11]])
+    layer(token_ids[:, :1])
+    if keras.backend.backend() == "tensorflow":
+        tf = pytest.importorskip("tensorflow")
+        with pytest.raises(tf.errors.InvalidArgumentError, match=re.escape("= 11 is not in [0, 11)")):
+            tf.function(layer)(tf.constant(token_ids))
+    elif keras.backend.backend() == "jax":
+        vectors = np.asarray(pytest.importorskip("jax").jit(layer)(token_ids))
+        assert np.isfinite(vectors[0, 0]).all()
+        assert np.isnan(vectors[0, 1]).all()
+    else:
+        pytest.skip("torch traces nothing here")

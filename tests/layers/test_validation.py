@@ -1,9 +1,20 @@
 import re
 from typing import Any
 
+import keras
+import numpy as np
 import pytest
 
-from keras_transformer.layers.validation import check_heads, check_positive, check_rates, known_width
+from keras_transformer.layers.validation import (
+    check_choice,
+    check_heads,
+    check_positive,
+    check_rates,
+    check_token_ids,
+    get_activation,
+    known_values,
+    known_width,
+)
 
 
 def test_positive_sizes_pass() -> None:
@@ -63,3 +74,49 @@ def test_unknown_width() -> None:
     message = "The last axis of `query` must have a known size. Received: shape=(2, 3, None)."
     with pytest.raises(ValueError, match=re.escape(message)):
         known_width(query=(2, 3, None))
+
+
+def test_choices() -> None:
+    check_choice((None, "a"), option=None)
+    with pytest.raises(
+        ValueError, match=re.escape("`option` must be one of None, 'a'. Received: option='b'.")
+    ):
+        check_choice((None, "a"), option="b")
+
+
+def test_activations() -> None:
+    assert get_activation("gelu") is keras.activations.gelu
+    message = "`activation` must be a name that Keras knows, or a function. Received: activation='softmux'."
+    with pytest.raises(ValueError, match=re.escape(message)):
+        get_activation("softmux")
+
+
+def test_values_are_known_unless_a_graph_is_traced() -> None:
+    tensor = keras.ops.convert_to_tensor([1, 2])
+    assert known_values(tensor).tolist() == [1, 2]
+    assert known_values(keras.KerasTensor((2,))) is None
+
+
+def test_values_are_not_known_inside_a_compiled_function() -> None:
+    seen = []
+
+    def function(tensor: Any) -> Any:
+        seen.append(known_values(tensor))
+        return tensor
+
+    if keras.backend.backend() == "tensorflow":
+        pytest.importorskip("tensorflow").function(function)(keras.ops.ones(2))
+    elif keras.backend.backend() == "jax":
+        pytest.importorskip("jax").jit(function)(keras.ops.ones(2))
+    else:
+        pytest.skip("torch traces nothing here")
+    assert seen == [None]
+
+
+def test_token_ids() -> None:
+    check_token_ids(np.array([[0, 4]]), 5)
+    message = "`token_ids` must be at least 0 and below vocabulary_size=5. Received: 5 at (0, 1)."
+    with pytest.raises(ValueError, match=re.escape(message)):
+        check_token_ids(np.array([[0, 5]]), 5)
+    with pytest.raises(TypeError, match=re.escape("`token_ids` must be integers. Received: dtype=float64.")):
+        check_token_ids(np.array([[0.0]]), 5)

@@ -1,0 +1,68 @@
+"""Positions that are learned, Gehring et al. 2017 and BERT."""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_transformer.layers.validation import check_positive, known_width
+from keras_transformer.types import Shape, Tensor
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class LearnedPositionEncoding(keras.layers.Layer):
+    """Adds to each vector a learned mark of its position.
+
+    What it was not trained for it does not know, so there is a longest length.
+
+    Args:
+        max_length: the number of positions.
+        **kwargs: `name` and `dtype` of a Keras layer.
+
+    Call arguments:
+        inputs: `(b, t, d)`.
+        start: the position of the first vector, an integer.
+
+    Returns:
+        `(b, t, d)`. While a graph is traced in which the length is not known, a
+        position that is too large gives NaN, never the mark of another one.
+
+    Raises:
+        ValueError: a length that is not above zero, or inputs that are longer.
+
+    Example:
+        >>> tuple(LearnedPositionEncoding(7)(keras.ops.zeros((1, 5, 8))).shape)
+        (1, 5, 8)
+    """
+
+    def __init__(self, max_length: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        check_positive(max_length=max_length)
+        self.max_length = max_length
+        self.supports_masking = True
+
+    def build(self, input_shape: Shape) -> None:
+        self.marks = self.add_weight(
+            shape=(self.max_length, known_width(inputs=input_shape)),
+            initializer=keras.initializers.RandomNormal(stddev=0.02),
+            name="marks",
+        )
+
+    def call(self, inputs: Tensor, start: Tensor | int = 0) -> Tensor:
+        length = inputs.shape[1]
+        if length is not None and isinstance(start, int) and start + length > self.max_length:
+            raise ValueError(
+                f"`inputs` must end before position max_length={self.max_length}. "
+                f"Received: start={start}, length={length}."
+            )
+        positions = ops.arange(ops.shape(inputs)[1]) + start  # (t,)
+        is_known = ops.expand_dims(positions < self.max_length, -1)
+        marks = ops.take(self.marks, ops.minimum(positions, self.max_length - 1), axis=0)  # (t, d)
+        marks = ops.where(is_known, ops.cast(marks, "float32"), float("nan"))
+        return ops.cast(ops.cast(inputs, "float32") + marks[None, :, :], self.compute_dtype)
+
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
+        return tuple(input_shape)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "max_length": self.max_length}

@@ -1,0 +1,111 @@
+"""A learned bias for each distance between query and key, Raffel et al. 2020 (T5), section 2.1."""
+
+import math
+from typing import Any
+
+import keras
+import numpy as np
+import numpy.typing as npt
+from keras import ops
+
+from keras_transformer.layers.validation import check_positive
+from keras_transformer.types import Shape, Tensor
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class RelativePositionBias(keras.layers.Layer):
+    """Gives each head a number to add to its scores, by how far a key lies from the query.
+
+    Near distances have a bucket each, far ones share buckets that grow with the
+    logarithm of the distance, and everything from `max_distance` on is one.
+    Half of the buckets are for keys after the query.
+
+    Args:
+        num_heads: the number of heads, `h`.
+        num_buckets: the number of distances that are told apart, on both sides together.
+        max_distance: from here on all distances are one.
+        **kwargs: `name` and `dtype` of a Keras layer.
+
+    Call arguments:
+        query: `(b, t, d)`; only its length counts.
+        key: `(b, s, d)`; likewise; `query` if None.
+        start: the position of the first query, an integer; that of the first key is 0.
+
+    Returns:
+        `(1, h, t, s)`, the `bias` of `dot_product_attention`.
+
+    Raises:
+        ValueError: sizes not above zero; buckets that are odd or fewer than 4; a `max_distance`
+            that is no larger than the distances with a bucket of their own.
+    """
+
+    def __init__(
+        self, num_heads: int, *, num_buckets: int = 32, max_distance: int = 128, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        check_positive(num_heads=num_heads, num_buckets=num_buckets, max_distance=max_distance)
+        if num_buckets < 4 or num_buckets % 2:
+            raise ValueError(
+                f"`num_buckets` must be even, and at least 4. Received: num_buckets={num_buckets}."
+            )
+        if max_distance <= num_buckets // 4:
+            raise ValueError(
+                f"`max_distance` must be above num_buckets / 4. Received: max_distance={max_distance}, "
+                f"num_buckets={num_buckets}."
+            )
+        self.num_heads = num_heads
+        self.num_buckets = num_buckets
+        self.max_distance = max_distance
+
+    def build(self, query_shape: Shape, key_shape: Shape | None = None) -> None:
+        self.biases = self.add_weight(
+            shape=(self.num_buckets, self.num_heads),
+            initializer=keras.initializers.RandomNormal(stddev=0.02),
+            name="biases",
+        )
+
+    def call(self, query: Tensor, key: Tensor | None = None, start: Tensor | int = 0) -> Tensor:
+        key = query if key is None else key
+        biases = self.between(ops.shape(query)[1], ops.shape(key)[1], start=start)
+        return ops.cast(biases, self.compute_dtype)
+
+    def between(
+        self, query_length: Tensor | int, key_length: Tensor | int, *, start: Tensor | int = 0
+    ) -> Tensor:
+        """Give the bias between positions.
+
+        Args:
+            query_length: the number of queries, `t`.
+            key_length: the number of keys, `s`.
+            start: the position of the first query.
+
+        Returns:
+            float32 `(1, h, t, s)`.
+        """
+        distances = ops.arange(key_length)[None, :] - (ops.arange(query_length) + start)[:, None]  # (t, s)
+        limit = self.max_distance
+        distances = ops.clip(ops.cast(distances, "int32"), -limit, limit) + limit
+        buckets = ops.take(ops.convert_to_tensor(self._buckets()), distances, axis=0)
+        biases = ops.take(ops.cast(self.biases, "float32"), buckets, axis=0)  # (t, s, h)
+        return ops.transpose(biases, (2, 0, 1))[None, :, :, :]
+
+    def compute_output_shape(self, query_shape: Shape, key_shape: Shape | None = None) -> Shape:
+        return (1, self.num_heads, query_shape[1], (key_shape or query_shape)[1])
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "num_heads": self.num_heads,
+            "num_buckets": self.num_buckets,
+            "max_distance": self.max_distance,
+        }
+
+    def _buckets(self) -> npt.NDArray[np.int32]:
+        """Number the bucket of each distance from `-max_distance` to `max_distance`."""
+        distances = np.arange(-self.max_distance, self.max_distance + 1)
+        one_side = self.num_buckets // 2
+        num_near = one_side // 2
+        far = np.log(np.maximum(np.abs(distances), 1) / num_near) / math.log(self.max_distance / num_near)
+        far_buckets = np.minimum(num_near + (far * (one_side - num_near)).astype(int), one_side - 1)
+        buckets = np.where(np.abs(distances) < num_near, np.abs(distances), far_buckets)
+        return (buckets + np.where(distances > 0, one_side, 0)).astype("int32")

@@ -1,0 +1,136 @@
+"""Which axes of an input are the sequence, and which are only a batch."""
+
+import math
+from collections.abc import Sequence
+
+from keras import ops
+
+from keras_transformer.layers.masks import as_boolean
+from keras_transformer.types import Tensor
+
+
+class SequenceAxes:
+    """Turns inputs of any rank to `(b, t, d)`, and back.
+
+    Without `attention_axes` the axis before the width is the sequence, and
+    everything before it a batch: none for `(t, d)`, two axes for `(b, n, t, d)`.
+    With several `attention_axes` the sequence runs through all of them.
+
+    Args:
+        rank: of the inputs.
+        attention_axes: the axes of the sequence; the last but one if None.
+
+    Raises:
+        ValueError: a rank below 2, an axis that the inputs do not have, or that is the width.
+    """
+
+    def __init__(self, rank: int, attention_axes: int | Sequence[int] | None = None) -> None:
+        if rank < 2:
+            raise ValueError(f"The inputs must have the shape (..., t, d). Received: rank={rank}.")
+        chosen = rank - 2 if attention_axes is None else attention_axes
+        given = (chosen,) if isinstance(chosen, int) else tuple(chosen)
+        self.sequence = tuple(axis + rank if axis < 0 else axis for axis in given)
+        if not all(0 <= axis < rank - 1 for axis in self.sequence) or not self.sequence:
+            raise ValueError(
+                f"`attention_axes` must name axes between 0 and {rank - 2} of inputs of rank {rank}. "
+                f"Received: attention_axes={given}."
+            )
+        self.leading = tuple(axis for axis in range(rank - 1) if axis not in self.sequence)
+        self.rank = rank
+        self.is_plain = self.leading == (0,) and self.sequence == (1,)
+
+    def flatten(self, inputs: Tensor) -> Tensor:
+        """Bring inputs to the shape that attention is computed in.
+
+        Args:
+            inputs: of the rank that was declared.
+
+        Returns:
+            `(b, t, d)`.
+        """
+        if self.is_plain:
+            return inputs
+        sizes = ops.shape(inputs)
+        length = math.prod(sizes[axis] for axis in self.sequence)
+        batch = math.prod(sizes[axis] for axis in self.leading)
+        ordered = ops.transpose(inputs, (*self.leading, *self.sequence, self.rank - 1))
+        return ops.reshape(ordered, (batch, length, inputs.shape[-1]))
+
+    def restore(self, outputs: Tensor, query: Tensor) -> Tensor:
+        """Bring an output back to the axes of the query.
+
+        Args:
+            outputs: `(b, t, d)`, of any width, or with several last axes.
+            query: the input of the layer.
+
+        Returns:
+            The shape of the query, with the width of the outputs.
+        """
+        if self.is_plain:
+            return outputs
+        sizes, order = ops.shape(query), (*self.leading, *self.sequence)
+        widths = outputs.shape[2:]
+        outputs = ops.reshape(outputs, (*(sizes[axis] for axis in order), *widths))
+        back = [order.index(axis) for axis in range(self.rank - 1)]
+        return ops.transpose(outputs, (*back, *range(self.rank - 1, self.rank - 1 + len(widths))))
+
+    def restore_scores(self, scores: Tensor, query: Tensor) -> Tensor:
+        """Give scores the leading axes of the query.
+
+        Args:
+            scores: `(b, h, t, s)`.
+            query: the input of the layer.
+
+        Returns:
+            `(..., h, t, s)`.
+        """
+        if self.is_plain:
+            return scores
+        sizes = ops.shape(query)
+        return ops.reshape(scores, (*(sizes[axis] for axis in self.leading), *ops.shape(scores)[1:]))
+
+    def flatten_padding_mask(self, mask: Tensor | None) -> Tensor | None:
+        """Bring a mask over keys to `(b, s)`.
+
+        Args:
+            mask: the shape of the key without its width, or None.
+
+        Returns:
+            `(b, s)`, or None.
+        """
+        if self.is_plain or mask is None:
+            return mask
+        mask = as_boolean(mask, "padding_mask")
+        if len(mask.shape) != self.rank - 1:
+            raise ValueError(
+                "`padding_mask` must have the shape of the key without its width, "
+                f"of rank {self.rank - 1}. Received: shape={tuple(mask.shape)}."
+            )
+        return self.flatten(mask[..., None])[..., 0]
+
+    def flatten_attention_mask(self, mask: Tensor | None, query: Tensor) -> Tensor | None:
+        """Bring a mask over queries and keys to one of those for a single batch axis.
+
+        Args:
+            mask: `(t, s)`, `(..., t, s)` or `(..., h, t, s)`, where `...` are the
+                leading axes of the query, each of their size or 1; or None.
+            query: the input of the layer.
+
+        Returns:
+            `(t, s)`, `(b, t, s)` or `(b, h, t, s)`, or None.
+        """
+        if self.is_plain or mask is None:
+            return mask
+        mask, num_leading = as_boolean(mask, "attention_mask"), len(self.leading)
+        num_trailing = len(mask.shape) - num_leading
+        if len(mask.shape) == 2:
+            return mask
+        if num_trailing not in (2, 3):
+            raise ValueError(
+                f"`attention_mask` must have the rank 2, {num_leading + 2} or {num_leading + 3} for inputs "
+                f"of rank {self.rank}. Received: shape={tuple(mask.shape)}."
+            )
+        sizes = ops.shape(query)
+        leading, trailing = [sizes[axis] for axis in self.leading], ops.shape(mask)[num_leading:]
+        full = ops.broadcast_to(mask, (*leading, *trailing))
+        return ops.reshape(full, (math.prod(leading), *trailing))

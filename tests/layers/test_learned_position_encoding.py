@@ -1,0 +1,47 @@
+import re
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+from keras_transformer.layers import LearnedPositionEncoding
+
+array = keras.ops.convert_to_numpy
+
+
+@pytest.fixture
+def layer() -> Any:
+    layer = LearnedPositionEncoding(7)
+    layer.build((None, None, 3))
+    layer.set_weights([np.arange(21.0).reshape(7, 3)])
+    return layer
+
+
+def test_marks_are_rows_of_the_table(layer: Any) -> None:
+    x = np.full((2, 2, 3), 100.0, "float32")
+    assert array(layer(x))[1].tolist() == [[100, 101, 102], [103, 104, 105]]
+    assert array(layer(x, start=5))[0].tolist() == [[115, 116, 117], [118, 119, 120]]
+
+
+def test_a_start_that_is_a_tensor(layer: Any) -> None:
+    start = keras.ops.convert_to_tensor(6)
+    assert array(layer(np.zeros((1, 1, 3), "float32"), start=start)).tolist() == [[[18, 19, 20]]]
+
+
+def test_positions_that_are_too_large(layer: Any) -> None:
+    message = "`inputs` must end before position max_length=7. Received: start=5, length=3."
+    with pytest.raises(ValueError, match=re.escape(message)):
+        layer(np.zeros((1, 3, 3), "float32"), start=5)
+
+
+def test_positions_that_are_too_large_only_when_run(layer: Any) -> None:
+    start = keras.ops.convert_to_tensor(6)
+    marks = array(layer(np.zeros((1, 2, 3), "float32"), start=start))[0]
+    assert marks[0].tolist() == [18, 19, 20]
+    assert np.isnan(marks[1]).all()
+
+
+def test_errors() -> None:
+    with pytest.raises(ValueError, match=re.escape("above zero. Received: max_length=0.")):
+        LearnedPositionEncoding(0)

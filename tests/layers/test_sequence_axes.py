@@ -1,0 +1,112 @@
+import re
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+from keras_transformer.layers import MultiHeadAttention
+from keras_transformer.layers.sequence_axes import SequenceAxes
+
+array = keras.ops.convert_to_numpy
+
+
+def draw(*shape: int, seed: int = 0) -> Any:
+    return np.random.default_rng(seed).normal(size=shape).astype("float32")
+
+
+@pytest.mark.parametrize(
+    ("shape", "axes", "flat"),
+    [
+        ((2, 5, 7), None, (2, 5, 7)),
+        ((5, 7), None, (1, 5, 7)),
+        ((2, 3, 5, 7), None, (6, 5, 7)),
+        ((2, 3, 5, 7), (1,), (10, 3, 7)),
+        ((2, 3, 5, 7), (1, 2), (2, 15, 7)),
+        ((2, 3, 5, 7), -2, (6, 5, 7)),
+        ((2, 3, 5, 11, 7), (1, 3), (10, 33, 7)),
+    ],
+)
+def test_there_and_back(shape: tuple[int, ...], axes: Any, flat: tuple[int, ...]) -> None:
+    sequence, x = SequenceAxes(len(shape), axes), keras.ops.convert_to_tensor(draw(*shape))
+    flattened = sequence.flatten(x)
+    assert tuple(flattened.shape) == flat
+    np.testing.assert_array_equal(array(sequence.restore(flattened, x)), array(x))
+
+
+@pytest.fixture
+def attention() -> Any:
+    layer = MultiHeadAttention(2, 3)
+    layer.build((None, None, 7), (None, None, 7))
+    layer.set_weights([0.5 * draw(*w.shape, seed=number) for number, w in enumerate(layer.weights)])
+    return layer
+
+
+def test_inputs_without_a_batch(attention: Any) -> None:
+    x, memory = draw(5, 7), draw(3, 7, seed=1)
+    masks = {"padding_mask": np.array([1, 1, 0]), "attention_mask": np.tril(np.ones((5, 3)))}
+    output, scores = attention(x, memory, **masks, return_attention_scores=True)
+    batched = {"padding_mask": masks["padding_mask"][None], "attention_mask": masks["attention_mask"]}
+    expected = attention(x[None], memory[None], **batched, return_attention_scores=True)
+    assert (tuple(output.shape), tuple(scores.shape)) == ((5, 7), (2, 5, 3))
+    np.testing.assert_allclose(array(output), array(expected[0])[0], atol=1e-6)
+    np.testing.assert_allclose(array(scores), array(expected[1])[0], atol=1e-6)
+
+
+def test_a_mask_for_each_head_without_a_batch(attention: Any) -> None:
+    x, mask = draw(5, 7), draw(2, 5, 5) > 0
+    expected = attention(x[None], x[None], attention_mask=mask[None])
+    np.testing.assert_allclose(array(attention(x, x, attention_mask=mask)), array(expected)[0], atol=1e-6)
+
+
+@pytest.mark.parametrize("mask_shape", [(5, 3), (2, 11, 5, 3), (1, 11, 5, 3), (2, 1, 2, 5, 3)])
+def test_extra_leading_axes(attention: Any, mask_shape: tuple[int, ...]) -> None:
+    x, memory = draw(2, 11, 5, 7), draw(2, 11, 3, 7, seed=1)
+    padding, mask = draw(2, 11, 3, seed=2) > -1, draw(*mask_shape, seed=3) > 0
+    output, scores = attention(
+        x, memory, attention_mask=mask, padding_mask=padding, return_attention_scores=True
+    )
+    assert (tuple(output.shape), tuple(scores.shape)) == ((2, 11, 5, 7), (2, 11, 2, 5, 3))
+    full = np.broadcast_to(mask, (2, 11, *mask_shape[2:])) if len(mask_shape) > 2 else mask
+    for row in range(2):
+        expected = attention(
+            x[row],
+            memory[row],
+            attention_mask=full[row] if len(mask_shape) > 2 else full,
+            padding_mask=padding[row],
+        )
+        np.testing.assert_allclose(array(output)[row], array(expected), atol=1e-5)
+
+
+def test_unknown_sizes_in_a_functional_model(attention: Any) -> None:
+    inputs = keras.Input((None, None, 7))
+    model = keras.Model(inputs, attention(inputs, inputs, use_causal_mask=True))
+    x = draw(2, 3, 5, 7)
+    assert model.output.shape == (None, None, None, 7)
+    expected = array(attention(x, x, use_causal_mask=True))
+    np.testing.assert_allclose(array(model(x)), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("rank", "axes", "message"),
+    [
+        (1, None, "The inputs must have the shape (..., t, d). Received: rank=1."),
+        (3, (2,), "axes between 0 and 1 of inputs of rank 3. Received: attention_axes=(2,)."),
+        (3, (-1,), "Received: attention_axes=(-1,)."),
+        (3, (), "Received: attention_axes=()."),
+        (4, 5, "Received: attention_axes=(5,)."),
+    ],
+)
+def test_axes_that_are_not_there(rank: int, axes: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        SequenceAxes(rank, axes)
+
+
+def test_masks_of_the_wrong_rank(attention: Any) -> None:
+    x = draw(2, 3, 5, 7)
+    with pytest.raises(ValueError, match=re.escape("of rank 3. Received: shape=(2, 5).")):
+        attention(x, x, padding_mask=np.ones((2, 5)))
+    with pytest.raises(
+        ValueError, match=re.escape("rank 2, 4 or 5 for inputs of rank 4. Received: shape=(3, 5, 5).")
+    ):
+        attention(x, x, attention_mask=np.ones((3, 5, 5)))

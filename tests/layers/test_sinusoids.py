@@ -1,0 +1,66 @@
+import re
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+from keras_transformer.layers import sinusoidal_position_encoding
+from keras_transformer.layers.sinusoids import position_angles
+
+array = keras.ops.convert_to_numpy
+
+
+def reference(positions: Any, hidden_dim: int, max_wavelength: float = 10000.0) -> Any:
+    """Section 3.5 of the paper, one number at a time, in float64."""
+    encoding = np.zeros((len(positions), hidden_dim))
+    for row, position in enumerate(positions):
+        for i in range(hidden_dim):
+            angle = position / max_wavelength ** (2 * (i // 2) / hidden_dim)
+            encoding[row, i] = np.cos(angle) if i % 2 else np.sin(angle)
+    return encoding
+
+
+@pytest.mark.parametrize("hidden_dim", [1, 2, 7, 16, 61])
+def test_against_the_paper(hidden_dim: int) -> None:
+    encoding = array(sinusoidal_position_encoding(53, hidden_dim))
+    np.testing.assert_allclose(encoding, reference(range(53), hidden_dim), atol=2e-6)
+
+
+@pytest.mark.parametrize("start", [4093, 123_457, 2**24 - 7])
+def test_far_positions_are_as_exact_as_near_ones(start: int) -> None:
+    """Plain float32 is off by 4e-4 at 4,093 and by 1 at 2^24."""
+    encoding = array(sinusoidal_position_encoding(7, 16, start=start))
+    np.testing.assert_allclose(encoding, reference(range(start, start + 7), 16), atol=2e-6)
+
+
+@pytest.mark.parametrize("wavelength", [50.0, 0.1])
+def test_wavelength(wavelength: float) -> None:
+    encoding = array(sinusoidal_position_encoding(11, 6, max_wavelength=wavelength))
+    np.testing.assert_allclose(encoding, reference(range(11), 6, wavelength), atol=1e-5)
+
+
+def test_start() -> None:
+    whole = array(sinusoidal_position_encoding(13, 8))
+    for start in (5, keras.ops.convert_to_tensor(5)):
+        encoding = array(sinusoidal_position_encoding(8, 8, start=start))
+        np.testing.assert_allclose(encoding, whole[5:], atol=1e-6)
+
+
+@pytest.mark.parametrize("hidden_dim", [7, 8])
+def test_concatenated(hidden_dim: int) -> None:
+    encoding = array(sinusoidal_position_encoding(11, hidden_dim, layout="concatenated"))
+    interleaved = reference(range(11), hidden_dim)
+    expected = np.concatenate([interleaved[:, 0::2], interleaved[:, 1::2]], axis=1)
+    np.testing.assert_allclose(encoding, expected, atol=2e-6)
+
+
+def test_angles_of_a_quarter_turn() -> None:
+    angles = array(position_angles(keras.ops.arange(5), np.array([np.pi / 2])))
+    np.testing.assert_allclose(angles[:, 0], [0, np.pi / 2, np.pi, 3 * np.pi / 2, 0], atol=1e-6)
+
+
+def test_unknown_layout() -> None:
+    message = "`layout` must be one of 'interleaved', 'concatenated'. Received: layout='mixed'."
+    with pytest.raises(ValueError, match=re.escape(message)):
+        sinusoidal_position_encoding(3, 4, layout="mixed")
