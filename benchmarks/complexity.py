@@ -98,7 +98,8 @@ def measure(lengths: Sequence[int], width: int, repeats: int) -> Milliseconds:
     cases = [(name, kind, length) for name in PASSES for kind in KINDS for length in lengths]
     calls = {(name, kind.name, length): compiled(kind, name, length, width) for name, kind, length in cases}
     times: dict[tuple[str, str, int], list[float]] = {case: [] for case in calls}
-    for _ in range(repeats):
+    for round_number in range(1, repeats + 1):
+        print(f"round {round_number} of {repeats}", file=sys.stderr)
         for case, call in calls.items():
             start = time.perf_counter()
             call()
@@ -175,6 +176,7 @@ def main() -> None:
     """Measure, and print the tables."""
     options = _options()
     keras.utils.set_random_seed(0)
+    tf.get_logger().setLevel("ERROR")  # each case is traced once, on purpose
     times = measure(options.lengths, options.width, options.repeats)
     for name in PASSES:
         print("\n".join(time_table(times, name, options.lengths)), end="\n\n")
