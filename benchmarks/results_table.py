@@ -4,11 +4,10 @@ python benchmarks/results_table.py runs/dates runs/en_de
 """
 
 import json
-import os
-import platform
 import sys
-from importlib import metadata
 from pathlib import Path
+
+from machine import machine
 
 PACKAGES = ("keras", "tensorflow", "sacrebleu")
 
@@ -36,23 +35,13 @@ def row(directory: Path) -> str:
     return f"| {config['name']} | {report['num_items']:,} | {'; '.join(cells)} | {seed} | {minutes:.1f} |"
 
 
-def machine() -> str:
-    """Describe the machine and the versions.
-
-    Returns:
-        one line.
-    """
-    versions = ", ".join(f"{name} {metadata.version(name)}" for name in PACKAGES)
-    return f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}, {versions}"
-
-
 def main() -> None:
     """Print the table of the runs that are named on the command line."""
     print("| run | test items | scores | seed | minutes, all in all |")
     print("|---|---|---|---|---|")
     for directory in sys.argv[1:]:
         print(row(Path(directory)))
-    print(f"\n{machine()}")
+    print(f"\n{machine(PACKAGES)}")
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import click
 
 from keras_transformer.cli.evaluate import evaluate
 from keras_transformer.cli.export import export
+from keras_transformer.cli.plot import plot
 from keras_transformer.cli.train import train
 from keras_transformer.cli.translate import translate
 from keras_transformer.errors import InputError
@@ -42,5 +43,5 @@ def main() -> None:
     """Train a Transformer on pairs of texts, score it, serve it."""
 
 
-for _verb in (train, translate, evaluate, export):
+for _verb in (train, translate, evaluate, export, plot):
     main.add_command(_verb)

@@ -10,10 +10,12 @@ from matplotlib.figure import Figure
 
 from keras_transformer.types import Tensor
 from keras_transformer.visualization.figure_file import save_figure
-from keras_transformer.visualization.token_labels import set_token_labels, show_any_script
+from keras_transformer.visualization.token_labels import label_inches, set_token_labels, show_any_script
 
 MAX_COLUMNS = 4
 _INCHES_PER_TOKEN = 0.28
+_MIN_MAP_INCHES = 2.0  # the names of the axes need as much
+_MAX_PANEL_INCHES = 18.0
 _MAX_INCHES = 48.0
 
 
@@ -47,7 +49,7 @@ def plot_attention(
         ValueError: `scores` do not have the shape that the tokens ask for, or are not finite.
         InputError: the picture cannot be written.
     """
-    maps = _maps(scores, len(source_tokens), len(target_tokens))  # (h, t, s)
+    maps = attention_maps(scores, len(source_tokens), len(target_tokens))  # (h, t, s)
     num_columns = min(len(maps), MAX_COLUMNS)
     num_rows = math.ceil(len(maps) / num_columns)
     vmax = float(maps.max()) or 1.0  # a map of zeros has a scale, too
@@ -63,31 +65,48 @@ def plot_attention(
         set_token_labels(axes.yaxis, target_tokens)
     for axes in panels[len(maps) :]:
         axes.remove()
-    figure.colorbar(image, ax=panels[: len(maps)], label="attention weight", aspect=30)
+    figure.colorbar(image, ax=panels[: len(maps)], label="attention weight", aspect=30, pad=0.02)
     if path is not None:
         save_figure(figure, path)
     return figure
 
 
-def _maps(scores: Tensor, source_length: int, target_length: int) -> np.ndarray:
-    """Return the scores as float32 `(h, t, s)`; a map without heads becomes one of one head."""
+def attention_maps(
+    scores: Tensor, source_length: int, target_length: int, *, name: str = "scores"
+) -> np.ndarray:
+    """Check attention scores and make them an array; a map without heads becomes one of one head.
+
+    Args:
+        scores: `(t, s)` or `(h, t, s)`.
+        source_length: `s`.
+        target_length: `t`.
+        name: what messages call the scores.
+
+    Returns:
+        float32 `(h, t, s)`.
+
+    Raises:
+        ValueError: the shape is another, or a number is not finite.
+    """
     values = np.asarray(ops.convert_to_numpy(scores), dtype="float32")
     maps = values[None] if values.ndim == 2 else values
     if maps.ndim != 3 or maps.shape[1:] != (target_length, source_length) or not maps.size:
         raise ValueError(
-            "`scores` must have the shape (target tokens, source tokens) or (heads, target tokens, source "
+            f"`{name}` must have the shape (target tokens, source tokens) or (heads, target tokens, source "
             f"tokens), none of them 0. Received: scores of shape {values.shape} for {target_length} target "
             f"tokens and {source_length} source tokens."
         )
     if not np.isfinite(maps).all():
         raise ValueError(
-            f"`scores` must be finite. Received: {np.count_nonzero(~np.isfinite(maps))} NaN or inf."
+            f"`{name}` must be finite. Received: {np.count_nonzero(~np.isfinite(maps))} NaN or inf."
         )
     return maps
 
 
 def _size(source: Sequence[str], target: Sequence[str], rows: int, columns: int) -> tuple[float, float]:
     """Return width and height in inches: room for every token, within reason."""
-    width = max(_INCHES_PER_TOKEN * len(source) + 1.5, 3.5)
-    height = max(_INCHES_PER_TOKEN * len(target) + 1.5, 3.0)
-    return min(columns * min(width, 16.0), _MAX_INCHES), min(rows * min(height, 16.0), _MAX_INCHES)
+    width = max(_INCHES_PER_TOKEN * len(source), _MIN_MAP_INCHES) + label_inches(target) + 1.0
+    height = max(_INCHES_PER_TOKEN * len(target), _MIN_MAP_INCHES) + label_inches(source) + 1.0
+    return min(columns * min(width, _MAX_PANEL_INCHES) + 0.8, _MAX_INCHES), min(
+        rows * min(height, _MAX_PANEL_INCHES), _MAX_INCHES
+    )

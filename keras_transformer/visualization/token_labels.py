@@ -13,6 +13,7 @@ MAX_LABEL_LENGTH = 16
 #: More labels than this overlap: every second, third, ... token is labelled then.
 MAX_NUM_LABELS = 80
 
+_INCHES_PER_CHARACTER = 0.1
 _DEFAULT_FAMILY = "DejaVu Sans"  # it comes with matplotlib
 _DOTTED_CIRCLE = "\N{DOTTED CIRCLE}"
 _HIDDEN = ("Cc", "Cn", "Co", "Cs", "Zl", "Zp")
@@ -45,6 +46,11 @@ def drawable(text: str) -> str:
         else character
         for character in text
     )
+
+
+def label_inches(tokens: Sequence[str]) -> float:
+    """Return about how many inches the longest label of some tokens takes, so that a figure has room."""
+    return _INCHES_PER_CHARACTER * max((len(token_label(token)) for token in tokens), default=0)
 
 
 def set_token_labels(axis: Axis, tokens: Sequence[str], *, rotation: float = 0) -> None:

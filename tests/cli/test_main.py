@@ -26,7 +26,9 @@ finally:
 """
 
 
-@pytest.mark.parametrize("words", [["--help"], ["train", "--help"], ["--version"], ["export", "-h"]])
+@pytest.mark.parametrize(
+    "words", [["--help"], ["train", "--help"], ["--version"], ["export", "-h"], ["plot", "mask", "-h"]]
+)
 def test_help_imports_nothing_heavy(words: list[str], tmp_path: Path) -> None:
     finished = subprocess.run(
         [sys.executable, "-c", PROGRAM.format(heavy=HEAVY), *words],
@@ -41,7 +43,7 @@ def test_help_imports_nothing_heavy(words: list[str], tmp_path: Path) -> None:
 
 def test_every_verb_is_explained() -> None:
     output = CliRunner().invoke(main, ["--help"]).output
-    assert all(verb in output for verb in ("train", "translate", "evaluate", "export"))
+    assert all(verb in output for verb in ("train", "translate", "evaluate", "export", "plot"))
 
 
 @pytest.fixture

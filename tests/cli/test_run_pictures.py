@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import keras_transformer as kt
-from keras_transformer.cli.run_pictures import cross_attention
+from keras_transformer.cli.run_pictures import answer_attention, cross_attention
 
 
 def test_each_row_is_a_token_of_the_answer(trained: Path) -> None:
@@ -22,3 +22,14 @@ def test_each_row_is_a_token_of_the_answer(trained: Path) -> None:
 @pytest.mark.parametrize("name", ["training.png", "attention.png"])
 def test_pictures_are_png(trained: Path, name: str) -> None:
     assert (trained / "runs/tiny" / name).read_bytes().startswith(b"\x89PNG")
+
+
+def test_every_map_fits_its_tokens(trained: Path) -> None:
+    found = answer_attention(kt.Translator.load(trained / "runs/tiny"), "w1ab")
+    source, target = len(found.source_tokens), len(found.target_tokens)
+    assert found.target_tokens == ["[START]", *found.output_tokens[:-1]]
+    assert {name: values.shape for name, values in found.scores.items()} == {
+        "encoder/layer_1/self_attention": (2, source, source),
+        "decoder/layer_1/self_attention": (2, target, target),
+        "decoder/layer_1/cross_attention": (2, target, source),
+    }

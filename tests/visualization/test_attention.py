@@ -76,6 +76,11 @@ def test_long_texts_keep_the_picture_within_reason() -> None:
     assert max(figure.get_size_inches()) <= 48
 
 
+def test_long_labels_have_room() -> None:
+    short, long = (plot_attention(SCORES[0], ["x" * n] * 4, TARGET).get_size_inches() for n in (1, 16))
+    assert long[1] >= short[1] + 1
+
+
 @pytest.mark.parametrize("shape", [(4, 3), (2, 4, 3), (3,), (1, 2, 3, 4), (3, 5), (0, 3, 4)])
 def test_wrong_shapes_are_named(shape: tuple[int, ...]) -> None:
     with pytest.raises(ValueError, match=r"Received: scores of shape .* for 3 target tokens and 4") as caught:

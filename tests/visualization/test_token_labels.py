@@ -8,6 +8,7 @@ from keras_transformer.visualization.token_labels import (
     MAX_NUM_LABELS,
     drawable,
     font_families,
+    label_inches,
     set_token_labels,
     show_any_script,
     token_label,
@@ -77,3 +78,9 @@ def test_many_labels_are_thinned_out() -> None:
     set_token_labels(axes.yaxis, [str(position) for position in range(3 * MAX_NUM_LABELS)])
     assert [label.get_text() for label in axes.get_yticklabels()][:3] == ["0", "3", "6"]
     assert len(axes.get_yticks()) == MAX_NUM_LABELS
+
+
+def test_room_for_the_longest_label() -> None:
+    assert label_inches([]) == 0
+    assert label_inches(["a", "[END]"]) == pytest.approx(0.5)
+    assert label_inches(["x" * 100]) == label_inches(["x" * 20])

@@ -1,0 +1,133 @@
+"""Masks: which keys each query may attend to."""
+
+import os
+from collections.abc import Sequence
+
+import numpy as np
+from keras import ops
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.colors import ListedColormap
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator
+
+from keras_transformer.types import Tensor
+from keras_transformer.visualization.figure_file import save_figure
+from keras_transformer.visualization.token_labels import label_inches, set_token_labels, show_any_script
+
+ALLOWED_COLOR = "#fde725"
+BLOCKED_COLOR = "#440154"
+_GRID_COLOR = "#b0b0b0"
+_INCHES_PER_CELL = 0.28
+_MAX_INCHES = 24.0
+_MIN_INCHES = 4.0  # the legend needs as much
+
+
+def plot_mask(
+    mask: Tensor,
+    *,
+    path: str | os.PathLike[str] | None = None,
+    query_tokens: Sequence[str] | None = None,
+    key_tokens: Sequence[str] | None = None,
+    title: str = "Attention mask",
+    query_label: str = "query",
+    key_label: str = "key",
+) -> Figure:
+    """Draw a mask as cells of two colors: a row for each query, a column for each key.
+
+    A padding mask `(b, s)` is drawn in the same way, with a row for each sequence.
+
+    Args:
+        mask: `(t, s)`, or `(b, s)`, True (1) where the key may be attended to.
+        path: where to write the picture; it is not written without one.
+        query_tokens: the `t` tokens that look; positions from 0 if None.
+        key_tokens: the `s` tokens that are looked at; positions from 0 if None.
+        title: what stands above it.
+        query_label: the name of the vertical axis.
+        key_label: the name of the horizontal axis.
+
+    Returns:
+        The figure.
+
+    Raises:
+        ValueError: `mask` is not a matrix of true and false, or does not fit the tokens.
+        InputError: the picture cannot be written.
+
+    Example:
+        >>> figure = plot_mask([[True, False], [True, True]], query_tokens=["a", "b"])
+        >>> [label.get_text() for label in figure.axes[0].get_yticklabels()]
+        ['a', 'b']
+    """
+    allowed = _cells(mask)  # (t, s)
+    _check_tokens("query_tokens", query_tokens, allowed.shape[0], "row")
+    _check_tokens("key_tokens", key_tokens, allowed.shape[1], "column")
+    figure = Figure(_size(allowed.shape, query_tokens or (), key_tokens or ()), layout="constrained")
+    show_any_script(figure.suptitle(title))
+    axes = figure.subplots()
+    _draw_cells(axes, allowed)
+    axes.set(xlabel=key_label, ylabel=query_label)
+    _label(axes.xaxis, key_tokens, rotation=90)
+    _label(axes.yaxis, query_tokens)
+    figure.legend(
+        handles=[
+            Patch(facecolor=color, edgecolor=_GRID_COLOR, label=text)
+            for color, text in ((ALLOWED_COLOR, "may be attended to"), (BLOCKED_COLOR, "may not"))
+        ],
+        loc="outside lower center",
+        ncols=2,
+    )
+    if path is not None:
+        save_figure(figure, path)
+    return figure
+
+
+def _draw_cells(axes: Axes, allowed: np.ndarray) -> None:
+    """Draw a square for each cell of `(t, s)`, with lines between them."""
+    colors = ListedColormap([BLOCKED_COLOR, ALLOWED_COLOR])
+    axes.imshow(allowed, cmap=colors, vmin=0, vmax=1, interpolation="nearest")
+    rows, columns = allowed.shape
+    axes.vlines(np.arange(columns - 1) + 0.5, -0.5, rows - 0.5, colors=_GRID_COLOR, linewidth=0.6)
+    axes.hlines(np.arange(rows - 1) + 0.5, -0.5, columns - 0.5, colors=_GRID_COLOR, linewidth=0.6)
+
+
+def _label(axis: Axis, tokens: Sequence[str] | None, *, rotation: float = 0) -> None:
+    """Label cells with tokens, or with their positions."""
+    show_any_script(axis.label)
+    if tokens is None:
+        axis.set_major_locator(MaxNLocator("auto", integer=True, min_n_ticks=1))
+    else:
+        set_token_labels(axis, tokens, rotation=rotation)
+
+
+def _cells(mask: Tensor) -> np.ndarray:
+    """Return the mask as booleans `(t, s)`."""
+    values = np.asarray(ops.convert_to_numpy(mask))
+    if values.ndim != 2 or not values.size:
+        raise ValueError(
+            "`mask` must have the shape (queries, keys) or (sequences, keys), none of them 0. "
+            f"Received: mask of shape {values.shape}."
+        )
+    others = values[(values != 0) & (values != 1)]
+    if others.size:
+        raise ValueError(f"`mask` must hold True and False, or 1 and 0. Received: {others[0]!s} in mask.")
+    return values.astype(bool)
+
+
+def _check_tokens(name: str, tokens: Sequence[str] | None, size: int, cell: str) -> None:
+    if tokens is not None and len(tokens) != size:
+        raise ValueError(
+            f"`{name}` must have a token for each {cell} of the mask. Received: {len(tokens)} tokens "
+            f"for {size} {cell}s."
+        )
+
+
+def _size(
+    shape: tuple[int, ...], query_tokens: Sequence[str], key_tokens: Sequence[str]
+) -> tuple[float, float]:
+    """Return width and height in inches: square cells with room around them, within reason."""
+    rows, columns = shape
+    cell = min(_INCHES_PER_CELL, _MAX_INCHES / max(rows, columns))
+    width = cell * columns + label_inches(query_tokens) + 1.0
+    height = cell * rows + label_inches(key_tokens) + 1.4
+    return max(width, _MIN_INCHES), height

@@ -1,0 +1,103 @@
+"""The pictures that are asked for are written, and their paths printed."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from keras_transformer import visualization
+
+MAPS = [
+    "encoder_layer_1_self_attention.png",
+    "decoder_layer_1_self_attention.png",
+    "decoder_layer_1_cross_attention.png",
+]
+
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple]:
+    """What is handed to the functions that draw, which draw it all the same."""
+    calls: dict[str, tuple] = {}
+
+    def watch(name: str) -> None:
+        draw = getattr(visualization, name)
+
+        def record(*values: object, **options: object) -> object:
+            calls[name] = (values, options)
+            return draw(*values, **options)
+
+        monkeypatch.setattr(visualization, name, record)
+
+    for name in ("plot_attention_maps", "plot_position_encoding", "plot_mask"):
+        watch(name)
+    return calls
+
+
+def test_every_attention_map_of_the_answer(run: Callable, trained: Path, drawn: dict[str, tuple]) -> None:
+    result = run("plot", "attention", "--model", trained / "runs/tiny", "w1ab")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.splitlines() == [str(Path("attention", name)) for name in MAPS]
+    assert sorted(path.name for path in Path("attention").iterdir()) == sorted(MAPS)
+    assert all(Path("attention", name).read_bytes().startswith(b"\x89PNG") for name in MAPS)
+    (_, source, target, _), options = drawn["plot_attention_maps"]
+    assert source == ["w", "1", "a", "b", "[END]"]
+    assert target == ["[START]", *options["output_tokens"][:-1]]
+
+
+def test_hard_texts_are_drawn(run: Callable, trained: Path) -> None:
+    result = run(
+        "plot", "attention", "--model", trained / "runs/tiny", "--output", "a/b", "月\udcffשל" + "x" * 9
+    )
+    assert result.exit_code == 0, result.output
+    assert len(list(Path("a/b").iterdir())) == len(MAPS)
+
+
+def test_positions(run: Callable, drawn: dict[str, tuple]) -> None:
+    result = run("plot", "positions", "--hidden-dim", 6, "--length", 5, "--output", "new/p.png")
+    assert (result.exit_code, result.stdout) == (0, "new/p.png\n")
+    assert Path("new/p.png").read_bytes().startswith(b"\x89PNG")
+    [encoding] = drawn["plot_position_encoding"][0]
+    assert tuple(encoding.shape) == (5, 6)
+    np.testing.assert_allclose(encoding[:, 0], np.sin(np.arange(5)), atol=1e-6)
+
+
+def test_mask(run: Callable, drawn: dict[str, tuple]) -> None:
+    result = run("plot", "mask", "--length", 3)
+    assert (result.exit_code, result.stdout) == (0, "mask.png\n")
+    assert Path("mask.png").read_bytes().startswith(b"\x89PNG")
+    np.testing.assert_array_equal(drawn["plot_mask"][0][0], [[1, 0, 0], [1, 1, 0], [1, 1, 1]])
+
+
+def test_mask_with_padding(run: Callable, drawn: dict[str, tuple]) -> None:
+    assert run("plot", "mask", "--length", 3, "--padding", 1).exit_code == 0
+    np.testing.assert_array_equal(drawn["plot_mask"][0][0], [[1, 0, 0], [1, 1, 0], [1, 1, 0]])
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["attention", "--model", "none", "text"], "none is not the directory of a model"),
+        (["attention", "--model", "none", ""], "Give a text that is not empty. Received: ''."),
+        (["attention", "text"], "Missing option '--model'"),
+        (["positions", "--output", "p.xyz"], "Received: p.xyz."),
+        (["positions", "--length", "0"], "0 is not in the range 1<=x<=4096"),
+        (["mask", "--length", "3", "--padding", "3"], "--padding must be below --length. Received: 3 of 3."),
+        (["mask", "--length", "513"], "513 is not in the range 1<=x<=512"),
+    ],
+)
+def test_mistakes(run: Callable, words: list[str], expected: str) -> None:
+    result = run("plot", *words)
+    assert result.exit_code == 2
+    assert result.stderr.splitlines()[-1].startswith("Error: ")
+    assert expected in result.stderr.splitlines()[-1]
+    assert result.stdout == ""
+    assert list(Path().iterdir()) == []
+
+
+def test_a_place_that_cannot_be_written(run: Callable) -> None:
+    Path("file").write_text("not a directory")
+    result = run("plot", "mask", "--output", "file/mask.png")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("Error: Cannot write file/mask.png: ")
+    assert result.stderr.count("\n") == 1
