@@ -2,9 +2,13 @@
 
 import os
 import sys
+from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import pytest
 from hypothesis import settings
 
 ROOT = Path(__file__).parents[1]
@@ -33,3 +37,15 @@ def _test_what_is_installed() -> None:
 
 
 _test_what_is_installed()
+
+
+@pytest.fixture
+def close(record_property: Callable[[str, object], None]) -> Callable[[Any, Any, float], None]:
+    """Compares numbers, and records how far apart they were; `benchmarks/proof_tables.py` reads that."""
+
+    def check(actual: Any, expected: Any, tolerance: float) -> None:
+        record_property("difference", float(np.abs(np.asarray(actual) - np.asarray(expected)).max()))
+        record_property("tolerance", tolerance)
+        np.testing.assert_allclose(actual, expected, rtol=0, atol=tolerance)
+
+    return check

@@ -186,7 +186,11 @@ def functional(name: str) -> Any:
 
 
 def call_functional(model: Any, name: str) -> Any:
-    return model([*CASES[name].inputs, *CASES[name].masks.values()])
+    return model(flat_inputs(name))
+
+
+def flat_inputs(name: str) -> list[Any]:
+    return [*CASES[name].inputs, *CASES[name].masks.values()]
 
 
 @every_layer
@@ -224,7 +228,7 @@ def test_tf_function_with_unknown_sizes(name: str) -> None:
     tf = pytest.importorskip("tensorflow")
     case, layer = CASES[name], make(name)
     expected = array(call(layer, name))
-    given = (*case.inputs, *case.masks.values())
+    given = flat_inputs(name)
     specs = [tf.TensorSpec((None, None, *x.shape[2:]), x.dtype) for x in given]
 
     @tf.function(input_signature=specs)
@@ -253,3 +257,35 @@ def test_copies_stand_alone(name: str) -> None:
     copied = copy.deepcopy(layer)
     np.testing.assert_array_equal(array(call(copied, name)), expected)
     assert not {id(weight) for weight in layer.weights} & {id(weight) for weight in copied.weights}
+
+
+@every_layer
+def test_xla(name: str) -> None:
+    backend, case, layer = keras.backend.backend(), CASES[name], make(name)
+    expected = array(call(layer, name))
+    given = flat_inputs(name)
+
+    def function(*tensors: Any) -> Any:
+        split = len(case.inputs)
+        return layer(*tensors[:split], **dict(zip(case.masks, tensors[split:], strict=True)))
+
+    if backend == "tensorflow":
+        function = pytest.importorskip("tensorflow").function(function, jit_compile=True, autograph=False)
+    elif backend == "jax":
+        function = pytest.importorskip("jax").jit(function)
+    else:
+        pytest.skip("torch has no XLA")
+    np.testing.assert_allclose(array(function(*given)), expected, atol=1e-5)
+
+
+@every_layer
+def test_saved_model(name: str, tmp_path: Path) -> None:
+    if keras.backend.backend() != "tensorflow":
+        pytest.skip("needs the TensorFlow backend")
+    tf = pytest.importorskip("tensorflow")
+    model = functional(name)
+    expected = array(call_functional(model, name))
+    model.export(tmp_path / "exported", verbose=False)
+    loaded = tf.saved_model.load(tmp_path / "exported")
+    given = [tf.cast(x, i.dtype) for x, i in zip(flat_inputs(name), model.inputs, strict=True)]
+    np.testing.assert_allclose(array(loaded.serve(given)), expected, atol=1e-5)

@@ -42,7 +42,7 @@ def twins(options: dict[str, Any], inputs: list[Any]) -> tuple[Any, Any]:
     return ours, theirs
 
 
-def test_weights_of_a_model_move_over_and_back() -> None:
+def test_weights_of_a_model_move_over_and_back(close: Any) -> None:
     """One call each way, for a model that has other layers too."""
 
     def model(attention: Any) -> Any:
@@ -54,11 +54,11 @@ def test_weights_of_a_model_move_over_and_back() -> None:
     ours, theirs, x = model(MultiHeadAttention), model(keras.layers.MultiHeadAttention), draw(2, 5, 11)
     assert [w.shape for w in ours.weights] == [w.shape for w in theirs.weights]
     ours.set_weights(theirs.get_weights())
-    np.testing.assert_allclose(array(ours(x)), array(theirs(x)), atol=1e-5)
+    close(array(ours(x)), array(theirs(x)), 1e-5)
     ours.set_weights([0.3 * draw(*w.shape, seed=i) for i, w in enumerate(ours.get_weights())])
     assert np.abs(array(ours(x)) - array(theirs(x))).max() > 0.1
     theirs.set_weights(ours.get_weights())
-    np.testing.assert_allclose(array(ours(x)), array(theirs(x)), atol=1e-5)
+    close(array(ours(x)), array(theirs(x)), 1e-5)
 
 
 def test_every_argument_of_keras_is_one_of_ours() -> None:
@@ -73,7 +73,7 @@ def test_every_argument_of_keras_is_one_of_ours() -> None:
 
 
 @pytest.mark.parametrize("axes", [(2,), (1, 2), (1,), -2])
-def test_attention_axes(axes: Any) -> None:
+def test_attention_axes(axes: Any, close: Any) -> None:
     x = draw(2, 5, 3, 7)
     keras_axes = (2,) if axes == -2 else axes
     ours = MultiHeadAttention(2, 5, attention_axes=axes)
@@ -81,7 +81,7 @@ def test_attention_axes(axes: Any) -> None:
     ours(x, x)
     expected = theirs(x, x)
     ours.set_weights(theirs.get_weights())
-    np.testing.assert_allclose(array(ours(x, x)), array(expected), atol=1e-5)
+    close(array(ours(x, x)), array(expected), 1e-5)
 
 
 def attention_mask(inputs: list[Any]) -> Any:
@@ -93,28 +93,28 @@ def attention_mask(inputs: list[Any]) -> Any:
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize(("shapes", "causal"), CALLS)
-def test_same_numbers(shapes: str, options: str, causal: bool, masked: bool) -> None:
+def test_same_numbers(shapes: str, options: str, causal: bool, masked: bool, close: Any) -> None:
     inputs = [draw(*shape, seed=number) for number, shape in enumerate(INPUTS[shapes])]
     ours, theirs = twins(OPTIONS[options], inputs)
     call = {"attention_mask": attention_mask(inputs) if masked else None, "use_causal_mask": causal}
     output, scores = ours(*inputs, **call, return_attention_scores=True)
     expected_output, expected_scores = theirs(*inputs, **call, return_attention_scores=True)
-    np.testing.assert_allclose(array(output), array(expected_output), atol=1e-5)
-    np.testing.assert_allclose(array(scores), array(expected_scores), atol=1e-5)
-    np.testing.assert_allclose(array(ours(*inputs, **call)), array(expected_output), atol=1e-5)
+    close(array(output), array(expected_output), 1e-5)
+    close(array(scores), array(expected_scores), 1e-5)
+    close(array(ours(*inputs, **call)), array(expected_output), 1e-5)
 
 
-def test_same_numbers_in_training() -> None:
+def test_same_numbers_in_training(close: Any) -> None:
     inputs = [draw(2, 5, 12), draw(2, 7, 13)]
     ours, theirs = twins(OPTIONS["plain"], inputs)
     mask = attention_mask(inputs)
     output = ours(*inputs, attention_mask=mask, training=True)
     expected = theirs(*inputs, attention_mask=mask, training=True)
-    np.testing.assert_allclose(array(output), array(expected), atol=1e-5)
+    close(array(output), array(expected), 1e-5)
 
 
-def test_same_numbers_from_an_implicit_mask() -> None:
+def test_same_numbers_from_an_implicit_mask(close: Any) -> None:
     x = keras.layers.Embedding(11, 12, mask_zero=True)(np.array([[3, 5, 0], [2, 2, 2]]))
     ours, theirs = twins(OPTIONS["plain"], [x, x])
     # Keras lets padded queries attend to nothing, which it then computes in its own way.
-    np.testing.assert_allclose(array(ours(x, x))[:, :2], array(theirs(x, x))[:, :2], atol=1e-5)
+    close(array(ours(x, x))[:, :2], array(theirs(x, x))[:, :2], 1e-5)

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_transformer.layers import DecoderLayer, EncoderLayer, MultiHeadAttention
+from keras_transformer.layers import Decoder, DecoderLayer, Encoder, EncoderLayer, MultiHeadAttention
 
 torch = pytest.importorskip("torch", reason="needs the torch extra")
 pytestmark = pytest.mark.backend
@@ -66,12 +66,23 @@ def block_weights(layer: Any, attentions: dict[str, str], residuals: list[Any]) 
     return state
 
 
+def encoder_layer_weights(layer: Any) -> dict[str, Any]:
+    residuals = [layer.self_attention_residual, layer.feed_forward_residual]
+    return block_weights(layer, {"self_attention": "self_attn"}, residuals)
+
+
+def decoder_layer_weights(layer: Any) -> dict[str, Any]:
+    attentions = {"self_attention": "self_attn", "cross_attention": "multihead_attn"}
+    residuals = [layer.self_attention_residual, layer.cross_attention_residual, layer.feed_forward_residual]
+    return block_weights(layer, attentions, residuals)
+
+
 PADDING = np.array([[1] * S, [1, 1, 1, 0, 0, 0, 0]], bool)
 
 
 @pytest.mark.parametrize("padded", [False, True])
 @pytest.mark.parametrize("widths", [(D, D), (11, 13)])
-def test_multi_head_attention(widths: tuple[int, int], padded: bool) -> None:
+def test_multi_head_attention(widths: tuple[int, int], padded: bool, close: Any) -> None:
     key_width, value_width = widths
     query, key, value = draw(B, T, D), draw(B, S, key_width, seed=1), draw(B, S, value_width, seed=2)
     layer = MultiHeadAttention(H, D // H)
@@ -85,8 +96,8 @@ def test_multi_head_attention(widths: tuple[int, int], padded: bool) -> None:
     )
     mask = PADDING if padded else None
     output, scores = layer(query, value, key, padding_mask=mask, return_attention_scores=True)
-    np.testing.assert_allclose(array(output), numbers(expected), atol=1e-5)
-    np.testing.assert_allclose(array(scores), numbers(expected_scores), atol=1e-5)
+    close(array(output), numbers(expected), 1e-5)
+    close(array(scores), numbers(expected_scores), 1e-5)
 
 
 def options(norm_first: bool) -> dict[str, Any]:
@@ -103,29 +114,77 @@ def options(norm_first: bool) -> dict[str, Any]:
 
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("norm_first", [False, True])
-def test_encoder_layer(norm_first: bool, training: bool) -> None:
+def test_encoder_layer(norm_first: bool, training: bool, close: Any) -> None:
     x, layer = draw(B, S, D), EncoderLayer(H, F, norm_first=norm_first)
     layer.build(x.shape)
     randomize(layer)
     theirs = torch.nn.TransformerEncoderLayer(**options(norm_first))  # in training mode, without dropout
-    residuals = [layer.self_attention_residual, layer.feed_forward_residual]
-    theirs.load_state_dict(block_weights(layer, {"self_attention": "self_attn"}, residuals))
+    theirs.load_state_dict(encoder_layer_weights(layer))
     expected = numbers(theirs(tensor(x), src_key_padding_mask=tensor(~PADDING)))
     output = array(layer(x, padding_mask=PADDING, training=training))
-    np.testing.assert_allclose(output[PADDING], expected[PADDING], atol=1e-5)
+    close(output[PADDING], expected[PADDING], 1e-5)
 
 
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("norm_first", [False, True])
-def test_decoder_layer(norm_first: bool, training: bool) -> None:
+def test_decoder_layer(norm_first: bool, training: bool, close: Any) -> None:
     x, memory, layer = draw(B, T, D), draw(B, S, D, seed=1), DecoderLayer(H, F, norm_first=norm_first)
     layer.build(x.shape, memory.shape)
     randomize(layer)
     theirs = torch.nn.TransformerDecoderLayer(**options(norm_first))
-    attentions = {"self_attention": "self_attn", "cross_attention": "multihead_attn"}
-    residuals = [layer.self_attention_residual, layer.cross_attention_residual, layer.feed_forward_residual]
-    theirs.load_state_dict(block_weights(layer, attentions, residuals))
+    theirs.load_state_dict(decoder_layer_weights(layer))
     future = tensor(np.triu(np.ones((T, T), bool), 1))
     expected = theirs(tensor(x), tensor(memory), tgt_mask=future, memory_key_padding_mask=tensor(~PADDING))
     output = array(layer(x, memory, encoder_padding_mask=PADDING, training=training))
-    np.testing.assert_allclose(output, numbers(expected), atol=1e-5)
+    close(output, numbers(expected), 1e-5)
+
+
+def stack_weights(stack: Any, name: str, layer_weights: Any) -> dict[str, Any]:
+    """The state of one side of a `torch.nn.Transformer`."""
+    state = {
+        f"{name}.layers.{number}.{key}": value
+        for number, layer in enumerate(stack.layers)
+        for key, value in layer_weights(layer).items()
+    }
+    if stack.norm_first:
+        state[f"{name}.norm.weight"] = tensor(array(stack.final_normalization.gamma))
+        state[f"{name}.norm.bias"] = tensor(array(stack.final_normalization.beta))
+    return state
+
+
+@pytest.mark.parametrize("norm_first", [False, True])
+def test_transformer(norm_first: bool, close: Any) -> None:
+    """Both stacks of two layers, against `torch.nn.Transformer`."""
+    source, target = draw(B, S, D), draw(B, T, D, seed=1)
+    encoder, decoder = Encoder(2, H, F, norm_first=norm_first), Decoder(2, H, F, norm_first=norm_first)
+    encoder.build(source.shape)
+    decoder.build(target.shape, source.shape)
+    randomize(encoder)
+    randomize(decoder)
+    # Made by hand, since torch warns of the fast path that these sizes do not have.
+    theirs_encoder = torch.nn.TransformerEncoder(
+        torch.nn.TransformerEncoderLayer(**options(norm_first)),
+        2,
+        norm=torch.nn.LayerNorm(D, 1e-6),
+        enable_nested_tensor=False,
+    )
+    theirs = torch.nn.Transformer(num_decoder_layers=2, custom_encoder=theirs_encoder, **options(norm_first))
+    if not norm_first:  # torch normalises once more after its stacks, the paper does not
+        theirs.encoder.norm = theirs.decoder.norm = None
+    theirs.load_state_dict(
+        {
+            **stack_weights(encoder, "encoder", encoder_layer_weights),
+            **stack_weights(decoder, "decoder", decoder_layer_weights),
+        }
+    )
+    ignored, future = tensor(~PADDING), tensor(np.triu(np.ones((T, T), bool), 1))
+    expected = theirs(
+        tensor(source),
+        tensor(target),
+        tgt_mask=future,
+        src_key_padding_mask=ignored,
+        memory_key_padding_mask=ignored,
+    )
+    memory = encoder(source, padding_mask=PADDING)
+    output = decoder(target, memory, encoder_padding_mask=PADDING)
+    close(array(output), numbers(expected), 1e-5)
