@@ -34,13 +34,18 @@ def read_mask(name: str, mask: Tensor | None, scores_shape: Shape, covers: Cover
         return None
     if not isinstance(mask, KerasTensor):
         mask = ops.convert_to_tensor(mask)
-    shape = tuple(mask.shape)
+    shape, scores_shape = _known(mask.shape), _known(scores_shape)
     if not _fits(shape, _wanted(len(shape), scores_shape, covers)):
         raise ValueError(_message(name, shape, scores_shape, covers))
     mask = ops.cast(mask, "bool")
     if len(shape) == 2:
         return mask[:, None, :] if covers == "keys" else mask[None, :, :]
     return mask
+
+
+def _known(shape: Shape) -> Shape:
+    """Give None for a size that is a symbol, as JAX has while it infers shapes."""
+    return tuple(size if isinstance(size, int) else None for size in shape)
 
 
 def _wanted(rank: int, scores_shape: Shape, covers: Covers) -> Shape:

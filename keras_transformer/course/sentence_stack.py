@@ -77,7 +77,9 @@ class SentenceStack(PositionalCall):
         self._check_length(token_ids.shape[1])
         # In float32: in half precision neighbouring positions would become equal.
         vectors = ops.cast(self.embedding(token_ids), "float32")
-        marks = ops.convert_to_tensor(self.pos_encoding)[:, : ops.shape(token_ids)[1], :]
+        # Looked up rather than sliced: a slice silently ends with the table.
+        positions = ops.arange(ops.shape(token_ids)[1])
+        marks = ops.take(ops.convert_to_tensor(self.pos_encoding), positions, axis=1)  # (1, t, d)
         return self.dropout(ops.cast(vectors + marks, self.compute_dtype), training=training)
 
     def compute_mask(self, inputs: Tensor, previous_mask: Tensor | None = None) -> None:
@@ -106,7 +108,8 @@ class SentenceStack(PositionalCall):
         }
 
     def _check_length(self, length: int | None) -> None:
-        if length is not None and length > self.maximum_position_encoding:
+        # A size that is not known is None, or a symbol while JAX infers shapes.
+        if isinstance(length, int) and length > self.maximum_position_encoding:
             raise ValueError(
                 "A sentence must not be longer than `maximum_position_encoding`. Received: "
                 f"length={length}, maximum_position_encoding={self.maximum_position_encoding}."
