@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from keras_transformer import (
         config,
+        course,
         data,
         decoding,
         evaluation,
@@ -32,6 +33,7 @@ __all__ = [
     "Transformer",
     "Translator",
     "config",
+    "course",
     "data",
     "decoding",
     "evaluation",
@@ -65,5 +67,5 @@ def __dir__() -> list[str]:
 # Keras takes seconds to import. The command line imports it when a command needs it, so that
 # `--help` answers at once; everyone else gets everything that Keras must know of.
 if Path(sys.argv[0] if sys.argv else "").stem != "keras-transformer":
-    for _stage in ("layers", "models", "training", "decoding"):
+    for _stage in ("layers", "models", "training", "decoding", "course"):
         importlib.import_module(f"keras_transformer.{_stage}")

@@ -24,6 +24,7 @@ STAGES = (
     "models",
     "training",
     "decoding",
+    "course",
     "evaluation",
     "visualization",
     "export",
@@ -32,7 +33,7 @@ STAGES = (
 )
 
 # These run on every Keras backend and import without TensorFlow.
-BACKEND_NEUTRAL = ("errors", "files", "types", "config", "layers", "models", "training", "decoding")
+BACKEND_NEUTRAL = ("errors", "files", "types", "config", "layers", "models", "training", "decoding", "course")
 
 # The one file that asks for the compiler of the backend in use, which it imports if it is TensorFlow.
 COMPILER = "keras_transformer.decoding.compilation"

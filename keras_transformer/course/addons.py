@@ -1,0 +1,174 @@
+"""Multi-head attention as TensorFlow Addons had it."""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_transformer.course.course_masks import read_mask
+from keras_transformer.course.positional_call import PositionalCall
+from keras_transformer.layers.dot_product_attention import dot_product_attention
+from keras_transformer.layers.masks import combine_masks, intersect_masks
+from keras_transformer.layers.validation import check_positive, check_rates, known_width
+from keras_transformer.types import Shape, Tensor
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer.course.addons")
+class MultiHeadAttention(PositionalCall):
+    """Lets every query gather values, with the weights of TensorFlow Addons' layer.
+
+    The kernels have its shapes, `query_kernel (h, d, k)`, `key_kernel`,
+    `value_kernel` and `projection_kernel (h, k, output_size)`, and its order, so
+    that `set_weights` takes what its `get_weights` gave. Only the projection
+    has a bias.
+
+    Args:
+        head_size: the width of each query, key and value in a head, `k`.
+        num_heads: the number of heads, `h`.
+        output_size: the width of the output; that of the value if None.
+        dropout: the rate of the dropout on the coefficients.
+        use_projection_bias: whether the projection adds a bias.
+        return_attn_coef: whether the coefficients are returned too.
+        kernel_initializer: draws the kernels.
+        kernel_regularizer: of the kernels.
+        kernel_constraint: of the kernels.
+        bias_initializer: draws the bias.
+        bias_regularizer: of the bias.
+        bias_constraint: of the bias.
+        **kwargs: `name` and `dtype` of a Keras layer.
+
+    Call arguments:
+        inputs: `[query, key, value]` of shapes `(b, t, d)`, `(b, s, d)`,
+            `(b, s, d)`, each of any width; or `[query, value]`, whose value is
+            the key too.
+        training: whether dropout is on.
+        mask: `(t, s)`, `(b, t, s)` or `(b, h, t, s)`; 1 (True) where the query
+            may attend to the key. If None, the Keras masks of key and value
+            are read.
+
+    Returns:
+        `(b, t, output_size)`; with `return_attn_coef` a pair of that and the
+        coefficients `(b, h, t, s)`.
+
+    Raises:
+        TypeError: a size that is not an integer.
+        ValueError: sizes not above zero, a rate outside [0, 1), another number
+            of inputs, a mask of another rank or size.
+
+    Example:
+        >>> attention = MultiHeadAttention(head_size=4, num_heads=2, output_size=3)
+        >>> tuple(attention([keras.ops.ones((1, 5, 8)), keras.ops.ones((1, 7, 6))]).shape)
+        (1, 5, 3)
+    """
+
+    def __init__(
+        self,
+        head_size: int,
+        num_heads: int,
+        output_size: int | None = None,
+        dropout: float = 0.0,
+        use_projection_bias: bool = True,
+        return_attn_coef: bool = False,
+        kernel_initializer: Any = "glorot_uniform",
+        kernel_regularizer: Any = None,
+        kernel_constraint: Any = None,
+        bias_initializer: Any = "zeros",
+        bias_regularizer: Any = None,
+        bias_constraint: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        check_positive(head_size=head_size, num_heads=num_heads)
+        if output_size is not None:
+            check_positive(output_size=output_size)
+        check_rates(dropout=dropout)
+        self.head_size = head_size
+        self.num_heads = num_heads
+        self.output_size = output_size
+        self.dropout = dropout
+        self.use_projection_bias = use_projection_bias
+        self.return_attn_coef = return_attn_coef
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self.kernel_regularizer = keras.regularizers.get(kernel_regularizer)
+        self.kernel_constraint = keras.constraints.get(kernel_constraint)
+        self.bias_initializer = keras.initializers.get(bias_initializer)
+        self.bias_regularizer = keras.regularizers.get(bias_regularizer)
+        self.bias_constraint = keras.constraints.get(bias_constraint)
+        self.coefficient_dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
+        self.supports_masking = True
+
+    def build(self, inputs_shape: list[Shape]) -> None:
+        query, key, value = (known_width(inputs=tuple(shape)) for shape in _query_key_value(inputs_shape))
+        heads, size, output_size = self.num_heads, self.head_size, self.output_size or value
+        self.query_kernel = self._add("kernel", "query_kernel", heads, query, size)
+        self.key_kernel = self._add("kernel", "key_kernel", heads, key, size)
+        self.value_kernel = self._add("kernel", "value_kernel", heads, value, size)
+        self.projection_kernel = self._add("kernel", "projection_kernel", heads, size, output_size)
+        if self.use_projection_bias:
+            self.projection_bias = self._add("bias", "projection_bias", output_size)
+
+    def call(
+        self, inputs: list[Tensor], training: bool | None = None, mask: Any = None
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        query, key, value = _query_key_value(inputs)
+        mask = self._scores_mask(query, key, mask)
+        queries = ops.einsum("btd,hdk->bthk", query, self.query_kernel)
+        keys = ops.einsum("bsd,hdk->bshk", key, self.key_kernel)
+        values = ops.einsum("bsd,hdk->bshk", value, self.value_kernel)
+        heads, coefficients = dot_product_attention(
+            queries, keys, values, mask, dropout=lambda x: self.coefficient_dropout(x, training=training)
+        )
+        output = ops.einsum("bthk,hkd->btd", heads, self.projection_kernel)
+        if self.use_projection_bias:
+            output = output + self.projection_bias
+        return (output, coefficients) if self.return_attn_coef else output
+
+    def compute_mask(self, inputs: list[Tensor], previous_mask: Any = None) -> Any:
+        """Hand on the Keras mask of the query."""
+        mask = previous_mask[0] if isinstance(previous_mask, (list, tuple)) else None
+        return (mask, None) if self.return_attn_coef else mask
+
+    def get_config(self) -> dict[str, Any]:
+        serialized = {
+            f"{weight}_{kind}": serialize(getattr(self, f"{weight}_{kind}"))
+            for weight in ("kernel", "bias")
+            for kind, serialize in _SERIALIZE.items()
+        }
+        return {
+            **super().get_config(),
+            "head_size": self.head_size,
+            "num_heads": self.num_heads,
+            "output_size": self.output_size,
+            "dropout": self.dropout,
+            "use_projection_bias": self.use_projection_bias,
+            "return_attn_coef": self.return_attn_coef,
+            **serialized,
+        }
+
+    def _scores_mask(self, query: Tensor, key: Tensor, mask: Any) -> Tensor | None:
+        """Give the mask a rank of 4, be it the caller's or, as a list, the Keras masks of the inputs."""
+        if isinstance(mask, (list, tuple)):
+            _, key_mask, value_mask = _query_key_value(mask)
+            return combine_masks(padding_mask=intersect_masks(key_mask, value_mask))
+        scores_shape = (query.shape[0], self.num_heads, query.shape[1], key.shape[1])
+        return combine_masks(attention_mask=read_mask("mask", mask, scores_shape, "queries and keys"))
+
+    def _add(self, weight: str, name: str, *shape: int) -> Tensor:
+        options = {kind: getattr(self, f"{weight}_{kind}") for kind in _SERIALIZE}
+        return self.add_weight(name=name, shape=shape, **options)
+
+
+_SERIALIZE = {
+    "initializer": keras.initializers.serialize,
+    "regularizer": keras.regularizers.serialize,
+    "constraint": keras.constraints.serialize,
+}
+
+
+def _query_key_value(inputs: Any) -> tuple[Any, Any, Any]:
+    """Take apart `[query, key, value]` or `[query, value]`."""
+    if not isinstance(inputs, (list, tuple)) or len(inputs) not in (2, 3):
+        received = len(inputs) if isinstance(inputs, (list, tuple)) else type(inputs).__name__
+        raise ValueError(f"`inputs` must be [query, key, value] or [query, value]. Received: {received}.")
+    query, key, *value = inputs
+    return query, key, value[0] if value else key

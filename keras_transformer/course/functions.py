@@ -1,0 +1,153 @@
+"""The functions that the assignments have their readers write."""
+
+from typing import Any
+
+import keras
+import numpy as np
+from keras import KerasTensor, ops
+
+from keras_transformer.layers.dot_product_attention import dot_product_attention
+from keras_transformer.layers.masks import causal_mask, padding_mask
+from keras_transformer.layers.position_encoding import sinusoidal_position_encoding
+from keras_transformer.types import Tensor
+
+
+def get_angles(pos: Any, k: Any, d: int) -> Any:
+    """Compute the angles `pos / 10000^(2i/d)` with `i = k // 2`.
+
+    Args:
+        pos: positions `(t, 1)`.
+        k: the columns `0 ... d - 1` as `(1, d)`.
+        d: the width of the encoding.
+
+    Returns:
+        A NumPy array `(t, d)`.
+    """
+    i = np.asarray(k) // 2
+    return np.asarray(pos) / np.power(10000, 2 * i / d)
+
+
+def positional_encoding(positions: int, d: int) -> Tensor:
+    """Compute the sinusoidal encoding of the first positions.
+
+    Args:
+        positions: how many, `t`.
+        d: the width.
+
+    Returns:
+        A float32 tensor `(1, t, d)`: sines in even columns, cosines in odd ones.
+    """
+    return sinusoidal_position_encoding(positions, d)[None, :, :]
+
+
+def create_padding_mask(decoder_token_ids: Tensor) -> Tensor:
+    """Mark the tokens that are not padding.
+
+    Args:
+        decoder_token_ids: integers `(b, s)`, of a source or a target; 0 is padding.
+
+    Returns:
+        A float32 tensor `(b, 1, s)`, 1 where there is a token.
+    """
+    return ops.cast(padding_mask(decoder_token_ids), "float32")[:, None, :]
+
+
+def create_look_ahead_mask(sequence_length: Tensor | int) -> Tensor:
+    """Let each position see itself and those before it.
+
+    Args:
+        sequence_length: the number of positions, `t`.
+
+    Returns:
+        A float32 tensor `(1, t, t)`, the lower triangle of ones.
+    """
+    return ops.cast(causal_mask(sequence_length, sequence_length), "float32")[None, :, :]
+
+
+def scaled_dot_product_attention(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Compute `softmax(q k^T / sqrt(width)) v`, as `layers.dot_product_attention` does.
+
+    Args:
+        q: queries `(..., t, k)`, of rank 2 to 4.
+        k: keys `(..., s, k)`.
+        v: values `(..., s, any width)`.
+        mask: broadcasts to `(..., t, s)`; 1 where the query may attend to the
+            key. None lets every query attend to every key.
+
+    Returns:
+        The output `(..., t, any width)` and the weights `(..., t, s)`. A query
+        that may attend to nothing gets zeros in both. A mask of a higher rank
+        than the queries' gives both its rank.
+
+    Raises:
+        ValueError: an argument of another rank, a mask of another size.
+
+    Example:
+        >>> output, weights = scaled_dot_product_attention(np.eye(3), np.eye(3), np.ones((3, 2)))
+        >>> tuple(output.shape), tuple(weights.shape)
+        ((3, 2), (3, 3))
+    """
+    q, k, v = (_as_float(tensor) for tensor in (q, k, v))
+    rank = len(q.shape)
+    for name, tensor in (("q", q), ("k", k), ("v", v)):
+        if len(tensor.shape) != rank or not 2 <= rank <= 4:
+            raise ValueError(
+                f"`q`, `k` and `v` must have the same rank, 2 to 4. Received: {name} of shape "
+                f"{tuple(tensor.shape)}, q of shape {tuple(q.shape)}."
+            )
+    if mask is not None:
+        mask = ops.cast(_as_tensor(mask), "bool")
+        if len(mask.shape) > 4:
+            raise ValueError(f"`mask` must have a rank up to 4. Received: shape={tuple(mask.shape)}.")
+        rank = max(rank, len(mask.shape))
+        mask = _to_rank_4(mask)
+    # (..., t, k) is (b, h, t, k) with sizes of 1 in front; our function keeps the heads behind the time.
+    q, k, v = (ops.swapaxes(_to_rank_4(tensor), 1, 2) for tensor in (q, k, v))
+    output, weights = dot_product_attention(q, k, v, mask)
+    return _to_rank(ops.swapaxes(output, 1, 2), rank), _to_rank(weights, rank)
+
+
+def FullyConnected(embedding_dim: int, fully_connected_dim: int, **kwargs: Any) -> keras.Sequential:
+    """Make the two dense layers that follow attention.
+
+    Args:
+        embedding_dim: the width of input and output, `d`.
+        fully_connected_dim: the inner width, `f`.
+        **kwargs: `dtype` of each layer.
+
+    Returns:
+        A model from `(b, t, d)` over a rectified `(b, t, f)` to `(b, t, d)`.
+    """
+    return keras.Sequential(
+        [
+            keras.layers.Dense(fully_connected_dim, activation="relu", **kwargs),
+            keras.layers.Dense(embedding_dim, **kwargs),
+        ]
+    )
+
+
+def _as_tensor(value: Any) -> Tensor:
+    return value if isinstance(value, KerasTensor) else ops.convert_to_tensor(value)
+
+
+def _as_float(value: Any) -> Tensor:
+    """Read integers, with which the assignments' examples are written, as float32."""
+    tensor = _as_tensor(value)
+    is_float = "float" in keras.backend.standardize_dtype(tensor.dtype)
+    return tensor if is_float else ops.cast(tensor, "float32")
+
+
+def _to_rank_4(tensor: Tensor) -> Tensor:
+    """Put axes of size 1 in front."""
+    while len(tensor.shape) < 4:
+        tensor = ops.expand_dims(tensor, 0)
+    return tensor
+
+
+def _to_rank(tensor: Tensor, rank: int) -> Tensor:
+    """Take axes of size 1 from the front."""
+    while len(tensor.shape) > rank:
+        tensor = ops.squeeze(tensor, 0)
+    return tensor

@@ -1,0 +1,116 @@
+"""What `Encoder` and `Decoder` of the course have in common: options, embedding, positions."""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_transformer.course.functions import positional_encoding
+from keras_transformer.course.positional_call import PositionalCall
+from keras_transformer.layers.token_embedding import TokenEmbedding
+from keras_transformer.layers.validation import check_positive, check_rates
+from keras_transformer.types import Tensor
+
+
+class SentenceStack(PositionalCall):
+    """The base of `Encoder` and `Decoder`: from token ids to marked vectors.
+
+    Args:
+        num_layers: the number of layers.
+        embedding_dim: the width, `d`, and the width of each head too.
+        num_heads: the number of heads, `h`.
+        fully_connected_dim: the inner width of the feed-forward networks, `f`.
+        vocab_size: the number of token ids, `v`.
+        maximum_position_encoding: the longest sentence.
+        dropout_rate: of the layers, and of the dropout on the embedded sentence.
+        layernorm_eps: what normalization adds to the variance.
+        **kwargs: `name` and `dtype` of a Keras layer.
+
+    Raises:
+        TypeError: a size that is not an integer.
+        ValueError: sizes not above zero, a rate outside [0, 1).
+    """
+
+    def __init__(
+        self,
+        num_layers: int,
+        embedding_dim: int,
+        num_heads: int,
+        fully_connected_dim: int,
+        vocab_size: int,
+        maximum_position_encoding: int,
+        dropout_rate: float = 0.1,
+        layernorm_eps: float = 1e-6,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        check_positive(num_layers=num_layers, maximum_position_encoding=maximum_position_encoding)
+        check_rates(dropout_rate=dropout_rate)
+        self.num_layers = num_layers
+        self.embedding_dim = embedding_dim
+        self.num_heads = num_heads
+        self.fully_connected_dim = fully_connected_dim
+        self.maximum_position_encoding = maximum_position_encoding
+        self.dropout_rate = dropout_rate
+        self.layernorm_eps = layernorm_eps
+        self.supports_masking = True
+        self.embedding = TokenEmbedding(vocab_size, embedding_dim, dtype=self.dtype_policy, name="embedding")
+        # An array, since a tensor made here would belong to the graph in which the layer is made.
+        self.pos_encoding = ops.convert_to_numpy(
+            positional_encoding(maximum_position_encoding, embedding_dim)
+        )
+        self.dropout = keras.layers.Dropout(dropout_rate, dtype=self.dtype_policy)
+
+    def embed(self, token_ids: Tensor, training: bool | None = None) -> Tensor:
+        """Look up scaled vectors, mark their positions, and drop out.
+
+        Args:
+            token_ids: integers `(b, t)`.
+            training: whether dropout is on.
+
+        Returns:
+            `(b, t, embedding_dim)`.
+
+        Raises:
+            ValueError: a sentence longer than `maximum_position_encoding`.
+        """
+        self._check_length(token_ids.shape[1])
+        # In float32: in half precision neighbouring positions would become equal.
+        vectors = ops.cast(self.embedding(token_ids), "float32")
+        # Looked up rather than sliced: a slice silently ends with the table.
+        positions = ops.arange(ops.shape(token_ids)[1])
+        marks = ops.take(ops.convert_to_tensor(self.pos_encoding), positions, axis=1)  # (1, t, d)
+        return self.dropout(ops.cast(vectors + marks, self.compute_dtype), training=training)
+
+    def compute_mask(self, inputs: Tensor, previous_mask: Tensor | None = None) -> None:
+        """Hand on no Keras mask: in the course every call is given its masks."""
+
+    def layer_options(self) -> dict[str, Any]:
+        """Give the options of each layer as keyword arguments.
+
+        Returns:
+            Each constructor argument's name and value.
+        """
+        return {
+            "embedding_dim": self.embedding_dim,
+            "num_heads": self.num_heads,
+            "fully_connected_dim": self.fully_connected_dim,
+            "dropout_rate": self.dropout_rate,
+            "layernorm_eps": self.layernorm_eps,
+        }
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            **self.layer_options(),
+            "num_layers": self.num_layers,
+            "maximum_position_encoding": self.maximum_position_encoding,
+        }
+
+    def _check_length(self, length: int | None) -> None:
+        # A size that is not known is None, or a symbol while JAX infers shapes.
+        if isinstance(length, int) and length > self.maximum_position_encoding:
+            raise ValueError(
+                "A sentence must not be longer than `maximum_position_encoding`. Received: "
+                f"length={length}, maximum_position_encoding={self.maximum_position_encoding}."
+            )

@@ -1,0 +1,179 @@
+"""The model of the course: from two sentences to probabilities."""
+
+from typing import Any
+
+import keras
+
+from keras_transformer.course.decoder import Decoder
+from keras_transformer.course.encoder import Encoder
+from keras_transformer.course.positional_call import PositionalCall
+from keras_transformer.types import Shape, Tensor
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer.course")
+class Transformer(PositionalCall, keras.Model):
+    """Encoder, decoder and a softmax over the target vocabulary.
+
+    For `fit`, `evaluate` and `predict` the inputs are a dict of call arguments
+    (each with a row for every example, masks too), or the pair of sentences;
+    losses and metrics are given the probabilities.
+
+    Args:
+        num_layers: the number of encoder layers, and of decoder layers.
+        embedding_dim: the width, `d`, and the width of each head too.
+        num_heads: the number of heads, `h`.
+        fully_connected_dim: the inner width of the feed-forward networks, `f`.
+        input_vocab_size: the number of token ids of the source.
+        target_vocab_size: the number of token ids of the target, `v`.
+        max_positional_encoding_input: the longest source.
+        max_positional_encoding_target: the longest target.
+        dropout_rate: see `SentenceStack`.
+        layernorm_eps: what normalization adds to the variance.
+        **kwargs: `name` and `dtype` of a Keras model.
+
+    Call arguments:
+        input_sentence: integers `(b, s)`, the source.
+        output_sentence: integers `(b, t)`, the target so far.
+        training: whether dropout is on.
+        enc_padding_mask: the `mask` of `EncoderLayer`.
+        look_ahead_mask: see `DecoderLayer`; without it nothing is hidden.
+        dec_padding_mask: the `padding_mask` of `DecoderLayer`, over the source.
+
+    Returns:
+        Probabilities `(b, t, v)`, and the dict of `Decoder`.
+
+    Raises:
+        TypeError: a size that is not an integer.
+        ValueError: sizes not above zero, a rate outside [0, 1), a sentence
+            that is too long, a mask of another rank or size.
+    """
+
+    def __init__(
+        self,
+        num_layers: int,
+        embedding_dim: int,
+        num_heads: int,
+        fully_connected_dim: int,
+        input_vocab_size: int,
+        target_vocab_size: int,
+        max_positional_encoding_input: int,
+        max_positional_encoding_target: int,
+        dropout_rate: float = 0.1,
+        layernorm_eps: float = 1e-6,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        sizes = (num_layers, embedding_dim, num_heads, fully_connected_dim)
+        options = {"dropout_rate": dropout_rate, "layernorm_eps": layernorm_eps, "dtype": self.dtype_policy}
+        self.encoder = Encoder(
+            *sizes, input_vocab_size, max_positional_encoding_input, name="encoder", **options
+        )
+        self.decoder = Decoder(
+            *sizes, target_vocab_size, max_positional_encoding_target, name="decoder", **options
+        )
+        self.final_layer = keras.layers.Dense(
+            target_vocab_size, activation="softmax", dtype=self.dtype_policy, name="final_layer"
+        )
+
+    def __call__(self, input_sentence: Any, *args: Any, **kwargs: Any) -> Any:
+        """Call the model; `fit` hands all its inputs over as the first argument.
+
+        Args:
+            input_sentence: the source, a dict of call arguments, or a pair.
+            *args: further arguments of `call` by position.
+            **kwargs: further arguments of `call` by keyword.
+
+        Returns:
+            What `call` returns.
+        """
+        sentences, masks = _unpack(input_sentence)
+        return super().__call__(*sentences, *args, **masks, **kwargs)
+
+    def stateless_call(
+        self, trainable_variables: Any, non_trainable_variables: Any, inputs: Any, *args: Any, **kwargs: Any
+    ) -> Any:
+        """Call the model with given weights, as `fit` does on JAX.
+
+        Args:
+            trainable_variables: the values of the trainable weights.
+            non_trainable_variables: the values of the other variables.
+            inputs: the source, a dict of call arguments, or a pair.
+            *args: further arguments of `call` by position.
+            **kwargs: further arguments of `call` by keyword.
+
+        Returns:
+            What `call` returns, and the new values of the other variables.
+        """
+        sentences, masks = _unpack(inputs)
+        variables = (trainable_variables, non_trainable_variables)
+        return super().stateless_call(*variables, *sentences, *args, **masks, **kwargs)
+
+    def build(self, input_sentence_shape: Shape, output_sentence_shape: Shape) -> None:
+        width = self.encoder.embedding_dim
+        self.encoder.build(input_sentence_shape)
+        self.decoder.build(output_sentence_shape, (*input_sentence_shape, width))
+        self.final_layer.build((*output_sentence_shape, width))
+
+    def call(
+        self,
+        input_sentence: Tensor,
+        output_sentence: Tensor,
+        training: bool | None = None,
+        enc_padding_mask: Tensor | None = None,
+        look_ahead_mask: Tensor | None = None,
+        dec_padding_mask: Tensor | None = None,
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        enc_output = self.encoder(input_sentence, training, enc_padding_mask)
+        dec_output, attention_weights = self.decoder(
+            output_sentence, enc_output, training, look_ahead_mask, dec_padding_mask
+        )
+        return self.final_layer(dec_output), attention_weights
+
+    def compute_loss(
+        self, x: Any = None, y: Any = None, y_pred: Any = None, *args: Any, **kwargs: Any
+    ) -> Tensor:
+        """Compute the loss of the probabilities.
+
+        Args:
+            x: the inputs.
+            y: target ids `(b, t)`.
+            y_pred: what `call` returned.
+            *args: what else Keras passes, by position.
+            **kwargs: what else Keras passes, by keyword.
+
+        Returns:
+            A scalar.
+        """
+        return super().compute_loss(x, y, y_pred[0], *args, **kwargs)
+
+    def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> dict[str, Any]:
+        """Compute the metrics of the probabilities.
+
+        Args:
+            x: the inputs.
+            y: target ids `(b, t)`.
+            y_pred: what `call` returned.
+            sample_weight: how much each row counts.
+
+        Returns:
+            Each metric's name and value.
+        """
+        return super().compute_metrics(x, y, y_pred[0], sample_weight)
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            **self.encoder.layer_options(),
+            "num_layers": self.encoder.num_layers,
+            "input_vocab_size": self.encoder.input_vocab_size,
+            "target_vocab_size": self.decoder.target_vocab_size,
+            "max_positional_encoding_input": self.encoder.maximum_position_encoding,
+            "max_positional_encoding_target": self.decoder.maximum_position_encoding,
+        }
+
+
+def _unpack(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Take apart what `fit` hands over in one piece: positional and keyword arguments."""
+    if isinstance(inputs, dict):
+        return (), inputs
+    return (tuple(inputs) if isinstance(inputs, (list, tuple)) else (inputs,)), {}

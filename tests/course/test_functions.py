@@ -1,0 +1,123 @@
+"""The functions of the assignments, in the style of their public tests."""
+
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+from keras_transformer import course
+
+array = keras.ops.convert_to_numpy
+Q = np.array([[1, 0, 1, 1], [0, 1, 1, 1], [1, 0, 0, 1]])
+K = np.array([[1, 1, 0, 1], [1, 0, 1, 1], [0, 1, 1, 0], [0, 0, 0, 1]])
+V = np.array([[0, 0], [1, 0], [1, 0], [1, 1]])
+
+
+def softmax(logits: Any) -> Any:
+    exponentials = np.exp(logits - logits.max(-1, keepdims=True))
+    return exponentials / exponentials.sum(-1, keepdims=True)
+
+
+def test_get_angles() -> None:
+    angles = course.get_angles(np.arange(4)[:, None], np.arange(8)[None, :], 8)
+    assert isinstance(angles, np.ndarray)
+    assert angles.shape == (4, 8)
+    np.testing.assert_array_equal(angles[:, 0::2], angles[:, 1::2])
+    np.testing.assert_allclose(angles[3], [3, 3, 0.3, 0.3, 0.03, 0.03, 0.003, 0.003])
+
+
+def test_positional_encoding() -> None:
+    encoding = course.positional_encoding(7, 16)
+    assert keras.ops.is_tensor(encoding)
+    assert tuple(encoding.shape) == (1, 7, 16)
+    assert keras.backend.standardize_dtype(encoding.dtype) == "float32"
+    angles = course.get_angles(np.arange(7)[:, None], np.arange(16)[None, :], 16)
+    np.testing.assert_allclose(array(encoding)[0, :, 0::2], np.sin(angles[:, 0::2]), atol=1e-6)
+    np.testing.assert_allclose(array(encoding)[0, :, 1::2], np.cos(angles[:, 1::2]), atol=1e-6)
+
+
+def test_create_padding_mask() -> None:
+    mask = array(course.create_padding_mask(np.array([[7, 6, 0, 0, 1], [1, 2, 3, 0, 0]])))
+    assert (mask.shape, mask.dtype) == ((2, 1, 5), np.float32)
+    np.testing.assert_array_equal(mask, [[[1, 1, 0, 0, 1]], [[1, 1, 1, 0, 0]]])
+
+
+def test_create_look_ahead_mask() -> None:
+    mask = array(course.create_look_ahead_mask(3))
+    assert (mask.shape, mask.dtype) == ((1, 3, 3), np.float32)
+    np.testing.assert_array_equal(mask, [[[1, 0, 0], [1, 1, 0], [1, 1, 1]]])
+
+
+def test_create_look_ahead_mask_of_a_length_only_known_when_run(compiled: Any) -> None:
+    @compiled
+    def mask_for(tokens: Any) -> Any:
+        return course.create_look_ahead_mask(keras.ops.shape(tokens)[1])
+
+    np.testing.assert_array_equal(array(mask_for(np.zeros((2, 5)))), np.tril(np.ones((1, 5, 5))))
+
+
+def test_attention_by_hand() -> None:
+    # One query that fits the first key with a score of 2 log 3 / sqrt(4): three times as well.
+    query = np.array([[2 * np.log(3.0), 0, 0, 0]], "float32")
+    key = np.array([[1, 0, 0, 0], [0, 1, 0, 0]], "float32")
+    output, weights = course.scaled_dot_product_attention(query, key, np.array([[4.0], [8.0]]))
+    np.testing.assert_allclose(array(weights), [[0.75, 0.25]], atol=1e-6)
+    np.testing.assert_allclose(array(output), [[5.0]], atol=1e-5)
+
+
+def test_attention_of_integers_without_a_batch() -> None:
+    output, weights = course.scaled_dot_product_attention(Q, K, V, None)
+    expected = softmax(Q @ K.T / 2)
+    assert keras.ops.is_tensor(weights)
+    np.testing.assert_allclose(array(weights), expected, atol=1e-6)
+    np.testing.assert_allclose(array(output), expected @ V, atol=1e-6)
+
+
+def test_a_mask_of_a_higher_rank_gives_its_rank() -> None:
+    mask = np.array([[[1, 1, 0, 1], [1, 1, 0, 1], [0, 0, 0, 0]]])
+    output, weights = course.scaled_dot_product_attention(Q, K, V, mask)
+    expected = np.where(mask, softmax(np.where(mask, Q @ K.T / 2, -1e9)), 0)
+    assert (tuple(output.shape), tuple(weights.shape)) == ((1, 3, 2), (1, 3, 4))
+    np.testing.assert_allclose(array(weights), expected, atol=1e-6)
+    np.testing.assert_allclose(array(output), expected @ V, atol=1e-6)
+    assert np.all(array(output)[0, 2] == 0)  # nothing to attend to
+
+
+@pytest.mark.parametrize("leading", [(), (2,), (2, 5)])
+@pytest.mark.parametrize("dtype", ["bool", "int32", "float32"])
+def test_attention_of_every_rank_and_dtype(leading: tuple[int, ...], dtype: str) -> None:
+    generator = np.random.default_rng(0)
+    q, k, v = (
+        generator.normal(size=(*leading, *size)).astype("float32") for size in ((3, 11), (7, 11), (7, 13))
+    )
+    mask = np.tile(generator.integers(0, 2, (3, 7)), (*leading, 1, 1)).astype(dtype)
+    mask[..., 0] = 1
+    output, weights = course.scaled_dot_product_attention(q, k, v, mask)
+    expected = softmax(np.where(mask, q @ np.swapaxes(k, -1, -2) / np.sqrt(11), -1e9))
+    np.testing.assert_allclose(array(weights), expected, atol=1e-5)
+    np.testing.assert_allclose(array(output), expected @ v, atol=1e-5)
+
+
+def test_attention_with_wrong_arguments() -> None:
+    attend = course.scaled_dot_product_attention
+    with pytest.raises(ValueError, match=r"same rank, 2 to 4. Received: k of shape \(1, 4, 4\)"):
+        attend(Q, K[None], V)
+    with pytest.raises(ValueError, match=r"same rank, 2 to 4. Received: q of shape \(4,\)"):
+        attend(Q[0], K[0], V[0])
+    with pytest.raises(ValueError, match=r"rank up to 4. Received: shape=\(1, 1, 1, 3, 4\)"):
+        attend(Q, K, V, np.ones((1, 1, 1, 3, 4)))
+    with pytest.raises(ValueError, match=r"mask of shape \(1, 1, 3, 5\), scores of shape \(1, 1, 3, 4\)"):
+        attend(Q, K, V, np.ones((3, 5)))
+    with pytest.raises(ValueError, match=r"mask of shape \(1, 2, 3, 4\), scores of shape \(1, 1, 3, 4\)"):
+        attend(Q, K, V, np.ones((2, 3, 4)))  # would have widened the scores
+
+
+def test_fully_connected() -> None:
+    network = course.FullyConnected(5, 7)
+    x = np.random.default_rng(0).normal(size=(2, 3, 5)).astype("float32")
+    assert isinstance(network, keras.Sequential)
+    outputs = array(network(x))
+    kernel1, bias1, kernel2, bias2 = network.get_weights()
+    assert (kernel1.shape, kernel2.shape) == ((5, 7), (7, 5))
+    np.testing.assert_allclose(outputs, np.maximum(x @ kernel1 + bias1, 0) @ kernel2 + bias2, atol=1e-5)
