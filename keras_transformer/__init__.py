@@ -27,9 +27,11 @@ if TYPE_CHECKING:
         visualization,
     )
     from keras_transformer.decoding import Translator
-    from keras_transformer.models import Transformer
+    from keras_transformer.models import CausalLM, EncoderModel, Transformer
 
 __all__ = [
+    "CausalLM",
+    "EncoderModel",
     "Transformer",
     "Translator",
     "config",
@@ -47,6 +49,8 @@ __all__ = [
 
 # Where each name that is no module of this package comes from.
 _CLASSES = {
+    "CausalLM": "keras_transformer.models",
+    "EncoderModel": "keras_transformer.models",
     "Transformer": "keras_transformer.models",
     "Translator": "keras_transformer.decoding",
 }

@@ -8,8 +8,9 @@ positions that a cache has room for.
 
 from keras_transformer.layers.attention_cache import AttentionCache
 from keras_transformer.layers.block import Block
-from keras_transformer.layers.decoder import Decoder, DecoderCache
-from keras_transformer.layers.decoder_layer import DecoderLayer, DecoderLayerCache
+from keras_transformer.layers.decoder import Decoder
+from keras_transformer.layers.decoder_cache import DecoderCache, DecoderLayerCache
+from keras_transformer.layers.decoder_layer import DecoderLayer
 from keras_transformer.layers.dot_product_attention import dot_product_attention, masked_softmax
 from keras_transformer.layers.encoder import Encoder
 from keras_transformer.layers.encoder_layer import EncoderLayer

@@ -1,40 +1,22 @@
 """The stack of decoder layers."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import keras
 
 from keras_transformer.layers.block import Block
-from keras_transformer.layers.decoder_layer import DecoderLayer, DecoderLayerCache
+from keras_transformer.layers.decoder_cache import DecoderCache
+from keras_transformer.layers.decoder_layer import DecoderLayer
 from keras_transformer.layers.validation import check_positive
 from keras_transformer.types import Shape, Tensor
-
-
-class DecoderCache(NamedTuple):
-    """What the decoder keeps between the steps of decoding."""
-
-    layers: tuple[DecoderLayerCache, ...]
-    """A cache for each layer."""
-    encoder_padding_mask: Tensor
-    """`(b, s)`, True where the source has a token."""
-
-    def reorder(self, rows: Tensor) -> "DecoderCache":
-        """Take hypotheses in another order; what belongs to the source stays.
-
-        Args:
-            rows: integers `(b * n,)`, which old hypothesis each new one continues.
-
-        Returns:
-            The reordered cache.
-        """
-        return self._replace(layers=tuple(layer.reorder(rows) for layer in self.layers))
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class Decoder(Block):
     """`num_layers` decoder layers, each attending to the same encoder output.
 
-    A pre-norm stack ends with a normalisation.
+    A pre-norm stack ends with a normalisation. A stack that is built without
+    an encoder's output has no cross-attention: that of a decoder-only model.
 
     Args:
         num_layers: the number of layers.
@@ -44,7 +26,7 @@ class Decoder(Block):
 
     Call arguments:
         inputs: `(b, t, d)`.
-        encoder_output: `(b, s, any width)`.
+        encoder_output: `(b, s, any width)`; None without cross-attention.
         padding_mask: `(b, t)`, True (1) where the target has a token.
         encoder_padding_mask: `(b, s)`, True (1) where the source has a token.
         return_attention_scores: whether the scores are returned too.
@@ -54,6 +36,9 @@ class Decoder(Block):
         `(b, t, d)`; with `return_attention_scores` a pair of that and a dict
         of `layer_{i}/self_attention` and `layer_{i}/cross_attention`, from 1,
         to scores `(b, h, t, t)` and `(b, h, t, s)`.
+
+    Raises:
+        ValueError: see `Block` and `DecoderLayer`.
     """
 
     def __init__(self, num_layers: int, num_heads: int, intermediate_dim: int, **kwargs: Any) -> None:
@@ -61,7 +46,7 @@ class Decoder(Block):
         check_positive(num_layers=num_layers)
         self.num_layers = num_layers
 
-    def build(self, inputs_shape: Shape, encoder_output_shape: Shape) -> None:
+    def build(self, inputs_shape: Shape, encoder_output_shape: Shape | None = None) -> None:
         self.layers = []
         for number in range(1, self.num_layers + 1):
             layer = DecoderLayer(**self.block_options(), dtype=self.dtype_policy, name=f"layer_{number}")
@@ -72,7 +57,7 @@ class Decoder(Block):
     def call(
         self,
         inputs: Tensor,
-        encoder_output: Tensor,
+        encoder_output: Tensor | None = None,
         padding_mask: Tensor | None = None,
         encoder_padding_mask: Tensor | None = None,
         return_attention_scores: bool = False,
@@ -95,24 +80,32 @@ class Decoder(Block):
 
     def create_cache(
         self,
-        encoder_output: Tensor,
-        encoder_padding_mask: Tensor,
+        encoder_output: Tensor | None,
+        encoder_padding_mask: Tensor | None,
         max_length: int,
         beam_size: int = 1,
+        batch_size: Tensor | int | None = None,
     ) -> DecoderCache:
         """Project the encoder's output once for every layer, and make room for the target.
 
         Args:
-            encoder_output: `(b, s, any width)`.
-            encoder_padding_mask: `(b, s)`, True (1) where the source has a token.
+            encoder_output: `(b, s, any width)`; None without cross-attention.
+            encoder_padding_mask: `(b, s)`, True (1) where the source has a
+                token; None if everywhere.
             max_length: the number of target positions there is room for.
             beam_size: hypotheses for each source, `n`.
+            batch_size: rows, `b`; given exactly where `encoder_output` is None.
 
         Returns:
             The cache for `step`.
+
+        Raises:
+            ValueError: see `DecoderLayer.create_cache`.
         """
-        caches = (layer.create_cache(encoder_output, max_length, beam_size) for layer in self.layers)
-        return DecoderCache(tuple(caches), encoder_padding_mask)
+        caches = (
+            layer.create_cache(encoder_output, max_length, beam_size, batch_size) for layer in self.layers
+        )
+        return DecoderCache(tuple(caches), () if encoder_padding_mask is None else encoder_padding_mask)
 
     def step(self, inputs: Tensor, cache: DecoderCache, position: Tensor) -> tuple[Tensor, DecoderCache]:
         """Compute one position; the same numbers as `call` over the whole target.
@@ -126,12 +119,13 @@ class Decoder(Block):
             `(b * n, 1, d)` and the cache with this position written.
         """
         x, layer_caches = inputs, []
+        mask = None if isinstance(cache.encoder_padding_mask, tuple) else cache.encoder_padding_mask
         for layer, layer_cache in zip(self.layers, cache.layers, strict=True):
-            x, layer_cache = layer.step(x, layer_cache, position, cache.encoder_padding_mask)
+            x, layer_cache = layer.step(x, layer_cache, position, mask)
             layer_caches.append(layer_cache)
         return self.final_normalization(x), cache._replace(layers=tuple(layer_caches))
 
-    def compute_output_shape(self, inputs_shape: Shape, encoder_output_shape: Shape) -> Shape:
+    def compute_output_shape(self, inputs_shape: Shape, encoder_output_shape: Shape | None = None) -> Shape:
         return tuple(inputs_shape)
 
     def get_config(self) -> dict[str, Any]:

@@ -1,6 +1,9 @@
 """Whole models, each a Functional `keras.Model` built from `layers`."""
 
+from keras_transformer.models.causal_lm import CausalLM
+from keras_transformer.models.encoder_model import EncoderModel
+from keras_transformer.models.pooling import Pooling
 from keras_transformer.models.presets import preset
 from keras_transformer.models.transformer import Transformer
 
-__all__ = ["Transformer", "preset"]
+__all__ = ["CausalLM", "EncoderModel", "Pooling", "Transformer", "preset"]

@@ -1,80 +1,135 @@
-"""The layers of a Transformer, made from its options."""
+"""The layers of the models, made from their options and not yet connected."""
 
 from typing import Any
 
 import keras
 
 from keras_transformer.layers import Decoder, Encoder, OutputProjection, PositionEncoding, TokenEmbedding
-from keras_transformer.layers.validation import check_heads, check_positive, check_rates
+from keras_transformer.models.options import block_options
+from keras_transformer.models.pooling import Pooling
+
+Parts = dict[str, keras.layers.Layer]
+"""Each layer by the name of the model's attribute."""
 
 
-def check_options(config: dict[str, Any]) -> None:
-    """Refuse a configuration before any weight is made.
-
-    Args:
-        config: each constructor argument's name and value.
-
-    Raises:
-        TypeError: a size that is not an integer, a rate that is not a number.
-        ValueError: see `Transformer`.
-    """
-    sizes = ("source_vocabulary_size", "target_vocabulary_size", "num_layers", "hidden_dim")
-    depths = [name for name in ("num_encoder_layers", "num_decoder_layers") if config[name] is not None]
-    for name in (*sizes, *depths, "num_heads", "intermediate_dim"):
-        check_positive(**{name: config[name]})
-    for name in ("dropout", "attention_dropout", "intermediate_dropout"):
-        check_rates(**{name: config[name]})
-    check_heads(config["num_heads"], config["hidden_dim"])
-    source, target = config["source_vocabulary_size"], config["target_vocabulary_size"]
-    if config["share_embeddings"] and source != target:
-        raise ValueError(
-            "`share_embeddings` needs vocabularies of the same size. Received: "
-            f"source_vocabulary_size={source}, target_vocabulary_size={target}."
-        )
-
-
-def build_parts(config: dict[str, Any], dtype: Any) -> dict[str, keras.layers.Layer]:
-    """Make the layers, not yet connected.
+def transformer_parts(config: dict[str, Any], dtype: Any) -> Parts:
+    """Make the layers of a `Transformer`.
 
     Args:
         config: each constructor argument's name and value.
         dtype: the dtype or dtype policy of every layer; None for Keras's own.
 
     Returns:
-        Each layer by the name of the model's attribute. With shared
-        embeddings two names stand for one layer.
+        The layers. With shared embeddings two names stand for one layer.
     """
-    block_options = {
-        name: config[name]
-        for name in (
-            "num_heads",
-            "intermediate_dim",
-            "activation",
-            "dropout",
-            "attention_dropout",
-            "intermediate_dropout",
-            "norm_first",
-        )
-    }
-    encoder_depth = config["num_encoder_layers"] or config["num_layers"]
-    decoder_depth = config["num_decoder_layers"] or config["num_layers"]
     target_size, width = config["target_vocabulary_size"], config["hidden_dim"]
     target_embedding = TokenEmbedding(target_size, width, dtype=dtype, name="target_embedding")
-    source_embedding = target_embedding
+    source: Parts = {"source_embedding": target_embedding}
     if not config["share_embeddings"]:
-        source_size = config["source_vocabulary_size"]
-        source_embedding = TokenEmbedding(source_size, width, dtype=dtype, name="source_embedding")
+        source = source_part(config["source_vocabulary_size"], width, dtype)
+    encoder_depth = config["num_encoder_layers"] or config["num_layers"]
+    decoder_depth = config["num_decoder_layers"] or config["num_layers"]
+    options = block_options(config)
     return {
-        "source_embedding": source_embedding,
+        **source,
         "target_embedding": target_embedding,
-        "position_encoding": PositionEncoding(dtype=dtype, name="position_encoding"),
-        "embedding_dropout": keras.layers.Dropout(config["dropout"], dtype=dtype, name="embedding_dropout"),
-        "encoder": Encoder(encoder_depth, **block_options, dtype=dtype, name="encoder"),
-        "decoder": Decoder(decoder_depth, **block_options, dtype=dtype, name="decoder"),
-        "output_projection": OutputProjection(
-            target_size,
-            embedding=target_embedding if config["tie_output"] else None,
-            dtype=dtype,
-            name="output_projection",
+        **input_parts(config, dtype),
+        "encoder": Encoder(encoder_depth, **options, dtype=dtype, name="encoder"),
+        "decoder": Decoder(decoder_depth, **options, dtype=dtype, name="decoder"),
+        "output_projection": projection_part(
+            target_size, target_embedding if config["tie_output"] else None, dtype
         ),
     }
+
+
+def causal_parts(config: dict[str, Any], dtype: Any) -> Parts:
+    """Make the layers of a `CausalLM`.
+
+    Args:
+        config: each constructor argument's name and value.
+        dtype: as for `transformer_parts`.
+
+    Returns:
+        The layers.
+    """
+    size = config["vocabulary_size"]
+    embedding = TokenEmbedding(size, config["hidden_dim"], dtype=dtype, name="token_embedding")
+    return {
+        "token_embedding": embedding,
+        **input_parts(config, dtype),
+        "decoder": Decoder(config["num_layers"], **block_options(config), dtype=dtype, name="decoder"),
+        "output_projection": projection_part(size, embedding if config["tie_output"] else None, dtype),
+    }
+
+
+def encoder_parts(config: dict[str, Any], dtype: Any) -> Parts:
+    """Make the layers of an `EncoderModel`.
+
+    Args:
+        config: each constructor argument's name and value.
+        dtype: as for `transformer_parts`.
+
+    Returns:
+        The layers; `pooling` and `output_projection` where they are asked for.
+    """
+    num_outputs = config["num_outputs"]
+    parts = {
+        **source_part(config["vocabulary_size"], config["hidden_dim"], dtype),
+        **input_parts(config, dtype),
+        "encoder": Encoder(config["num_layers"], **block_options(config), dtype=dtype, name="encoder"),
+    }
+    if config["pooling"] is not None:
+        parts["pooling"] = Pooling(config["pooling"], dtype=dtype, name="pooling")
+    if config["tie_output"]:
+        parts["output_projection"] = projection_part(num_outputs, parts["source_embedding"], dtype)
+    elif num_outputs is not None:
+        parts["output_projection"] = keras.layers.Dense(num_outputs, dtype=dtype, name="output_projection")
+    return parts
+
+
+def source_part(vocabulary_size: int | None, hidden_dim: int, dtype: Any) -> Parts:
+    """Make what turns a source into vectors: a table for token ids, a kernel for frames.
+
+    Args:
+        vocabulary_size: the number of ids; None where the source is frames.
+        hidden_dim: the width of the vectors, `d`.
+        dtype: as for `transformer_parts`.
+
+    Returns:
+        `source_embedding` or `source_projection`.
+    """
+    if vocabulary_size is None:
+        projection = keras.layers.Dense(hidden_dim, dtype=dtype, name="source_projection")
+        return {"source_projection": projection}
+    embedding = TokenEmbedding(vocabulary_size, hidden_dim, dtype=dtype, name="source_embedding")
+    return {"source_embedding": embedding}
+
+
+def input_parts(config: dict[str, Any], dtype: Any) -> Parts:
+    """Make what stands between vectors and a stack: positions and dropout.
+
+    Args:
+        config: each constructor argument's name and value.
+        dtype: as for `transformer_parts`.
+
+    Returns:
+        `position_encoding` and `embedding_dropout`.
+    """
+    return {
+        "position_encoding": PositionEncoding(dtype=dtype, name="position_encoding"),
+        "embedding_dropout": keras.layers.Dropout(config["dropout"], dtype=dtype, name="embedding_dropout"),
+    }
+
+
+def projection_part(vocabulary_size: int, embedding: TokenEmbedding | None, dtype: Any) -> OutputProjection:
+    """Make what gives each token a logit.
+
+    Args:
+        vocabulary_size: the number of logits, `v`.
+        embedding: the table that is used; None for a kernel of its own.
+        dtype: as for `transformer_parts`.
+
+    Returns:
+        The projection.
+    """
+    return OutputProjection(vocabulary_size, embedding=embedding, dtype=dtype, name="output_projection")

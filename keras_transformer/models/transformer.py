@@ -6,20 +6,25 @@ import keras
 from keras import ops
 
 from keras_transformer.layers import DecoderCache, padding_mask
-from keras_transformer.models.parts import build_parts, check_options
-from keras_transformer.models.presets import preset
+from keras_transformer.models.encoding_model import EncodingModel
+from keras_transformer.models.options import check_exactly_one, check_options, constructor_arguments
+from keras_transformer.models.parts import Parts, transformer_parts
+from keras_transformer.models.source import source_inputs
 from keras_transformer.types import Tensor
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class Transformer(keras.Model):
-    """A Functional model from source and target token ids to logits.
+class Transformer(EncodingModel):
+    """A Functional model from a source and target token ids to logits.
 
-    Padding is read from the ids themselves: 0 is padding, on both sides.
+    The source is token ids, or frames of any width, each projected to the
+    model's width. Padding is read from the ids themselves: 0 is padding, on
+    both sides. Frames have a mask of their own.
 
     Args:
-        source_vocabulary_size: the number of source ids.
+        source_vocabulary_size: the number of source ids; None for frames.
         target_vocabulary_size: the number of target ids, `v`.
+        encoder_feature_dim: the width of a frame, `w`; None for source ids.
         num_layers: encoder layers, and decoder layers.
         num_encoder_layers: `num_layers` if None.
         num_decoder_layers: `num_layers` if None.
@@ -36,16 +41,20 @@ class Transformer(keras.Model):
         **kwargs: `name` and `dtype` of a Keras model.
 
     Call arguments:
-        inputs: a dict of `encoder_token_ids`, integers `(b, s)`, and
-            `decoder_token_ids`, integers `(b, t)`: the target shifted right,
-            starting with the start token.
+        inputs: a dict of `decoder_token_ids`, integers `(b, t)`: the target
+            shifted right, starting with the start token; and
+            `encoder_token_ids`, integers `(b, s)`, or for frames
+            `encoder_features` `(b, s, w)` and `encoder_padding_mask` `(b, s)`,
+            True (1) where there is a frame. Without the mask, or where it is
+            None, every frame counts.
 
     Returns:
         Logits `(b, t, v)`.
 
     Raises:
         ValueError: sizes not above zero, heads that do not divide the width,
-            rates outside [0, 1), shared embeddings of different vocabularies.
+            rates outside [0, 1), shared embeddings of different vocabularies
+            or with frames, not exactly one of source ids and frames.
 
     Example:
         >>> model = Transformer(100, 120, num_layers=1, hidden_dim=8, num_heads=2,
@@ -55,11 +64,14 @@ class Transformer(keras.Model):
         (2, 5, 120)
     """
 
+    input_prefix = "encoder_"
+
     def __init__(
         self,
-        source_vocabulary_size: int,
+        source_vocabulary_size: int | None,
         target_vocabulary_size: int,
         *,
+        encoder_feature_dim: int | None = None,
         num_layers: int = 6,
         num_encoder_layers: int | None = None,
         num_decoder_layers: int | None = None,
@@ -75,79 +87,31 @@ class Transformer(keras.Model):
         tie_output: bool = True,
         **kwargs: Any,
     ) -> None:
-        dtype = kwargs.pop("dtype", None)
-        config = {
-            "source_vocabulary_size": source_vocabulary_size,
-            "target_vocabulary_size": target_vocabulary_size,
-            "num_layers": num_layers,
-            "num_encoder_layers": num_encoder_layers,
-            "num_decoder_layers": num_decoder_layers,
-            "hidden_dim": hidden_dim,
-            "num_heads": num_heads,
-            "intermediate_dim": intermediate_dim,
-            "dropout": dropout,
-            "attention_dropout": attention_dropout,
-            "intermediate_dropout": intermediate_dropout,
-            "activation": activation,
-            "norm_first": norm_first,
-            "share_embeddings": share_embeddings,
-            "tie_output": tie_output,
-        }
-        check_options(config)
-        parts = build_parts(config, dtype)
-        inputs, outputs = _connect(parts)
-        super().__init__(inputs=inputs, outputs=outputs, **kwargs)
-        self.config = config
-        for name, part in parts.items():
-            setattr(self, name, part)
+        config = constructor_arguments(locals())
+        _check(config)
+        parts = transformer_parts(config, kwargs.pop("dtype", None))
+        inputs, outputs = _connect(parts, encoder_feature_dim)
+        super().__init__(config, parts, inputs=inputs, outputs=outputs, **kwargs)
 
-    @classmethod
-    def from_preset(
-        cls, name: str, source_vocabulary_size: int, target_vocabulary_size: int, **overrides: Any
-    ) -> "Transformer":
-        """Make an untrained model of a known size.
-
-        Args:
-            name: `tiny`, `small`, `base` or `big`.
-            source_vocabulary_size: the number of source ids.
-            target_vocabulary_size: the number of target ids.
-            **overrides: constructor arguments that replace those of the preset.
-
-        Returns:
-            The model.
-
-        Raises:
-            ValueError: an unknown preset.
-        """
-        return cls(source_vocabulary_size, target_vocabulary_size, **{**preset(name), **overrides})
-
-    def encode(self, encoder_token_ids: Tensor, training: bool = False) -> tuple[Tensor, Tensor]:
-        """Run the encoder alone.
-
-        Args:
-            encoder_token_ids: integers `(b, s)`.
-            training: whether dropout is on.
-
-        Returns:
-            The encoder's output `(b, s, d)` and its padding mask `(b, s)`.
-        """
-        mask = padding_mask(encoder_token_ids)
-        x = self.source_embedding(encoder_token_ids)
-        x = self.embedding_dropout(self.position_encoding(x), training=training)
-        return self.encoder(x, padding_mask=mask, training=training), mask
-
-    def create_cache(self, encoder_token_ids: Tensor, max_length: int, beam_size: int = 1) -> DecoderCache:
+    def create_cache(
+        self,
+        encoder_inputs: Tensor,
+        max_length: int,
+        beam_size: int = 1,
+        padding_mask: Tensor | None = None,
+    ) -> DecoderCache:
         """Run the encoder, and make room to decode step by step.
 
         Args:
-            encoder_token_ids: integers `(b, s)`.
+            encoder_inputs: as for `encode`.
             max_length: the number of target positions there is room for.
             beam_size: hypotheses for each source, `n`.
+            padding_mask: as for `encode`.
 
         Returns:
             The cache for `decode_step`.
         """
-        encoder_output, mask = self.encode(encoder_token_ids)
+        encoder_output, mask = self.encode(encoder_inputs, padding_mask=padding_mask)
         return self.decoder.create_cache(encoder_output, mask, max_length, beam_size)
 
     def decode_step(
@@ -179,12 +143,8 @@ class Transformer(keras.Model):
             `decoder/layer_{i}/self_attention` `(b, h, t, t)` and
             `decoder/layer_{i}/cross_attention` `(b, h, t, s)`, from 1.
         """
-        source, target = (
-            ops.convert_to_tensor(inputs[name]) for name in ("encoder_token_ids", "decoder_token_ids")
-        )
-        mask = padding_mask(source)
-        x = self.position_encoding(self.source_embedding(source))
-        x, encoder_scores = self.encoder(x, padding_mask=mask, return_attention_scores=True)
+        x, mask, encoder_scores = self._encode_with_scores(inputs)
+        target = ops.convert_to_tensor(inputs["decoder_token_ids"])
         y = self.position_encoding(self.target_embedding(target))
         _, decoder_scores = self.decoder(
             y,
@@ -193,40 +153,40 @@ class Transformer(keras.Model):
             encoder_padding_mask=mask,
             return_attention_scores=True,
         )
-        return {
-            **{f"encoder/{name}": scores for name, scores in encoder_scores.items()},
-            **{f"decoder/{name}": scores for name, scores in decoder_scores.items()},
-        }
-
-    def get_config(self) -> dict[str, Any]:
-        activation = keras.activations.serialize(keras.activations.get(self.config["activation"]))
-        dtype = keras.saving.serialize_keras_object(self.source_embedding.dtype_policy)
-        return {**self.config, "activation": activation, "dtype": dtype, "name": self.name}
-
-    @classmethod
-    def from_config(
-        cls, config: dict[str, Any], custom_objects: dict[str, Any] | None = None
-    ) -> "Transformer":
-        config = dict(config)
-        config["dtype"] = keras.saving.deserialize_keras_object(config["dtype"])
-        return cls(**config)
+        return {**encoder_scores, **{f"decoder/{name}": decoder_scores[name] for name in decoder_scores}}
 
 
-def _connect(parts: dict[str, Any]) -> tuple[dict[str, Tensor], Tensor]:
+def _check(config: dict[str, Any]) -> None:
+    """Refuse a configuration before any weight is made."""
+    source, features = config["source_vocabulary_size"], config["encoder_feature_dim"]
+    check_exactly_one(source_vocabulary_size=source, encoder_feature_dim=features)
+    check_options(config, optional=_OPTIONAL)
+    if config["share_embeddings"] and source != config["target_vocabulary_size"]:
+        raise ValueError(
+            "`share_embeddings` needs vocabularies of the same size. Received: "
+            f"source_vocabulary_size={source}, "
+            f"target_vocabulary_size={config['target_vocabulary_size']}, encoder_feature_dim={features}."
+        )
+
+
+def _connect(parts: Parts, feature_dim: int | None) -> tuple[dict[str, Tensor], Tensor]:
     """Connect the layers as Figure 1 does."""
-    source = keras.Input((None,), dtype="int32", name="encoder_token_ids")  # (b, s)
+    source = source_inputs("encoder_", feature_dim)
     target = keras.Input((None,), dtype="int32", name="decoder_token_ids")  # (b, t)
-    source_mask, target_mask = padding_mask(source), padding_mask(target)
 
-    x = parts["position_encoding"](parts["source_embedding"](source))
-    x = parts["encoder"](parts["embedding_dropout"](x), padding_mask=source_mask)
+    x = parts["source_embedding" if feature_dim is None else "source_projection"](source.values)
+    x = parts["embedding_dropout"](parts["position_encoding"](x))
+    x = parts["encoder"](x, padding_mask=source.padding_mask)
 
     y = parts["position_encoding"](parts["target_embedding"](target))
     y = parts["decoder"](
         parts["embedding_dropout"](y),
         x,
-        padding_mask=target_mask,
-        encoder_padding_mask=source_mask,
+        padding_mask=padding_mask(target),
+        encoder_padding_mask=source.padding_mask,
     )
     logits = parts["output_projection"](y)  # (b, t, v)
-    return {"encoder_token_ids": source, "decoder_token_ids": target}, logits
+    return {**source.inputs, "decoder_token_ids": target}, logits
+
+
+_OPTIONAL = ("source_vocabulary_size", "encoder_feature_dim", "num_encoder_layers", "num_decoder_layers")

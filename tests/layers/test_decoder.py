@@ -1,3 +1,4 @@
+import re
 from typing import Any
 
 import keras
@@ -67,7 +68,20 @@ def test_steps_of_reordered_hypotheses() -> None:
     np.testing.assert_allclose(array(output)[:, 0], expected, atol=1e-5)
 
 
-def test_reorder_keeps_the_mask_of_the_source() -> None:
-    cache = made().create_cache(draw(2, 3, 7), SOURCE, 2)
-    assert cache.reorder(np.array([1, 0])).encoder_padding_mask is cache.encoder_padding_mask
-    assert len(cache.layers) == 2
+def test_without_cross_attention() -> None:
+    decoder, x = Decoder(2, 2, 11, norm_first=True), draw(6, 5, 8)
+    output, scores = decoder(x, return_attention_scores=True)
+    assert list(scores) == ["layer_1/self_attention", "layer_2/self_attention"]
+    cache = decoder.create_cache(None, None, 5, beam_size=3, batch_size=2)
+    for position in range(5):
+        step, cache = decoder.step(x[:, position : position + 1], cache, position)
+        np.testing.assert_allclose(array(step)[:, 0], array(output)[:, position], atol=1e-5)
+    with pytest.raises(ValueError, match=re.escape("Received: batch_size=None, encoder_output=None.")):
+        decoder.create_cache(None, None, 5)
+
+
+def test_steps_without_a_mask() -> None:
+    decoder, x, memory = made(), draw(2, 5, 8), draw(2, 3, 7, seed=1)
+    cache = decoder.create_cache(memory, None, 5)
+    output, _ = decoder.step(x[:, :1], cache, 0)
+    np.testing.assert_allclose(array(output)[:, 0], array(decoder(x, memory))[:, 0], atol=1e-5)

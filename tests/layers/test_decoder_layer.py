@@ -1,3 +1,5 @@
+import re
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -18,6 +20,14 @@ def made(**options: Any) -> Any:
     """Its encoder is narrower than it is itself."""
     layer = DecoderLayer(2, 11, **options)
     layer.build((None, None, 8), (None, None, 7))
+    layer.set_weights([0.5 * draw(*w.shape, seed=number) for number, w in enumerate(layer.weights)])
+    return layer
+
+
+def alone(**options: Any) -> Any:
+    """A layer that has no encoder to attend to."""
+    layer = DecoderLayer(2, 11, **options)
+    layer.build((None, None, 8))
     layer.set_weights([0.5 * draw(*w.shape, seed=number) for number, w in enumerate(layer.weights)])
     return layer
 
@@ -94,17 +104,68 @@ def test_steps_equal_the_whole_pass(norm_first: bool, beam_size: int, memory: An
         np.testing.assert_allclose(array(output)[:, 0], full[:, position], atol=1e-5)
 
 
-def test_reorder_moves_hypotheses_only(memory: Any) -> None:
-    layer, x = made(), draw(4, 1, 8)
-    _, cache = layer.step(x, layer.create_cache(memory, 3, beam_size=2), 0)
-    reordered = cache.reorder(np.array([1, 1, 3, 2]))
-    keys = array(cache.self_attention.keys)
-    np.testing.assert_array_equal(array(reordered.self_attention.keys), keys[:, [1, 1, 3, 2]])
-    assert reordered.encoder_keys is cache.encoder_keys
-    assert reordered.encoder_values is cache.encoder_values
-
-
 def test_dropout_is_on_in_training_only(x: Any, memory: Any) -> None:
     layer, plain = made(dropout=0.5), made()
     np.testing.assert_array_equal(array(layer(x, memory)), array(plain(x, memory)))
     assert np.abs(array(layer(x, memory, training=True)) - array(plain(x, memory))).max() > 1e-3
+
+
+@pytest.mark.parametrize("norm_first", [False, True])
+def test_without_cross_attention(norm_first: bool, x: Any) -> None:
+    layer = alone(norm_first=norm_first)
+    first, second = layer.self_attention_residual.normalization, layer.feed_forward_residual.normalization
+    causal = {"padding_mask": TARGET, "use_causal_mask": True}
+    attend, feed = layer.self_attention, layer.feed_forward
+    if norm_first:
+        y = keras.ops.add(x, attend(first(x), first(x), **causal))
+        expected = y + feed(second(y))
+    else:
+        y = first(keras.ops.add(x, attend(x, x, **causal)))
+        expected = second(y + feed(y))
+    output, scores = layer(x, padding_mask=TARGET, return_attention_scores=True)
+    np.testing.assert_allclose(array(output), array(expected), atol=1e-5)
+    assert list(scores) == ["self_attention"]
+    assert len(layer.weights) == len(made().weights) - 8 - 2  # four kernels and biases, a normalization
+
+
+@pytest.mark.parametrize("norm_first", [False, True])
+def test_steps_without_cross_attention(norm_first: bool) -> None:
+    layer, x = alone(norm_first=norm_first), draw(6, 5, 8)
+    cache, full = layer.create_cache(None, 5, 3, batch_size=2), array(layer(x))
+    assert (cache.encoder_keys, cache.encoder_values) == ((), ())
+    for position in range(5):
+        output, cache = layer.step(x[:, position : position + 1], cache, position)
+        np.testing.assert_allclose(array(output)[:, 0], full[:, position], atol=1e-5)
+
+
+@pytest.mark.parametrize("cross", [False, True])
+def test_saved_with_and_without_cross_attention(cross: bool, x: Any, memory: Any, tmp_path: Path) -> None:
+    given = [x, memory] if cross else [x]
+    inputs = [keras.Input((None, each.shape[-1])) for each in given]
+    model = keras.Model(inputs, DecoderLayer(2, 11)(*inputs))
+    model.save(tmp_path / "model.keras")
+    loaded: Any = keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(array(loaded(given)), array(model(given)))
+    assert any("cross_attention" in weight.path for weight in loaded.weights) == cross
+
+
+def test_the_other_way_than_it_was_built(x: Any, memory: Any) -> None:
+    with pytest.raises(
+        ValueError, match=re.escape("(b, s, any width), as when the layer was built. Received: ")
+    ):
+        made()(x)
+    message = "`encoder_output` must be None, as when the layer was built. Received: "
+    with pytest.raises(ValueError, match=re.escape(f"{message}encoder_output=a tensor of shape (2, 3, 7).")):
+        alone()(x, memory)
+    with pytest.raises(ValueError, match=re.escape("Received: encoder_output=None.")):
+        made().create_cache(None, 5, batch_size=2)
+
+
+def test_a_batch_size_where_none_is_wanted(memory: Any) -> None:
+    message = "`batch_size` must be given exactly where `encoder_output` is None. Received: batch_size="
+    with pytest.raises(ValueError, match=re.escape(f"{message}None, encoder_output=None.")):
+        alone().create_cache(None, 5)
+    with pytest.raises(
+        ValueError, match=re.escape(f"{message}2, encoder_output=a tensor of shape (2, 3, 7).")
+    ):
+        made().create_cache(memory, 5, batch_size=2)

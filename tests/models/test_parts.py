@@ -1,88 +1,87 @@
-import re
 from typing import Any
 
+import keras
 import pytest
 
-from keras_transformer.models.parts import build_parts, check_options
+from keras_transformer.layers import OutputProjection
+from keras_transformer.models.parts import causal_parts, encoder_parts, source_part, transformer_parts
 
-OPTIONS: dict[str, Any] = {
-    "source_vocabulary_size": 11,
-    "target_vocabulary_size": 13,
-    "num_layers": 2,
-    "num_encoder_layers": None,
-    "num_decoder_layers": None,
-    "hidden_dim": 8,
+BLOCK: dict[str, Any] = {
     "num_heads": 2,
     "intermediate_dim": 17,
+    "activation": "relu",
     "dropout": 0.1,
     "attention_dropout": 0.2,
     "intermediate_dropout": 0.3,
-    "activation": "relu",
-    "norm_first": False,
+    "norm_first": True,
+}
+SIZES: dict[str, Any] = {"num_layers": 2, "hidden_dim": 8, **BLOCK}
+TRANSFORMER: dict[str, Any] = {
+    "source_vocabulary_size": 11,
+    "target_vocabulary_size": 13,
+    "num_encoder_layers": None,
+    "num_decoder_layers": None,
     "share_embeddings": False,
     "tie_output": True,
+    **SIZES,
 }
-SIZES = [name for name in OPTIONS if name.startswith(("num", "source", "target", "hidden"))]
-
-
-def test_good_options_pass() -> None:
-    check_options(OPTIONS)
-
-
-@pytest.mark.parametrize("name", [*SIZES, "intermediate_dim"])
-def test_sizes_not_above_zero(name: str) -> None:
-    message = f"`{name}` must be above zero. Received: {name}=0."
-    with pytest.raises(ValueError, match=re.escape(message)):
-        check_options({**OPTIONS, name: 0})
-
-
-def test_sizes_that_are_no_integers() -> None:
-    with pytest.raises(TypeError, match=re.escape("must be an integer. Received: num_layers=2.5.")):
-        check_options({**OPTIONS, "num_layers": 2.5})
-
-
-@pytest.mark.parametrize("name", ["dropout", "attention_dropout", "intermediate_dropout"])
-@pytest.mark.parametrize("rate", [-0.1, 1.0])
-def test_rates_out_of_range(name: str, rate: float) -> None:
-    message = f"`{name}` must be at least 0 and below 1. Received: {name}={rate}."
-    with pytest.raises(ValueError, match=re.escape(message)):
-        check_options({**OPTIONS, name: rate})
-
-
-def test_heads_that_do_not_divide_the_width() -> None:
-    message = "`num_heads` must divide `hidden_dim`. Received: num_heads=3, hidden_dim=8."
-    with pytest.raises(ValueError, match=re.escape(message)):
-        check_options({**OPTIONS, "num_heads": 3})
-
-
-def test_shared_embeddings_of_different_vocabularies() -> None:
-    message = "same size. Received: source_vocabulary_size=11, target_vocabulary_size=13."
-    with pytest.raises(ValueError, match=re.escape(message)):
-        check_options({**OPTIONS, "share_embeddings": True})
+CAUSAL = {"vocabulary_size": 13, "tie_output": True, **SIZES}
+ENCODER = {"vocabulary_size": 13, "num_outputs": None, "pooling": None, "tie_output": False, **SIZES}
 
 
 def test_depths() -> None:
-    parts = build_parts({**OPTIONS, "num_encoder_layers": 3}, None)
+    parts: Any = transformer_parts({**TRANSFORMER, "num_encoder_layers": 3}, None)
     assert (parts["encoder"].num_layers, parts["decoder"].num_layers) == (3, 2)
-    parts = build_parts({**OPTIONS, "num_decoder_layers": 1}, None)
+    parts = transformer_parts({**TRANSFORMER, "num_decoder_layers": 1}, None)
     assert (parts["encoder"].num_layers, parts["decoder"].num_layers) == (2, 1)
 
 
-def test_options_reach_the_stacks() -> None:
-    parts = build_parts(OPTIONS, "mixed_bfloat16")
-    for name in ("encoder", "decoder"):
+@pytest.mark.parametrize(
+    ("make", "config", "stacks"),
+    [
+        (transformer_parts, TRANSFORMER, ("encoder", "decoder")),
+        (causal_parts, CAUSAL, ("decoder",)),
+        (encoder_parts, {**ENCODER, "num_outputs": 3, "pooling": "mean"}, ("encoder",)),
+    ],
+)
+def test_options_and_policy_reach_every_part(make: Any, config: Any, stacks: tuple[str, ...]) -> None:
+    parts = make(config, "mixed_bfloat16")
+    for name in stacks:
         options = parts[name].block_options()
-        assert {key: options[key] for key in options if key in OPTIONS} == {
-            key: OPTIONS[key] for key in options if key in OPTIONS
-        }
+        assert {key: options[key] for key in BLOCK} == BLOCK
+        assert parts[name].num_layers == 2
     assert parts["embedding_dropout"].rate == 0.1
     assert {part.dtype_policy.name for part in parts.values()} == {"mixed_bfloat16"}
+    assert all(part.name == name for name, part in parts.items())
 
 
 @pytest.mark.parametrize("tie_output", [False, True])
 @pytest.mark.parametrize("share_embeddings", [False, True])
 def test_sharing_and_tying(share_embeddings: bool, tie_output: bool) -> None:
-    options = {**OPTIONS, "share_embeddings": share_embeddings, "tie_output": tie_output}
-    parts = build_parts({**options, "source_vocabulary_size": 13}, None)
+    options = {**TRANSFORMER, "share_embeddings": share_embeddings, "tie_output": tie_output}
+    parts: Any = transformer_parts({**options, "source_vocabulary_size": 13}, None)
     assert (parts["source_embedding"] is parts["target_embedding"]) == share_embeddings
     assert (parts["output_projection"].embedding is parts["target_embedding"]) == tie_output
+
+
+@pytest.mark.parametrize("tie_output", [False, True])
+def test_tied_output_of_a_decoder_alone(tie_output: bool) -> None:
+    parts: Any = causal_parts({**CAUSAL, "tie_output": tie_output}, None)
+    assert (parts["output_projection"].embedding is parts["token_embedding"]) == tie_output
+
+
+def test_what_an_encoder_has_on_top() -> None:
+    assert not {"pooling", "output_projection"} & set(encoder_parts(ENCODER, None))
+    parts: Any = encoder_parts({**ENCODER, "pooling": "first", "num_outputs": 3}, None)
+    assert (parts["pooling"].mode, parts["output_projection"].units) == ("first", 3)
+    parts = encoder_parts({**ENCODER, "num_outputs": 13, "tie_output": True}, None)
+    assert isinstance(parts["output_projection"], OutputProjection)
+    assert parts["output_projection"].embedding is parts["source_embedding"]
+
+
+def test_source_part() -> None:
+    embedding: Any = source_part(11, 8, None)["source_embedding"]
+    assert (embedding.vocabulary_size, embedding.hidden_dim) == (11, 8)
+    projection = source_part(None, 8, None)["source_projection"]
+    assert isinstance(projection, keras.layers.Dense)
+    assert (projection.units, projection.name) == (8, "source_projection")

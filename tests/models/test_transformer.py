@@ -171,3 +171,9 @@ def test_wrong_arguments_are_refused_at_construction() -> None:
         Transformer(11, 13, dropout=1.0)
     with pytest.raises(ValueError, match="nonsense"):
         Transformer(11, 13, **SIZES, activation="nonsense")
+
+
+def test_shared_embeddings_of_different_vocabularies() -> None:
+    message = "same size. Received: source_vocabulary_size=11, target_vocabulary_size=13"
+    with pytest.raises(ValueError, match=re.escape(message)):
+        Transformer(11, 13, **SIZES, share_embeddings=True)

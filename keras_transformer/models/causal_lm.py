@@ -1,0 +1,141 @@
+"""A decoder alone, which predicts the next token of a text."""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_transformer.layers import DecoderCache, padding_mask
+from keras_transformer.models.configured_model import ConfiguredModel
+from keras_transformer.models.options import check_options, constructor_arguments
+from keras_transformer.models.parts import Parts, causal_parts
+from keras_transformer.types import Tensor
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class CausalLM(ConfiguredModel):
+    """A Functional model from token ids to the logits of each next token.
+
+    It is the decoder of Figure 1 without an encoder to attend to, as in
+    Radford et al., "Improving Language Understanding by Generative
+    Pre-Training" (2018). 0 is padding, and stands after the tokens of a row.
+
+    Args:
+        vocabulary_size: the number of ids, `v`.
+        num_layers: decoder layers.
+        hidden_dim: the model width, `d`.
+        num_heads: the number of heads, `h`; it must divide `hidden_dim`.
+        intermediate_dim: the inner width of the feed-forward networks, `f`.
+        dropout: the rate of the dropout on embeddings and sub-layer outputs.
+        attention_dropout: the rate of the dropout on the attention scores.
+        intermediate_dropout: the rate of the dropout inside the feed-forward networks.
+        activation: of the feed-forward networks.
+        norm_first: True for pre-norm, False for the paper's post-norm.
+        tie_output: whether the logits use the embedding's table.
+        **kwargs: `name` and `dtype` of a Keras model.
+
+    Call arguments:
+        token_ids: integers `(b, t)`, starting with the start token.
+
+    Returns:
+        Logits `(b, t, v)`: at each position those of the token that follows.
+
+    Raises:
+        ValueError: sizes not above zero, heads that do not divide the width,
+            rates outside [0, 1).
+
+    Example:
+        >>> model = CausalLM(100, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=16)
+        >>> tuple(model(keras.ops.ones((2, 5), "int32")).shape)
+        (2, 5, 100)
+    """
+
+    def __init__(
+        self,
+        vocabulary_size: int,
+        *,
+        num_layers: int = 6,
+        hidden_dim: int = 512,
+        num_heads: int = 8,
+        intermediate_dim: int = 2048,
+        dropout: float = 0.1,
+        attention_dropout: float = 0.0,
+        intermediate_dropout: float = 0.0,
+        activation: Any = "relu",
+        norm_first: bool = False,
+        tie_output: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        config = constructor_arguments(locals())
+        check_options(config)
+        parts = causal_parts(config, kwargs.pop("dtype", None))
+        inputs, outputs = _connect(parts)
+        super().__init__(config, parts, inputs=inputs, outputs=outputs, **kwargs)
+
+    def hidden_states(self, token_ids: Tensor, training: bool = False) -> Tensor:
+        """Give the vectors that the logits are made from.
+
+        Args:
+            token_ids: integers `(b, t)`.
+            training: whether dropout is on.
+
+        Returns:
+            `(b, t, d)`, the output of the last layer.
+        """
+        token_ids = ops.convert_to_tensor(token_ids)
+        x = self.position_encoding(self.token_embedding(token_ids))
+        x = self.embedding_dropout(x, training=training)
+        return self.decoder(x, padding_mask=padding_mask(token_ids), training=training)
+
+    def create_cache(self, batch_size: Tensor | int, max_length: int, beam_size: int = 1) -> DecoderCache:
+        """Make room to decode step by step.
+
+        Args:
+            batch_size: the number of texts, `b`.
+            max_length: the number of positions there is room for.
+            beam_size: hypotheses for each text, `n`.
+
+        Returns:
+            The cache for `decode_step`.
+        """
+        return self.decoder.create_cache(None, None, max_length, beam_size, batch_size=batch_size)
+
+    def decode_step(
+        self, token_ids: Tensor, position: Tensor, cache: DecoderCache
+    ) -> tuple[Tensor, DecoderCache]:
+        """Compute the logits of the token that follows, from one token and the cache.
+
+        Args:
+            token_ids: integers `(b * n,)`, the token at `position` of each hypothesis.
+            position: an integer scalar.
+            cache: from `create_cache` or the step before.
+
+        Returns:
+            Logits `(b * n, v)` and the cache with this position written.
+        """
+        x = self.token_embedding(token_ids[:, None])  # (b * n, 1, d)
+        x = self.position_encoding(x, start=position)
+        x, cache = self.decoder.step(x, cache, position)
+        return self.output_projection(x)[:, 0, :], cache
+
+    def attention_scores(self, token_ids: Tensor) -> dict[str, Tensor]:
+        """Give every attention map of one pass.
+
+        Args:
+            token_ids: integers `(b, t)`.
+
+        Returns:
+            A dict of `decoder/layer_{i}/self_attention`, from 1, to `(b, h, t, t)`.
+        """
+        token_ids = ops.convert_to_tensor(token_ids)
+        x = self.position_encoding(self.token_embedding(token_ids))
+        _, scores = self.decoder(x, padding_mask=padding_mask(token_ids), return_attention_scores=True)
+        return {f"decoder/{name}": scores[name] for name in scores}
+
+
+def _connect(parts: Parts) -> tuple[Tensor, Tensor]:
+    """Connect the layers as the right half of Figure 1 does, without its middle."""
+    token_ids = keras.Input((None,), dtype="int32", name="token_ids")  # (b, t)
+    x = parts["position_encoding"](parts["token_embedding"](token_ids))
+    x = parts["decoder"](parts["embedding_dropout"](x), padding_mask=padding_mask(token_ids))
+    return token_ids, parts["output_projection"](x)  # (b, t, v)

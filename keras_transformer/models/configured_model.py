@@ -1,0 +1,66 @@
+"""What all models have in common: they are made of named parts, from a config that is saved."""
+
+from typing import TYPE_CHECKING, Any
+
+import keras
+
+from keras_transformer.models.presets import preset
+from keras_transformer.types import Tensor
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+class ConfiguredModel(keras.Model):
+    """The base of the models: a Functional model that remembers its constructor's arguments.
+
+    Args:
+        config: each constructor argument's name and value.
+        parts: each layer by the name of the attribute that it becomes.
+        inputs: of the Functional model.
+        outputs: of the Functional model.
+        **kwargs: `name` of a Keras model.
+    """
+
+    def __init__(
+        self,
+        config: dict[str, Any],
+        parts: dict[str, keras.layers.Layer],
+        inputs: Tensor,
+        outputs: Tensor,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(inputs=inputs, outputs=outputs, **kwargs)
+        self.config = config
+        for name, part in parts.items():
+            setattr(self, name, part)
+
+    @classmethod
+    def from_preset(cls, name: str, *sizes: int | None, **overrides: Any) -> "Self":
+        """Make an untrained model of a known size.
+
+        Args:
+            name: `tiny`, `small`, `base` or `big`.
+            *sizes: the constructor's positional arguments, such as vocabulary sizes.
+            **overrides: constructor arguments that replace those of the preset.
+
+        Returns:
+            The model.
+
+        Raises:
+            ValueError: an unknown preset.
+        """
+        constructor: Any = cls  # which takes what its own class says
+        return constructor(*sizes, **{**preset(name), **overrides})
+
+    def get_config(self) -> dict[str, Any]:
+        activation = keras.activations.serialize(keras.activations.get(self.config["activation"]))
+        dtype = keras.saving.serialize_keras_object(self.position_encoding.dtype_policy)
+        return {**self.config, "activation": activation, "dtype": dtype, "name": self.name}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any], custom_objects: dict[str, Any] | None = None) -> "Self":
+        config = dict(config)
+        config["dtype"] = keras.saving.deserialize_keras_object(config["dtype"])
+        constructor: Any = cls
+        return constructor(**config)

@@ -1,0 +1,77 @@
+"""The options of the models: their names, and what is refused before any weight is made."""
+
+from collections.abc import Collection
+from typing import Any
+
+from keras_transformer.layers.validation import check_heads, check_positive, check_rates
+
+BLOCK_OPTIONS = (
+    "num_heads",
+    "intermediate_dim",
+    "activation",
+    "dropout",
+    "attention_dropout",
+    "intermediate_dropout",
+    "norm_first",
+)
+"""The arguments that every model hands to its stacks as they are; a new option of `Block` goes here."""
+
+
+def constructor_arguments(names: dict[str, Any]) -> dict[str, Any]:
+    """Collect a constructor's arguments, so that each is written down only once.
+
+    Args:
+        names: `locals()`, in the first line of the constructor.
+
+    Returns:
+        Each argument's name and value, without `self` and `kwargs`.
+    """
+    return {name: value for name, value in names.items() if name not in ("self", "kwargs", "__class__")}
+
+
+def block_options(config: dict[str, Any]) -> dict[str, Any]:
+    """Choose the options of the stacks.
+
+    Args:
+        config: each constructor argument's name and value.
+
+    Returns:
+        The ones that are arguments of `Block`.
+    """
+    return {name: config[name] for name in BLOCK_OPTIONS}
+
+
+def check_options(config: dict[str, Any], optional: Collection[str] = ()) -> None:
+    """Refuse sizes, rates and heads that no model can have.
+
+    Args:
+        config: each constructor argument's name and value.
+        optional: the names of sizes that may be None.
+
+    Raises:
+        TypeError: a size that is not an integer, a rate that is not a number.
+        ValueError: a size not above zero, a rate outside [0, 1), heads that
+            do not divide the width.
+    """
+    for name, value in config.items():
+        if name.endswith(("_size", "_dim", "_layers", "_heads", "_outputs")):
+            if value is not None or name not in optional:
+                check_positive(**{name: value})
+        elif name.endswith("dropout"):
+            check_rates(**{name: value})
+    check_heads(config["num_heads"], config["hidden_dim"])
+
+
+def check_exactly_one(**options: int | None) -> None:
+    """Refuse two ways to say the same thing, and none.
+
+    Args:
+        **options: each argument's name and the value received.
+
+    Raises:
+        ValueError: not exactly one of them is given.
+    """
+    if sum(value is not None for value in options.values()) != 1:
+        names = " and ".join(f"`{name}`" for name in options)
+        received = ", ".join(f"{name}={value}" for name, value in options.items())
+        raise ValueError(f"Exactly one of {names} must be given. Received: {received}.")

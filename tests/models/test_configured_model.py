@@ -1,0 +1,92 @@
+"""Every model: config, presets, saving, precision, one step of training."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+from keras_transformer import CausalLM, EncoderModel, Transformer
+from keras_transformer.models.configured_model import ConfiguredModel
+
+array = keras.ops.convert_to_numpy
+SIZES: dict[str, Any] = {"num_layers": 1, "hidden_dim": 8, "num_heads": 2, "intermediate_dim": 11}
+IDS = np.array([[2, 5, 11, 3], [2, 12, 0, 0]], "int32")
+FRAMES = np.random.default_rng(0).normal(size=(2, 5, 3)).astype("float32")
+MASK = np.array([[1, 1, 1, 1, 1], [1, 1, 0, 0, 0]], bool)
+SPEECH = {"encoder_features": FRAMES, "encoder_padding_mask": MASK, "decoder_token_ids": IDS}
+# Name -> how the model is made, what it reads, labels.
+CASES: dict[str, tuple[Any, dict[str, Any], Any, Any]] = {
+    "causal": (CausalLM, {"vocabulary_size": 13}, IDS, IDS),
+    "masked_tokens": (EncoderModel, {"vocabulary_size": 13, "num_outputs": 13, "tie_output": True}, IDS, IDS),
+    "classes": (
+        EncoderModel,
+        {"feature_dim": 3, "num_outputs": 7, "pooling": "mean"},
+        {"features": FRAMES, "padding_mask": MASK},
+        np.array([3, 5]),
+    ),
+    "speech": (
+        Transformer,
+        {"source_vocabulary_size": None, "target_vocabulary_size": 13, "encoder_feature_dim": 3},
+        SPEECH,
+        IDS,
+    ),
+}
+every_model = pytest.mark.parametrize("name", CASES)
+
+
+def made(name: str, /, **options: Any) -> Any:
+    kind, own, _, _ = CASES[name]
+    return kind(**{**SIZES, **own, **options})
+
+
+@every_model
+def test_saved_and_loaded(name: str, tmp_path: Path) -> None:
+    model, inputs = made(name, norm_first=True, activation="gelu", name="mine"), CASES[name][2]
+    model.save(tmp_path / "model.keras")
+    loaded: Any = keras.models.load_model(tmp_path / "model.keras")
+    assert type(loaded) is type(model)
+    assert loaded.get_config() == model.get_config()
+    np.testing.assert_array_equal(array(loaded(inputs)), array(model(inputs)))
+
+
+@every_model
+def test_config_as_json(name: str) -> None:
+    model = made(name, activation=keras.activations.silu, name="mine", dtype="mixed_bfloat16")
+    config = json.loads(json.dumps(model.get_config()))
+    copied = type(model).from_config(config)
+    assert copied.get_config() == model.get_config() == config
+    assert (copied.name, copied.position_encoding.dtype_policy.name) == ("mine", "mixed_bfloat16")
+
+
+@every_model
+@pytest.mark.parametrize(("policy", "tolerance"), [("mixed_float16", 0.02), ("mixed_bfloat16", 0.15)])
+def test_half_precision_is_close_to_float32(name: str, policy: str, tolerance: float) -> None:
+    model, half, inputs = made(name), made(name, dtype=policy), CASES[name][2]
+    half.set_weights(model.get_weights())
+    outputs = half(inputs)
+    assert keras.backend.standardize_dtype(outputs.dtype) == policy.removeprefix("mixed_")
+    difference = array(keras.ops.cast(outputs, "float32")) - array(model(inputs))
+    assert np.abs(difference).max() < tolerance
+
+
+@every_model
+def test_fit_lowers_the_loss(name: str) -> None:
+    model, (_, _, inputs, labels) = made(name, dropout=0.0), CASES[name]
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.Adam(0.01), loss)
+    history = model.fit(inputs, labels, epochs=3, verbose=0).history["loss"]
+    assert history[2] < history[0]
+
+
+def test_from_preset() -> None:
+    with keras.StatelessScope(initialize_variables=False):
+        model = CausalLM.from_preset("tiny", 11, num_layers=1)
+        encoder = EncoderModel.from_preset("tiny", 11, 3, pooling="mean")
+        speech = Transformer.from_preset("tiny", None, 13, encoder_feature_dim=5)
+    assert (model.config["num_layers"], model.config["hidden_dim"]) == (1, 128)
+    assert (encoder.config["num_layers"], encoder.config["num_outputs"]) == (4, 3)
+    assert speech.config["encoder_feature_dim"] == 5
+    assert all(isinstance(each, ConfiguredModel) for each in (model, encoder, speech))

@@ -1,0 +1,104 @@
+import re
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+from keras_transformer import EncoderModel
+
+array = keras.ops.convert_to_numpy
+SIZES: dict[str, Any] = {"num_layers": 2, "hidden_dim": 8, "num_heads": 2, "intermediate_dim": 11}
+IDS = np.array([[2, 5, 11, 3, 7], [2, 12, 4, 0, 0]])
+FRAMES = np.random.default_rng(2).normal(size=(2, 5, 3)).astype("float32")
+MASK = np.array([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]])
+
+
+def made(*sizes: Any, **options: Any) -> Any:
+    """A model in which every weight, biases too, is random."""
+    model = EncoderModel(*sizes, **{**SIZES, **options})
+    generator = np.random.default_rng(0)
+    model.set_weights([generator.normal(scale=0.5, size=weight.shape) for weight in model.weights])
+    return model
+
+
+@pytest.mark.parametrize(
+    ("num_outputs", "options", "shape"),
+    [
+        (None, {}, (2, 5, 8)),
+        (None, {"pooling": "mean"}, (2, 8)),
+        (7, {}, (2, 5, 7)),
+        (7, {"pooling": "mean"}, (2, 7)),
+        (7, {"pooling": "first"}, (2, 7)),
+        (13, {"tie_output": True}, (2, 5, 13)),
+    ],
+)
+def test_shapes(num_outputs: int | None, options: dict[str, Any], shape: tuple[int, ...]) -> None:
+    model = made(13, num_outputs, **options)
+    assert tuple(model(IDS).shape) == shape
+    assert tuple(model.output.shape) == (None, *((None,) if len(shape) == 3 else ()), shape[-1])
+
+
+def test_composed_of_its_parts() -> None:
+    model = made(13, 7, pooling="mean")
+    vectors, mask = model.encode(IDS)
+    x = model.position_encoding(model.source_embedding(IDS))
+    np.testing.assert_allclose(array(vectors), array(model.encoder(x, padding_mask=mask)), atol=1e-6)
+    rows = [array(vectors)[0].mean(axis=0), array(vectors)[1, :3].mean(axis=0)]
+    kernel, bias = model.output_projection.get_weights()
+    np.testing.assert_allclose(array(model(IDS)), rows @ kernel + bias, atol=1e-5)
+
+
+def test_tied_output_is_the_table() -> None:
+    model = made(13, 13, tie_output=True)
+    vectors, _ = model.encode(IDS)
+    table = array(model.source_embedding.embeddings)
+    np.testing.assert_allclose(array(model(IDS)), array(vectors) @ table.T, atol=1e-5)
+    assert len(made(13).weights) == len(model.weights)
+
+
+@pytest.mark.parametrize("pooling", [None, "mean", "first"])
+def test_padding_changes_nothing(pooling: str | None) -> None:
+    model, padded = made(13, 7, pooling=pooling), np.pad(IDS, ((0, 0), (0, 2)))
+    longer, expected = array(model(padded)), array(model(IDS))
+    np.testing.assert_allclose(longer if pooling else longer[:, :5], expected, atol=1e-5)
+    frames = made(None, 7, feature_dim=3, pooling=pooling)
+    more = np.concatenate([FRAMES, np.full((2, 2, 3), 99, "float32")], axis=1)
+    longer = array(frames({"features": more, "padding_mask": np.pad(MASK, ((0, 0), (0, 2)))}))
+    expected = array(frames({"features": FRAMES, "padding_mask": MASK}))
+    np.testing.assert_allclose(longer if pooling else longer[:, :5], expected, atol=1e-5)
+
+
+def test_a_row_of_padding_only() -> None:
+    model = made(13, pooling="mean")
+    pooled = array(model(np.array([[0, 0, 0], [5, 3, 0]])))
+    np.testing.assert_array_equal(pooled[0], 0.0)
+    np.testing.assert_allclose(pooled[1], array(model(np.array([[5, 3]])))[0], atol=1e-5)
+    frames = made(None, 7, feature_dim=3, pooling="mean")
+    logits = frames({"features": FRAMES, "padding_mask": 0 * MASK})
+    bias = frames.output_projection.get_weights()[1]
+    np.testing.assert_allclose(array(logits), [bias, bias], atol=1e-6)
+
+
+def test_attention_scores() -> None:
+    expected = {f"encoder/layer_{number}/self_attention": (2, 2, 5, 5) for number in (1, 2)}
+    frames = made(None, 7, feature_dim=3).attention_scores({"features": FRAMES, "padding_mask": MASK})
+    for scores in (made(13).attention_scores(IDS), frames):
+        assert {name: tuple(score.shape) for name, score in scores.items()} == expected
+        for score in scores.values():
+            np.testing.assert_array_equal(array(score)[1, :, :, 3:], 0)
+            np.testing.assert_allclose(array(score).sum(-1), 1.0, atol=1e-5)
+
+
+def test_wrong_arguments() -> None:
+    message = "Exactly one of `vocabulary_size` and `feature_dim` must be given. Received: "
+    with pytest.raises(ValueError, match=re.escape(f"{message}vocabulary_size=None, feature_dim=None.")):
+        EncoderModel()
+    with pytest.raises(ValueError, match=re.escape(f"{message}vocabulary_size=13, feature_dim=3.")):
+        EncoderModel(13, feature_dim=3)
+    with pytest.raises(ValueError, match=re.escape("Received: num_outputs=7, vocabulary_size=13.")):
+        EncoderModel(13, 7, tie_output=True)
+    with pytest.raises(ValueError, match=re.escape("Received: num_outputs=None, vocabulary_size=None.")):
+        EncoderModel(feature_dim=3, tie_output=True)
+    with pytest.raises(ValueError, match=re.escape("Received: pooling='max'.")):
+        EncoderModel(13, **SIZES, pooling="max")

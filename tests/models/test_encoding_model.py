@@ -1,0 +1,145 @@
+"""Frames as the source of a Transformer, and the mask that may be left out."""
+
+import re
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+from keras_transformer import Transformer
+from keras_transformer.decoding import BeamSearch
+from keras_transformer.decoding.generation import generate
+
+array = keras.ops.convert_to_numpy
+SIZES: dict[str, Any] = {"num_layers": 1, "hidden_dim": 8, "num_heads": 2, "intermediate_dim": 11}
+FRAMES = np.random.default_rng(1).normal(size=(2, 7, 5)).astype("float32")
+MASK = np.array([[1] * 7, [1, 1, 1, 0, 0, 0, 0]])
+TARGET = np.array([[2, 5, 11, 3], [2, 12, 0, 0]])
+
+
+def made(**options: Any) -> Any:
+    """A model in which every weight, biases too, is random."""
+    model = Transformer(None, 13, **{**SIZES, "encoder_feature_dim": 5, **options})
+    generator = np.random.default_rng(0)
+    model.set_weights([generator.normal(scale=0.5, size=weight.shape) for weight in model.weights])
+    return model
+
+
+def inputs(frames: Any = FRAMES, **masks: Any) -> dict[str, Any]:
+    return {"encoder_features": frames, "decoder_token_ids": TARGET, **masks}
+
+
+def test_composed_of_its_parts() -> None:
+    model = made()
+    x = model.position_encoding(model.source_projection(FRAMES))
+    memory = model.encoder(x, padding_mask=MASK)
+    y = model.position_encoding(model.target_embedding(TARGET))
+    y = model.decoder(y, memory, padding_mask=TARGET > 0, encoder_padding_mask=MASK)
+    expected = array(model.output_projection(y))
+    np.testing.assert_allclose(array(model(inputs(encoder_padding_mask=MASK))), expected, atol=1e-5)
+    np.testing.assert_allclose(array(model.encode(FRAMES, padding_mask=MASK)[0]), array(memory), atol=1e-5)
+    assert tuple(model.source_projection.kernel.shape) == (5, 8)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int32", "int64", "uint8", "float32"])
+def test_masks_of_any_type(dtype: str) -> None:
+    model = made()
+    expected = array(model(inputs(encoder_padding_mask=MASK.astype(bool))))
+    np.testing.assert_array_equal(array(model(inputs(encoder_padding_mask=MASK.astype(dtype)))), expected)
+
+
+@pytest.mark.parametrize("masks", [{}, {"encoder_padding_mask": None}])
+def test_without_a_mask_every_frame_counts(masks: dict[str, Any]) -> None:
+    model = made()
+    expected = array(model(inputs(encoder_padding_mask=np.ones_like(MASK))))
+    np.testing.assert_allclose(array(model(inputs(**masks))), expected, atol=1e-6)
+    assert np.abs(array(model(inputs(encoder_padding_mask=MASK)))[1] - expected[1]).max() > 1e-2
+    np.testing.assert_allclose(array(model.predict(inputs(**masks), verbose=0)), expected, atol=1e-5)
+    symbolic = model({name: keras.Input(x.shape[1:]) for name, x in inputs().items()})
+    assert tuple(symbolic.shape) == (None, 4, 13)
+
+
+def test_frames_at_padding_change_nothing() -> None:
+    model, other = made(), np.where(MASK[:, :, None] > 0, FRAMES, 99.0).astype("float32")
+    expected = array(model(inputs(encoder_padding_mask=MASK)))
+    np.testing.assert_allclose(array(model(inputs(other, encoder_padding_mask=MASK))), expected, atol=1e-5)
+    logits = array(model(inputs(encoder_padding_mask=0 * MASK)))
+    assert np.all(np.isfinite(logits))
+
+
+@pytest.mark.parametrize("masks", [{}, {"encoder_padding_mask": MASK}])
+def test_fit_on_a_dataset(masks: dict[str, Any]) -> None:
+    tf = pytest.importorskip("tensorflow")
+    model, data = made(dropout=0.0), tf.data.Dataset.from_tensors((inputs(**masks), TARGET))
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.SGD(0.01), loss)
+    losses = model.fit(data.repeat(3), epochs=2, shuffle=False, verbose=0).history["loss"]
+    assert losses[1] < losses[0]
+
+
+def test_steps_and_search() -> None:
+    model = made()
+    full = array(model(inputs(encoder_padding_mask=MASK)))
+    cache = model.create_cache(FRAMES, 4, padding_mask=MASK)
+    for position in range(2):  # further on, the second target is padding
+        logits, cache = model.decode_step(TARGET[:, position], position, cache)
+        np.testing.assert_allclose(array(logits), full[:, position], atol=1e-5)
+    masked = generate(model, FRAMES, BeamSearch(2), 3, padding_mask=MASK)
+    alone = generate(model, FRAMES[1:, :3], BeamSearch(2), 3)
+    np.testing.assert_array_equal(array(masked.token_ids)[1], array(alone.token_ids)[0])
+    np.testing.assert_allclose(array(masked.scores)[1], array(alone.scores)[0], rtol=1e-4)
+
+
+def test_an_explicit_mask_wins_over_the_ids() -> None:
+    model, ids = Transformer(11, 13, **SIZES), np.array([[5, 0, 3]])
+    every = np.ones((1, 3))
+    output, mask = model.encode(ids, padding_mask=every)
+    assert array(mask).astype(int).tolist() == [[1, 1, 1]]
+    assert np.abs(array(output) - array(model.encode(ids)[0])).max() > 1e-3
+    assert array(model.create_cache(ids, 2, padding_mask=every).encoder_padding_mask).all()
+
+
+def test_attention_scores() -> None:
+    scores = made().attention_scores(inputs(encoder_padding_mask=MASK))
+    assert {name: tuple(score.shape) for name, score in scores.items()} == {
+        "encoder/layer_1/self_attention": (2, 2, 7, 7),
+        "decoder/layer_1/self_attention": (2, 2, 4, 4),
+        "decoder/layer_1/cross_attention": (2, 2, 4, 7),
+    }
+    for name in ("encoder/layer_1/self_attention", "decoder/layer_1/cross_attention"):
+        np.testing.assert_array_equal(array(scores[name])[1, :, :, 3:], 0)
+    unmasked = made().attention_scores(inputs())["decoder/layer_1/cross_attention"]
+    assert np.all(array(unmasked) > 0)
+
+
+def test_wrong_inputs() -> None:
+    model, ids = made(), Transformer(11, 13, **SIZES)
+    names = "['decoder_token_ids', 'encoder_features', 'encoder_padding_mask']"
+    with pytest.raises(ValueError, match=re.escape(f"{names}. Received: keys ['decoder_token_ids'].")):
+        model({"decoder_token_ids": TARGET})
+    # A mask that the model has no place for is refused, not dropped.
+    with pytest.raises(ValueError, match=re.escape("must have the keys ['decoder_token_ids', 'encoder_tok")):
+        ids({"encoder_token_ids": TARGET, "decoder_token_ids": TARGET, "encoder_padding_mask": TARGET})
+    with pytest.raises(ValueError, match=r"'encoder_features'.*found shape=\(2, 7, 3\)"):
+        model(inputs(FRAMES[..., :3]))
+    with pytest.raises(ValueError, match=re.escape("(b, s, 5). Received: shape=(2, 4).")):
+        model.encode(TARGET)
+
+
+def test_wrong_arguments() -> None:
+    message = "Exactly one of `source_vocabulary_size` and `encoder_feature_dim` must be given. Received: "
+    with pytest.raises(
+        ValueError, match=re.escape(f"{message}source_vocabulary_size=11, encoder_feature_dim=5.")
+    ):
+        Transformer(11, 13, encoder_feature_dim=5)
+    with pytest.raises(ValueError, match=re.escape("size=None, encoder_feature_dim=None.")):
+        Transformer(None, 13)
+    wanted = "source_vocabulary_size=None, target_vocabulary_size=13, encoder_feature_dim=5."
+    with pytest.raises(
+        ValueError,
+        match=re.escape(f"`share_embeddings` needs vocabularies of the same size. Received: {wanted}"),
+    ):
+        made(share_embeddings=True)
+    with pytest.raises(ValueError, match=re.escape("Received: encoder_feature_dim=0.")):
+        made(encoder_feature_dim=0)
