@@ -17,7 +17,7 @@ arguments by position, by keyword or mixed. The letters of the shapes are those
 of `keras_transformer.layers`.
 """
 
-from keras_transformer.course import addons
+import keras_transformer.course.addons as addons
 from keras_transformer.course.decoder import Decoder
 from keras_transformer.course.decoder_layer import DecoderLayer
 from keras_transformer.course.encoder import Encoder

@@ -71,9 +71,9 @@ class Decoder(SentenceStack):
         ]
 
     def build(self, x_shape: Shape, enc_output_shape: Shape) -> None:
-        self.embedding.build(x_shape)
+        vectors_shape = self._build_embedding(x_shape)
         for layer in self.dec_layers:
-            layer.build((*x_shape, self.embedding_dim), enc_output_shape)
+            layer.build(vectors_shape, enc_output_shape)
 
     def call(
         self,
@@ -90,6 +90,14 @@ class Decoder(SentenceStack):
             attention_weights[f"{layer.name}_block1_self_att"] = block1
             attention_weights[f"{layer.name}_block2_decenc_att"] = block2
         return x, attention_weights
+
+    def compute_output_shape(self, x_shape: Shape, enc_output_shape: Shape) -> tuple[Shape, dict[str, Shape]]:
+        vectors_shape, shapes = (*x_shape, self.embedding_dim), {}
+        for layer in self.dec_layers:
+            _, block1, block2 = layer.compute_output_shape(vectors_shape, enc_output_shape)
+            shapes[f"{layer.name}_block1_self_att"] = block1
+            shapes[f"{layer.name}_block2_decenc_att"] = block2
+        return vectors_shape, shapes
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "target_vocab_size": self.target_vocab_size}

@@ -80,3 +80,8 @@ class DecoderLayer(CourseLayer):
     ) -> tuple[Tensor | None, None, None]:
         """Hand on the Keras mask of `x`; weights have none."""
         return previous_mask, None, None
+
+    def compute_output_shape(self, x_shape: Shape, enc_output_shape: Shape) -> tuple[Shape, Shape, Shape]:
+        rows, length, _ = x_shape
+        scores_shape = (rows, self.num_heads, length)
+        return tuple(x_shape), (*scores_shape, length), (*scores_shape, enc_output_shape[1])

@@ -68,9 +68,9 @@ class Encoder(SentenceStack):
         ]
 
     def build(self, x_shape: Shape) -> None:
-        self.embedding.build(x_shape)
+        vectors_shape = self._build_embedding(x_shape)
         for layer in self.enc_layers:
-            layer.build((*x_shape, self.embedding_dim))
+            layer.build(vectors_shape)
 
     def call(self, x: Tensor, training: bool | None = None, mask: Tensor | None = None) -> Tensor:
         rows, length = x.shape

@@ -89,7 +89,10 @@ def scaled_dot_product_attention(
         >>> tuple(output.shape), tuple(weights.shape)
         ((3, 2), (3, 3))
     """
-    q, k, v = (_as_float(tensor) for tensor in (q, k, v))
+    q, k, v = (_as_tensor(tensor) for tensor in (q, k, v))
+    # The assignments' examples are written with integers, and NumPy's floats are of double precision.
+    dtype = keras.backend.result_type(q.dtype, k.dtype, v.dtype, float)
+    q, k, v = (ops.cast(tensor, dtype) for tensor in (q, k, v))
     rank = len(q.shape)
     for name, tensor in (("q", q), ("k", k), ("v", v)):
         if len(tensor.shape) != rank or not 2 <= rank <= 4:
@@ -130,13 +133,6 @@ def FullyConnected(embedding_dim: int, fully_connected_dim: int, **kwargs: Any) 
 
 def _as_tensor(value: Any) -> Tensor:
     return value if isinstance(value, KerasTensor) else ops.convert_to_tensor(value)
-
-
-def _as_float(value: Any) -> Tensor:
-    """Read integers, with which the assignments' examples are written, as float32."""
-    tensor = _as_tensor(value)
-    is_float = "float" in keras.backend.standardize_dtype(tensor.dtype)
-    return tensor if is_float else ops.cast(tensor, "float32")
 
 
 def _to_rank_4(tensor: Tensor) -> Tensor:

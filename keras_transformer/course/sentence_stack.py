@@ -9,7 +9,7 @@ from keras_transformer.course.functions import positional_encoding
 from keras_transformer.course.positional_call import PositionalCall
 from keras_transformer.layers.token_embedding import TokenEmbedding
 from keras_transformer.layers.validation import check_positive, check_rates
-from keras_transformer.types import Tensor
+from keras_transformer.types import Shape, Tensor
 
 
 class SentenceStack(PositionalCall):
@@ -106,6 +106,12 @@ class SentenceStack(PositionalCall):
             "num_layers": self.num_layers,
             "maximum_position_encoding": self.maximum_position_encoding,
         }
+
+    def _build_embedding(self, token_ids_shape: Shape) -> Shape:
+        """Build the table, and give the shape of what `embed` returns."""
+        self._check_length(token_ids_shape[1])
+        self.embedding.build(token_ids_shape)
+        return (*token_ids_shape, self.embedding_dim)
 
     def _check_length(self, length: int | None) -> None:
         # A size that is not known is None, or a symbol while JAX infers shapes.

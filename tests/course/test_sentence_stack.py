@@ -48,6 +48,17 @@ def test_too_long(cls: Any) -> None:
     stack.embed(IDS)
     with pytest.raises(ValueError, match="length=4, maximum_position_encoding=3"):
         stack.embed(np.ones((1, 4), "int32"))
+    with pytest.raises(ValueError, match="length=4, maximum_position_encoding=3"):
+        stack.build(*[(None, 4), (None, None, 7)][: 1 if cls is course.Encoder else 2])
+
+
+@BOTH
+def test_too_long_where_the_length_is_known_only_when_run(cls: Any, compiled: Any) -> None:
+    tf = pytest.importorskip("tensorflow")
+    embed = compiled(cls(1, 7, 2, 11, 5, 3).embed, input_signature=[tf.TensorSpec((None, None), "int32")])
+    assert tuple(embed(np.ones((1, 3), "int32")).shape) == (1, 3, 7)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"= 3 is not in \[0, 3\)"):
+        embed(np.ones((1, 4), "int32"))
 
 
 @BOTH

@@ -139,7 +139,7 @@ def test_fit_then_saved_and_loaded(tmp_path: Path) -> None:
     assert len(weights) == 2
     results = [each.evaluate(INPUTS, TARGET, verbose=0, return_dict=True) for each in (loaded, model)]
     assert results[0] == pytest.approx(results[1], abs=1e-6)
-    assert results[0]["loss"] == pytest.approx(float(course.masked_loss(TARGET, expected)), abs=1e-5)
+    assert results[0]["loss"] == pytest.approx(float(array(course.masked_loss(TARGET, expected))), abs=1e-5)
 
 
 def test_part_of_a_functional_model(tmp_path: Path) -> None:
@@ -149,6 +149,7 @@ def test_part_of_a_functional_model(tmp_path: Path) -> None:
     model = keras.Model([source, target], probabilities)
     model.compile("sgd", course.masked_loss)
     [loss] = model.fit([SOURCE, TARGET], TARGET, verbose=0).history["loss"]
+    assert tuple(probabilities.shape) == (None, 3, 13)
     assert np.isfinite(loss)
     model.save(tmp_path / "model.keras")
     loaded = keras.models.load_model(tmp_path / "model.keras")
