@@ -68,7 +68,7 @@ def positions(hidden_dim: int, length: int, output: str) -> None:
       keras-transformer plot positions --hidden-dim 64 --length 50 --output positions.png
     """
     start_tensorflow()
-    from keras_transformer.layers.position_encoding import sinusoidal_position_encoding
+    from keras_transformer.layers.sinusoids import sinusoidal_position_encoding
     from keras_transformer.visualization import plot_position_encoding
 
     title = f"Sinusoidal position encoding, {length} positions, width {hidden_dim}"

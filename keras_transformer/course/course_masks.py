@@ -2,8 +2,8 @@
 
 from typing import Literal
 
-from keras import KerasTensor, ops
-
+from keras_transformer.layers.masks import as_boolean
+from keras_transformer.layers.validation import known_sizes
 from keras_transformer.types import Shape, Tensor
 
 # What a mask of rank 2 covers is said by the name of its argument, never guessed from its sizes:
@@ -28,24 +28,18 @@ def read_mask(name: str, mask: Tensor | None, scores_shape: Shape, covers: Cover
         A boolean tensor of rank 3 or 4 that broadcasts to the scores, or None.
 
     Raises:
-        ValueError: a mask of another rank or size.
+        TypeError: a mask of neither booleans nor numbers.
+        ValueError: a mask of another rank or size, or of other numbers than 0 and 1.
     """
     if mask is None:
         return None
-    if not isinstance(mask, KerasTensor):
-        mask = ops.convert_to_tensor(mask)
-    shape, scores_shape = _known(mask.shape), _known(scores_shape)
+    mask = as_boolean(mask, name)
+    shape, scores_shape = known_sizes(mask.shape), known_sizes(scores_shape)
     if not _fits(shape, _wanted(len(shape), scores_shape, covers)):
         raise ValueError(_message(name, shape, scores_shape, covers))
-    mask = ops.cast(mask, "bool")
     if len(shape) == 2:
         return mask[:, None, :] if covers == "keys" else mask[None, :, :]
     return mask
-
-
-def _known(shape: Shape) -> Shape:
-    """Give None for a size that is a symbol, as JAX has while it infers shapes."""
-    return tuple(size if isinstance(size, int) else None for size in shape)
 
 
 def _wanted(rank: int, scores_shape: Shape, covers: Covers) -> Shape:

@@ -8,7 +8,7 @@ from keras import KerasTensor, ops
 
 from keras_transformer.layers.dot_product_attention import dot_product_attention
 from keras_transformer.layers.masks import causal_mask, padding_mask
-from keras_transformer.layers.position_encoding import sinusoidal_position_encoding
+from keras_transformer.layers.sinusoids import sinusoidal_position_encoding
 from keras_transformer.types import Tensor
 
 

@@ -9,7 +9,13 @@ from keras import ops
 
 from keras_transformer.layers.relative_position_bias import RelativePositionBias
 from keras_transformer.layers.scored_layer import ScoredLayer
-from keras_transformer.layers.validation import check_choice, check_positive, check_rates, known_width
+from keras_transformer.layers.validation import (
+    check_choice,
+    check_groups,
+    check_positive,
+    check_rates,
+    known_width,
+)
 from keras_transformer.types import Shape, Tensor
 
 POSITIONS = (None, "rotary", "relative")
@@ -175,9 +181,4 @@ def _check_sizes(**sizes: Any) -> None:
         for size in given if isinstance(given, Sequence) else [given]:
             if size is not None or name in ("num_heads", "key_dim"):
                 check_positive(**{name: size})
-    num_heads, num_groups = sizes["num_heads"], sizes["num_key_value_heads"]
-    if num_heads % (num_groups or num_heads):
-        raise ValueError(
-            "`num_key_value_heads` must divide `num_heads`. Received: "
-            f"num_key_value_heads={num_groups}, num_heads={num_heads}."
-        )
+    check_groups(sizes["num_key_value_heads"], sizes["num_heads"])

@@ -12,6 +12,7 @@ from keras_transformer.layers.residual import Residual
 from keras_transformer.layers.scored_layer import ScoredLayer
 from keras_transformer.layers.validation import (
     check_choice,
+    check_groups,
     check_heads,
     check_positive,
     check_rates,
@@ -69,6 +70,7 @@ class Block(ScoredLayer):
         )
         self.num_heads = num_heads
         self.intermediate_dim = intermediate_dim
+        check_groups(num_key_value_heads, num_heads)
         check_choice(NORMALIZATIONS, normalization=normalization)
         check_choice(POSITIONS, positions=positions)
         self.activation = get_activation(activation)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from keras import KerasTensor, ops
 
+from keras_transformer.layers.validation import known_sizes
 from keras_transformer.types import Shape, Tensor
 
 
@@ -94,7 +95,7 @@ def masked_softmax(logits: Tensor, mask: Tensor | None = None) -> Tensor:
     logits = ops.cast(logits, "float32")
     if mask is None:
         return ops.cast(_softmax(logits), dtype)
-    _check_broadcasts(tuple(mask.shape), tuple(logits.shape))
+    _check_broadcasts(known_sizes(mask.shape), known_sizes(logits.shape))
     # The most negative float32 rather than -inf: a row of -inf has NaN gradients.
     scores = _softmax(ops.where(mask, logits, _LOWEST))
     # A row in which nothing is allowed comes out of the softmax uniform.

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 from keras import KerasTensor, ops
 
-from keras_transformer.layers.validation import known_values
+from keras_transformer.layers.validation import known_sizes, known_values
 from keras_transformer.types import Shape, Tensor
 
 
@@ -187,6 +187,7 @@ def _attention_to_scores(mask: Tensor, scores_shape: Shape) -> Tensor:
 
 def _fits(shape: Shape, wanted: Shape) -> bool:
     """Say whether a mask has the wanted rank, and in each axis the wanted size or 1."""
+    shape, wanted = known_sizes(shape), known_sizes(wanted)
     return len(shape) == len(wanted) and all(
         size in (1, None, known) or known is None for size, known in zip(shape, wanted, strict=True)
     )
@@ -194,4 +195,5 @@ def _fits(shape: Shape, wanted: Shape) -> bool:
 
 def _sizes(shape: Shape) -> str:
     """Write the sizes of a shape behind its letters, if any is known."""
-    return "" if all(size is None for size in shape) else f" = {tuple(shape)}"
+    sizes = known_sizes(shape)
+    return "" if all(size is None for size in sizes) else f" = {sizes}"

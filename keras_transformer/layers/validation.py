@@ -60,6 +60,23 @@ def check_heads(num_heads: int, hidden_dim: int) -> None:
         )
 
 
+def check_groups(num_key_value_heads: int | None, num_heads: int) -> None:
+    """Refuse groups of heads that are not of one size.
+
+    Args:
+        num_key_value_heads: the number of groups; None for as many as heads.
+        num_heads: the number of heads, `h`.
+
+    Raises:
+        ValueError: a remainder is left.
+    """
+    if num_heads % (num_key_value_heads or num_heads):
+        raise ValueError(
+            "`num_key_value_heads` must divide `num_heads`. Received: "
+            f"num_key_value_heads={num_key_value_heads}, num_heads={num_heads}."
+        )
+
+
 def known_width(**shapes: Shape) -> int:
     """Read the width of an input, which kernels need to know.
 
@@ -115,6 +132,18 @@ def get_activation(activation: Any) -> Any:
             f"`activation` must be a name that Keras knows, or a function. "
             f"Received: activation={activation!r}."
         ) from error
+
+
+def known_sizes(shape: Shape) -> Shape:
+    """Read what is known of a shape.
+
+    Args:
+        shape: of a tensor.
+
+    Returns:
+        The sizes, None where they are not known: JAX has symbols there while it infers shapes.
+    """
+    return tuple(size if isinstance(size, int) else None for size in shape)
 
 
 def known_values(tensor: Tensor) -> Any:

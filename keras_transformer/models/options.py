@@ -3,16 +3,29 @@
 from collections.abc import Collection
 from typing import Any
 
-from keras_transformer.layers.validation import check_heads, check_positive, check_rates
+from keras_transformer.layers.normalization import NORMALIZATIONS
+from keras_transformer.layers.validation import (
+    check_choice,
+    check_groups,
+    check_heads,
+    check_positive,
+    check_rates,
+    get_activation,
+)
+from keras_transformer.models.positions import attention_positions, check_positions
 
 BLOCK_OPTIONS = (
     "num_heads",
     "intermediate_dim",
     "activation",
+    "gated",
     "dropout",
     "attention_dropout",
     "intermediate_dropout",
     "norm_first",
+    "normalization",
+    "layer_norm_epsilon",
+    "num_key_value_heads",
 )
 """The arguments that every model hands to its stacks as they are; a new option of `Block` goes here."""
 
@@ -38,7 +51,8 @@ def block_options(config: dict[str, Any]) -> dict[str, Any]:
     Returns:
         The ones that are arguments of `Block`.
     """
-    return {name: config[name] for name in BLOCK_OPTIONS}
+    options = {name: config[name] for name in BLOCK_OPTIONS}
+    return {**options, "positions": attention_positions(config["positions"])}
 
 
 def check_options(config: dict[str, Any], optional: Collection[str] = ()) -> None:
@@ -51,15 +65,19 @@ def check_options(config: dict[str, Any], optional: Collection[str] = ()) -> Non
     Raises:
         TypeError: a size that is not an integer, a rate that is not a number.
         ValueError: a size not above zero, a rate outside [0, 1), heads that
-            do not divide the width.
+            do not divide the width, a name that is not known.
     """
     for name, value in config.items():
         if name.endswith(("_size", "_dim", "_layers", "_heads", "_outputs")):
-            if value is not None or name not in optional:
+            if value is not None or name not in (*optional, "num_key_value_heads"):
                 check_positive(**{name: value})
         elif name.endswith("dropout"):
             check_rates(**{name: value})
     check_heads(config["num_heads"], config["hidden_dim"])
+    check_groups(config["num_key_value_heads"], config["num_heads"])
+    check_choice(NORMALIZATIONS, normalization=config["normalization"])
+    get_activation(config["activation"])
+    check_positions(config["positions"], config["max_length"])
 
 
 def check_exactly_one(**options: int | None) -> None:

@@ -4,9 +4,10 @@ from typing import Any
 
 import keras
 
-from keras_transformer.layers import Decoder, Encoder, OutputProjection, PositionEncoding, TokenEmbedding
+from keras_transformer.layers import Decoder, Encoder, OutputProjection, TokenEmbedding
 from keras_transformer.models.options import block_options
 from keras_transformer.models.pooling import Pooling
+from keras_transformer.models.positions import make_position_encoding
 
 Parts = dict[str, keras.layers.Layer]
 """Each layer by the name of the model's attribute."""
@@ -116,7 +117,7 @@ def input_parts(config: dict[str, Any], dtype: Any) -> Parts:
         `position_encoding` and `embedding_dropout`.
     """
     return {
-        "position_encoding": PositionEncoding(dtype=dtype, name="position_encoding"),
+        "position_encoding": make_position_encoding(config["positions"], config["max_length"], dtype),
         "embedding_dropout": keras.layers.Dropout(config["dropout"], dtype=dtype, name="embedding_dropout"),
     }
 

@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from keras_transformer.layers import padding_mask as padding_mask_of
+from keras_transformer.layers.masks import as_boolean
 from keras_transformer.types import Tensor
 
 
@@ -77,7 +78,7 @@ def _check_values(values: Tensor, feature_dim: int | None) -> None:
 
 
 def _read_mask(mask: Tensor, values: Tensor) -> Tensor:
-    mask = ops.cast(ops.convert_to_tensor(mask), "bool")
+    mask = as_boolean(mask, "padding_mask")
     sizes = zip(mask.shape, values.shape, strict=False)
     if len(mask.shape) != 2 or any(None not in pair and pair[0] != pair[1] for pair in sizes):
         raise ValueError(

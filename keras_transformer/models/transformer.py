@@ -35,7 +35,13 @@ class Transformer(EncodingModel):
         attention_dropout: the rate of the dropout on the attention scores.
         intermediate_dropout: the rate of the dropout inside the feed-forward networks.
         activation: of the feed-forward networks.
+        gated: whether the feed-forward networks are gated; see `layers.FeedForward`.
         norm_first: True for pre-norm, False for the paper's post-norm.
+        normalization: `layer` or `rms`.
+        layer_norm_epsilon: what normalisation adds to the variance.
+        num_key_value_heads: heads of keys and values; `num_heads` if None.
+        positions: `sinusoidal`, `learned`, `rotary` or `relative`.
+        max_length: the number of learned positions; None for the other kinds.
         share_embeddings: whether source and target use one embedding.
         tie_output: whether the logits use the target embedding's table.
         **kwargs: `name` and `dtype` of a Keras model.
@@ -82,7 +88,13 @@ class Transformer(EncodingModel):
         attention_dropout: float = 0.0,
         intermediate_dropout: float = 0.0,
         activation: Any = "relu",
+        gated: bool = False,
         norm_first: bool = False,
+        normalization: str = "layer",
+        layer_norm_epsilon: float = 1e-6,
+        num_key_value_heads: int | None = None,
+        positions: str = "sinusoidal",
+        max_length: int | None = None,
         share_embeddings: bool = False,
         tie_output: bool = True,
         **kwargs: Any,

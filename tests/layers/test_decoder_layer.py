@@ -113,7 +113,7 @@ def test_dropout_is_on_in_training_only(x: Any, memory: Any) -> None:
 @pytest.mark.parametrize("norm_first", [False, True])
 def test_without_cross_attention(norm_first: bool, x: Any) -> None:
     layer = alone(norm_first=norm_first)
-    first, second = layer.self_attention_residual.normalization, layer.feed_forward_residual.normalization
+    first, second = layer.self_attention_residual.norm, layer.feed_forward_residual.norm
     causal = {"padding_mask": TARGET, "use_causal_mask": True}
     attend, feed = layer.self_attention, layer.feed_forward
     if norm_first:

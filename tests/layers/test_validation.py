@@ -7,11 +7,13 @@ import pytest
 
 from keras_transformer.layers.validation import (
     check_choice,
+    check_groups,
     check_heads,
     check_positive,
     check_rates,
     check_token_ids,
     get_activation,
+    known_sizes,
     known_values,
     known_width,
 )
@@ -120,3 +122,15 @@ def test_token_ids() -> None:
         check_token_ids(np.array([[0, 5]]), 5)
     with pytest.raises(TypeError, match=re.escape("`token_ids` must be integers. Received: dtype=float64.")):
         check_token_ids(np.array([[0.0]]), 5)
+
+
+def test_groups() -> None:
+    check_groups(None, 5)
+    check_groups(2, 6)
+    message = "`num_key_value_heads` must divide `num_heads`. Received: num_key_value_heads=4, num_heads=6."
+    with pytest.raises(ValueError, match=re.escape(message)):
+        check_groups(4, 6)
+
+
+def test_sizes_that_are_symbols_are_not_known() -> None:
+    assert known_sizes((2, None, object())) == (2, None, None)

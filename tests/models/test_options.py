@@ -25,7 +25,13 @@ OPTIONS: dict[str, Any] = {
     "attention_dropout": 0.2,
     "intermediate_dropout": 0.3,
     "activation": "relu",
+    "gated": True,
     "norm_first": False,
+    "normalization": "rms",
+    "layer_norm_epsilon": 1e-5,
+    "num_key_value_heads": 1,
+    "positions": "rotary",
+    "max_length": None,
     "tie_output": True,
 }
 SIZES = ("vocabulary_size", "feature_dim", "num_layers", "hidden_dim", "num_heads", "intermediate_dim")
@@ -43,7 +49,9 @@ def test_the_options_are_those_of_block_and_of_every_model() -> None:
 
 
 def test_block_options() -> None:
-    assert block_options(OPTIONS) == {name: OPTIONS[name] for name in BLOCK_OPTIONS}
+    expected = {name: OPTIONS[name] for name in BLOCK_OPTIONS}
+    assert block_options(OPTIONS) == {**expected, "positions": "rotary"}
+    assert block_options({**OPTIONS, "positions": "sinusoidal"}) == {**expected, "positions": None}
 
 
 def test_constructor_arguments() -> None:
@@ -100,3 +108,19 @@ def test_not_exactly_one(first: Any, second: Any) -> None:
 def test_exactly_one() -> None:
     check_exactly_one(a=3, b=None)
     check_exactly_one(a=None, b=5)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"num_heads": 4, "num_key_value_heads": 3}, "num_key_value_heads=3, num_heads=4."),
+        ({"normalization": "batch"}, "Received: normalization='batch'."),
+        ({"activation": "softmux"}, "Received: activation='softmux'."),
+        ({"positions": "absolute"}, "Received: positions='absolute'."),
+        ({"positions": "learned"}, "Received: positions='learned', max_length=None."),
+        ({"max_length": 7}, "Received: positions='rotary', max_length=7."),
+    ],
+)
+def test_options_that_do_not_exist(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        check_options({**OPTIONS, **options}, optional=("feature_dim",))

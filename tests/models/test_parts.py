@@ -10,12 +10,17 @@ BLOCK: dict[str, Any] = {
     "num_heads": 2,
     "intermediate_dim": 17,
     "activation": "relu",
+    "gated": True,
     "dropout": 0.1,
     "attention_dropout": 0.2,
     "intermediate_dropout": 0.3,
     "norm_first": True,
+    "normalization": "rms",
+    "layer_norm_epsilon": 1e-5,
+    "num_key_value_heads": 1,
+    "positions": "rotary",
 }
-SIZES: dict[str, Any] = {"num_layers": 2, "hidden_dim": 8, **BLOCK}
+SIZES: dict[str, Any] = {"num_layers": 2, "hidden_dim": 8, "max_length": None, **BLOCK}
 TRANSFORMER: dict[str, Any] = {
     "source_vocabulary_size": 11,
     "target_vocabulary_size": 13,
