@@ -1,35 +1,355 @@
-"""Padding and the future never change an answer; the checks notice a layer that ignores its masks."""
+"""Padding and the future never change an answer, however a layer or model is called.
 
+The same checks are run on layers that ignore their masks on purpose, and have to notice them.
+"""
+
+import functools
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import keras
 import numpy as np
 import pytest
 
-from keras_transformer import Transformer
-from keras_transformer.layers import Decoder, DecoderLayer, Encoder, EncoderLayer, MultiHeadAttention
+import keras_transformer as kt
+from keras_transformer import course, layers
 
 array = keras.ops.convert_to_numpy
+Function = Callable[..., Any]
+"""`(source, its padding mask, target, **call options) -> output`, for a batch."""
+
 NUM_PADS = 3
-Call = Callable[..., Any]
 
 
 def draw(*shape: int, seed: int = 0) -> Any:
     return np.random.default_rng(seed).normal(size=shape).astype("float32")
 
 
+VECTORS = (draw(2, 5, 8), draw(2, 4, 8, seed=1))
+IDS = (np.array([[5, 3, 9, 2, 7], [4, 8, 6, 1, 1]]), np.array([[2, 5, 3, 4], [2, 9, 7, 8]]))
+FRAMES = (draw(2, 5, 7), IDS[1])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """A layer or model, and how its masks are reached."""
+
+    make: Callable[..., Any]
+    """Gives the layer, or model, with a width of 8 and all weights random; takes `dropout` and `dtype`."""
+    call: Callable[..., Any]
+    """`(layer, source, mask, target, **options) -> output`."""
+    inputs: tuple[Any, Any]
+    """Source and target."""
+    step: Callable[..., Any] | None = None
+    """As `call`, but one position after the other, through the cache."""
+    reads_source: bool = True
+    """Whether there is padding to ignore."""
+    writes_target: bool = True
+    """Whether there is a future to hide."""
+    has_scores: bool = True
+    """Whether scores can be asked for in the call."""
+
+
 def randomized(layer: Any) -> Any:
-    layer.set_weights([0.5 * draw(*w.shape, seed=number) for number, w in enumerate(layer.weights)])
+    values = [0.4 * draw(*weight.shape, seed=number) for number, weight in enumerate(layer.weights)]
+    layer.set_weights(values)
     return layer
+
+
+def built(layer: Any, *widths: int) -> Any:
+    layer.build(*[(None, None, width) for width in widths])
+    return randomized(layer)
+
+
+def attention(dropout: float = 0.0, cls: Any = None, **options: Any) -> Any:
+    cls = cls or layers.MultiHeadAttention
+    return built(cls(2, 4, dropout=dropout, **options), 8, 8)
+
+
+def block(name: str, *sizes: int, inputs: int, dropout: float = 0.0, **options: Any) -> Any:
+    rates = dict.fromkeys(("dropout", "attention_dropout", "intermediate_dropout"), dropout)
+    return built(getattr(layers, name)(*sizes, 2, 11, **rates, **options), *[8] * inputs)
+
+
+def model(name: str, *sizes: Any, dropout: float = 0.0, **options: Any) -> Any:
+    rates = dict.fromkeys(("dropout", "attention_dropout", "intermediate_dropout"), dropout)
+    shape = {"num_layers": 1, "hidden_dim": 8, "num_heads": 2, "intermediate_dim": 11}
+    return randomized(getattr(kt, name)(*sizes, **shape, **rates, **options))
+
+
+def course_layer(name: str, inputs: int, dropout: float = 0.0, dtype: Any = None) -> Any:
+    return built(getattr(course, name)(8, 2, 11, dropout_rate=dropout, dtype=dtype), *[8] * inputs)
+
+
+def first(outputs: Any, options: dict[str, Any]) -> Any:
+    """The output alone, where the scores came too."""
+    return outputs[0] if options.get("return_attention_scores") else outputs
+
+
+def cross(layer: Any, source: Any, mask: Any, target: Any, **options: Any) -> Any:
+    return first(layer(target, source, padding_mask=mask, **options), options)
+
+
+def causal(layer: Any, source: Any, mask: Any, target: Any, **options: Any) -> Any:
+    return first(layer(target, target, use_causal_mask=True, **options), options)
+
+
+def encode(layer: Any, source: Any, mask: Any, target: Any, **options: Any) -> Any:
+    return first(layer(source, padding_mask=mask, **options), options)
+
+
+def decode(layer: Any, source: Any, mask: Any, target: Any, **options: Any) -> Any:
+    return first(layer(target, source, encoder_padding_mask=mask, **options), options)
+
+
+def decode_alone(layer: Any, source: Any, mask: Any, target: Any, **options: Any) -> Any:
+    return first(layer(target, **options), options)
+
+
+def translate(model: Any, source: Any, mask: Any, target: Any, **options: Any) -> Any:
+    return model({"encoder_token_ids": source, "decoder_token_ids": target}, **options)
+
+
+def transcribe(model: Any, source: Any, mask: Any, target: Any, **options: Any) -> Any:
+    inputs = {"encoder_features": source, "encoder_padding_mask": mask, "decoder_token_ids": target}
+    return model(inputs, **options)
+
+
+def course_encode(layer: Any, source: Any, mask: Any, target: Any, training: bool = False) -> Any:
+    return layer(source, training, mask[:, None, :])
+
+
+def course_decode(layer: Any, source: Any, mask: Any, target: Any, training: bool = False) -> Any:
+    look_ahead = np.tril(np.ones((1, target.shape[1], target.shape[1])))
+    return layer(target, source, training, look_ahead, mask[:, None, None, :])[0]
+
+
+def one_by_one(target: Any, step: Callable[..., Any], cache: Any) -> Any:
+    """Every position of the target in turn, `(b, t, ...)`."""
+    outputs = []
+    for position in range(target.shape[1]):
+        output, cache = step(position, cache)
+        outputs.append(output)
+    return keras.ops.stack(outputs, axis=1)
+
+
+def attention_steps(layer: Any, source: Any, mask: Any, target: Any) -> Any:
+    def step(position: int, cache: Any) -> Any:
+        output, cache = layer.step(target[:, position : position + 1], cache, position)
+        return output[:, 0], cache
+
+    return one_by_one(target, step, layer.create_cache(target.shape[1], len(target)))
+
+
+def layer_steps(layer: Any, source: Any, mask: Any, target: Any) -> Any:
+    def step(position: int, cache: Any) -> Any:
+        output, cache = layer.step(target[:, position : position + 1], cache, position, mask)
+        return output[:, 0], cache
+
+    return one_by_one(target, step, layer.create_cache(source, target.shape[1]))
+
+
+def decoder_steps(layer: Any, source: Any, mask: Any, target: Any) -> Any:
+    def step(position: int, cache: Any) -> Any:
+        output, cache = layer.step(target[:, position : position + 1], cache, position)
+        return output[:, 0], cache
+
+    return one_by_one(target, step, layer.create_cache(source, mask, target.shape[1]))
+
+
+def model_steps(model: Any, source: Any, mask: Any, target: Any) -> Any:
+    mask = None if is_ids(source) else mask
+    cache = model.create_cache(source, target.shape[1], padding_mask=mask)
+    return one_by_one(target, lambda p, cache: model.decode_step(target[:, p], p, cache), cache)
+
+
+def lm_steps(model: Any, source: Any, mask: Any, target: Any) -> Any:
+    cache = model.create_cache(len(target), target.shape[1])
+    return one_by_one(target, lambda p, cache: model.decode_step(target[:, p], p, cache), cache)
+
+
+PRE = {"norm_first": True}
+ALONE = {"reads_source": False}
+SUBJECTS = {
+    "attention": Subject(make=attention, call=cross, inputs=VECTORS, writes_target=False),
+    "attention, causal": Subject(
+        make=attention, call=causal, inputs=VECTORS, step=attention_steps, reads_source=False
+    ),
+    "attention, grouped, rotary": Subject(
+        make=functools.partial(attention, num_key_value_heads=1, positions="rotary"),
+        call=causal,
+        inputs=VECTORS,
+        step=attention_steps,
+        reads_source=False,
+    ),
+    "attention, window, relative": Subject(
+        make=functools.partial(attention, sliding_window=3, positions="relative"),
+        call=causal,
+        inputs=VECTORS,
+        step=attention_steps,
+        reads_source=False,
+    ),
+    "EncoderLayer": Subject(
+        make=functools.partial(block, "EncoderLayer", inputs=1),
+        call=encode,
+        inputs=VECTORS,
+        writes_target=False,
+    ),
+    "Encoder, pre-norm": Subject(
+        make=functools.partial(block, "Encoder", 1, inputs=1, **PRE),
+        call=encode,
+        inputs=VECTORS,
+        writes_target=False,
+    ),
+    "DecoderLayer": Subject(
+        make=functools.partial(block, "DecoderLayer", inputs=2),
+        call=decode,
+        inputs=VECTORS,
+        step=layer_steps,
+    ),
+    "DecoderLayer, alone": Subject(
+        make=functools.partial(block, "DecoderLayer", inputs=1),
+        call=decode_alone,
+        inputs=VECTORS,
+        reads_source=False,
+    ),
+    "Decoder, pre-norm": Subject(
+        make=functools.partial(block, "Decoder", 1, inputs=2, **PRE),
+        call=decode,
+        inputs=VECTORS,
+        step=decoder_steps,
+    ),
+    "Transformer": Subject(
+        make=functools.partial(model, "Transformer", 11, 13),
+        call=translate,
+        inputs=IDS,
+        step=model_steps,
+        has_scores=False,
+    ),
+    "Transformer, pre-norm, frames": Subject(
+        make=functools.partial(model, "Transformer", None, 13, encoder_feature_dim=7, **PRE),
+        call=transcribe,
+        inputs=FRAMES,
+        step=model_steps,
+        has_scores=False,
+    ),
+    "CausalLM": Subject(
+        make=functools.partial(model, "CausalLM", 13),
+        call=decode_alone,
+        inputs=IDS,
+        step=lm_steps,
+        has_scores=False,
+        reads_source=False,
+    ),
+    "EncoderModel": Subject(
+        make=functools.partial(model, "EncoderModel", 11, 3),
+        call=lambda model, source, mask, target, **options: model(source, **options),
+        inputs=IDS,
+        has_scores=False,
+        writes_target=False,
+    ),
+    "EncoderModel, pooled": Subject(
+        make=functools.partial(model, "EncoderModel", 11, 3, pooling="mean"),
+        call=lambda model, source, mask, target, **options: model(source, **options)[:, None, :],
+        inputs=IDS,
+        has_scores=False,
+        writes_target=False,
+    ),
+    "course.EncoderLayer": Subject(
+        make=functools.partial(course_layer, "EncoderLayer", 1),
+        call=course_encode,
+        inputs=VECTORS,
+        has_scores=False,
+        writes_target=False,
+    ),
+    "course.DecoderLayer": Subject(
+        make=functools.partial(course_layer, "DecoderLayer", 2),
+        call=course_decode,
+        inputs=VECTORS,
+        has_scores=False,
+    ),
+}
+
+
+@functools.cache
+def made(name: str, **options: Any) -> Any:
+    return SUBJECTS[name].make(**options)
+
+
+def bound(name: str, layer: Any, **call: Any) -> Function:
+    return functools.partial(SUBJECTS[name].call, layer, **call)
+
+
+def compiled(function: Function) -> Function:
+    backend = keras.backend.backend()
+    if backend == "tensorflow":
+        tf = pytest.importorskip("tensorflow")
+        return tf.function(function, jit_compile=True, autograph=False)
+    if backend == "jax":
+        return pytest.importorskip("jax").jit(function)
+    pytest.skip("torch has no XLA")
+
+
+def same_dropout(name: str) -> Function:
+    """Called in training with dropout, of which each call draws the same."""
+    layer = made(name, dropout=0.4)
+    generators = [part.seed_generator for part in layer._flatten_layers() if hasattr(part, "seed_generator")]
+    states = [array(generator.state).copy() for generator in generators]  # torch shares its memory
+    assert states
+
+    def function(source: Any, mask: Any, target: Any) -> Any:
+        for generator, state in zip(generators, states, strict=True):
+            generator.state.assign(state)
+        if keras.backend.backend() == "torch":  # where a dropout without a seed draws from the global state
+            pytest.importorskip("torch").manual_seed(0)
+        return SUBJECTS[name].call(layer, source, mask, target, training=True)
+
+    return function
+
+
+def steps(name: str) -> Function:
+    step = SUBJECTS[name].step
+    if step is None:
+        pytest.skip(f"{name} is not called step by step")
+    return functools.partial(step, made(name))
+
+
+def scores(name: str) -> Function:
+    if not SUBJECTS[name].has_scores:
+        pytest.skip(f"{name} gives its scores in a call of their own")
+    return bound(name, made(name), return_attention_scores=True)
+
+
+VARIANTS: dict[str, Callable[[str], Function]] = {
+    "inference": lambda name: bound(name, made(name)),
+    "training": lambda name: bound(name, made(name), training=True),
+    "dropout, inference": lambda name: bound(name, made(name, dropout=0.4)),
+    "dropout, training": same_dropout,
+    "scores": scores,
+    "cache": steps,
+    "jit": lambda name: compiled(bound(name, made(name))),
+    "mixed_float16": lambda name: bound(name, made(name, dtype="mixed_float16")),
+    "mixed_bfloat16": lambda name: bound(name, made(name, dtype="mixed_bfloat16")),
+}
+# What half precision rounds differently for a longer source, next to outputs of the size of 1 to 10.
+TOLERANCES = {"mixed_float16": 0.02, "mixed_bfloat16": 0.15}
+
+variants = pytest.mark.parametrize(
+    "variant", [pytest.param(name, marks=[pytest.mark.slow] if name == "jit" else []) for name in VARIANTS]
+)
 
 
 def numbers(outputs: Any) -> Any:
     return array(keras.ops.cast(outputs, "float32"))
 
 
-def padding_leak(function: Call, source: Any, target: Any) -> float:
-    """How far `NUM_PADS` more source positions of padding move `function(source, mask, target)`."""
+def is_ids(inputs: Any) -> bool:
+    return bool(np.issubdtype(inputs.dtype, np.integer))
+
+
+def padding_leak(function: Function, source: Any, target: Any) -> float:
+    """How far `NUM_PADS` more source positions of padding move the output."""
     plain, widths = np.ones(source.shape[:2], bool), [(0, 0), (0, NUM_PADS)]
     padded = np.pad(source, widths) if is_ids(source) else np.pad(source, [*widths, (0, 0)], mode="reflect")
     before = numbers(function(source, plain, target))
@@ -37,7 +357,7 @@ def padding_leak(function: Call, source: Any, target: Any) -> float:
     return float(np.abs(after[:, : before.shape[1]] - before).max())
 
 
-def future_leak(function: Call, source: Any, target: Any) -> float:
+def future_leak(function: Function, source: Any, target: Any) -> float:
     """How far another last target position moves the positions before it."""
     changed = target.copy()
     changed[:, -1] = changed[:, -1] + 1 if is_ids(target) else -changed[:, -1]
@@ -47,126 +367,71 @@ def future_leak(function: Call, source: Any, target: Any) -> float:
     return float(np.abs(after[:, :-1] - before[:, :-1]).max())
 
 
-def is_ids(inputs: Any) -> bool:
-    return bool(np.issubdtype(inputs.dtype, np.integer))
+@variants
+@pytest.mark.parametrize("name", [name for name, subject in SUBJECTS.items() if subject.reads_source])
+def test_padding_changes_nothing(name: str, variant: str, close: Any) -> None:
+    if variant == "dropout, training":
+        pytest.skip("a longer source draws another dropout")
+    function = VARIANTS[variant](name)
+    close(padding_leak(function, *SUBJECTS[name].inputs), 0.0, TOLERANCES.get(variant, 1e-5))
 
 
-VECTORS = (draw(2, 5, 8), draw(2, 4, 8, seed=1))
-IDS = (np.array([[5, 3, 9, 2, 7], [4, 8, 6, 1, 1]]), np.array([[2, 5, 3, 4], [2, 9, 7, 8]]))
+@variants
+@pytest.mark.parametrize("name", [name for name, subject in SUBJECTS.items() if subject.writes_target])
+def test_the_future_changes_nothing(name: str, variant: str, close: Any) -> None:
+    function = VARIANTS[variant](name)
+    close(future_leak(function, *SUBJECTS[name].inputs), 0.0, TOLERANCES.get(variant, 1e-5))
 
 
-def attention(cls: Any = MultiHeadAttention, **options: Any) -> Call:
-    layer = cls(2, 4, **options)
-    layer.build((None, None, 8), (None, None, 8))
-    randomized(layer)
-    return lambda source, mask, target: layer(target, source, padding_mask=mask)
+@pytest.mark.parametrize("name", [name for name, subject in SUBJECTS.items() if subject.step])
+def test_the_cache_changes_nothing(name: str, close: Any) -> None:
+    source, target = SUBJECTS[name].inputs
+    mask = np.ones(source.shape[:2], bool)
+    if not is_ids(source):
+        mask[1, 3:] = False
+    whole, stepwise = (VARIANTS[variant](name)(source, mask, target) for variant in ("inference", "cache"))
+    close(numbers(stepwise), numbers(whole), 1e-5)
 
 
-def causal_attention(cls: Any = MultiHeadAttention) -> Call:
-    layer = cls(2, 4)
-    layer.build((None, None, 8), (None, None, 8))
-    randomized(layer)
-    return lambda source, mask, target: layer(target, target, use_causal_mask=True)
+@pytest.mark.parametrize("policy", TOLERANCES)
+@pytest.mark.parametrize("name", SUBJECTS)
+def test_half_precision_is_close_to_float32(name: str, policy: str, close: Any) -> None:
+    source, target = SUBJECTS[name].inputs
+    mask = np.ones(source.shape[:2], bool)
+    half = VARIANTS[policy](name)(source, mask, target)
+    assert keras.backend.standardize_dtype(half.dtype) == policy.removeprefix("mixed_")
+    close(numbers(half), numbers(VARIANTS["inference"](name)(source, mask, target)), TOLERANCES[policy])
 
 
-def encoder(layer: Any, **call: Any) -> Call:
-    layer.build((None, None, 8))
-    randomized(layer)
-    return lambda source, mask, target: layer(source, padding_mask=mask, **call)
-
-
-def decoder(layer: Any, **call: Any) -> Call:
-    layer.build((None, None, 8), (None, None, 8))
-    randomized(layer)
-    return lambda source, mask, target: layer(target, source, encoder_padding_mask=mask, **call)
-
-
-def model(scale: float = 1.0, training: bool = False, **options: Any) -> Call:
-    sizes = {"num_layers": 1, "hidden_dim": 8, "num_heads": 2, "intermediate_dim": 11, "dropout": 0.0}
-    transformer = Transformer(11, 13, **{**sizes, **options})
-    randomized(transformer)
-    transformer.set_weights([scale * weight for weight in transformer.get_weights()])
-
-    def function(source: Any, mask: Any, target: Any) -> Any:
-        inputs = {"encoder_token_ids": source, "decoder_token_ids": target}
-        return transformer(inputs, training=training)
-
-    function.__dict__["model"] = transformer
-    return function
-
-
-def stepwise(**options: Any) -> Call:
-    """The model one position at a time, through its cache."""
-    transformer = model(**options).__dict__["model"]
-
-    def function(source: Any, mask: Any, target: Any) -> Any:
-        cache, logits = transformer.create_cache(source, target.shape[1]), []
-        for position in range(target.shape[1]):
-            step, cache = transformer.decode_step(target[:, position], position, cache)
-            logits.append(step)
-        return keras.ops.stack(logits, axis=1)
-
-    return function
-
-
-PRE: dict[str, Any] = {"norm_first": True}
-DROPOUT: dict[str, Any] = {"dropout": 0.5, "attention_dropout": 0.5, "intermediate_dropout": 0.5}
-ENCODERS: dict[str, Callable[[], Call]] = {
-    "encoder layer": lambda: encoder(EncoderLayer(2, 11)),
-    "encoder layer, pre-norm, training": lambda: encoder(EncoderLayer(2, 11, **PRE), training=True),
-    "encoder": lambda: encoder(Encoder(1, 2, 11)),
-    "encoder, pre-norm, dropout": lambda: encoder(Encoder(1, 2, 11, **PRE, **DROPOUT)),
+# Each call with its masks by position, by keyword, and without.
+MASK = np.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 0]])
+PAIRS = draw(5, 5) > 0
+POSITIONAL = {
+    "attention": ((VECTORS[0], VECTORS[0], VECTORS[0], PAIRS), {"attention_mask": PAIRS}),
+    "EncoderLayer": ((VECTORS[0], MASK), {"padding_mask": MASK}),
+    "Encoder, pre-norm": ((VECTORS[0], MASK), {"padding_mask": MASK}),
+    "DecoderLayer": ((VECTORS[1], VECTORS[0], None, MASK), {"encoder_padding_mask": MASK}),
+    "Decoder, pre-norm": ((VECTORS[1], VECTORS[0], None, MASK), {"encoder_padding_mask": MASK}),
 }
-DECODERS: dict[str, Callable[[], Call]] = {
-    "decoder layer": lambda: decoder(DecoderLayer(2, 11)),
-    "decoder layer, pre-norm, training": lambda: decoder(DecoderLayer(2, 11, **PRE), training=True),
-    "decoder": lambda: decoder(Decoder(1, 2, 11)),
-    "decoder, pre-norm, dropout": lambda: decoder(Decoder(1, 2, 11, **PRE, **DROPOUT)),
-}
-MODELS: dict[str, Callable[[], Call]] = {
-    "model": model,
-    "model, pre-norm, untied": lambda: model(**PRE, tie_output=False),
-    "model, dropout": lambda: model(**DROPOUT),
-    "model, training": lambda: model(training=True),
-    "model, step by step": stepwise,
-}
-CASES = [
-    *[(name, make, VECTORS) for name, make in {"attention": attention, **ENCODERS, **DECODERS}.items()],
-    *[(name, make, IDS) for name, make in MODELS.items()],
-]
-FUTURE_CASES = [
-    ("causal attention", causal_attention, VECTORS),
-    *[(name, make, VECTORS) for name, make in DECODERS.items()],
-    *[(name, make, IDS) for name, make in MODELS.items()],
-]
 
 
-@pytest.mark.parametrize(("name", "make", "inputs"), CASES, ids=[case[0] for case in CASES])
-def test_padding_changes_nothing(name: str, make: Callable[[], Call], inputs: Any) -> None:
-    assert padding_leak(make(), *inputs) < 1e-5
+@pytest.mark.parametrize("name", POSITIONAL)
+def test_a_mask_counts_by_position_as_by_keyword(name: str, close: Any) -> None:
+    layer, (arguments, keyword) = made(name), POSITIONAL[name]
+    inputs = [x for x in arguments[:-1] if x is not None]
+    close(numbers(layer(*arguments)), numbers(layer(*inputs, **keyword)), 0.0)
+    assert np.abs(numbers(layer(*arguments)) - numbers(layer(*inputs))).max() > 1e-2
 
 
-@pytest.mark.parametrize(("name", "make", "inputs"), FUTURE_CASES, ids=[case[0] for case in FUTURE_CASES])
-def test_the_future_changes_nothing(name: str, make: Callable[[], Call], inputs: Any) -> None:
-    assert future_leak(make(), *inputs) < 1e-5
-
-
-@pytest.mark.parametrize(("policy", "tolerance"), [("mixed_float16", 0.01), ("mixed_bfloat16", 0.08)])
-def test_padding_and_the_future_in_half_precision(policy: str, tolerance: float) -> None:
-    function = model(scale=0.4, dtype=policy)  # far from saturation, where precision is lost
-    assert padding_leak(function, *IDS) < tolerance
-    assert future_leak(function, *IDS) < tolerance
-
-
-def test_padding_of_the_target_changes_nothing() -> None:
+def test_padding_of_the_target_changes_nothing(close: Any) -> None:
     source, target = IDS
     padded = np.pad(target, [(0, 0), (0, NUM_PADS)])
-    function, mask = model(), np.ones(source.shape, bool)
+    function, mask = VARIANTS["inference"]("Transformer"), np.ones(source.shape, bool)
     before, after = (numbers(function(source, mask, each)) for each in (target, padded))
-    np.testing.assert_allclose(after[:, : target.shape[1]], before, atol=1e-5)
+    close(after[:, : target.shape[1]], before, 1e-5)
 
 
-class MaskIgnored(MultiHeadAttention):
+class MaskIgnored(layers.MultiHeadAttention):
     """A mutant that hears no mask."""
 
     def attend(self, query: Any, keys: Any, values: Any, mask: Any = None, **options: Any) -> Any:
@@ -176,24 +441,20 @@ class MaskIgnored(MultiHeadAttention):
 @pytest.fixture
 def mutated(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every layer made in the test attends like the mutant."""
-    monkeypatch.setattr("keras_transformer.layers.block.MultiHeadAttention", MaskIgnored)
-
-
-def test_the_checks_notice_a_mutant() -> None:
-    assert padding_leak(attention(MaskIgnored), *VECTORS) > 1e-2
-    assert future_leak(causal_attention(MaskIgnored), *VECTORS) > 1e-2
+    monkeypatch.setattr(layers, "MultiHeadAttention", MaskIgnored)
+    for module in ("layers.block", "course.course_layer"):
+        monkeypatch.setattr(f"keras_transformer.{module}.MultiHeadAttention", MaskIgnored)
 
 
 @pytest.mark.usefixtures("mutated")
-@pytest.mark.parametrize(("name", "make", "inputs"), CASES[1:], ids=[case[0] for case in CASES[1:]])
-def test_the_padding_check_notices_a_mutant(name: str, make: Callable[[], Call], inputs: Any) -> None:
-    assert padding_leak(make(), *inputs) > 1e-3
+@pytest.mark.parametrize("name", [name for name, subject in SUBJECTS.items() if subject.reads_source])
+def test_the_padding_check_notices_a_mutant(name: str) -> None:
+    subject = SUBJECTS[name]
+    assert padding_leak(bound(name, subject.make()), *subject.inputs) > 1e-3
 
 
 @pytest.mark.usefixtures("mutated")
-@pytest.mark.parametrize(
-    "make", [model, lambda: decoder(DecoderLayer(2, 11))], ids=["model", "decoder layer"]
-)
-def test_the_future_check_notices_a_mutant(make: Callable[[], Call]) -> None:
-    function = make()
-    assert future_leak(function, *(IDS if "model" in function.__dict__ else VECTORS)) > 1e-3
+@pytest.mark.parametrize("name", [name for name, subject in SUBJECTS.items() if subject.writes_target])
+def test_the_future_check_notices_a_mutant(name: str) -> None:
+    subject = SUBJECTS[name]
+    assert future_leak(bound(name, subject.make()), *subject.inputs) > 1e-3
