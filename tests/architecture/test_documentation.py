@@ -43,6 +43,14 @@ def test_quoted_commands() -> None:
     assert list(quoted_commands(text)) == [["train", "--epochs", "3"], ["plot"]]
 
 
+def test_commands_that_do_not_exist_are_noticed() -> None:
+    main = importlib.import_module("keras_transformer.cli").main
+    for words in (["trane"], ["train", "--epoch"], ["plot", "flowers"], ["plot", "mask", "--size", "3"]):
+        with pytest.raises(AssertionError, match="keras-transformer"):
+            check_command(main, words)
+    check_command(main, ["plot", "mask", "--length", "3"])
+
+
 @pytest.mark.parametrize("name", PAGES)
 def test_every_quoted_command_exists(root: Path, name: str) -> None:
     text = page(root, name)
@@ -55,10 +63,12 @@ def test_every_quoted_command_exists(root: Path, name: str) -> None:
 
 def check_command(group: click.Group, words: list[str]) -> None:
     """Fail unless the verb exists and has each option that the words use."""
-    context = click.Context(group)
-    verb = next((word for word in words if not word.startswith("-")), None)
-    command = group if verb is None else group.get_command(context, verb)
-    assert command is not None, f"keras-transformer {verb} does not exist"
+    context, command, verb = click.Context(group), group, ""
+    for word in words:
+        if word.startswith("-") or not isinstance(command, click.Group):
+            break
+        command, verb = command.get_command(context, word), f"{verb} {word}".strip()
+        assert command is not None, f"keras-transformer {verb} does not exist"
     known = {
         option
         for parameter in command.get_params(context)

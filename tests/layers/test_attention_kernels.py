@@ -44,7 +44,7 @@ def test_groups_of_heads_share_keys_and_values(groups: int) -> None:
         built(),
         [draw(2, 5, 9), draw(2, 3, 13), draw(2, 3, 11)],
     )
-    grouped.set_weights([draw(*w.shape, seed=number) for number, w in enumerate(grouped.weights)])
+    grouped.set_weights([0.3 * draw(*w.shape, seed=number) for number, w in enumerate(grouped.weights)])
     weights = {weight.name: array(weight) for weight in grouped.weights}
     for name in ("key", "value"):
         weights[f"{name}_kernel"] = np.repeat(weights[f"{name}_kernel"], 6 // groups, axis=1)
