@@ -5,6 +5,7 @@ them, `encoded_dataset` batches these; `translation_dataset` is the last two in 
 """
 
 from keras_transformer.data.encoding import EncodedPairs, encode_pairs
+from keras_transformer.data.masking import mask_tokens
 from keras_transformer.data.pairs import Pair
 from keras_transformer.data.pipeline import encoded_dataset, translation_dataset
 from keras_transformer.data.registry import read_pairs
@@ -23,6 +24,7 @@ __all__ = [
     "encode_pairs",
     "encoded_dataset",
     "gather_pairs",
+    "mask_tokens",
     "pad_batches",
     "read_lines",
     "read_pairs",

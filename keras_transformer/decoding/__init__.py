@@ -1,6 +1,7 @@
 """From a trained model to answers: searches, the loop that drives them, the translator."""
 
 from keras_transformer.decoding.beam import BeamSearch, BeamState
+from keras_transformer.decoding.completion import CompletingModel, complete
 from keras_transformer.decoding.contract import Cache, Search, SearchResult, SpecialIds, Step
 from keras_transformer.decoding.generation import StepwiseModel, generate
 from keras_transformer.decoding.greedy import GreedySearch, GreedyState
@@ -12,6 +13,7 @@ __all__ = [
     "BeamSearch",
     "BeamState",
     "Cache",
+    "CompletingModel",
     "GreedySearch",
     "GreedyState",
     "Search",
@@ -21,6 +23,7 @@ __all__ = [
     "StepwiseModel",
     "Translation",
     "Translator",
+    "complete",
     "generate",
     "length_penalty",
     "make_search",

@@ -1,0 +1,76 @@
+"""Images of digits to spelled words: rows of pixels in, letters out.
+
+The source is 8 frames of 8 pixels, the target up to 6 letters: length and width differ, and cross-attention
+does not mind, since each kernel turns the width of its own input into the width of the heads.
+
+python examples/digits_to_words.py          2 to 3 minutes, 98.6 % exact; at least 95 %
+python examples/digits_to_words.py --small  seconds, 94 %; at least 80 %
+"""
+
+import argparse
+from typing import Any
+
+import keras
+import numpy as np
+from sklearn.datasets import load_digits
+
+import keras_transformer as kt
+
+WORDS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
+NUM_HELD_OUT = 360
+
+
+def read_images() -> tuple[Any, Any]:
+    """Give the images `(n, 8, 8)`, pixels from 0 to 1, and their digits `(n,)`, in random order."""
+    digits = load_digits()
+    order = np.random.default_rng(0).permutation(len(digits.target))
+    return digits.images[order].astype("float32") / 16, digits.target[order]
+
+
+def spell(tokenizer: kt.text.Tokenizer, numbers: Any) -> Any:
+    """Give the token ids of the words, between marks and padded with 0: `(n, 7)`."""
+    letters = tokenizer.tokenize(WORDS).to_list()
+    rows = [[kt.text.START_ID, *letters[number], kt.text.END_ID] for number in numbers]
+    return keras.utils.pad_sequences(rows, maxlen=7, padding="post", value=kt.text.PAD_ID)
+
+
+def main() -> None:
+    """Train, spell the images that were held out, and check the words."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--small", action="store_true", help="a smaller model, trained for seconds")
+    small = parser.parse_args().small
+    hidden_dim, epochs, wanted = (32, 8, 0.8) if small else (64, 60, 0.95)
+
+    keras.utils.set_random_seed(0)
+    images, numbers = read_images()
+    tokenizer = kt.text.CharacterTokenizer.train(WORDS)
+    model = kt.Transformer(
+        None,  # no source vocabulary: a row of pixels is a frame of 8 numbers
+        tokenizer.vocabulary_size,
+        encoder_feature_dim=8,
+        num_layers=1 if small else 2,
+        hidden_dim=hidden_dim,
+        num_heads=4,
+        intermediate_dim=2 * hidden_dim,
+    )
+    model.compile(
+        keras.optimizers.Adam(3e-3 if small else 1e-3),
+        loss=kt.training.MaskedCrossentropy(),
+        metrics=[kt.training.MaskedAccuracy()],
+        jit_compile=False,
+    )
+    words = spell(tokenizer, numbers)
+    training, held_out = slice(NUM_HELD_OUT, None), slice(NUM_HELD_OUT)
+    inputs = {"encoder_features": images[training], "decoder_token_ids": words[training, :-1]}
+    model.fit(inputs, words[training, 1:], batch_size=64, epochs=epochs, verbose=2)
+
+    answers = kt.decoding.generate(model, images[held_out], kt.decoding.GreedySearch(), max_length=6)
+    spelled = [text.decode() for text in tokenizer.detokenize(answers.token_ids[:, 0]).numpy()]
+    exact = np.mean([text == WORDS[number] for text, number in zip(spelled, numbers[held_out], strict=True)])
+    print("the first images:", *spelled[:8])
+    print(f"spelled exactly: {exact:.1%} of {NUM_HELD_OUT} images held out, wanted {wanted:.0%}")
+    assert exact >= wanted, f"{exact:.1%} of the images were spelled. Wanted: {wanted:.0%}."
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,118 @@
+"""Hides some tokens of each text, for a model that learns to guess them.
+
+As in Devlin et al., "BERT: Pre-training of Deep Bidirectional Transformers"
+(2019), section 3.1: of the tokens that are chosen, 80 % become a mask, 10 %
+another token, and 10 % stay, since a text in use has no masks and the model
+must keep an eye on every token.
+"""
+
+from numbers import Real
+
+import tensorflow as tf
+
+from keras_transformer.text.special_tokens import NUM_SPECIAL_TOKENS, PAD_ID
+
+_MASK_SHARE = 0.8
+_RANDOM_SHARE = 0.1
+
+
+def mask_tokens(
+    dataset: tf.data.Dataset, *, mask_id: int, vocabulary_size: int, rate: float = 0.15, seed: int = 0
+) -> tf.data.Dataset:
+    """Makes inputs with hidden tokens, and labels that hold what was hidden.
+
+    Special tokens, padding among them, are never chosen and never put in. What is drawn
+    for an element depends on `seed` and the element's number alone, so each epoch hides
+    the same tokens. For others in each pass, repeat before: `mask_tokens(dataset.repeat(), ...)`.
+
+    Args:
+        dataset: token ids, integers `(b, s)` or `(s,)`, padded with `PAD_ID`.
+        mask_id: the id that hides a token, best one that texts do not have.
+        vocabulary_size: the number of ids of the model, `mask_id` among them.
+        rate: the probability with which a token is chosen.
+        seed: seed of all choices.
+
+    Returns:
+        a dataset of `(masked ids, labels)`, int32 of the same shape. Labels are the original
+        ids where tokens were chosen and `PAD_ID`, which no loss counts, elsewhere.
+
+    Raises:
+        TypeError: `dataset` does not hold dense integers, a size or the seed is no integer,
+            or the rate is no number.
+        ValueError: the ids have another rank, the vocabulary has nothing to put in, `mask_id`
+            is padding or outside it, or the rate is outside (0, 1].
+
+    Example:
+        >>> dataset = tf.data.Dataset.from_tensors([2, 4, 5, 6, 3, 0])
+        >>> [(masked, labels)] = mask_tokens(dataset, mask_id=7, vocabulary_size=8, rate=1.0)
+        >>> labels.numpy().tolist()
+        [0, 4, 5, 6, 0, 0]
+    """
+    _check_elements(dataset.element_spec)
+    _check_ids(mask_id, vocabulary_size)
+    _check_draws(rate, seed)
+
+    def mask(number: tf.Tensor, token_ids: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Hide tokens of one element."""
+        token_ids = tf.cast(token_ids, tf.int32)
+        element_seed = tf.stack([tf.constant(seed, tf.int64), number])
+        return _mask(token_ids, mask_id, vocabulary_size, rate, element_seed)
+
+    return dataset.enumerate().map(mask, num_parallel_calls=tf.data.AUTOTUNE)
+
+
+def _mask(
+    token_ids: tf.Tensor, mask_id: int, vocabulary_size: int, rate: float, seed: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Chooses among int32 (b, s) or (s,), and gives masked ids and labels of the same shape."""
+    choice_seed, fate_seed, random_seed = tf.unstack(tf.random.split(seed, 3))
+    shape = tf.shape(token_ids)
+    is_regular = (token_ids >= NUM_SPECIAL_TOKENS) & (token_ids != mask_id)
+    chosen = is_regular & (tf.random.stateless_uniform(shape, choice_seed) < rate)
+    fate = tf.random.stateless_uniform(shape, fate_seed)  # of each chosen token: mask, another, itself
+    others = _draw_regular(shape, mask_id, vocabulary_size, random_seed)
+    replaced = tf.where(fate < _MASK_SHARE + _RANDOM_SHARE, others, token_ids)
+    replaced = tf.where(fate < _MASK_SHARE, mask_id, replaced)
+    return tf.where(chosen, replaced, token_ids), tf.where(chosen, token_ids, PAD_ID)
+
+
+def _draw_regular(shape: tf.Tensor, mask_id: int, vocabulary_size: int, seed: tf.Tensor) -> tf.Tensor:
+    """Draws int32 ids evenly from those that are neither special nor the mask."""
+    if mask_id < NUM_SPECIAL_TOKENS:
+        return tf.random.stateless_uniform(shape, seed, NUM_SPECIAL_TOKENS, vocabulary_size, tf.int32)
+    drawn = tf.random.stateless_uniform(shape, seed, NUM_SPECIAL_TOKENS, vocabulary_size - 1, tf.int32)
+    return drawn + tf.cast(drawn >= mask_id, tf.int32)  # the ids from the mask on move up by one
+
+
+def _check_elements(spec: object) -> None:
+    wanted = "`dataset` must hold token ids, dense integers of shape (b, s) or (s,)."
+    if not isinstance(spec, tf.TensorSpec) or not spec.dtype.is_integer:
+        raise TypeError(f"{wanted} Received: elements of {spec}.")
+    if spec.shape.rank not in (1, 2, None):
+        raise ValueError(f"{wanted} Received: shape={spec.shape}.")
+
+
+def _check_ids(mask_id: int, vocabulary_size: int) -> None:
+    for name, value in (("mask_id", mask_id), ("vocabulary_size", vocabulary_size)):
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise TypeError(f"`{name}` must be an integer. Received: {name}={value!r}.")
+    num_regular = vocabulary_size - NUM_SPECIAL_TOKENS - (mask_id >= NUM_SPECIAL_TOKENS)
+    if num_regular < 1:
+        raise ValueError(
+            "`vocabulary_size` must leave at least one id besides the special tokens and the mask. "
+            f"Received: vocabulary_size={vocabulary_size}, mask_id={mask_id}."
+        )
+    if not PAD_ID < mask_id < vocabulary_size:
+        raise ValueError(
+            "`mask_id` must be above the padding's 0 and below `vocabulary_size`. "
+            f"Received: mask_id={mask_id}, vocabulary_size={vocabulary_size}."
+        )
+
+
+def _check_draws(rate: float, seed: int) -> None:
+    if not isinstance(rate, Real) or isinstance(rate, bool):
+        raise TypeError(f"`rate` must be a number. Received: rate={rate!r}.")
+    if not 0 < rate <= 1:
+        raise ValueError(f"`rate` must be above 0 and at most 1. Received: rate={rate}.")
+    if not isinstance(seed, int) or isinstance(seed, bool):
+        raise TypeError(f"`seed` must be an integer. Received: seed={seed!r}.")

@@ -1,0 +1,34 @@
+"""Runs an example as a reader does, on the package that is tested."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def run_small(name: str) -> str:
+    """Run an example with `--small` in a process of its own, and give what it printed."""
+    spec = importlib.util.find_spec("keras_transformer")
+    assert spec is not None
+    assert spec.submodule_search_locations is not None
+    package = Path(next(iter(spec.submodule_search_locations)))
+    finished = subprocess.run(
+        [sys.executable, str(EXAMPLES / name), "--small"],
+        env={**os.environ, "PYTHONPATH": str(package.parent)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert finished.returncode == 0, finished.stderr
+    return finished.stdout
+
+
+@pytest.fixture(scope="session")
+def run_example() -> Callable[[str], str]:
+    return run_small
