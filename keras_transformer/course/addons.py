@@ -8,6 +8,7 @@ from keras import ops
 from keras_transformer.course.course_masks import read_mask
 from keras_transformer.course.positional_call import PositionalCall
 from keras_transformer.layers.dot_product_attention import dot_product_attention
+from keras_transformer.layers.initialization import fresh_copy
 from keras_transformer.layers.masks import combine_masks, intersect_masks
 from keras_transformer.layers.validation import check_positive, check_rates, known_width
 from keras_transformer.types import Shape, Tensor
@@ -155,6 +156,7 @@ class MultiHeadAttention(PositionalCall):
 
     def _add(self, weight: str, name: str, *shape: int) -> Tensor:
         options = {kind: getattr(self, f"{weight}_{kind}") for kind in _SERIALIZE}
+        options["initializer"] = fresh_copy(options["initializer"])
         return self.add_weight(name=name, shape=shape, **options)
 
 

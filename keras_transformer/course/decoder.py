@@ -6,6 +6,7 @@ import keras
 
 from keras_transformer.course.decoder_layer import DecoderLayer
 from keras_transformer.course.sentence_stack import SentenceStack
+from keras_transformer.layers.validation import freeze_parts
 from keras_transformer.types import Shape, Tensor
 
 
@@ -74,6 +75,7 @@ class Decoder(SentenceStack):
         vectors_shape = self._build_embedding(x_shape)
         for layer in self.dec_layers:
             layer.build(vectors_shape, enc_output_shape)
+        freeze_parts(self)
 
     def call(
         self,

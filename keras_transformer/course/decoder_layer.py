@@ -4,6 +4,7 @@ import keras
 
 from keras_transformer.course.course_layer import CourseLayer
 from keras_transformer.course.course_masks import read_mask
+from keras_transformer.layers.validation import freeze_parts
 from keras_transformer.types import Shape, Tensor
 
 
@@ -50,6 +51,7 @@ class DecoderLayer(CourseLayer):
         self.mha2.build(x_shape, enc_output_shape)
         for part in (self.layernorm1, self.layernorm2, self.ffn, self.layernorm3):
             part.build(x_shape)
+        freeze_parts(self)
 
     def call(
         self,

@@ -7,6 +7,7 @@ import keras
 from keras_transformer.course.course_masks import read_mask
 from keras_transformer.course.encoder_layer import EncoderLayer
 from keras_transformer.course.sentence_stack import SentenceStack
+from keras_transformer.layers.validation import freeze_parts
 from keras_transformer.types import Shape, Tensor
 
 
@@ -71,6 +72,7 @@ class Encoder(SentenceStack):
         vectors_shape = self._build_embedding(x_shape)
         for layer in self.enc_layers:
             layer.build(vectors_shape)
+        freeze_parts(self)
 
     def call(self, x: Tensor, training: bool | None = None, mask: Tensor | None = None) -> Tensor:
         rows, length = x.shape

@@ -4,6 +4,7 @@ import keras
 
 from keras_transformer.course.course_layer import CourseLayer
 from keras_transformer.course.course_masks import read_mask
+from keras_transformer.layers.validation import freeze_parts
 from keras_transformer.types import Shape, Tensor
 
 
@@ -43,6 +44,7 @@ class EncoderLayer(CourseLayer):
         self.mha.build(x_shape, x_shape)
         for part in (self.layernorm1, self.ffn, self.layernorm2):
             part.build(x_shape)
+        freeze_parts(self)
 
     def call(self, x: Tensor, training: bool | None = None, mask: Tensor | None = None) -> Tensor:
         rows, length, _ = x.shape

@@ -7,7 +7,7 @@ import numpy as np
 from keras import KerasTensor, ops
 
 from keras_transformer.layers.dot_product_attention import dot_product_attention
-from keras_transformer.layers.masks import causal_mask, padding_mask
+from keras_transformer.layers.masks import as_boolean, causal_mask, padding_mask
 from keras_transformer.layers.sinusoids import sinusoidal_position_encoding
 from keras_transformer.types import Tensor
 
@@ -73,7 +73,8 @@ def scaled_dot_product_attention(
         q: queries `(..., t, k)`, of rank 2 to 4.
         k: keys `(..., s, k)`.
         v: values `(..., s, any width)`.
-        mask: broadcasts to `(..., t, s)`; 1 where the query may attend to the
+        mask: broadcasts to `(..., t, s)`; for queries `(b, h, t, k)` also `(b, 1, s)` or
+            `(b, t, s)`, the same for every head. 1 where the query may attend to the
             key. None lets every query attend to every key.
 
     Returns:
@@ -101,9 +102,11 @@ def scaled_dot_product_attention(
                 f"{tuple(tensor.shape)}, q of shape {tuple(q.shape)}."
             )
     if mask is not None:
-        mask = ops.cast(_as_tensor(mask), "bool")
+        mask = as_boolean(mask, "mask")
         if len(mask.shape) > 4:
             raise ValueError(f"`mask` must have a rank up to 4. Received: shape={tuple(mask.shape)}.")
+        if (rank, len(mask.shape)) == (4, 3):  # a mask for each row, such as `create_padding_mask` makes
+            mask = ops.expand_dims(mask, 1)
         rank = max(rank, len(mask.shape))
         mask = _to_rank_4(mask)
     # (..., t, k) is (b, h, t, k) with sizes of 1 in front; our function keeps the heads behind the time.

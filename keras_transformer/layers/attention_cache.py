@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from keras import ops
 
+from keras_transformer.layers.validation import known_values
 from keras_transformer.types import Tensor
 
 
@@ -58,7 +59,11 @@ class AttentionCache(NamedTuple):
 
         Returns:
             The cache with the position written.
+
+        Raises:
+            ValueError: a position that there is no room for, where it is known.
         """
+        _check_position(position, self.keys.shape[0])
         indices = ops.reshape(ops.cast(position, "int32"), (1, 1))
         return AttentionCache(
             ops.scatter_update(self.keys, indices, ops.transpose(key, (1, 0, 2, 3))),
@@ -83,3 +88,13 @@ class AttentionCache(NamedTuple):
             Keys and values, each `(b, T, h, k)`.
         """
         return ops.transpose(self.keys, (1, 0, 2, 3)), ops.transpose(self.values, (1, 0, 2, 3))
+
+
+def _check_position(position: Tensor, max_length: int | None) -> None:
+    """Refuse to write behind the end, which JAX would ignore."""
+    known = known_values(ops.convert_to_tensor(position))
+    if known is not None and max_length is not None and not 0 <= int(known) < max_length:
+        raise ValueError(
+            f"`position` must be at least 0 and below max_length={max_length}. "
+            f"Received: position={int(known)}."
+        )

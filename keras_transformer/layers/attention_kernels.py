@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import keras
-from keras import ops
 
+from keras_transformer.layers.initialization import fresh_copy, matrix_initializer
 from keras_transformer.layers.relative_position_bias import RelativePositionBias
 from keras_transformer.layers.scored_layer import ScoredLayer
 from keras_transformer.layers.validation import (
@@ -14,6 +14,7 @@ from keras_transformer.layers.validation import (
     check_groups,
     check_positive,
     check_rates,
+    freeze_parts,
     known_width,
 )
 from keras_transformer.types import Shape, Tensor
@@ -105,6 +106,7 @@ class AttentionKernels(ScoredLayer):
             self.position_bias = RelativePositionBias(heads, dtype=self.dtype_policy, name="position_bias")
             self.position_bias.build(query_shape)
         self.score_dropout = keras.layers.Dropout(self.dropout, seed=self.seed, dtype=self.dtype_policy)
+        freeze_parts(self)
 
     def compute_output_shape(
         self, query_shape: Shape, value_shape: Shape, key_shape: Shape | None = None
@@ -139,20 +141,11 @@ class AttentionKernels(ScoredLayer):
     def _add_map(
         self, name: str, inputs: tuple[int, ...], outputs: tuple[int, ...]
     ) -> tuple[Tensor, Tensor | None]:
-        """Add a kernel `(inputs, outputs)` and its bias, drawn as the matrix that it is.
-
-        Keras computes the fans of a kernel of rank 3 as if it were a
-        convolution, and so starts attention several times too small.
-        """
-        matrix = (math.prod(inputs), math.prod(outputs))
-
-        def initializer(shape: Shape, dtype: Any = None) -> Tensor:
-            """Draw the matrix and give it the shape of the kernel."""
-            return ops.reshape(self.kernel_initializer(matrix, dtype=dtype), shape)
-
+        """Add a kernel `(inputs, outputs)` and its bias."""
+        sizes = math.prod(inputs), math.prod(outputs)
         kernel = self.add_weight(
             shape=(*inputs, *outputs),
-            initializer=initializer,
+            initializer=matrix_initializer(self.kernel_initializer, *sizes),
             regularizer=self.kernel_regularizer,
             constraint=self.kernel_constraint,
             name=f"{name}_kernel",
@@ -161,7 +154,7 @@ class AttentionKernels(ScoredLayer):
             return kernel, None
         bias = self.add_weight(
             shape=outputs,
-            initializer=self.bias_initializer,
+            initializer=fresh_copy(self.bias_initializer),
             regularizer=self.bias_regularizer,
             constraint=self.bias_constraint,
             name=f"{name}_bias",

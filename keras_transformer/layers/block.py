@@ -152,7 +152,7 @@ class Block(ScoredLayer):
 
     def _final_normalization(self, shape: Shape) -> keras.layers.Layer:
         """Normalise what a stack of pre-norm layers leaves unnormalised."""
-        layer: keras.layers.Layer = keras.layers.Identity(name="final_normalization")
+        layer: keras.layers.Layer = keras.layers.Identity(dtype=self.dtype_policy, name="final_normalization")
         if self.norm_first:
             layer = make_normalization(
                 self.normalization,

@@ -7,7 +7,7 @@ import keras
 from keras_transformer.layers.block import Block
 from keras_transformer.layers.decoder_cache import DecoderCache
 from keras_transformer.layers.decoder_layer import DecoderLayer
-from keras_transformer.layers.validation import check_positive
+from keras_transformer.layers.validation import check_positive, freeze_parts
 from keras_transformer.types import Shape, Tensor
 
 
@@ -53,6 +53,7 @@ class Decoder(Block):
             layer.build(inputs_shape, encoder_output_shape)
             self.layers.append(layer)
         self.final_normalization = self._final_normalization(inputs_shape)
+        freeze_parts(self)
 
     def call(
         self,
@@ -91,7 +92,7 @@ class Decoder(Block):
         Args:
             encoder_output: `(b, s, any width)`; None without cross-attention.
             encoder_padding_mask: `(b, s)`, True (1) where the source has a
-                token; None if everywhere.
+                token. If None, the Keras mask of the output is read.
             max_length: the number of target positions there is room for.
             beam_size: hypotheses for each source, `n`.
             batch_size: rows, `b`; given exactly where `encoder_output` is None.
@@ -102,6 +103,8 @@ class Decoder(Block):
         Raises:
             ValueError: see `DecoderLayer.create_cache`.
         """
+        if encoder_padding_mask is None:
+            encoder_padding_mask = getattr(encoder_output, "_keras_mask", None)
         caches = (
             layer.create_cache(encoder_output, max_length, beam_size, batch_size) for layer in self.layers
         )

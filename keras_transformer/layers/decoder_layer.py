@@ -7,6 +7,7 @@ from keras_transformer.layers.block import Block
 from keras_transformer.layers.decoder_cache import DecoderLayerCache
 from keras_transformer.layers.masks import combine_masks
 from keras_transformer.layers.multi_head_attention import MultiHeadAttention
+from keras_transformer.layers.validation import freeze_parts
 from keras_transformer.types import Shape, Tensor
 
 
@@ -56,6 +57,7 @@ class DecoderLayer(Block):
             self.cross_attention_residual = self._residual("cross_attention_residual", inputs_shape)
         self.feed_forward = self._feed_forward("feed_forward", inputs_shape)
         self.feed_forward_residual = self._residual("feed_forward_residual", inputs_shape)
+        freeze_parts(self)
 
     def call(
         self,

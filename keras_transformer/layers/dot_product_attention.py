@@ -100,6 +100,8 @@ def masked_softmax(logits: Tensor, mask: Tensor | None = None) -> Tensor:
     scores = _softmax(ops.where(mask, logits, _LOWEST))
     # A row in which nothing is allowed comes out of the softmax uniform.
     scores = ops.where(mask, scores, 0.0)
+    if None in tuple(mask.shape):  # only now is it known whether the mask has widened the scores
+        scores = ops.reshape(scores, ops.shape(logits))
     return ops.cast(scores, dtype)
 
 

@@ -6,7 +6,7 @@ import keras
 
 from keras_transformer.layers.block import Block
 from keras_transformer.layers.encoder_layer import EncoderLayer
-from keras_transformer.layers.validation import check_positive
+from keras_transformer.layers.validation import check_positive, freeze_parts
 from keras_transformer.types import Shape, Tensor
 
 
@@ -46,6 +46,7 @@ class Encoder(Block):
             layer.build(inputs_shape)
             self.layers.append(layer)
         self.final_normalization = self._final_normalization(inputs_shape)
+        freeze_parts(self)
 
     def call(
         self,

@@ -3,6 +3,7 @@
 import keras
 
 from keras_transformer.layers.block import Block
+from keras_transformer.layers.validation import freeze_parts
 from keras_transformer.types import Shape, Tensor
 
 
@@ -38,6 +39,7 @@ class EncoderLayer(Block):
         self.self_attention_residual = self._residual("self_attention_residual", inputs_shape)
         self.feed_forward = self._feed_forward("feed_forward", inputs_shape)
         self.feed_forward_residual = self._residual("feed_forward_residual", inputs_shape)
+        freeze_parts(self)
 
     def call(
         self,

@@ -4,7 +4,13 @@ from typing import Any
 
 import keras
 
-from keras_transformer.layers.validation import check_positive, check_rates, get_activation, known_width
+from keras_transformer.layers.validation import (
+    check_positive,
+    check_rates,
+    freeze_parts,
+    get_activation,
+    known_width,
+)
 from keras_transformer.types import Shape, Tensor
 
 
@@ -64,6 +70,7 @@ class FeedForward(keras.layers.Layer):
         self.gate = self._dense("gate", self.intermediate_dim, input_shape) if self.gated else None
         self.inner_dropout = keras.layers.Dropout(self.dropout, dtype=self.dtype_policy)
         self.outer = self._dense("outer", known_width(inputs=input_shape), inner_shape)
+        freeze_parts(self)
 
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
         x = self.inner(inputs)  # (b, t, f)

@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_transformer.layers.validation import check_positive, known_width
+from keras_transformer.layers.validation import check_positive, known_sizes, known_width
 from keras_transformer.types import Shape, Tensor
 
 
@@ -49,8 +49,9 @@ class LearnedPositionEncoding(keras.layers.Layer):
         )
 
     def call(self, inputs: Tensor, start: Tensor | int = 0) -> Tensor:
-        length = inputs.shape[1]
-        if length is not None and isinstance(start, int) and start + length > self.max_length:
+        [length] = known_sizes(inputs.shape[1:2])
+        is_real = getattr(getattr(inputs, "device", None), "type", "") != "meta"  # torch infers a shape there
+        if is_real and length is not None and isinstance(start, int) and start + length > self.max_length:
             raise ValueError(
                 f"`inputs` must end before position max_length={self.max_length}. "
                 f"Received: start={start}, length={length}."

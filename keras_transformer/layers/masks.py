@@ -129,17 +129,19 @@ def as_boolean(mask: Tensor, name: str) -> Tensor:
 
     Raises:
         TypeError: neither booleans nor numbers.
-        ValueError: floats that are neither 0 nor 1, such as those of a mask that is
-            added to the scores. While a graph is traced they cannot be told apart.
+        ValueError: numbers that are neither 0 nor 1, such as those of a mask that is
+            added to the scores. While a graph is traced they are not known; such a
+            mask then allows nothing, and never the opposite of what it says.
     """
     if not isinstance(mask, KerasTensor):
         dtype = str(getattr(mask, "dtype", ""))
         if any(kind in dtype for kind in ("str", "<U", "object", "complex")):
             raise TypeError(f"`{name}` must hold booleans, or the numbers 0 and 1. Received: dtype={dtype}.")
         mask = ops.convert_to_tensor(mask)
-    if keras.backend.is_float_dtype(mask.dtype):
-        _check_zero_or_one(mask, name)
-    return ops.cast(mask, "bool")
+    if keras.backend.standardize_dtype(mask.dtype) == "bool":
+        return mask
+    _check_zero_or_one(mask, name)
+    return mask > 0
 
 
 def _check_zero_or_one(mask: Tensor, name: str) -> None:
@@ -158,7 +160,8 @@ def _padding_to_scores(mask: Tensor, scores_shape: Shape) -> Tensor:
     """Reshape `(b, s)` to `(b, 1, 1, s)`."""
     mask = as_boolean(mask, "padding_mask")
     wanted = (scores_shape[0], scores_shape[3])
-    if not _fits(mask.shape, wanted):
+    one_key_for_all = len(mask.shape) == 2 and mask.shape[1] == 1 and known_sizes(wanted)[1] not in (None, 1)
+    if one_key_for_all or not _fits(mask.shape, wanted):
         raise ValueError(
             f"`padding_mask` must have the shape (b, s){_sizes(wanted)}. "
             f"Received: shape={tuple(mask.shape)}. A mask over queries and keys is an `attention_mask`."

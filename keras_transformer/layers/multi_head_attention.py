@@ -11,6 +11,7 @@ from keras_transformer.layers.head_projection import merge_heads, split_heads
 from keras_transformer.layers.masks import causal_mask, combine_masks, intersect_masks, window_mask
 from keras_transformer.layers.rotary_embedding import rotary_embedding
 from keras_transformer.layers.sequence_axes import SequenceAxes
+from keras_transformer.layers.validation import check_belong_together
 from keras_transformer.types import Tensor
 
 
@@ -77,7 +78,8 @@ class MultiHeadAttention(AttentionKernels):
     Raises:
         TypeError: a size that is not an integer, a mask of neither booleans nor numbers.
         ValueError: sizes not above zero, a rate outside [0, 1), groups that do not divide
-            the heads, unknown `positions`, a mask of another rank or size.
+            the heads, unknown `positions`, a mask of another rank or size, inputs of
+            different batches, keys and values of different lengths.
 
     Example:
         >>> attention = MultiHeadAttention(num_heads=2, key_dim=4)
@@ -103,6 +105,7 @@ class MultiHeadAttention(AttentionKernels):
         axes = SequenceAxes(len(query.shape), self.attention_axes)
         queries, values = axes.flatten(as_tensor(query)), axes.flatten(as_tensor(value))
         keys = values if key is None else axes.flatten(as_tensor(key))
+        check_belong_together(queries.shape, values.shape, keys.shape)
         padding_mask = intersect_masks(value_mask, key_mask) if padding_mask is None else padding_mask
         lengths = ops.shape(queries)[1], ops.shape(values)[1]
         mask = combine_masks(

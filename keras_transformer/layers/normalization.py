@@ -27,4 +27,6 @@ def make_normalization(kind: str, *, epsilon: float, dtype: Any, name: str) -> k
     """
     check_choice(NORMALIZATIONS, normalization=kind)
     makers = {"layer": keras.layers.LayerNormalization, "rms": keras.layers.RMSNormalization}
-    return makers[kind](epsilon=epsilon, dtype=dtype, name=name)
+    layer = makers[kind](epsilon=epsilon, dtype=dtype, name=name)
+    layer.supports_masking = True  # Keras's RMS normalisation would drop the mask
+    return layer

@@ -5,7 +5,7 @@ from typing import Any
 import keras
 
 from keras_transformer.layers.normalization import make_normalization
-from keras_transformer.layers.validation import check_rates
+from keras_transformer.layers.validation import check_rates, freeze_parts
 from keras_transformer.types import Shape, Tensor
 
 
@@ -61,6 +61,7 @@ class Residual(keras.layers.Layer):
 
     def build(self, inputs_shape: Shape) -> None:
         self.norm.build(inputs_shape)
+        freeze_parts(self)
 
     def before(self, inputs: Tensor) -> Tensor:
         """Give the sub-layer's input.

@@ -1,6 +1,6 @@
 """Checks of arguments and shapes that several layers share."""
 
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any
 
 import keras
@@ -21,7 +21,7 @@ def check_positive(**sizes: int) -> None:
         ValueError: a value that is not above zero.
     """
     for name, value in sizes.items():
-        if not isinstance(value, int) or isinstance(value, bool):
+        if not isinstance(value, Integral) or isinstance(value, bool):
             raise TypeError(f"`{name}` must be an integer. Received: {name}={value!r}.")
         if value <= 0:
             raise ValueError(f"`{name}` must be above zero. Received: {name}={value}.")
@@ -74,6 +74,26 @@ def check_groups(num_key_value_heads: int | None, num_heads: int) -> None:
         raise ValueError(
             "`num_key_value_heads` must divide `num_heads`. Received: "
             f"num_key_value_heads={num_key_value_heads}, num_heads={num_heads}."
+        )
+
+
+def check_belong_together(query: Shape, value: Shape, key: Shape) -> None:
+    """Refuse inputs of attention that would fit each other only by broadcasting.
+
+    Args:
+        query: the shape `(b, t, d)`.
+        value: the shape `(b, s, d)`.
+        key: the shape `(b, s, d)`.
+
+    Raises:
+        ValueError: different batch sizes, or another number of keys than of values.
+    """
+    query, value, key = (known_sizes(shape) for shape in (query, value, key))
+    batches, lengths = {query[0], value[0], key[0]} - {None}, {value[1], key[1]} - {None}
+    if len(batches) > 1 or len(lengths) > 1:
+        raise ValueError(
+            "`query`, `value` and `key` must have one batch size, and `value` and `key` one length. "
+            f"Received: query of shape {query}, value of shape {value}, key of shape {key}."
         )
 
 
@@ -132,6 +152,17 @@ def get_activation(activation: Any) -> Any:
             f"`activation` must be a name that Keras knows, or a function. "
             f"Received: activation={activation!r}."
         ) from error
+
+
+def freeze_parts(layer: keras.layers.Layer) -> None:
+    """Freeze what a layer made in `build`, if the layer was frozen before.
+
+    Args:
+        layer: whose `trainable` Keras has passed on only to the parts that it had.
+    """
+    if not layer.trainable:
+        layer.trainable = True  # TensorFlow does nothing where a value stays the same
+        layer.trainable = False
 
 
 def known_sizes(shape: Shape) -> Shape:

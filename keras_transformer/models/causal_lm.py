@@ -109,7 +109,16 @@ class CausalLM(ConfiguredModel):
 
         Returns:
             The cache for `decode_step`.
+
+        Raises:
+            ValueError: texts in place of their number; `decoding.complete` takes texts.
         """
+        shape = tuple(getattr(batch_size, "shape", ()))
+        if shape:
+            raise ValueError(
+                "`batch_size` must be one number; `decoding.complete` continues texts. "
+                f"Received: batch_size of shape {shape}."
+            )
         return self.decoder.create_cache(None, None, max_length, beam_size, batch_size=batch_size)
 
     def decode_step(

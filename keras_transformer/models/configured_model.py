@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 class ConfiguredModel(keras.Model):
     """The base of the models: a Functional model that remembers its constructor's arguments.
 
+    `type(model).from_config(model.get_config())` is another model of the same shape.
+    `keras.models.clone_model` makes none: it copies layer by layer, and so gives a tied
+    output a table of its own.
+
     Args:
         config: each constructor argument's name and value.
         parts: each layer by the name of the attribute that it becomes.
@@ -32,6 +36,7 @@ class ConfiguredModel(keras.Model):
     ) -> None:
         super().__init__(inputs=inputs, outputs=outputs, **kwargs)
         self.config = config
+        self.part_names = tuple(parts)
         for name, part in parts.items():
             setattr(self, name, part)
 
@@ -56,11 +61,16 @@ class ConfiguredModel(keras.Model):
     def get_config(self) -> dict[str, Any]:
         activation = keras.activations.serialize(keras.activations.get(self.config["activation"]))
         dtype = keras.saving.serialize_keras_object(self.position_encoding.dtype_policy)
-        return {**self.config, "activation": activation, "dtype": dtype, "name": self.name}
+        frozen = [name for name in self.part_names if not getattr(self, name).trainable]
+        return {**self.config, "activation": activation, "dtype": dtype, "name": self.name, "frozen": frozen}
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: dict[str, Any] | None = None) -> "Self":
         config = dict(config)
         config["dtype"] = keras.saving.deserialize_keras_object(config["dtype"])
+        frozen = config.pop("frozen", [])
         constructor: Any = cls
-        return constructor(**config)
+        model = constructor(**config)
+        for name in frozen:
+            getattr(model, name).trainable = False
+        return model

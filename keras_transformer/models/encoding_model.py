@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from keras_transformer.models.configured_model import ConfiguredModel
-from keras_transformer.models.source import read_source
+from keras_transformer.models.source import check_padding_mask, read_source
 from keras_transformer.types import Tensor
 
 
@@ -74,12 +74,15 @@ class EncodingModel(ConfiguredModel):
         names, mask = {tensor.name for tensor in self.inputs}, f"{self.input_prefix}padding_mask"
         if not names - {mask} <= set(inputs) <= names:
             raise ValueError(f"`inputs` must have the keys {sorted(names)}. Received: keys {sorted(inputs)}.")
-        if mask not in names or inputs.get(mask) is not None:
+        if mask not in names:
             return inputs
         # Keras does not take tensors beside arrays.
         given = {name: _as_tensor(value) for name, value in inputs.items() if name != mask}
-        first_values = given[f"{self.input_prefix}features"][..., 0]  # (b, s)
-        return {**given, mask: ops.ones_like(first_values, dtype="bool")}
+        features = given[f"{self.input_prefix}features"]  # (b, s, w)
+        if inputs.get(mask) is None:
+            return {**given, mask: ops.ones_like(features[..., 0], dtype="bool")}
+        # Before Keras makes booleans of whatever it is.
+        return {**given, mask: check_padding_mask(inputs[mask], features.shape)}
 
     @property
     def _feature_dim(self) -> int | None:

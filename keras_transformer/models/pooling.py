@@ -5,6 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_transformer.models.source import check_padding_mask
 from keras_transformer.types import Shape, Tensor
 
 
@@ -42,18 +43,23 @@ class Pooling(keras.layers.Layer):
         if mode not in ("mean", "first"):
             raise ValueError(f"`pooling` must be 'mean' or 'first'. Received: pooling={mode!r}.")
         self.mode = mode
+        self.supports_masking = True
 
-    def call(self, inputs: Tensor, padding_mask: Tensor | None = None) -> Tensor:
+    def call(self, inputs: Tensor, padding_mask: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
         if self.mode == "first":
             return inputs[:, 0, :]
         x = ops.cast(inputs, "float32")
-        if padding_mask is None:
+        given = mask if padding_mask is None else padding_mask
+        if given is None:
             return ops.cast(ops.mean(x, axis=1), self.compute_dtype)
-        mask = ops.cast(padding_mask, "bool")[:, :, None]  # (b, s, 1)
+        mask = ops.expand_dims(check_padding_mask(given, inputs.shape), -1)  # (b, s, 1)
         # Chosen, not multiplied: whatever stands at padding, NaN too, stays out.
         total = ops.sum(ops.where(mask, x, 0.0), axis=1)  # (b, d)
         count = ops.sum(ops.cast(mask, "float32"), axis=1)  # (b, 1)
         return ops.cast(total / ops.maximum(count, 1.0), self.compute_dtype)
+
+    def compute_mask(self, inputs: Tensor, previous_mask: Tensor | None = None) -> None:
+        """End the Keras mask: no positions are left."""
 
     def compute_output_shape(self, inputs_shape: Shape) -> Shape:
         return (inputs_shape[0], inputs_shape[2])

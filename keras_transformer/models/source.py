@@ -7,7 +7,8 @@ from keras import ops
 
 from keras_transformer.layers import padding_mask as padding_mask_of
 from keras_transformer.layers.masks import as_boolean
-from keras_transformer.types import Tensor
+from keras_transformer.layers.validation import known_sizes
+from keras_transformer.types import Shape, Tensor
 
 
 class Source(NamedTuple):
@@ -59,7 +60,7 @@ def read_source(values: Tensor, mask: Tensor | None, feature_dim: int | None) ->
     values = ops.convert_to_tensor(values)
     _check_values(values, feature_dim)
     if mask is not None:
-        return values, _read_mask(mask, values)
+        return values, check_padding_mask(mask, values.shape)
     if feature_dim is None:
         return values, padding_mask_of(values)
     return values, ops.ones(ops.shape(values)[:2], "bool")
@@ -77,12 +78,26 @@ def _check_values(values: Tensor, feature_dim: int | None) -> None:
         raise TypeError(f"`encoder_inputs` must be {wanted}. Received: dtype={dtype}.")
 
 
-def _read_mask(mask: Tensor, values: Tensor) -> Tensor:
+def check_padding_mask(mask: Tensor, source_shape: Shape) -> Tensor:
+    """Check a mask against what it covers.
+
+    Args:
+        mask: `(b, s)`, True (1) where there is a token or a frame.
+        source_shape: `(b, s)` or `(b, s, w)`.
+
+    Returns:
+        The mask as a boolean tensor.
+
+    Raises:
+        TypeError: a mask of neither booleans nor numbers.
+        ValueError: a mask of another shape, or of other numbers than 0 and 1.
+    """
     mask = as_boolean(mask, "padding_mask")
-    sizes = zip(mask.shape, values.shape, strict=False)
-    if len(mask.shape) != 2 or any(None not in pair and pair[0] != pair[1] for pair in sizes):
+    shape, source_shape = known_sizes(mask.shape), known_sizes(source_shape)
+    sizes = zip(shape, source_shape, strict=False)
+    if len(shape) != 2 or any(None not in pair and pair[0] != pair[1] for pair in sizes):
         raise ValueError(
             "`padding_mask` must have the shape (b, s) of the source. Received: padding_mask of shape "
-            f"{tuple(mask.shape)}, source of shape {tuple(values.shape)}."
+            f"{shape}, source of shape {source_shape}."
         )
     return mask

@@ -8,10 +8,11 @@ REPORT = """<testsuites><testsuite>
 <property name="difference" value="3e-07"/><property name="tolerance" value="1e-05"/></properties></testcase>
 <testcase classname="tests.layers.test_against_keras" name="test_same_numbers[cross]"><properties>
 <property name="difference" value="4e-06"/><property name="tolerance" value="1e-05"/></properties></testcase>
-<testcase classname="tests.conformance.test_masks" name="test_padding_changes_nothing[Encoder, pre-norm-cache]">
-<properties><property name="difference" value="0"/><property name="tolerance" value="1e-05"/></properties>
-</testcase>
-<testcase classname="tests.conformance.test_masks" name="test_padding_changes_nothing[Encoder, pre-norm-jit]">
+<testcase name="test_padding_changes_nothing[Encoder, pre-norm-cache]"
+classname="tests.conformance.test_masks"><properties>
+<property name="difference" value="0"/><property name="tolerance" value="1e-05"/></properties></testcase>
+<testcase name="test_padding_changes_nothing[Encoder, pre-norm-jit]"
+classname="tests.conformance.test_masks">
 <skipped/></testcase>
 <testcase classname="tests.conformance.test_layers" name="test_xla[FeedForward]"/>
 <testcase classname="tests.conformance.test_layers" name="test_xla[Decoder]">{failure}</testcase>
@@ -32,4 +33,6 @@ def test_the_worst_of_each_cell(run_program: Callable[..., str], tmp_path: Path)
 def test_a_failure_is_shown(run_program: Callable[..., str], tmp_path: Path) -> None:
     failed = REPORT.format(failure="<failure/>")
     (tmp_path / "tensorflow.xml").write_text(failed, encoding="utf-8")
-    assert "Some tests failed." in run_program("proof_tables", "--backends", "tensorflow", "--reports", tmp_path)
+    assert "Some tests failed." in run_program(
+        "proof_tables", "--backends", "tensorflow", "--reports", tmp_path
+    )

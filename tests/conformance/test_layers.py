@@ -3,6 +3,7 @@
 import copy
 import inspect
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -289,3 +290,45 @@ def test_saved_model(name: str, tmp_path: Path) -> None:
     loaded = tf.saved_model.load(tmp_path / "exported")
     given = [tf.cast(x, i.dtype) for x, i in zip(flat_inputs(name), model.inputs, strict=True)]
     np.testing.assert_allclose(array(loaded.serve(given)), expected, atol=1e-5)
+
+
+@every_layer
+def test_no_two_weights_start_equal(name: str) -> None:
+    """A Keras initializer draws the same numbers at every call: kernels made with one would be equal."""
+    layer = make(name)
+    call(layer, name)
+    drawn = [array(weight) for weight in layer.weights if len(np.unique(array(weight))) > 1]
+    for number, first in enumerate(drawn):
+        same_size = [other for other in drawn[:number] if other.size == first.size]
+        assert not any(np.allclose(first.ravel(), other.ravel()) for other in same_size)
+
+
+@every_layer
+@pytest.mark.parametrize("by_constructor", [False, True])
+def test_frozen_before_it_is_built(name: str, by_constructor: bool) -> None:
+    layer = make(name, **({"trainable": False} if by_constructor else {}))
+    layer.trainable = False
+    case = CASES[name]
+    inputs = [keras.Input((None, *x.shape[2:]), dtype=x.dtype) for x in case.inputs]
+    model = keras.Model(inputs, layer(*inputs))
+    assert model.trainable_weights == []
+    assert layer.trainable_weights == []
+
+
+@pytest.fixture
+def bfloat16_everywhere() -> Iterator[None]:
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    yield
+    keras.config.set_dtype_policy(before)
+
+
+@every_layer
+@pytest.mark.usefixtures("bfloat16_everywhere")
+def test_the_dtype_of_the_layer_wins_over_the_global_policy(name: str) -> None:
+    case, layer = CASES[name], make(name, dtype="float32")
+    outputs = call(layer, name)
+    assert keras.backend.standardize_dtype(outputs.dtype) == "float32"
+    assert {part.compute_dtype for part in layer._flatten_layers()} == {"float32"}
+    inputs = [keras.Input(batch_shape=x.shape, dtype=x.dtype) for x in case.inputs]
+    assert make(name, dtype="float32")(*inputs, **case.masks).dtype == "float32"

@@ -121,3 +121,18 @@ def test_fully_connected() -> None:
     kernel1, bias1, kernel2, bias2 = network.get_weights()
     assert (kernel1.shape, kernel2.shape) == ((5, 7), (7, 5))
     np.testing.assert_allclose(outputs, np.maximum(x @ kernel1 + bias1, 0) @ kernel2 + bias2, atol=1e-5)
+
+
+def test_a_mask_for_each_row_covers_every_head() -> None:
+    """Also where there are as many heads as rows."""
+    q = np.random.default_rng(0).normal(size=(2, 2, 3, 4)).astype("float32")
+    mask = course.create_padding_mask(np.array([[1, 2, 0], [1, 0, 0]]))  # (n, 1, m)
+    _, weights = course.scaled_dot_product_attention(q, q, q, mask)
+    seen = array(weights) > 0
+    assert seen[0].all(axis=(0, 1)).tolist() == [True, True, False]
+    assert seen[1].all(axis=(0, 1)).tolist() == [True, False, False]
+
+
+def test_a_mask_that_would_be_added_is_refused() -> None:
+    with pytest.raises(ValueError, match="`mask` must hold 1 where a key may be attended to"):
+        course.scaled_dot_product_attention(np.eye(2), np.eye(2), np.eye(2), np.array([[0, -1e9], [0, 0]]))

@@ -1,3 +1,4 @@
+import re
 from typing import Any
 
 import keras
@@ -59,3 +60,12 @@ def test_reorder(rows: list[int]) -> None:
     reordered = cache.reorder(keras.ops.convert_to_tensor(rows))
     np.testing.assert_array_equal(array(reordered.keys), array(cache.keys)[:, rows])
     np.testing.assert_array_equal(array(reordered.values), array(cache.values)[:, rows])
+
+
+@pytest.mark.parametrize("position", [-1, 3])
+def test_positions_that_there_is_no_room_for(position: int) -> None:
+    cache = AttentionCache.create(3, 2, num_heads=1, key_dim=2, value_dim=2, dtype="float32")
+    new = keras.ops.ones((2, 1, 1, 2))
+    message = f"`position` must be at least 0 and below max_length=3. Received: position={position}."
+    with pytest.raises(ValueError, match=re.escape(message)):
+        cache.append(new, new, position)

@@ -85,3 +85,12 @@ def test_steps_without_a_mask() -> None:
     cache = decoder.create_cache(memory, None, 5)
     output, _ = decoder.step(x[:, :1], cache, 0)
     np.testing.assert_allclose(array(output)[:, 0], array(decoder(x, memory))[:, 0], atol=1e-5)
+
+
+def test_steps_read_the_mask_of_an_embedding() -> None:
+    memory = keras.layers.Embedding(20, 7, mask_zero=True)(np.array([[3, 4, 5, 0, 0]]))
+    decoder, x = Decoder(1, 2, 16), draw(1, 3, 8)
+    whole, cache = array(decoder(x, memory)), decoder.create_cache(memory, None, 3)
+    for position in range(3):
+        output, cache = decoder.step(x[:, position : position + 1], cache, position)
+        np.testing.assert_allclose(array(output)[:, 0], whole[:, position], atol=1e-5)

@@ -77,3 +77,14 @@ def test_each_dropout_is_on_in_training_only(option: str) -> None:
 
 def test_output_shape() -> None:
     assert made().compute_output_shape((2, None, 8)) == (2, None, 8)
+
+
+@pytest.mark.parametrize("positions", [None, "rotary", "relative"])
+@pytest.mark.parametrize("normalization", ["layer", "rms"])
+@pytest.mark.parametrize("norm_first", [False, True])
+def test_the_mask_of_an_embedding_is_read(norm_first: bool, normalization: str, positions: Any) -> None:
+    embedding = keras.layers.Embedding(20, 8, mask_zero=True)
+    layer = EncoderLayer(2, 16, norm_first=norm_first, normalization=normalization, positions=positions)
+    padded = array(layer(embedding(np.array([[3, 4, 5, 0, 0]]))))
+    plain = array(layer(embedding(np.array([[3, 4, 5]]))))
+    np.testing.assert_allclose(padded[:, :3], plain, atol=1e-5)

@@ -45,3 +45,18 @@ def test_positions_that_are_too_large_only_when_run(layer: Any) -> None:
 def test_errors() -> None:
     with pytest.raises(ValueError, match=re.escape("above zero. Received: max_length=0.")):
         LearnedPositionEncoding(0)
+
+
+class Wrapped(keras.layers.Layer):
+    """A layer whose shapes Keras has to infer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.marks = LearnedPositionEncoding(9)
+
+    def call(self, inputs: Any) -> Any:
+        return self.marks(inputs)
+
+
+def test_inside_another_layer_with_unknown_sizes() -> None:
+    assert Wrapped()(keras.Input((None, 8))).shape == (None, None, 8)

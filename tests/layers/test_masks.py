@@ -137,7 +137,7 @@ def test_intersect_masks(first: Any, second: Any, expected: Any) -> None:
 SCORES = (2, 3, 5, 7)  # (b, h, t, s)
 
 
-@pytest.mark.parametrize("shape", [(2, 5), (3, 7), (2, 1, 7)])
+@pytest.mark.parametrize("shape", [(2, 5), (3, 7), (2, 1, 7), (2, 1)])
 def test_padding_mask_of_another_size(shape: tuple[int, ...]) -> None:
     message = f"`padding_mask` must have the shape (b, s) = (2, 7). Received: shape={shape}."
     with pytest.raises(ValueError, match=re.escape(message)):
@@ -168,3 +168,15 @@ def test_a_mask_that_would_be_added_to_the_scores_is_refused(value: float) -> No
     )
     with pytest.raises(ValueError, match=re.escape(message)):
         combine_masks(attention_mask=np.array([[0.0, value]], "float32"))
+    integers = np.array([[0, -9999]])
+    with pytest.raises(ValueError, match=re.escape("Received: -9999.")):
+        combine_masks(attention_mask=integers)
+
+
+def test_a_mask_that_would_be_added_allows_nothing_while_a_graph_is_traced() -> None:
+    tf = pytest.importorskip("tensorflow")
+    if keras.backend.backend() != "tensorflow":
+        pytest.skip("traces with TensorFlow")
+    combine = tf.function(lambda mask: combine_masks(attention_mask=mask))
+    assert not array(combine(tf.constant([[0.0, -1e9]]))).any()
+    assert array(combine(tf.constant([[0.0, 1.0]])))[0, 0].tolist() == [[F, T]]

@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 
 from keras_transformer.layers.validation import (
+    check_belong_together,
     check_choice,
     check_groups,
     check_heads,
     check_positive,
     check_rates,
     check_token_ids,
+    freeze_parts,
     get_activation,
     known_sizes,
     known_values,
@@ -20,7 +22,7 @@ from keras_transformer.layers.validation import (
 
 
 def test_positive_sizes_pass() -> None:
-    check_positive(num_heads=1, key_dim=13)
+    check_positive(num_heads=1, key_dim=np.int64(13))
 
 
 @pytest.mark.parametrize("size", [0, -3])
@@ -134,3 +136,31 @@ def test_groups() -> None:
 
 def test_sizes_that_are_symbols_are_not_known() -> None:
     assert known_sizes((2, None, object())) == (2, None, None)
+
+
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        ((3, 5, 8), (1, 5, 8), (1, 5, 8)),
+        ((3, 5, 8), (3, 5, 8), (3, 1, 8)),
+        ((None, 5, 8), (2, 4, 8), (3, 4, 8)),
+    ],
+)
+def test_inputs_that_do_not_belong_together(shapes: Any) -> None:
+    message = "one batch size, and `value` and `key` one length. Received: query of shape "
+    with pytest.raises(ValueError, match=re.escape(f"{message}{shapes[0]}, value of shape {shapes[1]}, key")):
+        check_belong_together(*shapes)
+
+
+def test_inputs_that_belong_together() -> None:
+    check_belong_together((3, 5, 8), (3, 7, 2), (None, 7, 11))
+
+
+def test_parts_made_in_build_are_frozen_too() -> None:
+    layer = keras.layers.Layer()
+    layer.trainable = False
+    layer.part = keras.layers.Dense(2)
+    layer.part.build((None, 3))
+    assert layer.part.trainable_weights
+    freeze_parts(layer)
+    assert layer.part.trainable_weights == []

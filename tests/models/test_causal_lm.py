@@ -119,3 +119,10 @@ def test_wrong_arguments() -> None:
         CausalLM(None)
     with pytest.raises(ValueError, match=re.escape("Received: num_heads=7, hidden_dim=512.")):
         CausalLM(13, num_heads=7)
+
+
+def test_texts_in_place_of_their_number() -> None:
+    model = CausalLM(11, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=11)
+    message = "`decoding.complete` continues texts. Received: batch_size of shape (2, 3)."
+    with pytest.raises(ValueError, match=re.escape(message)):
+        model.create_cache(np.ones((2, 3), "int32"), 5)

@@ -90,3 +90,14 @@ def test_from_preset() -> None:
     assert (encoder.config["num_layers"], encoder.config["num_outputs"]) == (4, 3)
     assert speech.config["encoder_feature_dim"] == 5
     assert all(isinstance(each, ConfiguredModel) for each in (model, encoder, speech))
+
+
+def test_frozen_parts_are_saved(tmp_path: Path) -> None:
+    sizes = {"num_layers": 1, "hidden_dim": 8, "num_heads": 2, "intermediate_dim": 11}
+    model = Transformer(11, 13, **sizes)
+    model.encoder.trainable = False
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    assert not loaded.encoder.trainable
+    assert loaded.decoder.trainable
+    assert len(loaded.trainable_weights) == len(model.trainable_weights) < len(model.weights)

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_transformer import Transformer
+from keras_transformer import EncoderModel, Transformer
 from keras_transformer.decoding import BeamSearch
 from keras_transformer.decoding.generation import generate
 
@@ -143,3 +143,14 @@ def test_wrong_arguments() -> None:
         made(share_embeddings=True)
     with pytest.raises(ValueError, match=re.escape("Received: encoder_feature_dim=0.")):
         made(encoder_feature_dim=0)
+
+
+def test_a_mask_of_frames_that_would_be_added_is_refused() -> None:
+    """Keras makes booleans of what it is given, which would turn such a mask around."""
+    sizes = {"num_layers": 1, "hidden_dim": 8, "num_heads": 2, "intermediate_dim": 11}
+    model = EncoderModel(feature_dim=3, **sizes)
+    frames, mask = np.ones((1, 2, 3), "float32"), np.array([[0.0, -1e9]], "float32")
+    with pytest.raises(ValueError, match="`padding_mask` must hold 1 where a key may be attended to"):
+        model({"features": frames, "padding_mask": mask})
+    with pytest.raises(ValueError, match=re.escape("of shape (1, 1), source of shape (1, 2, 3).")):
+        model({"features": frames, "padding_mask": np.array([[1]])})

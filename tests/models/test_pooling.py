@@ -50,3 +50,14 @@ def test_unknown_mode() -> None:
     message = "`pooling` must be 'mean' or 'first'. Received: pooling='max'."
     with pytest.raises(ValueError, match=re.escape(message)):
         Pooling("max")
+
+
+def test_a_mask_of_another_size() -> None:
+    with pytest.raises(ValueError, match=re.escape("of shape (2, 1), source of shape (2, 4, 1).")):
+        Pooling()(np.ones((2, 4, 1), "float32"), padding_mask=np.array([[1], [1]]))
+
+
+def test_the_mask_of_an_embedding_is_read() -> None:
+    embedding = keras.layers.Embedding(9, 3, mask_zero=True)
+    padded, plain = embedding(np.array([[3, 4, 0, 0]])), embedding(np.array([[3, 4]]))
+    np.testing.assert_allclose(array(Pooling()(padded)), array(Pooling()(plain)), atol=1e-6)
