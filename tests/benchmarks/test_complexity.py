@@ -41,6 +41,7 @@ def test_formulas_stand_in_their_table(complexity: ModuleType) -> None:
     assert lines[5].endswith("| 50,331,648 | n^1.00 | O(1) | O(n/k) |")
 
 
+@pytest.mark.slow
 def test_the_small_setting_prints_every_case(run_program: Callable[..., str]) -> None:
     output = run_program("complexity", "--small")
     for name in NAMES:

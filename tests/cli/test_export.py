@@ -3,7 +3,10 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 
+
+@pytest.mark.slow
 def test_versions_go_up(run: Callable, trained: Path) -> None:
     for version in (1, 2):
         result = run("export", trained / "runs/tiny", "served/tiny", "--example", "w1ab")

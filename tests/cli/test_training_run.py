@@ -60,6 +60,7 @@ def test_resume_goes_on(run: Callable, trained: Path, tmp_path: Path) -> None:
     assert "epoch 1:" not in result.stderr
 
 
+@pytest.mark.slow
 def test_ctrl_c_keeps_the_last_checkpoint(
     run: Callable, pairs_file: Path, small: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -84,6 +85,7 @@ def test_ctrl_c_keeps_the_last_checkpoint(
     assert read_state("runs/stopped/checkpoints").epoch == 3
 
 
+@pytest.mark.slow
 def test_a_full_disk_leaves_the_last_checkpoint(
     run: Callable, pairs_file: Path, small: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -125,6 +125,7 @@ def test_in_tf_function_with_unknown_sizes(model: Any, compiled: Any) -> None:
     np.testing.assert_allclose(array(outputs), array(call(SOURCE, TARGET)), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_fit_then_saved_and_loaded(tmp_path: Path) -> None:
     keras.utils.set_random_seed(0)
     model = create()

@@ -68,7 +68,8 @@ def test_export_answers_in_a_fresh_process_after_a_move(tokenizer: Tokenizer, tm
 
 
 @pytest.mark.backend
-@pytest.mark.parametrize("backend", ["jax", pytest.param("torch", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["jax", "torch"])
 def test_subword_can_be_exported_on_other_backends(backend: str, tmp_path: Path) -> None:
     pytest.importorskip(backend)
     script = """
