@@ -56,6 +56,11 @@ class Translator:
         max_source_length: int = 256,
         max_target_length: int = 256,
     ) -> None:
+        if not (hasattr(model, "source_embedding") and hasattr(model, "target_embedding")):
+            raise ValueError(
+                "`model` must read and write token ids; `decoding.generate` decodes other sources, and "
+                f"`decoding.complete` a decoder alone. Received: {type(model).__name__} {model.name!r}."
+            )
         _check_vocabulary("source", source_tokenizer, model.source_embedding)
         _check_vocabulary("target", target_tokenizer, model.target_embedding)
         if min(max_source_length, max_target_length) < 2:

@@ -12,7 +12,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_transformer import layers
+from keras_transformer import layers, models
 
 array = keras.ops.convert_to_numpy
 
@@ -58,6 +58,9 @@ CASES = {
         options={"intermediate_dim": 11, "activation": "gelu", "gated": True, "dropout": 0.1}, inputs=(X,)
     ),
     "LearnedPositionEncoding": Case(options={"max_length": 7}, inputs=(X,)),
+    "models.Pooling": Case(
+        options={"mode": "mean"}, inputs=(X,), masks={"padding_mask": TARGET}, unknown=(None, 8)
+    ),
     "MultiHeadAttention": Case(
         options={
             "num_heads": 6,
@@ -112,8 +115,12 @@ NOT_CALLED = {"Block"}  # a base class
 every_layer = pytest.mark.parametrize("name", CASES)
 
 
+def class_of(name: str) -> Any:
+    return getattr(models if name.startswith("models.") else layers, name.removeprefix("models."))
+
+
 def make(layer: str, **options: Any) -> Any:
-    return getattr(layers, layer)(**{**CASES[layer].options, **options})
+    return class_of(layer)(**{**CASES[layer].options, **options})
 
 
 def call(layer: Any, name: str, **options: Any) -> Any:
@@ -125,16 +132,19 @@ def numbers(outputs: Any) -> Any:
 
 
 def test_every_public_layer_is_listed() -> None:
-    public = {name for name in layers.__all__ if inspect.isclass(getattr(layers, name))}
-    found = {name for name in public if issubclass(getattr(layers, name), keras.layers.Layer)}
+    public = [*layers.__all__, *(f"models.{name}" for name in models.__all__)]
+    classes = {name: class_of(name) for name in public if inspect.isclass(class_of(name))}
+    found = {
+        name
+        for name, cls in classes.items()
+        if issubclass(cls, keras.layers.Layer) and not issubclass(cls, keras.Model)
+    }
     assert found == set(CASES) | NOT_CALLED
 
 
 @every_layer
 def test_every_option_is_listed(name: str) -> None:
-    bases = [
-        base for base in getattr(layers, name).__mro__ if base.__module__.startswith("keras_transformer")
-    ]
+    bases = [base for base in class_of(name).__mro__ if base.__module__.startswith("keras_transformer")]
     parameters = {key: value for base in bases for key, value in signature(base).items()}
     known = {key for key, value in parameters.items() if value.kind is not value.VAR_KEYWORD}
     assert set(CASES[name].options) == known - {"self", "args"}
@@ -173,7 +183,7 @@ def test_config_round_trip(name: str) -> None:
 @every_layer
 def test_serialized_under_the_name_of_the_package(name: str) -> None:
     serialized = keras.saving.serialize_keras_object(make(name))
-    assert serialized["registered_name"] == f"keras_transformer>{name}"
+    assert serialized["registered_name"] == f"keras_transformer>{class_of(name).__name__}"
     restored = keras.saving.deserialize_keras_object(serialized)
     assert keras.saving.serialize_keras_object(restored) == serialized
 
@@ -218,7 +228,7 @@ def test_symbolic_shape_is_the_eager_shape(name: str) -> None:
 @every_layer
 def test_functional_model_gives_the_eager_numbers(name: str) -> None:
     model = functional(name)
-    layer = next(layer for layer in model.layers if type(layer).__name__ == name)
+    layer = next(layer for layer in model.layers if type(layer) is class_of(name))
     np.testing.assert_allclose(array(call_functional(model, name)), array(call(layer, name)), atol=1e-6)
 
 
