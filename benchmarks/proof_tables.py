@@ -105,7 +105,8 @@ def worst(results: Iterable[Result]) -> str:
     if not measured:
         return "passed"
     difference = max(result.difference or 0.0 for result in measured)
-    return f"{difference:.0e} of {max(result.tolerance or 0.0 for result in measured):.0e}"
+    tolerance = max(result.tolerance or 0.0 for result in measured)
+    return f"{difference:.1g} of {tolerance:.2g}"
 
 
 def table(

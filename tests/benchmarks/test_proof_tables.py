@@ -24,7 +24,7 @@ def test_the_worst_of_each_cell(run_program: Callable[..., str], tmp_path: Path)
     output = run_program("proof_tables", "--backends", "tensorflow", "--reports", tmp_path)
     assert "| keras.layers.MultiHeadAttention | 4e-06 of 1e-05 |" in output
     assert "|  | cache | jit |" in output
-    assert "| Encoder, pre-norm | 0e+00 of 1e-05 | - |" in output
+    assert "| Encoder, pre-norm | 0 of 1e-05 | - |" in output
     assert "| FeedForward | passed |" in output
     assert "| Decoder | passed |" in output
     assert "keras 3" in output

@@ -332,8 +332,10 @@ VARIANTS: dict[str, Callable[[str], Function]] = {
     "mixed_float16": lambda name: bound(name, made(name, dtype="mixed_float16")),
     "mixed_bfloat16": lambda name: bound(name, made(name, dtype="mixed_bfloat16")),
 }
-# What half precision rounds differently for a longer source, next to outputs of the size of 1 to 10.
-TOLERANCES = {"mixed_float16": 0.02, "mixed_bfloat16": 0.15}
+# Next to float32, for outputs of the size of 1 to 10.
+PRECISION = {"mixed_float16": 0.02, "mixed_bfloat16": 0.15}
+# One step of rounding between 2 and 4: a longer source may be summed up in another order.
+LEAKS = {"mixed_float16": 2.0**-9, "mixed_bfloat16": 2.0**-6}
 
 variants = pytest.mark.parametrize(
     "variant", [pytest.param(name, marks=[pytest.mark.slow] if name == "jit" else []) for name in VARIANTS]
@@ -373,14 +375,14 @@ def test_padding_changes_nothing(name: str, variant: str, close: Any) -> None:
     if variant == "dropout, training":
         pytest.skip("a longer source draws another dropout")
     function = VARIANTS[variant](name)
-    close(padding_leak(function, *SUBJECTS[name].inputs), 0.0, TOLERANCES.get(variant, 1e-5))
+    close(padding_leak(function, *SUBJECTS[name].inputs), 0.0, LEAKS.get(variant, 1e-5))
 
 
 @variants
 @pytest.mark.parametrize("name", [name for name, subject in SUBJECTS.items() if subject.writes_target])
 def test_the_future_changes_nothing(name: str, variant: str, close: Any) -> None:
     function = VARIANTS[variant](name)
-    close(future_leak(function, *SUBJECTS[name].inputs), 0.0, TOLERANCES.get(variant, 1e-5))
+    close(future_leak(function, *SUBJECTS[name].inputs), 0.0, LEAKS.get(variant, 1e-5))
 
 
 @pytest.mark.parametrize("name", [name for name, subject in SUBJECTS.items() if subject.step])
@@ -393,14 +395,14 @@ def test_the_cache_changes_nothing(name: str, close: Any) -> None:
     close(numbers(stepwise), numbers(whole), 1e-5)
 
 
-@pytest.mark.parametrize("policy", TOLERANCES)
+@pytest.mark.parametrize("policy", PRECISION)
 @pytest.mark.parametrize("name", SUBJECTS)
 def test_half_precision_is_close_to_float32(name: str, policy: str, close: Any) -> None:
     source, target = SUBJECTS[name].inputs
     mask = np.ones(source.shape[:2], bool)
     half = VARIANTS[policy](name)(source, mask, target)
     assert keras.backend.standardize_dtype(half.dtype) == policy.removeprefix("mixed_")
-    close(numbers(half), numbers(VARIANTS["inference"](name)(source, mask, target)), TOLERANCES[policy])
+    close(numbers(half), numbers(VARIANTS["inference"](name)(source, mask, target)), PRECISION[policy])
 
 
 # Each call with its masks by position, by keyword, and without.
