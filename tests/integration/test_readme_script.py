@@ -1,4 +1,4 @@
-"""The Keras script of the README runs as it stands, but for its sizes."""
+"""The Python of the README runs as it stands, but for the sizes of the Keras script."""
 
 import gzip
 import os
@@ -18,9 +18,30 @@ SMALLER = {
 }
 
 
+def blocks() -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```", README.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
+
+
+def run(script: str, directory: Path) -> None:
+    finished = subprocess.run(
+        [sys.executable, "-W", "error::UserWarning", "-c", script],
+        cwd=directory,
+        env={**os.environ, "KERAS_BACKEND": "tensorflow"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert finished.returncode == 0, finished.stderr
+
+
+def test_single_layers(tmp_path: Path) -> None:
+    [script] = [block for block in blocks() if "kt.layers.MultiHeadAttention" in block]
+    run(script, tmp_path)
+
+
 @pytest.mark.slow
 def test_the_script_trains_translates_and_exports(tmp_path: Path) -> None:
-    [script] = re.findall(r"^```python\n(.*?)^```", README.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
+    [script] = [block for block in blocks() if "model.fit" in block]
     for full, small in SMALLER.items():
         assert full in script
         script = script.replace(full, small)
@@ -28,13 +49,5 @@ def test_the_script_trains_translates_and_exports(tmp_path: Path) -> None:
         lines = (f"two men {language} {number} are talking .\n" for number in range(100))
         with gzip.open(tmp_path / f"train.{language}.gz", "wt", encoding="utf-8") as file:
             file.writelines(lines)
-    finished = subprocess.run(
-        [sys.executable, "-W", "error::UserWarning", "-c", script],
-        cwd=tmp_path,
-        env={**os.environ, "KERAS_BACKEND": "tensorflow"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert finished.returncode == 0, finished.stderr
+    run(script, tmp_path)
     assert (tmp_path / "saved_models/en_de/1/saved_model.pb").exists()
