@@ -1,6 +1,6 @@
 """A course assignment with the course's own names: learn to write digits in reverse order.
 
-python examples/course_assignment.py          a minute and a half, all of 500 sequences exact; at least 99 %
+python examples/course_assignment.py          2 minutes, 99.8 % of 500 sequences exact; at least 99 %
 python examples/course_assignment.py --small  seconds, shorter sequences; at least 90 %
 """
 
