@@ -4,9 +4,9 @@ from typing import Any
 
 import keras
 import numpy as np
-from keras import KerasTensor, ops
+from keras import ops
 
-from keras_transformer.layers.dot_product_attention import dot_product_attention
+from keras_transformer.layers.dot_product_attention import as_tensor, dot_product_attention
 from keras_transformer.layers.masks import as_boolean, causal_mask, padding_mask
 from keras_transformer.layers.sinusoids import sinusoidal_position_encoding
 from keras_transformer.types import Tensor
@@ -90,7 +90,7 @@ def scaled_dot_product_attention(
         >>> tuple(output.shape), tuple(weights.shape)
         ((3, 2), (3, 3))
     """
-    q, k, v = (_as_tensor(tensor) for tensor in (q, k, v))
+    q, k, v = (as_tensor(tensor) for tensor in (q, k, v))
     # The assignments' examples are written with integers, and NumPy's floats are of double precision.
     dtype = keras.backend.result_type(q.dtype, k.dtype, v.dtype, float)
     q, k, v = (ops.cast(tensor, dtype) for tensor in (q, k, v))
@@ -132,10 +132,6 @@ def FullyConnected(embedding_dim: int, fully_connected_dim: int, **kwargs: Any) 
             keras.layers.Dense(embedding_dim, **kwargs),
         ]
     )
-
-
-def _as_tensor(value: Any) -> Tensor:
-    return value if isinstance(value, KerasTensor) else ops.convert_to_tensor(value)
 
 
 def _to_rank_4(tensor: Tensor) -> Tensor:

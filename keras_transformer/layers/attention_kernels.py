@@ -165,7 +165,7 @@ class AttentionKernels(ScoredLayer):
         """Give the last sizes of the output: one, unless `output_shape` says otherwise."""
         if self.output_shape is None:
             return (known_width(query=query_shape),)
-        return (self.output_shape,) if isinstance(self.output_shape, int) else tuple(self.output_shape)
+        return tuple(self.output_shape) if isinstance(self.output_shape, Sequence) else (self.output_shape,)
 
 
 def _check_sizes(**sizes: Any) -> None:

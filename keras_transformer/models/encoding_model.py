@@ -5,6 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_transformer.layers.dot_product_attention import as_tensor
 from keras_transformer.models.configured_model import ConfiguredModel
 from keras_transformer.models.source import check_padding_mask, read_source
 from keras_transformer.types import Tensor
@@ -77,7 +78,7 @@ class EncodingModel(ConfiguredModel):
         if mask not in names:
             return inputs
         # Keras does not take tensors beside arrays.
-        given = {name: _as_tensor(value) for name, value in inputs.items() if name != mask}
+        given = {name: as_tensor(value) for name, value in inputs.items() if name != mask}
         features = given[f"{self.input_prefix}features"]  # (b, s, w)
         if inputs.get(mask) is None:
             return {**given, mask: ops.ones_like(features[..., 0], dtype="bool")}
@@ -92,7 +93,3 @@ class EncodingModel(ConfiguredModel):
     @property
     def _source_layer(self) -> keras.layers.Layer:
         return self.source_embedding if self._feature_dim is None else self.source_projection
-
-
-def _as_tensor(value: Tensor) -> Tensor:
-    return value if isinstance(value, keras.KerasTensor) else ops.convert_to_tensor(value)

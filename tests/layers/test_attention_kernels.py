@@ -91,6 +91,11 @@ def test_activity_regularizer() -> None:
     assert float(array(layer.losses[0])) == pytest.approx(0.01 * (output**2).sum(), rel=1e-3)
 
 
+def test_sizes_that_numpy_has_counted() -> None:
+    layer = built(num_heads=np.int64(2), value_dim=np.int64(7), output_shape=np.int64(17))
+    assert tuple(layer.output_kernel.shape) == (2, 7, 17)
+
+
 def test_seed_of_the_dropout() -> None:
     x = draw(1, 5, 7)
     outputs = []
