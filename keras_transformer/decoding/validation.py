@@ -1,0 +1,27 @@
+"""Checks of options that several parts of decoding share."""
+
+import math
+from numbers import Integral, Real
+from typing import Any
+
+
+def check_number(name: str, value: Any, *, whole: bool = False, above_zero: bool = False) -> None:
+    """Refuse what is no finite number, or below zero.
+
+    Args:
+        name: of the argument.
+        value: the value received.
+        whole: whether it must be an integer.
+        above_zero: whether zero is refused too.
+
+    Raises:
+        TypeError: a value that is not a number of this kind.
+        ValueError: a value out of the range.
+    """
+    is_number = isinstance(value, Integral if whole else Real) and not isinstance(value, bool)
+    if not is_number:
+        wanted = "an integer" if whole else "a number"
+        raise TypeError(f"`{name}` must be {wanted}. Received: {name}={value!r}.")
+    if not 0 <= value < math.inf or (above_zero and not value):
+        wanted = "above zero" if above_zero else "at least zero"
+        raise ValueError(f"`{name}` must be finite and {wanted}. Received: {name}={value!r}.")
