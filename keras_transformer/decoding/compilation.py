@@ -33,6 +33,31 @@ def compile_function(
     return function
 
 
+def compile_step(
+    function: Callable[..., Any], variables: Sequence[keras.Variable] = ()
+) -> Callable[..., Any]:
+    """Compile a function of any tensors, such as the step of a search, as the backend does it best.
+
+    TensorFlow gets a graph that leaves free what changes between calls; JAX its `jit`, which
+    compiles for each shape; and torch runs as it is.
+
+    Args:
+        function: takes and returns nests of tensors.
+        variables: of the models that it uses, so that what changes later is seen.
+
+    Returns:
+        A function that gives the same.
+    """
+    backend = keras.backend.backend()
+    if backend == "tensorflow":
+        import tensorflow as tf
+
+        return tf.function(function, autograph=False, reduce_retracing=True)
+    if backend == "jax":
+        return _compile_with_jax(function, variables)
+    return function
+
+
 def _compile_with_jax(
     function: Callable[..., Any], variables: Sequence[keras.Variable]
 ) -> Callable[..., Any]:
@@ -40,9 +65,9 @@ def _compile_with_jax(
     import jax
 
     @jax.jit
-    def compiled(values: list[Tensor], token_ids: Tensor) -> Any:
+    def compiled(values: list[Tensor], *arguments: Any) -> Any:
         """Run the function with these values."""
         with keras.StatelessScope(zip(variables, values, strict=True)):
-            return function(token_ids)
+            return function(*arguments)
 
-    return lambda token_ids: compiled([variable.value for variable in variables], token_ids)
+    return lambda *arguments: compiled([variable.value for variable in variables], *arguments)

@@ -7,13 +7,14 @@ from keras import ops
 from keras_transformer.decoding.constraints import Constraints
 from keras_transformer.decoding.contract import Cache, SearchResult, SpecialIds, Step
 from keras_transformer.decoding.loop import run_search
-from keras_transformer.decoding.sampling import Sampler, draw_uniforms
+from keras_transformer.decoding.sampling import Sampler
 from keras_transformer.decoding.scores import (
     check_length_penalty,
     length_penalty,
     next_token_log_probabilities,
 )
 from keras_transformer.decoding.token_rules import FORCED_LOG_PROBABILITY
+from keras_transformer.decoding.uniforms import draw_uniforms
 from keras_transformer.layers.validation import check_positive
 from keras_transformer.types import Tensor
 
@@ -49,7 +50,7 @@ class SampleSearch:
     answer, at temperature 1 and over the whole vocabulary, divided by the length penalty. So scores
     of different options, and of other searches, can be compared.
 
-    One seed gives the same answers eagerly and compiled, on one backend and for one shape of batch.
+    One seed gives the same answers eagerly and compiled, and for a source in the same row of a batch.
 
     Args:
         temperature: of the distribution; see `Sampler`.

@@ -2,7 +2,6 @@
 
 import dataclasses
 
-import keras
 from keras import ops
 
 from keras_transformer.decoding.scores import LOWEST_SCORE
@@ -79,25 +78,6 @@ class Sampler:
         # Differences first: divided by a small temperature, the scores themselves would overflow.
         below_best = scores - ops.max(scores, axis=-1, keepdims=True)
         return ops.where(is_possible(scores), ops.exp(below_best / self.temperature), 0.0)
-
-
-def draw_uniforms(seed: int | None, max_length: int, num_rows: Tensor | int) -> Tensor:
-    """Draw all the chance that a search needs, before its loop.
-
-    An integer seed gives the same numbers at each call, for one backend and one shape. Without one
-    the numbers are new at each call, also at each call of a `tf.function`, which moves on the state
-    of Keras's global generator (`keras.utils.set_random_seed` sets it). `jax.jit` cannot do that,
-    and Keras refuses to draw there without a seed.
-
-    Args:
-        seed: an integer, or None.
-        max_length: the most tokens, `T`.
-        num_rows: hypotheses, `r`.
-
-    Returns:
-        float32 `(T, r)`, at least 0 and below 1.
-    """
-    return keras.random.uniform((max_length, num_rows), dtype="float32", seed=seed)
 
 
 def _nucleus(weights: Tensor, top_p: float) -> Tensor:

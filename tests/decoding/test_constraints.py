@@ -94,7 +94,7 @@ def test_rules_together_are_those_of_a_loop() -> None:
         min_length=3,
         max_length_ratio=0.7,
         banned_token_ids=(4,),
-        no_repeat_ngram_size=1,
+        no_repeat_ngram_size=2,
         repetition_penalty=1.5,
     )
     rng = np.random.default_rng(7)

@@ -1,0 +1,128 @@
+"""Answers as they come about: one token, or one piece of text, after the other."""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from keras import ops
+
+from keras_transformer.decoding.compilation import compile_step
+from keras_transformer.decoding.contract import Cache, Step
+from keras_transformer.decoding.generation import StepwiseModel
+from keras_transformer.decoding.greedy import GreedySearch
+from keras_transformer.types import Tensor
+
+
+class StreamState(Protocol):
+    """What a search must keep to be streamed."""
+
+    position: Tensor
+    """An integer scalar: how many tokens were generated."""
+    token_ids: Tensor
+    """`(T + 1, b)`, the start token first."""
+
+
+class StreamableSearch(Protocol):
+    """A search that decides on each token at once: `GreedySearch`, or `SampleSearch` of one sample."""
+
+    beam_size: int
+
+    def initialize(self, cache: Cache, batch_size: Tensor | int, max_length: int) -> NamedTuple:
+        """Make the state before the first token."""
+
+    def is_running(self, state: Any, max_length: int) -> Tensor:
+        """Say whether some row has not ended."""
+
+    def advance(self, state: Any, step: Step) -> NamedTuple:
+        """Generate one token of every row."""
+
+
+class TokenStreamer:
+    """Generates tokens one step at a time, and compiles that step once for all its streams.
+
+    Args:
+        model: a `Transformer` with weights.
+        search: `GreedySearch()` if None; `SampleSearch` of one sample will do.
+        max_length: the most tokens, the end token included, `T`.
+
+    Raises:
+        ValueError: a search of several hypotheses, which does not know its answer before the end.
+
+    Example:
+        >>> from keras_transformer.models import Transformer
+        >>> model = Transformer(9, 8, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=16)
+        >>> streamer = TokenStreamer(model, max_length=3)
+        >>> [token_ids.shape for token_ids in streamer(np.array([[4, 5, 3], [6, 3, 0]]))][0]
+        (2,)
+    """
+
+    def __init__(
+        self, model: StepwiseModel, search: StreamableSearch | None = None, max_length: int = 256
+    ) -> None:
+        self.model = model
+        self.search = search or GreedySearch()
+        self.max_length = max_length
+        if self.search.beam_size != 1:
+            raise ValueError(
+                "`search` must decide on each token at once: greedy, or one sample. "
+                f"Received: {type(self.search).__name__}, beam_size={self.search.beam_size}."
+            )
+        variables = getattr(model, "variables", ())
+        self._create_cache = compile_step(self._cache_of, variables)
+        self._advance = compile_step(self._next, variables)
+
+    def __call__(
+        self, encoder_inputs: Any, padding_mask: Tensor | None = None
+    ) -> Iterator[np.ndarray[Any, Any]]:
+        """Yield the tokens of each step, until every row has ended.
+
+        Args:
+            encoder_inputs: integers `(b, s)`, padded with 0; or features `(b, s, w)` where the model
+                takes them.
+            padding_mask: `(b, s)`, True (1) where the source has a token; None leaves it to the model.
+
+        Yields:
+            int32 `(b,)`: the next token of each row, padding for rows that have ended.
+        """
+        encoder_inputs = ops.convert_to_tensor(encoder_inputs)
+        cache = self._create_cache(encoder_inputs, padding_mask)
+        # Not compiled: so chance without a seed is new each time on JAX too.
+        state: Any = self.search.initialize(cache, encoder_inputs.shape[0], self.max_length)
+        while bool(self.search.is_running(state, self.max_length)):
+            state, token_ids = self._advance(state)
+            yield np.array(ops.convert_to_numpy(token_ids))
+
+    def _cache_of(self, encoder_inputs: Tensor, padding_mask: Tensor | None) -> Cache:
+        masks: dict[str, Any] = {} if padding_mask is None else {"padding_mask": padding_mask}
+        return self.model.create_cache(encoder_inputs, self.max_length, 1, **masks)
+
+    def _next(self, state: Any) -> tuple[NamedTuple, Tensor]:
+        state = self.search.advance(state, self.model.decode_step)
+        return state, ops.take(state.token_ids, state.position, axis=0)
+
+
+def stream(
+    model: StepwiseModel,
+    encoder_inputs: Any,
+    search: StreamableSearch | None = None,
+    max_length: int = 256,
+    padding_mask: Tensor | None = None,
+) -> Iterator[np.ndarray[Any, Any]]:
+    """Yield the tokens of one batch as they are generated; the same as `generate` finds.
+
+    For more than one batch a `TokenStreamer` is faster, since it compiles its step only once.
+
+    Args:
+        model: a `Transformer` with weights.
+        encoder_inputs: as for `TokenStreamer`.
+        search: `GreedySearch()` if None; `SampleSearch` of one sample will do.
+        max_length: the most tokens, the end token included, `T`.
+        padding_mask: as for `TokenStreamer`.
+
+    Returns:
+        An iterator over int32 `(b,)`, one for each step.
+
+    Raises:
+        ValueError: a search of several hypotheses.
+    """
+    return TokenStreamer(model, search, max_length)(encoder_inputs, padding_mask)

@@ -1,0 +1,101 @@
+"""Translations as they come about, in pieces of text."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from keras_transformer.decoding.streaming import StreamableSearch, TokenStreamer
+
+# What stands for bytes that are no character, or not yet.
+REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+
+
+class TextStreamer:
+    """Translates one text at a time, and gives each part of the answer as soon as it is certain.
+
+    Args:
+        translator: a `Translator`, for its model, tokenizers and limits.
+        search: `GreedySearch()` if None, whatever search the translator has: a beam does not know its
+            answer before the end. `SampleSearch` of one sample will do.
+
+    Raises:
+        ValueError: a search of several hypotheses.
+    """
+
+    def __init__(self, translator: Any, search: StreamableSearch | None = None) -> None:
+        self.translator = translator
+        self._stream = TokenStreamer(translator.model, search, translator.max_target_length)
+
+    def __call__(self, text: str) -> Iterator[str]:
+        """Yield the pieces of an answer, which together are the answer.
+
+        Args:
+            text: the source. As for the translator, an empty one has an empty answer, and what is too
+                long is cut off.
+
+        Yields:
+            Pieces that are not empty. A character of several tokens comes when it is complete.
+
+        Raises:
+            TypeError: what is no string.
+        """
+        if not isinstance(text, str):
+            raise TypeError(f"`text` must be a string. Received: text={text!r}.")
+        if text:
+            yield from join_pieces(self._stream(self._encode(text)), self.translator.target_tokenizer)
+
+    def _encode(self, text: str) -> np.ndarray[Any, Any]:
+        # Imported here: tokenizers need TensorFlow, the rest of decoding does not.
+        from keras_transformer.text.source_ids import source_token_ids
+
+        # A lone surrogate is no UTF-8, which the tokenizer takes for an unknown token.
+        encoded = [text.encode("utf-8", "surrogatepass")]
+        translator = self.translator
+        return source_token_ids(encoded, translator.source_tokenizer, translator.max_source_length).numpy()
+
+
+def stream_text(translator: Any, text: str, search: StreamableSearch | None = None) -> Iterator[str]:
+    """Yield the pieces of one translation as they are generated.
+
+    For more than one text a `TextStreamer` is faster, since it compiles its step only once.
+
+    Args:
+        translator: a `Translator`.
+        text: the source.
+        search: as for `TextStreamer`.
+
+    Returns:
+        An iterator over pieces; together they are the answer.
+
+    Raises:
+        ValueError: a search of several hypotheses.
+        TypeError: what is no string.
+    """
+    return TextStreamer(translator, search)(text)
+
+
+def join_pieces(steps: Iterable[np.ndarray[Any, Any]], tokenizer: Any) -> Iterator[str]:
+    """Yield what each token adds to the text, once no later token can change it.
+
+    The tokens so far are joined anew at each step, since what a token adds depends on its neighbors.
+
+    Args:
+        steps: integers `(1,)`, one token after the other.
+        tokenizer: of the answer.
+
+    Yields:
+        Pieces that are not empty.
+    """
+    token_ids: list[int] = []
+    given = text = ""
+    for step in steps:
+        token_ids.append(int(step[0]))
+        text = tokenizer.detokenize([token_ids]).numpy()[0].decode("utf-8")
+        # The bytes of a character may come one by one: until the last, they are no character.
+        certain = text.rstrip(REPLACEMENT)
+        if certain.startswith(given) and certain != given:
+            yield certain[len(given) :]
+            given = certain
+    if text != given:
+        yield text[len(given) :]

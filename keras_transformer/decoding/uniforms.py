@@ -1,0 +1,55 @@
+"""Chance that is the same everywhere: uniform numbers from a counter."""
+
+import keras
+from keras import ops
+
+from keras_transformer.types import Tensor
+
+# Odd numbers that scatter the bits of what they multiply, as signed 32-bit integers: the golden ratio
+# of 2**32, and the two of the finalizer "lowbias32", found by search (Wellons 2018).
+GOLDEN, FIRST, SECOND = -0x61C88647, 0x7FEB352D, -0x7B935975
+
+
+def draw_uniforms(seed: int | None, max_length: int, num_rows: Tensor | int) -> Tensor:
+    """Draw all the chance that a search needs, before its loop.
+
+    Each number is a hash of the seed, its step and its row. So one integer seed gives the same numbers
+    eagerly, in a graph, under XLA and on every backend, and neither more rows nor more steps change
+    those that were there: `keras.random` differs in all of that, on TensorFlow between a graph and
+    XLA too.
+
+    Without a seed, the seed is drawn from Keras's global generator, which
+    `keras.utils.set_random_seed` sets: the numbers are new at each call, also at each call of a
+    `tf.function`. `jax.jit` has no such state, so there Keras raises a ValueError.
+
+    Args:
+        seed: an integer, or None.
+        max_length: the most tokens, `T`.
+        num_rows: hypotheses, `r`.
+
+    Returns:
+        float32 `(T, r)`, at least 0 and below 1, multiples of `2 ** -24`.
+    """
+    base = _mix(keras.random.randint((), 0, 2**31 - 1, "int32") if seed is None else _fold(seed))
+    rows = _mix(base + GOLDEN * (1 + ops.arange(num_rows, dtype="int32")))  # (r,)
+    steps = GOLDEN * (1 + ops.arange(max_length, dtype="int32"))  # (T,)
+    bits = _mix(_mix(rows[None, :] ^ steps[:, None]) + rows[None, :])  # (T, r)
+    return ops.cast(_shift(bits, 8), "float32") * 2.0**-24
+
+
+def _mix(bits: Tensor) -> Tensor:
+    """Scatter the bits of 32-bit integers; products wrap around."""
+    bits = (bits ^ _shift(bits, 16)) * FIRST
+    bits = (bits ^ _shift(bits, 15)) * SECOND
+    return bits ^ _shift(bits, 16)
+
+
+def _shift(bits: Tensor, count: int) -> Tensor:
+    """Shift to the right, zeros following: the integers are signed, the bits are not."""
+    return ops.bitwise_and(ops.right_shift(bits, count), (1 << (32 - count)) - 1)
+
+
+def _fold(seed: int) -> Tensor:
+    """Make an integer of any size a 32-bit one."""
+    bits = (seed ^ seed >> 32) & 0xFFFFFFFF
+    return ops.convert_to_tensor(bits - (bits >> 31 << 32), "int32")
