@@ -13,19 +13,15 @@ from keras_transformer.decoding.greedy import GreedySearch
 from keras_transformer.types import Tensor
 
 
-class StreamState(Protocol):
-    """What a search must keep to be streamed."""
-
-    position: Tensor
-    """An integer scalar: how many tokens were generated."""
-    token_ids: Tensor
-    """`(T + 1, b)`, the start token first."""
-
-
 class StreamableSearch(Protocol):
-    """A search that decides on each token at once: `GreedySearch`, or `SampleSearch` of one sample."""
+    """A search that decides on each token at once: `GreedySearch`, or `SampleSearch` of one sample.
+
+    Its state has the fields `position`, an integer scalar, and `token_ids`, `(T + 1, b)` with the start
+    token first.
+    """
 
     beam_size: int
+    """Hypotheses for each source, `n`, which must be 1."""
 
     def initialize(self, cache: Cache, batch_size: Tensor | int, max_length: int) -> NamedTuple:
         """Make the state before the first token."""

@@ -28,22 +28,24 @@ class TextStreamer:
         self._stream = TokenStreamer(translator.model, search, translator.max_target_length)
 
     def __call__(self, text: str) -> Iterator[str]:
-        """Yield the pieces of an answer, which together are the answer.
+        """Give the pieces of an answer, which together are the answer.
 
         Args:
             text: the source. As for the translator, an empty one has an empty answer, and what is too
                 long is cut off.
 
-        Yields:
-            Pieces that are not empty. A character of several tokens comes when it is complete.
+        Returns:
+            An iterator over pieces that are not empty. A character of several tokens comes when it is
+            complete.
 
         Raises:
             TypeError: what is no string.
         """
         if not isinstance(text, str):
             raise TypeError(f"`text` must be a string. Received: text={text!r}.")
-        if text:
-            yield from join_pieces(self._stream(self._encode(text)), self.translator.target_tokenizer)
+        if not text:
+            return iter(())
+        return join_pieces(self._stream(self._encode(text)), self.translator.target_tokenizer)
 
     def _encode(self, text: str) -> np.ndarray[Any, Any]:
         # Imported here: tokenizers need TensorFlow, the rest of decoding does not.

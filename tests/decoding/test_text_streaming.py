@@ -1,0 +1,93 @@
+"""Pieces of text that together are the translation."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import keras_transformer as kt
+from keras_transformer.decoding import GreedySearch
+from keras_transformer.decoding.sample_search import SampleSearch
+from keras_transformer.decoding.text_streaming import TextStreamer, join_pieces, stream_text
+from keras_transformer.text import CharacterTokenizer, SubwordTokenizer, WhitespaceTokenizer
+
+CORPUS = ["A dog runs.", "a cat sits\ton it", "the cat runs", "the dog sits"]
+TOKENIZERS = {
+    "character": lambda: CharacterTokenizer.train(CORPUS),
+    "whitespace": lambda: WhitespaceTokenizer.train(CORPUS),
+    "subword": lambda: SubwordTokenizer.train(CORPUS, vocabulary_size=30),
+}
+
+
+@pytest.fixture(scope="module")
+def translator(transformer: Any) -> kt.Translator:
+    return kt.Translator(
+        transformer,
+        CharacterTokenizer("abcde"),
+        CharacterTokenizer("wxyz"),
+        search=GreedySearch(),
+        max_source_length=40,
+        max_target_length=6,
+    )
+
+
+class ByteTokenizer:
+    """Stands for a tokenizer whose tokens are bytes: those that are no character are replaced."""
+
+    def detokenize(self, token_ids: list[list[int]]) -> Any:
+        texts = [bytes(row).decode("utf-8", "replace").encode() for row in token_ids]
+        return type("Texts", (), {"numpy": lambda self: texts})()
+
+
+def steps(token_ids: Any) -> list[np.ndarray]:
+    return [np.array([token_id], "int32") for token_id in token_ids]
+
+
+def test_the_pieces_are_the_translation(translator: kt.Translator) -> None:
+    streamer = TextStreamer(translator)
+    for text in ["abc", "a", "cab e", "\ud800", "ab" * 50, ""]:
+        pieces = list(streamer(text))
+        assert "".join(pieces) == translator.translate([text])[0]
+        assert all(pieces)
+
+
+def test_the_pieces_come_one_by_one(translator: kt.Translator) -> None:
+    answers = [list(stream_text(translator, text)) for text in ("abc", "cab e")]
+    assert max(map(len, answers)) > 1
+
+
+def test_an_answer_can_be_sampled(translator: kt.Translator) -> None:
+    search = SampleSearch(1.5, seed=4)
+    sampled = kt.Translator(
+        translator.model,
+        translator.source_tokenizer,
+        translator.target_tokenizer,
+        search=search,
+        max_target_length=6,
+    )
+    assert "".join(stream_text(translator, "cab e", search)) == sampled.translate(["cab e"])[0]
+
+
+@pytest.mark.parametrize("kind", TOKENIZERS)
+def test_pieces_of_every_tokenizer_are_the_text(kind: str) -> None:
+    tokenizer = TOKENIZERS[kind]()
+    rng = np.random.default_rng(7)
+    for length in (1, 5, 11, 11, 11):
+        token_ids = rng.integers(0, tokenizer.vocabulary_size, length).tolist()
+        expected = tokenizer.detokenize([token_ids]).numpy()[0].decode()
+        assert "".join(join_pieces(steps(token_ids), tokenizer)) == expected
+
+
+def test_a_character_comes_when_it_is_complete() -> None:
+    pieces = list(join_pieces(steps("aé☃b".encode()), ByteTokenizer()))
+    assert pieces == ["a", "é", "☃", "b"]
+
+
+def test_bytes_that_never_become_a_character_come_last() -> None:
+    pieces = list(join_pieces(steps(b"a\xe2\x98"), ByteTokenizer()))
+    assert pieces == ["a", "\N{REPLACEMENT CHARACTER}"]
+
+
+def test_what_is_no_text_is_refused(translator: kt.Translator) -> None:
+    with pytest.raises(TypeError, match=r"`text` must be a string\. Received: text=\['a'\]\."):
+        stream_text(translator, ["a"])
