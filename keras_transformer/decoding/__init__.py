@@ -2,10 +2,17 @@
 
 from keras_transformer.decoding.beam import BeamSearch, BeamState
 from keras_transformer.decoding.completion import CompletingModel, complete
+from keras_transformer.decoding.constraints import Constraints
 from keras_transformer.decoding.contract import Cache, Search, SearchResult, SpecialIds, Step
+from keras_transformer.decoding.coverage import coverage_penalty
+from keras_transformer.decoding.forced_prefix import force_prefix
 from keras_transformer.decoding.generation import StepwiseModel, generate
 from keras_transformer.decoding.greedy import GreedySearch, GreedyState
+from keras_transformer.decoding.sample_search import SampleSearch, SampleState
+from keras_transformer.decoding.sampling import Sampler
 from keras_transformer.decoding.scores import length_penalty
+from keras_transformer.decoding.streaming import TokenStreamer, stream
+from keras_transformer.decoding.text_streaming import TextStreamer, stream_text
 from keras_transformer.decoding.translator import Translation, Translator
 from keras_transformer.decoding.translator_files import make_search
 
@@ -14,17 +21,27 @@ __all__ = [
     "BeamState",
     "Cache",
     "CompletingModel",
+    "Constraints",
     "GreedySearch",
     "GreedyState",
+    "SampleSearch",
+    "SampleState",
+    "Sampler",
     "Search",
     "SearchResult",
     "SpecialIds",
     "Step",
     "StepwiseModel",
+    "TextStreamer",
+    "TokenStreamer",
     "Translation",
     "Translator",
     "complete",
+    "coverage_penalty",
+    "force_prefix",
     "generate",
     "length_penalty",
     "make_search",
+    "stream",
+    "stream_text",
 ]

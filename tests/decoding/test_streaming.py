@@ -7,6 +7,7 @@ import pytest
 from keras import ops
 
 from keras_transformer.decoding import BeamSearch, GreedySearch, generate
+from keras_transformer.decoding.compilation import compile_function
 from keras_transformer.decoding.constraints import Constraints
 from keras_transformer.decoding.sample_search import SampleSearch
 from keras_transformer.decoding.streaming import TokenStreamer, stream
@@ -15,21 +16,28 @@ SEARCHES = [
     GreedySearch(),
     SampleSearch(1.3, top_k=5, seed=3, constraints=Constraints(no_repeat_ngram_size=2)),
 ]
+SOURCES = np.arange(5, dtype="int32")[:, None]
 ONE_SOURCE = np.zeros((1, 1), "int32")
 
 
 @pytest.mark.parametrize("search", SEARCHES)
-def test_streamed_tokens_are_those_of_the_search(
-    transformer: Any, source_ids: np.ndarray, search: Any
-) -> None:
-    streamer = TokenStreamer(transformer, search, 7)
-    for sources in (source_ids, source_ids[1:3, :3], source_ids[:1]):
+def test_streamed_tokens_are_those_of_the_search(recurrent_model: Any, search: Any) -> None:
+    model = recurrent_model(5, 7, seed=2)
+    streamer = TokenStreamer(model, search, 7)
+    for sources in (SOURCES, SOURCES[1:3], SOURCES[:1]):
         steps = list(streamer(sources))
         assert all(step.shape == (len(sources),) and step.dtype == np.int32 for step in steps)
-        expected = generate(transformer, ops.convert_to_tensor(sources), search, 7)
+        expected = generate(model, ops.convert_to_tensor(sources), search, 7)
         expected_ids = ops.convert_to_numpy(expected.token_ids)[:, 0]
         np.testing.assert_array_equal(np.stack(steps, axis=1), expected_ids[:, : len(steps)])
         assert not expected_ids[:, len(steps) :].any(), "nothing but padding follows"
+
+
+def test_a_transformer_is_streamed(transformer: Any, source_ids: np.ndarray) -> None:
+    streamed = np.stack(list(stream(transformer, source_ids, max_length=3)), axis=1)
+    compiled = compile_function(lambda ids: generate(transformer, ids, GreedySearch(), 3).token_ids)
+    expected_ids = ops.convert_to_numpy(compiled(ops.convert_to_tensor(source_ids)))[:, 0]
+    np.testing.assert_array_equal(streamed, expected_ids[:, : streamed.shape[1]])
 
 
 def test_tokens_come_before_the_answer_is_complete(table_model: Any) -> None:
@@ -54,14 +62,22 @@ def test_without_a_seed_each_stream_is_another(recurrent_model: Any) -> None:
     assert len(answers) > 1
 
 
-def test_a_mask_reaches_the_model(transformer: Any, source_ids: np.ndarray) -> None:
-    mask = source_ids != 0
-    mask[:, 0] = False
-    streamed = np.stack(list(stream(transformer, source_ids, max_length=5, padding_mask=mask)), axis=1)
-    sources = ops.convert_to_tensor(source_ids)
-    expected = generate(transformer, sources, GreedySearch(), 5, padding_mask=ops.convert_to_tensor(mask))
-    expected_ids = ops.convert_to_numpy(expected.token_ids)[:, 0, : streamed.shape[1]]
-    np.testing.assert_array_equal(streamed, expected_ids)
+class CountingModel:
+    """Writes the number of positions that the mask allows."""
+
+    def create_cache(
+        self, sources: Any, max_length: int, beam_size: int = 1, padding_mask: Any = None
+    ) -> Any:
+        return ops.sum(ops.cast(padding_mask, "int32"), axis=1)
+
+    def decode_step(self, token_ids: Any, position: Any, cache: Any) -> tuple[Any, Any]:
+        return ops.one_hot(cache, 9), cache
+
+
+def test_a_mask_reaches_the_model() -> None:
+    mask = np.arange(8) < np.array([[5], [7]])
+    steps = stream(CountingModel(), np.ones((2, 8), "int32"), max_length=5, padding_mask=mask)
+    assert next(steps).tolist() == [5, 7]
 
 
 def test_a_search_of_several_hypotheses_is_refused(table_model: Any) -> None:
