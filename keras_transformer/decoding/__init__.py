@@ -3,12 +3,14 @@
 from keras_transformer.decoding.beam import BeamSearch, BeamState
 from keras_transformer.decoding.completion import CompletingModel, complete
 from keras_transformer.decoding.constraints import Constraints
-from keras_transformer.decoding.contract import Cache, Search, SearchResult, SpecialIds, Step
+from keras_transformer.decoding.contract import Cache, Request, Search, SearchResult, SpecialIds, Step
 from keras_transformer.decoding.coverage import coverage_penalty
 from keras_transformer.decoding.forced_prefix import force_prefix
 from keras_transformer.decoding.generation import StepwiseModel, generate
-from keras_transformer.decoding.greedy import GreedySearch, GreedyState
-from keras_transformer.decoding.sample_search import SampleSearch, SampleState
+from keras_transformer.decoding.greedy import GreedySearch
+from keras_transformer.decoding.limits import Limits
+from keras_transformer.decoding.row_search import RowSearch, RowState
+from keras_transformer.decoding.sample_search import SampleSearch
 from keras_transformer.decoding.sampling import Sampler
 from keras_transformer.decoding.scores import length_penalty
 from keras_transformer.decoding.streaming import TokenStreamer, stream
@@ -23,9 +25,11 @@ __all__ = [
     "CompletingModel",
     "Constraints",
     "GreedySearch",
-    "GreedyState",
+    "Limits",
+    "Request",
+    "RowSearch",
+    "RowState",
     "SampleSearch",
-    "SampleState",
     "Sampler",
     "Search",
     "SearchResult",

@@ -1,207 +1,262 @@
 """Beam search: the most likely sequences, a few kept at a time."""
 
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from keras import ops
 
-from keras_transformer.decoding.contract import Cache, SearchResult, SpecialIds, Step
-from keras_transformer.decoding.loop import run_search
-from keras_transformer.decoding.scores import (
-    LOWEST_SCORE,
-    check_length_penalty,
-    length_penalty,
-    next_token_log_probabilities,
-)
+from keras_transformer.decoding.constraints import Constraints
+from keras_transformer.decoding.contract import Cache, Request, SearchResult, SpecialIds, Step
+from keras_transformer.decoding.coverage import coverage_penalty
+from keras_transformer.decoding.guided_search import GuidedSearch
+from keras_transformer.decoding.limits import Limits, is_absent
+from keras_transformer.decoding.loop import pad_tokens
+from keras_transformer.decoding.scores import LOWEST_SCORE, best_tokens, length_penalty
+from keras_transformer.decoding.token_rules import is_possible
+from keras_transformer.decoding.validation import check_number
 from keras_transformer.layers.validation import check_positive
 from keras_transformer.types import Tensor
 
 
 class BeamState(NamedTuple):
-    """What changes from step to step."""
+    """What changes from step to step, and what it depends on."""
 
     position: Tensor
     """An integer scalar: how many tokens were generated."""
+    last_ids: Tensor
+    """int32 `(b, n)`: the token before; first the start token."""
     running_ids: Tensor
-    """`(b, n, T + 1)`, the start token first."""
+    """int32 `(b, n, t)`: the tokens so far, then padding."""
     running_log_probabilities: Tensor
     """float32 `(b, n)`, best first."""
     finished_ids: Tensor
-    """`(b, n, T + 1)`, hypotheses that ended."""
+    """int32 `(b, n, t)`, hypotheses that ended."""
     finished_scores: Tensor
     """float32 `(b, n)`, best first, `LOWEST_SCORE` where there is none yet."""
+    limits: Limits
+    """Of each source."""
     cache: Cache
     """The model's, `b * n` hypotheses."""
 
 
-class BeamSearch:
+class _Candidates(NamedTuple):
+    """The `2n` most likely extensions of a source: enough, should `n` of them end."""
+
+    log_probabilities: Tensor
+    """float32 `(b, 2n)`, best first."""
+    beams: Tensor
+    """int32 `(b, 2n)`: which hypothesis is extended."""
+    token_ids: Tensor
+    """int32 `(b, 2n)`: by which token."""
+
+
+class BeamSearch(GuidedSearch):
     """Keeps the `n` most likely running hypotheses, and the `n` best finished ones.
 
-    A hypothesis that ended is never extended, and competes by its score. The
-    search stops when no running hypothesis can overtake the worst finished
-    one. Hypotheses that reach the maximal length without an end token fill
-    the places that finished ones leave free.
+    A hypothesis that ended is never extended, and competes by its score:
+
+        log-probability / ((5 + length) / 6) ** length_penalty + coverage
+
+    A source is done when no running hypothesis can overtake the finished ones that
+    are wanted, or as soon as `n` have ended, as in fairseq and CTranslate2: with a length
+    penalty the first alone would go on for long with little to gain. Hypotheses that reach the
+    maximal length without an end token fill the places that finished ones leave free.
 
     Args:
         beam_size: hypotheses that are kept for each source, `n`.
+        num_hypotheses: how many of them are wanted; all if None. The fewer, the earlier the search
+            may stop.
         length_penalty: the exponent of the GNMT length penalty; 0 for none.
+        coverage_penalty: how much source positions count that were not attended to; see
+            `coverage_penalty`. Only for models with an encoder.
+        exhaustive: whether the search goes on until no running hypothesis can win, however many
+            have ended.
+        constraints: what may not be generated; None for no rules. A repetition penalty changes the
+            scores here.
         special_ids: which tokens are special.
 
     Raises:
-        ValueError: a beam size not above zero or a negative length penalty.
+        TypeError: a value of another type.
+        ValueError: a size not above zero, more hypotheses than the beam has, or a negative penalty.
     """
+
+    axes: ClassVar[dict[str, str]] = {
+        "last_ids": "bn",
+        "running_ids": "bnt",
+        "running_log_probabilities": "bn",
+        "finished_ids": "bnt",
+        "finished_scores": "bn",
+    }
 
     def __init__(
         self,
         beam_size: int = 4,
         *,
+        num_hypotheses: int | None = None,
         length_penalty: float = 1.0,
+        coverage_penalty: float = 0.0,
+        exhaustive: bool = False,
+        constraints: Constraints | None = None,
         special_ids: SpecialIds | None = None,
     ) -> None:
+        super().__init__(length_penalty=length_penalty, constraints=constraints, special_ids=special_ids)
         check_positive(beam_size=beam_size)
-        check_length_penalty(length_penalty)
+        num_hypotheses = beam_size if num_hypotheses is None else num_hypotheses
+        check_positive(num_hypotheses=num_hypotheses)
+        check_number("coverage_penalty", coverage_penalty)
+        if num_hypotheses > beam_size:
+            raise ValueError(
+                "`num_hypotheses` must be at most `beam_size`. "
+                f"Received: num_hypotheses={num_hypotheses}, beam_size={beam_size}."
+            )
         self.beam_size = beam_size
-        self.length_penalty = length_penalty
-        self.special_ids = special_ids or SpecialIds()
+        self.num_hypotheses = num_hypotheses
+        self.coverage_penalty = coverage_penalty
+        self.exhaustive = exhaustive
+        self.tracks_attention = coverage_penalty > 0
 
-    def __call__(self, step: Step, cache: Cache, batch_size: Tensor | int, max_length: int) -> SearchResult:
-        """Search; see `Search`."""
-        state = self.initialize(cache, batch_size, max_length)
-        return self.finalize(run_search(self, state, step, max_length))
-
-    def initialize(self, cache: Cache, batch_size: Tensor | int, max_length: int) -> BeamState:
-        """Make the state before the first token.
-
-        Args:
-            cache: the model's.
-            batch_size: the number of sources, `b`.
-            max_length: the most tokens, `T`.
-
-        Returns:
-            The state: one running hypothesis for each source, none finished.
-        """
-        size = self.beam_size
-        padding = ops.full((batch_size, size, max_length), self.special_ids.pad, dtype="int32")
-        start = ops.full((batch_size, size, 1), self.special_ids.start, dtype="int32")
-        token_ids = ops.concatenate([start, padding], axis=-1)
-        nothing = ops.full((batch_size, size), LOWEST_SCORE, dtype="float32")
+    def initialize(self, cache: Cache, request: Request, length: Tensor | int) -> BeamState:
+        """Make the state: one running hypothesis for each source, none finished; see `GuidedSearch`."""
+        sizes = request.batch_size, self.beam_size
+        padding = ops.full((*sizes, length), self.special_ids.pad, dtype="int32")
+        nothing = ops.full(sizes, LOWEST_SCORE, dtype="float32")
         # All hypotheses start alike, so only the first may count.
-        certain = ops.zeros((batch_size, 1), "float32")
+        certain = ops.zeros((request.batch_size, 1), "float32")
         return BeamState(
             position=ops.convert_to_tensor(0, "int32"),
-            running_ids=token_ids,
+            last_ids=self._first_ids(request),
+            running_ids=padding,
             running_log_probabilities=ops.concatenate([certain, nothing[:, 1:]], axis=1),
-            finished_ids=token_ids,
+            finished_ids=padding,
             finished_scores=nothing,
+            limits=self._limits(request),
             cache=cache,
         )
 
     def is_running(self, state: BeamState, max_length: int) -> Tensor:
-        """Say whether some running hypothesis may still win a place.
+        """Say for which sources some running hypothesis may still win a place.
 
         Its score can at best become its log-probability now, divided by the
-        penalty of the longest hypothesis.
+        penalty of the longest hypothesis, with everything covered.
 
         Args:
             state: after a step.
             max_length: the most tokens of a hypothesis.
 
         Returns:
-            A boolean scalar.
+            Boolean `(b,)`.
         """
-        best_running = state.running_log_probabilities[:, 0] / length_penalty(max_length, self.length_penalty)
-        overtakes = best_running > state.finished_scores[:, -1]
-        can_win = ops.any(ops.logical_and(overtakes, _is_possible(best_running)))
-        return ops.logical_and(state.position < max_length, can_win)
+        longest = max_length if is_absent(state.limits.longest) else state.limits.longest
+        best_running = state.running_log_probabilities[:, 0] / length_penalty(longest, self.length_penalty)
+        overtakes = best_running > state.finished_scores[:, self.num_hypotheses - 1]
+        can_win = ops.logical_and(overtakes, is_possible(best_running))
+        if self.exhaustive:
+            return can_win
+        return ops.logical_and(can_win, ops.logical_not(is_possible(state.finished_scores[:, -1])))
 
-    def advance(self, state: BeamState, step: Step) -> BeamState:
+    def advance(self, state: BeamState, step: Step, max_length: int) -> BeamState:
         """Extend every running hypothesis by one token.
 
         Args:
             state: before the token.
             step: the model.
+            max_length: the most tokens of a hypothesis.
 
         Returns:
             The state after it.
         """
-        log_probabilities, beams, token_ids, cache = self._candidates(state, step)
-        position = state.position + 1
-        candidate_ids = _take_rows(state.running_ids, beams)  # (b, 2n, T + 1)
-        at_position = ops.equal(ops.arange(candidate_ids.shape[-1]), position)
-        candidate_ids = ops.where(at_position, token_ids[..., None], candidate_ids)
-        ended = ops.equal(token_ids, self.special_ids.end)
-        # As everywhere, only the `n` best may end: so a beam of one is greedy search.
-        is_best = ops.arange(2 * self.beam_size) < self.beam_size
-        may_finish = ops.logical_and(ops.logical_and(ended, is_best), _is_possible(log_probabilities))
-
-        running, order = ops.top_k(ops.where(ended, LOWEST_SCORE, log_probabilities), self.beam_size)
-        scores = log_probabilities / length_penalty(position, self.length_penalty)
-        finished_scores, finished_ids = _best(
-            ops.concatenate([state.finished_scores, ops.where(may_finish, scores, LOWEST_SCORE)], axis=1),
-            ops.concatenate([state.finished_ids, candidate_ids], axis=1),
-            self.beam_size,
-        )
-        rows = _flat_rows(_take_rows(beams, order), self.beam_size)
-        return BeamState(
-            position=position,
-            running_ids=_take_rows(candidate_ids, order),
+        is_running = self.is_running(state, max_length)
+        found, cache = self._extend(state, step, max_length)
+        ids = _take_rows(state.running_ids, found.beams)  # (b, 2n, t)
+        is_position = ops.equal(ops.arange(ops.shape(ids)[2], dtype="int32"), state.position)
+        ids = ops.where(is_position, found.token_ids[..., None], ids)
+        ended = ops.equal(found.token_ids, self.special_ids.end)
+        # A source that is done stays as it is, however long its neighbors go on.
+        may_finish = ops.logical_and(ended, is_running[:, None])
+        finished_scores, finished_ids = self._finish(state, found, may_finish, ids, cache)
+        running, order = ops.top_k(ops.where(ended, LOWEST_SCORE, found.log_probabilities), self.beam_size)
+        return state._replace(
+            position=state.position + 1,
+            last_ids=_take_rows(found.token_ids, order),
+            running_ids=_take_rows(ids, order),
             running_log_probabilities=running,
             finished_ids=finished_ids,
             finished_scores=finished_scores,
-            cache=cache.reorder(rows),
+            cache=cache.reorder(_flat_rows(_take_rows(found.beams, order), self.beam_size)),
         )
 
-    def finalize(self, state: BeamState) -> SearchResult:
+    def finalize(self, state: BeamState, max_length: int) -> SearchResult:
         """Rank the hypotheses, those that ended before those that did not.
 
         Args:
             state: after the last token.
+            max_length: the length of the result, `T`.
 
         Returns:
-            `beam_size` hypotheses for each source, best first; where there are fewer
+            `num_hypotheses` hypotheses for each source, best first; where there are fewer
             sequences, the rest is padding and scores `LOWEST_SCORE`.
         """
-        running_scores = state.running_log_probabilities / length_penalty(state.position, self.length_penalty)
+        running = state.running_log_probabilities
+        running_scores = self._score(running, state.position, state.cache)
+        running_scores = ops.where(is_possible(running), running_scores, LOWEST_SCORE)
         # Places that are still free come last: below any score, above nothing.
-        is_free = state.finished_scores <= LOWEST_SCORE
+        is_free = ops.logical_not(is_possible(state.finished_scores))
         num_free = ops.sum(ops.cast(is_free, "int32"), axis=1, keepdims=True)  # (b, 1)
         fills = ops.arange(self.beam_size)[None, :] - (self.beam_size - num_free)
         source = ops.maximum(fills, 0)  # which running hypothesis fills a free place
-        scores = ops.where(
-            is_free, ops.take_along_axis(running_scores, source, axis=1), state.finished_scores
-        )
-        token_ids = ops.where(is_free[..., None], _take_rows(state.running_ids, source), state.finished_ids)
+        filled = ops.take_along_axis(running_scores, source, axis=1)
+        scores = ops.where(is_free, filled, state.finished_scores)[:, : self.num_hypotheses]
+        ids = ops.where(is_free[..., None], _take_rows(state.running_ids, source), state.finished_ids)
         # There may be fewer sequences than places.
-        is_possible = _is_possible(scores)
-        token_ids = ops.where(is_possible[..., None], token_ids, self.special_ids.pad)
-        return SearchResult(token_ids[:, :, 1:], ops.where(is_possible, scores, LOWEST_SCORE))
+        ids = ops.where(
+            is_possible(scores)[..., None], ids[:, : self.num_hypotheses], self.special_ids.pad
+        )
+        return SearchResult(pad_tokens(ids, self.special_ids.pad, max_length), scores)
 
-    def _candidates(self, state: BeamState, step: Step) -> tuple[Tensor, Tensor, Tensor, Cache]:
-        """Find the `2n` most likely extensions: enough, should `n` of them end.
+    def _extend(self, state: BeamState, step: Step, max_length: int) -> tuple[_Candidates, Cache]:
+        """Find the most likely extensions of each source's hypotheses."""
+        logits, cache = step(ops.reshape(state.last_ids, (-1,)), state.position, state.cache)
+        num_tokens = min(2 * self.beam_size, logits.shape[-1])
+        if self._is_free(state.limits):
+            scores, ids = best_tokens(logits, num_tokens, self.special_ids)
+        else:
+            _, allowed = self._allowed(
+                logits, state.running_ids, state.position, state.limits, max_length
+            )
+            scores, ids = ops.top_k(allowed, num_tokens)
+        scores = ops.reshape(scores, (-1, self.beam_size, num_tokens))
+        totals = state.running_log_probabilities[:, :, None] + scores
+        totals = ops.reshape(totals, (-1, self.beam_size * num_tokens))
+        ids = ops.reshape(ops.cast(ids, "int32"), (-1, self.beam_size * num_tokens))
+        best, places = ops.top_k(totals, min(2 * self.beam_size, self.beam_size * num_tokens))
+        places = ops.cast(places, "int32")
+        return _Candidates(best, places // num_tokens, _take_rows(ids, places)), cache
 
-        Returns:
-            Log-probabilities, beams and tokens, each `(b, 2n)`, and the cache.
-        """
-        last_ids = ops.take(state.running_ids, state.position, axis=2)  # (b, n)
-        logits, cache = step(ops.reshape(last_ids, (-1,)), state.position, state.cache)
-        size, vocabulary_size = self.beam_size, logits.shape[-1]
-        log_probabilities = next_token_log_probabilities(logits, self.special_ids)
-        totals = state.running_log_probabilities[:, :, None] + ops.reshape(
-            log_probabilities, (-1, size, vocabulary_size)
-        )  # (b, n, v)
-        best, indices = ops.top_k(ops.reshape(totals, (-1, size * vocabulary_size)), 2 * size)
-        indices = ops.cast(indices, "int32")
-        return best, indices // vocabulary_size, indices % vocabulary_size, cache
+    def _finish(
+        self, state: BeamState, found: _Candidates, may_finish: Tensor, ids: Tensor, cache: Cache
+    ) -> tuple[Tensor, Tensor]:
+        """Let the candidates that ended compete with what has: scores `(b, n)` and tokens `(b, n, t)`."""
+        # As everywhere, only the `n` best may end: so a beam of one is greedy search.
+        is_best = ops.arange(found.beams.shape[1]) < self.beam_size
+        is_best = ops.logical_and(is_best, is_possible(found.log_probabilities))
+        scores = self._score(found.log_probabilities, state.position + 1, cache, found.beams)
+        scores = ops.where(ops.logical_and(may_finish, is_best), scores, LOWEST_SCORE)
+        scores, order = ops.top_k(ops.concatenate([state.finished_scores, scores], axis=1), self.beam_size)
+        return scores, _take_rows(ops.concatenate([state.finished_ids, ids], axis=1), order)
 
-
-def _is_possible(log_probabilities: Tensor) -> Tensor:
-    """Tell sequences of some probability from those that hold a banned token."""
-    return log_probabilities > LOWEST_SCORE / 1e6
-
-
-def _best(scores: Tensor, token_ids: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """Keep the `size` best of hypotheses `(b, m)` and their tokens `(b, m, T + 1)`."""
-    scores, order = ops.top_k(scores, size)
-    return scores, _take_rows(token_ids, order)
+    def _score(
+        self, log_probabilities: Tensor, length: Tensor, cache: Cache, beams: Tensor | None = None
+    ) -> Tensor:
+        """Score hypotheses `(b, m)` of one length, which continue `beams`, or themselves."""
+        scores = log_probabilities / length_penalty(length, self.length_penalty)
+        if not self.tracks_attention:
+            return scores
+        sums = cache.attention_sums if beams is None else _take_rows(cache.attention_sums, beams)
+        num_sums, source_length = ops.shape(sums)[1:]
+        mask = cache.encoder_padding_mask
+        mask = ops.ones_like(sums[:, 0]) if is_absent(mask) else mask
+        mask = ops.repeat(mask, num_sums, axis=0)
+        covered = coverage_penalty(ops.reshape(sums, (-1, source_length)), mask, self.coverage_penalty)
+        return scores + ops.reshape(covered, (-1, num_sums))
 
 
 def _take_rows(values: Tensor, order: Tensor) -> Tensor:

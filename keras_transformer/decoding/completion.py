@@ -5,7 +5,9 @@ from typing import Protocol
 import keras
 from keras import ops
 
-from keras_transformer.decoding.contract import Cache, Search, SearchResult
+from keras_transformer.decoding.contract import Cache, Request, Search, SearchResult
+from keras_transformer.decoding.fixed_weights import fixed_weights
+from keras_transformer.decoding.loop import first_length
 from keras_transformer.types import Tensor
 
 
@@ -49,17 +51,18 @@ def complete(model: CompletingModel, prompt_ids: Tensor, search: Search, max_len
     prompt_ids = ops.convert_to_tensor(prompt_ids)
     _check_prompts(prompt_ids)
     batch_size, last = ops.shape(prompt_ids)[0], prompt_ids.shape[1] - 1
-    prompt_ids = ops.repeat(prompt_ids, search.beam_size, axis=0)  # (b * n, p)
-    cache = model.create_cache(batch_size, last + max_length, search.beam_size)
-    for position in range(last):
-        _, cache = model.decode_step(prompt_ids[:, position], position, cache)
+    rows = ops.repeat(prompt_ids, search.beam_size, axis=0)  # (b * n, p)
+    with fixed_weights(model):
+        cache = model.create_cache(batch_size, last, search.beam_size)
+        for position in range(last):
+            _, cache = model.decode_step(rows[:, position], position, cache)
 
-    def step(token_ids: Tensor, position: Tensor, cache: Cache) -> tuple[Tensor, Cache]:
-        """Continue after the beginning, whose last token is where the search starts."""
-        token_ids = ops.where(ops.equal(position, 0), prompt_ids[:, last], token_ids)
-        return model.decode_step(token_ids, position + last, cache)
+        def step(token_ids: Tensor, position: Tensor, cache: Cache) -> tuple[Tensor, Cache]:
+            """Continue after the beginning, whose last token is where the search starts."""
+            return model.decode_step(token_ids, position + last, cache)
 
-    return search(step, cache, batch_size, max_length)
+        cache = cache.grow(first_length(max_length, batch_size))
+        return search(step, cache, Request(batch_size, max_length, first_ids=prompt_ids[:, last]))
 
 
 def _check_prompts(prompt_ids: Tensor) -> None:

@@ -13,10 +13,30 @@ class Cache(Protocol):
         """Take hypotheses in another order.
 
         Args:
-            rows: integers `(b * n,)`, which old hypothesis each new one continues.
+            rows: integers `(b * n,)`, which old hypothesis of the same source each new one continues.
 
         Returns:
             The reordered cache.
+        """
+
+    def select(self, rows: Tensor) -> "Cache":
+        """Take some sources with all their hypotheses.
+
+        Args:
+            rows: integers `(b',)`, which of the sources.
+
+        Returns:
+            The cache of these sources.
+        """
+
+    def grow(self, num_positions: Tensor | int) -> "Cache":
+        """Make room for more positions.
+
+        Args:
+            num_positions: how many more.
+
+        Returns:
+            The longer cache.
         """
 
 
@@ -33,23 +53,39 @@ class SearchResult(NamedTuple):
     """float32 `(b, n)`: log-probability, divided by the length penalty."""
 
 
+class Request(NamedTuple):
+    """What is asked of a search, beside the model."""
+
+    batch_size: Tensor | int
+    """The number of sources, `b`; a tensor where it is not known while a graph is traced."""
+    max_length: int
+    """The most tokens of a hypothesis, the end token included, `T`."""
+    source_lengths: Tensor | None = None
+    """Integers `(b,)`, for bounds that depend on them."""
+    prefix_ids: Tensor | None = None
+    """Integers `(b, p)`, padded: what the hypotheses of each source must begin with."""
+    first_ids: Tensor | None = None
+    """Integers `(b,)`: the token before the first; None for the start token."""
+
+
 class Search(Protocol):
     """A search strategy."""
 
     beam_size: int
     """Hypotheses that are kept for each source, `n`."""
+    tracks_attention: bool
+    """Whether the cache must sum up the cross-attention."""
 
-    def __call__(self, step: Step, cache: Cache, batch_size: Tensor | int, max_length: int) -> SearchResult:
+    def __call__(self, step: Step, cache: Cache, request: Request) -> SearchResult:
         """Find likely sequences.
 
         Args:
             step: the model.
-            cache: made for `beam_size` hypotheses and `max_length` positions.
-            batch_size: the number of sources, `b`.
-            max_length: the most tokens of a hypothesis, the end token included.
+            cache: made for `beam_size` hypotheses and as many positions as `loop.first_length` says.
+            request: sizes, and what the answers are bound to.
 
         Returns:
-            `beam_size` hypotheses for each source.
+            Hypotheses for each source, best first.
         """
 
 

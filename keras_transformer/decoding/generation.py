@@ -4,14 +4,16 @@ from typing import Any, Protocol
 
 from keras import ops
 
-from keras_transformer.decoding.contract import Cache, Search, SearchResult
+from keras_transformer.decoding.contract import Cache, Request, Search, SearchResult
+from keras_transformer.decoding.fixed_weights import fixed_weights
+from keras_transformer.decoding.loop import first_length
 from keras_transformer.types import Tensor
 
 
 class StepwiseModel(Protocol):
     """What a model must offer to be decoded."""
 
-    def create_cache(self, encoder_inputs: Tensor, max_length: int, beam_size: int = 1) -> Cache:
+    def create_cache(self, encoder_inputs: Tensor, max_length: Tensor | int, beam_size: int = 1) -> Cache:
         """Run the encoder and make room; see `Transformer.create_cache`."""
 
     def decode_step(self, token_ids: Tensor, position: Tensor, cache: Cache) -> tuple[Tensor, Cache]:
@@ -24,6 +26,7 @@ def generate(
     search: Search,
     max_length: int,
     padding_mask: Tensor | None = None,
+    prefix_ids: Tensor | None = None,
 ) -> SearchResult:
     """Find target sequences for a batch of source sequences.
 
@@ -31,15 +34,33 @@ def generate(
         model: with weights.
         encoder_inputs: integers `(b, s)`, padded with 0; or features
             `(b, s, w)` where the model takes them.
-        search: `GreedySearch` or `BeamSearch`.
+        search: `GreedySearch`, `BeamSearch` or `SampleSearch`.
         max_length: the most target tokens, the end token included.
         padding_mask: `(b, s)`, True (1) where the source has a token or a
             frame; None leaves it to the model.
+        prefix_ids: integers `(b, p)`, padded with 0: what each answer begins with, without the
+            start token; None for nothing.
 
     Returns:
         Hypotheses `(b, n, T)` and scores `(b, n)`, best first.
     """
-    # A model whose sources need no mask of their own need not take one.
-    masks: dict[str, Any] = {} if padding_mask is None else {"padding_mask": padding_mask}
-    cache = model.create_cache(encoder_inputs, max_length, search.beam_size, **masks)
-    return search(model.decode_step, cache, ops.shape(encoder_inputs)[0], max_length)
+    # A model whose sources need no mask of their own need not take one, and so on.
+    options: dict[str, Any] = {} if padding_mask is None else {"padding_mask": padding_mask}
+    if search.tracks_attention:
+        options["track_attention"] = True
+    batch_size = ops.shape(encoder_inputs)[0]
+    request = Request(batch_size, max_length, _source_lengths(encoder_inputs, padding_mask), prefix_ids)
+    with fixed_weights(model):
+        cache = model.create_cache(
+            encoder_inputs, first_length(max_length, batch_size), search.beam_size, **options
+        )
+        return search(model.decode_step, cache, request)
+
+
+def _source_lengths(encoder_inputs: Tensor, padding_mask: Tensor | None) -> Tensor:
+    """Count the tokens or frames of each source, int32 `(b,)`."""
+    if padding_mask is None and len(encoder_inputs.shape) == 2:
+        padding_mask = ops.not_equal(encoder_inputs, 0)
+    if padding_mask is None:
+        padding_mask = ops.ones(ops.shape(encoder_inputs)[:2], "bool")
+    return ops.sum(ops.cast(padding_mask, "int32"), axis=1)

@@ -23,11 +23,44 @@ def next_token_log_probabilities(logits: Tensor, special_ids: SpecialIds) -> Ten
         A float32 tensor `(n, v)`.
     """
     log_probabilities = ops.log_softmax(ops.cast(logits, "float32"), axis=-1)
-    ids = ops.arange(logits.shape[-1])
-    banned = ops.zeros_like(ids, dtype="bool")
-    for special_id in (special_ids.pad, special_ids.unknown, special_ids.start):
-        banned = ops.logical_or(banned, ops.equal(ids, special_id))
+    banned = _is_banned(ops.arange(logits.shape[-1]), special_ids)
     return ops.where(banned[None, :], LOWEST_SCORE, log_probabilities)
+
+
+def best_tokens(logits: Tensor, num_tokens: int, special_ids: SpecialIds) -> tuple[Tensor, Tensor]:
+    """Find the most likely tokens that may be generated.
+
+    The same as the largest of `next_token_log_probabilities`, but with fewer passes over
+    the vocabulary: what may not be generated is sorted out afterwards.
+
+    Args:
+        logits: `(r, v)`.
+        num_tokens: how many, `m`; fewer where the vocabulary is smaller.
+        special_ids: which tokens are special.
+
+    Returns:
+        Float32 log-probabilities, best first, and int32 ids, both `(r, m)`.
+    """
+    logits = ops.cast(logits, "float32")
+    num_tokens = min(num_tokens, logits.shape[-1])
+    num_banned = len({special_ids.pad, special_ids.unknown, special_ids.start})
+    best, ids = ops.top_k(logits, min(num_tokens + num_banned, logits.shape[-1]))
+    largest = best[:, :1]
+    log_total = largest + ops.log(ops.sum(ops.exp(logits - largest), axis=-1, keepdims=True))
+    ids = ops.cast(ids, "int32")
+    scores = ops.where(_is_banned(ids, special_ids), LOWEST_SCORE, best - log_total)
+    if num_tokens == 1:
+        first = ops.argmax(scores, axis=-1, keepdims=True)
+        return ops.take_along_axis(scores, first, axis=-1), ops.take_along_axis(ids, first, axis=-1)
+    scores, order = ops.top_k(scores, num_tokens)
+    return scores, ops.take_along_axis(ids, ops.cast(order, "int32"), axis=-1)
+
+
+def _is_banned(ids: Tensor, special_ids: SpecialIds) -> Tensor:
+    banned = ops.equal(ids, special_ids.pad)
+    for special_id in (special_ids.unknown, special_ids.start):
+        banned = ops.logical_or(banned, ops.equal(ids, special_id))
+    return banned
 
 
 def length_penalty(length: Tensor | int, alpha: float) -> Tensor:

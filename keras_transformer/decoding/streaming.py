@@ -1,36 +1,17 @@
 """Answers as they come about: one token, or one piece of text, after the other."""
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from keras import ops
 
 from keras_transformer.decoding.compilation import compile_step
-from keras_transformer.decoding.contract import Cache, Step
+from keras_transformer.decoding.contract import Cache, Request
 from keras_transformer.decoding.generation import StepwiseModel
 from keras_transformer.decoding.greedy import GreedySearch
+from keras_transformer.decoding.row_search import RowSearch
 from keras_transformer.types import Tensor
-
-
-class StreamableSearch(Protocol):
-    """A search that decides on each token at once: `GreedySearch`, or `SampleSearch` of one sample.
-
-    Its state has the fields `position`, an integer scalar, and `token_ids`, `(T + 1, b)` with the start
-    token first.
-    """
-
-    beam_size: int
-    """Hypotheses for each source, `n`, which must be 1."""
-
-    def initialize(self, cache: Cache, batch_size: Tensor | int, max_length: int) -> NamedTuple:
-        """Make the state before the first token."""
-
-    def is_running(self, state: Any, max_length: int) -> Tensor:
-        """Say whether some row has not ended."""
-
-    def advance(self, state: Any, step: Step) -> NamedTuple:
-        """Generate one token of every row."""
 
 
 class TokenStreamer:
@@ -53,7 +34,7 @@ class TokenStreamer:
     """
 
     def __init__(
-        self, model: StepwiseModel, search: StreamableSearch | None = None, max_length: int = 256
+        self, model: StepwiseModel, search: RowSearch | None = None, max_length: int = 256
     ) -> None:
         self.model = model
         self.search = search or GreedySearch()
@@ -83,8 +64,9 @@ class TokenStreamer:
         encoder_inputs = ops.convert_to_tensor(encoder_inputs)
         cache = self._create_cache(encoder_inputs, padding_mask)
         # Not compiled: so chance without a seed is new each time on JAX too.
-        state: Any = self.search.initialize(cache, encoder_inputs.shape[0], self.max_length)
-        while bool(self.search.is_running(state, self.max_length)):
+        request = Request(encoder_inputs.shape[0], self.max_length)
+        state: Any = self.search.initialize(cache, request, self.max_length)
+        while int(state.position) < self.max_length and self._is_running(state):
             state, token_ids = self._advance(state)
             yield np.array(ops.convert_to_numpy(token_ids))
 
@@ -93,14 +75,17 @@ class TokenStreamer:
         return self.model.create_cache(encoder_inputs, self.max_length, 1, **masks)
 
     def _next(self, state: Any) -> tuple[NamedTuple, Tensor]:
-        state = self.search.advance(state, self.model.decode_step)
-        return state, ops.take(state.token_ids, state.position, axis=0)
+        state = self.search.advance(state, self.model.decode_step, self.max_length)
+        return state, state.last_ids[:, 0]
+
+    def _is_running(self, state: Any) -> bool:
+        return bool(ops.any(self.search.is_running(state, self.max_length)))
 
 
 def stream(
     model: StepwiseModel,
     encoder_inputs: Any,
-    search: StreamableSearch | None = None,
+    search: RowSearch | None = None,
     max_length: int = 256,
     padding_mask: Tensor | None = None,
 ) -> Iterator[np.ndarray[Any, Any]]:

@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from keras_transformer.decoding.streaming import StreamableSearch, TokenStreamer
+from keras_transformer.decoding.row_search import RowSearch
+from keras_transformer.decoding.streaming import TokenStreamer
 
 # What stands for bytes that are no character, or not yet.
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
@@ -23,7 +24,7 @@ class TextStreamer:
         ValueError: a search of several hypotheses.
     """
 
-    def __init__(self, translator: Any, search: StreamableSearch | None = None) -> None:
+    def __init__(self, translator: Any, search: RowSearch | None = None) -> None:
         self.translator = translator
         self._stream = TokenStreamer(translator.model, search, translator.max_target_length)
 
@@ -57,7 +58,7 @@ class TextStreamer:
         return source_token_ids(encoded, translator.source_tokenizer, translator.max_source_length).numpy()
 
 
-def stream_text(translator: Any, text: str, search: StreamableSearch | None = None) -> Iterator[str]:
+def stream_text(translator: Any, text: str, search: RowSearch | None = None) -> Iterator[str]:
     """Yield the pieces of one translation as they are generated.
 
     For more than one text a `TextStreamer` is faster, since it compiles its step only once.

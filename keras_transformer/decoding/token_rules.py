@@ -115,8 +115,10 @@ def repeated_ngrams(history: Tensor, position: Tensor | int, size: int, vocabula
         bool `(r, v)`.
     """
     history, position = ops.cast(history, "int32"), ops.cast(position, "int32")
-    num_windows = max(history.shape[1] - size + 1, 0)
-    last = ops.arange(num_windows) + size - 1  # where the n-gram of each window ends
+    # Windows that begin near the end hang over it; none of them is complete.
+    num_windows = ops.shape(history)[1]
+    history = ops.pad(history, ((0, 0), (0, size - 1)))
+    last = ops.arange(num_windows, dtype="int32") + size - 1  # where the n-gram of each window ends
     repeats = ops.broadcast_to(last < position, ops.shape(history[:, :num_windows]))
     for place in range(size - 1):
         # Before there are as many tokens no window is complete, so the bound changes nothing.

@@ -2,29 +2,33 @@
 
 from typing import NamedTuple
 
+import keras
 from keras import ops
 
+from keras_transformer.layers.buffers import make_buffer, write_rows
 from keras_transformer.layers.validation import known_values
 from keras_transformer.types import Tensor
 
 
 class AttentionCache(NamedTuple):
-    """The projected keys and values of one attention, time first.
+    """The projected keys and values of one attention.
 
-    With time as the first axis a new position is one contiguous block, which
-    can be written in place.
+    All hypotheses of a source, `n` of them, share one row: slot `t * n + j` is what hypothesis `j`
+    wrote at position `t`. So nothing is copied when hypotheses change places; which slots each one
+    may attend to, a mask says.
     """
 
     keys: Tensor
-    """`(T, b, h, k)`, zeros where nothing was written yet."""
+    """`(b, h, T * n, k)`, zeros where nothing was written yet."""
     values: Tensor
-    """`(T, b, h, k)`, its width may differ from that of the keys."""
+    """`(b, h, T * n, k)`, its width may differ from that of the keys."""
 
     @classmethod
     def create(
         cls,
-        max_length: int,
+        max_length: Tensor | int,
         batch_size: Tensor | int,
+        beam_size: int = 1,
         *,
         num_heads: int,
         key_dim: int,
@@ -35,7 +39,8 @@ class AttentionCache(NamedTuple):
 
         Args:
             max_length: how many positions there is room for, `T`.
-            batch_size: rows, `b`.
+            batch_size: sources, `b`.
+            beam_size: hypotheses for each source, `n`.
             num_heads: heads, `h`.
             key_dim: the width of a key, `k`.
             value_dim: the width of a value.
@@ -44,18 +49,17 @@ class AttentionCache(NamedTuple):
         Returns:
             The cache, all zeros.
         """
-        return cls(
-            ops.zeros((max_length, batch_size, num_heads, key_dim), dtype),
-            ops.zeros((max_length, batch_size, num_heads, value_dim), dtype),
-        )
+        sizes = batch_size, num_heads, max_length * beam_size
+        return cls(make_buffer((*sizes, key_dim), dtype), make_buffer((*sizes, value_dim), dtype))
 
-    def append(self, key: Tensor, value: Tensor, position: Tensor) -> "AttentionCache":
+    def append(self, key: Tensor, value: Tensor, position: Tensor, beam_size: int = 1) -> "AttentionCache":
         """Write the key and value of one position.
 
         Args:
-            key: `(b, 1, h, k)`.
-            value: `(b, 1, h, k)`.
+            key: `(b * n, 1, h, k)`.
+            value: `(b * n, 1, h, k)`.
             position: where to write, an integer scalar below `T`.
+            beam_size: hypotheses for each source, `n`.
 
         Returns:
             The cache with the position written.
@@ -63,37 +67,81 @@ class AttentionCache(NamedTuple):
         Raises:
             ValueError: a position that there is no room for, where it is known.
         """
-        _check_position(position, self.keys.shape[0])
-        indices = ops.reshape(ops.cast(position, "int32"), (1, 1))
+        _check_position(position, self.keys.shape[2], beam_size)
+        slot = ops.cast(position, "int32") * beam_size
         return AttentionCache(
-            ops.scatter_update(self.keys, indices, ops.transpose(key, (1, 0, 2, 3))),
-            ops.scatter_update(self.values, indices, ops.transpose(value, (1, 0, 2, 3))),
+            _write(self.keys, key, slot, beam_size), _write(self.values, value, slot, beam_size)
         )
 
-    def reorder(self, rows: Tensor) -> "AttentionCache":
-        """Take rows in another order, as beam search does when beams change.
+    def own_slots(self, num_rows: int | None, position: Tensor) -> Tensor:
+        """Let each hypothesis see what it wrote itself, up to a position.
 
         Args:
-            rows: integers `(b,)`: which old row each new row continues.
+            num_rows: hypotheses of all sources, `b * n`; None if not known: then one for each source.
+            position: an integer scalar.
 
         Returns:
-            The cache with its batch axis reordered.
+            A boolean tensor `(1, 1, n, T * n)`.
         """
-        return AttentionCache(ops.take(self.keys, rows, axis=1), ops.take(self.values, rows, axis=1))
+        batch_size = self.keys.shape[0]
+        beam_size = num_rows // batch_size if num_rows and batch_size else 1
+        slots = ops.arange(ops.shape(self.keys)[2], dtype="int32")
+        is_own = ops.equal(slots % beam_size, ops.arange(beam_size, dtype="int32")[:, None])
+        return ops.logical_and(is_own, slots // beam_size <= position)[None, None, :, :]
 
-    def batch_first(self) -> tuple[Tensor, Tensor]:
-        """Give keys and values as attention wants them.
+    def select(self, rows: Tensor) -> "AttentionCache":
+        """Take some sources, in any order.
+
+        Args:
+            rows: integers `(b',)`: which old row each new row continues.
 
         Returns:
-            Keys and values, each `(b, T, h, k)`.
+            The cache of these sources.
         """
-        return ops.transpose(self.keys, (1, 0, 2, 3)), ops.transpose(self.values, (1, 0, 2, 3))
+        return AttentionCache(ops.take(self.keys, rows, axis=0), ops.take(self.values, rows, axis=0))
+
+    def grow(self, num_positions: Tensor | int, beam_size: int = 1) -> "AttentionCache":
+        """Make room for more positions.
+
+        Args:
+            num_positions: how many more.
+            beam_size: hypotheses for each source, `n`.
+
+        Returns:
+            The longer cache, zeros behind what was written.
+        """
+        return AttentionCache(*(_longer(part, num_positions * beam_size) for part in self))
 
 
-def _check_position(position: Tensor, max_length: int | None) -> None:
+def _write(buffer: Tensor, heads: Tensor, slot: Tensor, beam_size: int) -> Tensor:
+    """Write `(b * n, 1, h, k)` to the slots from `slot` on."""
+    num_heads, width = heads.shape[2:]
+    heads = ops.cast(heads, buffer.dtype)
+    if keras.backend.backend() != "tensorflow":
+        heads = ops.transpose(ops.reshape(heads, (-1, beam_size, num_heads, width)), (0, 2, 1, 3))
+        return ops.slice_update(buffer, (0, 0, slot, 0), heads)
+    num_slots = ops.shape(buffer)[2]
+    first = ops.arange(ops.shape(buffer)[0], dtype="int32")[:, None, None] * (num_slots * num_heads)
+    each_head = ops.arange(num_heads, dtype="int32") * num_slots
+    each_hypothesis = ops.arange(beam_size, dtype="int32")[:, None] + slot
+    indices = ops.reshape(first + each_hypothesis + each_head, (-1,))  # (b * n * h,)
+    rows = write_rows(ops.reshape(buffer, (-1, width)), indices, ops.reshape(heads, (-1, width)))
+    return ops.reshape(rows, (-1, num_heads, num_slots, width))
+
+
+def _longer(buffer: Tensor, num_slots: Tensor | int) -> Tensor:
+    batch_size, num_heads, _, width = ops.shape(buffer)
+    room = make_buffer((batch_size, num_heads, num_slots, width), buffer.dtype)
+    return ops.concatenate([buffer, room], axis=2)
+
+
+def _check_position(position: Tensor, num_slots: int | None, beam_size: int) -> None:
     """Refuse to write behind the end, which JAX would ignore."""
     known = known_values(ops.convert_to_tensor(position))
-    if known is not None and max_length is not None and not 0 <= int(known) < max_length:
+    if known is None or num_slots is None:
+        return
+    max_length = num_slots // beam_size
+    if not 0 <= int(known) < max_length:
         raise ValueError(
             f"`position` must be at least 0 and below max_length={max_length}. "
             f"Received: position={int(known)}."

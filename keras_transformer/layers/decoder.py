@@ -3,6 +3,7 @@
 from typing import Any
 
 import keras
+from keras import ops
 
 from keras_transformer.layers.block import Block
 from keras_transformer.layers.decoder_cache import DecoderCache
@@ -83,9 +84,10 @@ class Decoder(Block):
         self,
         encoder_output: Tensor | None,
         encoder_padding_mask: Tensor | None,
-        max_length: int,
+        max_length: Tensor | int,
         beam_size: int = 1,
         batch_size: Tensor | int | None = None,
+        track_attention: bool = False,
     ) -> DecoderCache:
         """Project the encoder's output once for every layer, and make room for the target.
 
@@ -96,6 +98,7 @@ class Decoder(Block):
             max_length: the number of target positions there is room for.
             beam_size: hypotheses for each source, `n`.
             batch_size: rows, `b`; given exactly where `encoder_output` is None.
+            track_attention: whether `attention_sums` are kept, for a coverage penalty.
 
         Returns:
             The cache for `step`.
@@ -103,12 +106,19 @@ class Decoder(Block):
         Raises:
             ValueError: see `DecoderLayer.create_cache`.
         """
-        if encoder_padding_mask is None:
-            encoder_padding_mask = getattr(encoder_output, "_keras_mask", None)
-        caches = (
-            layer.create_cache(encoder_output, max_length, beam_size, batch_size) for layer in self.layers
+        mask = encoder_padding_mask
+        if mask is None:
+            mask = getattr(encoder_output, "_keras_mask", None)
+        caches = tuple(
+            layer.create_cache(encoder_output, max_length, beam_size, batch_size, mask)
+            for layer in self.layers
         )
-        return DecoderCache(tuple(caches), () if encoder_padding_mask is None else encoder_padding_mask)
+        sums: Tensor = ()
+        if encoder_output is not None:
+            batch_size, source_length = ops.shape(encoder_output)[:2]
+            sums = ops.zeros((batch_size, beam_size, source_length)) if track_attention else ()
+        ancestors = ops.full((batch_size, beam_size, max_length), -1, dtype="int32")
+        return DecoderCache(caches, () if mask is None else mask, ancestors, sums)
 
     def step(self, inputs: Tensor, cache: DecoderCache, position: Tensor) -> tuple[Tensor, DecoderCache]:
         """Compute one position; the same numbers as `call` over the whole target.
@@ -121,12 +131,18 @@ class Decoder(Block):
         Returns:
             `(b * n, 1, d)` and the cache with this position written.
         """
-        x, layer_caches = inputs, []
+        cache = cache.write(position)
+        x, layer_caches, scores = inputs, [], None
         mask = None if isinstance(cache.encoder_padding_mask, tuple) else cache.encoder_padding_mask
+        visible = cache.visible()
         for layer, layer_cache in zip(self.layers, cache.layers, strict=True):
-            x, layer_cache = layer.step(x, layer_cache, position, mask)
+            x, layer_cache, scores = layer.step_with_scores(x, layer_cache, position, mask, visible)
             layer_caches.append(layer_cache)
-        return self.final_normalization(x), cache._replace(layers=tuple(layer_caches))
+        cache = cache._replace(layers=tuple(layer_caches))
+        if not isinstance(cache.attention_sums, tuple):
+            sums = cache.attention_sums + ops.mean(scores, axis=1)  # (b, n, s)
+            cache = cache._replace(attention_sums=sums)
+        return self.final_normalization(x), cache
 
     def compute_output_shape(self, inputs_shape: Shape, encoder_output_shape: Shape | None = None) -> Shape:
         return tuple(inputs_shape)

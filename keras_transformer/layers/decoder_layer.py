@@ -5,8 +5,8 @@ from keras import ops
 
 from keras_transformer.layers.block import Block
 from keras_transformer.layers.decoder_cache import DecoderLayerCache
-from keras_transformer.layers.masks import combine_masks
-from keras_transformer.layers.multi_head_attention import MultiHeadAttention
+from keras_transformer.layers.masks import as_boolean, combine_masks
+from keras_transformer.layers.step_attention import hide_unless
 from keras_transformer.layers.validation import freeze_parts
 from keras_transformer.types import Shape, Tensor
 
@@ -100,9 +100,10 @@ class DecoderLayer(Block):
     def create_cache(
         self,
         encoder_output: Tensor | None,
-        max_length: int,
+        max_length: Tensor | int,
         beam_size: int = 1,
         batch_size: Tensor | int | None = None,
+        encoder_padding_mask: Tensor | None = None,
     ) -> DecoderLayerCache:
         """Project the encoder's output once, and make room for the target.
 
@@ -111,6 +112,7 @@ class DecoderLayer(Block):
             max_length: the number of target positions there is room for.
             beam_size: hypotheses for each source, `n`.
             batch_size: rows, `b`; given exactly where `encoder_output` is None.
+            encoder_padding_mask: `(b, s)`, True (1) where the source has a token.
 
         Returns:
             The cache for `step`.
@@ -127,11 +129,16 @@ class DecoderLayer(Block):
             )
         keys: Tensor = ()
         values: Tensor = ()
-        rows: Tensor = batch_size
         if self.cross_attention is not None:
             keys, values = self.cross_attention.project_key_value(encoder_output)
-            rows = ops.shape(keys)[0]
-        return DecoderLayerCache(self.self_attention.create_cache(max_length, rows * beam_size), keys, values)
+            batch_size = ops.shape(keys)[0]
+            if encoder_padding_mask is not None:
+                # A source of nothing but padding then gives zeros, whatever the weights are.
+                is_token = as_boolean(encoder_padding_mask, "encoder_padding_mask")[:, :, None, None]
+                values = ops.where(is_token, values, ops.zeros_like(values))
+            keys, values = (ops.transpose(part, (0, 2, 1, 3)) for part in (keys, values))
+        cache = self.self_attention.create_cache(max_length, batch_size, beam_size)
+        return DecoderLayerCache(cache, keys, values)
 
     def step(
         self,
@@ -139,6 +146,7 @@ class DecoderLayer(Block):
         cache: DecoderLayerCache,
         position: Tensor,
         encoder_padding_mask: Tensor | None = None,
+        visible: Tensor | None = None,
     ) -> tuple[Tensor, DecoderLayerCache]:
         """Compute one position; the same numbers as `call` over the whole target.
 
@@ -147,22 +155,53 @@ class DecoderLayer(Block):
             cache: from `create_cache` or the step before.
             position: an integer scalar.
             encoder_padding_mask: `(b, s)`, True (1) where the source has a token.
+            visible: see `MultiHeadAttention.step`.
 
         Returns:
             `(b * n, 1, d)` and the cache with this position written.
         """
+        return self.step_with_scores(inputs, cache, position, encoder_padding_mask, visible)[:2]
+
+    def step_with_scores(
+        self,
+        inputs: Tensor,
+        cache: DecoderLayerCache,
+        position: Tensor,
+        encoder_padding_mask: Tensor | None = None,
+        visible: Tensor | None = None,
+    ) -> tuple[Tensor, DecoderLayerCache, Tensor | None]:
+        """Compute one position, and say what of the source it attended to.
+
+        Args:
+            inputs: as for `step`, and so the others.
+            cache: see `step`.
+            position: see `step`.
+            encoder_padding_mask: see `step`.
+            visible: see `step`.
+
+        Returns:
+            `(b * n, 1, d)`, the cache with this position written, and the scores of the
+            cross-attention `(b, h, n, s)`, None without one.
+        """
+        if visible is None:
+            visible = cache.self_attention.own_slots(inputs.shape[0], position)
         attended, self_cache = self.self_attention.step(
-            self.self_attention_residual.before(inputs), cache.self_attention, position
+            self.self_attention_residual.before(inputs), cache.self_attention, position, visible
         )
         x = self.self_attention_residual(inputs, attended, training=False)
+        scores = None
         if self.cross_attention is not None:
-            attended = _attend_to_encoder(
-                self.cross_attention, self.cross_attention_residual.before(x), cache, encoder_padding_mask
+            attended, scores = self.cross_attention.attend_step(
+                self.cross_attention_residual.before(x),
+                cache.encoder_keys,
+                cache.encoder_values,
+                _encoder_bias(encoder_padding_mask),
+                visible.shape[2],
             )
             x = self.cross_attention_residual(x, attended, training=False)
         transformed = self.feed_forward(self.feed_forward_residual.before(x), training=False)
         x = self.feed_forward_residual(x, transformed, training=False)
-        return x, cache._replace(self_attention=self_cache)
+        return x, cache._replace(self_attention=self_cache), scores
 
     def compute_output_shape(self, inputs_shape: Shape, encoder_output_shape: Shape | None = None) -> Shape:
         return tuple(inputs_shape)
@@ -177,15 +216,9 @@ class DecoderLayer(Block):
             )
 
 
-def _attend_to_encoder(
-    attention: MultiHeadAttention, x: Tensor, cache: DecoderLayerCache, padding_mask: Tensor | None
-) -> Tensor:
-    """Let the hypotheses of one source share its keys, as if they were its time steps."""
-    hidden_dim, num_sources = x.shape[-1], ops.shape(cache.encoder_keys)[0]
-    x = ops.reshape(x, (num_sources, -1, hidden_dim))  # (b, n, d)
-    mask = combine_masks(padding_mask=padding_mask)
-    attended, _ = attention.attend(x, cache.encoder_keys, cache.encoder_values, mask, training=False)
-    return ops.reshape(attended, (-1, 1, hidden_dim))  # (b * n, 1, d)
+def _encoder_bias(padding_mask: Tensor | None) -> Tensor | None:
+    """Turn a mask `(b, s)` into what is added to logits, `(b, 1, 1, s)`."""
+    return None if padding_mask is None else hide_unless(combine_masks(padding_mask=padding_mask))
 
 
 def _described(tensor: Tensor | None) -> str:

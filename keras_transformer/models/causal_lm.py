@@ -99,7 +99,7 @@ class CausalLM(ConfiguredModel):
         x = self.embedding_dropout(x, training=training)
         return self.decoder(x, padding_mask=padding_mask(token_ids), training=training)
 
-    def create_cache(self, batch_size: Tensor | int, max_length: int, beam_size: int = 1) -> DecoderCache:
+    def create_cache(self, batch_size: Tensor | int, max_length: Tensor | int, beam_size: int = 1) -> DecoderCache:
         """Make room to decode step by step.
 
         Args:
@@ -137,7 +137,7 @@ class CausalLM(ConfiguredModel):
         x = self.token_embedding(token_ids[:, None])  # (b * n, 1, d)
         x = self.position_encoding(x, start=position)
         x, cache = self.decoder.step(x, cache, position)
-        return self.output_projection(x)[:, 0, :], cache
+        return self.output_projection.step(x[:, 0, :]), cache
 
     def attention_scores(self, token_ids: Tensor) -> dict[str, Tensor]:
         """Give every attention map of one pass.

@@ -108,9 +108,10 @@ class Transformer(EncodingModel):
     def create_cache(
         self,
         encoder_inputs: Tensor,
-        max_length: int,
+        max_length: Tensor | int,
         beam_size: int = 1,
         padding_mask: Tensor | None = None,
+        track_attention: bool = False,
     ) -> DecoderCache:
         """Run the encoder, and make room to decode step by step.
 
@@ -119,12 +120,15 @@ class Transformer(EncodingModel):
             max_length: the number of target positions there is room for.
             beam_size: hypotheses for each source, `n`.
             padding_mask: as for `encode`.
+            track_attention: whether the cache sums up the cross-attention, for a coverage penalty.
 
         Returns:
             The cache for `decode_step`.
         """
         encoder_output, mask = self.encode(encoder_inputs, padding_mask=padding_mask)
-        return self.decoder.create_cache(encoder_output, mask, max_length, beam_size)
+        return self.decoder.create_cache(
+            encoder_output, mask, max_length, beam_size, track_attention=track_attention
+        )
 
     def decode_step(
         self, token_ids: Tensor, position: Tensor, cache: DecoderCache
@@ -142,7 +146,7 @@ class Transformer(EncodingModel):
         x = self.target_embedding(token_ids[:, None])  # (b * n, 1, d)
         x = self.position_encoding(x, start=position)
         x, cache = self.decoder.step(x, cache, position)
-        return self.output_projection(x)[:, 0, :], cache
+        return self.output_projection.step(x[:, 0, :]), cache
 
     def attention_scores(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
         """Give every attention map of one teacher-forced pass.

@@ -20,6 +20,13 @@ class ScriptedCache(NamedTuple):
     def reorder(self, rows: Any) -> "ScriptedCache":
         return ScriptedCache(ops.take(self.states, rows, axis=0))
 
+    def select(self, rows: Any) -> "ScriptedCache":
+        """Of one hypothesis each; see `beams_of`."""
+        return ScriptedCache(ops.take(self.states, rows, axis=0))
+
+    def grow(self, num_positions: Any) -> "ScriptedCache":
+        return self
+
 
 class TableModel:
     """Gives probabilities by the token before and nothing else: a table `(v, v)`."""

@@ -6,7 +6,7 @@ import pytest
 from keras import ops
 
 import keras_transformer as kt
-from keras_transformer.decoding import BeamSearch, GreedySearch, Search, complete
+from keras_transformer.decoding import BeamSearch, GreedySearch, Request, Search, complete
 from keras_transformer.decoding.compilation import compile_function
 
 SEARCHES = [GreedySearch(), BeamSearch(3, length_penalty=1.0)]
@@ -62,7 +62,7 @@ def test_a_wide_beam_finds_the_most_likely_end(model: keras.Model) -> None:
 
 def test_the_start_token_alone_asks_for_a_whole_text(model: keras.Model) -> None:
     search = GreedySearch()
-    whole = search(model.decode_step, model.create_cache(1, 6), 1, 6)
+    whole = search(model.decode_step, model.create_cache(1, 6), Request(1, 6))
     for result, expected in zip(complete(model, [[2]], search, 6), whole, strict=True):
         np.testing.assert_allclose(ops.convert_to_numpy(result), ops.convert_to_numpy(expected), rtol=1e-5)
 

@@ -131,7 +131,7 @@ def steps(layer: Any, x: Any, max_length: int, reorder: Any = None) -> Any:
         output, cache = layer.step(x[:, position : position + 1], cache, position)
         outputs.append(array(output))
         if reorder is not None:
-            cache, x = cache.reorder(np.array(reorder)), x[reorder]
+            cache, x = cache.select(np.array(reorder)), x[reorder]
     return np.concatenate(outputs, axis=1)
 
 

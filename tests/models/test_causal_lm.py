@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from keras_transformer import CausalLM
-from keras_transformer.decoding import BeamSearch, GreedySearch
+from keras_transformer.decoding import BeamSearch, GreedySearch, Request
 from keras_transformer.decoding.compilation import compile_function
 from keras_transformer.layers import padding_mask
 
@@ -80,7 +80,7 @@ def test_searches_drive_it(search: Any) -> None:
     model = made()
 
     def generate() -> Any:
-        return search(model.decode_step, model.create_cache(2, 5, search.beam_size), 2, 5)
+        return search(model.decode_step, model.create_cache(2, 5, search.beam_size), Request(2, 5))
 
     token_ids = array(generate().token_ids)
     assert token_ids.shape == (2, search.beam_size, 5)

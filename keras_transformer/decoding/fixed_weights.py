@@ -1,0 +1,25 @@
+"""Weights that a loop reads once."""
+
+import contextlib
+from typing import Any
+
+import keras
+from keras import ops
+
+
+def fixed_weights(model: Any) -> contextlib.AbstractContextManager[Any]:
+    """Let everything inside see the values that the weights have now.
+
+    TensorFlow reads a variable anew in every round of a loop, a copy each time, since another
+    operation might have changed it. Values that were read before the loop are read once.
+
+    Args:
+        model: whose `variables` are meant; one without any is left alone.
+
+    Returns:
+        A context manager.
+    """
+    variables = getattr(model, "variables", None)
+    if keras.backend.backend() != "tensorflow" or not variables:
+        return contextlib.nullcontext()
+    return keras.StatelessScope([(variable, ops.convert_to_tensor(variable)) for variable in variables])
