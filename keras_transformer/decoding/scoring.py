@@ -5,6 +5,8 @@ from typing import Any, NamedTuple
 
 from keras import ops
 
+from keras_transformer.decoding.contract import Search
+from keras_transformer.decoding.scores import length_penalty
 from keras_transformer.decoding.teacher_forcing import teacher_forcing
 from keras_transformer.types import Tensor
 
@@ -63,3 +65,17 @@ def score_targets(
         log_probabilities=ops.sum(ops.where(is_token, chosen, 0.0), axis=1),
         num_tokens=ops.sum(ops.cast(is_token, "int32"), axis=1),
     )
+
+
+def normalized(scores: TargetScores, search: Search) -> Tensor:
+    """Divide log-probabilities as a search does.
+
+    Args:
+        scores: of targets.
+        search: whose length penalty is meant; one without any divides by nothing.
+
+    Returns:
+        float32 `(b,)`.
+    """
+    alpha: float = getattr(search, "length_penalty", 0.0)
+    return scores.log_probabilities / length_penalty(scores.num_tokens, alpha)

@@ -9,7 +9,9 @@ from keras_transformer.decoding.alignment import align_targets
 TARGETS = np.array([[2, 4, 5, 3, 0], [2, 6, 3, 0, 0], [2, 3, 0, 0, 0], [2, 7, 4, 5, 3], [2, 4, 4, 3, 0]])
 
 
-def align(transformer: keras.Model, source_ids: np.ndarray, targets: np.ndarray, **options: int) -> np.ndarray:
+def align(
+    transformer: keras.Model, source_ids: np.ndarray, targets: np.ndarray, **options: int
+) -> np.ndarray:
     return keras.ops.convert_to_numpy(align_targets(transformer, source_ids, targets, **options))
 
 
