@@ -25,10 +25,8 @@ class Translator(TextTranslator):
 
     An empty source has an empty answer. What is longer than the limits is cut
     off: the source after `max_source_length` tokens, the answer after
-    `max_target_length`. A call that cut a source, or a target to be scored,
-    says so by one `TruncationWarning`.
-
-    `search` and the limits may be changed at any time.
+    `max_target_length`. A call that cut a source, or a target to be scored, says so
+    by one `TruncationWarning`. `search` and the limits may be changed at any time.
 
     Args:
         model: a `Transformer` with weights.
@@ -88,8 +86,7 @@ class Translator(TextTranslator):
         """Write the model, the tokenizers and the search, to be read by `load`.
 
         Args:
-            directory: made if absent. It is written beside and renamed: if something fails, the
-                directory is what it was. Files in it that are not a translator's stay.
+            directory: made if absent. If something fails, it is what it was; files of others stay.
 
         Raises:
             OSError: a file cannot be written.

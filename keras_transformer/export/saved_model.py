@@ -13,7 +13,7 @@ from keras_transformer.errors import InputError
 from keras_transformer.export.models_config import write_models_config
 from keras_transformer.export.serving_module import OPTIMIZATIONS
 from keras_transformer.export.stored_weights import rounded
-from keras_transformer.export.verification import verify_saved_model
+from keras_transformer.export.verification import Expected, verify_saved_model
 from keras_transformer.export.version_writer import needs_tensorflow_text, write_version
 
 MAX_EXAMPLES = 8
@@ -111,7 +111,7 @@ def _verify(translator: Translator, directory: Path, examples: list[str], optimi
         warnings.simplefilter("ignore", TruncationWarning)
         translations = model.translate_with_scores(texts)
         outputs = [translation.text for translation in translations]
-        expected = {
+        expected: Expected = {
             "serving_default": translations,
             "n_best": model.n_best(texts),
             "align": model.align(texts),
