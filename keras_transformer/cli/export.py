@@ -6,23 +6,35 @@ import click
 
 from keras_transformer.cli.quiet import start_tensorflow
 
+# As in `export`, which is imported late: it takes seconds.
+OPTIMIZATIONS = ("float32", "bfloat16", "xla")
+
 
 @click.command()
 @click.argument("model", type=click.Path())
 @click.argument("directory", type=click.Path())
 @click.option("--example", "examples", multiple=True, help="A real source, for the check and the warm-up.")
-def export(model: str, directory: str, examples: tuple[str, ...]) -> None:
+@click.option(
+    "--optimize",
+    default="float32",
+    show_default=True,
+    type=click.Choice(OPTIMIZATIONS),
+    help="bfloat16: weights of half the size. xla: a search compiled for lengths 16, 32, 64 and so on.",
+)
+def export(model: str, directory: str, examples: tuple[str, ...], optimize: str) -> None:
     r"""Write MODEL, a directory of train, as the next version of the SavedModel in DIRECTORY.
 
     The export is loaded in a process that has neither Keras nor this package, and must answer
-    as the model does, before it gets its version number.
+    as the model does, before it gets its version number. Give some --example: they are compared,
+    and a server warms up with them.
 
     \b
       keras-transformer export runs/dates saved_models/dates --example "3 mars 2023"
+      keras-transformer export runs/dates saved_models/dates --optimize bfloat16
     """
     start_tensorflow()
     from keras_transformer.decoding import Translator
     from keras_transformer.export import export_saved_model
 
     translator = Translator.load(model)
-    click.echo(str(export_saved_model(translator, Path(directory), examples)))
+    click.echo(str(export_saved_model(translator, Path(directory), examples, optimize)))

@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -15,6 +16,11 @@ from keras_transformer.errors import InputError
 @model_options
 @click.option("--input", "input_file", type=click.Path(), help="File with a text on each line, plain or .gz.")
 @click.option("--scores", is_flag=True, help="Print the score and a tab before each answer.")
+@click.option(
+    "--n-best",
+    type=click.IntRange(min=1),
+    help="Print up to so many answers to each text, each after the number of the text and a tab.",
+)
 def translate(
     texts: tuple[str, ...],
     model: str | None,
@@ -22,6 +28,7 @@ def translate(
     batch_size: int,
     input_file: str | None,
     scores: bool,
+    n_best: int | None,
 ) -> None:
     r"""Answer texts, one answer on each line.
 
@@ -31,6 +38,7 @@ def translate(
       keras-transformer translate "vendredi 3 mars 2023"
       keras-transformer translate --saved-model saved_models/dates < texts.txt > answers.txt
       keras-transformer translate --model runs/de_en --input test.de.gz
+      keras-transformer translate --n-best 3 --scores "vendredi 3 mars 2023"
     """
     start_tensorflow()
     lines = list(texts) or _lines(input_file)
@@ -39,11 +47,24 @@ def translate(
     from keras_transformer.cli.progress import progress_bar
 
     with progress_bar(len(lines), "translating") as progress:
-        answers = translator.translate_with_scores(lines, batch_size=batch_size, progress=progress)
-    for answer in answers:
-        # An answer is one line, whatever it holds.
-        text = " ".join(answer.text.splitlines())
-        click.echo(f"{answer.score:.4f}\t{text}" if scores else text)
+        options = {"batch_size": batch_size, "progress": progress}
+        if n_best is None:
+            answers = [[answer] for answer in translator.translate_with_scores(lines, **options)]
+        else:
+            answers = _n_best(translator, lines, n_best, options)
+    for number, hypotheses in enumerate(answers, start=1):
+        for answer in hypotheses:
+            # An answer is one line, whatever it holds.
+            text = " ".join(answer.text.splitlines())
+            columns = [f"{answer.score:.4f}"] if scores else []
+            click.echo("\t".join([*([] if n_best is None else [str(number)]), *columns, text]))
+
+
+def _n_best(translator: Any, lines: list[str], num: int, options: dict[str, Any]) -> Any:
+    try:
+        return translator.n_best(lines, num, **options)
+    except ValueError as error:  # more than the search keeps
+        raise InputError(f"--n-best {num}: {error}") from error
 
 
 def _lines(input_file: str | None) -> list[str]:

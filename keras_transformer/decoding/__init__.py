@@ -1,5 +1,6 @@
 """From a trained model to answers: searches, the loop that drives them, the translator."""
 
+from keras_transformer.decoding.alignment import align_targets
 from keras_transformer.decoding.beam import BeamSearch, BeamState
 from keras_transformer.decoding.completion import CompletingModel, complete
 from keras_transformer.decoding.constraints import Constraints
@@ -13,12 +14,16 @@ from keras_transformer.decoding.row_search import RowSearch, RowState
 from keras_transformer.decoding.sample_search import SampleSearch
 from keras_transformer.decoding.sampling import Sampler
 from keras_transformer.decoding.scores import length_penalty
+from keras_transformer.decoding.scoring import TargetScores, score_targets
+from keras_transformer.decoding.search_options import make_search
 from keras_transformer.decoding.streaming import TokenStreamer, stream
 from keras_transformer.decoding.text_streaming import TextStreamer, stream_text
-from keras_transformer.decoding.translator import Translation, Translator
-from keras_transformer.decoding.translator_files import make_search
+from keras_transformer.decoding.text_translator import TextTranslator
+from keras_transformer.decoding.translation import Alignment, PairScore, Translation, TruncationWarning
+from keras_transformer.decoding.translator import Translator
 
 __all__ = [
+    "Alignment",
     "BeamSearch",
     "BeamState",
     "Cache",
@@ -26,6 +31,7 @@ __all__ = [
     "Constraints",
     "GreedySearch",
     "Limits",
+    "PairScore",
     "Request",
     "RowSearch",
     "RowState",
@@ -36,16 +42,21 @@ __all__ = [
     "SpecialIds",
     "Step",
     "StepwiseModel",
+    "TargetScores",
     "TextStreamer",
+    "TextTranslator",
     "TokenStreamer",
     "Translation",
     "Translator",
+    "TruncationWarning",
+    "align_targets",
     "complete",
     "coverage_penalty",
     "force_prefix",
     "generate",
     "length_penalty",
     "make_search",
+    "score_targets",
     "stream",
     "stream_text",
 ]

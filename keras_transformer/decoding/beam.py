@@ -207,9 +207,7 @@ class BeamSearch(GuidedSearch):
         scores = ops.where(is_free, filled, state.finished_scores)[:, : self.num_hypotheses]
         ids = ops.where(is_free[..., None], _take_rows(state.running_ids, source), state.finished_ids)
         # There may be fewer sequences than places.
-        ids = ops.where(
-            is_possible(scores)[..., None], ids[:, : self.num_hypotheses], self.special_ids.pad
-        )
+        ids = ops.where(is_possible(scores)[..., None], ids[:, : self.num_hypotheses], self.special_ids.pad)
         return SearchResult(pad_tokens(ids, self.special_ids.pad, max_length), scores)
 
     def _extend(self, state: BeamState, step: Step, max_length: int) -> tuple[_Candidates, Cache]:
@@ -219,9 +217,7 @@ class BeamSearch(GuidedSearch):
         if self._is_free(state.limits):
             scores, ids = best_tokens(logits, num_tokens, self.special_ids)
         else:
-            _, allowed = self._allowed(
-                logits, state.running_ids, state.position, state.limits, max_length
-            )
+            _, allowed = self._allowed(logits, state.running_ids, state.position, state.limits, max_length)
             scores, ids = ops.top_k(allowed, num_tokens)
         scores = ops.reshape(scores, (-1, self.beam_size, num_tokens))
         totals = state.running_log_probabilities[:, :, None] + scores

@@ -9,7 +9,7 @@ from keras_transformer.types import Tensor
 
 
 def compile_function(
-    function: Callable[..., Any], variables: Sequence[keras.Variable] = ()
+    function: Callable[..., Any], variables: Sequence[keras.Variable] = (), num_inputs: int = 1
 ) -> Callable[..., Any]:
     """Compile a function of token ids as the backend does it best.
 
@@ -17,8 +17,9 @@ def compile_function(
     compiles for each shape, and torch runs as it is.
 
     Args:
-        function: takes int32 `(b, s)`, and returns tensors.
+        function: takes int32 `(b, s)`, as often as `num_inputs` says, and returns tensors.
         variables: of the models that it uses, so that what changes later is seen.
+        num_inputs: how many matrices of token ids it takes, each of a size of its own.
 
     Returns:
         A function that gives the same.
@@ -27,7 +28,8 @@ def compile_function(
     if backend == "tensorflow":
         import tensorflow as tf
 
-        return tf.function(function, input_signature=[tf.TensorSpec([None, None], tf.int32)], autograph=False)
+        signature = [tf.TensorSpec([None, None], tf.int32)] * num_inputs
+        return tf.function(function, input_signature=signature, autograph=False)
     if backend == "jax":
         return _compile_with_jax(function, variables)
     return function

@@ -34,9 +34,7 @@ class GreedySearch(RowSearch):
         if self._is_free(state.limits):
             gained, chosen = best_tokens(logits, 1, self.special_ids)
         else:
-            scores, allowed = self._allowed(
-                logits, state.token_ids, state.position, state.limits, max_length
-            )
+            scores, allowed = self._allowed(logits, state.token_ids, state.position, state.limits, max_length)
             chosen = ops.cast(ops.argmax(allowed, axis=-1, keepdims=True), "int32")
             gained = ops.take_along_axis(scores, chosen, axis=-1)
         return chosen[:, 0], gained[:, 0]

@@ -122,7 +122,9 @@ def _run_with_changing_sizes(
         )
         is_running = ops.logical_and(strategy.is_running(state, max_length), state.position < max_length)
         done, going = _where(ops.logical_not(is_running)), _where(is_running)
-        result = _put(result, ops.take(rows, done), strategy.finalize(select(strategy, state, done), max_length))
+        result = _put(
+            result, ops.take(rows, done), strategy.finalize(select(strategy, state, done), max_length)
+        )
         return ops.take(rows, going), length, result, *select(strategy, state, going)
 
     start = ops.arange(batch_size, dtype="int32"), length, nothing, *state

@@ -33,9 +33,7 @@ class TokenStreamer:
         (2,)
     """
 
-    def __init__(
-        self, model: StepwiseModel, search: RowSearch | None = None, max_length: int = 256
-    ) -> None:
+    def __init__(self, model: StepwiseModel, search: RowSearch | None = None, max_length: int = 256) -> None:
         self.model = model
         self.search = search or GreedySearch()
         self.max_length = max_length

@@ -1,37 +1,32 @@
 """Strings in, strings out: a model, its tokenizers and a search."""
 
-import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import keras
 from keras import ops
 
+from keras_transformer.decoding.alignment import align_targets
+from keras_transformer.decoding.answers import make_alignment, make_hypotheses, started, token_ids_of
 from keras_transformer.decoding.beam import BeamSearch
 from keras_transformer.decoding.compilation import compile_function
 from keras_transformer.decoding.contract import Search, SearchResult
 from keras_transformer.decoding.generation import generate
+from keras_transformer.decoding.scoring import normalized, score_targets
+from keras_transformer.decoding.text_batches import BatchAnswers
+from keras_transformer.decoding.text_translator import Pair, TextTranslator
+from keras_transformer.decoding.translation import PairScore
 from keras_transformer.decoding.translator_files import load_translator, save_translator
 from keras_transformer.types import Tensor
 
 
-@dataclasses.dataclass(frozen=True)
-class Translation:
-    """An answer and how sure the model is of it."""
-
-    text: str
-    """The answer, without special tokens."""
-    score: float
-    """Its log-probability, divided by the search's length penalty."""
-
-
-class Translator:
+class Translator(TextTranslator):
     """Translates strings with a trained model.
 
     An empty source has an empty answer. What is longer than the limits is cut
     off: the source after `max_source_length` tokens, the answer after
-    `max_target_length`.
+    `max_target_length`. A call that cut a source, or a target to be scored, says so
+    by one `TruncationWarning`. `search` and the limits may be changed at any time.
 
     Args:
         model: a `Transformer` with weights.
@@ -74,7 +69,7 @@ class Translator:
         self.search = search or BeamSearch(4)
         self.max_source_length = max_source_length
         self.max_target_length = max_target_length
-        self._compiled_generate = compile_function(self._generate, model.variables)
+        self._compiled: dict[str, tuple[str, Callable[..., Any]]] = {}
 
     def generate(self, encoder_token_ids: Tensor) -> SearchResult:
         """Find answers of a batch as token ids.
@@ -85,66 +80,17 @@ class Translator:
         Returns:
             Hypotheses `(b, n, T)` and scores `(b, n)`, best first.
         """
-        return self._compiled_generate(encoder_token_ids)
-
-    def translate(
-        self,
-        texts: Iterable[str],
-        batch_size: int = 64,
-        progress: Callable[[int], None] | None = None,
-    ) -> list[str]:
-        """Translate any number of strings.
-
-        Args:
-            texts: sources, of any lengths.
-            batch_size: how many are decoded together.
-            progress: called after each batch with the number of strings in it.
-
-        Returns:
-            An answer for each source, in the same order.
-
-        Raises:
-            TypeError: a single string instead of several, or something that is no string.
-        """
-        return [answer.text for answer in self.translate_with_scores(texts, batch_size, progress)]
-
-    def translate_with_scores(
-        self,
-        texts: Iterable[str],
-        batch_size: int = 64,
-        progress: Callable[[int], None] | None = None,
-    ) -> list[Translation]:
-        """Translate any number of strings, with the score of each answer.
-
-        Args:
-            texts: sources, of any lengths.
-            batch_size: how many are decoded together.
-            progress: called after each batch with the number of strings in it.
-
-        Returns:
-            An answer for each source, in the same order.
-
-        Raises:
-            TypeError: a single string instead of several, or something that is no string.
-        """
-        texts = _check_texts(texts)
-        answers = [Translation("", 0.0)] * len(texts)
-        for rows in _batches_by_length(texts, batch_size):
-            batch = self._translate_batch([texts[row] for row in rows])
-            for row, answer in zip(rows, batch, strict=True):
-                answers[row] = answer
-            if progress is not None:
-                progress(len(rows))
-        return answers
+        return self._run("generate", self._generate, encoder_token_ids)
 
     def save(self, directory: str | Path) -> None:
         """Write the model, the tokenizers and the search, to be read by `load`.
 
         Args:
-            directory: made if absent. Each file is written beside and renamed.
+            directory: made if absent. If something fails, it is what it was; files of others stay.
 
         Raises:
             OSError: a file cannot be written.
+            ValueError: the search is of a class that cannot be read back.
         """
         save_translator(self, Path(directory))
 
@@ -163,42 +109,85 @@ class Translator:
         """
         return load_translator(cls, Path(directory))
 
-    def export(self, directory: str | Path, examples: Sequence[str] = ()) -> Path:
+    def export(self, directory: str | Path, examples: Sequence[str] = (), optimize: str = "float32") -> Path:
         """Write the next version of a SavedModel; see `export.export_saved_model`.
 
         Args:
             directory: of the model; its last part is the model's name on the server.
             examples: real sources, for the check and for the warm-up requests.
+            optimize: `float32`, `bfloat16` or `xla`.
 
         Returns:
             The directory of the version.
 
         Raises:
             InputError: the directory cannot be written, or Keras runs on another backend.
+            ExportError: the SavedModel does not answer as this translator does.
         """
         # Imported here: exporting needs TensorFlow, and comes after decoding.
         from keras_transformer.export.saved_model import export_saved_model
 
-        return export_saved_model(self, directory, examples)
+        return export_saved_model(self, directory, examples, optimize)
+
+    @property
+    def _num_hypotheses(self) -> int:
+        return self.search.beam_size
+
+    def _translate_batch(self, texts: list[str]) -> BatchAnswers:
+        answers, num_cut = self._n_best_batch(texts)
+        return BatchAnswers([hypotheses[0] for hypotheses in answers], num_cut)
+
+    def _n_best_batch(self, texts: list[str]) -> BatchAnswers:
+        source_ids, num_cut = token_ids_of(texts, self.source_tokenizer, self.max_source_length)
+        result = self.generate(ops.convert_to_tensor(source_ids))
+        token_ids, scores = ops.convert_to_numpy(result.token_ids), ops.convert_to_numpy(result.scores)
+        outputs = self.target_tokenizer.detokenize(token_ids.reshape(-1, token_ids.shape[-1])).numpy()
+        rows = zip(texts, outputs.reshape(scores.shape), scores, strict=True)
+        return BatchAnswers([make_hypotheses(*row) for row in rows], num_cut)
+
+    def _score_batch(self, pairs: list[Pair]) -> BatchAnswers:
+        sources, targets = ([pair[side] for pair in pairs] for side in (0, 1))
+        source_ids, num_cut = token_ids_of(sources, self.source_tokenizer, self.max_source_length)
+        target_ids, num_cut_targets = token_ids_of(targets, self.target_tokenizer, self.max_target_length)
+        result = self._run("score", self._score, source_ids, started(target_ids))
+        numbers = zip(pairs, *(ops.convert_to_numpy(values) for values in result), strict=True)
+        answers = [
+            PairScore(float(score), int(num_tokens)) if any(pair) else PairScore(0.0, 0)
+            for pair, score, num_tokens in numbers
+        ]
+        return BatchAnswers(answers, num_cut + num_cut_targets)
+
+    def _align_batch(self, texts: list[str]) -> BatchAnswers:
+        source_ids, num_cut = token_ids_of(texts, self.source_tokenizer, self.max_source_length)
+        result = self.generate(ops.convert_to_tensor(source_ids))
+        best_ids = ops.convert_to_numpy(result.token_ids)[:, 0]  # (b, T)
+        attention = self._run("align", self._align, source_ids, started(best_ids))  # (b, T, s)
+        columns = (
+            self.target_tokenizer.detokenize(best_ids).numpy(),
+            ops.convert_to_numpy(result.scores)[:, 0],
+            self.source_tokenizer.tokens(source_ids).numpy(),
+            self.target_tokenizer.tokens(best_ids).numpy(),
+            ops.convert_to_numpy(attention),
+        )
+        return BatchAnswers([make_alignment(*row) for row in zip(texts, *columns, strict=True)], num_cut)
 
     def _generate(self, encoder_token_ids: Tensor) -> SearchResult:
         return generate(self.model, encoder_token_ids, self.search, self.max_target_length)
 
-    def _translate_batch(self, texts: list[str]) -> list[Translation]:
-        # Imported here: tokenizers need TensorFlow, the rest of decoding does not.
-        from keras_transformer.text.source_ids import source_token_ids
+    def _score(self, encoder_token_ids: Tensor, decoder_token_ids: Tensor) -> tuple[Tensor, Tensor]:
+        scores = score_targets(self.model, encoder_token_ids, decoder_token_ids)
+        return normalized(scores, self.search), scores.num_tokens
 
-        # A lone surrogate is no UTF-8, which the tokenizer takes for an unknown token.
-        encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
-        token_ids = source_token_ids(encoded, self.source_tokenizer, self.max_source_length).numpy()
-        result = self.generate(ops.convert_to_tensor(token_ids))
-        best_ids = keras.ops.convert_to_numpy(result.token_ids)[:, 0]  # (b, T)
-        scores = keras.ops.convert_to_numpy(result.scores)[:, 0]  # (b,)
-        answers = self.target_tokenizer.detokenize(best_ids).numpy()
-        return [
-            Translation(text.decode("utf-8"), float(score)) if source else Translation("", 0.0)
-            for source, text, score in zip(texts, answers, scores, strict=True)
-        ]
+    def _align(self, encoder_token_ids: Tensor, decoder_token_ids: Tensor) -> Tensor:
+        return align_targets(self.model, encoder_token_ids, decoder_token_ids)
+
+    def _run(self, name: str, function: Callable[..., Any], *token_ids: Any) -> Any:
+        """Call a compiled function, compiled anew if the search or a limit was changed."""
+        options = f"{self.max_target_length} {self.search!r} {getattr(self.search, '__dict__', None)}"
+        if self._compiled.get(name, ("", None))[0] != options:
+            compiled = compile_function(function, self.model.variables, num_inputs=len(token_ids))
+            self._compiled[name] = options, compiled
+        return self._compiled[name][1](*(ops.convert_to_tensor(ids, "int32") for ids in token_ids))
 
 
 def _check_vocabulary(side: str, tokenizer: Any, embedding: Any) -> None:
@@ -208,22 +197,3 @@ def _check_vocabulary(side: str, tokenizer: Any, embedding: Any) -> None:
             f"{side}_tokenizer.vocabulary_size={tokenizer.vocabulary_size}, "
             f"model {side} vocabulary size={embedding.vocabulary_size}."
         )
-
-
-def _check_texts(texts: Iterable[str]) -> list[str]:
-    if isinstance(texts, str):
-        raise TypeError(f"`texts` must be several strings, such as a list. Received: texts={texts!r}.")
-    texts = list(texts)
-    for row, text in enumerate(texts):
-        if not isinstance(text, str):
-            raise TypeError(f"`texts` must hold strings. Received: texts[{row}]={text!r}.")
-    return texts
-
-
-def _batches_by_length(texts: Sequence[str], batch_size: int) -> Iterator[list[int]]:
-    """Give the rows of each batch, the longest texts first, so that a lack of memory shows at once."""
-    if batch_size < 1:
-        raise ValueError(f"`batch_size` must be above zero. Received: batch_size={batch_size}.")
-    rows = sorted(range(len(texts)), key=lambda row: -len(texts[row]))
-    for start in range(0, len(rows), batch_size):
-        yield rows[start : start + batch_size]

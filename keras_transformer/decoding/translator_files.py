@@ -4,9 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from keras_transformer.decoding.beam import BeamSearch
-from keras_transformer.decoding.contract import Search
-from keras_transformer.decoding.greedy import GreedySearch
+from keras_transformer.decoding.directory_swap import written_as_one
+from keras_transformer.decoding.search_options import read_search, search_options
 from keras_transformer.errors import InputError
 from keras_transformer.files import write_file
 from keras_transformer.training.checkpoints import load_model, save_model
@@ -22,18 +21,23 @@ def save_translator(translator: Any, directory: Path) -> None:
 
     Args:
         translator: a `Translator`.
-        directory: made if absent.
+        directory: made if absent. It changes when everything is written, and not if something fails.
+
+    Raises:
+        OSError: a file cannot be written.
+        ValueError: the search cannot be read back, because it is of an unknown class.
     """
-    directory.mkdir(parents=True, exist_ok=True)
-    translator.source_tokenizer.save(directory / SOURCE_TOKENIZER)
-    translator.target_tokenizer.save(directory / TARGET_TOKENIZER)
     options = {
-        "search": _search_options(translator.search),
+        "search": search_options(translator.search),
         "max_source_length": translator.max_source_length,
         "max_target_length": translator.max_target_length,
     }
-    write_file(directory / OPTIONS_FILE, (json.dumps(options, indent=2) + "\n").encode())
-    save_model(translator.model, directory / MODEL_FILE)
+    content = (json.dumps(options, indent=2) + "\n").encode()
+    with written_as_one(directory) as beside:
+        translator.source_tokenizer.save(beside / SOURCE_TOKENIZER)
+        translator.target_tokenizer.save(beside / TARGET_TOKENIZER)
+        write_file(beside / OPTIONS_FILE, content)
+        save_model(translator.model, beside / MODEL_FILE)
 
 
 def load_translator(translator_class: Any, directory: Path) -> Any:
@@ -64,31 +68,12 @@ def load_translator(translator_class: Any, directory: Path) -> Any:
             model,
             source_tokenizer,
             target_tokenizer,
-            search=make_search(**options.pop("search")),
+            search=read_search(options.pop("search")),
             **options,
         )
     # A Keras model of another class lacks the attributes of a `Transformer`.
     except (ValueError, TypeError, AttributeError) as error:
         raise InputError(f"{directory}: {error}") from error
-
-
-def make_search(beam_size: int, length_penalty: float) -> Search:
-    """Choose the search for a beam size.
-
-    Args:
-        beam_size: 1 for greedy search.
-        length_penalty: the exponent of the length penalty.
-
-    Returns:
-        The search.
-    """
-    if beam_size == 1:
-        return GreedySearch(length_penalty=length_penalty)
-    return BeamSearch(beam_size, length_penalty=length_penalty)
-
-
-def _search_options(search: Any) -> dict[str, Any]:
-    return {"beam_size": search.beam_size, "length_penalty": search.length_penalty}
 
 
 def _read_options(path: Path) -> dict[str, Any]:

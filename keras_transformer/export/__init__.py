@@ -2,10 +2,13 @@
 
 from keras_transformer.export.saved_model import export_saved_model, next_version, versions
 from keras_transformer.export.served_model import ServedModel
-from keras_transformer.export.serving_module import ServingModule
+from keras_transformer.export.serving_module import OPTIMIZATIONS, ServingModule
+from keras_transformer.export.signatures import SIGNATURES
 from keras_transformer.export.verification import ExportError, verify_saved_model
 
 __all__ = [
+    "OPTIMIZATIONS",
+    "SIGNATURES",
     "ExportError",
     "ServedModel",
     "ServingModule",

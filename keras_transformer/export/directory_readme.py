@@ -5,49 +5,107 @@ from collections.abc import Sequence
 
 _TEMPLATE = """# {name}
 
-A TensorFlow SavedModel: strings in, strings out. Serve the directory above this one with
-TensorFlow Serving:
+A TensorFlow SavedModel: strings in; strings, scores and alignments out. Serve the directory above
+this one with TensorFlow Serving:
 
-    docker run -p 8501:8501 -v "$PWD/saved_models/{name}:/models/{name}" -e MODEL_NAME={name} \\
-        tensorflow/serving --enable_model_warmup
+    docker run -p 8500:8500 -p 8501:8501 -v "$PWD/saved_models/{name}:/models/{name}" \\
+        -e MODEL_NAME={name} tensorflow/serving --enable_model_warmup{flags}
 
-Ask it over REST:
-
-    curl -d '{request}' http://localhost:8501/v1/models/{name}:predict
+With `--model_config_file=/models/{name}/models.config` after the image's name the server reads the
+file beside the versions instead of `MODEL_NAME`.
 
 | signature | in | out |
 |---|---|---|
 | `serving_default` | `text`, string (b) | `output`, string (b); `score`, float32 (b) |
+| `n_best` | `text` | `output`, string (b, n); `score`, float32 (b, n); best first |
+| `align` | `text` | `output`, `score`; `source_tokens`, string (b, s); `output_tokens`, string (b, t); \
+`attention`, float32 (b, t, s) |
+| `score` | `text`, `output`, string (b) | `score`, float32 (b); `num_tokens`, int32 (b) |
 
-The score is a log-probability, divided by the length penalty of the search. An empty
-text has an empty output and the score 0. In Python:
+A score is a log-probability, divided by the length penalty of the search. An empty text has an empty
+output and the score 0. The batch may have any size, 0 included; what is no UTF-8 is an unknown token.
+Tokens end with `[END]` and are padded with the empty string. n is {num_hypotheses}; where there are fewer
+sequences, the output is empty and the score -1e30.
+{note}
+Over REST, a row for each text, or a column for each input:
+
+    curl -d '{rows}' http://localhost:8501/v1/models/{name}:predict
+    curl -d '{columns}' http://localhost:8501/v1/models/{name}:predict
+    curl -d '{pairs}' http://localhost:8501/v1/models/{name}:predict
+
+Over gRPC, with the packages `grpcio` and `tensorflow-serving-api`:
+
+    import grpc
+    import tensorflow as tf
+    from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
+
+    stub = prediction_service_pb2_grpc.PredictionServiceStub(grpc.insecure_channel("localhost:8500"))
+    request = predict_pb2.PredictRequest()
+    request.model_spec.name = "{name}"
+    request.model_spec.signature_name = "serving_default"
+    request.inputs["text"].CopyFrom(tf.make_tensor_proto([{example!r}], tf.string))
+    answer = stub.Predict(request, timeout=10)
+    print(answer.outputs["output"].string_val, answer.outputs["score"].float_val)
+
+In Python, without a server:
 
     import tensorflow as tf
 {text_import}
-    serve = tf.saved_model.load("saved_models/{name}/1").signatures["serving_default"]
+    serve = tf.saved_model.load("saved_models/{name}/{version}").signatures["serving_default"]
     serve(text=tf.constant([{example!r}]))["output"]
 """
 
 _TEXT_IMPORT = "    import tensorflow_text  # registers the tokenizer's operations\n"
 
+_NOTES = {
+    "float32": "",
+    "bfloat16": "\nMatrices are stored as bfloat16, in half the size, and computed with as float32.\n",
+    "xla": """
+The search is compiled by XLA, for sources padded to 16, 32, 64 and so on tokens and batches padded
+to powers of two. The first request of each such size waits for the compiler; the warm-up requests are
+examples of the usual ones.
+""",
+}
+_FLAGS = {"xla": " --xla_cpu_compilation_enabled"}
 
-def directory_readme(name: str, examples: Sequence[str], *, needs_tensorflow_text: bool) -> str:
+
+def directory_readme(
+    name: str,
+    examples: Sequence[tuple[str, str]],
+    *,
+    version: int,
+    num_hypotheses: int,
+    optimize: str,
+    needs_tensorflow_text: bool,
+) -> str:
     """Writes the README of an export.
 
     Args:
         name: of the model.
-        examples: real sources; the first is shown.
+        examples: real sources and answers to them; the first is shown.
+        version: its number.
+        num_hypotheses: answers of `n_best` to a text.
+        optimize: see `ServingModule`.
         needs_tensorflow_text: whether Python must import TensorFlow Text first.
 
     Returns:
         the text, in Markdown.
     """
-    example = examples[0] if examples else "text"
-    # An apostrophe would end the shell's quoted string.
-    request = json.dumps({"instances": [example]}, ensure_ascii=False).replace("'", "\\u0027")
+    text, output = examples[0] if examples else ("text", "output")
     return _TEMPLATE.format(
         name=name,
-        request=request,
-        example=example,
+        version=version,
+        num_hypotheses=num_hypotheses,
+        rows=_request(instances=[text]),
+        columns=_request(signature_name="n_best", inputs={"text": [text]}),
+        pairs=_request(signature_name="score", instances=[{"text": text, "output": output}]),
+        example=text,
+        note=_NOTES[optimize],
+        flags=_FLAGS.get(optimize, ""),
         text_import=_TEXT_IMPORT if needs_tensorflow_text else "",
     )
+
+
+def _request(**body: object) -> str:
+    """Write JSON that a shell leaves alone: an apostrophe would end its quoted string."""
+    return json.dumps(body, ensure_ascii=False).replace("'", "\\u0027")

@@ -1,62 +1,80 @@
 """A translator as a directory that TensorFlow Serving loads as it is."""
 
 import shutil
-import tempfile
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
 import keras
-import tensorflow as tf
 
-from keras_transformer.decoding import Translator
+from keras_transformer.decoding import Translator, TruncationWarning
+from keras_transformer.decoding.text_batches import check_texts
 from keras_transformer.errors import InputError
-from keras_transformer.export.directory_readme import directory_readme
-from keras_transformer.export.serving_module import ServingModule
-from keras_transformer.export.verification import verify_saved_model
-from keras_transformer.export.warmup import write_warmup_requests
+from keras_transformer.export.models_config import write_models_config
+from keras_transformer.export.serving_module import OPTIMIZATIONS
+from keras_transformer.export.stored_weights import rounded
+from keras_transformer.export.verification import Expected, verify_saved_model
+from keras_transformer.export.version_writer import needs_tensorflow_text, write_version
+
+MAX_EXAMPLES = 8
 
 # Answers that the writer compares: besides the examples, what users send by mistake.
 _HARD_TEXTS = ("", "  ", "\U0001f600 \u05e9\u05dc\u05d5\u05dd")
 
 
-def export_saved_model(translator: Translator, directory: str | Path, examples: Sequence[str] = ()) -> Path:
+def export_saved_model(
+    translator: Translator,
+    directory: str | Path,
+    examples: Sequence[str] = (),
+    optimize: str = "float32",
+) -> Path:
     """Writes the next version of a model, and checks it before it appears.
 
-    The version is written beside, loaded in a fresh process without Keras and without this package,
-    and compared with the translator's answers. Only then is it renamed to its number, so a server
-    that watches the directory never sees half a model.
+    The version is written beside, moved, loaded in a fresh process without Keras and without this
+    package, and every signature is compared with the translator. Only then is it renamed to its number,
+    so a server that watches the directory never sees half a model.
 
     Args:
         translator: on the TensorFlow backend.
         directory: of the model; its last part is the model's name, the versions are numbers in it.
-        examples: real sources, for the comparison and for the warm-up requests.
+        examples: real sources, of which the first 8 are used for the comparison and for the warm-up
+            requests; for `xla` of the lengths that are usual.
+        optimize: `float32`; `bfloat16` for weights of half the size, which changes answers where two
+            are nearly as likely; or `xla` for a search compiled for a few lengths, of the same answers.
 
     Returns:
-        the directory of the new version.
+        the directory of the new version. Beside it, `models.config` is written anew.
 
     Raises:
         InputError: the directory cannot be written, or Keras runs on another backend.
-        ExportError: the SavedModel does not answer as the translator does; nothing is left of it.
+        ExportError: the SavedModel is not what it must be; nothing is left of it.
+        ValueError: an unknown `optimize`.
     """
     if keras.backend.backend() != "tensorflow":
         raise InputError(
             "Export needs the TensorFlow backend: set KERAS_BACKEND=tensorflow and load the model again. "
             f"Received: KERAS_BACKEND={keras.backend.backend()}."
         )
+    if optimize not in OPTIMIZATIONS:
+        raise ValueError(f"`optimize` must be one of {OPTIMIZATIONS}. Received: optimize={optimize!r}.")
     directory = Path(directory)
     version = next_version(directory)
-    partial = directory / f".partial-{version}"
-    examples = list(examples)[:8]
+    written, moved = (directory / f".{state}-{version}" for state in ("partial", "moved"))
+    examples = check_texts(examples, "examples")[:MAX_EXAMPLES]
     try:
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir(parents=True)
-        _write(translator, partial, directory.name, examples)
-        _verify(translator, partial, examples)
-        return partial.rename(directory / str(version))
+        for place in (written, moved):
+            shutil.rmtree(place, ignore_errors=True)
+        written.mkdir(parents=True)
+        write_version(translator, written, examples, optimize=optimize, name=directory.name, version=version)
+        # What is checked has another path than what was written, as it has when it is deployed.
+        _verify(translator, written.rename(moved), examples, optimize)
+        write_models_config(directory)
+        return moved.rename(directory / str(version))
     except OSError as error:
         raise InputError(f"Cannot write {directory}: {error.strerror or error}.") from error
     finally:
-        shutil.rmtree(partial, ignore_errors=True)
+        for place in (written, moved):
+            shutil.rmtree(place, ignore_errors=True)
 
 
 def next_version(directory: Path) -> int:
@@ -85,34 +103,19 @@ def versions(directory: Path) -> list[int]:
     return sorted(int(path.name) for path in directory.iterdir() if path.name.isdecimal())
 
 
-def _write(translator: Translator, partial: Path, name: str, examples: list[str]) -> None:
-    with tempfile.TemporaryDirectory() as vocabularies:
-        module = ServingModule(translator, _vocabulary_files(translator, Path(vocabularies)))
-        tf.saved_model.save(module, str(partial), signatures=module.signatures())
-    if examples:
-        write_warmup_requests(partial, name, examples)
-    needs_text = _needs_tensorflow_text(translator)
-    readme = directory_readme(name, examples, needs_tensorflow_text=needs_text)
-    (partial / "README.md").write_text(readme, encoding="utf-8")
-
-
-def _vocabulary_files(translator: Translator, directory: Path) -> list[str]:
-    """Writes both vocabularies under names of their own."""
-    paths = []
-    for side in ("source", "target"):
-        tokenizer = getattr(translator, f"{side}_tokenizer")
-        tokenizer.save(directory / side)
-        files = tokenizer.asset_files(directory / side)
-        paths += [str(path.rename(directory / f"{side}_{path.name}")) for path in files]
-    return paths
-
-
-def _verify(translator: Translator, partial: Path, examples: list[str]) -> None:
+def _verify(translator: Translator, directory: Path, examples: list[str], optimize: str) -> None:
+    """Compare with the answers of the translator; for rounded weights, of one with such weights."""
     texts = [*examples, *_HARD_TEXTS]
-    expected = translator.translate_with_scores(texts)
-    verify_saved_model(partial, texts, expected, needs_tensorflow_text=_needs_tensorflow_text(translator))
-
-
-def _needs_tensorflow_text(translator: Translator) -> bool:
-    tokenizers = (translator.source_tokenizer, translator.target_tokenizer)
-    return any(tokenizer.needs_tensorflow_text for tokenizer in tokenizers)
+    model = rounded(translator) if optimize == "bfloat16" else translator
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TruncationWarning)
+        translations = model.translate_with_scores(texts)
+        outputs = [translation.text for translation in translations]
+        expected: Expected = {
+            "serving_default": translations,
+            "n_best": model.n_best(texts),
+            "align": model.align(texts),
+            "score": model.score(texts, outputs),
+        }
+    needs_text = needs_tensorflow_text(translator)
+    verify_saved_model(directory, texts, outputs, expected, needs_tensorflow_text=needs_text)

@@ -1,11 +1,27 @@
-"""The graph that a model server runs: strings in, strings and scores out."""
+"""The graph that a model server runs: strings in; strings, scores and alignments out."""
 
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 
-from keras_transformer.decoding import Translator
+from keras_transformer.decoding import SearchResult, Translator, align_targets, generate, score_targets
+from keras_transformer.decoding.scoring import normalized
+from keras_transformer.export.length_buckets import compiled_in_buckets, graph_of
+from keras_transformer.export.signatures import SIGNATURES
+from keras_transformer.export.stored_weights import StoredWeights
 from keras_transformer.text.source_ids import source_token_ids
+from keras_transformer.text.special_tokens import PAD_ID, START_ID
+from keras_transformer.text.tokenizer import Tokenizer
+
+OPTIMIZATIONS = ("float32", "bfloat16", "xla")
+
+
+class _Graphs:
+    """The search as a graph."""
+
+    def __init__(self, search: Callable[[tf.Tensor], SearchResult], max_length: int, optimize: str) -> None:
+        self.generate = compiled_in_buckets(search, max_length) if optimize == "xla" else graph_of(search)
 
 
 class ServingModule(tf.Module):
@@ -14,44 +30,111 @@ class ServingModule(tf.Module):
     Args:
         translator: on the TensorFlow backend.
         vocabulary_files: copied into `assets/` of the SavedModel.
+        optimize: `float32`; `bfloat16` for matrices of half the size; or `xla` for a search that is
+            compiled for lengths 16, 32, 64 and so on.
 
     Raises:
-        ValueError: the model's variables are not those of TensorFlow.
+        ValueError: the model's variables are not those of TensorFlow, or an unknown `optimize`.
     """
 
-    def __init__(self, translator: Translator, vocabulary_files: list[str]) -> None:
+    def __init__(
+        self, translator: Translator, vocabulary_files: list[str], optimize: str = "float32"
+    ) -> None:
         super().__init__(name="serving")
-        variables = [weight.value for weight in translator.model.weights]
-        if not all(isinstance(variable, tf.Variable) for variable in variables):
-            raise ValueError(
-                "`translator` must hold a model of the TensorFlow backend. "
-                f"Received: variables of {type(variables[0])}."
-            )
-        # `_translator` is no trackable: the SavedModel holds variables and tables, not Keras objects.
-        self._translator = translator
-        self.model_variables = variables
+        if optimize not in OPTIMIZATIONS:
+            raise ValueError(f"`optimize` must be one of {OPTIMIZATIONS}. Received: optimize={optimize!r}.")
+        weights = StoredWeights(translator.model, bfloat16=optimize == "bfloat16")
+        # No trackables: the SavedModel holds variables and tables, not Keras objects.
+        self._translator, self._weights = translator, weights
+        self.model_variables = weights.variables
         self.source_tokenizer = translator.source_tokenizer
         self.target_tokenizer = translator.target_tokenizer
         self.vocabularies = [tf.saved_model.Asset(path) for path in vocabulary_files]
+        # Traced once, for three signatures. In a plain object, since a function that is an attribute
+        # would be traced and saved a second time.
+        self._graphs = _Graphs(self._search, translator.max_source_length, optimize)
 
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="text")], autograph=False)
     def serving_default(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """Answers each source.
 
         Args:
-            text: string (b,).
+            text: string (b,), any bytes.
 
         Returns:
             `output`, string (b,), and `score`, float32 (b,): its log-probability, divided by the
             search's length penalty. An empty source has an empty output and the score 0.
         """
-        token_ids = source_token_ids(text, self.source_tokenizer, self._translator.max_source_length)
-        result = self._translator.generate(token_ids)
+        result, is_empty = self._graphs.generate(self._source_ids(text)), _is_empty(text)
         output = self.target_tokenizer.detokenize(result.token_ids[:, 0])
-        is_empty = tf.equal(tf.strings.length(text), 0)
         return {
             "output": tf.where(is_empty, "", output),
             "score": tf.where(is_empty, 0.0, result.scores[:, 0]),
+        }
+
+    def n_best(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Gives every hypothesis of the search.
+
+        Args:
+            text: string (b,), any bytes.
+
+        Returns:
+            `output`, string (b, n), and `score`, float32 (b, n), best first. Where there are fewer
+            sequences than n, the output is empty and the score -1e30.
+        """
+        result, is_empty = self._graphs.generate(self._source_ids(text)), _is_empty(text)[:, None]
+        token_ids, scores = result
+        output = self.target_tokenizer.detokenize(tf.reshape(token_ids, [-1, token_ids.shape[-1]]))
+        return {
+            "output": tf.where(is_empty, "", tf.reshape(output, tf.shape(scores))),
+            "score": tf.where(is_empty, 0.0, scores),
+        }
+
+    def align(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Answers each source, and says where the model looked for each token of the answer.
+
+        Args:
+            text: string (b,), any bytes.
+
+        Returns:
+            `output` and `score` as of `serving_default`; `source_tokens`, string (b, s), and
+            `output_tokens`, string (b, t), with the end token, `""` where there is padding; and
+            `attention`, float32 (b, t, s), 0 where there is padding.
+        """
+        source_ids, is_empty = self._source_ids(text), _is_empty(text)
+        result = self._graphs.generate(source_ids)
+        best_ids = _trimmed(result.token_ids[:, 0])  # (b, t)
+        with self._weights.scope():
+            attention = align_targets(self._translator.model, source_ids, _started(best_ids))
+        source_tokens = self.source_tokenizer.tokens(source_ids)
+        output_tokens = self.target_tokenizer.tokens(best_ids)
+        return {
+            "output": tf.where(is_empty, "", self.target_tokenizer.detokenize(best_ids)),
+            "score": tf.where(is_empty, 0.0, result.scores[:, 0]),
+            "source_tokens": tf.where(is_empty[:, None], "", source_tokens),
+            "output_tokens": tf.where(is_empty[:, None], "", output_tokens),
+            "attention": tf.where(is_empty[:, None, None], 0.0, attention),
+        }
+
+    def score(self, text: tf.Tensor, output: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Scores given answers.
+
+        Args:
+            text: string (b,), any bytes.
+            output: string (b,), an answer to each text.
+
+        Returns:
+            `score`, float32 (b,), as the search would give it, and `num_tokens`, int32 (b,), the end
+            token included; both 0 where both texts are empty.
+        """
+        same_size = "`text` and `output` must have the same number of rows."
+        tf.debugging.assert_equal(tf.shape(text), tf.shape(output), same_size)
+        target_ids = _ended_ids(output, self.target_tokenizer, self._translator.max_target_length)
+        with self._weights.scope():
+            scores = score_targets(self._translator.model, self._source_ids(text), _started(target_ids))
+        is_empty = _is_empty(text) & _is_empty(output)
+        return {
+            "score": tf.where(is_empty, 0.0, normalized(scores, self._translator.search)),
+            "num_tokens": tf.where(is_empty, 0, scores.num_tokens),
         }
 
     def signatures(self) -> dict[str, Any]:
@@ -60,4 +143,39 @@ class ServingModule(tf.Module):
         Returns:
             a concrete function for each signature name.
         """
-        return {"serving_default": self.serving_default.get_concrete_function()}
+        return {name: self._graph(name, list(signature.inputs)) for name, signature in SIGNATURES.items()}
+
+    def _graph(self, name: str, columns: list[str]) -> Any:
+        specs = [tf.TensorSpec([None], tf.string, name=column) for column in columns]
+        return tf.function(
+            getattr(self, name), input_signature=specs, autograph=False
+        ).get_concrete_function()
+
+    def _source_ids(self, text: tf.Tensor) -> tf.Tensor:
+        return _ended_ids(text, self.source_tokenizer, self._translator.max_source_length)
+
+    def _search(self, source_ids: tf.Tensor) -> SearchResult:
+        translator = self._translator
+        with self._weights.scope():
+            return generate(translator.model, source_ids, translator.search, translator.max_target_length)
+
+
+def _ended_ids(text: tf.Tensor, tokenizer: Tokenizer, max_length: int) -> tf.Tensor:
+    """Tokenize, with a column even where there are no rows: a reshape cannot tell what 0 elements are."""
+    token_ids = source_token_ids(text, tokenizer, max_length)  # (b, s)
+    return tf.pad(token_ids, [[0, 0], [0, tf.maximum(1 - tf.shape(token_ids)[1], 0)]])
+
+
+def _is_empty(text: tf.Tensor) -> tf.Tensor:
+    return tf.equal(tf.strings.length(text), 0)
+
+
+def _started(token_ids: tf.Tensor) -> tf.Tensor:
+    """Put the start token before targets `(b, t)`."""
+    return tf.pad(token_ids, [[0, 0], [1, 0]], constant_values=START_ID)
+
+
+def _trimmed(token_ids: tf.Tensor) -> tf.Tensor:
+    """Drop the columns of `(b, T)` in which every row is padding, all but the first."""
+    lengths = tf.math.count_nonzero(token_ids != PAD_ID, axis=1, dtype=tf.int32)  # (b,)
+    return token_ids[:, : tf.reduce_max(tf.concat([lengths, [1]], axis=0))]

@@ -6,49 +6,135 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from keras_transformer.decoding import Translation
+import numpy as np
 
-# Scores may differ in the last digits: another batch size, another order of additions.
-SCORE_TOLERANCE = 1e-3
+from keras_transformer.decoding.answers import utf8
+from keras_transformer.export.comparison import same_answer
+from keras_transformer.export.signatures import SIGNATURES, Outputs, read_answers
+
+# No UTF-8: there is no string of it that a translator could be asked.
+NOT_UTF8 = b"\xff\xfe\xc3"
+
+Expected = dict[str, Sequence[Any]]
 
 
 class ExportError(RuntimeError):
-    """A SavedModel does not give what the model gives."""
+    """A SavedModel is not what it must be: an operation, a signature or an answer is another."""
 
 
 def verify_saved_model(
-    directory: Path, texts: Sequence[str], expected: Sequence[Translation], *, needs_tensorflow_text: bool
+    directory: Path,
+    texts: Sequence[str],
+    outputs: Sequence[str],
+    expected: Expected,
+    *,
+    needs_tensorflow_text: bool,
 ) -> None:
-    """Compares a SavedModel's answers, given in a fresh process, with the expected ones.
+    """Checks a SavedModel in a fresh process, as a server would see it.
+
+    It must have only operations of TensorFlow and TensorFlow Text, the four signatures as documented,
+    the expected answers, the same answers to each text alone, an answer to what is no UTF-8, and
+    none to a batch of no rows.
 
     Args:
         directory: of the SavedModel.
-        texts: sources.
-        expected: the translator's answers to them.
+        texts: sources, `b`.
+        outputs: targets to be scored, one for each source.
+        expected: for each signature the translator's answers, `b`.
         needs_tensorflow_text: whether its operations include those of TensorFlow Text.
 
     Raises:
-        ExportError: the SavedModel cannot be loaded alone, or an answer differs.
+        ExportError: what differed.
     """
-    answers = answers_of_fresh_process(directory, texts, needs_tensorflow_text=needs_tensorflow_text)
-    for text, answer, wanted in zip(texts, answers, expected, strict=True):
-        if answer.text != wanted.text or abs(answer.score - wanted.score) > SCORE_TOLERANCE:
-            raise ExportError(f"The SavedModel must answer {text!r} with {wanted}. Received: {answer}.")
+    columns = {"text": [*utf8(texts), NOT_UTF8], "output": [*utf8(outputs), NOT_UTF8]}
+    fresh = ask_fresh_process(directory, columns, needs_tensorflow_text=needs_tensorflow_text)
+    if fresh["foreign_operations"]:
+        raise ExportError(
+            "A SavedModel must have only operations of TensorFlow and TensorFlow Text. "
+            f"Received: {', '.join(fresh['foreign_operations'])}."
+        )
+    check_specifications({name: report["specification"] for name, report in fresh["signatures"].items()})
+    names = [*texts, repr(NOT_UTF8)]
+    for name, report in fresh["signatures"].items():
+        check_answers(name, names, report, expected[name])
 
 
-def answers_of_fresh_process(
-    directory: Path, texts: Sequence[str], *, needs_tensorflow_text: bool
-) -> list[Translation]:
+def check_specifications(specifications: dict[str, dict[str, dict[str, Any]]]) -> None:
+    """Checks that signatures are the documented ones.
+
+    Args:
+        specifications: for each signature `inputs` and `outputs`: a dtype and a shape by name.
+
+    Raises:
+        ExportError: a name, a dtype, a rank or a fixed batch size differs.
+    """
+    if set(specifications) != set(SIGNATURES):
+        raise ExportError(f"Signatures must be {sorted(SIGNATURES)}. Received: {sorted(specifications)}.")
+    for name, signature in SIGNATURES.items():
+        for side, documented in signature._asdict().items():
+            received = specifications[name][side]
+            ranks = {output: (dtype, len(shape)) for output, (dtype, shape) in received.items()}
+            if ranks != documented:
+                raise ExportError(f"The {side} of {name} must be {documented}. Received: {received}.")
+            if any(shape[0] is not None for _, shape in received.values()):
+                raise ExportError(f"The {side} of {name} must take any batch size. Received: {received}.")
+
+
+def check_answers(name: str, texts: Sequence[str], report: dict[str, Any], expected: Sequence[Any]) -> None:
+    """Checks what a signature answered.
+
+    Args:
+        name: of the signature.
+        texts: what was asked; there may be more of them than expected answers.
+        report: `together`, the outputs for all rows; `alone`, those for each; and `rows_of_nothing`.
+        expected: the translator's answers to the first of the texts.
+
+    Raises:
+        ExportError: an answer differs from the expected one, or from that to the text alone.
+    """
+    together = read_answers(name, texts, as_arrays(report["together"]))
+    for text, answer, wanted in zip(texts, together, expected, strict=False):
+        if not same_answer(answer, wanted):
+            raise ExportError(f"{name} must answer {text!r} with {wanted}. Received: {answer}.")
+    for text, answer, outputs in zip(texts, together, report["alone"], strict=True):
+        [alone] = read_answers(name, [text], as_arrays(outputs))
+        if not same_answer(answer, alone):
+            raise ExportError(
+                f"{name} must answer {text!r} in a batch as alone: {alone}. Received: {answer}."
+            )
+    if any(report["rows_of_nothing"].values()):
+        raise ExportError(
+            f"{name} must answer no rows with no rows. Received: {report['rows_of_nothing']} rows."
+        )
+
+
+def as_arrays(outputs: dict[str, Any]) -> Outputs:
+    """Makes arrays of what a fresh process wrote.
+
+    Args:
+        outputs: nested lists; a string has a character for each byte.
+
+    Returns:
+        an array for each output, with bytes for strings.
+    """
+    return {name: np.array(_with_bytes(values)) for name, values in outputs.items()}
+
+
+def ask_fresh_process(
+    directory: Path, columns: dict[str, list[bytes]], *, needs_tensorflow_text: bool
+) -> dict[str, Any]:
     """Loads a SavedModel in a new process that imports only TensorFlow, and asks it.
 
     Args:
         directory: of the SavedModel.
-        texts: sources, asked one by one.
+        columns: `text` and `output`.
         needs_tensorflow_text: whether the operations of TensorFlow Text are loaded too.
 
     Returns:
-        an answer for each source.
+        `foreign_operations`, a list of names; if there are none, `signatures`: for each its
+        `specification`, and the outputs to all rows `together` and to each `alone`.
 
     Raises:
         ExportError: the process fails.
@@ -57,7 +143,7 @@ def answers_of_fresh_process(
     options = ["text"] if needs_tensorflow_text else []
     process = subprocess.run(
         [sys.executable, "-c", program, str(directory), *options],
-        input=json.dumps(list(texts)),
+        input=json.dumps({name: [row.decode("latin-1") for row in rows] for name, rows in columns.items()}),
         capture_output=True,
         text=True,
         encoding="utf-8",
@@ -67,4 +153,11 @@ def answers_of_fresh_process(
     if process.returncode:
         cause = process.stderr.strip().rsplit("\n", maxsplit=1)[-1]
         raise ExportError(f"The SavedModel in {directory} must answer on its own. Received: {cause}")
-    return [Translation(text, score) for text, score in json.loads(process.stdout)]
+    answers: dict[str, Any] = json.loads(process.stdout)
+    return answers
+
+
+def _with_bytes(values: Any) -> Any:
+    if isinstance(values, list):
+        return [_with_bytes(value) for value in values]
+    return values.encode("latin-1") if isinstance(values, str) else values

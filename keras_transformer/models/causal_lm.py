@@ -99,7 +99,9 @@ class CausalLM(ConfiguredModel):
         x = self.embedding_dropout(x, training=training)
         return self.decoder(x, padding_mask=padding_mask(token_ids), training=training)
 
-    def create_cache(self, batch_size: Tensor | int, max_length: Tensor | int, beam_size: int = 1) -> DecoderCache:
+    def create_cache(
+        self, batch_size: Tensor | int, max_length: Tensor | int, beam_size: int = 1
+    ) -> DecoderCache:
         """Make room to decode step by step.
 
         Args:

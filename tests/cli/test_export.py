@@ -5,11 +5,15 @@ from pathlib import Path
 
 import pytest
 
+from keras_transformer import export
+from keras_transformer.cli.export import OPTIMIZATIONS
+
 
 @pytest.mark.slow
 def test_versions_go_up(run: Callable, trained: Path) -> None:
-    for version in (1, 2):
-        result = run("export", trained / "runs/tiny", "served/tiny", "--example", "w1ab")
+    for version, optimize in enumerate(OPTIMIZATIONS, start=1):
+        words = ["export", trained / "runs/tiny", "served/tiny", "--example", "w1ab", "--optimize", optimize]
+        result = run(*words)
         assert result.exit_code == 0, result.output
         assert Path(result.stdout.strip()) == Path("served/tiny", str(version))
 
@@ -19,3 +23,13 @@ def test_a_directory_that_is_no_model(run: Callable) -> None:
     assert result.exit_code == 2
     assert "nothing is not the directory of a model" in result.stderr
     assert not Path("served").exists()
+
+
+def test_an_unknown_optimization(run: Callable) -> None:
+    result = run("export", "model", "served/tiny", "--optimize", "int8")
+    assert result.exit_code == 2
+    assert "'int8' is not one of 'float32', 'bfloat16', 'xla'" in result.stderr
+
+
+def test_the_choices_are_those_of_the_library() -> None:
+    assert OPTIMIZATIONS == export.OPTIMIZATIONS

@@ -22,6 +22,33 @@ def test_both_kinds_of_model_answer_alike(run: Callable, trained: Path) -> None:
         assert float(score) == pytest.approx(float(other_score), abs=1e-3)
 
 
+def test_n_best_numbers_the_texts(run: Callable, trained: Path) -> None:
+    model = ["--saved-model", trained / "saved_models/tiny"]
+    best = run("translate", *model, "w1ab", "", "w2ab", "--scores").stdout.splitlines()
+    lines = run("translate", *model, "w1ab", "", "w2ab", "--scores", "--n-best", "2").stdout.splitlines()
+    rows = [line.split("\t", maxsplit=1) for line in lines]
+    assert [number for number, _ in rows] == ["1", "1", "2", "3", "3"]
+    assert [rows[i][1].split("\t")[1] for i in (0, 2, 3)] == [line.split("\t")[1] for line in best]
+    without_scores = run("translate", *model, "w1ab", "--n-best", "1").stdout
+    assert without_scores == "1\t" + best[0].split("\t")[1] + "\n"
+
+
+def test_more_answers_than_the_search_keeps(run: Callable, trained: Path) -> None:
+    result = run("translate", "--model", trained / "runs/tiny", "w1ab", "--n-best", "3")
+    assert result.exit_code == 2
+    assert "between 1 and the 2 hypotheses" in result.stderr
+    assert "num=3" in result.stderr
+
+
+def test_an_export_that_is_not_whole(run: Callable, trained: Path, tmp_path: Path) -> None:
+    directory = shutil.copytree(trained / "saved_models/tiny", tmp_path / "half")
+    shutil.rmtree(next(directory.glob("[0-9]*")) / "variables")
+    for verb in (["translate", "text"], ["evaluate", "--pairs", trained / "pairs.tsv"]):
+        result = run(*verb, "--saved-model", directory)
+        assert result.exit_code == 2
+        assert "is not a whole SavedModel: it has no variables/variables.index." in result.stderr
+
+
 def test_standard_input_and_a_file(run: Callable, trained: Path) -> None:
     Path("texts").write_text("w1ab\nw2ab\n", encoding="utf-8")
     model = ["--model", trained / "runs/tiny"]

@@ -69,3 +69,10 @@ def test_a_step_is_traced_a_few_times_at_most() -> None:
     for size in range(1, 9):
         step(ops.ones((size, 10 - size), "int32"))
     assert len(traces) <= 3
+
+
+def test_several_inputs_have_sizes_of_their_own() -> None:
+    compiled = compile_function(lambda x, y: ops.sum(x) + ops.sum(y), num_inputs=2)
+    for sizes in ((2, 3), (5, 1)):
+        first, second = (ops.ones((2, size), "int32") for size in sizes)
+        assert int(compiled(first, second)) == 2 * sum(sizes)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import keras_transformer as kt
-from keras_transformer.decoding import BeamSearch, SearchResult, Translation
+from keras_transformer.decoding import BeamSearch, GreedySearch, SearchResult, Translation, TruncationWarning
 from keras_transformer.text import CharacterTokenizer, Tokenizer
 
 PLAIN = ["abc", "a", "cab e", "bb"]
@@ -89,13 +89,15 @@ def test_the_order_is_that_of_the_sources(translator: kt.Translator, batch_size:
 
 def test_strange_texts_get_an_answer_and_change_no_neighbour(translator: kt.Translator) -> None:
     alone = translator.translate_with_scores(PLAIN)
-    together = translator.translate_with_scores([*STRANGE.values(), *PLAIN])
+    with pytest.warns(TruncationWarning, match=r"1 of 15 were longer"):
+        together = translator.translate_with_scores([*STRANGE.values(), *PLAIN])
     assert_close(together[len(STRANGE) :], alone)
     for answer in together:
         assert set(answer.text) <= set("wxyz")
         answer.text.encode("utf-8")
 
 
+@pytest.mark.filterwarnings("ignore:.*longer than the translator's limits")
 @pytest.mark.parametrize("name", STRANGE)
 def test_a_strange_text_alone_gets_an_answer(translator: kt.Translator, name: str) -> None:
     [answer] = translator.translate([STRANGE[name]])
@@ -109,10 +111,81 @@ def test_an_empty_text_has_an_empty_answer(translator: kt.Translator) -> None:
 
 def test_what_follows_the_longest_source_is_cut_off(translator: kt.Translator) -> None:
     text = "abcde" * 7 + "abcd"  # 39 characters and the end
-    assert_close(
-        translator.translate_with_scores([text + "eee"]),
-        translator.translate_with_scores([text]),
+    with pytest.warns(TruncationWarning, match=r"^2 of 3 were longer than the translator's limits") as caught:
+        answers = translator.translate_with_scores([text + "eee", text, text + "e"], batch_size=1)
+    assert [warning.filename for warning in caught] == [__file__]
+    assert_close(answers, translator.translate_with_scores([text] * 3))
+
+
+def test_hypotheses_are_those_of_the_search(translator: kt.Translator) -> None:
+    answers = translator.n_best([*PLAIN, ""])
+    assert [len(hypotheses) for hypotheses in answers] == [3, 3, 3, 3, 1]
+    assert_close([hypotheses[0] for hypotheses in answers], translator.translate_with_scores([*PLAIN, ""]))
+    scores = translator.generate([[4, 3]]).scores[0]  # "a" and the end
+    assert [hypothesis.score for hypothesis in answers[1]] == pytest.approx(
+        [float(score) for score in scores], rel=1e-4
     )
+    assert [len(hypotheses) for hypotheses in translator.n_best(iter(PLAIN), num=2)] == [2] * 4
+
+
+@pytest.mark.parametrize("num", [0, 4])
+def test_more_hypotheses_than_the_search_keeps_are_refused(translator: kt.Translator, num: int) -> None:
+    with pytest.raises(ValueError, match=rf"between 1 and the 3 hypotheses .* Received: num={num}\."):
+        translator.n_best(PLAIN, num=num)
+
+
+def test_own_answers_score_as_they_did(translator: kt.Translator) -> None:
+    # Only answers that ended: a target that is scored always ends.
+    answers = list(zip(PLAIN, translator.translate_with_scores(PLAIN), strict=True))
+    ended = [(text, answer) for text, answer in answers if len(answer.text) < 5]
+    scores = translator.score([text for text, _ in ended], (answer.text for _, answer in ended))
+    assert ended
+    assert [score.score for score in scores] == pytest.approx([a.score for _, a in ended], abs=1e-4)
+    assert [score.num_tokens for score in scores] == [len(answer.text) + 1 for _, answer in ended]
+
+
+def test_pairs_do_not_depend_on_their_neighbors(translator: kt.Translator) -> None:
+    sources, targets = ["abc", "", "a", "", "edcba"], ["wxyz", "", "", "zz", "w"]
+    together = translator.score(sources, targets, batch_size=2)
+    alone = [translator.score([s], [t])[0] for s, t in zip(sources, targets, strict=True)]
+    assert [score.num_tokens for score in together] == [5, 0, 1, 3, 2]
+    assert [score.score for score in together] == pytest.approx([score.score for score in alone], abs=1e-4)
+    assert together[1].score == 0.0
+    assert all(score.score < 0 for score in (together[0], together[2], together[3]))
+
+
+def test_a_target_for_each_source_is_needed(translator: kt.Translator) -> None:
+    with pytest.raises(ValueError, match=r"Received: 1 targets, 2 sources\."):
+        translator.score(["a", "b"], ["w"])
+
+
+def test_alignments_are_cut_to_the_real_lengths(translator: kt.Translator) -> None:
+    texts = ["abc", "", "edcba"]
+    answers = translator.align(texts)
+    assert_close(answers, translator.translate_with_scores(texts))
+    assert answers[0].source_tokens == ("a", "b", "c", "[END]")
+    assert answers[1].attention.shape == (0, 0)
+    for answer in (answers[0], answers[2]):
+        assert "".join(answer.output_tokens).removesuffix("[END]") == answer.text
+        assert answer.attention.shape == (len(answer.output_tokens), len(answer.source_tokens))
+        assert answer.attention.sum(-1) == pytest.approx([1.0] * len(answer.output_tokens), abs=1e-5)
+
+
+def test_a_search_that_is_changed_takes_effect(
+    transformer: Any, source_tokenizer: Any, target_tokenizer: Any
+) -> None:
+    translator = kt.Translator(
+        transformer, source_tokenizer, target_tokenizer, search=GreedySearch(), max_target_length=6
+    )
+    first = translator.translate_with_scores(PLAIN)
+    translator.search = BeamSearch(3)
+    assert len(translator.n_best(PLAIN)[0]) == 3
+    translator.search.beam_size = 2
+    assert len(translator.n_best(PLAIN)[0]) == 2
+    translator.search, translator.max_target_length = GreedySearch(), 3
+    assert max(len(text) for text in translator.translate(PLAIN)) <= 3
+    translator.max_target_length = 6
+    assert_close(translator.translate_with_scores(PLAIN), first)
 
 
 def test_batches_are_of_similar_length(source_tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,7 +196,7 @@ def test_batches_are_of_similar_length(source_tokenizer: Any, monkeypatch: pytes
         shapes.append(tuple(token_ids.shape))
         return SearchResult(token_ids[:, None, :], token_ids[:, :1])
 
-    monkeypatch.setattr(translator, "_compiled_generate", copy)
+    monkeypatch.setattr(translator, "generate", copy)
     texts = ["a", "abcdeabcde", "ab", "edcbaedcba", "abc"]
     done: list[int] = []
     assert translator.translate(texts, batch_size=2, progress=done.append) == texts

@@ -9,7 +9,7 @@ import keras
 import pytest
 
 import keras_transformer as kt
-from keras_transformer.decoding import BeamSearch, GreedySearch, make_search
+from keras_transformer.decoding import BeamSearch, GreedySearch, translator_files
 from keras_transformer.errors import InputError
 from keras_transformer.text import CharacterTokenizer
 
@@ -138,8 +138,25 @@ def test_another_keras_model_is_refused(directory: Path) -> None:
         kt.Translator.load(directory)
 
 
-def test_searches_by_beam_size() -> None:
-    greedy, beam = make_search(1, 0.5), make_search(2, 0.5)
-    assert isinstance(greedy, GreedySearch)
-    assert isinstance(beam, BeamSearch)
-    assert (greedy.length_penalty, beam.length_penalty, beam.beam_size) == (0.5, 0.5, 2)
+def test_a_save_that_fails_leaves_the_old_translator(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    translator = kt.Translator.load(directory)
+    before = {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+    def no_space(*arguments: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(translator_files, "save_model", no_space)
+    translator.search = GreedySearch()
+    with pytest.raises(OSError, match="No space left"):
+        translator.save(directory)
+    assert {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()} == before
+    assert list(directory.parent.iterdir()) == [directory]
+
+
+def test_options_of_the_first_version_are_read(directory: Path) -> None:
+    change_options(directory, search={"beam_size": 2, "length_penalty": 0.25})
+    search = kt.Translator.load(directory).search
+    assert isinstance(search, BeamSearch)
+    assert (search.beam_size, search.length_penalty) == (2, 0.25)

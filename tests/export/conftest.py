@@ -1,5 +1,7 @@
 """A translator small enough to be exported in seconds, with weights drawn at random."""
 
+from pathlib import Path
+
 import keras
 import pytest
 
@@ -23,9 +25,15 @@ def make_translator(tokenizer: kt.text.Tokenizer, search: kt.decoding.Search) ->
 
 @pytest.fixture(scope="session")
 def translator() -> kt.Translator:
-    """Characters and greedy search: no operation of TensorFlow Text."""
+    """Characters: no operation of TensorFlow Text."""
     tokenizer = kt.text.CharacterTokenizer.train(SOURCES)
-    return make_translator(tokenizer, kt.decoding.GreedySearch())
+    return make_translator(tokenizer, kt.decoding.BeamSearch(2))
+
+
+@pytest.fixture(scope="session")
+def exported(translator: kt.Translator, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An export of it; exporting takes seconds."""
+    return translator.export(tmp_path_factory.mktemp("models") / "tiny", ["a dog", "a cat"])
 
 
 @pytest.fixture(scope="session")

@@ -1,22 +1,64 @@
 """The README inside an export."""
 
+import ast
 import json
 import re
+import textwrap
+from typing import Any
+
+import pytest
 
 from keras_transformer.export.directory_readme import directory_readme
+from keras_transformer.export.signatures import SIGNATURES
 
 
-def test_the_request_is_json_that_a_shell_leaves_alone() -> None:
-    text = directory_readme("en_fr", ['it\'s "here"'], needs_tensorflow_text=False)
-    [request] = re.findall(r"curl -d '(.*)' http", text)
-    assert "'" not in request
-    assert json.loads(request) == {"instances": ['it\'s "here"']}
+def readme(**changes: Any) -> str:
+    options = {"version": 3, "num_hypotheses": 4, "optimize": "float32", "needs_tensorflow_text": False}
+    return directory_readme("en_fr", [('it\'s "here"', "c'est")], **{**options, **changes})
+
+
+def test_requests_are_json_that_a_shell_leaves_alone() -> None:
+    requests = re.findall(r"curl -d '(.*)' http://localhost:8501/v1/models/en_fr:predict", readme())
+    assert not any("'" in request for request in requests)
+    assert [json.loads(request) for request in requests] == [
+        {"instances": ['it\'s "here"']},
+        {"signature_name": "n_best", "inputs": {"text": ['it\'s "here"']}},
+        {"signature_name": "score", "instances": [{"text": 'it\'s "here"', "output": "c'est"}]},
+    ]
+
+
+def test_every_signature_has_its_row() -> None:
+    rows = [line for line in readme().splitlines() if line.startswith("| `")]
+    assert [row.split("`")[1] for row in rows] == list(SIGNATURES)
+    for row, signature in zip(rows, SIGNATURES.values(), strict=True):
+        assert all(f"`{name}`" in row for name in (*signature.inputs, *signature.outputs))
+
+
+def test_the_programs_are_python() -> None:
+    programs = [
+        block for block in re.findall(r"(?:^    .*\n|^\n)+", readme(), re.MULTILINE) if "import" in block
+    ]
+    assert len(programs) == 2
+    for program in programs:
+        ast.parse(textwrap.dedent(program))
 
 
 def test_subwords_say_what_to_import() -> None:
-    assert "import tensorflow_text" in directory_readme("a", [], needs_tensorflow_text=True)
-    assert "import tensorflow_text" not in directory_readme("a", [], needs_tensorflow_text=False)
+    assert "import tensorflow_text" in readme(needs_tensorflow_text=True)
+    assert "import tensorflow_text" not in readme()
 
 
-def test_the_name_is_the_one_served() -> None:
-    assert "v1/models/en_fr:predict" in directory_readme("en_fr", [], needs_tensorflow_text=False)
+def test_the_place_is_the_one_served() -> None:
+    assert "saved_models/en_fr/3" in readme()
+    assert "n is 4;" in readme()
+    assert directory_readme(
+        "a", [], version=1, num_hypotheses=1, optimize="float32", needs_tensorflow_text=False
+    )
+
+
+@pytest.mark.parametrize(
+    ("optimize", "words"), [("bfloat16", "half the size"), ("xla", "--xla_cpu_compilation_enabled")]
+)
+def test_what_was_optimized_is_said(optimize: str, words: str) -> None:
+    assert words in readme(optimize=optimize)
+    assert words not in readme()

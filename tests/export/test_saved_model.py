@@ -1,6 +1,5 @@
 """Versions, atomicity, and answers of the directory that is written."""
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -10,19 +9,14 @@ import keras_transformer as kt
 from keras_transformer.errors import InputError
 from keras_transformer.export import ExportError, ServedModel, export_saved_model, next_version, versions
 from keras_transformer.export import saved_model as saved_model_module
-from keras_transformer.export.verification import answers_of_fresh_process
+from keras_transformer.export.comparison import same_answer
 
 TEXTS = ["a dog sat", "", "the cat", "\U0001f600 שלום", "x" * 100_000, "a\x00b", "the rat ran"]
 
 
-@pytest.fixture(scope="module")
-def exported(translator: kt.Translator, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return export_saved_model(translator, tmp_path_factory.mktemp("models") / "tiny", ["a dog", "a cat"])
-
-
 def test_the_directory_is_what_a_server_wants(exported: Path) -> None:
     assert exported.name == "1"
-    assert [path.name for path in exported.parent.iterdir()] == ["1"]
+    assert sorted(path.name for path in exported.parent.iterdir()) == ["1", "models.config"]
     names = {str(path.relative_to(exported)) for path in exported.rglob("*") if path.is_file()}
     assert names >= {
         "README.md",
@@ -34,19 +28,18 @@ def test_the_directory_is_what_a_server_wants(exported: Path) -> None:
     }
 
 
-def test_signature_names_types_and_shapes(exported: Path) -> None:
-    serve = tf.saved_model.load(str(exported)).signatures["serving_default"]
-    [text] = serve.structured_input_signature[1].values()
-    assert (text.name, text.dtype, text.shape.as_list()) == ("text", tf.string, [None])
-    outputs = {name: (spec.dtype, spec.shape.rank) for name, spec in serve.structured_outputs.items()}
-    assert outputs == {"output": (tf.string, 1), "score": (tf.float32, 1)}
-
-
+@pytest.mark.filterwarnings("ignore:.*longer than the translator's limits")
 def test_answers_are_those_of_the_translator(exported: Path, translator: kt.Translator) -> None:
-    served = ServedModel(exported).translate_with_scores(TEXTS)
-    wanted = translator.translate_with_scores(TEXTS)
-    assert [answer.text for answer in served] == [answer.text for answer in wanted]
-    assert [answer.score for answer in served] == pytest.approx([answer.score for answer in wanted], abs=1e-4)
+    served = ServedModel(exported)
+    outputs = translator.translate(TEXTS)
+    for answers, wanted in (
+        (served.translate_with_scores(iter(TEXTS), batch_size=3), translator.translate_with_scores(TEXTS)),
+        (served.n_best(TEXTS, num=2), translator.n_best(TEXTS)),
+        (served.align(TEXTS), translator.align(TEXTS)),
+        (served.score(TEXTS, outputs), translator.score(TEXTS, outputs)),
+    ):
+        assert len(answers) == len(TEXTS)
+        assert all(same_answer(a, w) for a, w in zip(answers, wanted, strict=True))
 
 
 def test_answers_do_not_depend_on_the_batch(exported: Path) -> None:
@@ -65,14 +58,25 @@ def test_invalid_utf8_gets_an_answer_and_changes_no_neighbor(exported: Path) -> 
     assert outputs[2] == b""
 
 
-def test_it_works_after_a_move_in_a_fresh_process(
-    exported: Path, translator: kt.Translator, tmp_path: Path
+@pytest.mark.slow
+@pytest.mark.parametrize("optimize", ["bfloat16", "xla"])
+def test_other_optimizations_answer_too(
+    exported: Path, translator: kt.Translator, tmp_path: Path, optimize: str
 ) -> None:
-    moved = shutil.copytree(exported, tmp_path / "elsewhere")
-    answers = answers_of_fresh_process(moved, TEXTS[:3], needs_tensorflow_text=False)
-    assert [answer.text for answer in answers] == translator.translate(TEXTS[:3])
+    # The writer has compared all signatures: bfloat16 with rounded weights, xla with those of float32.
+    version = translator.export(tmp_path / "tiny", ["a dog", "the cat ran over it"], optimize)
+    sizes = [
+        (path / "variables/variables.data-00000-of-00001").stat().st_size for path in (version, exported)
+    ]
+    assert (sizes[0] < 0.7 * sizes[1]) == (optimize == "bfloat16")  # vectors and names are not halved
+    texts = ["a rat sat", "", "the dog"]
+    served = ServedModel(version).translate_with_scores(texts)
+    scores = [answer.score for answer in translator.translate_with_scores(texts)]
+    tolerance = 0.1 if optimize == "bfloat16" else 1e-3
+    assert [answer.score for answer in served] == pytest.approx(scores, abs=tolerance)
 
 
+@pytest.mark.slow
 def test_subwords_need_only_the_operations_of_tensorflow_text(
     subword_translator: kt.Translator, tmp_path: Path
 ) -> None:
@@ -99,6 +103,12 @@ def test_a_wrong_export_never_appears(
     with pytest.raises(ExportError, match="differs"):
         export_saved_model(translator, tmp_path / "tiny", ["a dog"])
     assert list((tmp_path / "tiny").iterdir()) == []
+
+
+def test_an_unknown_optimization_is_refused(translator: kt.Translator, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"`optimize` must be one of .* Received: optimize='int8'\."):
+        export_saved_model(translator, tmp_path / "tiny", optimize="int8")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_place_that_cannot_be_written_is_named(translator: kt.Translator, tmp_path: Path) -> None:

@@ -11,9 +11,7 @@ array = keras.ops.convert_to_numpy
 
 
 def create(max_length: int = 5, beam_size: int = 1, dtype: str = "float32") -> AttentionCache:
-    return AttentionCache.create(
-        max_length, 2, beam_size, num_heads=3, key_dim=7, value_dim=11, dtype=dtype
-    )
+    return AttentionCache.create(max_length, 2, beam_size, num_heads=3, key_dim=7, value_dim=11, dtype=dtype)
 
 
 def numbered(width: int, offset: int = 0, rows: int = 2) -> Any:

@@ -57,9 +57,7 @@ def test_select_takes_everything_of_a_source(encoder: bool) -> None:
     selected = cache.select(np.array([1]))
     np.testing.assert_array_equal(array(selected.ancestors), array(cache.ancestors)[1:])
     for layer, old in zip(selected.layers, cache.layers, strict=True):
-        np.testing.assert_array_equal(
-            array(layer.self_attention.keys), array(old.self_attention.keys)[1:]
-        )
+        np.testing.assert_array_equal(array(layer.self_attention.keys), array(old.self_attention.keys)[1:])
         if encoder:
             np.testing.assert_array_equal(array(layer.encoder_values), array(old.encoder_values)[1:])
     if encoder:

@@ -1,0 +1,71 @@
+"""Searches as JSON: the name of the class, and its constructor's arguments."""
+
+import inspect
+from typing import Any
+
+from keras_transformer.decoding.beam import BeamSearch
+from keras_transformer.decoding.contract import Search, SpecialIds
+from keras_transformer.decoding.greedy import GreedySearch
+
+# What can be read back.
+SEARCHES: dict[str, Any] = {"beam": BeamSearch, "greedy": GreedySearch}
+
+
+def make_search(beam_size: int, length_penalty: float) -> Search:
+    """Choose the search for a beam size.
+
+    Args:
+        beam_size: 1 for greedy search.
+        length_penalty: the exponent of the length penalty.
+
+    Returns:
+        The search.
+    """
+    if beam_size == 1:
+        return GreedySearch(length_penalty=length_penalty)
+    return BeamSearch(beam_size, length_penalty=length_penalty)
+
+
+def search_options(search: Any) -> dict[str, Any]:
+    """Describe a search, to be made again by `read_search`.
+
+    Args:
+        search: of one of the classes in `SEARCHES`.
+
+    Returns:
+        `kind`, and each argument of the constructor, from the attribute of its name.
+
+    Raises:
+        ValueError: the search is of another class.
+    """
+    kinds = [kind for kind, search_class in SEARCHES.items() if type(search) is search_class]
+    if not kinds:
+        names = ", ".join(search_class.__name__ for search_class in SEARCHES.values())
+        raise ValueError(f"`search` must be one of {names} to be saved. Received: {type(search).__name__}.")
+    names_of_arguments = inspect.signature(type(search)).parameters
+    return {"kind": kinds[0], **{name: getattr(search, name) for name in names_of_arguments}}
+
+
+def read_search(options: dict[str, Any]) -> Search:
+    """Make the search that was described.
+
+    Args:
+        options: from `search_options`; without a `kind`, the arguments of `make_search`.
+
+    Returns:
+        The search.
+
+    Raises:
+        TypeError: an argument is missing or unknown.
+        ValueError: the kind is unknown, or a value is not allowed.
+    """
+    options = dict(options)
+    if "kind" not in options:
+        return make_search(**options)
+    kind = options.pop("kind")
+    if kind not in SEARCHES:
+        raise ValueError(f"The kind of `search` must be one of {sorted(SEARCHES)}. Received: {kind!r}.")
+    if isinstance(options.get("special_ids"), list):
+        options["special_ids"] = SpecialIds(*options["special_ids"])
+    search: Search = SEARCHES[kind](**options)
+    return search
