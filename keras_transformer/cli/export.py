@@ -11,7 +11,15 @@ from keras_transformer.cli.quiet import start_tensorflow
 @click.argument("model", type=click.Path())
 @click.argument("directory", type=click.Path())
 @click.option("--example", "examples", multiple=True, help="A real source, for the check and the warm-up.")
-def export(model: str, directory: str, examples: tuple[str, ...]) -> None:
+@click.option(
+    "--format",
+    "file_format",
+    type=click.Choice(["saved_model", "ctranslate2"]),
+    default="saved_model",
+    show_default=True,
+    help="What to write; ctranslate2 needs the extra interop, and a DIRECTORY that is not there yet.",
+)
+def export(model: str, directory: str, examples: tuple[str, ...], file_format: str) -> None:
     r"""Write MODEL, a directory of train, as the next version of the SavedModel in DIRECTORY.
 
     The export is loaded in a process that has neither Keras nor this package, and must answer
@@ -19,10 +27,16 @@ def export(model: str, directory: str, examples: tuple[str, ...]) -> None:
 
     \b
       keras-transformer export runs/dates saved_models/dates --example "3 mars 2023"
+      keras-transformer export runs/dates dates_ctranslate2 --format ctranslate2
     """
     start_tensorflow()
     from keras_transformer.decoding import Translator
     from keras_transformer.export import export_saved_model
 
     translator = Translator.load(model)
+    if file_format == "ctranslate2":
+        from keras_transformer.interop import export_ctranslate2
+
+        click.echo(str(export_ctranslate2(translator, directory)))
+        return
     click.echo(str(export_saved_model(translator, Path(directory), examples)))

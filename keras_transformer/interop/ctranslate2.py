@@ -13,7 +13,16 @@ from keras_transformer.text.special_tokens import END_ID, PAD_ID, SPECIAL_TOKENS
 NUM_POSITIONS = 2048
 """Sinusoidal positions that are written at least; CTranslate2 cuts sources at 1,024 by default."""
 
-QUANTIZATIONS = (None, "int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16", "float16", "bfloat16")
+QUANTIZATIONS = (
+    None,
+    "int8",
+    "int8_float32",
+    "int8_float16",
+    "int8_bfloat16",
+    "int16",
+    "float16",
+    "bfloat16",
+)
 
 
 def export_ctranslate2(
