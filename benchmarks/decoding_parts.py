@@ -37,8 +37,28 @@ def take_turns(
         print(f"round {number + 1} of {rounds}", file=sys.stderr)
         # In each round another system is the first.
         for cell, worker in able[number % len(able) :] + able[: number % len(able)] if able else []:
-            replies[cell.name][worker.system].append(worker.ask(cell, number))
+            replies[cell.name][worker.system].append(checked(worker.ask(cell, number), cell, worker.system))
     return replies
+
+
+def checked(reply: Reply, cell: Cell, system: str) -> Reply:
+    """Refuse an answer of another length than the wanted one: its time would compare to nothing.
+
+    Args:
+        reply: of a worker.
+        cell: what was asked.
+        system: who answered.
+
+    Returns:
+        the reply.
+
+    Raises:
+        RuntimeError: an error, or another number of tokens from random weights.
+    """
+    wanted = cell.batch * cell.length
+    if "error" in reply or (cell.shape != "trained" and reply["tokens"] != wanted):
+        raise RuntimeError(f"{system} must answer {cell.name} with {wanted} tokens. Received: {reply}.")
+    return reply
 
 
 def rates(replies: dict[str, list[Reply]]) -> dict[str, list[float]]:
@@ -55,7 +75,7 @@ def rates(replies: dict[str, list[Reply]]) -> dict[str, list[float]]:
         for number in range(max(map(len, replies.values()), default=0))
     ]
     return {
-        system: [(reply["tokens"] or count) / reply["seconds"] for reply, count in zip(answers, tokens)]
+        system: [(reply["tokens"] or tokens[n]) / reply["seconds"] for n, reply in enumerate(answers)]
         for system, answers in replies.items()
     }
 

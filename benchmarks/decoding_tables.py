@@ -143,7 +143,7 @@ def first_table(shape: str, numbers: dict) -> list[str]:
     """
     heads = [
         f"{shape}, one sentence, greedy",
-        "load, s",
+        "start and load, s",
         "first request, ms",
         "after one warm-up request, ms",
     ]
