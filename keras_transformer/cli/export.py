@@ -21,7 +21,17 @@ OPTIMIZATIONS = ("float32", "bfloat16", "xla")
     type=click.Choice(OPTIMIZATIONS),
     help="bfloat16: weights of half the size. xla: a search compiled for lengths 16, 32, 64 and so on.",
 )
-def export(model: str, directory: str, examples: tuple[str, ...], optimize: str) -> None:
+@click.option(
+    "--format",
+    "file_format",
+    type=click.Choice(["saved_model", "ctranslate2"]),
+    default="saved_model",
+    show_default=True,
+    help="What to write; ctranslate2 needs the extra interop, and a DIRECTORY that is not there yet.",
+)
+def export(
+    model: str, directory: str, examples: tuple[str, ...], optimize: str, file_format: str
+) -> None:
     r"""Write MODEL, a directory of train, as the next version of the SavedModel in DIRECTORY.
 
     The export is loaded in a process that has neither Keras nor this package, and must answer
@@ -31,10 +41,16 @@ def export(model: str, directory: str, examples: tuple[str, ...], optimize: str)
     \b
       keras-transformer export runs/dates saved_models/dates --example "3 mars 2023"
       keras-transformer export runs/dates saved_models/dates --optimize bfloat16
+      keras-transformer export runs/dates dates_ctranslate2 --format ctranslate2
     """
     start_tensorflow()
     from keras_transformer.decoding import Translator
     from keras_transformer.export import export_saved_model
 
     translator = Translator.load(model)
+    if file_format == "ctranslate2":
+        from keras_transformer.interop import export_ctranslate2
+
+        click.echo(str(export_ctranslate2(translator, directory)))
+        return
     click.echo(str(export_saved_model(translator, Path(directory), examples, optimize)))

@@ -1,0 +1,186 @@
+"""Writes the models that the workers of `decoding.py` load: SavedModels and CTranslate2 directories.
+
+python benchmarks/decoding_prepare.py DIRECTORY small '["small:1:greedy"]' [--xla] [--model runs/en_de]
+
+Random weights are the same in ours and in CTranslate2. They are drawn so that the special tokens, the end
+token among them, have the logit -100: so every answer has exactly the wanted length, in every search, and
+nobody has to be told a minimal length. The last normalization gives feature 0 of each state the value 1,
+and feature 0 of the output table is -100 for these tokens and 0 for all others.
+"""
+
+import argparse
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ["KERAS_BACKEND"] = "tensorflow"
+
+import keras
+import tensorflow as tf
+from decoding_cells import NUM_SPECIAL, SEARCHES, SHAPES, SOURCE_LENGTH, Cell, parse_cell
+
+import keras_transformer as kt
+from keras_transformer.data import read_lines
+from keras_transformer.interop import export_ctranslate2
+from keras_transformer.text.source_ids import source_token_ids
+
+
+def random_model(shape: str) -> kt.Transformer:
+    """Make a model whose answers never end.
+
+    Args:
+        shape: its name.
+
+    Returns:
+        the model, post-norm, with one table for source, target and logits.
+    """
+    keras.utils.set_random_seed(0)
+    sizes = dict(SHAPES[shape])
+    vocabulary = sizes.pop("vocabulary")
+    model = kt.Transformer(vocabulary, vocabulary, **sizes, dropout=0.0, share_embeddings=True)
+    norm = model.decoder.layers[-1].feed_forward_residual.norm
+    for weight, first in ((norm.gamma, 0.0), (norm.beta, 1.0)):
+        weight.assign(tf.tensor_scatter_nd_update(weight.value, [[0]], [first]))
+    table = keras.ops.convert_to_numpy(model.target_embedding.embeddings).copy()
+    table[:, 0] = 0.0
+    table[:NUM_SPECIAL, 0] = -100.0
+    model.target_embedding.embeddings.assign(table)
+    return model
+
+
+def search(name: str) -> Any:
+    """Make a search without length penalty.
+
+    Args:
+        name: `greedy` or `beam`.
+
+    Returns:
+        the search.
+    """
+    if name == "greedy":
+        return kt.decoding.GreedySearch()
+    return kt.decoding.BeamSearch(SEARCHES[name], length_penalty=0.0)
+
+
+def signature(model: kt.Transformer, cell: Cell, *, xla: bool) -> Any:
+    """Trace the graph that answers a cell with token ids.
+
+    Args:
+        model: ours.
+        cell: whose search and length are used; for XLA its batch too.
+        xla: whether shapes are fixed and the graph is compiled.
+
+    Returns:
+        a concrete function.
+    """
+    shape = [cell.batch, SOURCE_LENGTH] if xla else [None, None]
+
+    def serve(token_ids: tf.Tensor) -> dict[str, tf.Tensor]:
+        result = kt.decoding.generate(model, token_ids, search(cell.search), cell.length)
+        return {"token_ids": result.token_ids[:, 0], "scores": result.scores[:, 0]}
+
+    spec = tf.TensorSpec(shape, tf.int32, name="token_ids")
+    compiled = tf.function(serve, input_signature=[spec], autograph=False, jit_compile=xla or None)
+    return compiled.get_concrete_function()
+
+
+def save_ids_model(model: kt.Transformer, cells: list[Cell], directory: Path, *, xla: bool) -> None:
+    """Write a SavedModel of variables and graphs, without Keras.
+
+    Args:
+        model: ours.
+        cells: a signature is written for each search and length, for XLA also for each batch.
+        directory: of the SavedModel.
+        xla: see `signature`.
+    """
+    module = tf.Module()
+    module.model_variables = [weight.value for weight in model.weights]
+    signatures = {signature_name(cell, xla=xla): cell for cell in cells}
+    functions = {name: signature(model, cell, xla=xla) for name, cell in signatures.items()}
+    tf.saved_model.save(module, str(directory), signatures=functions)
+
+
+def signature_name(cell: Cell, *, xla: bool) -> str:
+    """Name the signature of a cell.
+
+    Args:
+        cell: what it answers.
+        xla: whether its batch is fixed.
+
+    Returns:
+        the name.
+    """
+    return f"{cell.search}_{cell.length}" + (f"_{cell.batch}" if xla else "")
+
+
+def prepare(
+    directory: Path, shape: str, cells: list[Cell], model_directory: str | None, *, xla: bool
+) -> None:
+    """Write everything that the workers of a shape load.
+
+    Args:
+        directory: made if absent.
+        shape: its name; `trained` for the model of a run.
+        cells: what will be measured.
+        model_directory: of the run.
+        xla: whether XLA-compiled signatures are wanted.
+    """
+    if shape == "trained":
+        translator = kt.Translator.load(str(model_directory))
+        model: Any = translator.model
+        cells = [cell._replace(length=translator.max_target_length) for cell in cells]
+        write_sources(translator, directory)
+        for name in SEARCHES:
+            strings = kt.Translator(
+                model,
+                translator.source_tokenizer,
+                translator.target_tokenizer,
+                search=search(name),
+                max_source_length=translator.max_source_length,
+                max_target_length=translator.max_target_length,
+            )
+            strings.export(directory / f"strings_{name}")
+        exported: Any = translator
+    else:
+        model = exported = random_model(shape)
+    save_ids_model(model, cells, directory / "saved_model", xla=False)
+    if xla:
+        save_ids_model(model, cells, directory / "saved_model_xla", xla=True)
+    export_ctranslate2(exported, directory / "ctranslate2")
+    export_ctranslate2(exported, directory / "ctranslate2_int8", quantization="int8")
+
+
+def write_sources(translator: kt.Translator, directory: Path) -> None:
+    """Write the sources of a trained model for its workers, by length, and its limit.
+
+    Args:
+        translator: whose tokenizer is used.
+        directory: where `texts.json` names the file and how many are used.
+    """
+    place = json.loads((directory / "texts.json").read_text(encoding="utf-8"))
+    texts = read_lines(Path(place["path"]))[: place["limit"]]
+    rows = source_token_ids(texts, translator.source_tokenizer, translator.max_source_length).numpy()
+    ids = [[token for token in row if token] for row in rows.tolist()]
+    order = sorted(range(len(ids)), key=lambda row: len(ids[row]))
+    both = [[side[row] for row in order] for side in (ids, texts)]
+    (directory / "sources.json").write_text(json.dumps(both), encoding="utf-8")
+    (directory / "limit.json").write_text(json.dumps(translator.max_target_length), encoding="utf-8")
+
+
+def main() -> None:
+    """Read the command line and write."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("shape")
+    parser.add_argument("cells", type=json.loads)
+    parser.add_argument("--xla", action="store_true")
+    parser.add_argument("--model")
+    options = parser.parse_args()
+    cells = [parse_cell(text) for text in options.cells]
+    prepare(options.directory, options.shape, cells, options.model, xla=options.xla)
+
+
+if __name__ == "__main__":
+    main()

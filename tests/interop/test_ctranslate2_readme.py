@@ -1,0 +1,25 @@
+"""The README names the directory, and its example is Python with real options."""
+
+import ast
+import textwrap
+
+import ctranslate2
+
+from keras_transformer.interop.ctranslate2_readme import ctranslate2_readme
+
+
+def test_the_example_names_options_that_exist() -> None:
+    text = ctranslate2_readme("mine", ["[PAD]", "[UNK]"])
+    blocks = [block for block in text.split("\n\n") if block.startswith("    ")]
+    tree = ast.parse(textwrap.dedent("\n".join(blocks)))
+    [call] = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "translate_batch"
+    ]
+    options = {keyword.arg: keyword.value for keyword in call.keywords}
+    documented = ctranslate2.Translator.translate_batch.__doc__
+    assert all(f" {name}: " in documented for name in options)
+    assert ast.literal_eval(options["suppress_sequences"]) == [["[PAD]"], ["[UNK]"]]
+    assert 'Translator("mine"' in text
+    assert "`[PAD]`, `[UNK]`" in text
