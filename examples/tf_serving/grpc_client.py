@@ -4,8 +4,9 @@ python examples/tf_serving/grpc_client.py "27. jan. 2094"
 python examples/tf_serving/grpc_client.py --n-best 3 < dates.txt
 """
 
+import contextlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import click
@@ -27,9 +28,10 @@ def predict_request(
     """
     if version is not None and label is not None:
         raise click.UsageError(f"--version and --label exclude each other. Received: {version} and {label}.")
-    # Imported late, since it takes seconds: --help and a wrong option answer at once.
-    import tensorflow as tf
-    from tensorflow_serving.apis import predict_pb2
+    with silent_standard_error():
+        # Imported late, since it takes seconds: --help and a wrong option answer at once.
+        import tensorflow as tf
+        from tensorflow_serving.apis import predict_pb2
 
     request = predict_pb2.PredictRequest()
     request.model_spec.name, request.model_spec.signature_name = model, signature
@@ -40,6 +42,19 @@ def predict_request(
     for name, values in inputs.items():
         request.inputs[name].CopyFrom(tf.make_tensor_proto(list(values), tf.string, shape=[len(values)]))
     return request
+
+
+@contextlib.contextmanager
+def silent_standard_error() -> Iterator[None]:
+    """Lose what TensorFlow writes past every log level when it is imported; exceptions still rise."""
+    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
 
 
 def predict(server: str, request: Any, timeout: float) -> dict[str, Any]:

@@ -4,6 +4,7 @@ The double stands for the real model server, whose binary the tests cannot insta
 """
 
 import importlib
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,8 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
+# Else a process that a test starts waits a minute and more for the threads of a server in this one.
+os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
 # The double is a program of its own: `python -m model_server_double` finds it the same way.
 # The clients are programs too, each run in its directory.
 ROOT = Path(__file__).parents[2]
@@ -96,7 +99,7 @@ def toy_registry(toy_models: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     return registry.Registry(path, toy_models)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def ports(toy_registry: Any) -> Iterator[Any]:
     """Where the double serves the model."""
     with server.serving(toy_registry) as bound:
