@@ -1,0 +1,138 @@
+"""What the signatures of an export take, and how the clients here print what they give.
+
+| signature | in | printed for each text |
+|---|---|---|
+| serving_default | text | score, output |
+| n_best | text | a line for each answer: rank, score, output |
+| align | text | a line for each token of the answer: it, the source token it looked at most, the weight |
+| score | text, output | score, number of tokens |
+
+Columns are separated by tabs; n_best and align have an empty line between two texts.
+"""
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+import click
+
+Outputs = Mapping[str, Any]
+Function = TypeVar("Function", bound=Callable[..., None])
+SIGNATURES = ("serving_default", "n_best", "align", "score")
+
+
+def client_options(server: str) -> Callable[[Function], Function]:
+    """Add the arguments that both clients have.
+
+    Args:
+        server: the default of `--server`.
+    """
+    options = [
+        click.argument("texts", nargs=-1),
+        click.option("--server", default=server, show_default=True, help="Where the model server listens."),
+        click.option("--model", default="dates", show_default=True, help="Name of the model on the server."),
+        click.option("--version", type=int, help="Version of the model. The server chooses if absent."),
+        click.option("--label", help="Label of a version, such as stable."),
+        click.option("--signature", type=click.Choice(SIGNATURES), help="What is asked.  [serving_default]"),
+        click.option("--n-best", type=click.IntRange(min=1), help="Show so many answers; asks n_best."),
+        click.option("--output", "outputs", multiple=True, help="For score: the answer to a text, in order."),
+        click.option("--timeout", default=30.0, show_default=True, help="Seconds to wait for the answer."),
+    ]
+
+    def add(function: Function) -> Function:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return add
+
+
+def choose_signature(signature: str | None, n_best: int | None) -> str:
+    """Take what was asked for; `--n-best` alone asks for `n_best`.
+
+    Raises:
+        click.UsageError: both were given and do not fit.
+    """
+    if n_best is not None and signature not in (None, "n_best"):
+        raise click.UsageError(f"--n-best needs the signature n_best. Received: --signature {signature}.")
+    return signature or ("serving_default" if n_best is None else "n_best")
+
+
+def signature_inputs(signature: str, texts: Sequence[str], outputs: Sequence[str]) -> dict[str, list[bytes]]:
+    """Name the inputs of a signature.
+
+    Args:
+        signature: one of `SIGNATURES`.
+        texts: the sources, from the command line; the lines of standard input if there are none.
+        outputs: for `score`, the answer to each source.
+
+    Raises:
+        click.UsageError: there are outputs where none belong, or not one for each text.
+    """
+    sources = [argument_bytes(text) for text in texts] or sys.stdin.buffer.read().splitlines()
+    if signature != "score":
+        if outputs:
+            raise click.UsageError(
+                f"--output belongs to --signature score. Received: --signature {signature}."
+            )
+        return {"text": sources}
+    if len(outputs) != len(sources):
+        raise click.UsageError(
+            f"score needs an --output for each of {len(sources)} texts. Received: {len(outputs)}."
+        )
+    return {"text": sources, "output": [argument_bytes(output) for output in outputs]}
+
+
+def argument_bytes(argument: str) -> bytes:
+    """Give the bytes of an argument: Python hides what is no UTF-8 in lone surrogates."""
+    return argument.encode("utf-8", "surrogateescape")
+
+
+def answer_lines(signature: str, answer: Outputs, n_best: int | None = None) -> Iterator[str]:
+    """Write an answer as lines.
+
+    Args:
+        signature: the one that answered.
+        answer: a list for each output; texts are `str`.
+        n_best: at most so many answers for a text.
+
+    Raises:
+        click.ClickException: an output is missing.
+    """
+    try:
+        rows = [dict(zip(answer, row, strict=True)) for row in zip(*answer.values(), strict=True)]
+        blocks = [list(_ROW_LINES[signature](row)) for row in rows]
+    except (KeyError, ValueError) as error:
+        raise click.ClickException(f"The outputs are not those of {signature}: {sorted(answer)}.") from error
+    for index, block in enumerate(blocks):
+        if index and signature in ("n_best", "align"):
+            yield ""
+        yield from block[:n_best]
+
+
+def _serving_default_lines(row: Outputs) -> Iterator[str]:
+    yield f"{row['score']:.3f}\t{row['output']}"
+
+
+def _n_best_lines(row: Outputs) -> Iterator[str]:
+    for rank, (score, output) in enumerate(zip(row["score"], row["output"], strict=True), start=1):
+        yield f"{rank}\t{score:.3f}\t{output}"
+
+
+def _align_lines(row: Outputs) -> Iterator[str]:
+    for token, weights in zip(row["output_tokens"], row["attention"], strict=True):
+        if token:  # The empty string pads the shorter rows of a batch.
+            best = max(range(len(weights)), key=weights.__getitem__)
+            yield f"{token}\t{row['source_tokens'][best]}\t{weights[best]:.2f}"
+
+
+def _score_lines(row: Outputs) -> Iterator[str]:
+    yield f"{row['score']:.3f}\t{row['num_tokens']}"
+
+
+_ROW_LINES: dict[str, Callable[[Outputs], Iterator[str]]] = {
+    "serving_default": _serving_default_lines,
+    "n_best": _n_best_lines,
+    "align": _align_lines,
+    "score": _score_lines,
+}

@@ -1,0 +1,106 @@
+"""A model made by hand with the four documented signatures, and the double that serves it.
+
+The double stands for the real model server, whose binary the tests cannot install.
+"""
+
+import importlib
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tensorflow as tf
+
+# Else a process that a test starts waits a minute and more for the threads of a server in this one.
+os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
+# The double is a program of its own: `python -m model_server_double` finds it the same way.
+# The clients are programs too, each run in its directory.
+ROOT = Path(__file__).parents[2]
+sys.path[:0] = [str(ROOT / "tests" / "serving"), str(ROOT / "examples" / "tf_serving")]
+registry = importlib.import_module("model_server_double.registry")
+server = importlib.import_module("model_server_double.server")
+
+TEXT = tf.TensorSpec([None], tf.string, name="text")
+CONFIG = "model_config_list {{ config {{ name: 'toy' base_path: '/models/toy' {} }} }}"
+
+
+class ToyTranslator(tf.Module):
+    """Upper-cases; its score is minus the number of bytes. The suffix tells versions apart."""
+
+    def __init__(self, suffix: str) -> None:
+        super().__init__()
+        self.suffix = suffix
+
+    @tf.function(input_signature=[TEXT])
+    def serving_default(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
+        score = -tf.cast(tf.strings.length(text), tf.float32)
+        return {"output": tf.strings.upper(text) + self.suffix, "score": score}
+
+    @tf.function(input_signature=[TEXT])
+    def n_best(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
+        best = self.serving_default(text)
+        outputs = tf.stack([best["output"], tf.strings.lower(text)], axis=1)
+        return {"output": outputs, "score": tf.stack([best["score"], best["score"] - 1], axis=1)}
+
+    @tf.function(input_signature=[TEXT])
+    def align(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
+        source_tokens = tf.strings.unicode_split(text, "UTF-8").to_tensor("")  # (b, s)
+        weights = tf.eye(tf.shape(source_tokens)[1], batch_shape=tf.shape(text))
+        output = tf.strings.upper(text)
+        output_tokens = tf.strings.unicode_split(output, "UTF-8").to_tensor("")
+        return {
+            "output": output,
+            "source_tokens": source_tokens,
+            "output_tokens": output_tokens,
+            "attention": weights[:, : tf.shape(output_tokens)[1]],
+        }
+
+    @tf.function(input_signature=[TEXT, tf.TensorSpec([None], tf.string, name="output")])
+    def score(self, text: tf.Tensor, output: tf.Tensor) -> dict[str, tf.Tensor]:
+        with tf.control_dependencies([tf.debugging.assert_equal(tf.shape(text), tf.shape(output))]):
+            num_tokens = tf.strings.length(output, unit="UTF8_CHAR")
+        return {"score": -tf.cast(num_tokens, tf.float32) / 2, "num_tokens": num_tokens}
+
+    @tf.function(input_signature=[TEXT])
+    def raw(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
+        """A single output, of bytes."""
+        return {"copy_bytes": tf.identity(text)}
+
+    def signatures(self) -> dict[str, Any]:
+        names = ("serving_default", "n_best", "align", "score", "raw")
+        return {name: getattr(self, name).get_concrete_function() for name in names}
+
+
+@pytest.fixture(scope="session")
+def toy_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with versions 1 and 2 of the model `toy`."""
+    models = tmp_path_factory.mktemp("models")
+    for version in (1, 2):
+        module = ToyTranslator(suffix="" if version == 2 else "?")
+        tf.saved_model.save(module, str(models / "toy" / str(version)), signatures=module.signatures())
+    return models
+
+
+@pytest.fixture
+def config_file(tmp_path: Path) -> Path:
+    path = tmp_path / "models.config"
+    path.write_text(CONFIG.format(""))
+    return path
+
+
+@pytest.fixture(scope="session")
+def toy_registry(toy_models: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Version 2 without a name, version 1 under the label `old`."""
+    path = tmp_path_factory.mktemp("config") / "models.config"
+    policy = "model_version_policy { specific { versions: 1 versions: 2 } }"
+    path.write_text(CONFIG.format(policy + " version_labels { key: 'old' value: 1 }"))
+    return registry.Registry(path, toy_models)
+
+
+@pytest.fixture(scope="module")
+def ports(toy_registry: Any) -> Iterator[Any]:
+    """Where the double serves the model."""
+    with server.serving(toy_registry) as bound:
+        yield bound

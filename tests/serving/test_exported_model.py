@@ -1,0 +1,71 @@
+"""An export of ours behind the test double: warm-up, REST and gRPC give the translator's answers."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import grpc_client
+import keras
+import pytest
+import rest_client
+from click.testing import CliRunner
+from model_server_double.registry import Registry
+from model_server_double.rest import respond
+from model_server_double.server import serving
+
+import keras_transformer as kt
+
+if keras.backend.backend() != "tensorflow":
+    pytest.skip("exports are made on the TensorFlow backend", allow_module_level=True)
+
+TEXTS = ["a dog sat", "", "the cat ran", "\U0001f600 rat"]
+
+
+@pytest.fixture(scope="module")
+def translator() -> kt.Translator:
+    """Subwords, so that operations of TensorFlow Text are among those that the double links."""
+    keras.utils.set_random_seed(1)
+    tokenizer = kt.text.SubwordTokenizer.train(TEXTS, vocabulary_size=20)
+    model = kt.Transformer(20, 20, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=8)
+    search = kt.decoding.BeamSearch(2)
+    return kt.Translator(
+        model, tokenizer, tokenizer, search=search, max_source_length=20, max_target_length=5
+    )
+
+
+@pytest.fixture(scope="module")
+def registry(translator: kt.Translator, tmp_path_factory: pytest.TempPathFactory) -> Registry:
+    directory = tmp_path_factory.mktemp("export")
+    kt.export.export_saved_model(translator, directory / "models" / "rats", examples=TEXTS[::2])
+    config = directory / "models.config"
+    config.write_text("model_config_list { config { name: 'rats' base_path: '/models/rats' } }")
+    return Registry(config, directory / "models")
+
+
+@pytest.fixture(scope="module")
+def ports(registry: Registry) -> Iterator[Any]:
+    with serving(registry) as bound:
+        yield bound
+
+
+def test_the_warm_up_requests_are_answered_at_load(registry: Registry) -> None:
+    assert registry.find("rats")[1].num_warmup_requests >= 3
+
+
+def test_rows_over_rest(registry: Registry, translator: kt.Translator) -> None:
+    body = json.dumps({"instances": TEXTS}).encode()
+    status, answer = respond(registry, "POST", "/v1/models/rats:predict", body)
+    assert status == 200
+    wanted = translator.translate_with_scores(TEXTS)
+    assert [row["output"] for row in answer["predictions"]] == [answer.text for answer in wanted]
+    scores = [row["score"] for row in answer["predictions"]]
+    assert scores == pytest.approx([answer.score for answer in wanted], abs=1e-4)
+
+
+def test_both_clients_print_the_answers(ports: Any, translator: kt.Translator) -> None:
+    servers = {rest_client: f"http://127.0.0.1:{ports.rest}", grpc_client: f"127.0.0.1:{ports.grpc}"}
+    for client, server in servers.items():
+        finished = CliRunner().invoke(client.main, ["--server", server, "--model", "rats", *TEXTS])
+        assert finished.exit_code == 0, finished.output
+        outputs = [line.split("\t")[1] for line in finished.stdout.splitlines()]
+        assert outputs == translator.translate(TEXTS)
