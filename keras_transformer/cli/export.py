@@ -29,9 +29,7 @@ OPTIMIZATIONS = ("float32", "bfloat16", "xla")
     show_default=True,
     help="What to write; ctranslate2 needs the extra interop, and a DIRECTORY that is not there yet.",
 )
-def export(
-    model: str, directory: str, examples: tuple[str, ...], optimize: str, file_format: str
-) -> None:
+def export(model: str, directory: str, examples: tuple[str, ...], optimize: str, file_format: str) -> None:
     r"""Write MODEL, a directory of train, as the next version of the SavedModel in DIRECTORY.
 
     The export is loaded in a process that has neither Keras nor this package, and must answer

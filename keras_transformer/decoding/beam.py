@@ -1,6 +1,6 @@
 """Beam search: the most likely sequences, a few kept at a time."""
 
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from keras import ops
 
@@ -240,7 +240,7 @@ class BeamSearch(GuidedSearch):
         return scores, _take_rows(ops.concatenate([state.finished_ids, ids], axis=1), order)
 
     def _score(
-        self, log_probabilities: Tensor, length: Tensor, cache: Cache, beams: Tensor | None = None
+        self, log_probabilities: Tensor, length: Tensor, cache: Any, beams: Tensor | None = None
     ) -> Tensor:
         """Score hypotheses `(b, m)` of one length, which continue `beams`, or themselves."""
         scores = log_probabilities / length_penalty(length, self.length_penalty)

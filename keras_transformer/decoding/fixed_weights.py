@@ -4,7 +4,6 @@ import contextlib
 from typing import Any
 
 import keras
-from keras import ops
 
 
 def fixed_weights(model: Any) -> contextlib.AbstractContextManager[Any]:
@@ -22,4 +21,7 @@ def fixed_weights(model: Any) -> contextlib.AbstractContextManager[Any]:
     variables = getattr(model, "variables", None)
     if keras.backend.backend() != "tensorflow" or not variables:
         return contextlib.nullcontext()
-    return keras.StatelessScope([(variable, ops.convert_to_tensor(variable)) for variable in variables])
+    import tensorflow as tf
+
+    # Read now: what is no more than converted is still a variable.
+    return keras.StatelessScope([(variable, tf.identity(variable.value)) for variable in variables])

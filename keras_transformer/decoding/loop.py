@@ -7,7 +7,7 @@ known (XLA, JAX), the loop is a chain of loops, each with twice the room of the 
 and each is entered only if it is needed.
 """
 
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 from keras import ops
 
@@ -15,7 +15,7 @@ from keras_transformer.decoding.contract import SearchResult, Step
 from keras_transformer.layers.buffers import written_in_place
 from keras_transformer.types import Tensor
 
-State = TypeVar("State", bound=NamedTuple)
+State = TypeVar("State", bound=Any)
 
 CHUNK = 32
 """The room for tokens that a search starts with and, where sizes may change, grows by."""
@@ -24,7 +24,7 @@ CHUNK = 32
 class Strategy(Protocol[State]):
     """What a search does at each step."""
 
-    axes: dict[str, str]
+    axes: ClassVar[dict[str, str]]
     """The letters of each field of the state: `b` sources, `n` hypotheses, `t` positions; besides
     `position`, a scalar, `limits` and `cache`."""
 
@@ -214,4 +214,5 @@ def pad_tokens(token_ids: Tensor, pad_id: int, max_length: int) -> Tensor:
     """
     batch_size, beam_size, length = ops.shape(token_ids)
     room = ops.full((batch_size, beam_size, max_length - length), pad_id, dtype="int32")
-    return ops.concatenate([token_ids, room], axis=-1)
+    padded = ops.concatenate([token_ids, room], axis=-1)
+    return ops.reshape(padded, (batch_size, beam_size, max_length))

@@ -57,7 +57,8 @@ class SampleSearch(RowSearch):
         check_positive(num_samples=num_samples)
         if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int)):
             raise TypeError(f"`seed` must be an integer or None. Received: seed={seed!r}.")
-        self.beam_size = num_samples
+        self.temperature, self.top_k, self.top_p = temperature, top_k, top_p
+        self.num_samples = self.beam_size = num_samples
         self.seed = seed
 
     def _chance(self, request: Request) -> Tensor:

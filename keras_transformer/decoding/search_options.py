@@ -4,11 +4,13 @@ import inspect
 from typing import Any
 
 from keras_transformer.decoding.beam import BeamSearch
+from keras_transformer.decoding.constraints import Constraints
 from keras_transformer.decoding.contract import Search, SpecialIds
 from keras_transformer.decoding.greedy import GreedySearch
+from keras_transformer.decoding.sample_search import SampleSearch
 
 # What can be read back.
-SEARCHES: dict[str, Any] = {"beam": BeamSearch, "greedy": GreedySearch}
+SEARCHES: dict[str, Any] = {"beam": BeamSearch, "greedy": GreedySearch, "sample": SampleSearch}
 
 
 def make_search(beam_size: int, length_penalty: float) -> Search:
@@ -43,7 +45,8 @@ def search_options(search: Any) -> dict[str, Any]:
         names = ", ".join(search_class.__name__ for search_class in SEARCHES.values())
         raise ValueError(f"`search` must be one of {names} to be saved. Received: {type(search).__name__}.")
     names_of_arguments = inspect.signature(type(search)).parameters
-    return {"kind": kinds[0], **{name: getattr(search, name) for name in names_of_arguments}}
+    values = {name: getattr(search, name) for name in names_of_arguments}
+    return {"kind": kinds[0], **values, "constraints": search.constraints.to_dict()}
 
 
 def read_search(options: dict[str, Any]) -> Search:
@@ -67,5 +70,7 @@ def read_search(options: dict[str, Any]) -> Search:
         raise ValueError(f"The kind of `search` must be one of {sorted(SEARCHES)}. Received: {kind!r}.")
     if isinstance(options.get("special_ids"), list):
         options["special_ids"] = SpecialIds(*options["special_ids"])
+    if isinstance(options.get("constraints"), dict):
+        options["constraints"] = Constraints(**options["constraints"])
     search: Search = SEARCHES[kind](**options)
     return search

@@ -13,15 +13,15 @@ import keras_transformer as kt
 
 
 class ScriptedCache(NamedTuple):
-    """One state for each hypothesis."""
+    """One state for each hypothesis, `(b, n, any)`."""
 
     states: Any
 
     def reorder(self, rows: Any) -> "ScriptedCache":
-        return ScriptedCache(ops.take(self.states, rows, axis=0))
+        flat = ops.reshape(self.states, (-1, self.states.shape[-1]))
+        return ScriptedCache(ops.reshape(ops.take(flat, rows, axis=0), ops.shape(self.states)))
 
     def select(self, rows: Any) -> "ScriptedCache":
-        """Of one hypothesis each; see `beams_of`."""
         return ScriptedCache(ops.take(self.states, rows, axis=0))
 
     def grow(self, num_positions: Any) -> "ScriptedCache":
@@ -41,7 +41,7 @@ class TableModel:
         self.logits = np.log(probabilities, where=probabilities > 0, out=np.full_like(probabilities, -np.inf))
 
     def create_cache(self, encoder_token_ids: Any, max_length: int, beam_size: int = 1) -> ScriptedCache:
-        return ScriptedCache(ops.zeros((ops.shape(encoder_token_ids)[0] * beam_size,)))
+        return ScriptedCache(ops.zeros((ops.shape(encoder_token_ids)[0], beam_size, 1)))
 
     def decode_step(self, token_ids: Any, position: Any, cache: Any) -> tuple[Any, ScriptedCache]:
         return ops.take(ops.convert_to_tensor(self.logits), token_ids, axis=0), cache
@@ -62,12 +62,14 @@ class RecurrentModel:
 
     def create_cache(self, encoder_token_ids: Any, max_length: int, beam_size: int = 1) -> ScriptedCache:
         states = ops.take(ops.convert_to_tensor(self.first), encoder_token_ids[:, 0], axis=0)
-        return ScriptedCache(ops.repeat(states, beam_size, axis=0))
+        return ScriptedCache(ops.repeat(states[:, None], beam_size, axis=1))
 
     def decode_step(self, token_ids: Any, position: Any, cache: Any) -> tuple[Any, ScriptedCache]:
         embedded = ops.take(ops.convert_to_tensor(self.embedding), token_ids, axis=0)
-        states = ops.tanh(ops.matmul(cache.states, self.recurrent) + embedded)
-        return ops.matmul(states, self.output), ScriptedCache(states)
+        states = ops.matmul(cache.states, self.recurrent)
+        states = ops.tanh(states + ops.reshape(embedded, ops.shape(states)))
+        logits = ops.reshape(ops.matmul(states, self.output), (-1, self.output.shape[-1]))
+        return logits, ScriptedCache(states)
 
     def log_probability(self, source: int, token_ids: Sequence[int]) -> float:
         """Sum the log-probabilities of tokens of which the first is the start token, in NumPy."""

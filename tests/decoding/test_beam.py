@@ -7,7 +7,15 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_transformer.decoding import BeamSearch, BeamState, GreedySearch, SpecialIds, generate
+from keras_transformer.decoding import (
+    BeamSearch,
+    BeamState,
+    Constraints,
+    GreedySearch,
+    Request,
+    SpecialIds,
+    generate,
+)
 from keras_transformer.decoding.scores import LOWEST_SCORE
 
 ONE_SOURCE = np.zeros((1, 1), "int32")
@@ -128,31 +136,132 @@ def test_a_beam_of_one_is_greedy_search(recurrent_model: Any, seed: int) -> None
     np.testing.assert_allclose(beam[1], greedy[1], rtol=1e-5)
 
 
-class ExhaustiveBeamSearch(BeamSearch):
+class EndlessBeamSearch(BeamSearch):
     """Never stops early."""
 
     def is_running(self, state: BeamState, max_length: int) -> Any:
-        return state.position < max_length
+        return ops.ones_like(state.running_log_probabilities[:, 0], dtype="bool")
 
 
 @pytest.mark.parametrize("alpha", [0.0, 1.0, 2.0])
 @pytest.mark.parametrize("beam_size", [1, 3])
 def test_stopping_early_changes_nothing(recurrent_model: Any, beam_size: int, alpha: float) -> None:
     model, sources = recurrent_model(8, 6, 2), np.arange(8, dtype="int32")[:, None]
-    early = decode(model, BeamSearch(beam_size, length_penalty=alpha), 9, sources)
-    late = decode(model, ExhaustiveBeamSearch(beam_size, length_penalty=alpha), 9, sources)
+    options: Any = {"length_penalty": alpha, "exhaustive": True}
+    early = decode(model, BeamSearch(beam_size, **options), 9, sources)
+    late = decode(model, EndlessBeamSearch(beam_size, **options), 9, sources)
     np.testing.assert_array_equal(early[0], late[0])
     np.testing.assert_allclose(early[1], late[1], rtol=1e-5)
+
+
+def test_fewer_hypotheses_are_the_best_of_all(recurrent_model: Any) -> None:
+    model, sources = recurrent_model(8, 6, 4), np.arange(8, dtype="int32")[:, None]
+    every = decode(model, BeamSearch(4, length_penalty=0.0, exhaustive=True), 9, sources)
+    search = BeamSearch(4, num_hypotheses=2, length_penalty=0.0)
+    two = generate(model, ops.convert_to_tensor(sources), search, 9)
+    np.testing.assert_array_equal(ops.convert_to_numpy(two.token_ids), every[0][:, :2])
+    np.testing.assert_allclose(ops.convert_to_numpy(two.scores), every[1][:, :2], rtol=1e-5)
+
+
+def state_after(search: BeamSearch, model: Any, num_steps: int, max_length: int) -> BeamState:
+    request = Request(1, max_length)
+    state = search.initialize(model.create_cache(ONE_SOURCE, 9, search.beam_size), request, 9)
+    for _ in range(num_steps):
+        state = search.advance(state, model.decode_step, max_length)
+    return state
 
 
 def test_it_stops_when_no_hypothesis_can_win(table_model: Any) -> None:
     model = table_model({2: {3: 0.9, 4: 0.1}, 4: {3: 0.5, 4: 0.5}}, 5)
     search = BeamSearch(1, length_penalty=0.0)
-    state = search.initialize(model.create_cache(ONE_SOURCE, 9, 1), 1, 9)
-    assert bool(search.is_running(state, 9))
-    state = search.advance(state, model.decode_step)
-    assert not bool(search.is_running(state, 9))
-    assert bool(BeamSearch(1, length_penalty=9.0).is_running(state, 90))
+    assert bool(search.is_running(state_after(search, model, 0, 9), 9)[0])
+    state = state_after(search, model, 1, 9)
+    assert not bool(search.is_running(state, 9)[0])
+    assert bool(BeamSearch(1, length_penalty=9.0, exhaustive=True).is_running(state, 90)[0])
+    assert not bool(BeamSearch(1, length_penalty=9.0).is_running(state, 90)[0])
+
+
+def test_a_source_that_is_done_stays_as_it_is(recurrent_model: Any) -> None:
+    model, sources = recurrent_model(8, 6, 5), np.arange(8, dtype="int32")[:, None]
+    together = decode(model, BeamSearch(2, length_penalty=1.0), 12, sources)
+    for row in range(8):
+        alone = decode(model, BeamSearch(2, length_penalty=1.0), 12, sources[row : row + 1])
+        np.testing.assert_array_equal(together[0][row], alone[0][0])
+        np.testing.assert_allclose(together[1][row], alone[1][0], rtol=1e-5)
+
+
+def test_constraints_hold_for_every_hypothesis(recurrent_model: Any) -> None:
+    model, sources = recurrent_model(4, 9, 8), np.arange(4, dtype="int32")[:, None]
+    rules = Constraints(min_length=4, banned_token_ids=(5,), no_repeat_ngram_size=2)
+    token_ids, scores = decode(model, BeamSearch(3, constraints=rules), 9, sources)
+    for hypothesis in token_ids[scores > LOWEST_SCORE / 2].tolist():
+        tokens = [token for token in hypothesis if token]
+        pairs = list(itertools.pairwise(tokens))
+        assert len(tokens) >= 4
+        assert 5 not in tokens
+        assert len(set(pairs)) == len(pairs)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 1.0])
+def test_a_wide_beam_with_constraints_finds_every_sequence_in_order(
+    recurrent_model: Any, alpha: float
+) -> None:
+    model, rules = recurrent_model(1, 4, 6), Constraints(min_length=3, no_repeat_ngram_size=2)
+    search = BeamSearch(32, length_penalty=alpha, constraints=rules, special_ids=FOUR_IDS)
+    token_ids, scores = decode(model, search, 4)
+    expected = [
+        (score, tokens)
+        for score, tokens in every_hypothesis(model, 0, 4, alpha)
+        if sum(token > 0 for token in tokens) >= 3 and not _repeats(tokens)
+    ]
+    assert 5 < len(expected) < 31
+    np.testing.assert_allclose(scores[0, : len(expected)], [score for score, _ in expected], rtol=1e-4)
+    np.testing.assert_array_equal(token_ids[0, : len(expected)], [tokens for _, tokens in expected])
+
+
+def _repeats(tokens: list[int]) -> bool:
+    pairs = list(itertools.pairwise(token for token in tokens if token))
+    return len(set(pairs)) < len(pairs)
+
+
+def test_answers_begin_with_a_prefix(recurrent_model: Any) -> None:
+    model, sources = recurrent_model(2, 6, 8), np.arange(2, dtype="int32")[:, None]
+    prefix = ops.convert_to_tensor([[5, 4], [4, 0]], "int32")
+    result = generate(model, ops.convert_to_tensor(sources), BeamSearch(3), 6, prefix_ids=prefix)
+    token_ids = ops.convert_to_numpy(result.token_ids)
+    assert (token_ids[0, :, :2] == [5, 4]).all()
+    assert (token_ids[1, :, 0] == 4).all()
+
+
+def test_the_coverage_penalty_is_that_of_the_attention(transformer: Any, source_ids: Any) -> None:
+    """The attention of every step, from one teacher-forced pass over the answer."""
+    beta, max_length = 0.7, 6
+    search = BeamSearch(3, length_penalty=0.5, coverage_penalty=beta)
+    token_ids, scores = decode(transformer, search, max_length, source_ids)
+    for source, hypothesis, score in zip(source_ids, token_ids[:, 0], scores[:, 0], strict=True):
+        length = int((hypothesis > 0).sum())
+        targets = np.array([[2, *hypothesis[: length - 1]]], "int32")
+        inputs = {"encoder_token_ids": source[None], "decoder_token_ids": targets}
+        logits = ops.convert_to_numpy(transformer(inputs))[0]
+        log_probabilities = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+        total = log_probabilities[np.arange(length), hypothesis[:length]].sum()
+        maps = transformer.attention_scores(inputs)["decoder/layer_2/cross_attention"]
+        sums = ops.convert_to_numpy(maps)[0].mean(0).sum(0)[source > 0]
+        coverage = beta * np.log(np.clip(sums, 1e-6, 1)).sum()
+        np.testing.assert_allclose(score, total / ((5 + length) / 6) ** 0.5 + coverage, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"num_hypotheses": 5}, r"Received: num_hypotheses=5, beam_size=4\."),
+        ({"num_hypotheses": 0}, r"Received: num_hypotheses=0\."),
+        ({"coverage_penalty": -1.0}, r"Received: coverage_penalty=-1\.0\."),
+    ],
+)
+def test_wrong_options_are_refused(options: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        BeamSearch(4, **options)
 
 
 @pytest.mark.parametrize("beam_size", [0, -2])

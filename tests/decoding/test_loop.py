@@ -1,33 +1,113 @@
-"""The loop stops when its strategy says so."""
+"""However the loop runs, the answers are the same, and the room for them grows as they do."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
+import keras
+import numpy as np
 import pytest
 from keras import ops
 
-from keras_transformer.decoding.loop import run_search
+from keras_transformer.decoding import (
+    BeamSearch,
+    Constraints,
+    GreedySearch,
+    SampleSearch,
+    SearchResult,
+    generate,
+)
+from keras_transformer.decoding.loop import CHUNK, first_length, pad_tokens
+
+SEARCHES = [
+    GreedySearch(),
+    BeamSearch(3),
+    BeamSearch(2, exhaustive=True, length_penalty=0.5, num_hypotheses=1),
+    BeamSearch(3, coverage_penalty=0.2),
+    SampleSearch(num_samples=2, seed=5),
+    BeamSearch(2, constraints=Constraints(no_repeat_ngram_size=2, max_length_ratio=2.0)),
+]
+LONG = 2 * CHUNK + 7
+
+tensorflow_only = pytest.mark.skipif(
+    keras.backend.backend() != "tensorflow", reason="a graph of unknown sizes"
+)
 
 
-class Count(NamedTuple):
-    """A number that goes up."""
-
-    position: Any
-    total: Any
+def answers(result: SearchResult) -> Any:
+    return [ops.convert_to_numpy(part) for part in result]
 
 
-class Adder:
-    """Adds what the step gives until a limit."""
+def plain_greedy(model: Any, source: Any, max_length: int) -> list[int]:
+    """Greedy search with neither cache nor loop: the whole decoder for each token."""
+    token_ids = [2]
+    while len(token_ids) <= max_length and token_ids[-1] != 3:
+        inputs = {"encoder_token_ids": source[None], "decoder_token_ids": np.array([token_ids])}
+        logits = ops.convert_to_numpy(model(inputs))[0, -1]
+        token_ids.append(int(np.argmax(np.where(np.arange(len(logits)) < 3, -np.inf, logits))))
+    return token_ids[1:] + [0] * (max_length + 1 - len(token_ids))
 
-    def is_running(self, state: Count, max_length: int) -> Any:
-        return state.position < max_length
 
-    def advance(self, state: Count, step: Any) -> Count:
-        return Count(state.position + 1, state.total + step(state.position))
+def test_a_long_answer_is_that_of_the_whole_decoder(transformer: Any, source_ids: Any) -> None:
+    sources = source_ids[:2]
+    token_ids, _ = answers(generate(transformer, sources, GreedySearch(), CHUNK + 9))
+    expected = [plain_greedy(transformer, source, CHUNK + 9) for source in sources]
+    np.testing.assert_array_equal(token_ids[:, 0], expected)
+    assert (np.array(expected)[:, CHUNK:] > 0).any(), "no answer outgrows the room it starts with"
 
 
-@pytest.mark.parametrize(("limit", "total"), [(0, 0), (1, 0), (5, 10)])
-def test_it_advances_while_something_runs(limit: int, total: int) -> None:
-    start = Count(ops.convert_to_tensor(0, "int32"), ops.convert_to_tensor(0, "int32"))
-    state = run_search(Adder(), start, lambda position: position, limit)
-    assert isinstance(state, Count)
-    assert (int(state.position), int(state.total)) == (limit, total)
+@tensorflow_only
+@pytest.mark.parametrize("search", SEARCHES)
+def test_changing_sizes_give_the_same(transformer: Any, source_ids: Any, search: Any) -> None:
+    """Sources leave the batch when they are done, and the caches grow in place."""
+    import tensorflow as tf
+
+    expected = answers(generate(transformer, source_ids, search, LONG))
+    graph = tf.function(
+        lambda ids: generate(transformer, ids, search, LONG),
+        input_signature=[tf.TensorSpec([None, None], tf.int32)],
+        autograph=False,
+    )
+    found = answers(graph(source_ids))
+    np.testing.assert_array_equal(found[0], expected[0])
+    np.testing.assert_allclose(found[1], expected[1], atol=1e-4)
+
+
+@tensorflow_only
+def test_no_source_at_all(transformer: Any) -> None:
+    import tensorflow as tf
+
+    graph = tf.function(
+        lambda ids: generate(transformer, ids, BeamSearch(2), 5),
+        input_signature=[tf.TensorSpec([None, None], tf.int32)],
+        autograph=False,
+    )
+    token_ids, scores = answers(graph(tf.zeros((0, 4), tf.int32)))
+    assert token_ids.shape == (0, 2, 5)
+    assert scores.shape == (0, 2)
+
+
+@tensorflow_only
+@pytest.mark.slow
+@pytest.mark.parametrize("search", SEARCHES[:3])
+def test_xla_gives_the_same(transformer: Any, source_ids: Any, search: Any) -> None:
+    import tensorflow as tf
+
+    compiled = tf.function(
+        lambda ids: generate(transformer, ids, search, LONG), jit_compile=True, autograph=False
+    )
+    found, expected = answers(compiled(source_ids)), answers(generate(transformer, source_ids, search, LONG))
+    np.testing.assert_array_equal(found[0], expected[0])
+    np.testing.assert_allclose(found[1], expected[1], atol=1e-3)
+
+
+def test_it_starts_with_little_room() -> None:
+    assert first_length(7, 3) == 7
+    assert first_length(1000, 3) == CHUNK
+    # Where sizes may change, the loop makes its own room.
+    assert int(first_length(1000, ops.convert_to_tensor(3))) == 0
+
+
+def test_hypotheses_are_padded_to_one_length() -> None:
+    padded = ops.convert_to_numpy(pad_tokens(ops.ones((2, 3, 4), "int32"), 9, 6))
+    assert padded.shape == (2, 3, 6)
+    assert (padded[..., :4] == 1).all()
+    assert (padded[..., 4:] == 9).all()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_transformer.decoding import GreedySearch, SpecialIds, generate
+from keras_transformer.decoding import GreedySearch, Request, SpecialIds, generate
 from keras_transformer.decoding.compilation import compile_function
 from keras_transformer.decoding.constraints import Constraints
 from keras_transformer.decoding.sample_search import SampleSearch
@@ -137,7 +137,8 @@ def test_bounds_follow_the_source(recurrent_model: Any) -> None:
         np.array([1, 2, 3, 4, 5], "int32"),
     )
     cache = model.create_cache(ops.convert_to_tensor(SOURCES), 8, 20)
-    result = search(model.decode_step, cache, 5, 8, source_lengths=ops.convert_to_tensor(lengths))
+    request = Request(5, 8, source_lengths=ops.convert_to_tensor(lengths))
+    result = search(model.decode_step, cache, request)
     for length, hypotheses in zip(lengths, ops.convert_to_numpy(result.token_ids), strict=True):
         assert {len(until_end(hypothesis)) for hypothesis in hypotheses} <= {length, length + 1}
 

@@ -36,7 +36,7 @@ def test_options_without_a_kind_are_those_of_make_search() -> None:
 
 
 def test_an_unknown_kind_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"one of \['beam', 'greedy'\]\. Received: 'magic'\."):
+    with pytest.raises(ValueError, match=r"one of \['beam', 'greedy', 'sample'\]\. Received: 'magic'\."):
         read_search({"kind": "magic"})
 
 
@@ -44,5 +44,7 @@ def test_a_search_that_cannot_be_read_back_is_not_written() -> None:
     class OtherSearch(BeamSearch):
         pass
 
-    with pytest.raises(ValueError, match=r"BeamSearch, GreedySearch to be saved\. Received: OtherSearch\."):
+    with pytest.raises(
+        ValueError, match=r"BeamSearch, GreedySearch, SampleSearch to be saved\. Received: OtherSearch\."
+    ):
         search_options(OtherSearch(2))

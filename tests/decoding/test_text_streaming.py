@@ -43,6 +43,7 @@ def steps(token_ids: Any) -> list[np.ndarray]:
     return [np.array([token_id], "int32") for token_id in token_ids]
 
 
+@pytest.mark.filterwarnings("ignore::keras_transformer.decoding.TruncationWarning")
 def test_the_pieces_are_the_translation(translator: kt.Translator) -> None:
     streamer, most = TextStreamer(translator), 0
     for text in ["abc", "\ud800", "ab" * 50, ""]:

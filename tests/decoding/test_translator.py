@@ -180,7 +180,7 @@ def test_a_search_that_is_changed_takes_effect(
     first = translator.translate_with_scores(PLAIN)
     translator.search = BeamSearch(3)
     assert len(translator.n_best(PLAIN)[0]) == 3
-    translator.search.beam_size = 2
+    translator.search = BeamSearch(3, num_hypotheses=2)
     assert len(translator.n_best(PLAIN)[0]) == 2
     translator.search, translator.max_target_length = GreedySearch(), 3
     assert max(len(text) for text in translator.translate(PLAIN)) <= 3
