@@ -42,16 +42,18 @@ def best_tokens(logits: Tensor, num_tokens: int, special_ids: SpecialIds) -> tup
         Float32 log-probabilities, best first, and int32 ids, both `(r, m)`.
     """
     logits = ops.cast(logits, "float32")
+    # The maximum by itself: XLA sorts the whole vocabulary if a part of the `top_k` is used alone.
+    largest = ops.max(logits, axis=-1, keepdims=True)
+    log_total = largest + ops.log(ops.sum(ops.exp(logits - largest), axis=-1, keepdims=True))
+    if num_tokens == 1:
+        banned = ops.cast(_is_banned(ops.arange(logits.shape[-1]), special_ids), "float32")
+        ids = ops.argmax(logits + LOWEST_SCORE * banned, axis=-1, keepdims=True)
+        return ops.take_along_axis(logits, ids, axis=-1) - log_total, ops.cast(ids, "int32")
     num_tokens = min(num_tokens, logits.shape[-1])
     num_banned = len({special_ids.pad, special_ids.unknown, special_ids.start})
     best, ids = ops.top_k(logits, min(num_tokens + num_banned, logits.shape[-1]))
-    largest = best[:, :1]
-    log_total = largest + ops.log(ops.sum(ops.exp(logits - largest), axis=-1, keepdims=True))
     ids = ops.cast(ids, "int32")
     scores = ops.where(_is_banned(ids, special_ids), LOWEST_SCORE, best - log_total)
-    if num_tokens == 1:
-        first = ops.argmax(scores, axis=-1, keepdims=True)
-        return ops.take_along_axis(scores, first, axis=-1), ops.take_along_axis(ids, first, axis=-1)
     scores, order = ops.top_k(scores, num_tokens)
     return scores, ops.take_along_axis(ids, ops.cast(order, "int32"), axis=-1)
 

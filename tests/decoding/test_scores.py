@@ -7,6 +7,7 @@ from keras import ops
 from keras_transformer.decoding import SpecialIds, length_penalty
 from keras_transformer.decoding.scores import (
     LOWEST_SCORE,
+    best_tokens,
     check_length_penalty,
     next_token_log_probabilities,
 )
@@ -52,3 +53,17 @@ def test_a_negative_length_penalty_is_refused() -> None:
     check_length_penalty(0.0)
     with pytest.raises(ValueError, match=r"must not be negative\. Received: length_penalty=-0\.5\."):
         check_length_penalty(-0.5)
+
+
+@pytest.mark.parametrize("num_tokens", [1, 2, 5, 40])
+def test_the_best_tokens_are_those_of_all(num_tokens: int) -> None:
+    logits = np.random.default_rng(num_tokens).normal(size=(6, 11)).astype("float32")
+    logits[0, 1] = 60.0  # a token that may not be generated takes nearly everything
+    every = ops.convert_to_numpy(next_token_log_probabilities(ops.convert_to_tensor(logits), SpecialIds()))
+    scores, ids = map(
+        ops.convert_to_numpy, best_tokens(ops.convert_to_tensor(logits), num_tokens, SpecialIds())
+    )
+    expected = -np.sort(-every, axis=1)[:, :num_tokens]
+    np.testing.assert_allclose(scores, expected, rtol=1e-4)
+    possible = expected > LOWEST_SCORE / 2
+    np.testing.assert_array_equal(ids[possible], np.argsort(-every, axis=1)[:, :num_tokens][possible])

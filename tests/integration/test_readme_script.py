@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+import keras_transformer as kt
+
 README = Path(__file__).parents[2] / "README.md"
 SMALLER = {
     "BeamSearch(4)": "BeamSearch(2), max_target_length=8",
@@ -51,3 +53,12 @@ def test_the_script_trains_translates_and_exports(tmp_path: Path) -> None:
             file.writelines(lines)
     run(script, tmp_path)
     assert (tmp_path / "saved_models/en_de/1/saved_model.pb").exists()
+
+
+def test_decoding(tmp_path: Path) -> None:
+    tokenizer = kt.text.CharacterTokenizer.train(["27. jan. 2094", "17. JANÚAR 1928", "-"])
+    size = tokenizer.vocabulary_size
+    model = kt.Transformer(size, size, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=16)
+    kt.Translator(model, tokenizer, tokenizer, max_target_length=6).save(tmp_path / "runs/dates")
+    [script] = [block for block in blocks() if "stream_text" in block]
+    run(script + 'print(translator.translate(["27. jan. 2094"]))', tmp_path)
