@@ -96,7 +96,11 @@ def answers_of_ours(translator: kt.Translator, rows: Ids, beam_size: int, batch_
     Returns:
         the tokens of each answer, the end token included.
     """
-    search = kt.decoding.GreedySearch() if beam_size == 1 else kt.decoding.BeamSearch(4, length_penalty=0.0)
+    search = (
+        kt.decoding.GreedySearch()
+        if beam_size == 1
+        else kt.decoding.BeamSearch(4, num_hypotheses=1, length_penalty=0.0, exhaustive=True)
+    )
     generate = compile_function(
         lambda ids: kt.decoding.generate(translator.model, ids, search, translator.max_target_length),
         translator.model.variables,

@@ -1,7 +1,8 @@
 """From a trained model to answers: searches, the loop that drives them, the translator."""
 
 from keras_transformer.decoding.alignment import align_targets
-from keras_transformer.decoding.beam import BeamSearch, BeamState
+from keras_transformer.decoding.beam import BeamSearch
+from keras_transformer.decoding.beam_state import BeamState
 from keras_transformer.decoding.completion import CompletingModel, complete
 from keras_transformer.decoding.constraints import Constraints
 from keras_transformer.decoding.contract import Cache, Request, Search, SearchResult, SpecialIds, Step

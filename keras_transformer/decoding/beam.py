@@ -1,52 +1,21 @@
 """Beam search: the most likely sequences, a few kept at a time."""
 
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from keras import ops
 
+from keras_transformer.decoding.beam_state import BeamState, Candidates, flat_rows, take_rows
 from keras_transformer.decoding.constraints import Constraints
 from keras_transformer.decoding.contract import Cache, Request, SearchResult, SpecialIds, Step
 from keras_transformer.decoding.coverage import coverage_penalty
 from keras_transformer.decoding.guided_search import GuidedSearch
-from keras_transformer.decoding.limits import Limits, is_absent
+from keras_transformer.decoding.limits import is_absent
 from keras_transformer.decoding.loop import pad_tokens
 from keras_transformer.decoding.scores import LOWEST_SCORE, best_tokens, length_penalty
 from keras_transformer.decoding.token_rules import is_possible
 from keras_transformer.decoding.validation import check_number
 from keras_transformer.layers.validation import check_positive
 from keras_transformer.types import Tensor
-
-
-class BeamState(NamedTuple):
-    """What changes from step to step, and what it depends on."""
-
-    position: Tensor
-    """An integer scalar: how many tokens were generated."""
-    last_ids: Tensor
-    """int32 `(b, n)`: the token before; first the start token."""
-    running_ids: Tensor
-    """int32 `(b, n, t)`: the tokens so far, then padding."""
-    running_log_probabilities: Tensor
-    """float32 `(b, n)`, best first."""
-    finished_ids: Tensor
-    """int32 `(b, n, t)`, hypotheses that ended."""
-    finished_scores: Tensor
-    """float32 `(b, n)`, best first, `LOWEST_SCORE` where there is none yet."""
-    limits: Limits
-    """Of each source."""
-    cache: Cache
-    """The model's, `b * n` hypotheses."""
-
-
-class _Candidates(NamedTuple):
-    """The `2n` most likely extensions of a source: enough, should `n` of them end."""
-
-    log_probabilities: Tensor
-    """float32 `(b, 2n)`, best first."""
-    beams: Tensor
-    """int32 `(b, 2n)`: which hypothesis is extended."""
-    token_ids: Tensor
-    """int32 `(b, 2n)`: by which token."""
 
 
 class BeamSearch(GuidedSearch):
@@ -166,7 +135,7 @@ class BeamSearch(GuidedSearch):
         """
         is_running = self.is_running(state, max_length)
         found, cache = self._extend(state, step, max_length)
-        ids = _take_rows(state.running_ids, found.beams)  # (b, 2n, t)
+        ids = take_rows(state.running_ids, found.beams)  # (b, 2n, t)
         is_position = ops.equal(ops.arange(ops.shape(ids)[2], dtype="int32"), state.position)
         ids = ops.where(is_position, found.token_ids[..., None], ids)
         ended = ops.equal(found.token_ids, self.special_ids.end)
@@ -176,12 +145,12 @@ class BeamSearch(GuidedSearch):
         running, order = ops.top_k(ops.where(ended, LOWEST_SCORE, found.log_probabilities), self.beam_size)
         return state._replace(
             position=state.position + 1,
-            last_ids=_take_rows(found.token_ids, order),
-            running_ids=_take_rows(ids, order),
+            last_ids=take_rows(found.token_ids, order),
+            running_ids=take_rows(ids, order),
             running_log_probabilities=running,
             finished_ids=finished_ids,
             finished_scores=finished_scores,
-            cache=cache.reorder(_flat_rows(_take_rows(found.beams, order), self.beam_size)),
+            cache=cache.reorder(flat_rows(take_rows(found.beams, order), self.beam_size)),
         )
 
     def finalize(self, state: BeamState, max_length: int) -> SearchResult:
@@ -205,12 +174,12 @@ class BeamSearch(GuidedSearch):
         source = ops.maximum(fills, 0)  # which running hypothesis fills a free place
         filled = ops.take_along_axis(running_scores, source, axis=1)
         scores = ops.where(is_free, filled, state.finished_scores)[:, : self.num_hypotheses]
-        ids = ops.where(is_free[..., None], _take_rows(state.running_ids, source), state.finished_ids)
+        ids = ops.where(is_free[..., None], take_rows(state.running_ids, source), state.finished_ids)
         # There may be fewer sequences than places.
         ids = ops.where(is_possible(scores)[..., None], ids[:, : self.num_hypotheses], self.special_ids.pad)
         return SearchResult(pad_tokens(ids, self.special_ids.pad, max_length), scores)
 
-    def _extend(self, state: BeamState, step: Step, max_length: int) -> tuple[_Candidates, Cache]:
+    def _extend(self, state: BeamState, step: Step, max_length: int) -> tuple[Candidates, Cache]:
         """Find the most likely extensions of each source's hypotheses."""
         logits, cache = step(ops.reshape(state.last_ids, (-1,)), state.position, state.cache)
         num_tokens = min(2 * self.beam_size, logits.shape[-1])
@@ -225,10 +194,10 @@ class BeamSearch(GuidedSearch):
         ids = ops.reshape(ops.cast(ids, "int32"), (-1, self.beam_size * num_tokens))
         best, places = ops.top_k(totals, min(2 * self.beam_size, self.beam_size * num_tokens))
         places = ops.cast(places, "int32")
-        return _Candidates(best, places // num_tokens, _take_rows(ids, places)), cache
+        return Candidates(best, places // num_tokens, take_rows(ids, places)), cache
 
     def _finish(
-        self, state: BeamState, found: _Candidates, may_finish: Tensor, ids: Tensor, cache: Cache
+        self, state: BeamState, found: Candidates, may_finish: Tensor, ids: Tensor, cache: Cache
     ) -> tuple[Tensor, Tensor]:
         """Let the candidates that ended compete with what has: scores `(b, n)` and tokens `(b, n, t)`."""
         # As everywhere, only the `n` best may end: so a beam of one is greedy search.
@@ -237,7 +206,7 @@ class BeamSearch(GuidedSearch):
         scores = self._score(found.log_probabilities, state.position + 1, cache, found.beams)
         scores = ops.where(ops.logical_and(may_finish, is_best), scores, LOWEST_SCORE)
         scores, order = ops.top_k(ops.concatenate([state.finished_scores, scores], axis=1), self.beam_size)
-        return scores, _take_rows(ops.concatenate([state.finished_ids, ids], axis=1), order)
+        return scores, take_rows(ops.concatenate([state.finished_ids, ids], axis=1), order)
 
     def _score(
         self, log_probabilities: Tensor, length: Tensor, cache: Any, beams: Tensor | None = None
@@ -246,24 +215,10 @@ class BeamSearch(GuidedSearch):
         scores = log_probabilities / length_penalty(length, self.length_penalty)
         if not self.tracks_attention:
             return scores
-        sums = cache.attention_sums if beams is None else _take_rows(cache.attention_sums, beams)
+        sums = cache.attention_sums if beams is None else take_rows(cache.attention_sums, beams)
         num_sums, source_length = ops.shape(sums)[1:]
         mask = cache.encoder_padding_mask
         mask = ops.ones_like(sums[:, 0]) if is_absent(mask) else mask
         mask = ops.repeat(mask, num_sums, axis=0)
         covered = coverage_penalty(ops.reshape(sums, (-1, source_length)), mask, self.coverage_penalty)
         return scores + ops.reshape(covered, (-1, num_sums))
-
-
-def _take_rows(values: Tensor, order: Tensor) -> Tensor:
-    """Take from axis 1 of `(b, m, ...)` by indices `(b, n)`."""
-    order = ops.cast(order, "int32")
-    if len(values.shape) == 3:
-        order = order[..., None]
-    return ops.take_along_axis(values, order, axis=1)
-
-
-def _flat_rows(beams: Tensor, size: int) -> Tensor:
-    """Turn beams `(b, n)` into rows of a cache of `b * n` hypotheses."""
-    offsets = ops.arange(ops.shape(beams)[0], dtype="int32") * size
-    return ops.reshape(beams + offsets[:, None], (-1,))

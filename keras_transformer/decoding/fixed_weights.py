@@ -13,15 +13,15 @@ def fixed_weights(model: Any) -> contextlib.AbstractContextManager[Any]:
     operation might have changed it. Values that were read before the loop are read once.
 
     Args:
-        model: whose `variables` are meant; one without any is left alone.
+        model: whose `weights` are meant; one without any is left alone.
 
     Returns:
         A context manager.
     """
-    variables = getattr(model, "variables", None)
-    if keras.backend.backend() != "tensorflow" or not variables:
+    weights = getattr(model, "weights", None)
+    if keras.backend.backend() != "tensorflow" or not weights:
         return contextlib.nullcontext()
     import tensorflow as tf
 
     # Read now: what is no more than converted is still a variable.
-    return keras.StatelessScope([(variable, tf.identity(variable.value)) for variable in variables])
+    return keras.StatelessScope([(variable, tf.identity(variable.value)) for variable in weights])

@@ -3,21 +3,17 @@
 import keras
 from keras import ops
 
-from keras_transformer.layers.attention_cache import AttentionCache
-from keras_transformer.layers.attention_kernels import AttentionKernels
 from keras_transformer.layers.dot_product_attention import as_tensor, dot_product_attention
 from keras_transformer.layers.fused_attention import fused_attention, has_fused_kernel
-from keras_transformer.layers.head_projection import merge_heads, split_heads
 from keras_transformer.layers.masks import causal_mask, combine_masks, intersect_masks, window_mask
-from keras_transformer.layers.rotary_embedding import rotary_embedding
 from keras_transformer.layers.sequence_axes import SequenceAxes
-from keras_transformer.layers.step_attention import hide_unless, step_attention
+from keras_transformer.layers.stepwise_attention import StepwiseAttention
 from keras_transformer.layers.validation import check_belong_together
 from keras_transformer.types import Tensor
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class MultiHeadAttention(AttentionKernels):
+class MultiHeadAttention(StepwiseAttention):
     """Lets every query gather values by how well their keys fit it.
 
     `query`, `key` and `value` are inputs; the layer multiplies each with its
@@ -126,24 +122,6 @@ class MultiHeadAttention(AttentionKernels):
         output = axes.restore(output, query)
         return (output, axes.restore_scores(scores, query)) if return_attention_scores else output
 
-    def project_key_value(
-        self, value: Tensor, key: Tensor | None = None, *, start: Tensor | int = 0
-    ) -> tuple[Tensor, Tensor]:
-        """Multiply the key and value inputs with their kernels.
-
-        Args:
-            value: `(b, s, d)`.
-            key: `(b, s, d)`; `value` if None.
-            start: the position of the first key.
-
-        Returns:
-            Keys `(b, s, h, k)` and values `(b, s, h, k)`.
-        """
-        keys = self._project(value if key is None else key, self.key_kernel, self.key_bias)
-        if self.positions == "rotary":
-            keys = rotary_embedding(keys, start=start)
-        return keys, self._project(value, self.value_kernel, self.value_bias)
-
     def attend(
         self,
         query: Tensor,
@@ -189,103 +167,6 @@ class MultiHeadAttention(AttentionKernels):
             scores = None
         return self._merge(heads, query), scores if need_scores else None
 
-    def step(
-        self,
-        query: Tensor,
-        cache: AttentionCache,
-        position: Tensor,
-        visible: Tensor | None = None,
-    ) -> tuple[Tensor, AttentionCache]:
-        """Attend from one position to itself and to the ones in the cache.
-
-        The same numbers as causal self-attention over the whole sequence.
-
-        Args:
-            query: `(b * n, 1, d)`, the input at `position`.
-            cache: the earlier positions.
-            position: an integer scalar.
-            visible: `(b, 1, n, T * n)`, True where a hypothesis may attend to a slot of the
-                cache; see `DecoderCache`. None where each sees what it wrote itself.
-
-        Returns:
-            The output `(b * n, 1, d)` and the cache with this position written.
-        """
-        if visible is None:
-            visible = cache.own_slots(query.shape[0], position)
-        beam_size = visible.shape[2]
-        cache = cache.append(*self.project_key_value(query, start=position), position, beam_size)
-        num_slots = ops.shape(cache.keys)[2]
-        if self.sliding_window is not None:
-            distances = position - ops.arange(num_slots, dtype="int32") // beam_size
-            visible = ops.logical_and(visible, distances < self.sliding_window)
-        bias = hide_unless(visible)
-        if self.position_bias is not None:
-            distances = self.position_bias.between(1, num_slots // beam_size, start=position)
-            bias = bias + ops.repeat(distances, beam_size, axis=-1)
-        output, _ = self.attend_step(query, cache.keys, cache.values, bias, beam_size, start=position)
-        return output, cache
-
-    def attend_step(
-        self,
-        query: Tensor,
-        keys: Tensor,
-        values: Tensor,
-        bias: Tensor | None,
-        beam_size: int = 1,
-        *,
-        start: Tensor | int = 0,
-    ) -> tuple[Tensor, Tensor]:
-        """Attend from one position of each hypothesis to keys that its source's hypotheses share.
-
-        Args:
-            query: `(b * n, 1, d)`, not yet projected.
-            keys: `(b, h, m, k)`, heads first.
-            values: `(b, h, m, k)`, likewise.
-            bias: broadcasts to `(b, h, n, m)`, added to the logits, from `hide_unless`.
-            beam_size: hypotheses for each source, `n`.
-            start: the position of the query.
-
-        Returns:
-            The output `(b * n, 1, output_shape)` and the scores `(b, h, n, m)`.
-        """
-        queries = self._queries(query, start)
-        heads, scores = step_attention(queries, keys, values, bias, beam_size)
-        return self._merge(heads, query), scores
-
-    def create_cache(
-        self, max_length: Tensor | int, batch_size: Tensor | int, beam_size: int = 1
-    ) -> AttentionCache:
-        """Make an empty cache for `step`.
-
-        Args:
-            max_length: how many positions there is room for.
-            batch_size: sources, `b`.
-            beam_size: hypotheses for each source, `n`.
-
-        Returns:
-            The cache, all zeros.
-        """
-        return AttentionCache.create(
-            max_length,
-            batch_size,
-            beam_size,
-            num_heads=self.num_key_value_heads or self.num_heads,
-            key_dim=self.key_dim,
-            value_dim=self.value_dim or self.key_dim,
-            dtype=self.compute_dtype,
-        )
-
-    def _queries(self, query: Tensor, start: Tensor | int) -> Tensor:
-        """Project the queries, `(b, t, h, k)`."""
-        queries = self._project(query, self.query_kernel, self.query_bias)
-        return rotary_embedding(queries, start=start) if self.positions == "rotary" else queries
-
-    def _merge(self, heads: Tensor, query: Tensor) -> Tensor:
-        """Project what the heads `(b, t, h, k)` have gathered."""
-        if self.gate_kernel is not None:
-            heads = heads * ops.sigmoid(self._project(query, self.gate_kernel, self.gate_bias))
-        return merge_heads(heads, *self._cast(self.output_kernel, self.output_bias))
-
     def _may_fuse(self) -> bool:
         """Say whether nothing in the layer itself needs the scores."""
         return self.position_bias is None and has_fused_kernel(self.key_dim, self.value_dim or self.key_dim)
@@ -294,12 +175,3 @@ class MultiHeadAttention(AttentionKernels):
         if self.position_bias is None:
             return None
         return self.position_bias.between(ops.shape(query)[1], ops.shape(keys)[1], start=start)
-
-    def _project(self, inputs: Tensor, kernel: Tensor, bias: Tensor | None) -> Tensor:
-        """Compute `(b, t, d)` times `(d, h, k)`."""
-        return split_heads(ops.cast(inputs, self.compute_dtype), *self._cast(kernel, bias))
-
-    def _cast(self, kernel: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """Cast weights, since Keras does so only inside `__call__`, not in `step`."""
-        kernel = ops.cast(kernel, self.compute_dtype)
-        return kernel, None if bias is None else ops.cast(bias, self.compute_dtype)

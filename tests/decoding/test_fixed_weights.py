@@ -13,7 +13,7 @@ class Model:
 
     def __init__(self) -> None:
         self.weight = keras.Variable([2.0, 3.0])
-        self.variables = [self.weight]
+        self.weights = [self.weight]
 
 
 def test_values_are_those_of_the_variables() -> None:

@@ -53,13 +53,13 @@ def test_a_model_without_versions_is_not_found(tmp_path: Path, config_file: Path
 
 
 def test_warm_up_requests_are_answered_at_load(models: Path, config_file: Path) -> None:
-    write_warmup_requests(models / "toy" / "1", "toy", ["a", "b"])
-    assert Registry(config_file, models).find("toy")[1].num_warmup_requests == 3
+    write_warmup_requests(models / "toy" / "1", "toy", ["a", "b"], ["A", "B"])
+    assert Registry(config_file, models).find("toy")[1].num_warmup_requests == 12
     assert Registry(config_file, models, warmup=False).find("toy")[1].num_warmup_requests == 0
 
 
 def test_a_wrong_warm_up_request_stops_the_load(models: Path, config_file: Path) -> None:
-    write_warmup_requests(models / "toy" / "1", "toy", ["a"])
+    write_warmup_requests(models / "toy" / "1", "toy", ["a"], ["A"])
     path = models / "toy" / "1" / "assets.extra" / "tf_serving_warmup_requests"
     records = [
         record.replace(b"serving_default", b"serving_defaulT")
