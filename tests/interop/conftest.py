@@ -10,8 +10,6 @@ from keras import ops
 
 import keras_transformer as kt
 
-pytest.importorskip("ctranslate2", reason="the extra `interop` is not installed")
-
 BASE = {"num_layers": 2, "hidden_dim": 12, "num_heads": 3, "intermediate_dim": 17}
 BANNED = [0, 1, 2]
 END = 3

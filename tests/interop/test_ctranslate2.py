@@ -5,7 +5,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import ctranslate2
 import keras
 import numpy as np
 import pytest
@@ -16,6 +15,8 @@ from keras_transformer.decoding.compilation import compile_function
 from keras_transformer.errors import InputError
 from keras_transformer.interop import export_ctranslate2
 from keras_transformer.interop.ctranslate2 import vocabulary_tokens
+
+ctranslate2 = pytest.importorskip("ctranslate2", reason="the extra `interop` is not installed")
 
 MakeModel = Callable[..., Any]
 MAX_LENGTH = 13

@@ -3,9 +3,11 @@
 import ast
 import textwrap
 
-import ctranslate2
+import pytest
 
 from keras_transformer.interop.ctranslate2_readme import ctranslate2_readme
+
+ctranslate2 = pytest.importorskip("ctranslate2", reason="the extra `interop` is not installed")
 
 
 def test_the_example_names_options_that_exist() -> None:

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import ctranslate2
 import numpy as np
 import pytest
 from keras import ops
@@ -18,6 +17,8 @@ from keras_transformer.interop.ctranslate2_spec import (
     ctranslate2_specs,
     transformer_spec,
 )
+
+ctranslate2 = pytest.importorskip("ctranslate2", reason="the extra `interop` is not installed")
 
 MakeModel = Callable[..., Any]
 
