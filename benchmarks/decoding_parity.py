@@ -5,8 +5,8 @@ python benchmarks/decoding_parity.py runs/en_de test_2016_flickr.lc.norm.tok.en.
 The weights of a `keras-transformer train` run are written as a CTranslate2 model. Both engines decode the
 same token ids in float32, greedily and with 4 beams, without length penalty. Where their tokens differ,
 both answers are scored by one teacher-forced pass of our model: a gap below 1e-4 is a tie, which the order
-of additions decides. `--patience` makes CTranslate2 search on after 4 finished hypotheses, as ours does
-while a running one may still win.
+of additions decides. Ours stops when 4 hypotheses have ended; CTranslate2 without a length penalty when the
+best one has, and with `--patience` above 1 later.
 """
 
 import argparse
@@ -96,11 +96,7 @@ def answers_of_ours(translator: kt.Translator, rows: Ids, beam_size: int, batch_
     Returns:
         the tokens of each answer, the end token included.
     """
-    search = (
-        kt.decoding.GreedySearch()
-        if beam_size == 1
-        else kt.decoding.BeamSearch(4, num_hypotheses=1, length_penalty=0.0, exhaustive=True)
-    )
+    search = kt.decoding.GreedySearch() if beam_size == 1 else kt.decoding.BeamSearch(4, length_penalty=0.0)
     generate = compile_function(
         lambda ids: kt.decoding.generate(translator.model, ids, search, translator.max_target_length),
         translator.model.variables,

@@ -20,6 +20,9 @@ from hypothesis import strategies as st
 
 import keras_transformer as kt
 
+# Each kind of tokenizer needs an export of its own.
+pytestmark = pytest.mark.slow
+
 if keras.backend.backend() != "tensorflow":
     pytest.skip("exports are made on the TensorFlow backend", allow_module_level=True)
 

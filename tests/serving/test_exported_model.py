@@ -15,6 +15,9 @@ from model_server_double.server import serving
 
 import keras_transformer as kt
 
+# It trains nothing, but exports.
+pytestmark = pytest.mark.slow
+
 if keras.backend.backend() != "tensorflow":
     pytest.skip("exports are made on the TensorFlow backend", allow_module_level=True)
 
