@@ -59,6 +59,6 @@ def test_decoding(tmp_path: Path) -> None:
     tokenizer = kt.text.CharacterTokenizer.train(["27. jan. 2094", "17. JANÚAR 1928", "-"])
     size = tokenizer.vocabulary_size
     model = kt.Transformer(size, size, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=16)
-    kt.Translator(model, tokenizer, tokenizer, max_target_length=6).save(tmp_path / "runs/dates")
+    kt.Translator(model, tokenizer, tokenizer, max_target_length=12).save(tmp_path / "runs/dates")
     [script] = [block for block in blocks() if "stream_text" in block]
     run(script + 'print(translator.translate(["27. jan. 2094"]))', tmp_path)
