@@ -26,8 +26,8 @@ class BeamSearch(GuidedSearch):
         log-probability / ((5 + length) / 6) ** length_penalty + coverage
 
     A source is done when no running hypothesis can overtake the finished ones that
-    are wanted, or as soon as `n` have ended, as in fairseq and CTranslate2: with a length
-    penalty the first alone would go on for long with little to gain. Hypotheses that reach the
+    are wanted, or as soon as `n` have ended, as in fairseq, and in CTranslate2 with a length
+    penalty: the first alone would then go on for long with little to gain. Hypotheses that reach the
     maximal length without an end token fill the places that finished ones leave free.
 
     Args:
