@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 
 from keras import ops
 
+from keras_transformer.decoding.compilation import sizes_may_change
 from keras_transformer.decoding.contract import SearchResult, Step
 from keras_transformer.layers.buffers import written_in_place
 from keras_transformer.types import Tensor
@@ -49,9 +50,9 @@ def first_length(max_length: int, batch_size: Tensor | int) -> Tensor | int:
         The number of positions that a cache must have room for. None at all where sizes may
         change: there the loop makes its own.
     """
-    if isinstance(batch_size, int):
-        return min(CHUNK, max_length)
-    return batch_size * 0
+    if sizes_may_change(batch_size):
+        return batch_size * 0
+    return min(CHUNK, max_length)
 
 
 def run_search(
@@ -69,7 +70,7 @@ def run_search(
     Returns:
         The hypotheses.
     """
-    if isinstance(batch_size, int):
+    if not sizes_may_change(batch_size):
         return _run_with_known_sizes(strategy, state, step, CHUNK, max_length)
     with written_in_place():
         return _run_with_changing_sizes(strategy, state, step, batch_size, max_length)

@@ -99,6 +99,23 @@ def test_xla_gives_the_same(transformer: Any, source_ids: Any, search: Any) -> N
     np.testing.assert_allclose(found[1], expected[1], atol=1e-3)
 
 
+@tensorflow_only
+def test_xla_needs_no_batch_size_while_it_is_traced(transformer: Any, source_ids: Any) -> None:
+    """A graph is traced for any sizes, as for an export, and compiled for each it meets."""
+    import tensorflow as tf
+
+    graph = tf.function(
+        lambda ids: generate(transformer, ids, BeamSearch(2), 5),
+        input_signature=[tf.TensorSpec([None, None], tf.int32)],
+        autograph=False,
+        jit_compile=True,
+    )
+    for sources in (source_ids, source_ids[:1]):
+        found, expected = answers(graph(sources)), answers(generate(transformer, sources, BeamSearch(2), 5))
+        np.testing.assert_array_equal(found[0], expected[0])
+        np.testing.assert_allclose(found[1], expected[1], atol=1e-3)
+
+
 def test_it_starts_with_little_room() -> None:
     assert first_length(7, 3) == 7
     assert first_length(1000, 3) == CHUNK
