@@ -4,16 +4,18 @@ from typing import Any, ClassVar
 
 from keras import ops
 
-from keras_transformer.decoding.beam_state import BeamState, Candidates, flat_rows, take_rows
+from keras_transformer.decoding.beam_state import BeamState, Candidates, flat_rows
 from keras_transformer.decoding.constraints import Constraints
 from keras_transformer.decoding.contract import Cache, Request, SearchResult, SpecialIds, Step
 from keras_transformer.decoding.coverage import coverage_penalty
 from keras_transformer.decoding.guided_search import GuidedSearch
+from keras_transformer.decoding.largest import largest
 from keras_transformer.decoding.limits import is_absent
 from keras_transformer.decoding.loop import pad_tokens
 from keras_transformer.decoding.scores import LOWEST_SCORE, best_tokens, length_penalty
 from keras_transformer.decoding.token_rules import is_possible
 from keras_transformer.decoding.validation import check_number
+from keras_transformer.layers.gathering import take_each
 from keras_transformer.layers.validation import check_positive
 from keras_transformer.types import Tensor
 
@@ -135,7 +137,7 @@ class BeamSearch(GuidedSearch):
         """
         is_running = self.is_running(state, max_length)
         found, cache = self._extend(state, step, max_length)
-        ids = take_rows(state.running_ids, found.beams)  # (b, 2n, t)
+        ids = take_each(state.running_ids, found.beams)  # (b, 2n, t)
         is_position = ops.equal(ops.arange(ops.shape(ids)[2], dtype="int32"), state.position)
         ids = ops.where(is_position, found.token_ids[..., None], ids)
         ended = ops.equal(found.token_ids, self.special_ids.end)
@@ -145,12 +147,12 @@ class BeamSearch(GuidedSearch):
         running, order = ops.top_k(ops.where(ended, LOWEST_SCORE, found.log_probabilities), self.beam_size)
         return state._replace(
             position=state.position + 1,
-            last_ids=take_rows(found.token_ids, order),
-            running_ids=take_rows(ids, order),
+            last_ids=take_each(found.token_ids, order),
+            running_ids=take_each(ids, order),
             running_log_probabilities=running,
             finished_ids=finished_ids,
             finished_scores=finished_scores,
-            cache=cache.reorder(flat_rows(take_rows(found.beams, order), self.beam_size)),
+            cache=cache.reorder(flat_rows(take_each(found.beams, order), self.beam_size)),
         )
 
     def finalize(self, state: BeamState, max_length: int) -> SearchResult:
@@ -172,9 +174,9 @@ class BeamSearch(GuidedSearch):
         num_free = ops.sum(ops.cast(is_free, "int32"), axis=1, keepdims=True)  # (b, 1)
         fills = ops.arange(self.beam_size)[None, :] - (self.beam_size - num_free)
         source = ops.maximum(fills, 0)  # which running hypothesis fills a free place
-        filled = ops.take_along_axis(running_scores, source, axis=1)
+        filled = take_each(running_scores, source)
         scores = ops.where(is_free, filled, state.finished_scores)[:, : self.num_hypotheses]
-        ids = ops.where(is_free[..., None], take_rows(state.running_ids, source), state.finished_ids)
+        ids = ops.where(is_free[..., None], take_each(state.running_ids, source), state.finished_ids)
         # There may be fewer sequences than places.
         ids = ops.where(is_possible(scores)[..., None], ids[:, : self.num_hypotheses], self.special_ids.pad)
         return SearchResult(pad_tokens(ids, self.special_ids.pad, max_length), scores)
@@ -187,14 +189,14 @@ class BeamSearch(GuidedSearch):
             scores, ids = best_tokens(logits, num_tokens, self.special_ids)
         else:
             _, allowed = self._allowed(logits, state.running_ids, state.position, state.limits, max_length)
-            scores, ids = ops.top_k(allowed, num_tokens)
+            scores, ids = largest(allowed, num_tokens)
         scores = ops.reshape(scores, (-1, self.beam_size, num_tokens))
         totals = state.running_log_probabilities[:, :, None] + scores
         totals = ops.reshape(totals, (-1, self.beam_size * num_tokens))
-        ids = ops.reshape(ops.cast(ids, "int32"), (-1, self.beam_size * num_tokens))
+        ids = ops.reshape(ids, (-1, self.beam_size * num_tokens))
         best, places = ops.top_k(totals, min(2 * self.beam_size, self.beam_size * num_tokens))
         places = ops.cast(places, "int32")
-        return Candidates(best, places // num_tokens, take_rows(ids, places)), cache
+        return Candidates(best, places // num_tokens, take_each(ids, places)), cache
 
     def _finish(
         self, state: BeamState, found: Candidates, may_finish: Tensor, ids: Tensor, cache: Cache
@@ -206,7 +208,7 @@ class BeamSearch(GuidedSearch):
         scores = self._score(found.log_probabilities, state.position + 1, cache, found.beams)
         scores = ops.where(ops.logical_and(may_finish, is_best), scores, LOWEST_SCORE)
         scores, order = ops.top_k(ops.concatenate([state.finished_scores, scores], axis=1), self.beam_size)
-        return scores, take_rows(ops.concatenate([state.finished_ids, ids], axis=1), order)
+        return scores, take_each(ops.concatenate([state.finished_ids, ids], axis=1), order)
 
     def _score(
         self, log_probabilities: Tensor, length: Tensor, cache: Any, beams: Tensor | None = None
@@ -215,7 +217,7 @@ class BeamSearch(GuidedSearch):
         scores = log_probabilities / length_penalty(length, self.length_penalty)
         if not self.tracks_attention:
             return scores
-        sums = cache.attention_sums if beams is None else take_rows(cache.attention_sums, beams)
+        sums = cache.attention_sums if beams is None else take_each(cache.attention_sums, beams)
         num_sums, source_length = ops.shape(sums)[1:]
         mask = cache.encoder_padding_mask
         mask = ops.ones_like(sums[:, 0]) if is_absent(mask) else mask

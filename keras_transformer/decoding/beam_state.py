@@ -41,22 +41,6 @@ class Candidates(NamedTuple):
     """int32 `(b, 2n)`: by which token."""
 
 
-def take_rows(values: Tensor, order: Tensor) -> Tensor:
-    """Take hypotheses of each source.
-
-    Args:
-        values: `(b, m)` or `(b, m, any)`.
-        order: integers `(b, n)`, which of the `m`.
-
-    Returns:
-        `(b, n)` or `(b, n, any)`.
-    """
-    order = ops.cast(order, "int32")
-    if len(values.shape) == 3:
-        order = order[..., None]
-    return ops.take_along_axis(values, order, axis=1)
-
-
 def flat_rows(beams: Tensor, size: int) -> Tensor:
     """Number hypotheses as a cache does.
 

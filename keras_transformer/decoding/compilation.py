@@ -60,26 +60,6 @@ def compile_step(
     return function
 
 
-def sizes_may_change(batch_size: Tensor | int) -> bool:
-    """Say whether the sizes of tensors may change while a loop runs.
-
-    Args:
-        batch_size: a size, as far as it is known while a graph is traced.
-
-    Returns:
-        True in a graph of TensorFlow that leaves the batch open. XLA lets a graph be traced so too,
-        but knows every size when it compiles, and must know it in a loop.
-    """
-    if isinstance(batch_size, int):
-        return False
-    if keras.backend.backend() != "tensorflow":
-        return True
-    import tensorflow as tf
-    from tensorflow.python.ops import control_flow_util  # nothing public tells of `jit_compile`
-
-    return not control_flow_util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph())
-
-
 def _compile_with_jax(
     function: Callable[..., Any], variables: Sequence[keras.Variable]
 ) -> Callable[..., Any]:

@@ -11,9 +11,8 @@ from typing import Any, ClassVar, Protocol, TypeVar
 
 from keras import ops
 
-from keras_transformer.decoding.compilation import sizes_may_change
 from keras_transformer.decoding.contract import SearchResult, Step
-from keras_transformer.layers.buffers import written_in_place
+from keras_transformer.layers.buffers import in_compiler, written_in_place
 from keras_transformer.types import Tensor
 
 State = TypeVar("State", bound=Any)
@@ -50,9 +49,9 @@ def first_length(max_length: int, batch_size: Tensor | int) -> Tensor | int:
         The number of positions that a cache must have room for. None at all where sizes may
         change: there the loop makes its own.
     """
-    if sizes_may_change(batch_size):
-        return batch_size * 0
-    return min(CHUNK, max_length)
+    if isinstance(batch_size, int) or in_compiler():
+        return min(CHUNK, max_length)
+    return batch_size * 0
 
 
 def run_search(
@@ -70,7 +69,7 @@ def run_search(
     Returns:
         The hypotheses.
     """
-    if not sizes_may_change(batch_size):
+    if isinstance(batch_size, int) or in_compiler():
         return _run_with_known_sizes(strategy, state, step, CHUNK, max_length)
     with written_in_place():
         return _run_with_changing_sizes(strategy, state, step, batch_size, max_length)

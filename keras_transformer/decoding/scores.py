@@ -3,6 +3,8 @@
 from keras import ops
 
 from keras_transformer.decoding.contract import SpecialIds
+from keras_transformer.decoding.largest import largest
+from keras_transformer.layers.gathering import take_each
 from keras_transformer.types import Tensor
 
 # Stands for a log-probability of minus infinity: sums of it stay finite.
@@ -43,19 +45,19 @@ def best_tokens(logits: Tensor, num_tokens: int, special_ids: SpecialIds) -> tup
     """
     logits = ops.cast(logits, "float32")
     # The maximum by itself: XLA sorts the whole vocabulary if a part of the `top_k` is used alone.
-    largest = ops.max(logits, axis=-1, keepdims=True)
-    log_total = largest + ops.log(ops.sum(ops.exp(logits - largest), axis=-1, keepdims=True))
+    top = ops.max(logits, axis=-1, keepdims=True)
+    log_total = top + ops.log(ops.sum(ops.exp(logits - top), axis=-1, keepdims=True))
     if num_tokens == 1:
         banned = ops.cast(_is_banned(ops.arange(logits.shape[-1]), special_ids), "float32")
-        ids = ops.argmax(logits + LOWEST_SCORE * banned, axis=-1, keepdims=True)
-        return ops.take_along_axis(logits, ids, axis=-1) - log_total, ops.cast(ids, "int32")
+        allowed = logits + LOWEST_SCORE * banned
+        best = ops.max(allowed, axis=-1, keepdims=True) - log_total
+        return best, ops.cast(ops.argmax(allowed, axis=-1, keepdims=True), "int32")
     num_tokens = min(num_tokens, logits.shape[-1])
     num_banned = len({special_ids.pad, special_ids.unknown, special_ids.start})
-    best, ids = ops.top_k(logits, min(num_tokens + num_banned, logits.shape[-1]))
-    ids = ops.cast(ids, "int32")
+    best, ids = largest(logits, min(num_tokens + num_banned, logits.shape[-1]))
     scores = ops.where(_is_banned(ids, special_ids), LOWEST_SCORE, best - log_total)
     scores, order = ops.top_k(scores, num_tokens)
-    return scores, ops.take_along_axis(ids, ops.cast(order, "int32"), axis=-1)
+    return scores, take_each(ids, order)
 
 
 def _is_banned(ids: Tensor, special_ids: SpecialIds) -> Tensor:

@@ -2,10 +2,9 @@
 
 from typing import NamedTuple
 
-import keras
 from keras import ops
 
-from keras_transformer.layers.buffers import make_buffer, write_rows
+from keras_transformer.layers.buffers import make_buffer, write_rows, writes_slices
 from keras_transformer.layers.validation import known_values
 from keras_transformer.types import Tensor
 
@@ -56,8 +55,8 @@ class AttentionCache(NamedTuple):
         """Write the key and value of one position.
 
         Args:
-            key: `(b * n, 1, h, k)`.
-            value: `(b * n, 1, h, k)`.
+            key: `(b, h, n, k)`.
+            value: `(b, h, n, k)`.
             position: where to write, an integer scalar below `T`.
             beam_size: hypotheses for each source, `n`.
 
@@ -67,11 +66,41 @@ class AttentionCache(NamedTuple):
         Raises:
             ValueError: a position that there is no room for, where it is known.
         """
+        return self.write(key, value, self.slots(position, beam_size))
+
+    def slots(self, position: Tensor, beam_size: int = 1) -> Tensor:
+        """Find where a position is written; the same for all caches of one size.
+
+        Args:
+            position: an integer scalar below `T`.
+            beam_size: hypotheses for each source, `n`.
+
+        Returns:
+            The first slot, a scalar; in a graph of TensorFlow integers `(b * h,)`, rows of a
+            matrix of width `n * k`.
+
+        Raises:
+            ValueError: a position that there is no room for, where it is known.
+        """
         _check_position(position, self.keys.shape[2], beam_size)
-        slot = ops.cast(position, "int32") * beam_size
-        return AttentionCache(
-            _write(self.keys, key, slot, beam_size), _write(self.values, value, slot, beam_size)
-        )
+        position = ops.cast(position, "int32")
+        if writes_slices():
+            return position * beam_size
+        batch_size, num_heads, num_slots, _ = ops.shape(self.keys)
+        return ops.arange(batch_size * num_heads, dtype="int32") * (num_slots // beam_size) + position
+
+    def write(self, key: Tensor, value: Tensor, slots: Tensor) -> "AttentionCache":
+        """Write the key and value of one position where `slots` says.
+
+        Args:
+            key: `(b, h, n, k)`.
+            value: `(b, h, n, k)`.
+            slots: from `slots`.
+
+        Returns:
+            The cache with the position written.
+        """
+        return AttentionCache(_write(self.keys, key, slots), _write(self.values, value, slots))
 
     def own_slots(self, num_rows: int | None, position: Tensor) -> Tensor:
         """Let each hypothesis see what it wrote itself, up to a position.
@@ -113,20 +142,12 @@ class AttentionCache(NamedTuple):
         return AttentionCache(*(_longer(part, num_positions * beam_size) for part in self))
 
 
-def _write(buffer: Tensor, heads: Tensor, slot: Tensor, beam_size: int) -> Tensor:
-    """Write `(b * n, 1, h, k)` to the slots from `slot` on."""
-    num_heads, width = heads.shape[2:]
+def _write(buffer: Tensor, heads: Tensor, slots: Tensor) -> Tensor:
+    """Write `(b, h, n, k)` where `AttentionCache.slots` says."""
     heads = ops.cast(heads, buffer.dtype)
-    if keras.backend.backend() != "tensorflow":
-        heads = ops.transpose(ops.reshape(heads, (-1, beam_size, num_heads, width)), (0, 2, 1, 3))
-        return ops.slice_update(buffer, (0, 0, slot, 0), heads)
-    num_slots = ops.shape(buffer)[2]
-    first = ops.arange(ops.shape(buffer)[0], dtype="int32")[:, None, None] * (num_slots * num_heads)
-    each_head = ops.arange(num_heads, dtype="int32") * num_slots
-    each_hypothesis = ops.arange(beam_size, dtype="int32")[:, None] + slot
-    indices = ops.reshape(first + each_hypothesis + each_head, (-1,))  # (b * n * h,)
-    rows = write_rows(ops.reshape(buffer, (-1, width)), indices, ops.reshape(heads, (-1, width)))
-    return ops.reshape(rows, (-1, num_heads, num_slots, width))
+    if writes_slices():
+        return ops.slice_update(buffer, (0, 0, slots, 0), heads)
+    return write_rows(buffer, slots, ops.reshape(heads, (-1, heads.shape[2] * heads.shape[3])))
 
 
 def _longer(buffer: Tensor, num_slots: Tensor | int) -> Tensor:

@@ -30,6 +30,30 @@ def written_in_place() -> Iterator[None]:
         _IN_PLACE.reset(token)
 
 
+def in_compiler() -> bool:
+    """Say whether what is traced now goes to XLA.
+
+    Returns:
+        True with JAX, and in a graph of TensorFlow that is made for `jit_compile`: there every size is
+        known when it is compiled, even if not while it is traced.
+    """
+    if keras.backend.backend() != "tensorflow":
+        return keras.backend.backend() == "jax"
+    import tensorflow as tf
+    from tensorflow.python.ops import control_flow_util  # nothing public tells of `jit_compile`
+
+    return bool(control_flow_util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph()))
+
+
+def writes_slices() -> bool:
+    """Say whether a slice of a tensor is written without copying the rest, or is as good as anything.
+
+    Returns:
+        False in a graph of TensorFlow itself, whose `write_rows` is better.
+    """
+    return keras.backend.backend() != "tensorflow" or in_compiler()
+
+
 def make_buffer(shape: Sequence[Tensor | int], dtype: str) -> Tensor:
     """Make zeros that share their memory with nothing else.
 
@@ -49,18 +73,22 @@ def make_buffer(shape: Sequence[Tensor | int], dtype: str) -> Tensor:
 
 
 def write_rows(buffer: Tensor, indices: Tensor, rows: Tensor) -> Tensor:
-    """Write rows of a matrix.
+    """Write rows of a matrix, on TensorFlow.
 
     Args:
-        buffer: `(m, k)`; inside `written_in_place` it must not be read any more.
-        indices: integers `(r,)`, where to write.
+        buffer: of any shape; inside `written_in_place` it must not be read any more.
+        indices: integers `(r,)`, where to write: rows of the matrix `(m, k)` that the buffer would be.
         rows: `(r, k)`.
 
     Returns:
-        `(m, k)`, the buffer with these rows.
+        The buffer with these rows.
     """
-    if not _IN_PLACE.get():
-        return ops.scatter_update(buffer, indices[:, None], rows)
     import tensorflow as tf
 
-    return tf.raw_ops.InplaceUpdate(x=buffer, i=indices, v=rows)
+    matrix = tf.reshape(buffer, (-1, rows.shape[-1]))
+    if _IN_PLACE.get():
+        matrix = tf.raw_ops.InplaceUpdate(x=matrix, i=indices, v=rows)
+    else:
+        matrix = tf.tensor_scatter_nd_update(matrix, indices[:, None], rows)
+    # The shape as one tensor: sizes one by one are several operations more in every step.
+    return tf.ensure_shape(tf.reshape(matrix, tf.shape(buffer)), buffer.shape)

@@ -8,6 +8,7 @@ from keras import ops
 from keras_transformer.layers.block import Block
 from keras_transformer.layers.decoder_cache import DecoderCache
 from keras_transformer.layers.decoder_layer import DecoderLayer
+from keras_transformer.layers.step_plan import plan_step
 from keras_transformer.layers.validation import check_positive, freeze_parts
 from keras_transformer.types import Shape, Tensor
 
@@ -134,9 +135,10 @@ class Decoder(Block):
         cache = cache.write(position)
         x, layer_caches, scores = inputs, [], None
         mask = None if isinstance(cache.encoder_padding_mask, tuple) else cache.encoder_padding_mask
-        visible = cache.visible()
+        first = cache.layers[0].self_attention
+        plan = plan_step(first, position, cache.visible(), self.num_heads, mask)
         for layer, layer_cache in zip(self.layers, cache.layers, strict=True):
-            x, layer_cache, scores = layer.step_with_scores(x, layer_cache, position, mask, visible)
+            x, layer_cache, scores = layer.planned_step(x, layer_cache, plan)
             layer_caches.append(layer_cache)
         cache = cache._replace(layers=tuple(layer_caches))
         if not isinstance(cache.attention_sums, tuple):

@@ -5,6 +5,7 @@ from typing import NamedTuple
 from keras import ops
 
 from keras_transformer.layers.attention_cache import AttentionCache
+from keras_transformer.layers.gathering import take_rows
 from keras_transformer.types import Tensor
 
 
@@ -48,6 +49,8 @@ class DecoderCache(NamedTuple):
     attention_sums: Tensor = ()
     """float32 `(b, n, s)`: how much each source position was attended to so far, the mean over the
     heads of the last layer; `()` where nobody asked."""
+    output_kernel: Tensor = ()
+    """From `OutputProjection.step_kernel`; no step changes it."""
 
     @property
     def beam_size(self) -> int:
@@ -90,12 +93,13 @@ class DecoderCache(NamedTuple):
         """
         if self.beam_size == 1:
             return self
-        beams = ops.reshape(ops.cast(rows, "int32"), (-1, self.beam_size, 1)) % self.beam_size
-        sums = self.attention_sums
-        if not isinstance(sums, tuple):
-            sums = ops.take_along_axis(sums, beams, axis=1)
-        ancestors = ops.take_along_axis(self.ancestors, beams, axis=1)
-        return self._replace(ancestors=ancestors, attention_sums=sums)
+        rows = ops.cast(rows, "int32")
+        sums = (
+            self.attention_sums
+            if isinstance(self.attention_sums, tuple)
+            else _move(self.attention_sums, rows)
+        )
+        return self._replace(ancestors=_move(self.ancestors, rows), attention_sums=sums)
 
     def select(self, rows: Tensor) -> "DecoderCache":
         """Take some sources with all their hypotheses.
@@ -106,11 +110,11 @@ class DecoderCache(NamedTuple):
         Returns:
             The cache of these sources.
         """
-        return DecoderCache(
-            tuple(layer.select(rows) for layer in self.layers),
-            _select(self.encoder_padding_mask, rows),
-            ops.take(self.ancestors, rows, axis=0),
-            _select(self.attention_sums, rows),
+        return self._replace(
+            layers=tuple(layer.select(rows) for layer in self.layers),
+            encoder_padding_mask=_select(self.encoder_padding_mask, rows),
+            ancestors=ops.take(self.ancestors, rows, axis=0),
+            attention_sums=_select(self.attention_sums, rows),
         )
 
     def grow(self, num_positions: Tensor | int) -> "DecoderCache":
@@ -129,6 +133,13 @@ class DecoderCache(NamedTuple):
         )
         unwritten = ops.full((ops.shape(self.ancestors)[0], size, num_positions), -1, dtype="int32")
         return self._replace(layers=layers, ancestors=ops.concatenate([self.ancestors, unwritten], axis=2))
+
+
+def _move(values: Tensor, rows: Tensor) -> Tensor:
+    """Take hypotheses of `(b, n, any)`, numbered over all sources."""
+    beam_size, size = values.shape[1], ops.shape(values)[2]
+    moved = take_rows(ops.reshape(values, (-1, size)), rows)
+    return ops.reshape(moved, (-1, beam_size, size))
 
 
 def _select(part: Tensor, rows: Tensor) -> Tensor:

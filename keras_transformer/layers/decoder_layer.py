@@ -5,8 +5,8 @@ from keras import ops
 
 from keras_transformer.layers.block import Block
 from keras_transformer.layers.decoder_cache import DecoderLayerCache
-from keras_transformer.layers.masks import as_boolean, combine_masks
-from keras_transformer.layers.step_attention import hide_unless
+from keras_transformer.layers.masks import as_boolean
+from keras_transformer.layers.step_plan import StepPlan, plan_step
 from keras_transformer.layers.validation import freeze_parts
 from keras_transformer.types import Shape, Tensor
 
@@ -160,33 +160,27 @@ class DecoderLayer(Block):
         Returns:
             `(b * n, 1, d)` and the cache with this position written.
         """
-        return self.step_with_scores(inputs, cache, position, encoder_padding_mask, visible)[:2]
+        if visible is None:
+            visible = cache.self_attention.own_slots(inputs.shape[0], position)
+        plan = plan_step(cache.self_attention, position, visible, self.num_heads, encoder_padding_mask)
+        return self.planned_step(inputs, cache, plan)[:2]
 
-    def step_with_scores(
-        self,
-        inputs: Tensor,
-        cache: DecoderLayerCache,
-        position: Tensor,
-        encoder_padding_mask: Tensor | None = None,
-        visible: Tensor | None = None,
+    def planned_step(
+        self, inputs: Tensor, cache: DecoderLayerCache, plan: StepPlan
     ) -> tuple[Tensor, DecoderLayerCache, Tensor | None]:
-        """Compute one position, and say what of the source it attended to.
+        """Do what `step` does, with what other layers need as well already computed.
 
         Args:
-            inputs: as for `step`, and so the others.
-            cache: see `step`.
-            position: see `step`.
-            encoder_padding_mask: see `step`.
-            visible: see `step`.
+            inputs: `(b * n, 1, d)`, the hypotheses of a source side by side.
+            cache: from `create_cache` or the step before.
+            plan: the step.
 
         Returns:
             `(b * n, 1, d)`, the cache with this position written, and the scores of the
             cross-attention `(b, h, n, s)`, None without one.
         """
-        if visible is None:
-            visible = cache.self_attention.own_slots(inputs.shape[0], position)
-        attended, self_cache = self.self_attention.step(
-            self.self_attention_residual.before(inputs), cache.self_attention, position, visible
+        attended, self_cache = self.self_attention.planned_step(
+            self.self_attention_residual.before(inputs), cache.self_attention, plan
         )
         x = self.self_attention_residual(inputs, attended, training=False)
         scores = None
@@ -195,8 +189,8 @@ class DecoderLayer(Block):
                 self.cross_attention_residual.before(x),
                 cache.encoder_keys,
                 cache.encoder_values,
-                _encoder_bias(encoder_padding_mask),
-                visible.shape[2],
+                plan.encoder_bias,
+                plan,
             )
             x = self.cross_attention_residual(x, attended, training=False)
         transformed = self.feed_forward(self.feed_forward_residual.before(x), training=False)
@@ -214,11 +208,6 @@ class DecoderLayer(Block):
                 f"`encoder_output` must be {wanted}, as when the layer was built. "
                 f"Received: encoder_output={_described(encoder_output)}."
             )
-
-
-def _encoder_bias(padding_mask: Tensor | None) -> Tensor | None:
-    """Turn a mask `(b, s)` into what is added to logits, `(b, 1, 1, s)`."""
-    return None if padding_mask is None else hide_unless(combine_masks(padding_mask=padding_mask))
 
 
 def _described(tensor: Tensor | None) -> str:

@@ -3,6 +3,7 @@
 from typing import Any
 
 import keras
+from keras import ops
 
 from keras_transformer.layers.validation import (
     check_positive,
@@ -73,11 +74,13 @@ class FeedForward(keras.layers.Layer):
         freeze_parts(self)
 
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
-        x = self.inner(inputs)  # (b, t, f)
+        # Rows of one matrix: the products of larger tensors need several operations more each.
+        rows = ops.reshape(inputs, (-1, inputs.shape[-1]))  # (b * t, d)
+        x = self.inner(rows)  # (b * t, f)
         if self.gate is not None:
-            x = x * self.gate(inputs)
+            x = x * self.gate(rows)
         x = self.inner_dropout(x, training=training)
-        return self.outer(x)  # (b, t, d)
+        return ops.reshape(self.outer(x), (-1, *ops.shape(inputs)[1:]))
 
     def _dense(self, name: str, width: int, input_shape: Shape, activation: Any = None) -> keras.layers.Dense:
         layer = keras.layers.Dense(width, activation=activation, dtype=self.dtype_policy, name=name)

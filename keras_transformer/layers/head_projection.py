@@ -22,10 +22,11 @@ def split_heads(inputs: Tensor, kernel: Tensor, bias: Tensor | None = None) -> T
         `(b, t, h, k)`.
     """
     width, num_heads, head_dim = kernel.shape
-    outputs = ops.matmul(inputs, ops.reshape(kernel, (width, num_heads * head_dim)))  # (b, t, h * k)
+    rows = ops.reshape(inputs, (-1, width))  # (b * t, d)
+    outputs = ops.matmul(rows, ops.reshape(kernel, (width, num_heads * head_dim)))  # (b * t, h * k)
     if bias is not None:
         outputs = ops.add(outputs, ops.reshape(bias, (num_heads * head_dim,)))
-    return ops.reshape(outputs, (-1, ops.shape(outputs)[1], num_heads, head_dim))
+    return ops.reshape(outputs, (-1, ops.shape(inputs)[1], num_heads, head_dim))
 
 
 def merge_heads(heads: Tensor, kernel: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -41,10 +42,8 @@ def merge_heads(heads: Tensor, kernel: Tensor, bias: Tensor | None = None) -> Te
     """
     num_heads, head_dim, *output_shape = kernel.shape
     width = math.prod(output_shape)
-    merged = ops.reshape(heads, (-1, ops.shape(heads)[1], num_heads * head_dim))  # (b, t, h * k)
-    outputs = ops.matmul(merged, ops.reshape(kernel, (num_heads * head_dim, width)))
+    rows = ops.reshape(heads, (-1, num_heads * head_dim))  # (b * t, h * k)
+    outputs = ops.matmul(rows, ops.reshape(kernel, (num_heads * head_dim, width)))
     if bias is not None:
         outputs = ops.add(outputs, ops.reshape(bias, (width,)))
-    return (
-        outputs if len(output_shape) == 1 else ops.reshape(outputs, (-1, ops.shape(heads)[1], *output_shape))
-    )
+    return ops.reshape(outputs, (-1, ops.shape(heads)[1], *output_shape))

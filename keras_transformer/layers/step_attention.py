@@ -23,7 +23,7 @@ def hide_unless(mask: Tensor) -> Tensor:
 
 
 def step_attention(
-    query: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None, beam_size: int
+    query: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     """Compute what `dot_product_attention` computes, for one position of `n` hypotheses.
 
@@ -31,20 +31,20 @@ def step_attention(
     attend to nothing weights everything alike; the caller leaves only zeros there.
 
     Args:
-        query: `(b * n, 1, h, k)`.
+        query: `(b, h, n, k)`.
         keys: `(b, g, m, k)`; each of the `g` heads serves `h / g` heads of the query.
         values: `(b, g, m, k)`, of any width.
         bias: broadcasts to `(b, h, n, m)`, added to the logits; None for nothing.
-        beam_size: hypotheses for each source, `n`.
 
     Returns:
-        The output `(b * n, 1, h, k)`, and the weights `(b, h, n, m)`.
+        The output `(b, h, n, k)`, and the weights `(b, h, n, m)`.
     """
-    num_heads, width = query.shape[2:]
+    num_heads, beam_size, width = query.shape[1:]
     num_groups = keys.shape[1]
     rows = num_heads // num_groups * beam_size
-    query = ops.reshape(query * ops.cast(width**-0.5, query.dtype), (-1, beam_size, num_heads, width))
-    query = ops.reshape(_swap(query, beam_size), (-1, num_groups, rows, width))
+    query = query * ops.cast(width**-0.5, query.dtype)
+    if num_groups != num_heads:
+        query = ops.reshape(query, (-1, num_groups, rows, width))
     logits = ops.cast(batched_product(query, keys, transposed=True), "float32")
     if num_groups != num_heads:
         logits = ops.reshape(logits, (-1, num_heads, beam_size, ops.shape(keys)[2]))
@@ -54,10 +54,7 @@ def step_attention(
     grouped = ops.cast(weights, values.dtype)
     if num_groups != num_heads:
         grouped = ops.reshape(grouped, (-1, num_groups, rows, ops.shape(keys)[2]))
-    outputs = ops.reshape(batched_product(grouped, values), (-1, num_heads, beam_size, values.shape[-1]))
-    return ops.reshape(_swap(outputs, beam_size), (-1, 1, num_heads, values.shape[-1])), weights
-
-
-def _swap(heads: Tensor, beam_size: int) -> Tensor:
-    """Exchange heads and hypotheses; with one hypothesis the shape alone says it."""
-    return heads if beam_size == 1 else ops.transpose(heads, (0, 2, 1, 3))
+    outputs = batched_product(grouped, values)
+    if num_groups != num_heads:
+        outputs = ops.reshape(outputs, (-1, num_heads, beam_size, values.shape[-1]))
+    return outputs, weights

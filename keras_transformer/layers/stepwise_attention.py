@@ -5,8 +5,10 @@ from keras import ops
 from keras_transformer.layers.attention_cache import AttentionCache
 from keras_transformer.layers.attention_kernels import AttentionKernels
 from keras_transformer.layers.head_projection import merge_heads, split_heads
+from keras_transformer.layers.hypotheses import Hypotheses
 from keras_transformer.layers.rotary_embedding import rotary_embedding
 from keras_transformer.layers.step_attention import hide_unless, step_attention
+from keras_transformer.layers.step_plan import StepPlan, plan_step
 from keras_transformer.types import Tensor
 
 
@@ -52,19 +54,31 @@ class StepwiseAttention(AttentionKernels):
         Returns:
             The output `(b * n, 1, d)` and the cache with this position written.
         """
-        if visible is None:
-            visible = cache.own_slots(query.shape[0], position)
-        beam_size = visible.shape[2]
-        cache = cache.append(*self.project_key_value(query, start=position), position, beam_size)
-        num_slots = ops.shape(cache.keys)[2]
-        if self.sliding_window is not None:
-            distances = position - ops.arange(num_slots, dtype="int32") // beam_size
-            visible = ops.logical_and(visible, distances < self.sliding_window)
-        bias = hide_unless(visible)
-        if self.position_bias is not None:
-            distances = self.position_bias.between(1, num_slots // beam_size, start=position)
-            bias = bias + ops.repeat(distances, beam_size, axis=-1)
-        output, _ = self.attend_step(query, cache.keys, cache.values, bias, beam_size, start=position)
+        visible = cache.own_slots(query.shape[0], position) if visible is None else visible
+        return self.planned_step(query, cache, plan_step(cache, position, visible, self.num_heads))
+
+    def planned_step(
+        self, query: Tensor, cache: AttentionCache, plan: StepPlan
+    ) -> tuple[Tensor, AttentionCache]:
+        """Do what `step` does, with what other layers need as well already computed.
+
+        Args:
+            query: `(b * n, 1, d)`, the input at the plan's position.
+            cache: the earlier positions.
+            plan: the step.
+
+        Returns:
+            As `step`.
+        """
+        key, value = self.project_key_value(query, start=plan.position)
+        # Heads that queries share have an order of their own, seldom needed.
+        hypotheses = plan.hypotheses
+        if key.shape[2] != self.num_heads:
+            hypotheses = Hypotheses.of(hypotheses.number, ops.shape(cache.keys)[0], key.shape[2])
+        key, value = hypotheses.of_each_head(key), hypotheses.of_each_head(value)
+        cache = cache.write(key, value, plan.slots)
+        bias = self._step_bias(plan, ops.shape(cache.keys)[2])
+        output, _ = self.attend_step(query, cache.keys, cache.values, bias, plan)
         return output, cache
 
     def attend_step(
@@ -73,9 +87,7 @@ class StepwiseAttention(AttentionKernels):
         keys: Tensor,
         values: Tensor,
         bias: Tensor | None,
-        beam_size: int = 1,
-        *,
-        start: Tensor | int = 0,
+        plan: StepPlan,
     ) -> tuple[Tensor, Tensor]:
         """Attend from one position of each hypothesis to keys that its source's hypotheses share.
 
@@ -84,15 +96,14 @@ class StepwiseAttention(AttentionKernels):
             keys: `(b, h, m, k)`, heads first.
             values: `(b, h, m, k)`, likewise.
             bias: broadcasts to `(b, h, n, m)`, added to the logits, from `hide_unless`.
-            beam_size: hypotheses for each source, `n`.
-            start: the position of the query.
+            plan: the step.
 
         Returns:
             The output `(b * n, 1, output_shape)` and the scores `(b, h, n, m)`.
         """
-        queries = self._queries(query, start)
-        heads, scores = step_attention(queries, keys, values, bias, beam_size)
-        return self._merge(heads, query), scores
+        queries = plan.hypotheses.of_each_head(self._queries(query, plan.position))
+        heads, scores = step_attention(queries, keys, values, bias)
+        return self._merge(plan.hypotheses.of_each_source(heads), query), scores
 
     def create_cache(
         self, max_length: Tensor | int, batch_size: Tensor | int, beam_size: int = 1
@@ -116,6 +127,17 @@ class StepwiseAttention(AttentionKernels):
             value_dim=self.value_dim or self.key_dim,
             dtype=self.compute_dtype,
         )
+
+    def _step_bias(self, plan: StepPlan, num_slots: Tensor | int) -> Tensor:
+        """Say what is added to the logits of one position."""
+        bias, beam_size = plan.bias, plan.hypotheses.number
+        if self.sliding_window is not None:
+            distances = plan.position - ops.arange(num_slots, dtype="int32") // beam_size
+            bias = bias + hide_unless(distances < self.sliding_window)
+        if self.position_bias is not None:
+            distances = self.position_bias.between(1, num_slots // beam_size, start=plan.position)
+            bias = bias + ops.repeat(distances, beam_size, axis=-1)
+        return bias
 
     def _queries(self, query: Tensor, start: Tensor | int) -> Tensor:
         """Project the queries, `(b, t, h, k)`."""

@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from keras_transformer.layers.dot_product_attention import as_tensor
+from keras_transformer.layers.gathering import take_rows
 from keras_transformer.layers.validation import check_positive, check_token_ids
 from keras_transformer.types import Shape, Tensor
 
@@ -66,7 +67,7 @@ class TokenEmbedding(keras.layers.Layer):
         is_known = ops.logical_and(token_ids >= 0, token_ids < self.vocabulary_size)
         scale = self.hidden_dim**0.5 if self.scale else 1.0
         scales = ops.cast(ops.where(is_known, scale, float("nan")), self.compute_dtype)  # (b, t)
-        vectors = ops.take(self.embeddings, token_ids, axis=0)
+        vectors = take_rows(self.embeddings, token_ids)
         return ops.cast(vectors, self.compute_dtype) * ops.expand_dims(scales, -1)
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:

@@ -121,7 +121,8 @@ class CausalLM(ConfiguredModel):
                 "`batch_size` must be one number; `decoding.complete` continues texts. "
                 f"Received: batch_size of shape {shape}."
             )
-        return self.decoder.create_cache(None, None, max_length, beam_size, batch_size=batch_size)
+        cache = self.decoder.create_cache(None, None, max_length, beam_size, batch_size=batch_size)
+        return cache._replace(output_kernel=self.output_projection.step_kernel(beam_size))
 
     def decode_step(
         self, token_ids: Tensor, position: Tensor, cache: DecoderCache
@@ -139,7 +140,7 @@ class CausalLM(ConfiguredModel):
         x = self.token_embedding(token_ids[:, None])  # (b * n, 1, d)
         x = self.position_encoding(x, start=position)
         x, cache = self.decoder.step(x, cache, position)
-        return self.output_projection.step(x[:, 0, :]), cache
+        return self.output_projection.step(x[:, 0, :], cache.output_kernel), cache
 
     def attention_scores(self, token_ids: Tensor) -> dict[str, Tensor]:
         """Give every attention map of one pass.

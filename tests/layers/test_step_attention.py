@@ -15,24 +15,22 @@ B, H, K, V, M = 2, 6, 5, 7, 11
 @pytest.mark.parametrize("groups", [6, 2, 1])
 def test_it_is_attention(beam_size: int, groups: int) -> None:
     rng = np.random.default_rng(beam_size + groups)
-    query = rng.normal(size=(B * beam_size, 1, H, K)).astype("float32")
+    query = rng.normal(size=(B, H, beam_size, K)).astype("float32")
     keys = rng.normal(size=(B, groups, M, K)).astype("float32")
     values = rng.normal(size=(B, groups, M, V)).astype("float32")
     mask = rng.random(size=(B, 1, beam_size, M)) < 0.6
     mask[..., 0] = True
-    output, weights = step_attention(query, keys, values, hide_unless(mask), beam_size)
+    output, weights = step_attention(query, keys, values, hide_unless(mask))
     expected, scores = dot_product_attention(
-        query.reshape(B, beam_size, H, K), keys.transpose(0, 2, 1, 3), values.transpose(0, 2, 1, 3), mask
+        query.transpose(0, 2, 1, 3), keys.transpose(0, 2, 1, 3), values.transpose(0, 2, 1, 3), mask
     )
-    np.testing.assert_allclose(array(output).reshape(B, beam_size, H, V), array(expected), atol=1e-5)
+    np.testing.assert_allclose(array(output).transpose(0, 2, 1, 3), array(expected), atol=1e-5)
     np.testing.assert_allclose(array(weights), array(scores), atol=1e-6)
 
 
 def test_without_a_bias_everything_is_seen() -> None:
     values = np.arange(4, dtype="float32").reshape(1, 1, 4, 1)
-    output, _ = step_attention(
-        np.zeros((1, 1, 1, 3), "float32"), np.ones((1, 1, 4, 3), "float32"), values, None, 1
-    )
+    output, _ = step_attention(np.zeros((1, 1, 1, 3), "float32"), np.ones((1, 1, 4, 3), "float32"), values)
     assert float(array(output)[0, 0, 0, 0]) == pytest.approx(1.5)
 
 

@@ -1,0 +1,49 @@
+"""The largest of many numbers, without sorting most of them."""
+
+from keras import ops
+
+from keras_transformer.layers.gathering import take_each, take_rows
+from keras_transformer.types import Tensor
+
+_LOWEST = -3e38  # below every score, even that of what may not be
+_BLOCK = 64
+_BLOCKS = range(32, 129)
+
+
+def largest(values: Tensor, num: int) -> tuple[Tensor, Tensor]:
+    """Find the largest numbers of each row.
+
+    The same as `top_k`, which goes through a whole vocabulary several times slower than a maximum
+    does. Whatever is among the `m` largest lies in one of the `m` blocks with the largest maxima,
+    so only these are searched.
+
+    Args:
+        values: float32 `(r, v)`.
+        num: how many, `m`, at most `v`.
+
+    Returns:
+        The numbers, largest first, and their int32 indices, both `(r, m)`; of equal numbers those
+        with the lower index come first.
+    """
+    width = int(values.shape[1])
+    if width < 4 * _BLOCK * num:
+        found, indices = ops.top_k(values, num)
+        return found, ops.cast(indices, "int32")
+    block = _block_size(width)
+    if width % block:
+        values = ops.pad(values, [[0, 0], [0, -width % block]], constant_values=_LOWEST)
+    num_blocks = -(-width // block)
+    _, blocks = ops.top_k(ops.max(ops.reshape(values, (-1, num_blocks, block)), axis=-1), num)
+    # In their own order again, so that of equal numbers the first is found first.
+    blocks = ops.sort(ops.cast(blocks, "int32"), axis=-1)  # (r, m)
+    offsets = ops.arange(ops.shape(values)[0], dtype="int32")[:, None] * num_blocks
+    candidates = take_rows(ops.reshape(values, (-1, block)), blocks + offsets)  # (r, m, block)
+    found, places = ops.top_k(ops.reshape(candidates, (-1, num * block)), num)
+    places = ops.cast(places, "int32")
+    return found, take_each(blocks, places // block) * block + places % block
+
+
+def _block_size(width: int) -> int:
+    """Divide a width without a rest where that is possible."""
+    divisors = [size for size in _BLOCKS if width % size == 0]
+    return min(divisors, key=lambda size: abs(size - _BLOCK), default=_BLOCK)
