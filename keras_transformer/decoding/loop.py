@@ -12,7 +12,8 @@ from typing import Any, ClassVar, Protocol, TypeVar
 from keras import ops
 
 from keras_transformer.decoding.contract import SearchResult, Step
-from keras_transformer.layers.buffers import in_compiler, written_in_place
+from keras_transformer.layers.buffers import written_in_place
+from keras_transformer.layers.compiler import in_compiler
 from keras_transformer.types import Tensor
 
 State = TypeVar("State", bound=Any)

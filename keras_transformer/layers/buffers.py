@@ -30,30 +30,6 @@ def written_in_place() -> Iterator[None]:
         _IN_PLACE.reset(token)
 
 
-def in_compiler() -> bool:
-    """Say whether what is traced now goes to XLA.
-
-    Returns:
-        True with JAX, and in a graph of TensorFlow that is made for `jit_compile`: there every size is
-        known when it is compiled, even if not while it is traced.
-    """
-    if keras.backend.backend() != "tensorflow":
-        return keras.backend.backend() == "jax"
-    import tensorflow as tf
-    from tensorflow.python.ops import control_flow_util  # nothing public tells of `jit_compile`
-
-    return bool(control_flow_util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph()))
-
-
-def writes_slices() -> bool:
-    """Say whether a slice of a tensor is written without copying the rest, or is as good as anything.
-
-    Returns:
-        False in a graph of TensorFlow itself, whose `write_rows` is better.
-    """
-    return keras.backend.backend() != "tensorflow" or in_compiler()
-
-
 def make_buffer(shape: Sequence[Tensor | int], dtype: str) -> Tensor:
     """Make zeros that share their memory with nothing else.
 

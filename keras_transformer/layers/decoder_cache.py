@@ -49,8 +49,6 @@ class DecoderCache(NamedTuple):
     attention_sums: Tensor = ()
     """float32 `(b, n, s)`: how much each source position was attended to so far, the mean over the
     heads of the last layer; `()` where nobody asked."""
-    output_kernel: Tensor = ()
-    """From `OutputProjection.step_kernel`; no step changes it."""
 
     @property
     def beam_size(self) -> int:

@@ -129,7 +129,9 @@ class DecoderLayer(Block):
             )
         keys: Tensor = ()
         values: Tensor = ()
+        self.self_attention.prepare_steps()
         if self.cross_attention is not None:
+            self.cross_attention.prepare_steps()
             keys, values = self.cross_attention.project_key_value(encoder_output)
             batch_size = ops.shape(keys)[0]
             if encoder_padding_mask is not None:

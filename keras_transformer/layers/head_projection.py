@@ -1,49 +1,74 @@
 """Linear maps from the model width to heads, and back."""
 
 import math
+from typing import NamedTuple
 
 from keras import ops
 
 from keras_transformer.types import Tensor
 
 
-def split_heads(inputs: Tensor, kernel: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Compute `einsum("btd,dhk->bthk", inputs, kernel) + bias`.
+class LinearMap(NamedTuple):
+    """A kernel of any axes and its bias, as one product of matrices needs them.
 
-    As one product of matrices, since the einsum's batched products and the sums
-    that its bias leaves in the gradient take twice as long on a CPU.
+    An einsum's batched products, and the sums that its bias leaves in the gradient, take twice as
+    long on a CPU.
+    """
+
+    matrix: Tensor
+    """`(i, o)`."""
+    bias: Tensor | None
+    """`(o,)`, or None."""
+
+    @classmethod
+    def of(cls, kernel: Tensor, bias: Tensor | None, num_inputs: int, dtype: str) -> "LinearMap":
+        """Flatten a kernel.
+
+        Args:
+            kernel: `(inputs, outputs)`, any number of axes each.
+            bias: `(outputs)`, or None.
+            num_inputs: how many of the kernel's axes are inputs.
+            dtype: to cast both to, since Keras does so only inside `__call__`.
+
+        Returns:
+            The map.
+        """
+        inputs, outputs = math.prod(kernel.shape[:num_inputs]), math.prod(kernel.shape[num_inputs:])
+        matrix = ops.reshape(ops.cast(kernel, dtype), (inputs, outputs))
+        return cls(matrix, None if bias is None else ops.reshape(ops.cast(bias, dtype), (outputs,)))
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        """Map rows `(r, i)` to `(r, o)`."""
+        outputs = ops.matmul(rows, self.matrix)
+        return outputs if self.bias is None else ops.add(outputs, self.bias)
+
+
+def split_heads(inputs: Tensor, to_heads: LinearMap, num_heads: int) -> Tensor:
+    """Compute `einsum("btd,dhk->bthk", inputs, kernel) + bias`.
 
     Args:
         inputs: `(b, t, d)`.
-        kernel: `(d, h, k)`.
-        bias: `(h, k)`, or None.
+        to_heads: of a kernel `(d, h, k)` and a bias `(h, k)`.
+        num_heads: heads, `h`.
 
     Returns:
         `(b, t, h, k)`.
     """
-    width, num_heads, head_dim = kernel.shape
-    rows = ops.reshape(inputs, (-1, width))  # (b * t, d)
-    outputs = ops.matmul(rows, ops.reshape(kernel, (width, num_heads * head_dim)))  # (b * t, h * k)
-    if bias is not None:
-        outputs = ops.add(outputs, ops.reshape(bias, (num_heads * head_dim,)))
-    return ops.reshape(outputs, (-1, ops.shape(inputs)[1], num_heads, head_dim))
+    width, outputs = to_heads.matrix.shape
+    heads = to_heads(ops.reshape(inputs, (-1, width)))  # (b * t, h * k)
+    return ops.reshape(heads, (-1, ops.shape(inputs)[1], num_heads, outputs // num_heads))
 
 
-def merge_heads(heads: Tensor, kernel: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Compute `einsum("bthk,hkd->btd", heads, kernel) + bias`, as `split_heads` does.
+def merge_heads(heads: Tensor, from_heads: LinearMap, output_shape: tuple[int, ...]) -> Tensor:
+    """Compute `einsum("bthk,hkd->btd", heads, kernel) + bias`.
 
     Args:
         heads: `(b, t, h, k)`.
-        kernel: `(h, k, d)`; the output may have more than one last axis.
-        bias: `(d,)`, or None.
+        from_heads: of a kernel `(h, k, d)`, which may have more than one last axis, and its bias.
+        output_shape: the last axes, `(d,)`.
 
     Returns:
         `(b, t, d)`.
     """
-    num_heads, head_dim, *output_shape = kernel.shape
-    width = math.prod(output_shape)
-    rows = ops.reshape(heads, (-1, num_heads * head_dim))  # (b * t, h * k)
-    outputs = ops.matmul(rows, ops.reshape(kernel, (num_heads * head_dim, width)))
-    if bias is not None:
-        outputs = ops.add(outputs, ops.reshape(bias, (width,)))
+    outputs = from_heads(ops.reshape(heads, (-1, from_heads.matrix.shape[0])))  # (b * t, d)
     return ops.reshape(outputs, (-1, ops.shape(heads)[1], *output_shape))

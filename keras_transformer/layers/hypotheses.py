@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from keras import ops
 
-from keras_transformer.layers.buffers import writes_slices
+from keras_transformer.layers.compiler import writes_slices
 from keras_transformer.layers.gathering import take_rows
 from keras_transformer.types import Tensor
 

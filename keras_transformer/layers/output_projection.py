@@ -5,6 +5,8 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_transformer.layers.compiler import in_compiler
+from keras_transformer.layers.prepared import prepare, prepared
 from keras_transformer.layers.products import product_with_transpose
 from keras_transformer.layers.token_embedding import TokenEmbedding
 from keras_transformer.layers.validation import check_positive
@@ -63,45 +65,42 @@ class OutputProjection(keras.layers.Layer):
             self.embedding.build((None, None))
 
     def call(self, inputs: Tensor) -> Tensor:
-        inputs = ops.cast(inputs, self.compute_dtype)
-        if self.embedding is None:
-            return ops.matmul(inputs, ops.cast(self.kernel, self.compute_dtype))
-        table = ops.cast(self.embedding.embeddings, self.compute_dtype)
-        return ops.matmul(inputs, ops.transpose(table))
+        return ops.matmul(ops.cast(inputs, self.compute_dtype), self._matrix())
 
-    def step_kernel(self, beam_size: int) -> Tensor:
-        """Prepare what many steps of decoding need.
+    def prepare_steps(self, beam_size: int) -> None:
+        """Transpose the embedding's table, where many steps of decoding follow; see `prepare`.
 
-        With the rows of several hypotheses a product with the transposed table takes half the time
-        (TensorFlow, on a CPU); with fewer the transposing would cost more than it gains.
+        With the rows of several hypotheses, a product with the transposed table takes half the time
+        (TensorFlow, on a CPU); with fewer, the transposing would cost more than it gains.
 
         Args:
             beam_size: hypotheses for each source, `n`.
-
-        Returns:
-            A kernel `(d, v)`, or `()` where nothing is to be gained.
         """
-        if self.embedding is None or beam_size == 1 or keras.backend.backend() != "tensorflow":
-            return ()
-        return ops.transpose(ops.cast(self.embedding.embeddings, self.compute_dtype))
+        if self.embedding is not None and (beam_size > 1 or in_compiler()):
+            prepare(self, self._matrix)
 
-    def step(self, inputs: Tensor, kernel: Tensor = ()) -> Tensor:
+    def step(self, inputs: Tensor) -> Tensor:
         """Give the logits of one position of each row.
 
         Args:
             inputs: `(r, d)`.
-            kernel: from `step_kernel`.
 
         Returns:
             Logits `(r, v)`.
         """
         inputs = ops.cast(inputs, self.compute_dtype)
-        if not isinstance(kernel, tuple):
-            return ops.matmul(inputs, kernel)
+        matrix = prepared(self, lambda: None)
+        if matrix is not None:
+            return ops.matmul(inputs, matrix)
         if self.embedding is None:
-            return ops.matmul(inputs, ops.cast(self.kernel, self.compute_dtype))
-        table = ops.cast(self.embedding.embeddings, self.compute_dtype)
-        return product_with_transpose(inputs, table)
+            return ops.matmul(inputs, self._matrix())
+        return product_with_transpose(inputs, ops.cast(self.embedding.embeddings, self.compute_dtype))
+
+    def _matrix(self) -> Tensor:
+        """Give the kernel, `(d, v)`."""
+        if self.embedding is None:
+            return ops.cast(self.kernel, self.compute_dtype)
+        return ops.transpose(ops.cast(self.embedding.embeddings, self.compute_dtype))
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         return (*input_shape[:-1], self.vocabulary_size)

@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from keras_transformer.layers.compiler import in_compiler
 from keras_transformer.types import Tensor
 
 
@@ -17,6 +18,11 @@ def batched_product(first: Tensor, second: Tensor, *, transposed: bool = False) 
     Returns:
         `(b, h, n, m)`.
     """
+    if in_compiler() and first.shape[2] == 1:
+        # XLA makes one fast loop of this, and on a CPU a slow one of many products with one row.
+        if transposed:
+            return ops.sum(first * second, axis=-1)[:, :, None, :]
+        return ops.sum(ops.transpose(first, (0, 1, 3, 2)) * second, axis=2, keepdims=True)
     if keras.backend.backend() != "tensorflow":
         return ops.matmul(first, ops.transpose(second, (0, 1, 3, 2)) if transposed else second)
     import tensorflow as tf

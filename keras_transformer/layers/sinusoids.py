@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 from keras import ops
 
+from keras_transformer.layers.compiler import has_fast_doubles
 from keras_transformer.layers.validation import check_choice
 from keras_transformer.types import Tensor
 
@@ -53,9 +54,9 @@ def sinusoidal_position_encoding(
 def position_angles(positions: Tensor, rates: npt.NDArray[np.float64]) -> Tensor:
     """Multiply positions with rates, and leave full turns away.
 
-    In float32 `sin(p * rate)` loses a digit with every digit of `p`. So the
-    rates are measured in turns and split, like the positions, into parts short
-    enough for each product to be exact, and only what is left of a turn is kept.
+    In float32 `sin(p * rate)` loses a digit with every digit of `p`. Where there is no float64,
+    as with JAX and on a TPU, the rates are measured in turns and split, like the positions, into parts
+    short enough for each product to be exact, and only what is left of a turn is kept.
 
     Args:
         positions: integers `(t,)`, at least 0 and below 2^24.
@@ -65,6 +66,9 @@ def position_angles(positions: Tensor, rates: npt.NDArray[np.float64]) -> Tensor
         float32 angles `(t, waves)`, each an error of about 1e-6 from the true one, modulo `2 * pi`.
     """
     positions = ops.cast(positions, "int32")[:, None]
+    if has_fast_doubles():
+        angles = ops.cast(positions, "float64") * rates
+        return ops.cast(angles - ops.floor(angles / (2 * math.pi)) * (2 * math.pi), "float32")
     high = ops.cast(positions // _BLOCK, "float32")
     low = ops.cast(positions % _BLOCK, "float32")
     turns = rates / (2 * math.pi) % 1.0

@@ -1,11 +1,14 @@
 """Attention one position at a time, as decoding needs it."""
 
+import functools
+
 from keras import ops
 
 from keras_transformer.layers.attention_cache import AttentionCache
 from keras_transformer.layers.attention_kernels import AttentionKernels
-from keras_transformer.layers.head_projection import merge_heads, split_heads
+from keras_transformer.layers.head_projection import LinearMap, merge_heads, split_heads
 from keras_transformer.layers.hypotheses import Hypotheses
+from keras_transformer.layers.prepared import prepare, prepared
 from keras_transformer.layers.rotary_embedding import rotary_embedding
 from keras_transformer.layers.step_attention import hide_unless, step_attention
 from keras_transformer.layers.step_plan import StepPlan, plan_step
@@ -28,10 +31,10 @@ class StepwiseAttention(AttentionKernels):
         Returns:
             Keys `(b, s, h, k)` and values `(b, s, h, k)`.
         """
-        keys = self._project(value if key is None else key, self.key_kernel, self.key_bias)
+        keys = self._project(value if key is None else key, "key")
         if self.positions == "rotary":
             keys = rotary_embedding(keys, start=start)
-        return keys, self._project(value, self.value_kernel, self.value_bias)
+        return keys, self._project(value, "value")
 
     def step(
         self,
@@ -105,6 +108,11 @@ class StepwiseAttention(AttentionKernels):
         heads, scores = step_attention(queries, keys, values, bias)
         return self._merge(plan.hypotheses.of_each_source(heads), query), scores
 
+    def prepare_steps(self) -> None:
+        """Flatten the kernels once, where steps of decoding follow; see `prepare`."""
+        for name in ("query", "key", "value", "output", *(["gate"] if self.use_gate else [])):
+            prepare(getattr(self, f"{name}_kernel"), functools.partial(self._flattened, name))
+
     def create_cache(
         self, max_length: Tensor | int, batch_size: Tensor | int, beam_size: int = 1
     ) -> AttentionCache:
@@ -141,20 +149,24 @@ class StepwiseAttention(AttentionKernels):
 
     def _queries(self, query: Tensor, start: Tensor | int) -> Tensor:
         """Project the queries, `(b, t, h, k)`."""
-        queries = self._project(query, self.query_kernel, self.query_bias)
+        queries = self._project(query, "query")
         return rotary_embedding(queries, start=start) if self.positions == "rotary" else queries
 
     def _merge(self, heads: Tensor, query: Tensor) -> Tensor:
         """Project what the heads `(b, t, h, k)` have gathered."""
         if self.gate_kernel is not None:
-            heads = heads * ops.sigmoid(self._project(query, self.gate_kernel, self.gate_bias))
-        return merge_heads(heads, *self._cast(self.output_kernel, self.output_bias))
+            heads = heads * ops.sigmoid(self._project(query, "gate"))
+        return merge_heads(heads, self._linear_map("output"), tuple(self.output_kernel.shape[2:]))
 
-    def _project(self, inputs: Tensor, kernel: Tensor, bias: Tensor | None) -> Tensor:
-        """Compute `(b, t, d)` times `(d, h, k)`."""
-        return split_heads(ops.cast(inputs, self.compute_dtype), *self._cast(kernel, bias))
+    def _project(self, inputs: Tensor, name: str) -> Tensor:
+        """Multiply `(b, t, d)` with the kernel `(d, h, k)` of a name."""
+        num_heads = getattr(self, f"{name}_kernel").shape[1]
+        return split_heads(ops.cast(inputs, self.compute_dtype), self._linear_map(name), num_heads)
 
-    def _cast(self, kernel: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """Cast weights, since Keras does so only inside `__call__`, not in `step`."""
-        kernel = ops.cast(kernel, self.compute_dtype)
-        return kernel, None if bias is None else ops.cast(bias, self.compute_dtype)
+    def _linear_map(self, name: str) -> LinearMap:
+        kernel = getattr(self, f"{name}_kernel")
+        return prepared(kernel, lambda: self._flattened(name))
+
+    def _flattened(self, name: str) -> LinearMap:
+        kernel, bias = getattr(self, f"{name}_kernel"), getattr(self, f"{name}_bias")
+        return LinearMap.of(kernel, bias, 2 if name == "output" else 1, self.compute_dtype)

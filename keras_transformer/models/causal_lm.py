@@ -121,8 +121,8 @@ class CausalLM(ConfiguredModel):
                 "`batch_size` must be one number; `decoding.complete` continues texts. "
                 f"Received: batch_size of shape {shape}."
             )
-        cache = self.decoder.create_cache(None, None, max_length, beam_size, batch_size=batch_size)
-        return cache._replace(output_kernel=self.output_projection.step_kernel(beam_size))
+        self.output_projection.prepare_steps(beam_size)
+        return self.decoder.create_cache(None, None, max_length, beam_size, batch_size=batch_size)
 
     def decode_step(
         self, token_ids: Tensor, position: Tensor, cache: DecoderCache
@@ -140,7 +140,7 @@ class CausalLM(ConfiguredModel):
         x = self.token_embedding(token_ids[:, None])  # (b * n, 1, d)
         x = self.position_encoding(x, start=position)
         x, cache = self.decoder.step(x, cache, position)
-        return self.output_projection.step(x[:, 0, :], cache.output_kernel), cache
+        return self.output_projection.step(x[:, 0, :]), cache
 
     def attention_scores(self, token_ids: Tensor) -> dict[str, Tensor]:
         """Give every attention map of one pass.

@@ -126,10 +126,10 @@ class Transformer(EncodingModel):
             The cache for `decode_step`.
         """
         encoder_output, mask = self.encode(encoder_inputs, padding_mask=padding_mask)
-        cache = self.decoder.create_cache(
+        self.output_projection.prepare_steps(beam_size)
+        return self.decoder.create_cache(
             encoder_output, mask, max_length, beam_size, track_attention=track_attention
         )
-        return cache._replace(output_kernel=self.output_projection.step_kernel(beam_size))
 
     def decode_step(
         self, token_ids: Tensor, position: Tensor, cache: DecoderCache
@@ -147,7 +147,7 @@ class Transformer(EncodingModel):
         x = self.target_embedding(token_ids[:, None])  # (b * n, 1, d)
         x = self.position_encoding(x, start=position)
         x, cache = self.decoder.step(x, cache, position)
-        return self.output_projection.step(x[:, 0, :], cache.output_kernel), cache
+        return self.output_projection.step(x[:, 0, :]), cache
 
     def attention_scores(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
         """Give every attention map of one teacher-forced pass.

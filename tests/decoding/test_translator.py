@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import keras
 import pytest
 
 import keras_transformer as kt
@@ -113,7 +114,8 @@ def test_what_follows_the_longest_source_is_cut_off(translator: kt.Translator) -
     text = "abcde" * 7 + "abcd"  # 39 characters and the end
     with pytest.warns(TruncationWarning, match=r"^2 of 3 were longer than the translator's limits") as caught:
         answers = translator.translate_with_scores([text + "eee", text, text + "e"], batch_size=1)
-    assert [warning.filename for warning in caught] == [__file__]
+    files = [warning.filename for warning in caught if warning.category is TruncationWarning]
+    assert files == [__file__]
     assert_close(answers, translator.translate_with_scores([text] * 3))
 
 
@@ -121,10 +123,8 @@ def test_hypotheses_are_those_of_the_search(translator: kt.Translator) -> None:
     answers = translator.n_best([*PLAIN, ""])
     assert [len(hypotheses) for hypotheses in answers] == [3, 3, 3, 3, 1]
     assert_close([hypotheses[0] for hypotheses in answers], translator.translate_with_scores([*PLAIN, ""]))
-    scores = translator.generate([[4, 3]]).scores[0]  # "a" and the end
-    assert [hypothesis.score for hypothesis in answers[1]] == pytest.approx(
-        [float(score) for score in scores], rel=1e-4
-    )
+    scores = keras.ops.convert_to_numpy(translator.generate([[4, 3]]).scores[0])  # "a" and the end
+    assert [hypothesis.score for hypothesis in answers[1]] == pytest.approx(list(scores), rel=1e-4)
     assert [len(hypotheses) for hypotheses in translator.n_best(iter(PLAIN), num=2)] == [2] * 4
 
 

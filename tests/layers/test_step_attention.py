@@ -20,7 +20,8 @@ def test_it_is_attention(beam_size: int, groups: int) -> None:
     values = rng.normal(size=(B, groups, M, V)).astype("float32")
     mask = rng.random(size=(B, 1, beam_size, M)) < 0.6
     mask[..., 0] = True
-    output, weights = step_attention(query, keys, values, hide_unless(mask))
+    tensors = map(ops.convert_to_tensor, (query, keys, values))
+    output, weights = step_attention(*tensors, hide_unless(mask))
     expected, scores = dot_product_attention(
         query.transpose(0, 2, 1, 3), keys.transpose(0, 2, 1, 3), values.transpose(0, 2, 1, 3), mask
     )
@@ -30,7 +31,7 @@ def test_it_is_attention(beam_size: int, groups: int) -> None:
 
 def test_without_a_bias_everything_is_seen() -> None:
     values = np.arange(4, dtype="float32").reshape(1, 1, 4, 1)
-    output, _ = step_attention(np.zeros((1, 1, 1, 3), "float32"), np.ones((1, 1, 4, 3), "float32"), values)
+    output, _ = step_attention(ops.zeros((1, 1, 1, 3)), ops.ones((1, 1, 4, 3)), ops.convert_to_tensor(values))
     assert float(array(output)[0, 0, 0, 0]) == pytest.approx(1.5)
 
 

@@ -1,0 +1,36 @@
+"""What the compiler behind a graph can do, and what costs much without one."""
+
+import keras
+
+
+def in_compiler() -> bool:
+    """Say whether what is traced now goes to XLA.
+
+    Returns:
+        True with JAX, and in a graph of TensorFlow that is made for `jit_compile`: there every size is
+        known when it is compiled, even if not while it is traced.
+    """
+    if keras.backend.backend() != "tensorflow":
+        return keras.backend.backend() == "jax"
+    import tensorflow as tf
+    from tensorflow.python.ops import control_flow_util  # nothing public tells of `jit_compile`
+
+    return bool(control_flow_util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph()))
+
+
+def writes_slices() -> bool:
+    """Say whether a slice of a tensor is written without copying the rest, or is as good as anything.
+
+    Returns:
+        False in a graph of TensorFlow itself, whose `write_rows` is better.
+    """
+    return keras.backend.backend() != "tensorflow" or in_compiler()
+
+
+def has_fast_doubles() -> bool:
+    """Say whether float64 is there, and costs little.
+
+    Returns:
+        True in a graph of TensorFlow itself, where the number of operations counts.
+    """
+    return keras.backend.backend() == "tensorflow" and not in_compiler()
