@@ -73,6 +73,8 @@ class Search(Protocol):
 
     beam_size: int
     """Hypotheses that are kept for each source, `n`."""
+    num_hypotheses: int
+    """Hypotheses that are given back for each source, at most `beam_size`."""
     tracks_attention: bool
     """Whether the cache must sum up the cross-attention."""
 

@@ -28,6 +28,7 @@ class GuidedSearch(abc.ABC):
 
     axes: ClassVar[dict[str, str]]
     beam_size: int = 1
+    num_hypotheses: int = 1
     tracks_attention: bool = False
 
     def __init__(

@@ -58,7 +58,7 @@ class SampleSearch(RowSearch):
         if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int)):
             raise TypeError(f"`seed` must be an integer or None. Received: seed={seed!r}.")
         self.temperature, self.top_k, self.top_p = temperature, top_k, top_p
-        self.num_samples = self.beam_size = num_samples
+        self.num_samples = self.beam_size = self.num_hypotheses = num_samples
         self.seed = seed
 
     def _chance(self, request: Request) -> Tensor:

@@ -131,7 +131,7 @@ class Translator(TextTranslator):
 
     @property
     def _num_hypotheses(self) -> int:
-        return getattr(self.search, "num_hypotheses", self.search.beam_size)
+        return self.search.num_hypotheses
 
     def _translate_batch(self, texts: list[str]) -> BatchAnswers:
         answers, num_cut = self._n_best_batch(texts)

@@ -40,7 +40,7 @@ def write_version(
         name,
         list(zip(examples, outputs, strict=True)),
         version=version,
-        num_hypotheses=getattr(translator.search, "num_hypotheses", translator.search.beam_size),
+        num_hypotheses=translator.search.num_hypotheses,
         optimize=optimize,
         needs_tensorflow_text=needs_tensorflow_text(translator),
     )

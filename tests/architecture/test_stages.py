@@ -41,6 +41,8 @@ OWN_OPERATIONS = (
     "keras_transformer.decoding.compilation",
     "keras_transformer.decoding.fixed_weights",
     "keras_transformer.layers.buffers",
+    "keras_transformer.layers.compiler",
+    "keras_transformer.layers.gathering",
     "keras_transformer.layers.products",
 )
 
