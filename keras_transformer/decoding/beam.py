@@ -9,7 +9,7 @@ from keras_transformer.decoding.constraints import Constraints
 from keras_transformer.decoding.contract import Cache, Request, SearchResult, SpecialIds, Step
 from keras_transformer.decoding.coverage import coverage_penalty
 from keras_transformer.decoding.guided_search import GuidedSearch
-from keras_transformer.decoding.largest import largest
+from keras_transformer.decoding.largest import largest, top_k
 from keras_transformer.decoding.limits import is_absent
 from keras_transformer.decoding.loop import pad_tokens
 from keras_transformer.decoding.scores import LOWEST_SCORE, best_tokens, length_penalty
@@ -144,7 +144,7 @@ class BeamSearch(GuidedSearch):
         # A source that is done stays as it is, however long its neighbors go on.
         may_finish = ops.logical_and(ended, is_running[:, None])
         finished_scores, finished_ids = self._finish(state, found, may_finish, ids, cache)
-        running, order = ops.top_k(ops.where(ended, LOWEST_SCORE, found.log_probabilities), self.beam_size)
+        running, order = top_k(ops.where(ended, LOWEST_SCORE, found.log_probabilities), self.beam_size)
         return state._replace(
             position=state.position + 1,
             last_ids=take_each(found.token_ids, order),
@@ -194,8 +194,7 @@ class BeamSearch(GuidedSearch):
         totals = state.running_log_probabilities[:, :, None] + scores
         totals = ops.reshape(totals, (-1, self.beam_size * num_tokens))
         ids = ops.reshape(ids, (-1, self.beam_size * num_tokens))
-        best, places = ops.top_k(totals, min(2 * self.beam_size, self.beam_size * num_tokens))
-        places = ops.cast(places, "int32")
+        best, places = top_k(totals, min(2 * self.beam_size, self.beam_size * num_tokens))
         return Candidates(best, places // num_tokens, take_each(ids, places)), cache
 
     def _finish(
@@ -207,7 +206,7 @@ class BeamSearch(GuidedSearch):
         is_best = ops.logical_and(is_best, is_possible(found.log_probabilities))
         scores = self._score(found.log_probabilities, state.position + 1, cache, found.beams)
         scores = ops.where(ops.logical_and(may_finish, is_best), scores, LOWEST_SCORE)
-        scores, order = ops.top_k(ops.concatenate([state.finished_scores, scores], axis=1), self.beam_size)
+        scores, order = top_k(ops.concatenate([state.finished_scores, scores], axis=1), self.beam_size)
         return scores, take_each(ops.concatenate([state.finished_ids, ids], axis=1), order)
 
     def _score(

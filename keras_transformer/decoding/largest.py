@@ -1,5 +1,6 @@
 """The largest of many numbers, without sorting most of them."""
 
+import keras
 from keras import ops
 
 from keras_transformer.layers.gathering import take_each, take_rows
@@ -8,6 +9,25 @@ from keras_transformer.types import Tensor
 _LOWEST = -3e38  # below every score, even that of what may not be
 _BLOCK = 64
 _BLOCKS = range(32, 129)
+
+
+def top_k(values: Tensor, num: int) -> tuple[Tensor, Tensor]:
+    """Find the largest numbers of each row, of equal ones those with the lower index, on every backend.
+
+    `ops.top_k` promises no order of equal numbers, and torch keeps none.
+
+    Args:
+        values: `(r, v)`.
+        num: how many, `m`, at most `v`.
+
+    Returns:
+        The numbers, largest first, and their int32 indices, both `(r, m)`.
+    """
+    if keras.config.backend() == "torch":
+        indices = ops.argsort(ops.negative(values), axis=-1)[:, :num]
+        return ops.take_along_axis(values, indices, axis=-1), ops.cast(indices, "int32")
+    found, indices = ops.top_k(values, num)
+    return found, ops.cast(indices, "int32")
 
 
 def largest(values: Tensor, num: int) -> tuple[Tensor, Tensor]:
@@ -27,19 +47,17 @@ def largest(values: Tensor, num: int) -> tuple[Tensor, Tensor]:
     """
     width = int(values.shape[1])
     if width < 4 * _BLOCK * num:
-        found, indices = ops.top_k(values, num)
-        return found, ops.cast(indices, "int32")
+        return top_k(values, num)
     block = _block_size(width)
     if width % block:
         values = ops.pad(values, [[0, 0], [0, -width % block]], constant_values=_LOWEST)
     num_blocks = -(-width // block)
-    _, blocks = ops.top_k(ops.max(ops.reshape(values, (-1, num_blocks, block)), axis=-1), num)
+    _, blocks = top_k(ops.max(ops.reshape(values, (-1, num_blocks, block)), axis=-1), num)
     # In their own order again, so that of equal numbers the first is found first.
-    blocks = ops.sort(ops.cast(blocks, "int32"), axis=-1)  # (r, m)
+    blocks = ops.sort(blocks, axis=-1)  # (r, m)
     offsets = ops.arange(ops.shape(values)[0], dtype="int32")[:, None] * num_blocks
     candidates = take_rows(ops.reshape(values, (-1, block)), blocks + offsets)  # (r, m, block)
-    found, places = ops.top_k(ops.reshape(candidates, (-1, num * block)), num)
-    places = ops.cast(places, "int32")
+    found, places = top_k(ops.reshape(candidates, (-1, num * block)), num)
     return found, take_each(blocks, places // block) * block + places % block
 
 

@@ -7,6 +7,7 @@ from keras import ops
 
 from keras_transformer.decoding.contract import Cache, Request, SearchResult, Step
 from keras_transformer.decoding.guided_search import GuidedSearch
+from keras_transformer.decoding.largest import top_k
 from keras_transformer.decoding.limits import Limits
 from keras_transformer.decoding.loop import pad_tokens
 from keras_transformer.decoding.scores import length_penalty
@@ -117,9 +118,8 @@ class RowSearch(GuidedSearch):
         token_ids = pad_tokens(state.token_ids, self.special_ids.pad, max_length)
         if self.beam_size == 1:
             return SearchResult(token_ids, scores)
-        scores, order = ops.top_k(scores, self.beam_size)
-        order = ops.cast(order, "int32")[..., None]
-        return SearchResult(ops.take_along_axis(token_ids, order, axis=1), scores)
+        scores, order = top_k(scores, self.beam_size)
+        return SearchResult(ops.take_along_axis(token_ids, order[..., None], axis=1), scores)
 
     def _chance(self, request: Request) -> Tensor:
         """Draw what the search needs of chance, `(b, n, any)`."""

@@ -4,6 +4,7 @@ import dataclasses
 
 from keras import ops
 
+from keras_transformer.decoding.largest import top_k
 from keras_transformer.decoding.scores import LOWEST_SCORE
 from keras_transformer.decoding.token_rules import is_possible
 from keras_transformer.decoding.validation import check_number
@@ -66,12 +67,12 @@ class Sampler:
         if self.top_k is None and self.top_p in (None, 1):
             return _draw(self._weights(scores), uniform)
         size = min(self.top_k or scores.shape[-1], scores.shape[-1])
-        scores, token_ids = ops.top_k(scores, size)  # (r, k), the most likely first
+        scores, token_ids = top_k(scores, size)  # (r, k), the most likely first
         weights = self._weights(scores)
         if self.top_p is not None:
             weights = _nucleus(weights, self.top_p)
         place = _draw(weights, uniform)
-        return ops.take_along_axis(ops.cast(token_ids, "int32"), place[:, None], axis=1)[:, 0]
+        return ops.take_along_axis(token_ids, place[:, None], axis=1)[:, 0]
 
     def _weights(self, scores: Tensor) -> Tensor:
         """Give what probabilities are proportional to, 1 for the most likely token, `(r, m)`."""

@@ -3,7 +3,7 @@
 from keras import ops
 
 from keras_transformer.decoding.contract import SpecialIds
-from keras_transformer.decoding.largest import largest
+from keras_transformer.decoding.largest import largest, top_k
 from keras_transformer.layers.gathering import take_each
 from keras_transformer.types import Tensor
 
@@ -56,7 +56,7 @@ def best_tokens(logits: Tensor, num_tokens: int, special_ids: SpecialIds) -> tup
     num_banned = len({special_ids.pad, special_ids.unknown, special_ids.start})
     best, ids = largest(logits, min(num_tokens + num_banned, logits.shape[-1]))
     scores = ops.where(_is_banned(ids, special_ids), LOWEST_SCORE, best - log_total)
-    scores, order = ops.top_k(scores, num_tokens)
+    scores, order = top_k(scores, num_tokens)
     return scores, take_each(ids, order)
 
 

@@ -30,7 +30,7 @@ def test_what_has_no_variables_is_left_alone() -> None:
     variable = keras.Variable(1.0)
     with fixed_weights(object()):
         variable.assign(2.0)
-    assert float(variable.value) == 2.0
+    assert float(ops.convert_to_numpy(variable)) == 2.0
 
 
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="reads of TensorFlow's variables")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_transformer.decoding.largest import largest
+from keras_transformer.decoding.largest import largest, top_k
 
 array = ops.convert_to_numpy
 
@@ -20,3 +20,11 @@ def test_it_is_top_k(width: int, num: int, distinct: int) -> None:
     found, indices = largest(ops.convert_to_tensor(values), num)
     np.testing.assert_array_equal(array(found), np.take_along_axis(values, order, axis=1))
     np.testing.assert_array_equal(array(indices), order)
+
+
+def test_of_equal_numbers_the_first_come_first() -> None:
+    values = np.zeros((2, 300), "float32")
+    values[1, 7:] = 1.0
+    found, indices = top_k(ops.convert_to_tensor(values), 5)
+    np.testing.assert_array_equal(array(found), [[0.0] * 5, [1.0] * 5])
+    np.testing.assert_array_equal(array(indices), [range(5), range(7, 12)])
