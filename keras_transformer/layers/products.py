@@ -29,7 +29,12 @@ def batched_product(first: Tensor, second: Tensor, *, transposed: bool = False) 
 
     # The third version of the operation stays with Eigen, where `matmul` would go to oneDNN,
     # which prepares itself anew for each size: 170 microseconds against 13 for eight heads.
-    return tf.raw_ops.BatchMatMulV3(x=first, y=second, Tout=first.dtype, adj_y=transposed)
+    if in_compiler() or first.shape[2] == 1:
+        return tf.raw_ops.BatchMatMulV3(x=first, y=second, Tout=first.dtype, adj_y=transposed)
+    # Row by row: from 16,384 multiplications on, this operation goes through the batch one matrix after
+    # the other and shares each out among the threads, up to twenty times as slow.
+    rows, matrices = first[:, :, :, None, :], second[:, :, None, :, :]
+    return tf.raw_ops.BatchMatMulV3(x=rows, y=matrices, Tout=first.dtype, adj_y=transposed)[:, :, :, 0, :]
 
 
 def product_with_transpose(rows: Tensor, table: Tensor) -> Tensor:
