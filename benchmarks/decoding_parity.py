@@ -5,8 +5,9 @@ python benchmarks/decoding_parity.py runs/en_de test_2016_flickr.lc.norm.tok.en.
 The weights of a `keras-transformer train` run are written as a CTranslate2 model. Both engines decode the
 same token ids in float32, greedily and with 4 beams, without length penalty. Where their tokens differ,
 both answers are scored by one teacher-forced pass of our model: a gap below 1e-4 is a tie, which the order
-of additions decides. Ours stops when 4 hypotheses have ended; CTranslate2 without a length penalty when the
-best one has, and with `--patience` above 1 later.
+of additions decides. CTranslate2 without a length penalty stops when its best hypothesis has ended, and with
+`--patience` above 1 later. So does ours if it is exhaustive and asked for one hypothesis; otherwise it stops
+when 4 have ended, sooner or later than that.
 """
 
 import argparse
@@ -30,7 +31,11 @@ from keras_transformer.interop.ctranslate2 import vocabulary_tokens
 from keras_transformer.text.source_ids import source_token_ids
 
 PACKAGES = ("keras", "tensorflow", "ctranslate2")
-BEAM_SIZES = {"greedy": 1, "beam 4": 4}
+SEARCHES = {
+    "greedy": kt.decoding.GreedySearch(),
+    "beam 4": kt.decoding.BeamSearch(4, length_penalty=0.0),
+    "beam 4, exhaustive": kt.decoding.BeamSearch(4, num_hypotheses=1, length_penalty=0.0, exhaustive=True),
+}
 TIE = 1e-4
 Ids = list[list[int]]
 
@@ -84,19 +89,18 @@ def batches(rows: Ids, size: int) -> list[list[int]]:
     return [order[start : start + size] for start in range(0, len(order), size)]
 
 
-def answers_of_ours(translator: kt.Translator, rows: Ids, beam_size: int, batch_size: int) -> Ids:
+def answers_of_ours(translator: kt.Translator, rows: Ids, search: kt.decoding.Search, batch_size: int) -> Ids:
     """Decode with our search.
 
     Args:
         translator: whose model and limit are used.
         rows: source ids.
-        beam_size: 1 for greedy search.
+        search: how.
         batch_size: rows at a time.
 
     Returns:
         the tokens of each answer, the end token included.
     """
-    search = kt.decoding.GreedySearch() if beam_size == 1 else kt.decoding.BeamSearch(4, length_penalty=0.0)
     generate = compile_function(
         lambda ids: kt.decoding.generate(translator.model, ids, search, translator.max_target_length),
         translator.model.variables,
@@ -228,9 +232,9 @@ def main() -> None:
         f"|---|{'---:|' * 6}",
     ]
     lines: list[str] = []
-    for name, size in BEAM_SIZES.items():
-        ours = answers_of_ours(translator, rows, size, options.batch_size)
-        theirs = answers_of_ctranslate2(translator, rows, size, options)
+    for name, search in SEARCHES.items():
+        ours = answers_of_ours(translator, rows, search, options.batch_size)
+        theirs = answers_of_ctranslate2(translator, rows, search.beam_size, options)
         row, *details = report(name, len(rows), differences(translator.model, rows, ours, theirs))
         table.append(row)
         lines += details

@@ -6,11 +6,11 @@ python examples/tf_serving/grpc_client.py --n-best 3 < dates.txt
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import click
-from signatures import answer_lines, choose_signature, client_options, signature_inputs
+from signatures import Inputs, Outputs, Target, client_command
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
@@ -18,27 +18,19 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 MAX_MESSAGE_BYTES = 256 * 2**20
 
 
-def predict_request(
-    model: str, version: int | None, label: str | None, signature: str, inputs: Mapping[str, Sequence[bytes]]
-) -> Any:
-    """Write a PredictRequest.
-
-    Raises:
-        click.UsageError: a version and a label are given.
-    """
-    if version is not None and label is not None:
-        raise click.UsageError(f"--version and --label exclude each other. Received: {version} and {label}.")
+def predict_request(target: Target, signature: str, inputs: Inputs) -> Any:
+    """Write a PredictRequest."""
     with silent_standard_error():
         # Imported late, since it takes seconds: --help and a wrong option answer at once.
         import tensorflow as tf
         from tensorflow_serving.apis import predict_pb2
 
     request = predict_pb2.PredictRequest()
-    request.model_spec.name, request.model_spec.signature_name = model, signature
-    if version is not None:
-        request.model_spec.version.value = version
-    if label is not None:
-        request.model_spec.version_label = label
+    request.model_spec.name, request.model_spec.signature_name = target.model, signature
+    if target.version is not None:
+        request.model_spec.version.value = target.version
+    if target.label is not None:
+        request.model_spec.version_label = target.label
     for name, values in inputs.items():
         request.inputs[name].CopyFrom(tf.make_tensor_proto(list(values), tf.string, shape=[len(values)]))
     return request
@@ -99,26 +91,12 @@ def decoded(value: Any) -> Any:
     return [decoded(item) for item in value] if isinstance(value, list) else value.decode("utf-8", "replace")
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@client_options("localhost:8500")
-def main(
-    texts: tuple[str, ...],
-    server: str,
-    model: str,
-    version: int | None,
-    label: str | None,
-    signature: str | None,
-    n_best: int | None,
-    outputs: tuple[str, ...],
-    timeout: float,
-) -> None:
-    """Ask for TEXTS, or for each line of standard input."""
-    signature = choose_signature(signature, n_best)
-    inputs = signature_inputs(signature, texts, outputs)
-    answer = predict(server, predict_request(model, version, label, signature, inputs), timeout)
-    for line in answer_lines(signature, answer, n_best):
-        click.echo(line)
+def ask(target: Target, signature: str, inputs: Inputs) -> Outputs:
+    """Ask a signature."""
+    return predict(target.server, predict_request(target, signature, inputs), target.timeout)
 
+
+main = client_command("localhost:8500", ask)
 
 if __name__ == "__main__":
     main()

@@ -8,30 +8,22 @@ import base64
 import json
 import urllib.error
 import urllib.request
-from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
 import click
-from signatures import answer_lines, choose_signature, client_options, signature_inputs
+from signatures import Inputs, Outputs, Target, client_command
 
 
-def model_url(server: str, model: str, version: int | None, label: str | None) -> str:
-    """Write the address of a model, of one of its versions, or of what a label stands for.
-
-    Raises:
-        click.UsageError: a version and a label are given.
-    """
-    if version is not None and label is not None:
-        raise click.UsageError(f"--version and --label exclude each other. Received: {version} and {label}.")
-    if version is None and label is None:
-        target = ""
-    else:
-        target = f"/labels/{quote(label)}" if label is not None else f"/versions/{version}"
-    return f"{server.rstrip('/')}/v1/models/{quote(model)}{target}"
+def model_url(target: Target) -> str:
+    """Write the address of a model, of one of its versions, or of what a label stands for."""
+    url = f"{target.server.rstrip('/')}/v1/models/{quote(target.model)}"
+    if target.label is not None:
+        return f"{url}/labels/{quote(target.label)}"
+    return url if target.version is None else f"{url}/versions/{target.version}"
 
 
-def request_body(signature: str, inputs: Mapping[str, Sequence[bytes]]) -> bytes:
+def request_body(signature: str, inputs: Inputs) -> bytes:
     """Write a request in the columnar format, which every signature takes."""
     columns = {name: [json_text(value) for value in values] for name, values in inputs.items()}
     return json.dumps({"signature_name": signature, "inputs": columns}).encode()
@@ -90,27 +82,12 @@ def error_message(content: bytes) -> str:
         return ""
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@client_options("http://localhost:8501")
-def main(
-    texts: tuple[str, ...],
-    server: str,
-    model: str,
-    version: int | None,
-    label: str | None,
-    signature: str | None,
-    n_best: int | None,
-    outputs: tuple[str, ...],
-    timeout: float,
-) -> None:
-    """Ask for TEXTS, or for each line of standard input."""
-    signature = choose_signature(signature, n_best)
-    inputs = signature_inputs(signature, texts, outputs)
-    url = model_url(server, model, version, label) + ":predict"
-    answer = post(url, request_body(signature, inputs), timeout)
-    for line in answer_lines(signature, answer, n_best):
-        click.echo(line)
+def ask(target: Target, signature: str, inputs: Inputs) -> Outputs:
+    """Ask a signature."""
+    return post(model_url(target) + ":predict", request_body(signature, inputs), target.timeout)
 
+
+main = client_command("http://localhost:8501", ask)
 
 if __name__ == "__main__":
     main()

@@ -12,39 +12,89 @@ Columns are separated by tabs; n_best and align have an empty line between two t
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple
 
 import click
 
+Inputs = Mapping[str, Sequence[bytes]]
 Outputs = Mapping[str, Any]
-Function = TypeVar("Function", bound=Callable[..., None])
 SIGNATURES = ("serving_default", "n_best", "align", "score")
 
 
-def client_options(server: str) -> Callable[[Function], Function]:
-    """Add the arguments that both clients have.
+class Target(NamedTuple):
+    """Which model is asked, and where."""
+
+    server: str
+    model: str
+    version: int | None
+    label: str | None
+    timeout: float
+
+
+def client_command(server: str, ask: Callable[[Target, str, Inputs], Outputs]) -> click.Command:
+    """Make the command of a client.
+
+    Args:
+        server: the default of `--server`.
+        ask: asks a signature with its inputs, a list of bytes for each name; gives a list for each output.
+    """
+
+    def main(
+        texts: tuple[str, ...],
+        signature: str | None,
+        n_best: int | None,
+        outputs: tuple[str, ...],
+        **target: Any,
+    ) -> None:
+        signature = choose_signature(signature, n_best)
+        inputs = signature_inputs(signature, texts, outputs)
+        answer = ask(choose_target(**target), signature, inputs)
+        for line in answer_lines(signature, answer, n_best):
+            click.echo(line)
+
+    return click.Command(
+        None,
+        context_settings={"help_option_names": ["-h", "--help"]},
+        callback=main,
+        params=client_parameters(server),
+        help="Ask for TEXTS, or for each line of standard input.",
+    )
+
+
+def client_parameters(server: str) -> list[click.Parameter]:
+    """List the arguments that both clients have.
 
     Args:
         server: the default of `--server`.
     """
-    options = [
-        click.argument("texts", nargs=-1),
-        click.option("--server", default=server, show_default=True, help="Where the model server listens."),
-        click.option("--model", default="dates", show_default=True, help="Name of the model on the server."),
-        click.option("--version", type=int, help="Version of the model. The server chooses if absent."),
-        click.option("--label", help="Label of a version, such as stable."),
-        click.option("--signature", type=click.Choice(SIGNATURES), help="What is asked.  [serving_default]"),
-        click.option("--n-best", type=click.IntRange(min=1), help="Show so many answers; asks n_best."),
-        click.option("--output", "outputs", multiple=True, help="For score: the answer to a text, in order."),
-        click.option("--timeout", default=30.0, show_default=True, help="Seconds to wait for the answer."),
+    return [
+        click.Argument(["texts"], nargs=-1),
+        click.Option(["--server"], default=server, show_default=True, help="Where the model server listens."),
+        click.Option(
+            ["--model"], default="dates", show_default=True, help="Name of the model on the server."
+        ),
+        click.Option(["--version"], type=int, help="Version of the model. The server chooses if absent."),
+        click.Option(["--label"], help="Label of a version, such as stable."),
+        click.Option(
+            ["--signature"], type=click.Choice(SIGNATURES), help="What is asked.  [serving_default]"
+        ),
+        click.Option(["--n-best"], type=click.IntRange(min=1), help="Show so many answers; asks n_best."),
+        click.Option(
+            ["--output", "outputs"], multiple=True, help="For score: the answer to a text, in order."
+        ),
+        click.Option(["--timeout"], default=30.0, show_default=True, help="Seconds to wait for the answer."),
     ]
 
-    def add(function: Function) -> Function:
-        for option in reversed(options):
-            function = option(function)
-        return function
 
-    return add
+def choose_target(*, version: int | None, label: str | None, **target: Any) -> Target:
+    """Take what was named.
+
+    Raises:
+        click.UsageError: a version and a label are given.
+    """
+    if version is not None and label is not None:
+        raise click.UsageError(f"--version and --label exclude each other. Received: {version} and {label}.")
+    return Target(version=version, label=label, **target)
 
 
 def choose_signature(signature: str | None, n_best: int | None) -> str:

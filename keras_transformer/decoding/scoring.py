@@ -70,6 +70,8 @@ def score_targets(
 def normalized(scores: TargetScores, search: Search) -> Tensor:
     """Divide log-probabilities as a search does.
 
+    A coverage penalty is not in the result: it belongs to the attention of a search on its way.
+
     Args:
         scores: of targets.
         search: whose length penalty is meant; one without any divides by nothing.

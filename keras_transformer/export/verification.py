@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -16,6 +17,9 @@ from keras_transformer.export.signatures import SIGNATURES, Outputs, read_answer
 
 # No UTF-8: there is no string of it that a translator could be asked.
 NOT_UTF8 = b"\xff\xfe\xc3"
+
+# The line after a traceback: the class of the exception, with its modules, and the message.
+_EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Interrupt|Exit)(:|$)")
 
 Expected = dict[str, Sequence[Any]]
 
@@ -151,10 +155,24 @@ def ask_fresh_process(
         check=False,
     )
     if process.returncode:
-        cause = process.stderr.strip().rsplit("\n", maxsplit=1)[-1]
+        cause = last_error(process.stderr) or f"exit status {process.returncode}"
         raise ExportError(f"The SavedModel in {directory} must answer on its own. Received: {cause}")
     answers: dict[str, Any] = json.loads(process.stdout)
     return answers
+
+
+def last_error(text: str) -> str:
+    """Find the message of the exception that ended a process, whose last line alone may say nothing.
+
+    Args:
+        text: what the process wrote to its standard error.
+
+    Returns:
+        The message on one line, at most 1,000 characters of it; the last line where no exception is found.
+    """
+    lines = text.strip().splitlines()
+    starts = [number for number, line in enumerate(lines) if _EXCEPTION.match(line)]
+    return " ".join(" ".join(lines[starts[-1] if starts else -1 :]).split())[:1000]
 
 
 def _with_bytes(values: Any) -> Any:

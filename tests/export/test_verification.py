@@ -15,6 +15,7 @@ from keras_transformer.export.verification import (
     ask_fresh_process,
     check_answers,
     check_specifications,
+    last_error,
 )
 
 
@@ -118,3 +119,21 @@ def test_bytes_come_back_as_they_were() -> None:
     arrays = as_arrays({"output": [["\xff\xfe", ""]], "score": [[-1.0, 0.0]]})
     assert arrays["output"].tolist() == [[NOT_UTF8[:2], b""]]
     assert arrays["score"].shape == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("Traceback (most recent call last):\n  x\nValueError: no\n", "ValueError: no"),
+        (
+            "I0000 started\na.b.InvalidArgumentError: Graph execution error:\n\n  at node x\nsee above\n",
+            "a.b.InvalidArgumentError: Graph execution error: at node x see above",
+        ),
+        ("KeyError\nwhile that was handled\nMemoryError", "MemoryError"),
+        ("Segmentation fault\n", "Segmentation fault"),
+        ("", ""),
+        ("OSError: " + "x" * 2000, "OSError: " + "x" * 991),
+    ],
+)
+def test_the_last_error(text: str, message: str) -> None:
+    assert last_error(text) == message

@@ -1,7 +1,11 @@
-"""An export of ours behind the test double: warm-up, REST and gRPC give the translator's answers."""
+"""An export of ours behind the test double, and in a C program: each gives the translator's answers."""
 
+import importlib.util
 import json
+import shutil
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import grpc_client
@@ -21,6 +25,7 @@ pytestmark = pytest.mark.slow
 if keras.backend.backend() != "tensorflow":
     pytest.skip("exports are made on the TensorFlow backend", allow_module_level=True)
 
+PROGRAM = Path(__file__).parents[2] / "examples" / "tf_serving" / "translate.c"
 TEXTS = ["a dog sat", "", "the cat ran", "\U0001f600 rat"]
 
 
@@ -37,12 +42,17 @@ def translator() -> kt.Translator:
 
 
 @pytest.fixture(scope="module")
-def registry(translator: kt.Translator, tmp_path_factory: pytest.TempPathFactory) -> Registry:
-    directory = tmp_path_factory.mktemp("export")
-    kt.export.export_saved_model(translator, directory / "models" / "rats", examples=TEXTS[::2])
-    config = directory / "models.config"
+def version(translator: kt.Translator, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("export") / "models" / "rats"
+    return kt.export.export_saved_model(translator, directory, examples=TEXTS[::2])
+
+
+@pytest.fixture(scope="module")
+def registry(version: Path) -> Registry:
+    models = version.parents[1]
+    config = models.with_name("models.config")
     config.write_text("model_config_list { config { name: 'rats' base_path: '/models/rats' } }")
-    return Registry(config, directory / "models")
+    return Registry(config, models)
 
 
 @pytest.fixture(scope="module")
@@ -72,3 +82,47 @@ def test_both_clients_print_the_answers(ports: Any, translator: kt.Translator) -
         assert finished.exit_code == 0, finished.output
         outputs = [line.split("\t")[1] for line in finished.stdout.splitlines()]
         assert outputs == translator.translate(TEXTS)
+
+
+def package_directory(name: str) -> Path:
+    spec = importlib.util.find_spec(name)
+    assert spec is not None
+    assert spec.origin is not None
+    return Path(spec.origin).parent
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Compile as the page says; a warning is an error here."""
+    package = package_directory("tensorflow")
+    libraries = [package / "libtensorflow_cc.so.2", package / "libtensorflow_framework.so.2"]
+    if shutil.which("cc") is None or not all(library.exists() for library in libraries):
+        pytest.skip("needs a C compiler, and TensorFlow's libraries as they are named on Linux")
+    path = tmp_path_factory.mktemp("program") / "translate"
+    options = ["-O2", "-Wall", "-Wextra", "-Werror", "-isystem", package / "include"]
+    command = ["cc", *options, PROGRAM, "-o", path, *libraries, f"-Wl,-rpath,{package}"]
+    finished = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert finished.returncode == 0, finished.stderr
+    return path
+
+
+def test_a_c_program_prints_the_answers(
+    program: Path, version: Path, translator: kt.Translator, tmp_path: Path
+) -> None:
+    operations = package_directory("tensorflow_text") / "python" / "ops"
+    finished = subprocess.run(
+        [program, version, *operations.glob("*.so")],
+        input="\n".join(TEXTS).encode(),
+        capture_output=True,
+        check=False,
+    )
+    assert finished.returncode == 0, finished.stderr
+    lines = [line.split("\t") for line in finished.stdout.decode().splitlines()]
+    wanted = translator.translate_with_scores(TEXTS)
+    assert [text for _, text in lines] == [answer.text for answer in wanted]
+    assert [float(score) for score, _ in lines] == pytest.approx(
+        [answer.score for answer in wanted], abs=2e-3
+    )
+    finished = subprocess.run([program, tmp_path], capture_output=True, check=False)
+    assert finished.returncode == 2
+    assert str(tmp_path).encode() in finished.stderr
