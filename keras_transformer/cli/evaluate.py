@@ -35,7 +35,7 @@ def evaluate(
     bleu_tokenize: str,
     unique: bool,
 ) -> None:
-    r"""Score a model: BLEU, chrF, exact match and error rates.
+    """Score a model: BLEU, chrF, exact match and error rates.
 
     \b
       keras-transformer evaluate --model runs/dates --pairs dates

@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from keras_transformer.cli.quiet import start_tensorflow
+from keras_transformer.cli.run_report import run_examples
 
 # As in `export`, which is imported late: it takes seconds.
 OPTIMIZATIONS = ("float32", "bfloat16", "xla")
@@ -30,11 +31,11 @@ OPTIMIZATIONS = ("float32", "bfloat16", "xla")
     help="What to write; ctranslate2 needs the extra interop, and a DIRECTORY that is not there yet.",
 )
 def export(model: str, directory: str, examples: tuple[str, ...], optimize: str, file_format: str) -> None:
-    r"""Write MODEL, a directory of train, as the next version of the SavedModel in DIRECTORY.
+    """Write MODEL, a directory of train, as the next version of the SavedModel in DIRECTORY.
 
     The export is loaded in a process that has neither Keras nor this package, and must answer
-    as the model does, before it gets its version number. Give some --example: they are compared,
-    and a server warms up with them.
+    as the model does, before it gets its version number. Some examples are compared too, and a
+    server warms up with them: without --example, the first that train tested MODEL on.
 
     \b
       keras-transformer export runs/dates saved_models/dates --example "3 mars 2023"
@@ -46,6 +47,7 @@ def export(model: str, directory: str, examples: tuple[str, ...], optimize: str,
     from keras_transformer.export import export_saved_model
 
     translator = Translator.load(model)
+    examples = examples or run_examples(Path(model))
     if file_format == "ctranslate2":
         from keras_transformer.interop import export_ctranslate2
 

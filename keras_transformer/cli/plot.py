@@ -14,7 +14,7 @@ _MASK_LENGTH = click.IntRange(1, 512)
 
 @click.group()
 def plot() -> None:
-    r"""Draw attention maps, position encodings and masks; prints the paths of the pictures.
+    """Draw attention maps, position encodings and masks; prints the paths of the pictures.
 
     \b
       keras-transformer plot attention --model runs/dates "27. jan. 2094"
@@ -30,7 +30,7 @@ def plot() -> None:
     "--output", type=click.Path(), default="attention", show_default=True, help="Directory of the pictures."
 )
 def attention(text: str, model: str, output: str) -> None:
-    r"""Draw every attention map of the best answer to TEXT, each layer as a PNG with all heads.
+    """Draw every attention map of the best answer to TEXT, each layer as a PNG with all heads.
 
     \b
       keras-transformer plot attention --model runs/dates "27. jan. 2094"
@@ -62,7 +62,7 @@ def attention(text: str, model: str, output: str) -> None:
 @click.option("--length", type=_SIZE, default=50, show_default=True, help="Positions.")
 @click.option("--output", type=click.Path(), default="positions.png", show_default=True, help="The picture.")
 def positions(hidden_dim: int, length: int, output: str) -> None:
-    r"""Draw the sinusoidal position encoding as a map, and some of its columns as curves.
+    """Draw the sinusoidal position encoding as a map, and some of its columns as curves.
 
     \b
       keras-transformer plot positions --hidden-dim 64 --length 50 --output positions.png
@@ -81,7 +81,7 @@ def positions(hidden_dim: int, length: int, output: str) -> None:
 @click.option("--padding", type=click.IntRange(0), default=0, show_default=True, help="Of these are padding.")
 @click.option("--output", type=click.Path(), default="mask.png", show_default=True, help="The picture.")
 def mask(length: int, padding: int, output: str) -> None:
-    r"""Draw the mask of the decoder's self-attention: causal, and no key that is padding.
+    """Draw the mask of the decoder's self-attention: causal, and no key that is padding.
 
     \b
       keras-transformer plot mask --length 6 --output mask.png

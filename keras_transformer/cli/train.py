@@ -15,7 +15,7 @@ from keras_transformer.cli.run_defaults import run_config
 @click.option("--overwrite", is_flag=True, help="Begin anew where a run of this name exists.")
 @run_options
 def train(config: str | None, resume: bool, overwrite: bool, **flags: Any) -> None:
-    r"""Train a model, score it and export it.
+    """Train a model, score it and export it.
 
     Without any option this is the built-in task: dates as people write them, in the languages of
     the CLDR, to ISO 8601.

@@ -1,6 +1,5 @@
 """What `keras-transformer train` does, step by step."""
 
-import json
 import logging
 import os
 import time
@@ -14,13 +13,13 @@ from keras_transformer.cli.progress import EpochProgress
 from keras_transformer.cli.run_data import RunPairs, batches, encode, load_pairs
 from keras_transformer.cli.run_directory import begin_run, run_tokenizers, saved_run
 from keras_transformer.cli.run_pictures import draw_pictures
+from keras_transformer.cli.run_report import write_report
 from keras_transformer.cli.scoring import score
 from keras_transformer.config import RunConfig
 from keras_transformer.data import EncodedPairs, Pair
 from keras_transformer.decoding import Translator, make_search
 from keras_transformer.errors import InputError
 from keras_transformer.export import export_saved_model
-from keras_transformer.files import write_file
 from keras_transformer.models import Transformer
 from keras_transformer.text import Tokenizer
 from keras_transformer.training import (
@@ -68,7 +67,7 @@ def train_run(run: RunConfig, *, resume: bool, overwrite: bool, epochs: int | No
     version = export_saved_model(translator, Path(run.export_directory, run.name), examples)
     seconds = time.monotonic() - start
     results = {**report.to_dict(), "seconds": round(seconds), "saved_model": str(version)}
-    write_file(directory / "report.json", (json.dumps(results, indent=2) + "\n").encode())
+    write_report(directory, results, examples)
     click.echo(f"wrote {', '.join(map(str, [*pictures, version]))} in {seconds:.0f} s")
     _show_next_commands(version, examples[0])
 

@@ -30,7 +30,7 @@ def translate(
     scores: bool,
     n_best: int | None,
 ) -> None:
-    r"""Answer texts, one answer on each line.
+    """Answer texts, one answer on each line.
 
     The texts are the arguments, the lines of --input, or the lines of standard input.
 

@@ -46,6 +46,14 @@ def test_every_verb_is_explained() -> None:
     assert all(verb in output for verb in ("train", "translate", "evaluate", "export", "plot"))
 
 
+@pytest.mark.parametrize("words", [[verb] for verb in main.commands if verb != "plot"] + [["plot", "mask"]])
+def test_each_command_of_the_help_has_a_line(words: list[str]) -> None:
+    output = CliRunner().invoke(main, [*words, "--help"], prog_name="keras-transformer").output
+    lines = [line.strip() for line in output.splitlines() if "keras-transformer" in line]
+    assert len(lines) > 2  # the usage, and examples
+    assert all(line.split("Usage: ")[-1].startswith("keras-transformer") for line in lines)
+
+
 @pytest.fixture
 def failing(monkeypatch: pytest.MonkeyPatch) -> Callable[[BaseException], click.testing.Result]:
     def run(error: BaseException) -> click.testing.Result:
