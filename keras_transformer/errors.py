@@ -1,4 +1,4 @@
-"""The error for what a user hands in."""
+"""The errors that a user sees as one line: for what was handed in, and for an export that is not right."""
 
 
 class InputError(ValueError):
@@ -8,3 +8,7 @@ class InputError(ValueError):
     command line prints it as it stands and exits with status 2. Wrong
     arguments of constructors stay plain `ValueError` or `TypeError`.
     """
+
+
+class ExportError(RuntimeError):
+    """An export is not what it must be: an operation, a signature or an answer is another."""

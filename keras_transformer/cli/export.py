@@ -1,6 +1,8 @@
 """`keras-transformer export`."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -9,6 +11,8 @@ from keras_transformer.cli.run_report import run_examples
 
 # As in `export`, which is imported late: it takes seconds.
 OPTIMIZATIONS = ("float32", "bfloat16", "xla")
+# Single files, in which every size is fixed.
+FIXED_FORMATS = ("litert", "onnx")
 
 
 @click.command()
@@ -25,23 +29,38 @@ OPTIMIZATIONS = ("float32", "bfloat16", "xla")
 @click.option(
     "--format",
     "file_format",
-    type=click.Choice(["saved_model", "ctranslate2"]),
+    type=click.Choice(["saved_model", "ctranslate2", *FIXED_FORMATS]),
     default="saved_model",
     show_default=True,
-    help="What to write; ctranslate2 needs the extra interop, and a DIRECTORY that is not there yet.",
+    help="What to write. ctranslate2 needs the extra interop, and a DIRECTORY that is not there yet; "
+    "litert and onnx write one file, greedy decoding of token ids; onnx needs the extra onnx.",
 )
-def export(model: str, directory: str, examples: tuple[str, ...], optimize: str, file_format: str) -> None:
+@click.option("--source-length", type=int, help="Of litert and onnx: tokens of a source; else its limit.")
+@click.option("--max-length", type=int, help="Of litert and onnx: most tokens of an answer; else its limit.")
+def export(
+    model: str,
+    directory: str,
+    examples: tuple[str, ...],
+    optimize: str,
+    file_format: str,
+    source_length: int | None,
+    max_length: int | None,
+) -> None:
     """Write MODEL, a directory of train, as the next version of the SavedModel in DIRECTORY.
 
     The export is loaded in a process that has neither Keras nor this package, and must answer
     as the model does, before it gets its version number. Some examples are compared too, and a
-    server warms up with them: without --example, the first that train tested MODEL on.
+    server warms up with them: without --example, the first that train tested MODEL on. For litert
+    and onnx DIRECTORY is the file.
 
     \b
       keras-transformer export runs/dates saved_models/dates --example "3 mars 2023"
       keras-transformer export runs/dates saved_models/dates --optimize bfloat16
       keras-transformer export runs/dates dates_ctranslate2 --format ctranslate2
+      keras-transformer export runs/dates dates.tflite --format litert --source-length 32
     """
+    lengths = {"source_length": source_length, "max_length": max_length}
+    _check_lengths(file_format, lengths)
     start_tensorflow()
     from keras_transformer.decoding import Translator
     from keras_transformer.export import export_saved_model
@@ -52,5 +71,22 @@ def export(model: str, directory: str, examples: tuple[str, ...], optimize: str,
         from keras_transformer.interop import export_ctranslate2
 
         click.echo(str(export_ctranslate2(translator, directory)))
-        return
-    click.echo(str(export_saved_model(translator, Path(directory), examples, optimize)))
+    elif file_format in FIXED_FORMATS:
+        click.echo(str(_fixed_writer(file_format)(translator, Path(directory), examples, **lengths)))
+    else:
+        click.echo(str(export_saved_model(translator, Path(directory), examples, optimize)))
+
+
+def _check_lengths(file_format: str, lengths: dict[str, int | None]) -> None:
+    for name, length in lengths.items():
+        option = f"--{name.replace('_', '-')}"
+        if length is not None and file_format not in FIXED_FORMATS:
+            raise click.UsageError(f"{option} is for the formats litert and onnx. Received: {file_format}.")
+        if length is not None and length < 2:
+            raise click.UsageError(f"{option} must be at least 2, with the end token. Received: {length}.")
+
+
+def _fixed_writer(file_format: str) -> Callable[..., Any]:
+    from keras_transformer.export import export_litert, export_onnx
+
+    return export_litert if file_format == "litert" else export_onnx

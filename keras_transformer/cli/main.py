@@ -9,11 +9,11 @@ from keras_transformer.cli.export import export
 from keras_transformer.cli.plot import plot
 from keras_transformer.cli.train import train
 from keras_transformer.cli.translate import translate
-from keras_transformer.errors import InputError
+from keras_transformer.errors import ExportError, InputError
 
 
 class _Group(click.Group):
-    """Prints a user's mistake as one line and exits with status 2."""
+    """Prints a mistake as one line and exits with status 2, or with 1 where it is an export that fails."""
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a verb."""
@@ -21,6 +21,8 @@ class _Group(click.Group):
             return super().invoke(ctx)
         except InputError as error:
             _fail(str(error))
+        except ExportError as error:
+            _fail(str(error), status=1)
         except OSError as error:
             where = f"{error.filename}: " if error.filename else ""
             _fail(f"{where}{error.strerror or error}")
@@ -28,9 +30,9 @@ class _Group(click.Group):
             _fail("Interrupted.")
 
 
-def _fail(message: str) -> None:
+def _fail(message: str, status: int = 2) -> None:
     click.echo(f"Error: {' '.join(message.split())}", err=True)
-    raise SystemExit(2)
+    raise SystemExit(status)
 
 
 @click.group(

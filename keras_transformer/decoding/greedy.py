@@ -6,6 +6,7 @@ from keras_transformer.decoding.constraints import Constraints
 from keras_transformer.decoding.contract import SpecialIds
 from keras_transformer.decoding.row_search import RowSearch, RowState
 from keras_transformer.decoding.scores import best_tokens
+from keras_transformer.layers.gathering import first_largest
 from keras_transformer.types import Tensor
 
 
@@ -35,6 +36,6 @@ class GreedySearch(RowSearch):
             gained, chosen = best_tokens(logits, 1, self.special_ids)
         else:
             scores, allowed = self._allowed(logits, state.token_ids, state.position, state.limits, max_length)
-            chosen = ops.cast(ops.argmax(allowed, axis=-1, keepdims=True), "int32")
+            chosen = first_largest(allowed)
             gained = ops.take_along_axis(scores, chosen, axis=-1)
         return chosen[:, 0], gained[:, 0]

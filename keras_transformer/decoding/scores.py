@@ -4,7 +4,7 @@ from keras import ops
 
 from keras_transformer.decoding.contract import SpecialIds
 from keras_transformer.decoding.largest import largest, top_k
-from keras_transformer.layers.gathering import take_each
+from keras_transformer.layers.gathering import first_largest, take_each
 from keras_transformer.types import Tensor
 
 # Stands for a log-probability of minus infinity: sums of it stay finite.
@@ -51,7 +51,7 @@ def best_tokens(logits: Tensor, num_tokens: int, special_ids: SpecialIds) -> tup
         banned = ops.cast(_is_banned(ops.arange(logits.shape[-1]), special_ids), "float32")
         allowed = logits + LOWEST_SCORE * banned
         best = ops.max(allowed, axis=-1, keepdims=True) - log_total
-        return best, ops.cast(ops.argmax(allowed, axis=-1, keepdims=True), "int32")
+        return best, first_largest(allowed)
     num_tokens = min(num_tokens, logits.shape[-1])
     num_banned = len({special_ids.pad, special_ids.unknown, special_ids.start})
     best, ids = largest(logits, min(num_tokens + num_banned, logits.shape[-1]))

@@ -19,7 +19,7 @@ from keras_transformer.export.version_writer import needs_tensorflow_text, write
 MAX_EXAMPLES = 8
 
 # Answers that the writer compares: besides the examples, what users send by mistake.
-_HARD_TEXTS = ("", "  ", "\U0001f600 \u05e9\u05dc\u05d5\u05dd")
+HARD_TEXTS = ("", "  ", "\U0001f600 \u05e9\u05dc\u05d5\u05dd")
 
 
 def export_saved_model(
@@ -50,11 +50,7 @@ def export_saved_model(
         ExportError: the SavedModel is not what it must be; nothing is left of it.
         ValueError: an unknown `optimize`.
     """
-    if keras.backend.backend() != "tensorflow":
-        raise InputError(
-            "Export needs the TensorFlow backend: set KERAS_BACKEND=tensorflow and load the model again. "
-            f"Received: KERAS_BACKEND={keras.backend.backend()}."
-        )
+    check_backend()
     if optimize not in OPTIMIZATIONS:
         raise ValueError(f"`optimize` must be one of {OPTIMIZATIONS}. Received: optimize={optimize!r}.")
     directory = Path(directory)
@@ -75,6 +71,19 @@ def export_saved_model(
     finally:
         for place in (written, moved):
             shutil.rmtree(place, ignore_errors=True)
+
+
+def check_backend() -> None:
+    """Refuse to export where Keras does not run on TensorFlow.
+
+    Raises:
+        InputError: it runs on another backend.
+    """
+    if keras.backend.backend() != "tensorflow":
+        raise InputError(
+            "Export needs the TensorFlow backend: set KERAS_BACKEND=tensorflow and load the model again. "
+            f"Received: KERAS_BACKEND={keras.backend.backend()}."
+        )
 
 
 def next_version(directory: Path) -> int:
@@ -105,7 +114,7 @@ def versions(directory: Path) -> list[int]:
 
 def _verify(translator: Translator, directory: Path, examples: list[str], optimize: str) -> None:
     """Compare with the answers of the translator; for rounded weights, of one with such weights."""
-    texts = [*examples, *_HARD_TEXTS]
+    texts = [*examples, *HARD_TEXTS]
     model = rounded(translator) if optimize == "bfloat16" else translator
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TruncationWarning)

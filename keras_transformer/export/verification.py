@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from keras_transformer.decoding.answers import utf8
+from keras_transformer.errors import ExportError
 from keras_transformer.export.comparison import same_answer
 from keras_transformer.export.signatures import SIGNATURES, Outputs, read_answers
 
@@ -22,10 +23,6 @@ NOT_UTF8 = b"\xff\xfe\xc3"
 _EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Interrupt|Exit)(:|$)")
 
 Expected = dict[str, Sequence[Any]]
-
-
-class ExportError(RuntimeError):
-    """A SavedModel is not what it must be: an operation, a signature or an answer is another."""
 
 
 def verify_saved_model(

@@ -1,6 +1,12 @@
 """What the compiler behind a graph can do, and what costs much without one."""
 
+import contextlib
+import contextvars
+from collections.abc import Iterator
+
 import keras
+
+_WITHOUT_DOUBLES = contextvars.ContextVar("without_doubles", default=False)
 
 
 def in_compiler() -> bool:
@@ -31,6 +37,21 @@ def has_fast_doubles() -> bool:
     """Say whether float64 is there, and costs little.
 
     Returns:
-        True in a graph of TensorFlow itself, where the number of operations counts.
+        True in a graph of TensorFlow itself, where the number of operations counts; not inside
+        `without_doubles`.
     """
-    return keras.backend.backend() == "tensorflow" and not in_compiler()
+    return keras.backend.backend() == "tensorflow" and not in_compiler() and not _WITHOUT_DOUBLES.get()
+
+
+@contextlib.contextmanager
+def without_doubles() -> Iterator[None]:
+    """Trace a graph for an engine that has no arithmetic in float64, such as LiteRT.
+
+    Yields:
+        Nothing.
+    """
+    token = _WITHOUT_DOUBLES.set(True)
+    try:
+        yield
+    finally:
+        _WITHOUT_DOUBLES.reset(token)

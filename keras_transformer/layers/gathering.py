@@ -39,3 +39,22 @@ def take_each(values: Tensor, order: Tensor) -> Tensor:
     batch_size, size, *rest = ops.shape(values)
     offsets = ops.arange(batch_size, dtype="int32")[:, None] * size
     return take_rows(ops.reshape(values, (-1, *rest)), order + offsets)
+
+
+def first_largest(values: Tensor) -> Tensor:
+    """Find the largest number of each row.
+
+    `ops.argmax` first tells -0.0 from 0.0, by the bits of a number: several operations more, which
+    LiteRT does not have.
+
+    Args:
+        values: floats `(r, m)`.
+
+    Returns:
+        int32 `(r, 1)`: its index; the first of equal ones.
+    """
+    if keras.backend.backend() != "tensorflow":
+        return ops.cast(ops.argmax(values, axis=-1, keepdims=True), "int32")
+    import tensorflow as tf
+
+    return tf.argmax(values, axis=-1, output_type=tf.int32)[:, None]

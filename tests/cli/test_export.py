@@ -31,6 +31,33 @@ def test_ctranslate2(run: Callable, trained: Path) -> None:
     assert "Cannot write engine: it is there already." in result.stderr
 
 
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize(("file_format", "package"), [("litert", "tensorflow"), ("onnx", "tf2onnx")])
+def test_a_single_file(run: Callable, trained: Path, file_format: str, package: str) -> None:
+    pytest.importorskip(package, reason="the extra `onnx` is not installed")
+    words = ("export", trained / "runs/tiny", "tiny.file", "--format", file_format)
+    result = run(*words, "--source-length", "7", "--max-length", "5", "--example", "w1ab")
+    assert (result.exit_code, result.stdout) == (0, "tiny.file\n"), result.output
+    assert Path("tiny.file").stat().st_size > 0
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            ("--source-length", "9"),
+            "is for the formats litert and onnx. Received: saved_model.",
+        ),
+        (("--format", "litert", "--max-length", "1"), "--max-length must be at least 2, with the end token."),
+    ],
+)
+def test_a_length_that_cannot_be_used(run: Callable, words: tuple[str, ...], message: str) -> None:
+    result = run("export", "model", "tiny.tflite", *words)
+    assert result.exit_code == 2
+    assert message in result.stderr
+
+
 def test_a_directory_that_is_no_model(run: Callable) -> None:
     result = run("export", "nothing", "served/tiny")
     assert result.exit_code == 2

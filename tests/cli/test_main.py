@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from keras_transformer.cli.main import main
-from keras_transformer.errors import InputError
+from keras_transformer.errors import ExportError, InputError
 
 # What `--help` must not import: each takes longer than the whole answer may.
 HEAVY = ("keras", "tensorflow", "numpy", "matplotlib", "sacrebleu")
@@ -64,6 +64,11 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> Callable[[BaseException], click.
         return CliRunner().invoke(main, ["fail"])
 
     return run
+
+
+def test_an_export_that_is_not_right_is_one_line_and_status_1(failing: Callable) -> None:
+    result = failing(ExportError("must answer\nas the model"))
+    assert (result.exit_code, result.stderr) == (1, "Error: must answer as the model\n")
 
 
 @pytest.mark.parametrize(

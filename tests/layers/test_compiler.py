@@ -3,7 +3,7 @@
 import keras
 import pytest
 
-from keras_transformer.layers.compiler import has_fast_doubles, in_compiler, writes_slices
+from keras_transformer.layers.compiler import has_fast_doubles, in_compiler, without_doubles, writes_slices
 
 
 def test_each_backend_outside_of_a_graph() -> None:
@@ -32,3 +32,13 @@ def test_a_graph_for_xla_is_told_from_a_plain_one(jit_compile: bool) -> None:
 
     graph.get_concrete_function(tf.constant(0))
     assert set(found) == {(jit_compile, jit_compile, not jit_compile)}
+
+
+def test_doubles_can_be_done_without() -> None:
+    before = has_fast_doubles()
+    with without_doubles():
+        assert not has_fast_doubles()
+        with pytest.raises(RuntimeError, match="inside"), without_doubles():
+            raise RuntimeError("inside")
+        assert not has_fast_doubles()
+    assert has_fast_doubles() == before
