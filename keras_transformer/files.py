@@ -1,5 +1,6 @@
 """Reading and writing whole files, with errors a user understands."""
 
+import hashlib
 import os
 from pathlib import Path
 
@@ -8,6 +9,8 @@ from keras_transformer.errors import InputError
 
 def write_file(path: Path, content: bytes) -> None:
     """Writes a file beside its place and renames it, so that no half file remains.
+
+    What was written is on the disk before the name says so, and stays there when the power fails.
 
     Args:
         path: the file; an existing one is replaced, its directory is created.
@@ -22,11 +25,53 @@ def write_file(path: Path, content: bytes) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         beside.write_bytes(content)
-        beside.replace(path)
+        move_file(beside, path)
     except OSError as error:
         raise InputError(f"Cannot write {path}: {error.strerror or error}.") from error
     finally:
         _remove_quietly(beside)
+
+
+def move_file(source: Path, target: Path) -> None:
+    """Renames a file once all of it is on the disk, and waits until the new name is there too.
+
+    Args:
+        source: a file that was written.
+        target: in the same directory; an existing file is replaced.
+
+    Raises:
+        OSError: the disk is full or failed.
+    """
+    # Windows flushes only what is open for writing.
+    with source.open("r+b") as file:
+        os.fsync(file.fileno())
+    source.replace(target)
+    # A rename is an entry of the directory. Windows opens no directories.
+    if os.name == "posix":
+        directory = os.open(target.parent, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+
+
+def file_sha256(path: Path) -> str:
+    """Computes the SHA-256 of a file without holding all of it in memory.
+
+    Args:
+        path: the file.
+
+    Returns:
+        64 hexadecimal digits.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
 
 
 def _remove_quietly(path: Path) -> None:

@@ -1,9 +1,11 @@
+import hashlib
+import os
 from pathlib import Path
 
 import pytest
 
 from keras_transformer.errors import InputError
-from keras_transformer.files import read_file, write_file
+from keras_transformer.files import file_sha256, move_file, read_file, write_file
 
 
 def test_written_file_is_read_back(tmp_path: Path) -> None:
@@ -58,3 +60,34 @@ def test_read_names_an_empty_file(tmp_path: Path) -> None:
     (tmp_path / "empty").touch()
     with pytest.raises(InputError, match=r"Cannot read .*empty: the file is empty\.$"):
         read_file(tmp_path / "empty")
+
+
+def test_what_is_moved_is_on_the_disk_before_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, target = tmp_path / "beside", tmp_path / "file"
+    source.write_bytes(b"new")
+    target.write_bytes(b"old")
+    fsync, seen = os.fsync, []
+
+    def watched(number: int) -> None:
+        fsync(number)
+        seen.append(target.read_bytes())
+
+    monkeypatch.setattr(os, "fsync", watched)
+    move_file(source, target)
+    # First the content, then the directory; there is no such thing as the latter on Windows.
+    assert seen == ([b"old", b"new"] if os.name == "posix" else [b"old"])
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_a_move_that_fails_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="absent"):
+        move_file(tmp_path / "absent", tmp_path / "file")
+
+
+@pytest.mark.parametrize("size", [0, 3, (1 << 20) + 7])
+def test_the_checksum_of_a_file(size: int, tmp_path: Path) -> None:
+    content = bytes(index % 251 for index in range(size))
+    (tmp_path / "file").write_bytes(content)
+    assert file_sha256(tmp_path / "file") == hashlib.sha256(content).hexdigest()

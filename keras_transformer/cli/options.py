@@ -53,6 +53,7 @@ _SWITCHES: tuple[tuple[str, str, str], ...] = (
     ("lowercase", "--lowercase/--keep-case", "Lower-case all text first."),
     ("norm_first", "--norm-first/--norm-last", "Pre-norm or post-norm."),
     ("share_embeddings", "--share-embeddings/--separate-embeddings", "One embedding for both sides."),
+    ("deterministic", "--deterministic/--nondeterministic", "The same bits from the same run, or faster."),
 )
 
 

@@ -11,6 +11,7 @@ from keras_transformer.data import Pair
 from keras_transformer.errors import InputError
 from keras_transformer.files import write_file
 from keras_transformer.text import Tokenizer, load_tokenizer
+from keras_transformer.text.saving import OPTIONS_FILE
 from keras_transformer.training import read_state
 
 CONFIG_FILE = "config.json"
@@ -27,7 +28,7 @@ def begin_run(run: RunConfig, directory: Path, *, overwrite: bool) -> None:
     Raises:
         InputError: a run has saved checkpoints there, and nobody said to remove them.
     """
-    if read_state(directory / "checkpoints") is not None and not overwrite:
+    if not overwrite and read_state(directory / "checkpoints") is not None:
         raise InputError(
             f"{directory} holds a run already. Go on with --resume, begin anew with --overwrite, "
             "or choose another --name."
@@ -71,7 +72,8 @@ def run_tokenizers(run: RunConfig, directory: Path, pairs: list[Pair]) -> tuple[
         InputError: a vocabulary is damaged, or there is too little text.
     """
     paths = [directory / "source_tokenizer", directory / "target_tokenizer"]
-    if all(path.exists() for path in paths):
+    # A run that was killed may have left half a vocabulary; the file of options is written last.
+    if all((path / OPTIONS_FILE).exists() for path in paths):
         return load_tokenizer(paths[0]), load_tokenizer(paths[1])
     click.echo("making the vocabularies", err=True)
     tokenizers = train_tokenizers(run, pairs)

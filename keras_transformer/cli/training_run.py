@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 import keras
+import tensorflow as tf
 
 from keras_transformer.cli.progress import EpochProgress
 from keras_transformer.cli.run_data import RunPairs, batches, encode, load_pairs
@@ -25,6 +26,7 @@ from keras_transformer.text import Tokenizer
 from keras_transformer.training import (
     Checkpoint,
     CheckpointState,
+    StopOnNonFinite,
     compile_model,
     make_schedule,
     read_checkpoint,
@@ -92,8 +94,11 @@ def fit(
         Each metric's value after each epoch.
 
     Raises:
-        InputError: a checkpoint is damaged, or the run was interrupted.
+        InputError: no checkpoint is whole, a loss is not finite, or the run was interrupted.
     """
+    keras.utils.set_random_seed(run.training.seed)
+    if run.training.deterministic:
+        tf.config.experimental.enable_op_determinism()
     model, state = read_checkpoint(directory / "checkpoints")
     train_batches = batches(run, training, shuffle=True, first_epoch=state.epoch)
     if model is None:
@@ -113,6 +118,7 @@ def fit(
             shuffle=False,
             verbose=0,
             callbacks=[
+                StopOnNonFinite(),
                 checkpoint,
                 keras.callbacks.TensorBoard(directory / "tensorboard", write_graph=False),
                 EpochProgress(),
@@ -148,7 +154,6 @@ def finish(run: RunConfig, directory: Path, tokenizers: tuple[Tokenizer, Tokeniz
 
 
 def _new_model(run: RunConfig, tokenizers: tuple[Tokenizer, Tokenizer], num_batches: int) -> Transformer:
-    keras.utils.set_random_seed(run.training.seed)
     sizes = [tokenizer.vocabulary_size for tokenizer in tokenizers]
     options: dict[str, Any] = {"share_embeddings": run.vocabulary.shared, **run.model.overrides()}
     try:

@@ -33,6 +33,8 @@ class TrainingConfig(Section):
     """Keras dtype policy: "float32", "mixed_bfloat16" or "mixed_float16"."""
     seed: int = 0
     """Seed of the initial weights and of dropout."""
+    deterministic: bool = False
+    """Whether TensorFlow keeps to one order of computing, so that equal runs end in equal bits; slower."""
 
     def __post_init__(self) -> None:
         """Check every value."""

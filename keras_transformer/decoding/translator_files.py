@@ -8,7 +8,7 @@ from keras_transformer.decoding.directory_swap import written_as_one
 from keras_transformer.decoding.search_options import read_search, search_options
 from keras_transformer.errors import InputError
 from keras_transformer.files import write_file
-from keras_transformer.training.checkpoints import load_model, save_model
+from keras_transformer.training.model_files import load_model, save_model
 
 MODEL_FILE = "model.keras"
 OPTIONS_FILE = "translator.json"

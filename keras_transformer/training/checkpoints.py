@@ -1,52 +1,44 @@
 """Checkpoints of the last and the best epoch: never half written, and resumed from."""
 
-import contextlib
 import dataclasses
-import json
-import math
-import textwrap
+import warnings
 from pathlib import Path
 from typing import Any
 
 import keras
 
 from keras_transformer.errors import InputError
-from keras_transformer.files import write_file
-from keras_transformer.models import Transformer
-
-STATE_FILE = "state.json"
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class CheckpointState:
-    """What is known of a run besides its weights."""
-
-    epoch: int = 0
-    """Epochs that are done."""
-    last_file: str = ""
-    """The checkpoint of the last epoch."""
-    best_file: str = ""
-    """The checkpoint of the best epoch."""
-    best_epoch: int = 0
-    """The best epoch, counted from 1; 0 before the first."""
-    best_value: float = math.inf
-    """The lowest value so far of what is monitored."""
-    history: dict[str, list[float]] = dataclasses.field(default_factory=dict)
-    """Each metric's value after each epoch."""
+from keras_transformer.files import file_sha256
+from keras_transformer.training.checkpoint_state import (
+    STATE_FILE,
+    CheckpointState,
+    CheckpointWarning,
+    read_states,
+    write_state,
+)
+from keras_transformer.training.model_files import PARTIAL, load_model, save_model
+from keras_transformer.training.random_state import (
+    backend_random_state,
+    random_state,
+    set_backend_random_state,
+    set_random_state,
+)
 
 
 class Checkpoint(keras.callbacks.Callback):
-    """Saves the model after each epoch, optimizer included.
+    """Saves the model after each epoch, optimizer and random state included.
 
-    The files in the directory are `epoch-{n}.keras` of the last and of the best
-    epoch, and `state.json`, which says which is which. A checkpoint is written
-    beside and renamed, then the state likewise, and only then are older files
-    removed: whatever stops the process, the directory holds a whole checkpoint.
+    The files in the directory are `epoch-{n}.keras` of the last two epochs and of the
+    best one; `state.json`, which says which is which and has their SHA-256; and
+    `state-before.json`, the same of one epoch earlier. A checkpoint is written beside,
+    brought to the disk and renamed, then the state likewise, and only then are older
+    files removed: whatever stops the process, the directory holds a whole checkpoint,
+    and whatever damages the newest one, there is the one before.
 
     Args:
         directory: where the files go; made if absent.
         monitor: the metric whose lowest value is the best.
-        state: where a resumed run stands; from `read_state`.
+        state: where a resumed run stands; from `read_checkpoint`.
     """
 
     def __init__(
@@ -61,6 +53,10 @@ class Checkpoint(keras.callbacks.Callback):
         self.monitor = monitor
         self.state = state or CheckpointState()
         self.directory.mkdir(parents=True, exist_ok=True)
+
+    def on_train_begin(self, logs: dict[str, float] | None = None) -> None:
+        """Let torch's generator, which is one for the whole process, go on where the saved run stood."""
+        set_backend_random_state(self.state.backend_random_state)
 
     def on_epoch_end(self, epoch: int, logs: dict[str, float] | None = None) -> None:
         """Save the epoch.
@@ -77,66 +73,40 @@ class Checkpoint(keras.callbacks.Callback):
             raise ValueError(
                 f"`monitor` must be one of {', '.join(logs)}. Received: monitor={self.monitor!r}."
             )
-        name = f"epoch-{epoch + 1:04d}.keras"
-        save_model(self.model, self.directory / name)
+        path = self.directory / f"epoch-{epoch + 1:04d}.keras"
+        save_model(self.model, path)
+        before, self.state = self.state, self._next_state(path, epoch + 1, logs)
+        try:
+            write_state(self.directory, self.state, before)
+        except InputError:
+            self.state = before
+            raise
+        self._remove_all_but(self.state, before)
+
+    def _next_state(self, path: Path, epoch: int, logs: dict[str, float]) -> CheckpointState:
         is_best = logs[self.monitor] < self.state.best_value
-        self.state = CheckpointState(
-            epoch=epoch + 1,
-            last_file=name,
-            best_file=name if is_best else self.state.best_file,
-            best_epoch=epoch + 1 if is_best else self.state.best_epoch,
+        best_file = path.name if is_best else self.state.best_file
+        known = {**self.state.sha256, path.name: file_sha256(path)}
+        return CheckpointState(
+            epoch=epoch,
+            last_file=path.name,
+            best_file=best_file,
+            best_epoch=epoch if is_best else self.state.best_epoch,
             # Not `min`: what is no number would stay the best for ever.
             best_value=logs[self.monitor] if is_best else self.state.best_value,
             history=_extended(self.state.history, logs),
+            sha256={name: known[name] for name in (path.name, best_file) if name in known},
+            random_state=random_state(self.model),
+            backend_random_state=backend_random_state(),
         )
-        state = json.dumps(dataclasses.asdict(self.state), indent=2) + "\n"
-        write_file(self.directory / STATE_FILE, state.encode())
-        self._remove_older()
 
-    def _remove_older(self) -> None:
-        for path in self.directory.glob("epoch-*.keras"):
-            if path.name not in (self.state.last_file, self.state.best_file):
-                path.unlink()
-
-
-def save_model(model: keras.Model, path: Path) -> None:
-    """Write a `.keras` file beside and rename it.
-
-    Args:
-        model: to be saved.
-        path: of the file.
-
-    Raises:
-        OSError: the file cannot be written; nothing is left of it.
-    """
-    # Keras wants the suffix `.keras`, and the name must tell that the file is not whole.
-    partial = path.with_name(f".partial-{path.name}")
-    try:
-        model.save(partial)
-        partial.replace(path)
-    finally:
-        with contextlib.suppress(OSError):
-            partial.unlink(missing_ok=True)
-
-
-def load_model(path: Path) -> keras.Model:
-    """Read a `.keras` file.
-
-    Args:
-        path: of the file.
-
-    Returns:
-        The model, compiled as it was.
-
-    Raises:
-        InputError: the file is missing or damaged.
-    """
-    try:
-        return keras.saving.load_model(path, custom_objects={"Transformer": Transformer})
-    # Keras raises errors of many classes for a damaged archive.
-    except Exception as error:
-        cause = textwrap.shorten(str(error), 200)
-        raise InputError(f"{path} cannot be read as a Keras model: {cause}") from error
+    def _remove_all_but(self, *states: CheckpointState) -> None:
+        kept = {name for state in states for name in (state.last_file, state.best_file)}
+        # A process that was killed leaves what it was writing.
+        for pattern in ("epoch-*.keras", f"{PARTIAL}*.keras", ".state*.tmp"):
+            for path in self.directory.glob(pattern):
+                if path.name not in kept:
+                    path.unlink(missing_ok=True)
 
 
 def read_checkpoint(
@@ -149,46 +119,46 @@ def read_checkpoint(
         best: the best epoch instead of the last.
 
     Returns:
-        The model with its optimizer, and the state; None and a new state
-        where no epoch was saved.
+        The model with its optimizer and its random state, and the state of the run;
+        None and a new state where no epoch was saved. Where a file is missing or
+        damaged, the checkpoint of one epoch earlier, with a `CheckpointWarning`.
 
     Raises:
-        InputError: a file is missing or damaged.
+        InputError: no checkpoint is whole.
     """
-    state = read_state(directory)
-    if state is None:
+    states = read_states(directory)
+    if not states:
         return None, CheckpointState()
-    return load_model(Path(directory) / (state.best_file if best else state.last_file)), state
+    choices = [(state, state.best_file if best else state.last_file) for state in states]
+    if best:
+        newest = states[0]
+        last = dataclasses.replace(newest, best_file=newest.last_file, best_epoch=newest.epoch)
+        choices.append((last, last.best_file))
+    errors: list[InputError] = []
+    for state, name in choices:
+        try:
+            model = _verified_model(Path(directory, name), state)
+        except InputError as error:
+            errors.append(error)
+            continue
+        if errors:
+            warnings.warn(f"{errors[0]} {name} is used instead.", CheckpointWarning, stacklevel=2)
+        return model, state
+    raise errors[0]
 
 
-def read_state(directory: str | Path) -> CheckpointState | None:
-    """Read where a run stands.
-
-    Args:
-        directory: of a `Checkpoint`.
-
-    Returns:
-        The state, or None where no epoch was saved.
-
-    Raises:
-        InputError: the file is damaged.
-    """
-    path = Path(directory) / STATE_FILE
-    if not path.exists():
-        return None
-    try:
-        return _checked(CheckpointState(**json.loads(path.read_text(encoding="utf-8"))))
-    except (ValueError, TypeError) as error:
-        raise InputError(f"{path} is damaged: {error}") from error
-
-
-def _checked(state: CheckpointState) -> CheckpointState:
-    """Refuse a state whose values have other types than those of a new one."""
-    for name, wanted in vars(CheckpointState()).items():
-        received = getattr(state, name)
-        if not isinstance(received, type(wanted)):
-            raise TypeError(f"{name} must be of type {type(wanted).__name__}. Received: {name}={received!r}.")
-    return state
+def _verified_model(path: Path, state: CheckpointState) -> keras.Model:
+    wanted = state.sha256.get(path.name)
+    if wanted is not None and path.is_file() and (received := file_sha256(path)) != wanted:
+        raise InputError(
+            f"{path} is damaged: its SHA-256 must be {wanted[:16]}…, as {STATE_FILE} says. "
+            f"Received: {received[:16]}…."
+        )
+    model = load_model(path)
+    # Only of the last epoch is it known.
+    if path.name == state.last_file and state.random_state:
+        set_random_state(model, state.random_state)
+    return model
 
 
 def _extended(history: dict[str, list[float]], logs: dict[str, Any]) -> dict[str, list[float]]:

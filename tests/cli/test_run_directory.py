@@ -46,3 +46,24 @@ def test_vocabularies_are_made_once(tmp_path: Path) -> None:
     again = run_tokenizers(RUN, tmp_path, [("other", "texts")])
     assert [tokenizer.vocabulary_size for tokenizer in first] == [6, 7]
     assert [tokenizer.vocabulary_size for tokenizer in again] == [6, 7]
+
+
+def test_a_run_whose_state_is_damaged_can_be_begun_anew(tmp_path: Path) -> None:
+    directory = tmp_path / "run"
+    begin_run(RUN, directory, overwrite=False)
+    write_file(directory / "checkpoints/state.json", b"{")
+    with pytest.raises(InputError, match=r"state\.json is damaged"):
+        begin_run(RUN, directory, overwrite=False)
+    begin_run(RUN, directory, overwrite=True)
+    assert not (directory / "checkpoints").exists()
+
+
+def test_half_a_vocabulary_is_made_again(tmp_path: Path) -> None:
+    """A process that was killed between the two files of a vocabulary leaves one."""
+    run_tokenizers(RUN, tmp_path, PAIRS)
+    for options in tmp_path.glob("target_tokenizer/*.json"):
+        options.unlink()
+    assert (tmp_path / "target_tokenizer").is_dir()
+    again = run_tokenizers(RUN, tmp_path, PAIRS)
+    assert [tokenizer.vocabulary_size for tokenizer in again] == [6, 7]
+    assert list(tmp_path.glob("target_tokenizer/*.json"))

@@ -7,8 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import keras
+import numpy as np
 import pytest
+import tensorflow as tf
 
+from keras_transformer.cli.run_data import encode, load_pairs
+from keras_transformer.cli.run_directory import run_tokenizers, saved_run
+from keras_transformer.cli.training_run import fit
 from keras_transformer.training import read_state
 
 
@@ -60,22 +65,64 @@ def test_resume_goes_on(run: Callable, trained: Path, tmp_path: Path) -> None:
     assert "epoch 1:" not in result.stderr
 
 
+def fit_with(monkeypatch: pytest.MonkeyPatch, callback: keras.callbacks.Callback) -> None:
+    """Let `fit` call one more callback, before its own."""
+    fit = keras.Model.fit
+
+    def patched(self: Any, *arguments: Any, callbacks: list[Any], **options: Any) -> Any:
+        return fit(self, *arguments, callbacks=[callback, *callbacks], **options)
+
+    monkeypatch.setattr(keras.Model, "fit", patched)
+
+
+def test_a_loss_that_is_no_number_stops_the_run(
+    run: Callable, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class LoseWeights(keras.callbacks.Callback):
+        def on_epoch_begin(self, epoch: int, logs: object = None) -> None:
+            for variable in self.model.trainable_variables:
+                variable.assign(np.full(variable.shape, np.nan))
+
+    shutil.copytree(trained / "runs", tmp_path / "runs")
+    checkpoints = tmp_path / "runs/tiny/checkpoints"
+    before = {path.name: path.read_bytes() for path in checkpoints.iterdir()}
+    fit_with(monkeypatch, LoseWeights())
+    result = run("train", "--name", "tiny", "--resume", "--epochs", "2")
+    assert result.exit_code == 2
+    line = result.stderr.splitlines()[-1]
+    assert "Error: The loss must be finite. Received: loss=nan after batch 1 of epoch 2." in line
+    assert {path.name: path.read_bytes() for path in checkpoints.iterdir()} == before
+
+
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_tensorflow_is_told_to_be_deterministic(
+    deterministic: bool, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Told in earnest it would stay so for all tests of this process."""
+    told: list[bool] = []
+    monkeypatch.setattr(tf.config.experimental, "enable_op_determinism", lambda: told.append(True))
+    shutil.copytree(trained / "runs", tmp_path / "runs")
+    directory = tmp_path / "runs/tiny"
+    configured = saved_run(directory).override({"deterministic": deterministic})
+    pairs = load_pairs(configured.data)
+    tokenizers = run_tokenizers(configured, directory, pairs.train)
+    encoded = [encode(configured, part, tokenizers) for part in (pairs.train, pairs.validation)]
+    history = fit(configured, directory, tokenizers, *encoded)
+    assert told == [True] * deterministic
+    assert len(history["loss"]) == 1  # All epochs are done already.
+
+
 @pytest.mark.slow
 def test_ctrl_c_keeps_the_last_checkpoint(
     run: Callable, pairs_file: Path, small: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fit = keras.Model.fit
-
     class Interrupt(keras.callbacks.Callback):
         def on_epoch_begin(self, epoch: int, logs: object = None) -> None:
             if epoch == 1:
                 raise KeyboardInterrupt
 
-    def interrupted_fit(self: Any, *arguments: Any, callbacks: list[Any], **options: Any) -> Any:
-        return fit(self, *arguments, callbacks=[*callbacks, Interrupt()], **options)
-
     with monkeypatch.context() as patch:
-        patch.setattr(keras.Model, "fit", interrupted_fit)
+        fit_with(patch, Interrupt())
         result = run("train", "--pairs", pairs_file, "--name", "stopped", *small, "--epochs", "3")
     assert result.exit_code == 2
     assert (

@@ -1,0 +1,298 @@
+"""Kills a training run with SIGKILL at random moments, resumes it, and compares it with one that ran through.
+
+Run as `python benchmarks/kill_and_resume.py [--kills 30] [--epochs 5] [--seed 0]`, on Linux or macOS.
+
+A small model with dropout trains in deterministic mode once without interruption. Then it trains again and
+again, each run killed and resumed until it ends: every other kill waits for a checkpoint to be written and
+comes while it is, the others come at any time since the process began, be it while it loads. Now and
+then the newest checkpoint is also damaged by one byte. A line says for each kill what was there, and for each
+run whether weights, optimizer, random state and history are the same bits. The exit status is 1 if one
+is not. All processes are forked from this one, which has imported everything and begun nothing.
+"""
+
+import argparse
+import contextlib
+import hashlib
+import io
+import json
+import os
+import random
+import signal
+import sys
+import tempfile
+import time
+import traceback
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import h5py
+
+from keras_transformer.cli.run_data import encode, load_pairs
+from keras_transformer.cli.run_directory import CONFIG_FILE, begin_run, run_tokenizers, saved_run
+from keras_transformer.cli.training_run import fit
+from keras_transformer.config import DataConfig, ModelConfig, RunConfig, TrainingConfig, VocabularyConfig
+from keras_transformer.training import read_state
+from keras_transformer.training.checkpoint_state import read_states
+
+SHAPE = {"num_encoder_layers": 1, "num_decoder_layers": 1, "hidden_dim": 16, "num_heads": 2}
+SECONDS_BETWEEN_LOOKS = 0.0005
+
+
+def make_run(directory: Path, epochs: int) -> RunConfig:
+    """Write pairs, and say how to train on them.
+
+    Args:
+        directory: for the pairs and all runs.
+        epochs: of each run.
+
+    Returns:
+        The configuration.
+    """
+    draw = random.Random(0)
+    sources = ["".join(draw.choices("abcdefgh", k=draw.randint(3, 12))) for _ in range(400)]
+    pairs = directory / "pairs.tsv"
+    pairs.write_text("".join(f"{source}\t{source.upper()}\n" for source in sources), encoding="utf-8")
+    return RunConfig(
+        data=DataConfig(pairs=str(pairs), tokens_per_batch=256),
+        vocabulary=VocabularyConfig(kind="character", shared=False),
+        model=ModelConfig(intermediate_dim=32, dropout=0.1, **SHAPE),
+        training=TrainingConfig(epochs=epochs, warmup_steps=50, deterministic=True),
+    )
+
+
+def train(run: RunConfig, directory: Path) -> None:
+    """Do what `keras-transformer train` does until the model is trained, with --resume where it was begun.
+
+    Args:
+        run: what to train.
+        directory: of the run.
+    """
+    pairs = load_pairs(run.data)
+    if (directory / CONFIG_FILE).exists():
+        run = saved_run(directory)
+    else:
+        begin_run(run, directory, overwrite=True)
+    tokenizers = run_tokenizers(run, directory, pairs.train)
+    fit(
+        run,
+        directory,
+        tokenizers,
+        *(encode(run, part, tokenizers) for part in (pairs.train, pairs.validation)),
+    )
+
+
+def start(run: RunConfig, directory: Path) -> int:
+    """Train in a process of its own.
+
+    Args:
+        run: what to train.
+        directory: of the run; what the process says goes to `output.txt` beside it.
+
+    Returns:
+        The process's number.
+    """
+    if process := os.fork():
+        return process
+    output = os.open(directory.with_suffix(".txt"), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    status = 1
+    try:
+        train(run, directory)
+        status = 0
+    finally:
+        # A copy of this process must not go on with what the caller does next.
+        if status:
+            traceback.print_exc()
+        sys.stdout.flush()
+        os._exit(status)
+
+
+def has_ended(process: int) -> bool:
+    """Look whether a process has ended by itself.
+
+    Args:
+        process: its number.
+
+    Returns:
+        Whether it has; if so, it is no more.
+
+    Raises:
+        RuntimeError: it failed.
+    """
+    ended, status = os.waitpid(process, os.WNOHANG)
+    if ended and status:
+        raise RuntimeError(f"the run failed with status {os.waitstatus_to_exitcode(status)}; see its output")
+    return bool(ended)
+
+
+def kill(
+    process: int, checkpoints: Path, draw: random.Random, *, seconds: float, writing: bool
+) -> str | None:
+    """Kill a process at a random moment.
+
+    Args:
+        process: its number.
+        checkpoints: the directory that it writes to.
+        draw: decides when.
+        seconds: that a whole run takes.
+        writing: whether to wait for a checkpoint that is being written.
+
+    Returns:
+        What the kill left; None where the process ended before.
+    """
+    latest = time.monotonic() + (1000 * seconds if writing else draw.uniform(0, seconds))
+    epochs_to_skip = draw.choice((0, 0, 1, 1, 2))
+    # What an earlier kill left is not being written.
+    stale = set(partial_files(checkpoints).items())
+    seen: set[str] = set()
+    while time.monotonic() < latest:
+        if has_ended(process):
+            return None
+        seen |= {name for name, _ in partial_files(checkpoints).items() - stale}
+        if writing and len(seen) > epochs_to_skip:
+            # From the first byte until the state is written and older files are removed.
+            time.sleep(draw.uniform(0, 0.2))
+            break
+        time.sleep(SECONDS_BETWEEN_LOOKS)
+    os.kill(process, signal.SIGKILL)
+    _, status = os.waitpid(process, 0)
+    if not os.WIFSIGNALED(status):
+        return None
+    left = [*partial_files(checkpoints), *(path.name for path in checkpoints.glob(".state*.tmp"))]
+    state = read_state(checkpoints)
+    orphans = {path.name for path in checkpoints.glob("epoch-*.keras")} - set(state.sha256 if state else ())
+    epochs, last = (state.epoch, state.last_file) if state else (0, "")
+    unknown = "; newest file not in the state yet" if max(orphans, default="") > last else ""
+    return f"epochs saved: {epochs}; half-written: {', '.join(left) or '-'}{unknown}"
+
+
+def partial_files(checkpoints: Path) -> dict[str, int]:
+    """List checkpoints that are or were being written, and when each changed last."""
+    found = {}
+    for path in checkpoints.glob(".partial-*"):
+        # It may get its name meanwhile.
+        with contextlib.suppress(FileNotFoundError):
+            found[path.name] = path.stat().st_mtime_ns
+    return found
+
+
+def damage(checkpoints: Path, draw: random.Random) -> str:
+    """Change one byte of the newest checkpoint, if there is one before it.
+
+    Args:
+        checkpoints: their directory.
+        draw: decides which byte.
+
+    Returns:
+        What was done, for the line about the kill.
+    """
+    states = read_states(checkpoints)
+    # Killed between the two files of states, a run has one checkpoint to go on from.
+    if len(states) < 2 or states[0].epoch == states[1].epoch:
+        return ""
+    state = states[0]
+    path = checkpoints / state.last_file
+    content = bytearray(path.read_bytes())
+    content[draw.randrange(len(content))] ^= 1
+    path.write_bytes(content)
+    return f"; one bit of {path.name} flipped"
+
+
+def fingerprint(checkpoints: Path) -> dict[str, str]:
+    """Compute SHA-256 over what a run ended with, read without Keras.
+
+    Args:
+        checkpoints: of a run that has ended.
+
+    Returns:
+        For weights, optimizer, random state and history.
+    """
+    state = json.loads((checkpoints / "state.json").read_text())
+    digests = {name: hashlib.sha256() for name in ("weights", "optimizer")}
+    with zipfile.ZipFile(checkpoints / state["last_file"]) as archive:
+        file = h5py.File(io.BytesIO(archive.read("model.weights.h5")))
+    for name, values in datasets(file):
+        digests["optimizer" if name.startswith("optimizer/") else "weights"].update(name.encode() + values)
+    texts = {name: json.dumps(state[name]).encode() for name in ("random_state", "history", "best_file")}
+    return {name: digest.hexdigest() for name, digest in digests.items()} | {
+        name: hashlib.sha256(text).hexdigest() for name, text in texts.items()
+    }
+
+
+def datasets(file: h5py.File) -> Iterator[tuple[str, bytes]]:
+    """Yield the name and the bytes of each array of a file, in the order of their names."""
+    names: list[str] = []
+    file.visit(names.append)
+    for name in sorted(names):
+        if isinstance(file[name], h5py.Dataset):
+            yield name, file[name][()].tobytes()
+
+
+def killed_run(run: RunConfig, directory: Path, draw: random.Random, *, seconds: float, kills: int) -> int:
+    """Train with kills until the run ends.
+
+    Args:
+        run: what to train.
+        directory: of the run.
+        draw: decides when to kill.
+        seconds: that a whole run takes.
+        kills: done so far.
+
+    Returns:
+        Kills done in all.
+    """
+    checkpoints = directory / "checkpoints"
+    while True:
+        process = start(run, directory)
+        left = kill(process, checkpoints, draw, seconds=seconds, writing=kills % 2 == 0)
+        if left is None:
+            return kills
+        kills += 1
+        damaged = damage(checkpoints, draw) if draw.random() < 0.15 else ""
+        print(f"kill {kills} of {directory.name}: {left}{damaged}", flush=True)
+
+
+def main() -> int:
+    """Compare.
+
+    Returns:
+        The exit status.
+    """
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--kills", type=int, default=30, help="how many at least  [30]")
+    parser.add_argument("--epochs", type=int, default=5, help="of each run  [5]")
+    parser.add_argument("--seed", type=int, default=0, help="of the moments  [0]")
+    options = parser.parse_args()
+    draw, kills, runs, equal = random.Random(options.seed), 0, 0, 0
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        run = make_run(directory, options.epochs)
+        begin = time.monotonic()
+        uninterrupted = start(run, directory / "uninterrupted")
+        while not has_ended(uninterrupted):
+            time.sleep(SECONDS_BETWEEN_LOOKS)
+        seconds = time.monotonic() - begin
+        wanted = fingerprint(directory / "uninterrupted" / "checkpoints")
+        print(f"uninterrupted: {seconds:.1f} s, weights {wanted['weights'][:16]}", flush=True)
+        while kills < options.kills:
+            runs += 1
+            place = directory / f"run-{runs}"
+            kills = killed_run(run, place, draw, seconds=seconds, kills=kills)
+            received = fingerprint(place / "checkpoints")
+            different = [name for name in wanted if received[name] != wanted[name]]
+            equal += not different
+            verdict = f"DIFFERS in {', '.join(different)}" if different else "the same bits"
+            fallbacks = place.with_suffix(".txt").read_text().count("is used instead")
+            print(f"{place.name}: {verdict} ({fallbacks} times an older checkpoint was used)", flush=True)
+    print(
+        f"{equal} of {runs} runs, killed {kills} times in all, ended with the bits of the uninterrupted one."
+    )
+    return 0 if equal == runs else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,53 @@
+"""A model as one file: never half written, and errors that name the file."""
+
+import contextlib
+import textwrap
+from pathlib import Path
+
+import keras
+
+from keras_transformer.errors import InputError
+from keras_transformer.files import move_file
+from keras_transformer.models import Transformer
+
+PARTIAL = ".partial-"
+
+
+def save_model(model: keras.Model, path: Path) -> None:
+    """Write a `.keras` file beside and rename it.
+
+    Args:
+        model: to be saved.
+        path: of the file.
+
+    Raises:
+        OSError: the file cannot be written; nothing is left of it.
+    """
+    # Keras wants the suffix `.keras`, and the name must tell that the file is not whole.
+    partial = path.with_name(f"{PARTIAL}{path.name}")
+    try:
+        model.save(partial)
+        move_file(partial, path)
+    finally:
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)
+
+
+def load_model(path: Path) -> keras.Model:
+    """Read a `.keras` file.
+
+    Args:
+        path: of the file.
+
+    Returns:
+        The model, compiled as it was.
+
+    Raises:
+        InputError: the file is missing or damaged.
+    """
+    try:
+        return keras.saving.load_model(path, custom_objects={"Transformer": Transformer})
+    # Keras raises errors of many classes for a damaged archive.
+    except Exception as error:
+        cause = textwrap.shorten(str(error), 200)
+        raise InputError(f"{path} cannot be read as a Keras model: {cause}") from error

@@ -1,0 +1,69 @@
+"""A run whose loss is lost stops, and what it had saved stays as it was."""
+
+import math
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+
+from keras_transformer.errors import InputError
+from keras_transformer.training import Checkpoint, StopOnNonFinite
+
+X, Y = np.ones((6, 2), "float32"), np.ones((6, 1), "float32")
+
+
+def compiled(learning_rate: float = 0.01) -> keras.Model:
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    model.compile(optimizer=keras.optimizers.SGD(learning_rate), loss="mse")
+    return model
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_the_batch_is_named(value: float) -> None:
+    callback = StopOnNonFinite()
+    callback.on_epoch_begin(2)
+    callback.on_train_batch_end(0, {"loss": 1e30, "perplexity": math.inf})
+    message = rf"The loss must be finite\. Received: loss={value} after batch 5 of epoch 3\. A lower learning"
+    with pytest.raises(InputError, match=message):
+        callback.on_train_batch_end(4, {"loss": value})
+
+
+def test_the_loss_of_the_validation_counts() -> None:
+    with pytest.raises(InputError, match=r"Received: val_loss=nan after epoch 3\."):
+        StopOnNonFinite().on_epoch_end(2, {"loss": 1.0, "val_loss": math.nan})
+
+
+def test_no_logs_are_no_loss() -> None:
+    StopOnNonFinite().on_train_batch_end(0)
+    StopOnNonFinite().on_epoch_end(0, {"accuracy": math.nan})
+
+
+def test_the_last_checkpoint_stays(tmp_path: Path) -> None:
+    callbacks = [StopOnNonFinite(), Checkpoint(tmp_path)]
+    model = compiled()
+    model.fit(X, Y, validation_data=(X, Y), callbacks=callbacks, verbose=0)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    model.layers[0].bias.assign([math.nan])
+    with pytest.raises(InputError, match=r"loss=nan after batch 1 of epoch 2\."):
+        model.fit(
+            X,
+            Y,
+            validation_data=(X, Y),
+            callbacks=callbacks,
+            initial_epoch=1,
+            epochs=3,
+            batch_size=3,
+            verbose=0,
+        )
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_weights_lost_in_the_last_batch_are_not_saved(tmp_path: Path) -> None:
+    """The loss of the only batch is finite, for the update comes after it."""
+    model = compiled(learning_rate=math.inf)
+    with pytest.raises(InputError, match=r"val_loss=(nan|inf) after epoch 1\."):
+        model.fit(
+            X, Y, validation_data=(X, Y), callbacks=[StopOnNonFinite(), Checkpoint(tmp_path)], verbose=0
+        )
+    assert list(tmp_path.iterdir()) == []
