@@ -16,6 +16,7 @@ from keras_transformer.export.greedy_graph import GreedyGraph, greedy_translator
 TEXTS = ["the rat ran", "a cat"]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_the_file_answers_as_greedy_search_does(translator: kt.Translator, tmp_path: Path) -> None:
     pytest.importorskip("tf2onnx", reason="the extra `onnx` is not installed")
