@@ -1,5 +1,6 @@
 """What `model.fit` needs: loss, metrics, schedules, checkpoints, and how to compile."""
 
+from keras_transformer.training.averaging import average_weights
 from keras_transformer.training.checkpoints import (
     Checkpoint,
     CheckpointState,
@@ -10,20 +11,29 @@ from keras_transformer.training.checkpoints import (
 )
 from keras_transformer.training.losses import MaskedCrossentropy, token_crossentropy
 from keras_transformer.training.metrics import MaskedAccuracy, Perplexity
+from keras_transformer.training.moving_average import (
+    EvaluateMovingAverage,
+    apply_moving_average,
+    moving_average,
+)
 from keras_transformer.training.recipe import compile_model, make_schedule
 from keras_transformer.training.schedules import InverseSquareRootSchedule, NoamSchedule
 
 __all__ = [
     "Checkpoint",
     "CheckpointState",
+    "EvaluateMovingAverage",
     "InverseSquareRootSchedule",
     "MaskedAccuracy",
     "MaskedCrossentropy",
     "NoamSchedule",
     "Perplexity",
+    "apply_moving_average",
+    "average_weights",
     "compile_model",
     "load_model",
     "make_schedule",
+    "moving_average",
     "read_checkpoint",
     "read_state",
     "save_model",
