@@ -16,8 +16,10 @@ from keras_transformer.training.moving_average import (
     apply_moving_average,
     moving_average,
 )
+from keras_transformer.training.r_drop import RDropCrossentropy, symmetric_divergence
 from keras_transformer.training.recipe import compile_model, make_schedule
 from keras_transformer.training.schedules import InverseSquareRootSchedule, NoamSchedule
+from keras_transformer.training.throughput import Throughput
 
 __all__ = [
     "Checkpoint",
@@ -28,6 +30,8 @@ __all__ = [
     "MaskedCrossentropy",
     "NoamSchedule",
     "Perplexity",
+    "RDropCrossentropy",
+    "Throughput",
     "apply_moving_average",
     "average_weights",
     "compile_model",
@@ -37,5 +41,6 @@ __all__ = [
     "read_checkpoint",
     "read_state",
     "save_model",
+    "symmetric_divergence",
     "token_crossentropy",
 ]

@@ -44,6 +44,7 @@ OWN_OPERATIONS = (
     "keras_transformer.layers.compiler",
     "keras_transformer.layers.gathering",
     "keras_transformer.layers.products",
+    "keras_transformer.training.replicas",
 )
 
 # (module, stage): a call that the public API puts on an earlier stage, imported inside the function
