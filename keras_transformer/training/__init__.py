@@ -1,4 +1,4 @@
-"""What `model.fit` needs: loss, metrics, schedules, checkpoints, and how to compile."""
+"""What `model.fit` needs: loss, metrics, schedules, checkpoints, and how to compile; and `fit`, all of it."""
 
 from keras_transformer.training.averaging import average_weights
 from keras_transformer.training.checkpoints import (
@@ -9,15 +9,19 @@ from keras_transformer.training.checkpoints import (
     read_state,
     save_model,
 )
+from keras_transformer.training.early_stopping import StopEarly
+from keras_transformer.training.fitting import Scoring, fit, trained_model
 from keras_transformer.training.losses import MaskedCrossentropy, token_crossentropy
-from keras_transformer.training.metrics import MaskedAccuracy, Perplexity
+from keras_transformer.training.metrics import MaskedAccuracy, Perplexity, TokenMean
 from keras_transformer.training.moving_average import (
     EvaluateMovingAverage,
     apply_moving_average,
     moving_average,
 )
 from keras_transformer.training.r_drop import RDropCrossentropy, symmetric_divergence
+from keras_transformer.training.recent_checkpoints import KeepRecent, average_recent
 from keras_transformer.training.recipe import compile_model, make_schedule
+from keras_transformer.training.run_record import RunRecord
 from keras_transformer.training.schedules import InverseSquareRootSchedule, NoamSchedule
 from keras_transformer.training.throughput import Throughput
 
@@ -26,15 +30,22 @@ __all__ = [
     "CheckpointState",
     "EvaluateMovingAverage",
     "InverseSquareRootSchedule",
+    "KeepRecent",
     "MaskedAccuracy",
     "MaskedCrossentropy",
     "NoamSchedule",
     "Perplexity",
     "RDropCrossentropy",
+    "RunRecord",
+    "Scoring",
+    "StopEarly",
     "Throughput",
+    "TokenMean",
     "apply_moving_average",
+    "average_recent",
     "average_weights",
     "compile_model",
+    "fit",
     "load_model",
     "make_schedule",
     "moving_average",
@@ -43,4 +54,5 @@ __all__ = [
     "save_model",
     "symmetric_divergence",
     "token_crossentropy",
+    "trained_model",
 ]

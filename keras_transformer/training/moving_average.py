@@ -39,6 +39,9 @@ def moving_average(model: keras.Model) -> Iterator[None]:
         >>> with moving_average(model):
         ...     answers = model.predict([[1.0]], verbose=0)
     """
+    if not _has_average(model.optimizer):
+        yield
+        return
     variables = model.trainable_weights
     # Copies: torch and NumPy would share the memory that is about to change.
     kept = [ops.convert_to_numpy(variable).copy() for variable in variables]

@@ -22,6 +22,9 @@ class Throughput(keras.callbacks.Callback):
     `compile_model` sees to. Put it before the callbacks that read the logs, such as
     `keras.callbacks.TensorBoard`.
 
+    Args:
+        required: whether a model that counts nothing is refused; if not, nothing is added.
+
     Raises:
         ValueError: the model was compiled with neither metric; at the end of the first epoch.
 
@@ -31,8 +34,9 @@ class Throughput(keras.callbacks.Callback):
         ```
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, required: bool = True) -> None:
         super().__init__()
+        self.required = required
         self._start = 0.0
         self._values: dict[str, float] = {}
 
@@ -58,6 +62,10 @@ class Throughput(keras.callbacks.Callback):
 
     def _read(self) -> dict[str, float]:
         metric = _token_mean(self.model)
+        if metric is None:
+            if self.required:
+                raise ValueError(_message(self.model))
+            return {}
         # First the counts, then the clock: reading them waits for the last step on the device.
         num_tokens, num_positions = (
             float(ops.convert_to_numpy(count)) for count in (metric.num_tokens, metric.num_positions)
@@ -69,14 +77,18 @@ class Throughput(keras.callbacks.Callback):
         }
 
 
-def _token_mean(model: keras.Model) -> TokenMean:
-    """Find a metric that counts tokens among those of `compile`."""
-    # Keras puts them into one metric that has them as its `metrics`.
-    metrics = [each for metric in model.metrics for each in getattr(metric, "metrics", [metric])]
-    for metric in metrics:
-        if isinstance(metric, TokenMean):
-            return metric
-    raise ValueError(
+def _token_mean(model: keras.Model) -> TokenMean | None:
+    """Find a metric that counts tokens."""
+    return next((metric for metric in _metrics(model) if isinstance(metric, TokenMean)), None)
+
+
+def _metrics(model: keras.Model) -> list[keras.metrics.Metric]:
+    # Keras puts those of `compile` into one metric that has them as its `metrics`.
+    return [each for metric in model.metrics for each in getattr(metric, "metrics", [metric])]
+
+
+def _message(model: keras.Model) -> str:
+    return (
         "The model must be compiled with `MaskedAccuracy` or `Perplexity` among its `metrics`, which count "
-        f"tokens. Received: metrics={[metric.name for metric in metrics]}."
+        f"tokens. Received: metrics={[metric.name for metric in _metrics(model)]}."
     )

@@ -51,6 +51,7 @@ OWN_OPERATIONS = (
 # that makes it. Each entry says which.
 LATE_IMPORTS: dict[tuple[str, str], str] = {
     ("keras_transformer.decoding.translator", "export"): "Translator.export",
+    ("keras_transformer.training.run_record", "visualization"): "the curves that `training.fit` draws",
 }
 
 

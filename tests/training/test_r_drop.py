@@ -130,7 +130,7 @@ def test_dropout_differs_between_the_passes_and_a_saved_model_goes_on(tmp_path: 
         keras.utils.set_random_seed(0)
         model = kt.Transformer(9, 9, **sizes, dropout=dropout)
         for weight in (0.0, 5.0):
-            model.compile(keras.optimizers.SGD(0.0), RDropCrossentropy(weight), jit_compile=False)
+            model.compile(keras.optimizers.SGD(0.0), RDropCrossentropy(weight), run_eagerly=True)
             losses[dropout, weight] = model.train_on_batch(inputs, LABELS)
     assert losses[0.0, 5.0] == pytest.approx(losses[0.0, 0.0], rel=1e-5)
     assert losses[0.5, 5.0] > losses[0.5, 0.0] + 0.1
