@@ -9,7 +9,7 @@ from typing import Any
 import keras
 import pytest
 
-from keras_transformer.training import read_state
+from keras_transformer.training import read_checkpoint, read_state
 
 
 def test_it_writes_what_it_promises(trained: Path) -> None:
@@ -37,6 +37,14 @@ def test_the_report_is_the_table(trained: Path) -> None:
     report = json.loads((trained / "runs/tiny/report.json").read_text(encoding="utf-8"))
     assert 0 <= report["scores"]["exact_match"]["value"] <= 1
     assert report["num_items"] == 2  # 5 % of 40 pairs are held out
+
+
+def test_by_default_the_loss_chooses_and_nothing_is_averaged(trained: Path) -> None:
+    model, state = read_checkpoint(trained / "runs/tiny/checkpoints")
+    assert state.best_value == state.history["val_loss"][0]
+    assert model is not None
+    assert not model.optimizer.use_ema
+    assert not (trained / "runs/tiny/checkpoints/recent").exists()
 
 
 def test_a_run_is_not_overwritten_by_accident(
