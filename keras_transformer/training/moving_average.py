@@ -37,7 +37,7 @@ def moving_average(model: keras.Model) -> Iterator[None]:
         >>> model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
         >>> model.compile(keras.optimizers.SGD(use_ema=True), "mse")
         >>> with moving_average(model):
-        ...     answers = model.predict([[1.0]], verbose=0)
+        ...     answers = model(keras.ops.ones((3, 1)))
     """
     if not _has_average(model.optimizer):
         yield
