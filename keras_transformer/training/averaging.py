@@ -30,10 +30,10 @@ def average_weights(models: Sequence[str | Path | keras.Model]) -> keras.Model:
 
     Example:
         >>> first, second = (keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)]) for _ in "ab")
-        >>> first.set_weights([[[1.0]], [0.0]])
-        >>> second.set_weights([[[4.0]], [2.0]])
-        >>> [weight.item() for weight in average_weights([first, second]).get_weights()]
-        [2.5, 1.0]
+        >>> for model, value in ((first, 1.0), (second, 4.0)):
+        ...     _ = model.layers[0].kernel.assign([[value]])
+        >>> average_weights([first, second]).get_weights()[0].item()
+        2.5
     """
     if not models:
         raise ValueError(f"`models` must hold at least one file or model. Received: models={models!r}.")
