@@ -30,7 +30,7 @@ import h5py
 
 from keras_transformer.cli.run_data import encode, load_pairs
 from keras_transformer.cli.run_directory import CONFIG_FILE, begin_run, run_tokenizers, saved_run
-from keras_transformer.cli.training_run import fit
+from keras_transformer.cli.run_training import fit
 from keras_transformer.config import DataConfig, ModelConfig, RunConfig, TrainingConfig, VocabularyConfig
 from keras_transformer.training import read_state
 from keras_transformer.training.checkpoint_state import read_states
@@ -79,6 +79,7 @@ def train(run: RunConfig, directory: Path) -> None:
         directory,
         tokenizers,
         *(encode(run, part, tokenizers) for part in (pairs.train, pairs.validation)),
+        pairs.validation,
     )
 
 
@@ -215,6 +216,7 @@ def fingerprint(checkpoints: Path) -> dict[str, str]:
         file = h5py.File(io.BytesIO(archive.read("model.weights.h5")))
     for name, values in datasets(file):
         digests["optimizer" if name.startswith("optimizer/") else "weights"].update(name.encode() + values)
+    state["history"].pop("tokens_per_second", None)  # of the machine
     texts = {name: json.dumps(state[name]).encode() for name in ("random_state", "history", "best_file")}
     return {name: digest.hexdigest() for name, digest in digests.items()} | {
         name: hashlib.sha256(text).hexdigest() for name, text in texts.items()

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from keras_transformer.config import RunConfig
-from keras_transformer.config.training import BLEU_TOKENIZATIONS
+from keras_transformer.config.training import BLEU_TOKENIZATIONS, MONITORS
 
 Command = Callable[..., Any]
 
@@ -39,6 +39,18 @@ _FLAGS: tuple[tuple[str, Any, str], ...] = (
     ("peak_learning_rate", float, "Highest learning rate."),
     ("warmup_steps", int, "Updates until the learning rate is at its peak."),
     ("label_smoothing", float, "Probability that is spread over the vocabulary."),
+    ("r_drop", float, "How much two passes with other dropout must agree; 0 for one pass."),
+    ("clip_norm", float, "Highest norm of all gradients together."),
+    ("gradient_accumulation_steps", int, "Batches of one update."),
+    (
+        "ema_momentum",
+        float,
+        "Use the moving average of the weights; this part stays at each update.",
+    ),
+    ("average_last", int, "Use the mean of so many of the last checkpoints, not the best one."),
+    ("monitor", click.Choice(MONITORS), "What chooses the best epoch: the loss, or a score of answers."),
+    ("monitored_pairs", int, "Most validation pairs that are answered after an epoch for such a score."),
+    ("patience", int, "Stop after so many epochs that are no better."),
     ("precision", click.Choice(["float32", "mixed_bfloat16", "mixed_float16"]), "Keras dtype policy."),
     ("beam_size", int, "Hypotheses that the search keeps; 1 is greedy."),
     ("length_penalty", float, "Exponent of the length that scores are divided by."),

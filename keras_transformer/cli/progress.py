@@ -9,6 +9,8 @@ import click
 import keras
 from click.termui import progressbar
 
+from keras_transformer.config.training import MONITORS
+
 
 class EpochProgress(keras.callbacks.Callback):
     """A bar for each epoch, with loss and accuracy, and a line when the epoch is done."""
@@ -51,5 +53,5 @@ def progress_bar(length: int, label: str) -> Iterator[Callable[[int], None]]:
 
 
 def _numbers(logs: dict[str, float]) -> str:
-    names = ("loss", "accuracy", "val_loss", "val_accuracy")
+    names = ("loss", "accuracy", *(f"val_{name}" for name in ("loss", "accuracy", *MONITORS[1:])))
     return "  ".join(f"{name} {float(logs[name]):.4f}" for name in names if name in logs)

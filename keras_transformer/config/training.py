@@ -7,6 +7,15 @@ from keras_transformer.config.section import Section, require_at_least, require_
 
 SCHEDULES = ("constant", "cosine", "inverse_square_root", "noam")
 BLEU_TOKENIZATIONS = ("13a", "none", "intl", "char")
+MONITORS = (
+    "loss",
+    "bleu",
+    "chrf",
+    "exact_match",
+    "word_error_rate",
+    "token_error_rate",
+    "character_error_rate",
+)
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
 
 
@@ -29,6 +38,22 @@ class TrainingConfig(Section):
     """Updates in which the learning rate rises to its peak."""
     label_smoothing: float = 0.1
     """Probability spread over the wrong tokens."""
+    r_drop: float = 0.0
+    """How much two passes with other dropout must agree (R-Drop's alpha); 0 for one pass."""
+    clip_norm: float | None = None
+    """Highest norm of all gradients together."""
+    gradient_accumulation_steps: int = 1
+    """Batches of one update; its tokens count alike, whichever batch they are in."""
+    ema_momentum: float | None = None
+    """Part of the moving average of the weights that stays at each update; the average is then used."""
+    average_last: int | None = None
+    """How many of the last checkpoints are averaged in the end, instead of taking the best one."""
+    monitor: str = "loss"
+    """What chooses the best epoch: "loss" of the validation pairs, or a metric of their decoded answers."""
+    monitored_pairs: int = 500
+    """Most validation pairs that are decoded after each epoch, where `monitor` is such a metric."""
+    patience: int | None = None
+    """Stop after so many epochs in a row that are no better."""
     precision: str = "float32"
     """Keras dtype policy: "float32", "mixed_bfloat16" or "mixed_float16"."""
     seed: int = 0
@@ -41,14 +66,15 @@ class TrainingConfig(Section):
         super().__post_init__()
         require_choice(self, "schedule", SCHEDULES)
         require_choice(self, "precision", PRECISIONS)
-        require_fraction(self, "label_smoothing")
-        require_at_least(self, 1, "epochs", "warmup_steps")
-        require_at_least(self, 0, "seed")
-        if not 0 < self.peak_learning_rate < math.inf:
-            raise ValueError(
-                "`peak_learning_rate` must be above 0 and finite. "
-                f"Received: peak_learning_rate={self.peak_learning_rate}."
-            )
+        require_choice(self, "monitor", MONITORS)
+        require_fraction(self, "label_smoothing", "ema_momentum")
+        require_at_least(self, 1, "epochs", "warmup_steps", "gradient_accumulation_steps")
+        require_at_least(self, 1, "average_last", "monitored_pairs", "patience")
+        require_at_least(self, 0, "seed", "r_drop")
+        for name in ("peak_learning_rate", "clip_norm"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < math.inf:
+                raise ValueError(f"`{name}` must be above 0 and finite. Received: {name}={value}.")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

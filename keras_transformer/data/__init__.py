@@ -4,6 +4,7 @@ The way of the data: a source gives a list of pairs, `encode_pairs` makes token 
 them, `encoded_dataset` batches these; `translation_dataset` is the last two in one call.
 """
 
+from keras_transformer.data.accumulation import weigh_for_accumulation
 from keras_transformer.data.encoding import EncodedPairs, encode_pairs
 from keras_transformer.data.masking import mask_tokens
 from keras_transformer.data.pairs import Pair
@@ -34,4 +35,5 @@ __all__ = [
     "split_pairs",
     "teacher_forcing",
     "translation_dataset",
+    "weigh_for_accumulation",
 ]

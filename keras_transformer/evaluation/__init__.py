@@ -1,9 +1,10 @@
 """How good answers are: exact match, error rates, BLEU and chrF.
 
 Every measure takes the answers and, for each of them, one reference string or several. `evaluate`
-computes many of them at once and prints as a table.
+computes many of them at once and prints as a table. `DecodeAndScore` measures after each epoch of `fit`.
 """
 
+from keras_transformer.evaluation.decode_and_score import DecodeAndScore
 from keras_transformer.evaluation.edit_distance import edit_distance
 from keras_transformer.evaluation.error_rates import (
     character_error_rate,
@@ -17,6 +18,7 @@ from keras_transformer.evaluation.translation_quality import bleu, chrf
 
 __all__ = [
     "METRICS",
+    "DecodeAndScore",
     "EvaluationReport",
     "Score",
     "bleu",

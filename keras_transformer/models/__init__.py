@@ -4,6 +4,7 @@ from keras_transformer.models.causal_lm import CausalLM
 from keras_transformer.models.encoder_model import EncoderModel
 from keras_transformer.models.pooling import Pooling
 from keras_transformer.models.presets import preset
+from keras_transformer.models.second_pass import SecondPass
 from keras_transformer.models.transformer import Transformer
 
-__all__ = ["CausalLM", "EncoderModel", "Pooling", "Transformer", "preset"]
+__all__ = ["CausalLM", "EncoderModel", "Pooling", "SecondPass", "Transformer", "preset"]

@@ -1,39 +1,67 @@
-"""What `model.fit` needs: loss, metrics, schedules, checkpoints, and how to compile."""
+"""What `model.fit` needs: loss, metrics, schedules, checkpoints, and how to compile; and `fit`, all of it."""
 
+from keras_transformer.training.averaging import average_weights
 from keras_transformer.training.checkpoint_state import CheckpointState, CheckpointWarning, read_state
-from keras_transformer.training.checkpoints import Checkpoint, read_checkpoint
+from keras_transformer.training.checkpoints import Checkpoint, read_checkpoint, restore_checkpoint
+from keras_transformer.training.early_stopping import StopEarly
 from keras_transformer.training.finite_loss import StopOnNonFinite
+from keras_transformer.training.fitting import Scoring, fit, trained_model
 from keras_transformer.training.losses import MaskedCrossentropy, token_crossentropy
-from keras_transformer.training.metrics import MaskedAccuracy, Perplexity
+from keras_transformer.training.metrics import MaskedAccuracy, Perplexity, TokenMean
 from keras_transformer.training.model_files import load_model, save_model
+from keras_transformer.training.moving_average import (
+    EvaluateMovingAverage,
+    apply_moving_average,
+    moving_average,
+)
+from keras_transformer.training.r_drop import RDropCrossentropy, symmetric_divergence
 from keras_transformer.training.random_state import (
     backend_random_state,
     random_state,
     set_backend_random_state,
     set_random_state,
 )
+from keras_transformer.training.recent_checkpoints import KeepRecent, average_recent
 from keras_transformer.training.recipe import compile_model, make_schedule
+from keras_transformer.training.run_record import RunRecord
 from keras_transformer.training.schedules import InverseSquareRootSchedule, NoamSchedule
+from keras_transformer.training.throughput import Throughput
 
 __all__ = [
     "Checkpoint",
     "CheckpointState",
     "CheckpointWarning",
+    "EvaluateMovingAverage",
     "InverseSquareRootSchedule",
+    "KeepRecent",
     "MaskedAccuracy",
     "MaskedCrossentropy",
     "NoamSchedule",
     "Perplexity",
+    "RDropCrossentropy",
+    "RunRecord",
+    "Scoring",
+    "StopEarly",
     "StopOnNonFinite",
+    "Throughput",
+    "TokenMean",
+    "apply_moving_average",
+    "average_recent",
+    "average_weights",
     "backend_random_state",
     "compile_model",
+    "fit",
     "load_model",
     "make_schedule",
+    "moving_average",
     "random_state",
     "read_checkpoint",
     "read_state",
+    "restore_checkpoint",
     "save_model",
     "set_backend_random_state",
     "set_random_state",
+    "symmetric_divergence",
     "token_crossentropy",
+    "trained_model",
 ]

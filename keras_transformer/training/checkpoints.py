@@ -2,6 +2,7 @@
 
 import dataclasses
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from keras_transformer.training.checkpoint_state import (
     read_states,
     write_state,
 )
-from keras_transformer.training.model_files import PARTIAL, load_model, save_model
+from keras_transformer.training.model_files import PARTIAL, load_model, load_weights, save_model
 from keras_transformer.training.random_state import (
     backend_random_state,
     random_state,
@@ -126,39 +127,73 @@ def read_checkpoint(
     Raises:
         InputError: no checkpoint is whole.
     """
-    states = read_states(directory)
-    if not states:
-        return None, CheckpointState()
-    choices = [(state, state.best_file if best else state.last_file) for state in states]
-    if best:
-        newest = states[0]
-        last = dataclasses.replace(newest, best_file=newest.last_file, best_epoch=newest.epoch)
-        choices.append((last, last.best_file))
+    return _first_whole(Path(directory), load_model, best=best)
+
+
+def restore_checkpoint(model: keras.Model, directory: str | Path, *, best: bool = False) -> CheckpointState:
+    """Read a checkpoint into a compiled model, whose class Keras need not know.
+
+    Args:
+        model: gets weights, optimizer and random state; untouched where no epoch was saved.
+        directory: of a `Checkpoint`.
+        best: the best epoch instead of the last.
+
+    Returns:
+        As for `read_checkpoint`, the state alone.
+
+    Raises:
+        InputError: no checkpoint is whole, or it is of another model.
+    """
+
+    def read(path: Path) -> keras.Model:
+        load_weights(model, path)
+        return model
+
+    return _first_whole(Path(directory), read, best=best)[1]
+
+
+def _first_whole(
+    directory: Path, read: Callable[[Path], keras.Model], *, best: bool
+) -> tuple[keras.Model | None, CheckpointState]:
+    """Read the newest checkpoint that can be read."""
     errors: list[InputError] = []
-    for state, name in choices:
+    for state, name in _choices(directory, best=best):
+        path = directory / name
         try:
-            model = _verified_model(Path(directory, name), state)
+            _check_sha256(path, state)
+            model = read(path)
         except InputError as error:
             errors.append(error)
             continue
+        # Only of the last epoch is it known.
+        if path.name == state.last_file and state.random_state:
+            set_random_state(model, state.random_state)
         if errors:
-            warnings.warn(f"{errors[0]} {name} is used instead.", CheckpointWarning, stacklevel=2)
+            warnings.warn(f"{errors[0]} {name} is used instead.", CheckpointWarning, stacklevel=3)
         return model, state
-    raise errors[0]
+    if errors:
+        raise errors[0]
+    return None, CheckpointState()
 
 
-def _verified_model(path: Path, state: CheckpointState) -> keras.Model:
+def _choices(directory: Path, *, best: bool) -> list[tuple[CheckpointState, str]]:
+    """List which checkpoints will do, and where a run stands with each."""
+    states = read_states(directory)
+    choices = [(state, state.best_file if best else state.last_file) for state in states]
+    if best and states:
+        newest = states[0]
+        last = dataclasses.replace(newest, best_file=newest.last_file, best_epoch=newest.epoch)
+        choices.append((last, last.best_file))
+    return choices
+
+
+def _check_sha256(path: Path, state: CheckpointState) -> None:
     wanted = state.sha256.get(path.name)
     if wanted is not None and path.is_file() and (received := file_sha256(path)) != wanted:
         raise InputError(
             f"{path} is damaged: its SHA-256 must be {wanted[:16]}…, as {STATE_FILE} says. "
             f"Received: {received[:16]}…."
         )
-    model = load_model(path)
-    # Only of the last epoch is it known.
-    if path.name == state.last_file and state.random_state:
-        set_random_state(model, state.random_state)
-    return model
 
 
 def _extended(history: dict[str, list[float]], logs: dict[str, Any]) -> dict[str, list[float]]:

@@ -6,6 +6,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_transformer.training.replicas import sum_over_replicas
 from keras_transformer.types import Tensor
 
 
@@ -72,12 +73,14 @@ class MaskedCrossentropy(keras.losses.Loss):
 
     Keras divides by the number of positions, padding included, so that a
     batch's loss depends on how far it is padded. This one divides by the
-    number of real tokens.
+    number of real tokens, on all replicas of a `tf.distribute` strategy together.
 
     Args:
         label_smoothing: the probability that is spread over the vocabulary.
         pad_id: the label that is padding.
         name: the name of the loss.
+        normalize: whether the sum is divided by that of the sample weights. False where they say
+            it all, as those of `data.weigh_for_accumulation` do; without any it is a mean still.
         **kwargs: `dtype` of a Keras loss.
 
     Call arguments:
@@ -97,6 +100,7 @@ class MaskedCrossentropy(keras.losses.Loss):
         label_smoothing: float = 0.0,
         pad_id: int = 0,
         name: str = "masked_crossentropy",
+        normalize: bool = True,
         **kwargs: Any,
     ) -> None:
         # The reduction is this class's own: over tokens, not over positions.
@@ -108,13 +112,29 @@ class MaskedCrossentropy(keras.losses.Loss):
             )
         self.label_smoothing = label_smoothing
         self.pad_id = pad_id
+        self.normalize = normalize
 
     def __call__(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None) -> Tensor:
         y_true = ops.convert_to_tensor(y_true)
-        weights = token_weights(y_true, self.pad_id, sample_weight)
-        losses = self.call(y_true, ops.convert_to_tensor(y_pred))
+        return self.reduce(self.call(y_true, ops.convert_to_tensor(y_pred)), y_true, sample_weight)
+
+    def reduce(self, values: Tensor, labels: Tensor, sample_weight: Tensor | None = None) -> Tensor:
+        """Compute the mean of a value per token as that of the loss is computed.
+
+        Args:
+            values: `(b, t)`, any number where there is padding.
+            labels: integers `(b, t)`.
+            sample_weight: `(b,)` or `(b, t)`, or None.
+
+        Returns:
+            A scalar.
+        """
+        weights = token_weights(labels, self.pad_id, sample_weight)
+        total = ops.sum(values * weights)
+        if sample_weight is not None and not self.normalize:
+            return total
         # At least one, since a batch without a token has the loss 0, not NaN.
-        return ops.sum(losses * weights) / _one_if_zero(ops.sum(weights))
+        return total / _one_if_zero(sum_over_replicas(ops.sum(weights)))
 
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         return token_crossentropy(y_true, y_pred, self.label_smoothing)
@@ -125,6 +145,7 @@ class MaskedCrossentropy(keras.losses.Loss):
             "dtype": self.dtype,
             "label_smoothing": self.label_smoothing,
             "pad_id": self.pad_id,
+            "normalize": self.normalize,
         }
 
 

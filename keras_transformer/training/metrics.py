@@ -9,14 +9,23 @@ from keras_transformer.training.losses import token_weights
 from keras_transformer.types import Tensor
 
 
-class _TokenMean(keras.metrics.Metric):
-    """The mean of a number per token over all tokens that are not padding."""
+class TokenMean(keras.metrics.Metric):
+    """The mean of a number per token over all tokens that are not padding.
+
+    The base of the metrics here. It also counts, which `Throughput` reads.
+
+    Args:
+        pad_id: the label that is padding and does not count.
+        name: the name of the metric.
+        **kwargs: `dtype` of a Keras metric.
+    """
 
     def __init__(self, pad_id: int = 0, name: str | None = None, **kwargs: Any) -> None:
         super().__init__(name=name, **kwargs)
         self.pad_id = pad_id
         self.total = self.add_weight(name="total", initializer="zeros")
         self.num_tokens = self.add_weight(name="num_tokens", initializer="zeros")
+        self.num_positions = self.add_weight(name="num_positions", initializer="zeros")
 
     def update_state(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None) -> None:
         """Add a batch.
@@ -31,6 +40,7 @@ class _TokenMean(keras.metrics.Metric):
         values = self.token_values(y_true, ops.convert_to_tensor(y_pred))
         self.total.assign_add(ops.sum(values * weights))
         self.num_tokens.assign_add(ops.sum(weights))
+        self.num_positions.assign_add(ops.cast(ops.size(weights), "float32"))
 
     def token_values(self, labels: Tensor, logits: Tensor) -> Tensor:
         """Compute the number of each token.
@@ -57,7 +67,7 @@ class _TokenMean(keras.metrics.Metric):
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class MaskedAccuracy(_TokenMean):
+class MaskedAccuracy(TokenMean):
     """The share of tokens whose most likely prediction is the label.
 
     Args:
@@ -76,7 +86,7 @@ class MaskedAccuracy(_TokenMean):
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class Perplexity(_TokenMean):
+class Perplexity(TokenMean):
     """The exponential of the mean cross-entropy of a token, without smoothing.
 
     Args:

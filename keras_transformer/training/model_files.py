@@ -51,3 +51,22 @@ def load_model(path: Path) -> keras.Model:
     except Exception as error:
         cause = textwrap.shorten(str(error), 200)
         raise InputError(f"{path} cannot be read as a Keras model: {cause}") from error
+
+
+def load_weights(model: keras.Model, path: Path) -> None:
+    """Read weights and optimizer into a compiled model, whose class Keras need not know.
+
+    Args:
+        model: of the same shapes.
+        path: of a `.keras` file.
+
+    Raises:
+        InputError: the file is missing, damaged, or of another model.
+    """
+    try:
+        model.optimizer.build(model.trainable_variables)
+        model.load_weights(path)
+    # Keras raises errors of many classes for a damaged archive.
+    except Exception as error:
+        cause = textwrap.shorten(str(error), 200)
+        raise InputError(f"{path} cannot be read into the model: {cause}") from error

@@ -2,8 +2,10 @@
 
 import keras
 
+from keras_transformer.models import SecondPass
 from keras_transformer.training.losses import MaskedCrossentropy
 from keras_transformer.training.metrics import MaskedAccuracy, Perplexity
+from keras_transformer.training.r_drop import RDropCrossentropy
 from keras_transformer.training.schedules import InverseSquareRootSchedule, NoamSchedule
 
 
@@ -12,24 +14,65 @@ def compile_model(
     learning_rate: float | keras.optimizers.schedules.LearningRateSchedule,
     *,
     label_smoothing: float = 0.1,
+    clip_norm: float | None = None,
+    ema_momentum: float | None = None,
+    gradient_accumulation_steps: int | None = None,
+    r_drop: float = 0.0,
 ) -> None:
     """Compile with the optimizer, loss and metrics of "Attention Is All You Need", section 5.
 
     Adam with the paper's betas (0.9, 0.98) and epsilon 1e-9, cross-entropy over
     real tokens with label smoothing, accuracy and perplexity over real tokens.
+    Where layers compute in float16, as with the policy `mixed_float16`, the loss is
+    scaled, so that small gradients are not lost.
 
     Args:
         model: a `Transformer`.
         learning_rate: a number or a schedule.
         label_smoothing: the probability that is spread over the vocabulary.
+        clip_norm: the highest norm of all gradients together; None for no limit.
+        ema_momentum: how much of the moving average of the weights stays at each update, such as
+            0.999; None for no average. See `EvaluateMovingAverage` and `apply_moving_average`.
+        gradient_accumulation_steps: batches of one update; the dataset must be weighed with
+            `data.weigh_for_accumulation`.
+        r_drop: how much two passes with other dropout must agree; 0 for one pass. See
+            `RDropCrossentropy`.
+
+    Raises:
+        ValueError: a number out of its range, or R-Drop of a model without `models.SecondPass`.
     """
+    if r_drop and not isinstance(model, SecondPass):
+        raise ValueError(
+            "R-Drop needs a model of this package, or one with the mixin `models.SecondPass`. "
+            f"Received: r_drop={r_drop}, a model of class {type(model).__name__}."
+        )
+    optimizer = keras.optimizers.Adam(
+        learning_rate,
+        beta_1=0.9,
+        beta_2=0.98,
+        epsilon=1e-9,
+        global_clipnorm=clip_norm,
+        use_ema=ema_momentum is not None,
+        ema_momentum=0.99 if ema_momentum is None else ema_momentum,
+        gradient_accumulation_steps=None if gradient_accumulation_steps == 1 else gradient_accumulation_steps,
+    )
+    normalize = gradient_accumulation_steps in (None, 1)
     model.compile(
-        optimizer=keras.optimizers.Adam(learning_rate, beta_1=0.9, beta_2=0.98, epsilon=1e-9),
-        loss=MaskedCrossentropy(label_smoothing),
+        optimizer=_scaled(model, optimizer),
+        loss=RDropCrossentropy(r_drop, label_smoothing, normalize=normalize)
+        if r_drop
+        else MaskedCrossentropy(label_smoothing, normalize=normalize),
         metrics=[MaskedAccuracy(), Perplexity()],
         # Batches differ in shape, and XLA would compile anew for each shape.
         jit_compile=keras.backend.backend() == "jax",
     )
+
+
+def _scaled(model: keras.Model, optimizer: keras.optimizers.Optimizer) -> keras.optimizers.Optimizer:
+    """Scale the loss where it has to be: Keras does if the model itself has the policy, not its layers."""
+    if any(layer.compute_dtype == "float16" for layer in model.layers):
+        return keras.optimizers.LossScaleOptimizer(optimizer)
+    return optimizer
 
 
 def make_schedule(

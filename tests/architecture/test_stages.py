@@ -44,12 +44,14 @@ OWN_OPERATIONS = (
     "keras_transformer.layers.compiler",
     "keras_transformer.layers.gathering",
     "keras_transformer.layers.products",
+    "keras_transformer.training.replicas",
 )
 
 # (module, stage): a call that the public API puts on an earlier stage, imported inside the function
 # that makes it. Each entry says which.
 LATE_IMPORTS: dict[tuple[str, str], str] = {
     ("keras_transformer.decoding.translator", "export"): "Translator.export",
+    ("keras_transformer.training.run_record", "visualization"): "the curves that `training.fit` draws",
 }
 
 

@@ -13,8 +13,8 @@ import tensorflow as tf
 
 from keras_transformer.cli.run_data import encode, load_pairs
 from keras_transformer.cli.run_directory import run_tokenizers, saved_run
-from keras_transformer.cli.training_run import fit
-from keras_transformer.training import read_state
+from keras_transformer.cli.run_training import fit
+from keras_transformer.training import read_checkpoint, read_state
 
 
 def test_it_writes_what_it_promises(trained: Path) -> None:
@@ -42,6 +42,14 @@ def test_the_report_is_the_table(trained: Path) -> None:
     report = json.loads((trained / "runs/tiny/report.json").read_text(encoding="utf-8"))
     assert 0 <= report["scores"]["exact_match"]["value"] <= 1
     assert report["num_items"] == 2  # 5 % of 40 pairs are held out
+
+
+def test_by_default_the_loss_chooses_and_nothing_is_averaged(trained: Path) -> None:
+    model, state = read_checkpoint(trained / "runs/tiny/checkpoints")
+    assert state.best_value == state.history["val_loss"][0]
+    assert model is not None
+    assert not model.optimizer.use_ema
+    assert not (trained / "runs/tiny/checkpoints/recent").exists()
 
 
 def test_a_run_is_not_overwritten_by_accident(
@@ -107,7 +115,7 @@ def test_tensorflow_is_told_to_be_deterministic(
     pairs = load_pairs(configured.data)
     tokenizers = run_tokenizers(configured, directory, pairs.train)
     encoded = [encode(configured, part, tokenizers) for part in (pairs.train, pairs.validation)]
-    history = fit(configured, directory, tokenizers, *encoded)
+    history = fit(configured, directory, tokenizers, *encoded, pairs.validation)
     assert told == [True] * deterministic
     assert len(history["loss"]) == 1  # All epochs are done already.
 

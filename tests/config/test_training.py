@@ -2,6 +2,7 @@
 
 import math
 import re
+from typing import Any
 
 import pytest
 
@@ -64,3 +65,28 @@ def test_the_tokenization_of_bleu_is_known() -> None:
         ValueError, match=r"`bleu_tokenize` must be one of .*Received: bleu_tokenize='moses'\."
     ):
         DecodingConfig(bleu_tokenize="moses")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "wanted"),
+    [
+        ("r_drop", -1.0, "at least 0"),
+        ("clip_norm", 0.0, "above 0 and finite"),
+        ("gradient_accumulation_steps", 0, "at least 1"),
+        ("ema_momentum", 1.0, "at least 0 and below 1"),
+        ("average_last", 0, "at least 1"),
+        ("monitored_pairs", 0, "at least 1"),
+        ("patience", 0, "at least 1"),
+        ("monitor", "accuracy", "one of loss, bleu, .*"),
+    ],
+)
+def test_options_of_the_recipe_have_ranges(name: str, value: Any, wanted: str) -> None:
+    with pytest.raises(ValueError, match=rf"^`{name}` must be {wanted}\. Received: {name}={value!r}\.$"):
+        TrainingConfig(**{name: value})
+
+
+def test_options_of_the_recipe_are_off_by_default() -> None:
+    training = TrainingConfig()
+    assert (training.r_drop, training.gradient_accumulation_steps, training.monitor) == (0.0, 1, "loss")
+    off = (training.clip_norm, training.ema_momentum, training.average_last, training.patience)
+    assert off == (None, None, None, None)

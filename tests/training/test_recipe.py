@@ -13,6 +13,7 @@ from keras_transformer.training import (
     InverseSquareRootSchedule,
     MaskedCrossentropy,
     NoamSchedule,
+    RDropCrossentropy,
     compile_model,
     make_schedule,
 )
@@ -99,3 +100,49 @@ def test_a_short_cosine_is_not_all_warm_up(num_steps: int) -> None:
 def test_an_unknown_schedule_is_refused() -> None:
     with pytest.raises(ValueError, match=r"constant, cosine, .*noam\. Received: name='linear'\."):
         make_schedule("linear", **OPTIONS)
+
+
+def compiled(kind: str = "float32", **options: Any) -> keras.Model:
+    dtype = keras.DTypePolicy(kind)
+    model = kt.CausalLM(9, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=5, dtype=dtype)
+    compile_model(model, 0.1, **options)
+    return model
+
+
+def test_without_options_there_are_none() -> None:
+    optimizer = compiled().optimizer
+    assert (optimizer.use_ema, optimizer.global_clipnorm) == (False, None)
+    assert optimizer.gradient_accumulation_steps is None
+
+
+def test_options_reach_the_optimizer_and_the_loss() -> None:
+    model = compiled(clip_norm=0.5, ema_momentum=0.75, gradient_accumulation_steps=3, r_drop=5.0)
+    optimizer, loss = model.optimizer, model.loss
+    assert (optimizer.global_clipnorm, optimizer.gradient_accumulation_steps) == (0.5, 3)
+    assert (optimizer.use_ema, optimizer.ema_momentum) == (True, 0.75)
+    assert isinstance(loss, RDropCrossentropy)
+    assert (loss.weight, loss.label_smoothing, loss.normalize) == (5.0, 0.1, False)
+
+
+def test_one_step_of_accumulation_is_none() -> None:
+    model = compiled(gradient_accumulation_steps=1)
+    assert model.optimizer.gradient_accumulation_steps is None
+    assert model.loss.normalize
+
+
+@pytest.mark.parametrize("kind", ["mixed_float16", "mixed_bfloat16"])
+def test_low_precision_trains_float32_weights(kind: str) -> None:
+    if kind == "mixed_float16" and keras.backend.backend() == "jax":
+        pytest.skip("JAX has no products of float16 with sums in float32 on a CPU")
+    model, labels = compiled(kind, r_drop=1.0, ema_momentum=0.5), np.array([[5, 2, 6, 0], [1, 3, 0, 0]])
+    assert isinstance(model.optimizer, keras.optimizers.LossScaleOptimizer) == (kind == "mixed_float16")
+    assert np.isfinite(model.train_on_batch(labels, labels)).all()
+    assert {weight.dtype for weight in model.trainable_weights} == {"float32"}
+    assert int(model.optimizer.iterations) == 1
+
+
+def test_r_drop_needs_a_second_pass() -> None:
+    model = keras.Sequential([keras.Input((5,), dtype="int32"), keras.layers.Embedding(7, 7)])
+    message = r"`models\.SecondPass`\. Received: r_drop=5\.0, a model of class Sequential\."
+    with pytest.raises(ValueError, match=message):
+        compile_model(model, 0.1, r_drop=5.0)

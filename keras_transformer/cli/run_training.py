@@ -1,0 +1,173 @@
+"""The training of a run, and the translator that comes of it."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import keras
+import tensorflow as tf
+
+from keras_transformer.cli.progress import EpochProgress
+from keras_transformer.cli.run_data import batches
+from keras_transformer.config import RunConfig
+from keras_transformer.data import EncodedPairs, Pair, weigh_for_accumulation
+from keras_transformer.decoding import Translator, make_search
+from keras_transformer.errors import InputError
+from keras_transformer.evaluation import DecodeAndScore
+from keras_transformer.models import Transformer
+from keras_transformer.text import Tokenizer
+from keras_transformer.training import (
+    CheckpointState,
+    compile_model,
+    make_schedule,
+    read_checkpoint,
+    read_state,
+    trained_model,
+)
+from keras_transformer.training import fit as fit_model
+
+Tokenizers = tuple[Tokenizer, Tokenizer]
+
+
+def fit(
+    run: RunConfig,
+    directory: Path,
+    tokenizers: Tokenizers,
+    training: EncodedPairs,
+    validation: EncodedPairs,
+    validation_pairs: Sequence[Pair],
+) -> dict[str, list[float]]:
+    """Train the model of a run, from its last checkpoint if there is one.
+
+    Args:
+        run: all that decides the outcome.
+        directory: of the run.
+        tokenizers: of source and target.
+        training: pairs to learn from.
+        validation: pairs that choose the best epoch.
+        validation_pairs: the same as texts, to be decoded where a score chooses.
+
+    Returns:
+        Each metric's value after each epoch.
+
+    Raises:
+        InputError: no checkpoint is whole, a loss is not finite, or the run was interrupted.
+    """
+    keras.utils.set_random_seed(run.training.seed)
+    if run.training.deterministic:
+        tf.config.experimental.enable_op_determinism()
+    model, state = read_checkpoint(directory / "checkpoints")
+    train_batches = batches(run, training, shuffle=True, first_epoch=state.epoch)
+    if run.training.gradient_accumulation_steps > 1:
+        train_batches = train_batches.apply(weigh_for_accumulation(run.training.gradient_accumulation_steps))
+    if model is None:
+        model = _new_model(run, tokenizers, len(train_batches))
+    click.echo(
+        f"{len(training):,} training pairs, {len(validation):,} validation pairs, "
+        f"{len(train_batches):,} batches an epoch, {model.count_params():,} parameters"
+    )
+    try:
+        state = fit_model(
+            model,
+            train_batches,
+            batches(run, validation, shuffle=False),
+            directory=directory,
+            state=state,
+            epochs=run.training.epochs,
+            scoring=_scoring(run, tokenizers, validation_pairs),
+            patience=run.training.patience,
+            average_last=run.training.average_last,
+            tensorboard=True,
+            callbacks=[EpochProgress()],
+            verbose=0,
+        )
+    except KeyboardInterrupt as interrupt:
+        raise InputError(_interrupted(read_state(directory / "checkpoints"), run)) from interrupt
+    return state.history
+
+
+def finish(run: RunConfig, directory: Path, tokenizers: Tokenizers) -> Translator:
+    """Make the translator of the best epoch, or of the mean of the last, and save it.
+
+    Args:
+        run: its decoding section decides how to search.
+        directory: of the run; the translator's files go there.
+        tokenizers: of source and target.
+
+    Returns:
+        The translator.
+    """
+    average_last, state = run.training.average_last, read_state(directory / "checkpoints")
+    if average_last is not None:
+        click.echo(f"the mean of the last {average_last} epochs", err=True)
+    elif state is not None:
+        click.echo(f"best epoch: {state.best_epoch}", err=True)
+    translator = _translator(run, tokenizers, trained_model(directory, average_last=average_last))
+    translator.save(directory)
+    return translator
+
+
+def _translator(run: RunConfig, tokenizers: Tokenizers, model: keras.Model) -> Translator:
+    return Translator(
+        model,
+        *tokenizers,
+        search=make_search(run.decoding.beam_size, run.decoding.length_penalty),
+        max_source_length=run.data.max_source_length,
+        max_target_length=run.decoding.max_target_length,
+    )
+
+
+def _scoring(run: RunConfig, tokenizers: Tokenizers, pairs: Sequence[Pair]) -> DecodeAndScore | None:
+    if run.training.monitor == "loss":
+        return None
+    return DecodeAndScore(
+        lambda model: _translator(run, tokenizers, model),
+        pairs,
+        run.training.monitor,
+        limit=run.training.monitored_pairs,
+        batch_size=run.decoding.batch_size,
+        tokenize=run.decoding.bleu_tokenize,
+    )
+
+
+def _new_model(run: RunConfig, tokenizers: tuple[Tokenizer, Tokenizer], num_batches: int) -> Transformer:
+    sizes = [tokenizer.vocabulary_size for tokenizer in tokenizers]
+    options: dict[str, Any] = {"share_embeddings": run.vocabulary.shared, **run.model.overrides()}
+    try:
+        model = Transformer.from_preset(
+            run.model.preset, *sizes, **options, dtype=keras.DTypePolicy(run.training.precision)
+        )
+    except ValueError as error:
+        raise InputError(str(error)) from error
+    schedule = make_schedule(
+        run.training.schedule,
+        peak_learning_rate=run.training.peak_learning_rate,
+        warmup_steps=run.training.warmup_steps,
+        num_steps=run.training.epochs * num_batches // run.training.gradient_accumulation_steps,
+        hidden_dim=model.config["hidden_dim"],
+    )
+    compile_model(
+        model,
+        schedule,
+        label_smoothing=run.training.label_smoothing,
+        clip_norm=run.training.clip_norm,
+        ema_momentum=run.training.ema_momentum,
+        gradient_accumulation_steps=run.training.gradient_accumulation_steps,
+        r_drop=run.training.r_drop,
+    )
+    return model
+
+
+def _interrupted(state: CheckpointState | None, run: RunConfig) -> str:
+    if state is None:
+        return (
+            "Interrupted before the first epoch was saved: nothing to resume, the same command begins anew."
+        )
+    flags = "" if run.name == "dates" else f" --name {run.name}"
+    if run.run_directory != RunConfig().run_directory:
+        flags += f" --run-directory {run.run_directory}"
+    return (
+        f"Interrupted. Epoch {state.epoch} of {run.training.epochs} is saved; "
+        f"go on with: keras-transformer train{flags} --resume"
+    )

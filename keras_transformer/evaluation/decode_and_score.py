@@ -1,0 +1,118 @@
+"""A number of decoded answers after each epoch, to choose the best checkpoint by."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import keras
+
+from keras_transformer.decoding.text_translator import TextTranslator
+from keras_transformer.evaluation.report import METRICS, evaluate
+from keras_transformer.layers.validation import check_choice, check_positive
+from keras_transformer.training.moving_average import moving_average
+
+# The highest value, where higher is better; the other metrics are error rates.
+_PERFECT = {"bleu": 100.0, "chrf": 100.0, "exact_match": 1.0}
+
+
+class DecodeAndScore(keras.callbacks.Callback):
+    """Decodes validation pairs after an epoch, and adds the score to the epoch's logs.
+
+    Teacher-forced loss does not say how well a model answers alone. This adds `val_bleu`, or another
+    metric's name after `val_`, for people, and where higher is better also `val_bleu_loss`, what is
+    missing to the perfect value. The attribute `monitor` is the name of the one whose lowest value is
+    best, so that every metric fits `Checkpoint`, which looks for the lowest. Put it before the callbacks
+    that read the logs.
+
+    If the optimizer keeps a moving average of the weights, that average is scored, since it is what
+    `fit` leaves in the model at its end. Decoding uses the weights of the moment and changes none.
+
+    Between two decodings the last value is repeated, which is no improvement to any callback. The first
+    and the last epoch of a run are always decoded.
+
+    Args:
+        make_translator: makes the translator of the model, once for all epochs; for example
+            `lambda model: Translator(model, source_tokenizer, target_tokenizer)`.
+        pairs: sources, and for each a target or several.
+        metric: a name from `METRICS`.
+        every: decode after every so many epochs.
+        limit: decode only so many pairs, the first; None for all.
+        batch_size: how many are decoded together.
+        tokenize: sacreBLEU's tokenization, for BLEU.
+
+    Raises:
+        ValueError: an unknown metric, no pairs, or a number not above zero.
+
+    Example:
+        ```python
+        scoring = DecodeAndScore(make_translator, validation_pairs, metric="bleu", limit=500)
+        callbacks = [
+            scoring,
+            Checkpoint(directory, monitor=scoring.monitor),
+            keras.callbacks.EarlyStopping(scoring.monitor, mode="min", patience=5),
+        ]
+        ```
+    """
+
+    def __init__(
+        self,
+        make_translator: Callable[[keras.Model], TextTranslator],
+        pairs: Sequence[tuple[str, str | Sequence[str]]],
+        metric: str = "bleu",
+        *,
+        every: int = 1,
+        limit: int | None = None,
+        batch_size: int = 64,
+        tokenize: str = "13a",
+    ) -> None:
+        super().__init__()
+        check_choice(METRICS, metric=metric)
+        check_positive(every=every, batch_size=batch_size, limit=1 if limit is None else limit)
+        if not pairs:
+            raise ValueError(f"`pairs` must hold at least one pair. Received: pairs={pairs!r}.")
+        self.make_translator = make_translator
+        self.sources = [source for source, _ in pairs[:limit]]
+        self.references = [target for _, target in pairs[:limit]]
+        self.metric = metric
+        self.every = every
+        self.batch_size = batch_size
+        self.tokenize = tokenize
+        self._translator: TextTranslator | None = None
+        self._values: dict[str, float] = {}
+
+    @property
+    def monitor(self) -> str:
+        """The name in the logs whose lowest value is the best."""
+        return f"val_{self.metric}_loss" if self.metric in _PERFECT else f"val_{self.metric}"
+
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
+        """Forget the model of an earlier run."""
+        self._translator, self._values = None, {}
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        """Decode if it is time, and add the score.
+
+        Args:
+            epoch: counted from 0.
+            logs: each metric's value; the score is added.
+        """
+        is_last = epoch + 1 == self.params.get("epochs")
+        if not self._values or is_last or (epoch + 1) % self.every == 0:
+            self._values = self._named(self.score())
+        if logs is not None:
+            logs.update(self._values)
+
+    def score(self) -> float:
+        """Decode all pairs with the model as it is.
+
+        Returns:
+            The metric's value.
+        """
+        if self._translator is None:
+            self._translator = self.make_translator(self.model)
+        with moving_average(self.model):
+            answers = self._translator.translate(self.sources, batch_size=self.batch_size)
+        return evaluate(answers, self.references, [self.metric], tokenize=self.tokenize)[self.metric]
+
+    def _named(self, value: float) -> dict[str, float]:
+        values = {f"val_{self.metric}": value}
+        return {**values, self.monitor: _PERFECT[self.metric] - value} if self.metric in _PERFECT else values

@@ -1,0 +1,153 @@
+"""A whole training run in one call; every part can also be used alone."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import keras
+
+from keras_transformer.errors import InputError
+from keras_transformer.training.checkpoint_state import CheckpointState
+from keras_transformer.training.checkpoints import Checkpoint, read_checkpoint, restore_checkpoint
+from keras_transformer.training.early_stopping import StopEarly, is_over
+from keras_transformer.training.finite_loss import StopOnNonFinite
+from keras_transformer.training.moving_average import EvaluateMovingAverage, apply_moving_average
+from keras_transformer.training.recent_checkpoints import KeepRecent, average_recent
+from keras_transformer.training.recipe import compile_model
+from keras_transformer.training.run_record import RunRecord
+from keras_transformer.training.throughput import Throughput
+
+CHECKPOINTS, TENSORBOARD = "checkpoints", "tensorboard"
+
+
+class Scoring(Protocol):
+    """A callback that adds a number to the logs to choose the best epoch by: `evaluation.DecodeAndScore`."""
+
+    @property
+    def monitor(self) -> str:
+        """The name in the logs whose lowest value is the best."""
+
+
+def fit(
+    model: keras.Model,
+    training: Any,
+    validation: Any = None,
+    *,
+    directory: str | Path,
+    epochs: int = 10,
+    state: CheckpointState | None = None,
+    learning_rate: float | keras.optimizers.schedules.LearningRateSchedule | None = None,
+    scoring: Scoring | None = None,
+    patience: int | None = None,
+    average_last: int | None = None,
+    tensorboard: bool = False,
+    callbacks: Sequence[keras.callbacks.Callback] = (),
+    verbose: str | int = "auto",
+) -> CheckpointState:
+    """Train a model, go on where an earlier call was stopped, and leave the best weights in the model.
+
+    A thin function over `compile_model`, `model.fit` and the callbacks of this package. The directory gets
+    `checkpoints`, `training.csv`, `training.png` and `tensorboard`. If it holds checkpoints already, the run
+    goes on after its last epoch; a dataset that shuffles by epoch takes its `first_epoch` from
+    `read_state(directory / "checkpoints")`.
+
+    At the end the model has the weights of the best epoch: the one with the lowest validation loss, or with
+    the best score of `scoring`; their moving average, where the optimizer keeps one; with `average_last` the
+    mean of the last checkpoints instead.
+
+    Args:
+        model: a Keras model, compiled or not. `compile_model` offers R-Drop, clipping, a moving average
+            of the weights, and gradient accumulation.
+        training: what `model.fit` takes: a dataset of inputs and labels, which shuffles itself.
+        validation: what `validation_data` takes, or None.
+        directory: of the run; made if absent.
+        epochs: how many in all, those of earlier calls included.
+        state: where the model stands already, from `read_checkpoint`; None to go on after the last epoch
+            that the directory holds.
+        learning_rate: a number or a schedule, with which `compile_model` compiles; None for a model that
+            is compiled already.
+        scoring: an `evaluation.DecodeAndScore`, which then chooses the best epoch.
+        patience: stop after so many epochs in a row that are no better; None to go on to the end.
+        average_last: how many of the last checkpoints are averaged in the end; None for the best epoch.
+        tensorboard: whether to write logs for TensorBoard, which must be installed.
+        callbacks: further ones; what they add to the logs is recorded.
+        verbose: of `model.fit`: its progress bar, or 0 for none.
+
+    Returns:
+        Epochs, best epoch and each metric's value after each epoch.
+
+    Raises:
+        ValueError: the model is not compiled and there is no learning rate, or a number is not above zero.
+        InputError: no checkpoint is whole, or it is of another model; a loss is not finite.
+
+    Example:
+        ```python
+        schedule = kt.training.NoamSchedule(hidden_dim=512, warmup_steps=4000)
+        kt.training.compile_model(model, schedule, label_smoothing=0.1, r_drop=5.0)
+        scoring = kt.evaluation.DecodeAndScore(make_translator, validation_pairs, "bleu")
+        kt.training.fit(model, dataset, validation_dataset, directory="run", scoring=scoring, patience=5)
+        ```
+    """
+    _compile(model, learning_rate)
+    directory = Path(directory)
+    if state is None:
+        state = restore_checkpoint(model, directory / CHECKPOINTS)
+    monitor = scoring.monitor if scoring else "loss" if validation is None else "val_loss"
+    checkpoint = Checkpoint(directory / CHECKPOINTS, monitor=monitor, state=state)
+    recording: list[Any] = [StopOnNonFinite(), checkpoint, RunRecord(checkpoint, directory)]
+    recording += [KeepRecent(checkpoint, average_last)] if average_last is not None else []
+    recording += [StopEarly(checkpoint, patience)] if patience is not None else []
+    recording += (
+        [keras.callbacks.TensorBoard(directory / TENSORBOARD, write_graph=False)] if tensorboard else []
+    )
+    measuring = [EvaluateMovingAverage(), Throughput(required=False), *([scoring] if scoring else [])]
+    if state.epoch < epochs and not is_over(state, patience):
+        model.fit(
+            training,
+            validation_data=validation,
+            epochs=epochs,
+            initial_epoch=state.epoch,
+            # The dataset shuffles itself; Keras warns unless it is told so.
+            shuffle=False,
+            verbose=verbose,
+            callbacks=[*measuring, *callbacks, *recording],
+        )
+    if average_last is None:
+        restore_checkpoint(model, directory / CHECKPOINTS, best=True)
+        apply_moving_average(model)
+    else:
+        model.set_weights(average_recent(directory / CHECKPOINTS, average_last).get_weights())
+    return checkpoint.state
+
+
+def trained_model(directory: str | Path, *, average_last: int | None = None) -> keras.Model:
+    """Read what `fit` has trained.
+
+    Args:
+        directory: that was given to `fit`.
+        average_last: see `fit`.
+
+    Returns:
+        The model of the best epoch, with the moving average of its weights where the optimizer has one,
+        or the mean of the last checkpoints.
+
+    Raises:
+        InputError: there are no checkpoints, or one is damaged.
+    """
+    directory = Path(directory) / CHECKPOINTS
+    if average_last is not None:
+        return average_recent(directory, average_last)
+    model, _ = read_checkpoint(directory, best=True)
+    if model is None:
+        raise InputError(f"{directory} holds no checkpoint.")
+    apply_moving_average(model)
+    return model
+
+
+def _compile(model: keras.Model, learning_rate: Any) -> None:
+    if learning_rate is not None:
+        compile_model(model, learning_rate)
+    elif not model.compiled:
+        raise ValueError(
+            "`learning_rate` must be given for a model that is not compiled. Received: learning_rate=None."
+        )

@@ -1,0 +1,90 @@
+"""The checkpoints of the last epochs, to average them."""
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import keras
+
+from keras_transformer.errors import InputError
+from keras_transformer.layers.validation import check_positive
+from keras_transformer.training.averaging import average_weights
+from keras_transformer.training.checkpoints import Checkpoint
+
+FOLDER = "recent"
+
+
+class KeepRecent(keras.callbacks.Callback):
+    """Keeps the checkpoints of the last epochs, which `Checkpoint` would remove.
+
+    They lie in the folder `recent` in the directory of the checkpoints: as further names of the same
+    files where the file system has these, else as copies. Put it after the `Checkpoint`.
+
+    Args:
+        checkpoint: what writes them.
+        num: how many epochs are kept.
+
+    Raises:
+        TypeError: `num` is no integer.
+        ValueError: `num` is not above zero.
+    """
+
+    def __init__(self, checkpoint: Checkpoint, num: int) -> None:
+        super().__init__()
+        check_positive(num=num)
+        self.checkpoint = checkpoint
+        self.num = num
+
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
+        """Keep the last epoch of a run that was stopped before it was kept."""
+        if self.checkpoint.state.epoch:
+            self._keep()
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        """Keep the epoch, and forget the oldest.
+
+        Args:
+            epoch: counted from 0.
+            logs: each metric's value.
+        """
+        self._keep()
+
+    def _keep(self) -> None:
+        name = self.checkpoint.state.last_file
+        folder = self.checkpoint.directory / FOLDER
+        folder.mkdir(exist_ok=True)
+        _link(self.checkpoint.directory / name, folder / name)
+        for path in sorted(folder.glob("epoch-*.keras"))[: -self.num]:
+            path.unlink()
+
+
+def average_recent(directory: str | Path, num: int) -> keras.Model:
+    """Make the model whose weights are the mean of those of the last epochs.
+
+    Args:
+        directory: of a `Checkpoint` with a `KeepRecent`.
+        num: how many epochs; fewer where fewer are there.
+
+    Returns:
+        A model; see `average_weights`.
+
+    Raises:
+        InputError: no epoch was kept, or a file is damaged.
+    """
+    paths = sorted(Path(directory, FOLDER).glob("epoch-*.keras"))[-num:]
+    if not paths:
+        raise InputError(f"{Path(directory, FOLDER)} holds no checkpoints to average.")
+    return average_weights(paths)
+
+
+def _link(path: Path, copy: Path) -> None:
+    partial = copy.with_name(f".partial-{copy.name}")
+    partial.unlink(missing_ok=True)
+    try:
+        os.link(path, partial)
+    except OSError:  # a file system without a second name for a file
+        shutil.copyfile(path, partial)
+    partial.replace(copy)
+    # Where both were names of the same file, `replace` does nothing.
+    partial.unlink(missing_ok=True)

@@ -1,0 +1,57 @@
+"""The numbers of a run as a table and as a picture."""
+
+import csv
+import io
+from pathlib import Path
+from typing import Any
+
+import keras
+
+from keras_transformer.files import write_file
+from keras_transformer.training.checkpoints import Checkpoint
+
+TABLE, PICTURE = "training.csv", "training.png"
+
+
+class RunRecord(keras.callbacks.Callback):
+    """Writes `training.csv` and draws `training.png` after each epoch, from the first epoch of a run.
+
+    Both come from the history that the `Checkpoint` keeps, so that a resumed run has one table and one
+    picture, without a row twice. Put it after the `Checkpoint`.
+
+    Args:
+        checkpoint: what knows the history.
+        directory: where both files go.
+    """
+
+    def __init__(self, checkpoint: Checkpoint, directory: str | Path) -> None:
+        super().__init__()
+        self.checkpoint = checkpoint
+        self.directory = Path(directory)
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        """Write both.
+
+        Args:
+            epoch: counted from 0.
+            logs: each metric's value.
+        """
+        from keras_transformer.visualization import plot_training
+
+        history = self.checkpoint.state.history
+        write_file(self.directory / TABLE, _table(history).encode())
+        plot_training(history, path=self.directory / PICTURE)
+
+
+def _table(history: dict[str, list[float]]) -> str:
+    """Write a row for each epoch; what an epoch did not measure is empty."""
+    num_epochs = max(map(len, history.values()))
+    # A metric that a resumed run has more is of its last epochs.
+    columns = {
+        name: [""] * (num_epochs - len(values)) + [*map(repr, values)] for name, values in history.items()
+    }
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["epoch", *columns])
+    writer.writerows(zip(range(1, num_epochs + 1), *columns.values(), strict=True))
+    return text.getvalue()

@@ -1,0 +1,95 @@
+"""The options of the recipe, in one run that has them all."""
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from keras_transformer.cli import run_training, training_run
+from keras_transformer.config.training import MONITORS
+from keras_transformer.errors import InputError
+from keras_transformer.evaluation import METRICS
+from keras_transformer.training import RDropCrossentropy, read_checkpoint, read_state
+
+RECIPE = [
+    *("--epochs", "3", "--monitor", "exact_match", "--monitored-pairs", "1", "--patience", "2"),
+    *("--average-last", "2", "--ema-momentum", "0.9", "--r-drop", "5", "--clip-norm", "1"),
+    *("--gradient-accumulation-steps", "2", "--tokens-per-batch", "64", "--beam-size", "1"),
+]
+
+
+def test_what_can_be_monitored_is_the_loss_and_every_metric() -> None:
+    assert sorted(MONITORS) == sorted(["loss", *METRICS])
+
+
+@pytest.mark.slow
+def test_every_option_of_the_recipe_at_once(
+    run: Callable, pairs_file: Path, small: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*arguments: Any, **options: Any) -> None:
+        raise InputError("the rest has its own tests")
+
+    monkeypatch.setattr(training_run, "score", stop)
+    result = run("train", "--pairs", pairs_file, "--name", "recipe", *small, *RECIPE)
+    assert "the rest has its own tests" in result.stderr.splitlines()[-1], result.output
+    directory = tmp_path / "runs/recipe"
+    state = read_state(directory / "checkpoints")
+    assert state is not None
+    # The untrained model is never right: the first epoch stays the best, and the run stops after two more.
+    assert (state.epoch, state.best_epoch, state.best_value) == (3, 1, 1.0)
+    assert "val_exact_match 0.0000" in result.stderr
+    assert "the mean of the last 2 epochs" in result.stderr
+    kept = sorted(path.name for path in (directory / "checkpoints/recent").iterdir())
+    assert kept == ["epoch-0002.keras", "epoch-0003.keras"]
+    with (directory / "training.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 3
+    assert all(float(row["tokens_per_second"]) > 0 and 0 <= float(row["padding"]) < 1 for row in rows)
+    model, _ = read_checkpoint(directory / "checkpoints")
+    check_compiled(model)
+    config = json.loads((directory / "config.json").read_text(encoding="utf-8"))
+    assert config["training"]["monitor"] == "exact_match"
+
+
+def check_compiled(model: Any) -> None:
+    """Look at what a model is trained with."""
+    assert isinstance(model.loss, RDropCrossentropy)
+    assert (model.loss.weight, model.loss.normalize) == (5.0, False)
+    optimizer = model.optimizer
+    assert (optimizer.global_clipnorm, optimizer.ema_momentum, optimizer.use_ema) == (1.0, 0.9, True)
+    assert optimizer.gradient_accumulation_steps == 2
+
+
+def test_options_reach_fit(
+    run: Callable, pairs_file: Path, small: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: dict[str, Any] = {}
+
+    def interrupt(model: Any, training: Any, validation: Any, **options: Any) -> None:
+        given.update(options, model=model, training=training)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(run_training, "fit_model", interrupt)
+    run("train", "--pairs", pairs_file, "--name", "recipe", *small, *RECIPE)
+    check_compiled(given["model"])
+    scoring = given["scoring"]
+    assert (scoring.metric, scoring.monitor) == ("exact_match", "val_exact_match_loss")
+    assert len(scoring.sources) == 1
+    assert (given["epochs"], given["patience"], given["average_last"]) == (3, 2, 2)
+    *_, weights = next(iter(given["training"]))
+    assert len(set(weights.numpy())) == 1
+
+
+def test_an_interrupt_before_the_first_epoch(
+    run: Callable, pairs_file: Path, small: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*arguments: Any, **options: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(run_training, "fit_model", interrupt)
+    result = run("train", "--pairs", pairs_file, "--name", "stopped", *small)
+    assert result.exit_code == 2
+    assert "nothing to resume" in result.stderr.splitlines()[-1]

@@ -1,0 +1,80 @@
+"""Small batches that train as one large batch, though they have different numbers of tokens."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_transformer.data import weigh_for_accumulation
+from keras_transformer.training import MaskedCrossentropy, RDropCrossentropy
+
+# 5, 1, 3 and 2 real tokens.
+LABELS = np.array([[5, 2, 6, 3, 1], [1, 0, 0, 0, 0], [4, 4, 4, 0, 0], [6, 1, 0, 0, 0]], "int32")
+
+
+def dataset(batch_size: int, labels: np.ndarray = LABELS) -> tf.data.Dataset:
+    inputs = {"token_ids": labels + 0}
+    return tf.data.Dataset.from_tensor_slices((inputs, labels)).batch(batch_size)
+
+
+def train(data: tf.data.Dataset, epochs: int = 1, steps: int | None = None, **loss: bool) -> np.ndarray:
+    """Train a table of logits for each token, and give it."""
+    keras.utils.set_random_seed(0)
+    inputs = keras.Input((5,), dtype="int32", name="token_ids")
+    model = keras.Model({"token_ids": inputs}, keras.layers.Dense(7)(keras.ops.one_hot(inputs, 7)))
+    optimizer = keras.optimizers.SGD(1.0, momentum=0.5, clipnorm=0.2, gradient_accumulation_steps=steps)
+    model.compile(optimizer, MaskedCrossentropy(0.1, **loss), jit_compile=False)
+    model.fit(data, epochs=epochs, verbose=0, shuffle=False)
+    return model.get_weights()[0]
+
+
+@pytest.mark.parametrize("num_batches", [2, 4])
+def test_small_batches_train_as_one_large_batch(num_batches: int) -> None:
+    whole = train(dataset(num_batches), epochs=2)
+    parts = dataset(1).apply(weigh_for_accumulation(num_batches))
+    np.testing.assert_allclose(train(parts, 2, num_batches, normalize=False), whole, atol=1e-6)
+
+
+def test_the_mean_of_means_is_another_update() -> None:
+    # What the weights are for: Keras alone lets the token of the second row count five times.
+    assert np.abs(train(dataset(1), 1, 4) - train(dataset(4))).max() > 1e-2
+
+
+def test_weights_by_hand() -> None:
+    weights = [weights.numpy() for _, _, weights in dataset(1).apply(weigh_for_accumulation(2))]
+    np.testing.assert_allclose(weights, [[2 / 6], [2 / 6], [2 / 5], [2 / 5]])
+
+
+def test_batches_come_unchanged_and_what_is_left_is_left_out() -> None:
+    weighed = dataset(1).apply(weigh_for_accumulation(3))
+    assert int(weighed.cardinality()) == 3
+    labels = [labels.numpy() for inputs, labels, _ in weighed]
+    np.testing.assert_array_equal(np.concatenate(labels), LABELS[:3])
+    np.testing.assert_array_equal(np.concatenate([each["token_ids"] for each, *_ in weighed]), LABELS[:3])
+
+
+def test_another_padding_and_a_group_of_padding() -> None:
+    [(_, _, weights)] = dataset(4).apply(weigh_for_accumulation(1, pad_id=4))
+    np.testing.assert_allclose(weights, np.full(4, 1 / 17))
+    [(_, _, weights)] = dataset(1, np.zeros((1, 5), "int32")).apply(weigh_for_accumulation(1))
+    assert weights.numpy() == [1.0]
+
+
+def test_an_endless_dataset_stays_endless() -> None:
+    weighed = dataset(1).repeat().apply(weigh_for_accumulation(3))
+    assert len(list(weighed.take(6))) == 6
+
+
+@pytest.mark.parametrize("loss", [MaskedCrossentropy(normalize=False), RDropCrossentropy(normalize=False)])
+def test_without_weights_such_a_loss_is_a_mean(loss: MaskedCrossentropy) -> None:
+    logits = np.random.default_rng(0).normal(size=(4, 5, 7)).astype("float32")
+    mean = float(MaskedCrossentropy()(LABELS, logits))
+    assert float(loss(LABELS, logits)) == pytest.approx(mean, rel=1e-6)
+    assert float(loss(LABELS, logits, np.full(4, 2 / 11))) == pytest.approx(2 * mean, rel=1e-5)
+
+
+def test_wrong_numbers_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"above zero\. Received: num_batches=0\."):
+        weigh_for_accumulation(0)
+    with pytest.raises(ValueError, match=r"num_batches=7, a dataset of 4 batches\."):
+        dataset(1).apply(weigh_for_accumulation(7))
