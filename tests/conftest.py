@@ -2,6 +2,7 @@
 
 import os
 import sys
+import time
 from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
@@ -37,6 +38,31 @@ def _test_what_is_installed() -> None:
 
 
 _test_what_is_installed()
+
+
+@pytest.fixture(scope="session")
+def made_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callable[[Path], object]], Path]:
+    """Makes a directory in the first process of pytest-xdist that asks; the others wait for it."""
+    own = tmp_path_factory.getbasetemp()
+    shared = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+
+    def make(name: str, fill: Callable[[Path], object]) -> Path:
+        directory, done = shared / name, shared / f"{name}-done"
+        try:
+            directory.mkdir()
+        except FileExistsError:
+            end = time.monotonic() + 600
+            while not done.exists():
+                assert time.monotonic() < end, f"{directory} was begun elsewhere and not finished"
+                time.sleep(0.1)
+            return directory
+        try:
+            fill(directory)
+        finally:
+            done.touch()
+        return directory
+
+    return make
 
 
 @pytest.fixture

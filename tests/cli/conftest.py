@@ -35,6 +35,7 @@ SMALL = [
 ]
 
 Run = Callable[..., Result]
+MadeOnce = Callable[[str, Callable[[Path], object]], Path]
 
 
 @pytest.fixture
@@ -59,9 +60,12 @@ def pairs_file(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def trained(made_once: MadeOnce) -> Path:
     """A directory in which `train` has run."""
-    directory = tmp_path_factory.mktemp("trained")
+    return made_once("trained", train)
+
+
+def train(directory: Path) -> None:
     path = directory / "pairs.tsv"
     path.write_text("".join(f"w{n}ab\tW{n}AB\n" for n in range(40)), encoding="utf-8")
     places = ["--run-directory", directory / "runs", "--export-directory", directory / "saved_models"]
@@ -69,4 +73,3 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     result = CliRunner().invoke(main, [str(word) for word in words], catch_exceptions=False)
     assert result.exit_code == 0, result.output
     (directory / "output.txt").write_text(result.stdout, encoding="utf-8")
-    return directory

@@ -63,6 +63,7 @@ def check_compiled(model: Any) -> None:
     assert optimizer.gradient_accumulation_steps == 2
 
 
+@pytest.mark.slow
 def test_options_reach_fit(
     run: Callable, pairs_file: Path, small: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

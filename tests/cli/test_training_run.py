@@ -62,6 +62,7 @@ def test_a_run_is_not_overwritten_by_accident(
     assert read_state(trained / "runs/tiny/checkpoints").epoch == 1
 
 
+@pytest.mark.slow
 def test_resume_goes_on(run: Callable, trained: Path, tmp_path: Path) -> None:
     shutil.copytree(trained / "runs", tmp_path / "runs")
     result = run("train", "--name", "tiny", "--resume", "--epochs", "2")
@@ -83,6 +84,7 @@ def fit_with(monkeypatch: pytest.MonkeyPatch, callback: keras.callbacks.Callback
     monkeypatch.setattr(keras.Model, "fit", patched)
 
 
+@pytest.mark.slow
 def test_a_loss_that_is_no_number_stops_the_run(
     run: Callable, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -260,6 +260,7 @@ print(json.dumps([[answer.text, answer.score] for answer in answers]))
 """
 
 
+@pytest.mark.slow
 def test_a_new_process_gives_the_same_answers(translator: kt.Translator, tmp_path: Path) -> None:
     translator.save(tmp_path / "model")
     (tmp_path / "model").rename(tmp_path / "moved")

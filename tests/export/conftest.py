@@ -1,5 +1,6 @@
 """A translator small enough to be exported in seconds, with weights drawn at random."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import keras
@@ -10,6 +11,7 @@ import keras_transformer as kt
 if keras.backend.backend() != "tensorflow":
     pytest.skip("exports are made on the TensorFlow backend", allow_module_level=True)
 
+MadeOnce = Callable[[str, Callable[[Path], object]], Path]
 SOURCES = ["a dog sat", "the cat ran", "a rat"]
 
 
@@ -31,9 +33,10 @@ def translator() -> kt.Translator:
 
 
 @pytest.fixture(scope="session")
-def exported(translator: kt.Translator, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def exported(translator: kt.Translator, made_once: MadeOnce) -> Path:
     """An export of it; exporting takes seconds."""
-    return translator.export(tmp_path_factory.mktemp("models") / "tiny", ["a dog", "a cat"])
+    models = made_once("models", lambda models: translator.export(models / "tiny", ["a dog", "a cat"]))
+    return models / "tiny" / "1"
 
 
 @pytest.fixture(scope="session")

@@ -55,6 +55,7 @@ def test_the_script_trains_translates_and_exports(tmp_path: Path) -> None:
     assert (tmp_path / "saved_models/en_de/1/saved_model.pb").exists()
 
 
+@pytest.mark.slow
 def test_decoding(tmp_path: Path) -> None:
     tokenizer = kt.text.CharacterTokenizer.train(["27. jan. 2094", "17. JANÚAR 1928", "-"])
     size = tokenizer.vocabulary_size

@@ -78,6 +78,7 @@ def test_fit_on_a_dataset(masks: dict[str, Any]) -> None:
     assert losses[1] < losses[0]
 
 
+@pytest.mark.slow
 def test_steps_and_search() -> None:
     model = made()
     full = array(model(inputs(encoder_padding_mask=MASK)))

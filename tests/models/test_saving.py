@@ -120,7 +120,11 @@ np.save(sys.argv[3], keras.ops.convert_to_numpy(model(inputs)))
 
 
 @pytest.mark.parametrize(
-    "imports", ["import keras_transformer; import keras", "import keras; import keras_transformer"]
+    "imports",
+    [
+        "import keras_transformer; import keras",
+        pytest.param("import keras; import keras_transformer", marks=pytest.mark.slow),
+    ],
 )
 def test_a_new_process_needs_no_custom_objects(imports: str, tmp_path: Path) -> None:
     model = made(norm_first=True)

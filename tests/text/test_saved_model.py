@@ -57,6 +57,7 @@ def answer_in_new_process(directory: Path, tokenizer: Tokenizer) -> dict[str, li
     return json.loads(run.stdout.splitlines()[-1])
 
 
+@pytest.mark.slow
 def test_export_answers_in_a_fresh_process_after_a_move(tokenizer: Tokenizer, tmp_path: Path) -> None:
     serving = Serving(tokenizer)
     tf.saved_model.save(serving, tmp_path / "written", signatures=serving.__call__)

@@ -130,7 +130,7 @@ def test_one_step_of_accumulation_is_none() -> None:
     assert model.loss.normalize
 
 
-@pytest.mark.parametrize("kind", ["mixed_float16", "mixed_bfloat16"])
+@pytest.mark.parametrize("kind", [pytest.param("mixed_float16", marks=pytest.mark.slow), "mixed_bfloat16"])
 def test_low_precision_trains_float32_weights(kind: str) -> None:
     if kind == "mixed_float16" and keras.backend.backend() == "jax":
         pytest.skip("JAX has no products of float16 with sums in float32 on a CPU")

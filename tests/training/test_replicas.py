@@ -47,6 +47,7 @@ def test_one_replica_has_its_own_number() -> None:
     assert float(sum_over_replicas(ops.convert_to_tensor(3.0))) == 3.0
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="the replicas are TensorFlow's")
 def test_two_replicas_train_as_one() -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "KERAS_BACKEND": "tensorflow"}

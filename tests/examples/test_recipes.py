@@ -1,0 +1,29 @@
+"""The recipes of the README are such as `train` takes."""
+
+from pathlib import Path
+
+import pytest
+
+from keras_transformer.config import RunConfig
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def test_multi30k() -> None:
+    run = RunConfig.from_toml(EXAMPLES / "multi30k.toml")
+    assert run.name == "en_de"
+    assert run.model.preset == "tiny"
+    assert run.decoding.bleu_tokenize == "none"
+
+
+def test_cmudict() -> None:
+    run = RunConfig.from_toml(EXAMPLES / "cmudict.toml")
+    assert (run.vocabulary.kind, run.vocabulary.target_kind) == ("character", "whitespace")
+    assert run.training.average_last == 8
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.toml")), ids=lambda path: path.stem)
+def test_each_says_how_it_is_run(path: Path) -> None:
+    assert (
+        f"#   keras-transformer train --config {path.name}" in path.read_text(encoding="utf-8").splitlines()
+    )
