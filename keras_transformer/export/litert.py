@@ -1,19 +1,17 @@
 """A translator as a file for LiteRT, the engine of phones and small devices."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import tensorflow as tf
 from tensorflow.lite.python.convert_phase import ConverterError
 
 from keras_transformer.decoding import Translator
-from keras_transformer.decoding.text_batches import check_texts
 from keras_transformer.errors import ExportError
-from keras_transformer.export.engine_answers import EngineAnswer, Ids, check_engine
-from keras_transformer.export.greedy_graph import GreedyGraph, greedy_translator
-from keras_transformer.export.saved_model import HARD_TEXTS, MAX_EXAMPLES, check_backend
-from keras_transformer.files import write_file
+from keras_transformer.export.engine_answers import EngineAnswer, Ids
+from keras_transformer.export.greedy_graph import GreedyGraph
+from keras_transformer.export.single_file import write_single_file
 
 
 def export_litert(
@@ -50,14 +48,13 @@ def export_litert(
         TypeError: a batch size that is not an integer.
         ValueError: a length below 2, a batch size that is not above zero.
     """
-    check_backend()
-    path, texts = Path(path), [*check_texts(examples, "examples")[:MAX_EXAMPLES], *HARD_TEXTS]
-    greedy = greedy_translator(translator, source_length, max_length)
-    content = convert_to_litert(GreedyGraph(greedy, batch_size))
-    model = LiteRTModel(content)
-    check_engine("LiteRT", model.answer, greedy, texts, batch_size)
-    write_file(path, content)
-    return path
+
+    def convert(graph: GreedyGraph) -> tuple[bytes, Callable[[Ids], EngineAnswer]]:
+        content = convert_to_litert(graph)
+        return content, LiteRTModel(content).answer
+
+    sizes = {"source_length": source_length, "max_length": max_length}
+    return write_single_file("LiteRT", convert, translator, path, examples, **sizes, batch_size=batch_size)
 
 
 def convert_to_litert(graph: GreedyGraph) -> bytes:

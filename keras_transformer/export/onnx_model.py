@@ -1,19 +1,17 @@
 """A translator as a file in ONNX, the format that many engines read."""
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
 
 from keras_transformer.decoding import Translator
-from keras_transformer.decoding.text_batches import check_texts
 from keras_transformer.errors import ExportError, InputError
-from keras_transformer.export.engine_answers import EngineAnswer, Ids, check_engine
-from keras_transformer.export.greedy_graph import GreedyGraph, greedy_translator
-from keras_transformer.export.saved_model import HARD_TEXTS, MAX_EXAMPLES, check_backend
-from keras_transformer.files import write_file
+from keras_transformer.export.engine_answers import EngineAnswer, Ids
+from keras_transformer.export.greedy_graph import GreedyGraph
+from keras_transformer.export.single_file import write_single_file
 
 OPSET = 18
 """The version of the ONNX operations that are written."""
@@ -52,19 +50,17 @@ def export_onnx(
         TypeError: a batch size that is not an integer.
         ValueError: a length below 2, a batch size that is not above zero.
     """
-    check_backend()
-    path, texts = Path(path), [*check_texts(examples, "examples")[:MAX_EXAMPLES], *HARD_TEXTS]
     tf2onnx, runtime = (_package(name) for name in ("tf2onnx", "onnxruntime"))
-    greedy = greedy_translator(translator, source_length, max_length)
-    content = _convert(tf2onnx, GreedyGraph(greedy, batch_size))
-    session = _load(runtime, content)
 
-    def ask(source_ids: Ids) -> EngineAnswer:
-        return EngineAnswer(*session.run(EngineAnswer._fields, {"source_ids": source_ids}))
+    def convert(graph: GreedyGraph) -> tuple[bytes, Callable[[Ids], EngineAnswer]]:
+        content = _convert(tf2onnx, graph)
+        session = _load(runtime, content)
+        return content, lambda ids: EngineAnswer(*session.run(EngineAnswer._fields, {"source_ids": ids}))
 
-    check_engine("The ONNX runtime", ask, greedy, texts, batch_size)
-    write_file(path, content)
-    return path
+    sizes = {"source_length": source_length, "max_length": max_length}
+    return write_single_file(
+        "The ONNX runtime", convert, translator, path, examples, **sizes, batch_size=batch_size
+    )
 
 
 def _package(name: str) -> Any:

@@ -1,16 +1,13 @@
 """A file that the LiteRT interpreter answers from."""
 
 from pathlib import Path
-from types import SimpleNamespace
 
-import keras
 import numpy as np
 import pytest
 
 import keras_transformer as kt
 from keras_transformer.decoding.answers import token_ids_of
-from keras_transformer.errors import InputError
-from keras_transformer.export import ExportError, export_litert, litert
+from keras_transformer.export import ExportError, export_litert
 from keras_transformer.export.greedy_graph import GreedyGraph, greedy_translator
 from keras_transformer.export.litert import LiteRTModel
 
@@ -32,31 +29,9 @@ def test_the_file_answers_as_greedy_search_does(translator: kt.Translator, tmp_p
     np.testing.assert_allclose(answer.score, wanted["score"], rtol=1e-4)
 
 
-def test_a_wrong_answer_leaves_nothing(
-    translator: kt.Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*arguments: object) -> None:
-        raise ExportError("differs")
-
-    monkeypatch.setattr(litert, "convert_to_litert", lambda graph: b"")
-    monkeypatch.setattr(litert, "LiteRTModel", lambda content: SimpleNamespace(answer=None))
-    monkeypatch.setattr(litert, "check_engine", refuse)
-    with pytest.raises(ExportError, match="differs"):
-        export_litert(translator, tmp_path / "tiny.tflite")
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_an_operation_that_litert_lacks_is_named(translator: kt.Translator, tmp_path: Path) -> None:
     model = kt.Transformer(**{**translator.model.get_config(), "dtype": "mixed_bfloat16"})
     half = kt.Translator(model, translator.source_tokenizer, translator.target_tokenizer)
     with pytest.raises(ExportError, match=r"LiteRT must have every operation .* Received: .*Gather"):
         export_litert(half, tmp_path / "tiny.tflite", source_length=5, max_length=3)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_another_backend_is_refused(
-    translator: kt.Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
-    with pytest.raises(InputError, match=r"needs the TensorFlow backend.* Received: KERAS_BACKEND=jax"):
-        export_litert(translator, tmp_path / "tiny.tflite")
