@@ -1,23 +1,17 @@
 """The processes of `decoding.py`: one that prepares, one for each system."""
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
 
 from decoding_cells import Cell
-
-HERE = Path(__file__).parent
-# A program imports its neighbors from its own directory, which this variable would take away.
-ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}
-Reply = dict[str, Any]
+from worker_process import ENVIRONMENT, HERE, Reply, WorkerProcess
 
 
-class Worker:
+class Worker(WorkerProcess):
     """A system in its own process.
 
     Args:
@@ -29,17 +23,8 @@ class Worker:
     def __init__(self, system: str, directory: Path, shape: str) -> None:
         sources = directory / "sources.json"
         words = [system, str(directory), shape, *([str(sources)] if sources.exists() else [])]
-        self._log = (directory / f"{system}.log").open("ab")
-        self._process = subprocess.Popen(
-            [sys.executable, str(HERE / "decoding_worker.py"), *words],
-            env=ENVIRONMENT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-            text=True,
-        )
+        super().__init__("decoding_worker.py", words, directory / f"{system}.log")
         self.system = system
-        self.started = self._read()
 
     def ask(self, cell: Cell, seed: int, *, single: bool = False) -> Reply:
         """Send one request and wait.
@@ -52,22 +37,7 @@ class Worker:
         Returns:
             `seconds`, `tokens` and `peak`, or `error`.
         """
-        if self._process.stdin is not None and self._process.poll() is None:
-            self._process.stdin.write(json.dumps({"cell": cell, "seed": seed, "single": single}) + "\n")
-            self._process.stdin.flush()
-        return self._read()
-
-    def close(self) -> None:
-        """End the process."""
-        self._process.communicate()
-        self._log.close()
-
-    def _read(self) -> Reply:
-        line = self._process.stdout.readline() if self._process.stdout is not None else ""
-        reply: Reply = json.loads(line) if line else {"error": f"the process ended; see {self._log.name}"}
-        if "error" in reply:
-            print(f"{self._log.name}: {reply['error']}", file=sys.stderr)
-        return reply
+        return self.request({"cell": cell, "seed": seed, "single": single})
 
 
 @contextmanager

@@ -19,18 +19,7 @@ os.environ["OMP_NUM_THREADS"] = "2"
 from decoding_cells import Cell, random_sources
 from decoding_kerashub import KERASHUB
 from decoding_systems import SYSTEMS, THREADS
-
-
-def peak_megabytes() -> float:
-    """Read the most memory that this process has held.
-
-    Returns:
-        megabytes; 0 where the system does not say.
-    """
-    # Not `ru_maxrss`, which starts from what the parent held.
-    status = Path("/proc/self/status")
-    lines = status.read_text(encoding="utf-8").splitlines() if status.exists() else []
-    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM")), 0.0)
+from worker_process import peak_megabytes, pin_to_cores
 
 
 def batches(cell: Cell, seed: int, sources: list[Any], *, single: bool) -> list[list[Any]]:
@@ -73,19 +62,13 @@ def answer(system: Any, request: dict[str, Any], sources: list[Any]) -> dict[str
     return {"seconds": seconds, "tokens": tokens, "peak": peak_megabytes()}
 
 
-def pin_to_two_cores() -> None:
-    """Take two cores, where the machine has more."""
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:THREADS])
-
-
 def main() -> None:
     """Load the system, then answer until the pipe ends."""
     name, directory, shape, *rest = sys.argv[1:]
     # Libraries may print; their words go to the standard error.
     pipe = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    pin_to_two_cores()
+    pin_to_cores(THREADS)
     sources = json.loads(Path(rest[0]).read_text(encoding="utf-8"))[name == "ours-strings"] if rest else []
     start = time.perf_counter()
     system = {**SYSTEMS, **KERASHUB}[name](Path(directory), shape)

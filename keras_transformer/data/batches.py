@@ -13,20 +13,16 @@ import numpy as np
 
 
 def default_bucket_boundaries(max_length: int, *, coarse: bool = False) -> tuple[int, ...]:
-    """Upper ends of the buckets: from 8 in steps of a sixteenth, at least of 1.
-
-    On Multi30k such steps leave 6 % of the target positions to padding, where steps of a quarter
-    leave 15 % and a bucket for each length 5.6 %.
+    """Upper ends of the buckets: from 4 in steps of a sixteenth, at least of 1.
 
     Args:
         max_length: the longest length; the last boundary.
-        coarse: steps of a quarter, where each boundary is a shape to compile for.
+        coarse: from 8 in steps of a quarter, where each boundary is a shape to compile for.
 
     Returns:
         increasing lengths.
     """
-    parts = 4 if coarse else 16
-    boundaries = [8]
+    parts, boundaries = (4, [8]) if coarse else (16, [4])
     while boundaries[-1] < max_length:
         boundaries.append(boundaries[-1] + -(-boundaries[-1] // parts))
     return (*boundaries[:-1], max_length)

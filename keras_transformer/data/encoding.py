@@ -38,8 +38,12 @@ class EncodedPairs:
 
     def lengths(self) -> np.ndarray:
         """The length of the longer side of each pair with its special token, int64 (n,)."""
-        longer: np.ndarray = np.maximum(_lengths(self.source), _lengths(self.target))
+        longer: np.ndarray = np.maximum(_lengths(self.source), self.target_lengths())
         return longer
+
+    def target_lengths(self) -> np.ndarray:
+        """The length of each target with its special token, int64 (n,)."""
+        return _lengths(self.target)
 
 
 def encode_pairs(

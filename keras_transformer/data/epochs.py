@@ -4,31 +4,31 @@ import numpy as np
 import tensorflow as tf
 
 
-def ordered_batches(ends: np.ndarray, splits: np.ndarray) -> tf.data.Dataset:
+def ordered_batches(keys: np.ndarray, splits: np.ndarray) -> tf.data.Dataset:
     """Batches from short to long, the same in each epoch.
 
     Args:
-        ends: bucket end of each pair, int64 (n,).
+        keys: what the pairs are sorted by, int64 (n,).
         splits: where batches of the sorted pairs start, int64 (number of batches + 1,).
 
     Returns:
         positions of pairs, each an int64 (b,).
     """
-    order = np.argsort(ends, kind="stable")
+    order = np.argsort(keys, kind="stable")
     return tf.data.Dataset.from_tensor_slices(tf.RaggedTensor.from_row_splits(order, splits))
 
 
 def shuffled_batches(
-    ends: np.ndarray, splits: np.ndarray, *, seed: int, first_epoch: int = 0
+    keys: np.ndarray, splits: np.ndarray, *, seed: int, first_epoch: int = 0
 ) -> tf.data.Dataset:
-    """Batches of pairs that are shuffled within their buckets, in a random order of batches.
+    """Batches of pairs that are shuffled where their keys are equal, in a random order of batches.
 
     The order is a pure function of `seed` and the number of the epoch. `Dataset.shuffle` also
     depends on the global seed and starts anew in each process, so that a resumed run would see
     the order of epoch 0 again.
 
     Args:
-        ends: bucket end of each pair, int64 (n,).
+        keys: what the pairs are sorted by, int64 (n,).
         splits: where batches of the sorted pairs start, int64 (number of batches + 1,).
         seed: seed of all epochs.
         first_epoch: the epoch of the first iteration; each further iteration is the next epoch.
@@ -38,25 +38,25 @@ def shuffled_batches(
     """
     # The input pipeline runs on the host, and so must what its functions capture.
     with tf.device("CPU:0"):
-        bucket_ends, row_splits = tf.constant(ends), tf.constant(splits)
+        sort_keys, row_splits = tf.constant(keys), tf.constant(splits)
         next_epoch = tf.Variable(first_epoch, dtype=tf.int64, trainable=False)
 
     def epoch_batches(_: tf.Tensor) -> tf.data.Dataset:
         """Draw the batches of the next epoch."""
         epoch = next_epoch.assign_add(1) - 1
         return tf.data.Dataset.from_tensor_slices(
-            shuffle_batches(bucket_ends, row_splits, tf.stack([tf.constant(seed, tf.int64), epoch]))
+            shuffle_batches(sort_keys, row_splits, tf.stack([tf.constant(seed, tf.int64), epoch]))
         )
 
     # A new iteration runs the function of `flat_map` again: that is what counts the epochs.
     return tf.data.Dataset.from_tensors(0).flat_map(epoch_batches)
 
 
-def shuffle_batches(ends: tf.Tensor, splits: tf.Tensor, seed: tf.Tensor) -> tf.RaggedTensor:
+def shuffle_batches(keys: tf.Tensor, splits: tf.Tensor, seed: tf.Tensor) -> tf.RaggedTensor:
     """Draws the batches of one epoch.
 
     Args:
-        ends: bucket end of each pair, int64 (n,).
+        keys: what the pairs are sorted by, int64 (n,).
         splits: where batches of the sorted pairs start, int64 (number of batches + 1,).
         seed: int64 (2,).
 
@@ -64,9 +64,9 @@ def shuffle_batches(ends: tf.Tensor, splits: tf.Tensor, seed: tf.Tensor) -> tf.R
         positions of pairs, int64 (number of batches, ragged).
     """
     pair_seed, batch_seed = tf.unstack(tf.random.split(seed, 2))
-    positions = tf.range(tf.size(ends, tf.int64))
+    positions = tf.range(tf.size(keys, tf.int64))
     shuffled = tf.random.experimental.stateless_shuffle(positions, pair_seed)
-    by_bucket = tf.argsort(tf.gather(ends, shuffled), stable=True)
-    batches = tf.RaggedTensor.from_row_splits(tf.gather(shuffled, by_bucket), splits)
+    by_key = tf.argsort(tf.gather(keys, shuffled), stable=True)
+    batches = tf.RaggedTensor.from_row_splits(tf.gather(shuffled, by_key), splits)
     order = tf.random.experimental.stateless_shuffle(tf.range(batches.nrows()), batch_seed)
     return tf.gather(batches, order)

@@ -14,7 +14,7 @@ from keras_transformer.data.batches import (
 from keras_transformer.data.encoding import EncodedPairs, encode_pairs
 from keras_transformer.data.epochs import ordered_batches, shuffled_batches
 from keras_transformer.data.pairs import Pair
-from keras_transformer.data.transformations import gather_pairs, pad_batches, teacher_forcing
+from keras_transformer.data.transformations import gather_pairs, keep_ready, pad_batches, teacher_forcing
 from keras_transformer.text.tokenizer import Tokenizer
 
 
@@ -96,7 +96,8 @@ def encoded_dataset(
 ) -> tf.data.Dataset:
     """Makes the dataset of pairs that are token ids already.
 
-    Pairs are bucketed by their longer side, so that the budget bounds the memory of both.
+    Pairs are bucketed by their longer side, so that the budget bounds the memory of both, and
+    sorted by the length of the target where they share a bucket.
     Each iteration over the dataset is an epoch with an order of its own, which depends on `seed`
     and the number of the epoch alone: two datasets with the same arguments give the same
     batches, and `first_epoch=k` gives those of the k-th iteration, counted from 0.
@@ -124,14 +125,16 @@ def encoded_dataset(
         boundaries = check_bucket_boundaries(bucket_boundaries, longest)
     ends = bucket_ends(lengths, boundaries)
     splits = cut_batches(np.sort(ends), tokens_per_batch)
+    # Within a bucket by the target, so that it is padded as little as the longer side.
+    keys = ends * (longest + 1) + bucket_ends(encoded.target_lengths(), boundaries)
     if shuffle:
-        batches = shuffled_batches(ends, splits, seed=seed, first_epoch=first_epoch)
+        batches = shuffled_batches(keys, splits, seed=seed, first_epoch=first_epoch)
     else:
-        batches = ordered_batches(ends, splits)
+        batches = ordered_batches(keys, splits)
     return (
         batches.apply(gather_pairs(encoded))
         .apply(teacher_forcing)
         .apply(pad_batches(boundaries if pad_to_bucket_boundary else None))
         .apply(tf.data.experimental.assert_cardinality(len(splits) - 1))
-        .prefetch(tf.data.AUTOTUNE)
+        .apply(keep_ready)
     )

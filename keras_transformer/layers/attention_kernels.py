@@ -6,6 +6,7 @@ from typing import Any
 
 import keras
 
+from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.initialization import fresh_copy, matrix_initializer
 from keras_transformer.layers.relative_position_bias import RelativePositionBias
 from keras_transformer.layers.scored_layer import ScoredLayer
@@ -105,7 +106,7 @@ class AttentionKernels(ScoredLayer):
         if self.positions == "relative":
             self.position_bias = RelativePositionBias(heads, dtype=self.dtype_policy, name="position_bias")
             self.position_bias.build(query_shape)
-        self.score_dropout = keras.layers.Dropout(self.dropout, seed=self.seed, dtype=self.dtype_policy)
+        self.score_dropout = Dropout(self.dropout, seed=self.seed, dtype=self.dtype_policy)
         freeze_parts(self)
 
     def compute_output_shape(

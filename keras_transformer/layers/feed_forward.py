@@ -5,6 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.validation import (
     check_positive,
     check_rates,
@@ -69,7 +70,7 @@ class FeedForward(keras.layers.Layer):
         inner_shape = (*input_shape[:-1], self.intermediate_dim)
         self.inner = self._dense("inner", self.intermediate_dim, input_shape, self.activation)
         self.gate = self._dense("gate", self.intermediate_dim, input_shape) if self.gated else None
-        self.inner_dropout = keras.layers.Dropout(self.dropout, dtype=self.dtype_policy)
+        self.inner_dropout = Dropout(self.dropout, dtype=self.dtype_policy)
         self.outer = self._dense("outer", known_width(inputs=input_shape), inner_shape)
         freeze_parts(self)
 

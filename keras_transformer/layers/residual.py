@@ -4,6 +4,7 @@ from typing import Any
 
 import keras
 
+from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.normalization import make_normalization
 from keras_transformer.layers.validation import check_rates, freeze_parts
 from keras_transformer.types import Shape, Tensor
@@ -56,7 +57,7 @@ class Residual(keras.layers.Layer):
         self.norm = make_normalization(
             normalization, epsilon=layer_norm_epsilon, dtype=self.dtype_policy, name="norm"
         )
-        self.output_dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
+        self.output_dropout = Dropout(dropout, dtype=self.dtype_policy)
         self.supports_masking = True
 
     def build(self, inputs_shape: Shape) -> None:

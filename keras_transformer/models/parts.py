@@ -4,7 +4,7 @@ from typing import Any
 
 import keras
 
-from keras_transformer.layers import Decoder, Encoder, OutputProjection, TokenEmbedding
+from keras_transformer.layers import Decoder, Dropout, Encoder, OutputProjection, TokenEmbedding
 from keras_transformer.models.options import block_options
 from keras_transformer.models.pooling import Pooling
 from keras_transformer.models.positions import make_position_encoding
@@ -118,7 +118,7 @@ def input_parts(config: dict[str, Any], dtype: Any) -> Parts:
     """
     return {
         "position_encoding": make_position_encoding(config["positions"], config["max_length"], dtype),
-        "embedding_dropout": keras.layers.Dropout(config["dropout"], dtype=dtype, name="embedding_dropout"),
+        "embedding_dropout": Dropout(config["dropout"], dtype=dtype, name="embedding_dropout"),
     }
 
 

@@ -1,5 +1,6 @@
 """What `model.fit` needs: loss, metrics, schedules, checkpoints, and how to compile; and `fit`, all of it."""
 
+from keras_transformer.training.adam import Adam
 from keras_transformer.training.averaging import average_weights
 from keras_transformer.training.checkpoint_state import CheckpointState, CheckpointWarning, read_state
 from keras_transformer.training.checkpoints import Checkpoint, read_checkpoint, restore_checkpoint
@@ -28,6 +29,7 @@ from keras_transformer.training.schedules import InverseSquareRootSchedule, Noam
 from keras_transformer.training.throughput import Throughput
 
 __all__ = [
+    "Adam",
     "Checkpoint",
     "CheckpointState",
     "CheckpointWarning",

@@ -3,6 +3,7 @@
 import keras
 
 from keras_transformer.models import SecondPass
+from keras_transformer.training.adam import Adam
 from keras_transformer.training.losses import MaskedCrossentropy
 from keras_transformer.training.metrics import MaskedAccuracy, Perplexity
 from keras_transformer.training.r_drop import RDropCrossentropy
@@ -46,7 +47,7 @@ def compile_model(
             "R-Drop needs a model of this package, or one with the mixin `models.SecondPass`. "
             f"Received: r_drop={r_drop}, a model of class {type(model).__name__}."
         )
-    optimizer = keras.optimizers.Adam(
+    optimizer = Adam(
         learning_rate,
         beta_1=0.9,
         beta_2=0.98,

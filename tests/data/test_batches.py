@@ -17,8 +17,8 @@ from keras_transformer.data.batches import (
     ("max_length", "coarse", "boundaries"),
     [
         (3, False, (3,)),
-        (8, False, (8,)),
-        (19, False, (*range(8, 18), 19)),
+        (8, False, (4, 5, 6, 7, 8)),
+        (19, False, (*range(4, 18), 19)),
         (19, True, (8, 10, 13, 17, 19)),
         (10, True, (8, 10)),
     ],

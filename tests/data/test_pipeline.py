@@ -63,6 +63,18 @@ def test_batches_stay_within_the_budget_and_are_well_filled(
     assert np.mean(sizes) > 100
 
 
+def test_targets_of_a_bucket_share_batches_by_length(tokenizer: CharacterTokenizer) -> None:
+    rng = np.random.default_rng(0)
+    pairs = [("ab" * 4, "a" * length) for length in rng.permutation(np.repeat([1, 4, 7], 20))]
+    epoch = batches(translation_dataset(pairs, tokenizer, tokenizer, tokens_per_batch=20 * 9))
+    assert sorted(labels.shape for _, labels in epoch) == [(20, 2), (20, 5), (20, 8)]
+
+
+def test_the_autotuner_is_off(pairs: Pairs, tokenizer: CharacterTokenizer) -> None:
+    """It would let the end of an epoch wait, for as long as a minute."""
+    assert translation_dataset(pairs, tokenizer, tokenizer).options().autotune.enabled is False
+
+
 def test_decoder_inputs_and_labels(pairs: Pairs, tokenizer: CharacterTokenizer) -> None:
     for inputs, labels in batches(translation_dataset(pairs, tokenizer, tokenizer)):
         decoder_token_ids = inputs["decoder_token_ids"]

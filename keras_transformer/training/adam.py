@@ -1,0 +1,58 @@
+"""Adam as one operation for each weight."""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_transformer.types import Tensor
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class Adam(keras.optimizers.Adam):
+    """Keras's Adam (Kingma and Ba 2015), which TensorFlow applies in one pass over each weight.
+
+    Keras writes a step as ten operations, each of which reads and writes a tensor of the weight's size.
+    TensorFlow has one kernel for all of them; the numbers are the same to rounding. On the other
+    backends, which compile the ten to few, under a `tf.distribute` strategy and with `amsgrad` this is
+    Keras's own. Arguments and state are those of `keras.optimizers.Adam`.
+    """
+
+    def update_step(self, gradient: Tensor, variable: Any, learning_rate: Tensor) -> None:
+        """Update a weight and its two moments; Keras calls this.
+
+        Args:
+            gradient: of the weight's shape, or TensorFlow's `IndexedSlices`.
+            variable: the weight.
+            learning_rate: a scalar.
+        """
+        if keras.backend.backend() == "tensorflow" and not self.amsgrad:
+            import tensorflow as tf
+
+            if not tf.distribute.has_strategy():
+                self._apply(tf.convert_to_tensor(gradient), variable, learning_rate)
+                return
+        super().update_step(gradient, variable, learning_rate)
+
+    def _apply(self, gradient: Tensor, variable: Any, learning_rate: Tensor) -> None:
+        """Do it with TensorFlow's kernel."""
+        import tensorflow as tf
+
+        index = self._get_variable_index(variable)
+        weight, momentum, velocity = (
+            part.value if isinstance(part, keras.Variable) else part
+            for part in (variable, self._momentums[index], self._velocities[index])
+        )
+        step = ops.cast(self.iterations + 1, weight.dtype)
+        tf.raw_ops.ResourceApplyAdam(
+            var=weight.handle,
+            m=momentum.handle,
+            v=velocity.handle,
+            beta1_power=ops.cast(self.beta_1, weight.dtype) ** step,
+            beta2_power=ops.cast(self.beta_2, weight.dtype) ** step,
+            lr=ops.cast(learning_rate, weight.dtype),
+            beta1=ops.cast(self.beta_1, weight.dtype),
+            beta2=ops.cast(self.beta_2, weight.dtype),
+            epsilon=ops.cast(self.epsilon, weight.dtype),
+            grad=tf.cast(gradient, weight.dtype),
+        )
