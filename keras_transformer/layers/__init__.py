@@ -12,7 +12,6 @@ from keras_transformer.layers.decoder import Decoder
 from keras_transformer.layers.decoder_cache import DecoderCache, DecoderLayerCache
 from keras_transformer.layers.decoder_layer import DecoderLayer
 from keras_transformer.layers.dot_product_attention import dot_product_attention, masked_softmax
-from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.encoder import Encoder
 from keras_transformer.layers.encoder_layer import EncoderLayer
 from keras_transformer.layers.feed_forward import FeedForward
@@ -20,7 +19,6 @@ from keras_transformer.layers.fused_attention import fused_attention
 from keras_transformer.layers.learned_position_encoding import LearnedPositionEncoding
 from keras_transformer.layers.masks import causal_mask, combine_masks, padding_mask, window_mask
 from keras_transformer.layers.multi_head_attention import MultiHeadAttention
-from keras_transformer.layers.normalization import LayerNormalization
 from keras_transformer.layers.output_projection import OutputProjection
 from keras_transformer.layers.position_encoding import PositionEncoding
 from keras_transformer.layers.relative_position_bias import RelativePositionBias
@@ -36,11 +34,9 @@ __all__ = [
     "DecoderCache",
     "DecoderLayer",
     "DecoderLayerCache",
-    "Dropout",
     "Encoder",
     "EncoderLayer",
     "FeedForward",
-    "LayerNormalization",
     "LearnedPositionEncoding",
     "MultiHeadAttention",
     "OutputProjection",

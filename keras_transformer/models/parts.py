@@ -4,7 +4,8 @@ from typing import Any
 
 import keras
 
-from keras_transformer.layers import Decoder, Dropout, Encoder, OutputProjection, TokenEmbedding
+from keras_transformer.layers import Decoder, Encoder, OutputProjection, TokenEmbedding
+from keras_transformer.layers.dropout import Dropout
 from keras_transformer.models.options import block_options
 from keras_transformer.models.pooling import Pooling
 from keras_transformer.models.positions import make_position_encoding

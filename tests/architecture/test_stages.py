@@ -42,8 +42,10 @@ OWN_OPERATIONS = (
     "keras_transformer.decoding.fixed_weights",
     "keras_transformer.layers.buffers",
     "keras_transformer.layers.compiler",
+    "keras_transformer.layers.dropout",
     "keras_transformer.layers.gathering",
     "keras_transformer.layers.products",
+    "keras_transformer.training.adam",
     "keras_transformer.training.replicas",
 )
 
