@@ -68,7 +68,10 @@ class KerasSystem:
             "decoder_token_ids": np.stack([batch.target for batch in batches]),
         }
         labels = np.stack([batch.labels for batch in batches])
-        dataset = tf.data.Dataset.from_tensor_slices((inputs, labels)).prefetch(2)
+        # The autotuner would let the end of an iterator wait, by up to the time of the steps.
+        options = tf.data.Options()
+        options.autotune.enabled = False
+        dataset = tf.data.Dataset.from_tensor_slices((inputs, labels)).prefetch(2).with_options(options)
         return float(self._model.fit(dataset, verbose=0, shuffle=False).history["loss"][-1])
 
     def make_model(self, shape: Shape) -> Any:
