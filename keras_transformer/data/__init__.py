@@ -10,6 +10,7 @@ from keras_transformer.data.masking import mask_tokens
 from keras_transformer.data.pairs import Pair
 from keras_transformer.data.pipeline import encoded_dataset, translation_dataset
 from keras_transformer.data.registry import read_pairs
+from keras_transformer.data.sharding import fill_rows, rows_of_process
 from keras_transformer.data.splits import split_pairs
 from keras_transformer.data.statistics import BatchStatistics, batch_statistics
 from keras_transformer.data.text_files import read_lines, read_parallel_text
@@ -24,6 +25,7 @@ __all__ = [
     "batch_statistics",
     "encode_pairs",
     "encoded_dataset",
+    "fill_rows",
     "gather_pairs",
     "mask_tokens",
     "pad_batches",
@@ -32,6 +34,7 @@ __all__ = [
     "read_parallel_text",
     "read_tfds",
     "read_tsv",
+    "rows_of_process",
     "split_pairs",
     "teacher_forcing",
     "translation_dataset",

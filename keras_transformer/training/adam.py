@@ -1,5 +1,6 @@
 """Adam as one operation for each weight."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -15,14 +16,29 @@ class Adam(keras.optimizers.Adam):
     Keras writes a step as ten operations, each of which reads and writes a tensor of the weight's size.
     TensorFlow has one kernel for all of them; the numbers are the same to rounding. On the other
     backends, which compile the ten to few, under a `tf.distribute` strategy and with `amsgrad` this is
-    Keras's own. Arguments and state are those of `keras.optimizers.Adam`.
+    Keras's own.
+
+    Gradients of embeddings, which TensorFlow keeps as rows, are added up first. Keras's own squares each
+    row instead, so that the second moment of a token that repeats in a batch is another than the paper's,
+    and than that of the other backends.
+
+    Arguments and state are those of `keras.optimizers.Adam`.
     """
+
+    def apply(self, grads: Sequence[Any], trainable_variables: Sequence[Any] | None = None) -> None:
+        """Update all weights; Keras calls this.
+
+        Args:
+            grads: a gradient for each weight; tensors, TensorFlow's `IndexedSlices`, or None.
+            trainable_variables: the weights, if not all that the optimizer was built for.
+        """
+        super().apply([_added_up(gradient) for gradient in grads], trainable_variables)
 
     def update_step(self, gradient: Tensor, variable: Any, learning_rate: Tensor) -> None:
         """Update a weight and its two moments; Keras calls this.
 
         Args:
-            gradient: of the weight's shape, or TensorFlow's `IndexedSlices`.
+            gradient: of the weight's shape.
             variable: the weight.
             learning_rate: a scalar.
         """
@@ -30,11 +46,11 @@ class Adam(keras.optimizers.Adam):
             import tensorflow as tf
 
             if not tf.distribute.has_strategy():
-                self._apply(tf.convert_to_tensor(gradient), variable, learning_rate)
+                self._apply_kernel(gradient, variable, learning_rate)
                 return
         super().update_step(gradient, variable, learning_rate)
 
-    def _apply(self, gradient: Tensor, variable: Any, learning_rate: Tensor) -> None:
+    def _apply_kernel(self, gradient: Tensor, variable: Any, learning_rate: Tensor) -> None:
         """Do it with TensorFlow's kernel."""
         import tensorflow as tf
 
@@ -56,3 +72,12 @@ class Adam(keras.optimizers.Adam):
             epsilon=ops.cast(self.epsilon, weight.dtype),
             grad=tf.cast(gradient, weight.dtype),
         )
+
+
+def _added_up(gradient: Any) -> Any:
+    """Add the rows of an embedding's gradient that are of the same token."""
+    if gradient is None or keras.backend.backend() != "tensorflow":
+        return gradient
+    import tensorflow as tf
+
+    return tf.convert_to_tensor(gradient)

@@ -9,6 +9,7 @@ import keras
 from keras_transformer.errors import InputError
 from keras_transformer.training.checkpoint_state import CheckpointState
 from keras_transformer.training.checkpoints import Checkpoint, read_checkpoint, restore_checkpoint
+from keras_transformer.training.distribution import refuse_multi_worker
 from keras_transformer.training.early_stopping import StopEarly, is_over
 from keras_transformer.training.finite_loss import StopOnNonFinite
 from keras_transformer.training.moving_average import EvaluateMovingAverage, apply_moving_average
@@ -78,7 +79,8 @@ def fit(
 
     Raises:
         ValueError: the model is not compiled and there is no learning rate, or a number is not above zero.
-        InputError: no checkpoint is whole, or it is of another model; a loss is not finite.
+        InputError: no checkpoint is whole, or it is of another model; a loss is not finite; the model was
+            made under a strategy that Keras 3 cannot train under.
 
     Example:
         ```python
@@ -88,6 +90,7 @@ def fit(
         kt.training.fit(model, dataset, validation_dataset, directory="run", scoring=scoring, patience=5)
         ```
     """
+    refuse_multi_worker(model)
     _compile(model, learning_rate)
     directory = Path(directory)
     if state is None:

@@ -46,6 +46,7 @@ OWN_OPERATIONS = (
     "keras_transformer.layers.gathering",
     "keras_transformer.layers.products",
     "keras_transformer.training.adam",
+    "keras_transformer.training.distribution",
     "keras_transformer.training.replicas",
 )
 

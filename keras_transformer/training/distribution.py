@@ -1,0 +1,132 @@
+"""Training on several devices and hosts, by the engine that each backend has for it."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import keras
+
+from keras_transformer.errors import InputError
+
+ENGINES = {
+    "mirrored": "tensorflow",
+    "tpu": "tensorflow",
+    "data_parallel": "jax",
+    "model_parallel": "jax",
+}
+"""The backend of each engine."""
+_BATCH, _MODEL = "batch", "model"
+# Of each weight, by its path: the axes of heads and of the inner width, and the width of a table.
+_SPLIT_AXES = {
+    r".*attention.*/(query|key|value|gate)_kernel": (None, _MODEL, None),
+    r".*attention.*/(query|key|value|gate)_bias": (_MODEL, None),
+    r".*attention.*/output_kernel": (_MODEL, None, None),
+    r".*feed_forward.*/(inner|gate)/kernel": (None, _MODEL),
+    r".*feed_forward.*/(inner|gate)/bias": (_MODEL,),
+    r".*feed_forward.*/outer/kernel": (_MODEL, None),
+    r".*embedding.*/embeddings": (None, _MODEL),
+}
+
+
+@contextmanager
+def distributed(engine: str, *, model_shards: int = 2) -> Iterator[None]:
+    """Spread what is made and trained inside over all devices of this backend.
+
+    The engines are those of the backends: `tf.distribute.MirroredStrategy` ("mirrored") and `TPUStrategy`
+    ("tpu") on TensorFlow; `keras.distribution.DataParallel` ("data_parallel") and `ModelParallel`
+    ("model_parallel") on JAX, over the devices of all hosts if `keras.distribution.initialize` was called,
+    which reads the hosts from the environment. The loss is the mean over the real tokens of the whole batch,
+    so training is that of one device with the same batches.
+
+    JAX wants batches that its devices share evenly, and from each process its own rows:
+    `data.fill_rows` and `data.rows_of_process`.
+
+    Args:
+        engine: one of the four.
+        model_shards: of "model_parallel": parts that each large weight is split into, by heads, inner
+            width and model width; they must divide these, and the number of devices.
+
+    Yields:
+        nothing; make, compile and fit the model inside.
+
+    Raises:
+        ValueError: an unknown engine, or shards that do not divide the devices.
+        InputError: the backend in use has another engine.
+
+    Example:
+        ```python
+        with kt.training.distributed("mirrored"):
+            model = kt.models.Transformer(8000, 8000)
+            kt.training.fit(model, dataset, directory="run", learning_rate=1e-3)
+        ```
+    """
+    if engine not in ENGINES:
+        raise ValueError(f"`engine` must be one of {', '.join(ENGINES)}. Received: engine={engine!r}.")
+    if keras.backend.backend() != ENGINES[engine]:
+        raise InputError(
+            f"{engine} is an engine of the {ENGINES[engine]} backend. "
+            f"Received: the backend {keras.backend.backend()}; set KERAS_BACKEND={ENGINES[engine]}."
+        )
+    makers: dict[str, Any] = {"mirrored": _mirrored, "tpu": _tpu, "data_parallel": _data_parallel}
+    made = _model_parallel(model_shards) if engine == "model_parallel" else makers[engine]()
+    with made.scope():
+        yield
+
+
+def refuse_multi_worker(model: keras.Model) -> None:
+    """Refuse the one strategy that Keras 3 takes and then fails in, with an error of its own.
+
+    Args:
+        model: about to be trained.
+
+    Raises:
+        InputError: it was made under `tf.distribute.MultiWorkerMirroredStrategy`.
+    """
+    strategy = getattr(model, "distribute_strategy", None)
+    if type(strategy).__name__ in ("MultiWorkerMirroredStrategy", "CollectiveAllReduceStrategy"):
+        raise InputError(
+            "Keras 3 cannot train under tf.distribute.MultiWorkerMirroredStrategy. For several hosts use the "
+            "JAX backend: KERAS_BACKEND=jax, keras.distribution.initialize() in each process, and "
+            'kt.training.distributed("data_parallel").'
+        )
+
+
+def _mirrored() -> Any:
+    import tensorflow as tf
+
+    # All graphics cards, or else all logical CPU devices, of which there is mostly one.
+    names = [device.name for device in tf.config.list_logical_devices("GPU")]
+    names = names or [device.name for device in tf.config.list_logical_devices("CPU")]
+    return tf.distribute.MirroredStrategy(names)
+
+
+def _tpu() -> Any:
+    import tensorflow as tf
+
+    try:
+        resolver = tf.distribute.cluster_resolver.TPUClusterResolver.connect(os.environ.get("TPU_NAME", ""))
+    except (ValueError, tf.errors.OpError) as error:
+        raise InputError(f"No TPU can be reached; TPU_NAME says which one. TensorFlow: {error}") from error
+    return tf.distribute.TPUStrategy(resolver)
+
+
+def _data_parallel() -> Any:
+    return keras.distribution.DataParallel(auto_shard_dataset=False)
+
+
+def _model_parallel(model_shards: int) -> Any:
+    devices = keras.distribution.list_devices()
+    if model_shards < 1 or len(devices) % model_shards:
+        raise ValueError(
+            f"`model_shards` must be above zero and divide the {len(devices)} devices. "
+            f"Received: model_shards={model_shards}."
+        )
+    shape = (len(devices) // model_shards, model_shards)
+    mesh = keras.distribution.DeviceMesh(shape, [_BATCH, _MODEL], devices)
+    layouts = keras.distribution.LayoutMap(mesh)
+    for path, axes in _SPLIT_AXES.items():
+        layouts[path] = axes
+    return keras.distribution.ModelParallel(
+        layout_map=layouts, batch_dim_name=_BATCH, auto_shard_dataset=False
+    )

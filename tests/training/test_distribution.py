@@ -1,0 +1,148 @@
+"""Several devices, and several processes, train what one device trains."""
+
+import ast
+import contextlib
+import os
+import re
+import socket
+import subprocess
+import sys
+from typing import Any
+
+import keras
+import pytest
+
+from keras_transformer.errors import InputError
+from keras_transformer.training import distributed
+
+# In processes of their own, since devices are chosen before a backend is used. Batches have different
+# numbers of rows, and rows different numbers of tokens.
+TRAIN = """
+import contextlib
+import sys
+
+mode, devices, process, address = sys.argv[1:]
+import keras
+if keras.backend.backend() == "tensorflow":
+    import tensorflow as tf
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * int(devices))
+if process:
+    keras.distribution.initialize(address, 2, int(process))
+import numpy as np
+import keras_transformer as kt
+
+pairs = [("ab" * (1 + number % 5), "ba" * (1 + number % 4) + "a") for number in range(45)]
+tokenizer = kt.text.CharacterTokenizer(["a", "b"])
+# In one order, since under a strategy of TensorFlow Keras begins the dataset once more than there are epochs.
+dataset = kt.data.translation_dataset(pairs, tokenizer, tokenizer, tokens_per_batch=96, shuffle=False)
+dataset = dataset.apply(kt.data.fill_rows(4))
+if process:
+    dataset = dataset.apply(kt.data.rows_of_process(2, int(process)))
+keras.utils.set_random_seed(0)
+with kt.training.distributed(mode) if mode != "one" else contextlib.nullcontext():
+    sizes = {"num_layers": 1, "hidden_dim": 16, "num_heads": 4, "intermediate_dim": 32, "dropout": 0.0}
+    model = kt.models.Transformer(tokenizer.vocabulary_size, tokenizer.vocabulary_size, **sizes)
+    kt.training.compile_model(model, 0.01)
+    losses = model.fit(dataset, epochs=3, verbose=0).history["loss"]
+    sharding = {
+        weight.path: str(weight.value.sharding.spec) for weight in model.weights
+    } if mode == "model_parallel" else {}
+print({"losses": losses, "sharding": sharding, "devices": len(keras.distribution.list_devices())})
+"""
+
+
+def start(
+    backend: str, mode: str, devices: int = 1, process: str = "", address: str = ""
+) -> subprocess.Popen:
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(sys.path),
+        "KERAS_BACKEND": backend,
+        "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",
+    }
+    words = [sys.executable, "-W", "ignore", "-c", TRAIN, mode, str(devices), process, address]
+    return subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def finish(process: subprocess.Popen[str]) -> dict[str, Any]:
+    with process:
+        output, errors = process.communicate(timeout=300)
+    assert process.returncode == 0, errors[-3000:]
+    return ast.literal_eval(output.splitlines()[-1])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("backend", "mode", "devices"),
+    [("tensorflow", "mirrored", 2), ("jax", "data_parallel", 4), ("jax", "model_parallel", 4)],
+)
+def test_devices_train_as_one(backend: str, mode: str, devices: int) -> None:
+    pytest.importorskip(backend)
+    one, several = finish(start(backend, "one")), finish(start(backend, mode, devices))
+    assert several["losses"] == pytest.approx(one["losses"], abs=1e-5)
+    assert several["losses"][-1] < several["losses"][0]
+    if mode == "model_parallel":
+        sharding = several["sharding"]
+        assert several["devices"] == devices
+        assert sharding["encoder/layer_1/self_attention/query_kernel"] == "P(None, 'model', None)"
+        assert sum("model" in spec for spec in sharding.values()) > len(sharding) / 2
+
+
+@pytest.mark.slow
+def test_processes_train_as_one() -> None:
+    pytest.importorskip("jax")
+    with contextlib.closing(socket.socket()) as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    both = [start("jax", "data_parallel", 1, str(number), address) for number in range(2)]
+    first, second = [finish(process) for process in both]
+    assert first["devices"] == 2
+    assert first["losses"] == second["losses"]
+    assert first["losses"] == pytest.approx(finish(start("jax", "one"))["losses"], abs=1e-5)
+
+
+def test_an_unknown_engine() -> None:
+    message = (
+        "`engine` must be one of mirrored, tpu, data_parallel, model_parallel. Received: engine='horovod'."
+    )
+    with pytest.raises(ValueError, match=re.escape(message)), distributed("horovod"):
+        pass
+
+
+def test_an_engine_of_another_backend() -> None:
+    engine, backend = ("mirrored", "tensorflow")
+    if keras.backend.backend() == "tensorflow":
+        engine, backend = ("data_parallel", "jax")
+    with pytest.raises(InputError, match=f"set KERAS_BACKEND={backend}"), distributed(engine):
+        pass
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="the strategy is TensorFlow's")
+def test_a_tpu_that_is_not_there() -> None:
+    with pytest.raises(InputError, match="No TPU can be reached"), distributed("tpu"):
+        pass
+
+
+MULTI_WORKER = """
+import tensorflow as tf
+import keras
+import keras_transformer as kt
+with tf.distribute.MultiWorkerMirroredStrategy().scope():
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+try:
+    kt.training.fit(model, None, directory="never-made")
+except kt.errors.InputError as error:
+    print(error)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="the strategy is TensorFlow's")
+def test_the_strategy_that_keras_fails_under_is_refused() -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    words = [sys.executable, "-W", "ignore", "-c", MULTI_WORKER]
+    output = subprocess.run(words, env=environment, capture_output=True, text=True, check=False).stdout
+    assert "KERAS_BACKEND=jax, keras.distribution.initialize() in each process" in output
+    assert 'kt.training.distributed("data_parallel")' in output
