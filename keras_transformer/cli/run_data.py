@@ -3,6 +3,7 @@
 import dataclasses
 from pathlib import Path
 
+import keras
 import tensorflow as tf
 
 from keras_transformer.config import DataConfig, RunConfig
@@ -11,6 +12,7 @@ from keras_transformer.data import (
     Pair,
     encode_pairs,
     encoded_dataset,
+    fill_rows,
     read_pairs,
     read_parallel_text,
     split_pairs,
@@ -119,13 +121,16 @@ def batches(run: RunConfig, encoded: EncodedPairs, *, shuffle: bool, first_epoch
             "`tokens_per_batch` must hold the longest pair. Received: "
             f"tokens_per_batch={run.data.tokens_per_batch}, a pair of {longest} tokens."
         )
-    return encoded_dataset(
+    dataset = encoded_dataset(
         encoded,
         tokens_per_batch=run.data.tokens_per_batch,
         shuffle=shuffle,
         seed=run.data.seed,
         first_epoch=first_epoch,
     )
+    if run.training.distribute in ("data_parallel", "model_parallel"):  # whose devices share rows evenly
+        return dataset.apply(fill_rows(len(keras.distribution.list_devices())))
+    return dataset
 
 
 def _origin(data: DataConfig, split: str) -> list[Pair]:

@@ -1,6 +1,7 @@
 """The training of a run, and the translator that comes of it."""
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from keras_transformer.text import Tokenizer
 from keras_transformer.training import (
     CheckpointState,
     compile_model,
+    distributed,
     make_schedule,
     read_checkpoint,
     read_state,
@@ -52,11 +54,25 @@ def fit(
         Each metric's value after each epoch.
 
     Raises:
-        InputError: no checkpoint is whole, a loss is not finite, or the run was interrupted.
+        InputError: no checkpoint is whole, a loss is not finite, the run was interrupted, or it wants the
+            devices of another backend.
     """
     keras.utils.set_random_seed(run.training.seed)
     if run.training.deterministic:
         tf.config.experimental.enable_op_determinism()
+    with distributed(run.training.distribute) if run.training.distribute else nullcontext():
+        return _fit(run, directory, tokenizers, training, validation, validation_pairs).history
+
+
+def _fit(
+    run: RunConfig,
+    directory: Path,
+    tokenizers: Tokenizers,
+    training: EncodedPairs,
+    validation: EncodedPairs,
+    validation_pairs: Sequence[Pair],
+) -> CheckpointState:
+    """Train on the devices that are chosen."""
     model, state = read_checkpoint(directory / "checkpoints")
     train_batches = batches(run, training, shuffle=True, first_epoch=state.epoch)
     if run.training.gradient_accumulation_steps > 1:
@@ -68,7 +84,7 @@ def fit(
         f"{len(train_batches):,} batches an epoch, {model.count_params():,} parameters"
     )
     try:
-        state = fit_model(
+        return fit_model(
             model,
             train_batches,
             batches(run, validation, shuffle=False),
@@ -84,7 +100,6 @@ def fit(
         )
     except KeyboardInterrupt as interrupt:
         raise InputError(_interrupted(read_state(directory / "checkpoints"), run)) from interrupt
-    return state.history
 
 
 def finish(run: RunConfig, directory: Path, tokenizers: Tokenizers) -> Translator:

@@ -16,6 +16,7 @@ MONITORS = (
     "token_error_rate",
     "character_error_rate",
 )
+ENGINES = ("mirrored", "tpu", "data_parallel", "model_parallel")
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
 
 
@@ -56,6 +57,9 @@ class TrainingConfig(Section):
     """Stop after so many epochs in a row that are no better."""
     precision: str = "float32"
     """Keras dtype policy: "float32", "mixed_bfloat16" or "mixed_float16"."""
+    distribute: str | None = None
+    """Engine that trains on several devices: "mirrored" or "tpu" on TensorFlow, "data_parallel" or
+    "model_parallel" on JAX; see `training.distributed`."""
     seed: int = 0
     """Seed of the initial weights and of dropout."""
     deterministic: bool = False
@@ -67,6 +71,7 @@ class TrainingConfig(Section):
         require_choice(self, "schedule", SCHEDULES)
         require_choice(self, "precision", PRECISIONS)
         require_choice(self, "monitor", MONITORS)
+        require_choice(self, "distribute", ENGINES)
         require_fraction(self, "label_smoothing", "ema_momentum")
         require_at_least(self, 1, "epochs", "warmup_steps", "gradient_accumulation_steps")
         require_at_least(self, 1, "average_last", "monitored_pairs", "patience")

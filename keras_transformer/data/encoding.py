@@ -14,6 +14,9 @@ from keras_transformer.text.tokenizer import Tokenizer
 # So many texts are tokenized at once: enough for speed, few enough for the memory of a large corpus.
 _CHUNK_SIZE = 8192
 
+_MANY_DROPPED = 0.05
+"""A share of the pairs that is worth a question."""
+
 _LOGGER = logging.getLogger(__name__)
 
 
@@ -120,4 +123,13 @@ def _report(encoded: EncodedPairs, max_source_length: int, max_target_length: in
     if not len(encoded):
         raise InputError(f"Every pair is too long. Received: {encoded.num_dropped} pairs, {causes}.")
     total = len(encoded) + encoded.num_dropped
-    _LOGGER.warning("Dropped %d of %d pairs as too long: %s.", encoded.num_dropped, total, causes)
+    share = encoded.num_dropped / total
+    hint = " That is more than 5 %: are the limits meant?" if share > _MANY_DROPPED else ""
+    _LOGGER.warning(
+        "Dropped %d of %d pairs (%.1f %%) as too long: %s.%s",
+        encoded.num_dropped,
+        total,
+        100 * share,
+        causes,
+        hint,
+    )

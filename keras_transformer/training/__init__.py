@@ -23,6 +23,7 @@ from keras_transformer.training.random_state import (
     set_backend_random_state,
     set_random_state,
 )
+from keras_transformer.training.recent_batches import RecentBatches
 from keras_transformer.training.recent_checkpoints import KeepRecent, average_recent
 from keras_transformer.training.recipe import compile_model, make_schedule
 from keras_transformer.training.run_record import RunRecord
@@ -42,6 +43,7 @@ __all__ = [
     "NoamSchedule",
     "Perplexity",
     "RDropCrossentropy",
+    "RecentBatches",
     "RunRecord",
     "Scoring",
     "StopEarly",

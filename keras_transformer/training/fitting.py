@@ -13,6 +13,7 @@ from keras_transformer.training.distribution import refuse_multi_worker
 from keras_transformer.training.early_stopping import StopEarly, is_over
 from keras_transformer.training.finite_loss import StopOnNonFinite
 from keras_transformer.training.moving_average import EvaluateMovingAverage, apply_moving_average
+from keras_transformer.training.recent_batches import RecentBatches
 from keras_transformer.training.recent_checkpoints import KeepRecent, average_recent
 from keras_transformer.training.recipe import compile_model
 from keras_transformer.training.run_record import RunRecord
@@ -97,7 +98,8 @@ def fit(
         state = restore_checkpoint(model, directory / CHECKPOINTS)
     monitor = scoring.monitor if scoring else "loss" if validation is None else "val_loss"
     checkpoint = Checkpoint(directory / CHECKPOINTS, monitor=monitor, state=state)
-    recording: list[Any] = [StopOnNonFinite(), checkpoint, RunRecord(checkpoint, directory)]
+    recent = RecentBatches()
+    recording: list[Any] = [StopOnNonFinite(recent, directory), checkpoint, RunRecord(checkpoint, directory)]
     recording += [KeepRecent(checkpoint, average_last)] if average_last is not None else []
     recording += [StopEarly(checkpoint, patience)] if patience is not None else []
     recording += (
@@ -106,7 +108,7 @@ def fit(
     measuring = [EvaluateMovingAverage(), Throughput(required=False), *([scoring] if scoring else [])]
     if state.epoch < epochs and not is_over(state, patience):
         model.fit(
-            training,
+            recent.watch(training),
             validation_data=validation,
             epochs=epochs,
             initial_epoch=state.epoch,

@@ -47,6 +47,7 @@ OWN_OPERATIONS = (
     "keras_transformer.layers.products",
     "keras_transformer.training.adam",
     "keras_transformer.training.distribution",
+    "keras_transformer.training.recent_batches",
     "keras_transformer.training.replicas",
 )
 

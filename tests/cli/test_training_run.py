@@ -74,6 +74,21 @@ def test_resume_goes_on(run: Callable, trained: Path, tmp_path: Path) -> None:
     assert "epoch 1:" not in result.stderr
 
 
+@pytest.mark.slow
+def test_all_devices_are_asked_for(run: Callable, trained: Path, tmp_path: Path) -> None:
+    shutil.copytree(trained / "runs", tmp_path / "runs")
+    configuration = tmp_path / "runs/tiny/config.json"
+    content = json.loads(configuration.read_text())
+    for engine, status in (("data_parallel", 2), ("mirrored", 0)):
+        content["training"]["distribute"] = engine
+        configuration.write_text(json.dumps(content))
+        result = run("train", "--name", "tiny", "--resume", "--epochs", "2")
+        assert result.exit_code == status, result.output
+        if status:
+            assert "data_parallel is an engine of the jax backend." in result.stderr
+    assert read_state(tmp_path / "runs/tiny/checkpoints").epoch == 2
+
+
 def fit_with(monkeypatch: pytest.MonkeyPatch, callback: keras.callbacks.Callback) -> None:
     """Let `fit` call one more callback, before its own."""
     fit = keras.Model.fit
@@ -100,7 +115,8 @@ def test_a_loss_that_is_no_number_stops_the_run(
     result = run("train", "--name", "tiny", "--resume", "--epochs", "2")
     assert result.exit_code == 2
     line = result.stderr.splitlines()[-1]
-    assert "Error: The loss must be finite. Received: loss=nan after batch 1 of epoch 2." in line
+    assert "Error: The loss must be finite. Received: loss=nan after batch 1 of epoch 2, step " in line
+    assert "The ids of that batch are in runs/tiny/non_finite_batch.npz." in line
     assert {path.name: path.read_bytes() for path in checkpoints.iterdir()} == before
 
 

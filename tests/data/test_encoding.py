@@ -40,7 +40,10 @@ def test_drops_counts_and_logs_what_is_too_long(
     assert encoded.target.to_list() == [[6], [4]]
     counts = (encoded.num_dropped, encoded.num_dropped_source, encoded.num_dropped_target)
     assert counts == (3, 2, 2)
-    message = "Dropped 3 of 5 pairs as too long: 2 sources over 5 tokens, 2 targets over 4 tokens."
+    message = (
+        "Dropped 3 of 5 pairs (60.0 %) as too long: 2 sources over 5 tokens, 2 targets over 4 tokens."
+        " That is more than 5 %: are the limits meant?"
+    )
     assert [record.getMessage() for record in caplog.records] == [message]
 
 

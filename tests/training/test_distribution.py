@@ -12,8 +12,9 @@ from typing import Any
 import keras
 import pytest
 
+from keras_transformer.config import training as config_training
 from keras_transformer.errors import InputError
-from keras_transformer.training import distributed
+from keras_transformer.training import distributed, distribution
 
 # In processes of their own, since devices are chosen before a backend is used. Batches have different
 # numbers of rows, and rows different numbers of tokens.
@@ -108,6 +109,10 @@ def test_an_unknown_engine() -> None:
     )
     with pytest.raises(ValueError, match=re.escape(message)), distributed("horovod"):
         pass
+
+
+def test_a_run_knows_the_same_engines() -> None:
+    assert set(config_training.ENGINES) == set(distribution.ENGINES)
 
 
 def test_an_engine_of_another_backend() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from keras_transformer.errors import InputError
-from keras_transformer.training import Checkpoint, StopOnNonFinite
+from keras_transformer.training import Checkpoint, RecentBatches, StopOnNonFinite, fit
 
 X, Y = np.ones((6, 2), "float32"), np.ones((6, 1), "float32")
 
@@ -45,7 +45,7 @@ def test_the_last_checkpoint_stays(tmp_path: Path) -> None:
     model.fit(X, Y, validation_data=(X, Y), callbacks=callbacks, verbose=0)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     model.layers[0].bias.assign([math.nan])
-    with pytest.raises(InputError, match=r"loss=nan after batch 1 of epoch 2\."):
+    with pytest.raises(InputError, match=r"loss=nan after batch 1 of epoch 2, step 2, at"):
         model.fit(
             X,
             Y,
@@ -62,8 +62,39 @@ def test_the_last_checkpoint_stays(tmp_path: Path) -> None:
 def test_weights_lost_in_the_last_batch_are_not_saved(tmp_path: Path) -> None:
     """The loss of the only batch is finite, for the update comes after it."""
     model = compiled(learning_rate=math.inf)
-    with pytest.raises(InputError, match=r"val_loss=(nan|inf) after epoch 1\."):
+    with pytest.raises(InputError, match=r"val_loss=(nan|inf) after epoch 1, step 1, at .* inf\."):
         model.fit(
             X, Y, validation_data=(X, Y), callbacks=[StopOnNonFinite(), Checkpoint(tmp_path)], verbose=0
         )
     assert list(tmp_path.iterdir()) == []
+
+
+def test_fit_saves_the_batch_that_was_wrong(tmp_path: Path) -> None:
+    tf = pytest.importorskip("tensorflow")
+    x = np.arange(12, dtype="float32").reshape(6, 2)
+    x[4, 1] = math.nan
+    dataset = tf.data.Dataset.from_tensor_slices((x, Y)).batch(2).prefetch(2)
+    with pytest.raises(
+        InputError, match=r"after batch 3 of epoch 1, step 3, at the learning rate 0\.01\. The"
+    ) as error:
+        fit(compiled(), dataset, directory=tmp_path, verbose=0)
+    path = tmp_path / "non_finite_batch.npz"
+    assert f"The ids of that batch are in {path}." in str(error.value)
+    with np.load(path) as arrays:
+        np.testing.assert_array_equal(arrays["arr_0"], x[4:])
+        np.testing.assert_array_equal(arrays["arr_1"], Y[4:])
+
+
+def test_what_is_watched_is_not_changed() -> None:
+    tf = pytest.importorskip("tensorflow")
+    recent = RecentBatches()
+    for lists in (({"b": [[1, 2]], "a": [[3]]}, [[4]]), [[5]]):
+        dataset = tf.data.Dataset.from_tensors(lists).repeat(2)
+        elements = next(dataset.as_numpy_iterator())
+        watched = recent.watch(dataset)
+        assert len(watched) == 2
+        for element in watched.as_numpy_iterator():
+            tf.nest.map_structure(np.testing.assert_array_equal, element, elements)
+    assert [array.tolist() for array in recent.arrays(1) or []] == [[[5]]]
+    assert recent.arrays(2) is None
+    assert recent.watch([1, 2]) == [1, 2]
