@@ -7,6 +7,8 @@ them, `encoded_dataset` batches these; `translation_dataset` is the last two in 
 from keras_transformer.data.accumulation import weigh_for_accumulation
 from keras_transformer.data.encoding import EncodedPairs, encode_pairs
 from keras_transformer.data.masking import mask_tokens
+from keras_transformer.data.mixing import mix_pairs
+from keras_transformer.data.noise import drop_tokens, permute_tokens
 from keras_transformer.data.pairs import Pair
 from keras_transformer.data.pipeline import encoded_dataset, translation_dataset
 from keras_transformer.data.registry import read_pairs
@@ -23,12 +25,15 @@ __all__ = [
     "EncodedPairs",
     "Pair",
     "batch_statistics",
+    "drop_tokens",
     "encode_pairs",
     "encoded_dataset",
     "fill_rows",
     "gather_pairs",
     "mask_tokens",
+    "mix_pairs",
     "pad_batches",
+    "permute_tokens",
     "read_lines",
     "read_pairs",
     "read_parallel_text",

@@ -14,7 +14,13 @@ from keras_transformer.data.batches import (
 from keras_transformer.data.encoding import EncodedPairs, encode_pairs
 from keras_transformer.data.epochs import ordered_batches, shuffled_batches
 from keras_transformer.data.pairs import Pair
-from keras_transformer.data.transformations import gather_pairs, keep_ready, pad_batches, teacher_forcing
+from keras_transformer.data.transformations import (
+    Transformation,
+    gather_pairs,
+    keep_ready,
+    pad_batches,
+    teacher_forcing,
+)
 from keras_transformer.text.tokenizer import Tokenizer
 
 
@@ -31,6 +37,7 @@ def translation_dataset(
     first_epoch: int = 0,
     bucket_boundaries: Sequence[int] | None = None,
     pad_to_bucket_boundary: bool = False,
+    noise: Sequence[Transformation] = (),
 ) -> tf.data.Dataset:
     """Makes the dataset that trains or validates a `Transformer`.
 
@@ -48,6 +55,7 @@ def translation_dataset(
         bucket_boundaries: lengths that part the buckets; see `default_bucket_boundaries`.
         pad_to_bucket_boundary: pad source and target to the same boundary, for few shapes
             (XLA); otherwise each to the longest of its batch, for little padding.
+        noise: steps such as `drop_tokens(0.1)`, which change the sources before they are padded.
 
     Returns:
         a finite dataset that knows its number of batches, with elements
@@ -81,6 +89,7 @@ def translation_dataset(
         first_epoch=first_epoch,
         bucket_boundaries=bucket_boundaries,
         pad_to_bucket_boundary=pad_to_bucket_boundary,
+        noise=noise,
     )
 
 
@@ -93,6 +102,7 @@ def encoded_dataset(
     first_epoch: int = 0,
     bucket_boundaries: Sequence[int] | None = None,
     pad_to_bucket_boundary: bool = False,
+    noise: Sequence[Transformation] = (),
 ) -> tf.data.Dataset:
     """Makes the dataset of pairs that are token ids already.
 
@@ -110,6 +120,7 @@ def encoded_dataset(
         first_epoch: epoch of the first iteration.
         bucket_boundaries: lengths that part the buckets.
         pad_to_bucket_boundary: pad source and target to the same boundary.
+        noise: steps that change the sources; none that makes them longer.
 
     Returns:
         the dataset that `translation_dataset` describes.
@@ -131,9 +142,11 @@ def encoded_dataset(
         batches = shuffled_batches(keys, splits, seed=seed, first_epoch=first_epoch)
     else:
         batches = ordered_batches(keys, splits)
+    token_ids = batches.apply(gather_pairs(encoded))
+    for step in noise:
+        token_ids = token_ids.apply(step)
     return (
-        batches.apply(gather_pairs(encoded))
-        .apply(teacher_forcing)
+        token_ids.apply(teacher_forcing)
         .apply(pad_batches(boundaries if pad_to_bucket_boundary else None))
         .apply(tf.data.experimental.assert_cardinality(len(splits) - 1))
         .apply(keep_ready)
