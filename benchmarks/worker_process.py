@@ -69,9 +69,22 @@ def peak_megabytes() -> float:
         megabytes; 0 where the system does not say.
     """
     # Not `ru_maxrss`, which starts from what the parent held.
+    return _status_megabytes("VmHWM")
+
+
+def memory_megabytes() -> float:
+    """Read the memory that this process holds.
+
+    Returns:
+        megabytes; 0 where the system does not say.
+    """
+    return _status_megabytes("VmRSS")
+
+
+def _status_megabytes(name: str) -> float:
     status = Path("/proc/self/status")
     lines = status.read_text(encoding="utf-8").splitlines() if status.exists() else []
-    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM")), 0.0)
+    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith(name)), 0.0)
 
 
 def pin_to_cores(number: int) -> None:

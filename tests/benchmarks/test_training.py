@@ -1,6 +1,7 @@
 """The arithmetic of a step is counted rightly, and a small run measures every library."""
 
 import importlib
+import re
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -78,3 +79,12 @@ def test_a_small_run_measures_every_library(run_program: Callable[..., str]) -> 
     for system in systems:
         assert output.count(f"| {system} | ") == 1
     assert "`python benchmarks/training.py --shapes mini" in output
+
+
+@pytest.mark.slow
+def test_the_loss_takes_less_memory_than_the_plain_formula(run_program: Callable[..., str]) -> None:
+    output = run_program("loss_memory")
+    numbers = re.findall(r"\| (ours|plain|keras) \| ([\d,]+) \|", output)
+    megabytes = {name: int(number.replace(",", "")) for name, number in numbers}
+    assert megabytes["ours"] < 0.6 * megabytes["plain"]
+    assert megabytes["ours"] < 0.8 * megabytes["keras"]
