@@ -23,7 +23,7 @@ from keras_transformer.errors import InputError
     type=click.Choice(BLEU_TOKENIZATIONS),
     help="sacreBLEU's tokenization; none for text that is tokenized already.",
 )
-@click.option("--unique", is_flag=True, help="Count a source once; any of its targets is right.")
+@click.option("--unique", is_flag=True, help="Count a source once; any of its targets, or columns, is right.")
 def evaluate(
     model: str | None,
     saved_model: str | None,
@@ -42,7 +42,7 @@ def evaluate(
       keras-transformer evaluate --saved-model saved_models/de_en --source test.de --target test.en
     """
     start_tensorflow()
-    examples = _pairs(pairs, split, source, target)
+    examples = _pairs(pairs, split, source, target, unique=unique)
     translator = open_model(model, saved_model)
 
     from keras_transformer.cli.scoring import score
@@ -50,14 +50,18 @@ def evaluate(
     score(translator, examples, batch_size=batch_size, tokenize=bleu_tokenize, unique=unique)
 
 
-def _pairs(pairs: str | None, split: str, source: str | None, target: str | None) -> list[tuple[str, str]]:
+def _pairs(
+    pairs: str | None, split: str, source: str | None, target: str | None, *, unique: bool
+) -> list[tuple[str, str]]:
     if (pairs is None) == (source is None) or (source is None) != (target is None):
         raise InputError(
             "Give --pairs, or --source and --target. "
             f"Received: --pairs {pairs}, --source {source}, --target {target}."
         )
-    from keras_transformer.data import read_pairs, read_parallel_text
+    from keras_transformer.data import read_pairs, read_parallel_text, read_tsv
 
+    if unique and pairs is not None and pairs.endswith((".tsv", ".tsv.gz")):
+        return read_tsv(pairs, further_targets=True)
     if source is not None and target is not None:
         return read_parallel_text(Path(source), Path(target))
     return read_pairs(str(pairs), split)

@@ -7,8 +7,14 @@ from keras_transformer.data.text_files import read_lines
 from keras_transformer.errors import InputError
 
 
-def read_tsv(path: str | os.PathLike[str], *, source_column: int = 0, target_column: int = 1) -> list[Pair]:
-    """Reads pairs from two columns of a file; further columns are left alone.
+def read_tsv(
+    path: str | os.PathLike[str],
+    *,
+    source_column: int = 0,
+    target_column: int = 1,
+    further_targets: bool = False,
+) -> list[Pair]:
+    """Reads pairs from two columns of a file.
 
     A tab always ends a column: there is no quoting and no header line. Blank lines are skipped.
 
@@ -16,6 +22,9 @@ def read_tsv(path: str | os.PathLike[str], *, source_column: int = 0, target_col
         path: the file, plain or ending in `.gz`.
         source_column: position of the source text, counted from 0.
         target_column: position of the target text, counted from 0.
+        further_targets: whether the columns after the target are more of them, such as the other
+            pronunciations of a word, each of which makes a pair with the source; otherwise they are
+            left alone.
 
     Returns:
         the pairs in file order, without those that are empty on one side.
@@ -36,7 +45,9 @@ def read_tsv(path: str | os.PathLike[str], *, source_column: int = 0, target_col
         for number, line in enumerate(read_lines(path), start=1)
         if line.strip()
     ]
-    return drop_empty_pairs([(row[source_column], row[target_column]) for row in rows], str(path))
+    last = None if further_targets else target_column + 1
+    pairs = [(row[source_column], target) for row in rows for target in row[target_column:last]]
+    return drop_empty_pairs(pairs, str(path))
 
 
 def _split(line: str, num_columns: int, place: str) -> list[str]:

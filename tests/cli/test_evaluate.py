@@ -1,5 +1,6 @@
 """Scores of a model and of an export."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +19,17 @@ def test_unique_sources_count_once(run: Callable, trained: Path) -> None:
     words = ["evaluate", "--pairs", "pairs.tsv", "--model", trained / "runs/tiny"]
     assert "answers: 2" in run(*words).stdout
     assert "answers: 1" in run(*words, "--unique").stdout
+
+
+def test_further_columns_are_further_targets(run: Callable, trained: Path) -> None:
+    Path("pairs.tsv").write_text("w1ab\tother\n", encoding="utf-8")
+    model = ["--model", trained / "runs/tiny", "--unique"]
+    [answer] = run("translate", *model[:2], "w1ab").stdout.splitlines()
+    Path("right.tsv").write_text(f"w1ab\tother\t{answer}\n", encoding="utf-8")
+    for name, share in (("pairs", "0.00 %"), ("right", "100.00 %")):
+        output = run("evaluate", "--pairs", f"{name}.tsv", *model).stdout
+        assert "answers: 1" in output
+        assert re.search(rf"exact match +{share}", output)
 
 
 def test_pairs_or_files_are_needed(run: Callable) -> None:

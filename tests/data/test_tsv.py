@@ -22,6 +22,13 @@ def test_reads_chosen_columns(table: Path) -> None:
     assert read_tsv(table, source_column=2, target_column=0) == [("un", "one"), ("deux", "two")]
 
 
+def test_reads_further_targets(tmp_path: Path) -> None:
+    path = tmp_path / "x.tsv"
+    path.write_text("a\tA\tAA\tAAA\nb\tB\n\nc\tC\t\n", encoding="utf-8")
+    pairs = [("a", "A"), ("a", "AA"), ("a", "AAA"), ("b", "B"), ("c", "C")]
+    assert read_tsv(path, further_targets=True) == pairs
+
+
 def test_reads_gz(tmp_path: Path) -> None:
     path = tmp_path / "x.tsv.gz"
     path.write_bytes(gzip.compress(b"AB\tEY B IY\r\n"))
