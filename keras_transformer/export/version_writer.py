@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from keras_transformer.decoding import Translator, TruncationWarning
 from keras_transformer.export.directory_readme import directory_readme
+from keras_transformer.export.graph_size import shrink_graph
 from keras_transformer.export.serving_module import ServingModule
 from keras_transformer.export.warmup import write_warmup_requests
 
@@ -31,6 +32,7 @@ def write_version(
     with tempfile.TemporaryDirectory() as vocabularies:
         module = ServingModule(translator, _vocabulary_files(translator, Path(vocabularies)), optimize)
         tf.saved_model.save(module, str(directory), signatures=module.signatures())
+    shrink_graph(directory)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TruncationWarning)
         outputs = translator.translate(examples)
