@@ -30,7 +30,7 @@ def drop_tokens(rate: float, *, seed: int = 0) -> Transformation:
         >>> ids = tf.ragged.constant([[4, 5, 6, 7], [8]])
         >>> dataset = tf.data.Dataset.from_tensors((ids, ids)).apply(drop_tokens(0.5))
         >>> [(source, target)] = dataset
-        >>> source.nrows().numpy(), target.to_list()
+        >>> len(source.to_list()), target.to_list()
         (2, [[4, 5, 6, 7], [8]])
     """
     if not 0 <= rate < 1:

@@ -1,0 +1,86 @@
+"""The trained exports of the tree answer as they did on the day they were made."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from keras_transformer.data import read_pairs, read_tsv
+from keras_transformer.evaluation import exact_match, token_error_rate, word_error_rate
+from keras_transformer.export import ServedModel
+
+ROOT = Path(__file__).parents[2]
+SAVED_MODELS = ROOT / "saved_models"
+CMUDICT_TEST = ROOT.parent / "shared" / "data" / "g014b2b" / "test.tsv.gz"
+ANSWERS: dict[str, dict[str, str]] = {
+    "dates": {
+        "27. jan. 2094": "2094-01-27",
+        "17. JANÚAR 1928": "1928-01-17",
+        "2022. gada 7. Marts": "2022-03-07",
+        "TISDAG   20 JULI 2038": "2038-07-20",
+        "26  ก.ย.  2016": "2016-09-26",
+        "יום  חמישי,  10 באוגוסט 1972": "1972-08-10",
+    },
+    "cmudict": {
+        "KERAS": "K EH R AH Z",
+        "TRANSFORMER": "T R AE N S F AO R M ER",
+        "TENSOR": "T EH N S ER",
+        "ATTENTION": "AH T EH N SH AH N",
+        "ENCODER": "EH N K OW D ER",
+        "WITTGENSTEIN": "W IH T G AH N S T IY N",
+        "QUEUE": "K Y UW",
+        "ABBY": "AE B IY",
+    },
+}
+# As README's table of results has them, and a little for the last bits of other processors.
+WORD_ERROR_RATE, PHONE_ERROR_RATE = 0.2353 + 0.0005, 0.0571 + 0.0002
+
+every_export = pytest.mark.parametrize("name", ANSWERS)
+
+
+def size(directory: Path) -> int:
+    return sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
+
+
+@every_export
+def test_it_answers_as_it_did_wherever_it_is(name: str, tmp_path: Path) -> None:
+    moved = tmp_path / "moved" / "7"
+    shutil.copytree(SAVED_MODELS / name / "1", moved)
+    served = ServedModel(moved)
+    answers = ANSWERS[name]
+    assert served.translate(list(answers)) == list(answers.values())
+    assert [served.translate([text])[0] for text in answers] == list(answers.values())
+    assert served.translate([""]) == [""]
+
+
+@every_export
+def test_every_signature_answers(name: str) -> None:
+    served = ServedModel(SAVED_MODELS / name)
+    [(text, answer), *_] = ANSWERS[name].items()
+    assert served.n_best([text], 1)[0][0].text == answer
+    assert served.align([text])[0].text == answer
+    assert served.score([text], [answer])[0].score < 0
+
+
+def test_exports_are_small() -> None:
+    assert size(SAVED_MODELS / "cmudict") < 9_000_000
+    assert size(SAVED_MODELS) < 20_000_000
+
+
+def test_fresh_dates_are_right() -> None:
+    pytest.importorskip("babel", reason="the extra `demo` is not installed")
+    pairs = read_pairs("dates", "test", num_pairs=500, seed=11)
+    answers = ServedModel(SAVED_MODELS / "dates").translate([source for source, _ in pairs])
+    assert exact_match(answers, [target for _, target in pairs]) >= 0.98
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not CMUDICT_TEST.exists(), reason="CMUdict is not beside the checkout")
+def test_the_error_rates_of_the_results_table() -> None:
+    references: dict[str, list[str]] = {}
+    for source, target in read_tsv(CMUDICT_TEST, further_targets=True):
+        references.setdefault(source, []).append(target)
+    answers = ServedModel(SAVED_MODELS / "cmudict").translate(list(references))
+    assert len(answers) == 12_000
+    assert word_error_rate(answers, list(references.values())) <= WORD_ERROR_RATE
+    assert token_error_rate(answers, list(references.values())) <= PHONE_ERROR_RATE
