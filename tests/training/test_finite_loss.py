@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from keras_transformer.errors import InputError
-from keras_transformer.training import Checkpoint, RecentBatches, StopOnNonFinite, fit
+from keras_transformer.training import Checkpoint, StopOnNonFinite, fit
 
 X, Y = np.ones((6, 2), "float32"), np.ones((6, 1), "float32")
 
@@ -83,18 +83,3 @@ def test_fit_saves_the_batch_that_was_wrong(tmp_path: Path) -> None:
     with np.load(path) as arrays:
         np.testing.assert_array_equal(arrays["arr_0"], x[4:])
         np.testing.assert_array_equal(arrays["arr_1"], Y[4:])
-
-
-def test_what_is_watched_is_not_changed() -> None:
-    tf = pytest.importorskip("tensorflow")
-    recent = RecentBatches()
-    for lists in (({"b": [[1, 2]], "a": [[3]]}, [[4]]), [[5]]):
-        dataset = tf.data.Dataset.from_tensors(lists).repeat(2)
-        elements = next(dataset.as_numpy_iterator())
-        watched = recent.watch(dataset)
-        assert len(watched) == 2
-        for element in watched.as_numpy_iterator():
-            tf.nest.map_structure(np.testing.assert_array_equal, element, elements)
-    assert [array.tolist() for array in recent.arrays(1) or []] == [[[5]]]
-    assert recent.arrays(2) is None
-    assert recent.watch([1, 2]) == [1, 2]
