@@ -93,12 +93,13 @@ class Ours(KerasSystem):
     """`Transformer` and `MaskedCrossentropy` of this package."""
 
     def make_model(self, shape: Shape) -> Any:
-        """Make a `Transformer`; it ties the output to the target's table."""
+        """Make a `Transformer`, with dropout wherever one of the others has it; it ties its output, too."""
         import keras_transformer as kt
 
         sizes = shape._asdict()
         sizes = {name: sizes[name] for name in ("num_layers", "hidden_dim", "intermediate_dim", "num_heads")}
-        return kt.models.Transformer(shape.vocabulary, shape.vocabulary, dropout=DROPOUT, **sizes)
+        rates = dict.fromkeys(("dropout", "attention_dropout", "intermediate_dropout"), DROPOUT)
+        return kt.models.Transformer(shape.vocabulary, shape.vocabulary, **rates, **sizes)
 
     def make_loss(self) -> Any:
         """Make the smoothed cross-entropy over real tokens."""
