@@ -26,6 +26,7 @@ _FLAGS: tuple[tuple[str, Any, str], ...] = (
     ("kind", click.Choice(["character", "subword", "whitespace"]), "What a token is."),
     ("target_kind", click.Choice(["character", "subword", "whitespace"]), "The same of the target."),
     ("size", int, "Most entries of a vocabulary."),
+    ("subword_dropout", float, "Part of a subword vocabulary's merges that is left out in training."),
     ("preset", click.Choice(["tiny", "small", "base", "big"]), "Size of the model."),
     ("num_encoder_layers", int, "Layers of the encoder."),
     ("num_decoder_layers", int, "Layers of the decoder."),

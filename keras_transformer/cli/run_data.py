@@ -1,6 +1,7 @@
 """The pairs, the vocabularies and the batches of a run."""
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 
 import keras
@@ -16,7 +17,9 @@ from keras_transformer.data import (
     read_pairs,
     read_parallel_text,
     split_pairs,
+    subword_dropout,
 )
+from keras_transformer.data.transformations import Transformation
 from keras_transformer.errors import InputError
 from keras_transformer.text import CharacterTokenizer, SubwordTokenizer, Tokenizer, WhitespaceTokenizer
 
@@ -100,7 +103,31 @@ def encode(run: RunConfig, pairs: list[Pair], tokenizers: tuple[Tokenizer, Token
     )
 
 
-def batches(run: RunConfig, encoded: EncodedPairs, *, shuffle: bool, first_epoch: int = 0) -> tf.data.Dataset:
+def noise(run: RunConfig, tokenizers: tuple[Tokenizer, Tokenizer]) -> list[Transformation]:
+    """Make the steps that change training pairs anew in each epoch.
+
+    Args:
+        run: its vocabulary section decides.
+        tokenizers: of source and target.
+
+    Returns:
+        Steps; none where the run wants no noise.
+    """
+    rate, limits = run.vocabulary.subword_dropout, (run.data.max_source_length, run.data.max_target_length)
+    if not rate:
+        return []
+    subwords = [tokenizer if isinstance(tokenizer, SubwordTokenizer) else None for tokenizer in tokenizers]
+    return [subword_dropout(*subwords, rate, max_length=min(limits) - 1, seed=run.training.seed)]
+
+
+def batches(
+    run: RunConfig,
+    encoded: EncodedPairs,
+    *,
+    shuffle: bool,
+    first_epoch: int = 0,
+    noise: Sequence[Transformation] = (),
+) -> tf.data.Dataset:
     """Batch encoded pairs.
 
     Args:
@@ -108,6 +135,7 @@ def batches(run: RunConfig, encoded: EncodedPairs, *, shuffle: bool, first_epoch
         encoded: the pairs.
         shuffle: whether each epoch has an order of its own.
         first_epoch: the epoch that comes first.
+        noise: steps that change the pairs.
 
     Returns:
         What `model.fit` takes.
@@ -127,6 +155,7 @@ def batches(run: RunConfig, encoded: EncodedPairs, *, shuffle: bool, first_epoch
         shuffle=shuffle,
         seed=run.data.seed,
         first_epoch=first_epoch,
+        noise=noise,
     )
     if run.training.distribute in ("data_parallel", "model_parallel"):  # whose devices share rows evenly
         return dataset.apply(fill_rows(len(keras.distribution.list_devices())))

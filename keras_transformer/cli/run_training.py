@@ -10,7 +10,7 @@ import keras
 import tensorflow as tf
 
 from keras_transformer.cli.progress import EpochProgress
-from keras_transformer.cli.run_data import batches
+from keras_transformer.cli.run_data import batches, noise
 from keras_transformer.config import RunConfig
 from keras_transformer.data import EncodedPairs, Pair, weigh_for_accumulation
 from keras_transformer.decoding import Translator, make_search
@@ -74,7 +74,8 @@ def _fit(
 ) -> CheckpointState:
     """Train on the devices that are chosen."""
     model, state = read_checkpoint(directory / "checkpoints")
-    train_batches = batches(run, training, shuffle=True, first_epoch=state.epoch)
+    changes = noise(run, tokenizers)
+    train_batches = batches(run, training, shuffle=True, first_epoch=state.epoch, noise=changes)
     if run.training.gradient_accumulation_steps > 1:
         train_batches = train_batches.apply(weigh_for_accumulation(run.training.gradient_accumulation_steps))
     if model is None:

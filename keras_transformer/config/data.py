@@ -87,6 +87,8 @@ class VocabularyConfig(Section):
     """Lower-case the text first; answers are in lower case too."""
     normalize_spaces: bool = False
     """Of character vocabularies: make every run of spaces one space, and none at the ends of a text."""
+    subword_dropout: float = 0.0
+    """Of subword vocabularies: the part of the merges that is left out in training, others in each epoch."""
 
     def __post_init__(self) -> None:
         """Check every value."""
@@ -94,6 +96,13 @@ class VocabularyConfig(Section):
         require_choice(self, "kind", VOCABULARY_KINDS)
         require_choice(self, "target_kind", VOCABULARY_KINDS)
         require_at_least(self, 5, "size")
+        require_fraction(self, "subword_dropout")
+        if self.subword_dropout and "subword" not in (self.kind, self.target_kind):
+            raise ValueError(
+                "`subword_dropout` is for subword vocabularies. Received: "
+                f"subword_dropout={self.subword_dropout}, "
+                f"kind={self.kind!r}, target_kind={self.target_kind!r}."
+            )
         if self.shared and self.target_kind not in (None, self.kind):
             raise ValueError(
                 "A shared vocabulary is of one kind; set `shared` to false. "

@@ -34,6 +34,8 @@ class TransformerConfig(Section):
     """Rate on embeddings and on the output of each sub-layer."""
     attention_dropout: float = 0.0
     """Rate on the attention weights."""
+    intermediate_dropout: float = 0.0
+    """Rate inside the feed-forward layers."""
     activation: str = "relu"
     """Keras name of the activation inside the feed-forward layers."""
     norm_first: bool = False
@@ -92,6 +94,8 @@ class ModelConfig(Section):
     """Rate on embeddings and sub-layer outputs."""
     attention_dropout: float | None = None
     """Rate on the attention weights."""
+    intermediate_dropout: float | None = None
+    """Rate inside the feed-forward layers."""
     activation: str | None = None
     """Activation inside the feed-forward layers."""
     norm_first: bool | None = None
@@ -119,4 +123,4 @@ def check_sizes(config: TransformerConfig | ModelConfig) -> None:
         name for name in dataclasses.asdict(config) if name.endswith(("_size", "_layers", "_dim", "_heads"))
     ]
     require_at_least(config, 1, *sizes)
-    require_fraction(config, "dropout", "attention_dropout")
+    require_fraction(config, "dropout", "attention_dropout", "intermediate_dropout")

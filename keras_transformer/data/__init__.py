@@ -9,12 +9,14 @@ from keras_transformer.data.encoding import EncodedPairs, encode_pairs
 from keras_transformer.data.masking import mask_tokens
 from keras_transformer.data.mixing import mix_pairs
 from keras_transformer.data.noise import drop_tokens, permute_tokens
+from keras_transformer.data.packing import pack_texts
 from keras_transformer.data.pairs import Pair
 from keras_transformer.data.pipeline import encoded_dataset, translation_dataset
 from keras_transformer.data.registry import read_pairs
 from keras_transformer.data.sharding import fill_rows, rows_of_process
 from keras_transformer.data.splits import split_pairs
 from keras_transformer.data.statistics import BatchStatistics, batch_statistics
+from keras_transformer.data.subword_dropout import subword_dropout
 from keras_transformer.data.text_files import read_lines, read_parallel_text
 from keras_transformer.data.tfds_source import read_tfds
 from keras_transformer.data.transformations import gather_pairs, pad_batches, teacher_forcing
@@ -32,6 +34,7 @@ __all__ = [
     "gather_pairs",
     "mask_tokens",
     "mix_pairs",
+    "pack_texts",
     "pad_batches",
     "permute_tokens",
     "read_lines",
@@ -41,6 +44,7 @@ __all__ = [
     "read_tsv",
     "rows_of_process",
     "split_pairs",
+    "subword_dropout",
     "teacher_forcing",
     "translation_dataset",
     "weigh_for_accumulation",

@@ -55,7 +55,8 @@ def translation_dataset(
         bucket_boundaries: lengths that part the buckets; see `default_bucket_boundaries`.
         pad_to_bucket_boundary: pad source and target to the same boundary, for few shapes
             (XLA); otherwise each to the longest of its batch, for little padding.
-        noise: steps such as `drop_tokens(0.1)`, which change the sources before they are padded.
+        noise: steps such as `drop_tokens(0.1)` or `subword_dropout(...)`, which change token ids before
+            they are padded.
 
     Returns:
         a finite dataset that knows its number of batches, with elements
@@ -120,7 +121,7 @@ def encoded_dataset(
         first_epoch: epoch of the first iteration.
         bucket_boundaries: lengths that part the buckets.
         pad_to_bucket_boundary: pad source and target to the same boundary.
-        noise: steps that change the sources; none that makes them longer.
+        noise: steps that change token ids. Those that make rows longer make batches larger.
 
     Returns:
         the dataset that `translation_dataset` describes.

@@ -64,8 +64,8 @@ def pad_batches(bucket_boundaries: Sequence[int] | None = None) -> Transformatio
 
     Args:
         bucket_boundaries: lengths to pad to: every matrix of a batch gets the smallest that fits
-            all of them, so that a compiled model meets few shapes. Without them, source and
-            target are each padded to their longest row.
+            all of them, or that of the longest row where none does, so that a compiled model meets few
+            shapes. Without them, source and target are each padded to their longest row.
 
     Returns:
         from nested int32 (b, ragged) to the same structure of int32 (b, s) and (b, t).
@@ -99,10 +99,10 @@ def keep_ready(dataset: tf.data.Dataset) -> tf.data.Dataset:
 
 
 def _fitting_boundary(rows: Sequence[tf.RaggedTensor], bucket_boundaries: Sequence[int]) -> tf.Tensor:
-    """Finds the smallest boundary that no row is longer than, int64 ()."""
-    boundaries = tf.constant(bucket_boundaries, tf.int64)
+    """Finds the smallest boundary that no row is longer than, or that of the longest row, int64 ()."""
     longest = tf.reduce_max([token_ids.bounding_shape(axis=1) for token_ids in rows])
-    return boundaries[tf.searchsorted(boundaries, longest[tf.newaxis])[0]]
+    boundaries = tf.concat([tf.constant(bucket_boundaries, tf.int64), longest[tf.newaxis]], axis=0)
+    return boundaries[tf.searchsorted(boundaries[:-1], longest[tf.newaxis])[0]]
 
 
 def _to_dense(token_ids: tf.RaggedTensor, width: tf.Tensor | None) -> tf.Tensor:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from keras_transformer.cli.run_data import batches, encode, load_pairs, train_tokenizers
+from keras_transformer.cli.run_data import batches, encode, load_pairs, noise, train_tokenizers
 from keras_transformer.config import DataConfig, RunConfig
 from keras_transformer.errors import InputError
 
@@ -52,3 +52,16 @@ def test_a_batch_must_hold_the_longest_pair() -> None:
     encoded = encode(run, pairs, train_tokenizers(run, pairs))
     with pytest.raises(InputError, match="tokens_per_batch=8, a pair of 11 tokens"):
         batches(run, encoded, shuffle=False)
+
+
+def test_subword_dropout_changes_the_sides_that_have_subwords() -> None:
+    pairs = [("a dog sat on a mat", "ein Hund sitzt auf der Matte")] * 4
+    flags = {"kind": "subword", "target_kind": "character", "shared": False, "size": 32}
+    plain, run = (RunConfig().override({**flags, "subword_dropout": rate}) for rate in (0.0, 0.5))
+    tokenizers = train_tokenizers(run, pairs)
+    assert noise(plain, tokenizers) == []
+    encoded = encode(run, pairs, tokenizers)
+    [(before, answers)] = batches(plain, encoded, shuffle=False)
+    [(after, same_answers)] = batches(run, encoded, shuffle=False, noise=noise(run, tokenizers))
+    assert after["encoder_token_ids"].shape[1] > before["encoder_token_ids"].shape[1]
+    assert answers.numpy().tolist() == same_answers.numpy().tolist()

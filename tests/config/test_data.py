@@ -60,3 +60,10 @@ def test_a_shared_vocabulary_is_of_one_kind() -> None:
         VocabularyConfig(kind="character", target_kind="whitespace")
     assert not VocabularyConfig(kind="character", target_kind="whitespace", shared=False).shared
     assert VocabularyConfig(kind="character", target_kind="character").shared
+
+
+def test_subword_dropout_is_for_subwords() -> None:
+    message = r"subword vocabularies\. Received: subword_dropout=0\.1, kind='character', target_kind=None\."
+    with pytest.raises(ValueError, match=message):
+        VocabularyConfig(kind="character", subword_dropout=0.1)
+    assert VocabularyConfig(kind="character", target_kind="subword", shared=False, subword_dropout=0.1)

@@ -42,7 +42,7 @@ def test_sizes_are_positive(name: str) -> None:
         transformer(**{name: 0})
 
 
-@pytest.mark.parametrize("name", ["dropout", "attention_dropout"])
+@pytest.mark.parametrize("name", ["dropout", "attention_dropout", "intermediate_dropout"])
 @pytest.mark.parametrize("value", [1.0, -0.25])
 def test_rates_are_fractions(name: str, value: float) -> None:
     with pytest.raises(

@@ -47,6 +47,13 @@ def test_pads_both_sides_to_a_boundary(
         assert {array.shape[1] for array in (*inputs.values(), labels)} == {width}
 
 
+def test_rows_beyond_all_boundaries_are_padded_to_the_longest() -> None:
+    ids = tf.ragged.constant([[4] * 9, [5]], dtype=tf.int32)
+    dataset = tf.data.Dataset.from_tensors((ids, ids)).apply(teacher_forcing)
+    [(inputs, labels)] = dataset.apply(pad_batches([3, 7]))
+    assert {tuple(ids.shape) for ids in (*inputs.values(), labels)} == {(2, 10)}
+
+
 @pytest.mark.parametrize("boundaries", [None, [8]])
 def test_element_spec_has_rank_two(rows: tf.data.Dataset, boundaries: list[int] | None) -> None:
     spec = rows.apply(teacher_forcing).apply(pad_batches(boundaries)).element_spec
