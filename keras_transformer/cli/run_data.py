@@ -116,8 +116,10 @@ def noise(run: RunConfig, tokenizers: tuple[Tokenizer, Tokenizer]) -> list[Trans
     rate, limits = run.vocabulary.subword_dropout, (run.data.max_source_length, run.data.max_target_length)
     if not rate:
         return []
-    subwords = [tokenizer if isinstance(tokenizer, SubwordTokenizer) else None for tokenizer in tokenizers]
-    return [subword_dropout(*subwords, rate, max_length=min(limits) - 1, seed=run.training.seed)]
+    source, target = (
+        tokenizer if isinstance(tokenizer, SubwordTokenizer) else None for tokenizer in tokenizers
+    )
+    return [subword_dropout(source, target, rate, max_length=min(limits) - 1, seed=run.training.seed)]
 
 
 def batches(
