@@ -11,8 +11,9 @@ has exactly the wanted number: in ours and CTranslate2, which share their weight
 token can never win; KerasHub gets no stop token. A trained model answers at its own lengths, all sources
 in batches of like lengths; there only engines with the same weights are compared.
 
-`ours-xla` is compiled for fixed shapes. `kerashub` is its documentation's example, which computes encoder
-and decoder again for each token; `kerashub-bart` is its best, a model with caches (`decoding_kerashub.py`).
+`ours-xla` is compiled for fixed shapes, `ours-strings-xla` for the lengths and batches of `--optimize xla`.
+`kerashub` is its documentation's example, which computes encoder and decoder again for each token;
+`kerashub-bart` is its best, a model with caches (`decoding_kerashub.py`).
 """
 
 import argparse
@@ -38,7 +39,7 @@ RANDOM_SYSTEMS = (
     "kerashub",
     "kerashub-bart",
 )
-TRAINED_SYSTEMS = ("ours", "ours-strings", "ctranslate2", "ctranslate2-int8")
+TRAINED_SYSTEMS = ("ours", "ours-strings", "ours-strings-xla", "ctranslate2", "ctranslate2-int8")
 LENGTHS = (32, 64, 128, 256)
 PARTS = ("grid", "lengths", "latency", "first")
 GRID = [Cell(shape, b, search) for shape in ("small", "base") for b in (1, 8, 32) for search in SEARCHES]
@@ -91,7 +92,9 @@ def measure(shape: str, directory: Path, options: argparse.Namespace) -> dict[st
     if shape == "trained":
         write_sources(directory, options)
     cells = cells_to_prepare(shape, options)
-    prepare(directory, shape, cells, xla="ours-xla" in systems, model=options.model)
+    prepare(
+        directory, shape, cells, xla=any(system.endswith("xla") for system in systems), model=options.model
+    )
     limit = json.loads((directory / "limit.json").read_text()) if shape == "trained" else None
     cells = [cell._replace(length=limit) if limit else cell for cell in options.cells if cell.shape == shape]
     single = Cell(shape, 1, "greedy", limit or 32)

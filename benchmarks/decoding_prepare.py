@@ -132,24 +132,36 @@ def prepare(
         model: Any = translator.model
         cells = [cell._replace(length=translator.max_target_length) for cell in cells]
         write_sources(translator, directory)
-        for name in SEARCHES:
-            strings = kt.Translator(
-                model,
-                translator.source_tokenizer,
-                translator.target_tokenizer,
-                search=search(name),
-                max_source_length=translator.max_source_length,
-                max_target_length=translator.max_target_length,
-            )
-            strings.export(directory / f"strings_{name}")
+        save_strings_models(translator, directory, ["float32", "xla"] if xla else ["float32"])
         exported: Any = translator
     else:
         model = exported = random_model(shape)
     save_ids_model(model, cells, directory / "saved_model", xla=False)
-    if xla:
+    if xla and shape != "trained":
         save_ids_model(model, cells, directory / "saved_model_xla", xla=True)
     export_ctranslate2(exported, directory / "ctranslate2")
     export_ctranslate2(exported, directory / "ctranslate2_int8", quantization="int8")
+
+
+def save_strings_models(translator: kt.Translator, directory: Path, variants: list[str]) -> None:
+    """Export a trained model with its tokenizers, once for each search.
+
+    Args:
+        translator: of the run.
+        directory: where the exports go.
+        variants: of `--optimize`.
+    """
+    for name in SEARCHES:
+        searching = kt.Translator(
+            translator.model,
+            translator.source_tokenizer,
+            translator.target_tokenizer,
+            search=search(name),
+            max_source_length=translator.max_source_length,
+            max_target_length=translator.max_target_length,
+        )
+        for variant in variants:
+            searching.export(directory / f"{variant}_{name}", optimize=variant)
 
 
 def write_sources(translator: kt.Translator, directory: Path) -> None:

@@ -47,6 +47,8 @@ class SavedModelXla(SavedModelIds):
 class SavedModelStrings:
     """Ours: the string signature, tokenizers included, as `keras-transformer export` writes it."""
 
+    optimize = "float32"
+
     def __init__(self, directory: Path, shape: str) -> None:
         import tensorflow as tf
         import tensorflow_text  # noqa: F401
@@ -54,7 +56,7 @@ class SavedModelStrings:
         tf.config.threading.set_intra_op_parallelism_threads(THREADS)
         tf.config.threading.set_inter_op_parallelism_threads(THREADS)
         self._modules = {
-            name: tf.saved_model.load(str(directory / f"strings_{name}" / "1")) for name in SEARCHES
+            name: tf.saved_model.load(str(directory / f"{self.optimize}_{name}" / "1")) for name in SEARCHES
         }
         self._tensor = tf.constant
 
@@ -66,6 +68,12 @@ class SavedModelStrings:
         """Translate; the tokens are not seen, 0 stands for unknown."""
         self._modules[cell.search].signatures["serving_default"](text=inputs)["output"].numpy()
         return 0
+
+
+class SavedModelStringsXla(SavedModelStrings):
+    """Ours with strings, compiled by XLA for each length and batch of its buckets."""
+
+    optimize = "xla"
 
 
 class CTranslate2:
@@ -158,6 +166,7 @@ SYSTEMS: dict[str, Any] = {
     "ours": SavedModelIds,
     "ours-xla": SavedModelXla,
     "ours-strings": SavedModelStrings,
+    "ours-strings-xla": SavedModelStringsXla,
     "ctranslate2": CTranslate2,
     "ctranslate2-int8": CTranslate2Int8,
     "marian": Marian,

@@ -69,7 +69,9 @@ def main() -> None:
     pipe = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     pin_to_cores(THREADS)
-    sources = json.loads(Path(rest[0]).read_text(encoding="utf-8"))[name == "ours-strings"] if rest else []
+    sources = (
+        json.loads(Path(rest[0]).read_text(encoding="utf-8"))[name.startswith("ours-strings")] if rest else []
+    )
     start = time.perf_counter()
     system = {**SYSTEMS, **KERASHUB}[name](Path(directory), shape)
     print(json.dumps({"load": time.perf_counter() - start, "peak": peak_megabytes()}), file=pipe, flush=True)

@@ -20,7 +20,8 @@ class Adam(keras.optimizers.Adam):
 
     Gradients of embeddings, which TensorFlow keeps as rows, are added up first. Keras's own squares each
     row instead, so that the second moment of a token that repeats in a batch is another than the paper's,
-    and than that of the other backends.
+    and than that of the other backends. And no weight is updated before all gradients are there: in the graph
+    of a step TensorFlow otherwise may update one while the gradient of another is computed from it.
 
     Arguments and state are those of `keras.optimizers.Adam`.
     """
@@ -32,7 +33,7 @@ class Adam(keras.optimizers.Adam):
             grads: a gradient for each weight; tensors, TensorFlow's `IndexedSlices`, or None.
             trainable_variables: the weights, if not all that the optimizer was built for.
         """
-        super().apply([_added_up(gradient) for gradient in grads], trainable_variables)
+        super().apply(_all_there([_added_up(gradient) for gradient in grads]), trainable_variables)
 
     def update_step(self, gradient: Tensor, variable: Any, learning_rate: Tensor) -> None:
         """Update a weight and its two moments; Keras calls this.
@@ -72,6 +73,16 @@ class Adam(keras.optimizers.Adam):
             epsilon=ops.cast(self.epsilon, weight.dtype),
             grad=tf.cast(gradient, weight.dtype),
         )
+
+
+def _all_there(gradients: list[Any]) -> list[Any]:
+    """Make each gradient wait for all of them."""
+    if keras.backend.backend() != "tensorflow":
+        return gradients
+    import tensorflow as tf
+
+    with tf.control_dependencies([gradient for gradient in gradients if gradient is not None]):
+        return [None if gradient is None else tf.identity(gradient) for gradient in gradients]
 
 
 def _added_up(gradient: Any) -> Any:

@@ -83,3 +83,20 @@ def test_it_is_one_operation() -> None:
     operations = [node.type for node in step.get_concrete_function(tf.ones(2)).graph.get_operations()]
     assert operations.count("ResourceApplyAdam") == 1
     assert "Sqrt" not in operations
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="only a graph of TensorFlow has no order")
+def test_no_weight_is_updated_before_all_gradients_are_there() -> None:
+    import tensorflow as tf
+
+    optimizer, weights = Adam(0.1), [keras.Variable([1.0, 2.0]), keras.Variable([3.0])]
+    optimizer.build(weights)
+    step = tf.function(lambda first, second: optimizer.apply([first, second], weights))
+    graph = step.get_concrete_function(tf.ones(2), tf.ones(1)).graph
+    updates = [node for node in graph.get_operations() if node.type == "ResourceApplyAdam"]
+    assert len(updates) == 2
+    for update in updates:
+        # Keras joins them by an `IdentityN`, which TensorFlow takes apart again.
+        for source in update.inputs[-1].op.inputs:
+            before = [*source.op.control_inputs, *(tensor.op for tensor in source.op.inputs)]
+            assert {node.name for node in before} == {"first", "second"}
