@@ -88,3 +88,17 @@ def test_a_dataset_takes_it_as_noise(tokenizer: SubwordTokenizer, pad_to_bucket_
         assert np.all(np.count_nonzero(labels == 3, axis=1) == 1)
         assert np.all(np.count_nonzero(inputs["encoder_token_ids"] == 3, axis=1) == 1)
         assert set(tokenizer.detokenize(labels).numpy()) <= {text.encode() for text in TEXTS}
+
+
+def test_a_resumed_run_sees_the_same(tokenizer: SubwordTokenizer) -> None:
+    pairs = [(text, text) for text in TEXTS * 5]
+
+    def epochs(first: int, number: int) -> list[list[Rows]]:
+        noise = [subword_dropout(tokenizer, tokenizer, 0.5)]
+        options = {"tokens_per_batch": 30, "first_epoch": first, "noise": noise}
+        dataset = translation_dataset(pairs, tokenizer, tokenizer, **options)
+        return [[labels.tolist() for _, labels in dataset.as_numpy_iterator()] for _ in range(number)]
+
+    uninterrupted = epochs(0, 3)
+    assert uninterrupted[1] != uninterrupted[2]
+    assert epochs(1, 2) == uninterrupted[1:]
