@@ -141,6 +141,26 @@ def test_low_precision_trains_float32_weights(kind: str) -> None:
     assert int(model.optimizer.iterations) == 1
 
 
+@pytest.mark.slow
+def test_the_loss_in_bfloat16_is_that_of_float32_to_one_percent() -> None:
+    answers = np.random.default_rng(0).integers(4, 40, (4096, 9), dtype="int32")
+    starts = np.full_like(answers[:, :1], 2)
+    inputs = {
+        "encoder_token_ids": answers[:, ::-1],
+        "decoder_token_ids": np.concatenate([starts, answers[:, :-1]], axis=1),
+    }
+    sizes = {"num_layers": 2, "hidden_dim": 64, "num_heads": 4, "intermediate_dim": 128}
+    curves = []
+    for policy in ("float32", "mixed_bfloat16"):
+        keras.utils.set_random_seed(0)
+        model = kt.Transformer(40, 40, **sizes, norm_first=True, dtype=keras.DTypePolicy(policy))
+        compile_model(model, 2e-3)
+        history = model.fit(inputs, answers, batch_size=64, epochs=5, shuffle=False, verbose=0).history
+        curves.append(history["loss"])
+    assert curves[0][-1] < 0.4 * curves[0][0]
+    np.testing.assert_allclose(curves[1], curves[0], rtol=0.01)
+
+
 def test_r_drop_needs_a_second_pass() -> None:
     model = keras.Sequential([keras.Input((5,), dtype="int32"), keras.layers.Embedding(7, 7)])
     message = r"`models\.SecondPass`\. Received: r_drop=5\.0, a model of class Sequential\."
