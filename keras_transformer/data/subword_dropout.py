@@ -55,18 +55,16 @@ def subword_dropout(
             for side, (ids, tokenizer) in enumerate(zip(pair, tokenizers, strict=True))
         )
 
-    def change_dataset(dataset: tf.data.Dataset) -> tf.data.Dataset:
-        """Change all batches."""
-        return dataset.enumerate().map(change_batch, num_parallel_calls=tf.data.AUTOTUNE)
-
-    return change_dataset
+    return lambda dataset: dataset.enumerate().map(change_batch, num_parallel_calls=tf.data.AUTOTUNE)
 
 
 def _respelling(
     tokenizer: SubwordTokenizer, rate: float, num_samples: int, max_length: int | None, seed: int
 ) -> Callable[[tf.RaggedTensor, tf.Tensor], tf.RaggedTensor]:
     """Make what takes one of its spellings for each token of int32 (b, ragged)."""
-    spellings = sample_spellings(tokenizer, rate, num_samples, seed=seed).merge_dims(0, 1)  # (v * k, ragged)
+    spellings = sample_spellings(tokenizer.proto, rate, num_samples, seed=seed).merge_dims(
+        0, 1
+    )  # (v * k, ragged)
     lengths = tf.cast(spellings.row_lengths(), tf.int32)
 
     def respell(token_ids: tf.RaggedTensor, draw_seed: tf.Tensor) -> tf.RaggedTensor:

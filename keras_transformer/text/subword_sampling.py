@@ -2,7 +2,6 @@
 
 import itertools
 import random
-from typing import Protocol
 
 import tensorflow as tf
 
@@ -12,19 +11,11 @@ Spelling = tuple[int, ...]
 """Token ids whose texts, one after the other, are that of a piece."""
 
 
-class HasProto(Protocol):
-    """A tokenizer with a SentencePiece model."""
-
-    proto: bytes
-
-
-def sample_spellings(
-    tokenizer: HasProto, rate: float, num_samples: int = 32, *, seed: int = 0
-) -> tf.RaggedTensor:
+def sample_spellings(proto: bytes, rate: float, num_samples: int = 32, *, seed: int = 0) -> tf.RaggedTensor:
     """Spells each piece of a BPE vocabulary anew, leaving out merges (Provilkov et al. 2020, section 3.2).
 
     Args:
-        tokenizer: a `SubwordTokenizer` of type "bpe", with v pieces.
+        proto: a serialized SentencePiece model of type "bpe", with v pieces; that of a `SubwordTokenizer`.
         rate: the probability that a merge is left out.
         num_samples: draws for each piece.
         seed: of the draws.
@@ -39,14 +30,14 @@ def sample_spellings(
     Example:
         >>> from keras_transformer.text import SubwordTokenizer
         >>> tokenizer = SubwordTokenizer.train(["a dog", "a dog"], vocabulary_size=12)
-        >>> sample_spellings(tokenizer, 0.5, 2).shape
+        >>> sample_spellings(tokenizer.proto, 0.5, 2).shape
         TensorShape([12, 3, None])
     """
     if not 0 <= rate < 1:
         raise ValueError(f"`rate` must be at least 0 and below 1. Received: rate={rate}.")
     if num_samples < 1:
         raise ValueError(f"`num_samples` must be at least 1. Received: num_samples={num_samples}.")
-    merges, rng = _Merges(tokenizer.proto), random.Random(seed)
+    merges, rng = _Merges(proto), random.Random(seed)
     spellings: list[Spelling] = []
     for token_id, piece in enumerate(merges.pieces):
         spellings.append((token_id,))

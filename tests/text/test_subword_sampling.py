@@ -21,7 +21,7 @@ def texts_of(tokenizer: SubwordTokenizer, rows: list[list[int]]) -> list[str]:
 
 
 def test_every_spelling_has_the_text_of_its_piece(tokenizer: SubwordTokenizer) -> None:
-    spellings = sample_spellings(tokenizer, 0.5, 8)
+    spellings = sample_spellings(tokenizer.proto, 0.5, 8)
     assert spellings.shape.as_list() == [50, 9, None]
     for token_id, rows in enumerate(spellings.to_list()):
         assert rows[0] == [token_id]
@@ -31,12 +31,12 @@ def test_every_spelling_has_the_text_of_its_piece(tokenizer: SubwordTokenizer) -
 
 
 def test_without_dropout_every_piece_stays_whole(tokenizer: SubwordTokenizer) -> None:
-    spellings = sample_spellings(tokenizer, 0.0, 1).to_list()
+    spellings = sample_spellings(tokenizer.proto, 0.0, 1).to_list()
     assert spellings == [[[token_id], [token_id]] for token_id in range(50)]
 
 
 def test_special_tokens_stay_whole(tokenizer: SubwordTokenizer) -> None:
-    spellings = sample_spellings(tokenizer, 0.9, 8).to_list()
+    spellings = sample_spellings(tokenizer.proto, 0.9, 8).to_list()
     assert spellings[:4] == [[[token_id]] * 9 for token_id in range(4)]
 
 
@@ -49,7 +49,7 @@ def test_spellings_are_as_frequent_as_those_of_sentencepiece(tokenizer: SubwordT
         tuple(processor.encode(word, enable_sampling=True, alpha=0.3, nbest_size=-1))
         for _ in range(num_draws)
     )
-    rows = sample_spellings(tokenizer, 0.3, num_draws)[token_id, 1:].to_list()
+    rows = sample_spellings(tokenizer.proto, 0.3, num_draws)[token_id, 1:].to_list()
     ours = Counter(map(tuple, rows))
     for spelling in theirs | ours:
         shares = theirs[spelling] / num_draws, ours[spelling] / num_draws
@@ -58,9 +58,9 @@ def test_spellings_are_as_frequent_as_those_of_sentencepiece(tokenizer: SubwordT
 
 
 def test_the_draws_are_those_of_the_seed(tokenizer: SubwordTokenizer) -> None:
-    first = sample_spellings(tokenizer, 0.5, 8, seed=1).to_list()
-    assert first == sample_spellings(tokenizer, 0.5, 8, seed=1).to_list()
-    assert first != sample_spellings(tokenizer, 0.5, 8, seed=2).to_list()
+    first = sample_spellings(tokenizer.proto, 0.5, 8, seed=1).to_list()
+    assert first == sample_spellings(tokenizer.proto, 0.5, 8, seed=1).to_list()
+    assert first != sample_spellings(tokenizer.proto, 0.5, 8, seed=2).to_list()
 
 
 def test_a_piece_with_a_character_that_the_vocabulary_lacks_stays_whole(tokenizer: SubwordTokenizer) -> None:
@@ -69,14 +69,14 @@ def test_a_piece_with_a_character_that_the_vocabulary_lacks_stays_whole(tokenize
     model = sentencepiece_model_pb2.ModelProto.FromString(tokenizer.proto)
     model.pieces[10].piece = "xyz"
     changed = SubwordTokenizer(model.SerializeToString())
-    assert sample_spellings(changed, 0.9, 4)[10].to_list() == [[10]] * 5
+    assert sample_spellings(changed.proto, 0.9, 4)[10].to_list() == [[10]] * 5
 
 
 def test_bad_arguments(tokenizer: SubwordTokenizer) -> None:
     with pytest.raises(ValueError, match=r"`rate` must be at least 0 and below 1\. Received: rate=1\."):
-        sample_spellings(tokenizer, 1)
+        sample_spellings(tokenizer.proto, 1)
     with pytest.raises(ValueError, match=r"`num_samples` must be at least 1\. Received: num_samples=0\."):
-        sample_spellings(tokenizer, 0.1, 0)
+        sample_spellings(tokenizer.proto, 0.1, 0)
     unigram = SubwordTokenizer.train(TEXTS, vocabulary_size=24, model_type="unigram")
     with pytest.raises(ValueError, match=r"of type 'bpe' alone\. Received: 'unigram'\."):
-        sample_spellings(unigram, 0.1)
+        sample_spellings(unigram.proto, 0.1)
