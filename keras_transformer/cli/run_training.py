@@ -106,6 +106,8 @@ def _fit(
 def finish(run: RunConfig, directory: Path, tokenizers: Tokenizers) -> Translator:
     """Make the translator of the best epoch, or of the mean of the last, and save it.
 
+    It answers in float32, also where the training was in mixed precision.
+
     Args:
         run: its decoding section decides how to search.
         directory: of the run; the translator's files go there.
@@ -119,7 +121,8 @@ def finish(run: RunConfig, directory: Path, tokenizers: Tokenizers) -> Translato
         click.echo(f"the mean of the last {average_last} epochs", err=True)
     elif state is not None:
         click.echo(f"best epoch: {state.best_epoch}", err=True)
-    translator = _translator(run, tokenizers, trained_model(directory, average_last=average_last))
+    model = trained_model(directory, average_last=average_last).with_dtype("float32")
+    translator = _translator(run, tokenizers, model)
     translator.save(directory)
     return translator
 

@@ -13,6 +13,7 @@ from keras_transformer.data.packing import pack_texts
 from keras_transformer.data.pairs import Pair
 from keras_transformer.data.pipeline import encoded_dataset, translation_dataset
 from keras_transformer.data.registry import read_pairs
+from keras_transformer.data.regrouping import regroup_by_length
 from keras_transformer.data.sharding import fill_rows, rows_of_process
 from keras_transformer.data.splits import split_pairs
 from keras_transformer.data.statistics import BatchStatistics, batch_statistics
@@ -42,6 +43,7 @@ __all__ = [
     "read_parallel_text",
     "read_tfds",
     "read_tsv",
+    "regroup_by_length",
     "rows_of_process",
     "split_pairs",
     "subword_dropout",

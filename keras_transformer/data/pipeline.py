@@ -14,6 +14,7 @@ from keras_transformer.data.batches import (
 from keras_transformer.data.encoding import EncodedPairs, encode_pairs
 from keras_transformer.data.epochs import ordered_batches, shuffled_batches
 from keras_transformer.data.pairs import Pair
+from keras_transformer.data.regrouping import regroup_by_length
 from keras_transformer.data.transformations import (
     Transformation,
     gather_pairs,
@@ -121,7 +122,8 @@ def encoded_dataset(
         first_epoch: epoch of the first iteration.
         bucket_boundaries: lengths that part the buckets.
         pad_to_bucket_boundary: pad source and target to the same boundary.
-        noise: steps that change token ids. Those that make rows longer make batches larger.
+        noise: steps that change token ids. Shuffled batches are made anew of their rows, see
+            `regroup_by_length`; rows that have become longer make them larger.
 
     Returns:
         the dataset that `translation_dataset` describes.
@@ -146,6 +148,8 @@ def encoded_dataset(
     token_ids = batches.apply(gather_pairs(encoded))
     for step in noise:
         token_ids = token_ids.apply(step)
+    if noise and shuffle:
+        token_ids = token_ids.apply(regroup_by_length(seed=seed))
     return (
         token_ids.apply(teacher_forcing)
         .apply(pad_batches(boundaries if pad_to_bucket_boundary else None))

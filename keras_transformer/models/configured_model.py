@@ -59,6 +59,23 @@ class ConfiguredModel(SecondPass, keras.Model):
         constructor: Any = cls  # which takes what its own class says
         return constructor(*sizes, **{**preset(name), **overrides})
 
+    def with_dtype(self, dtype: str) -> "Self":
+        """Make a model of the same weights that computes in another precision.
+
+        A model that was trained in mixed precision keeps its weights in float32; the one that it
+        becomes for `float32` can be served, and written in every format.
+
+        Args:
+            dtype: `float32`, `mixed_bfloat16`, or what else `keras.DTypePolicy` takes.
+
+        Returns:
+            A new model, which is not compiled.
+        """
+        policy = keras.saving.serialize_keras_object(keras.DTypePolicy(dtype))
+        model = type(self).from_config({**self.get_config(), "dtype": policy})
+        model.set_weights(self.get_weights())
+        return model
+
     def get_config(self) -> dict[str, Any]:
         activation = keras.activations.serialize(keras.activations.get(self.config["activation"]))
         dtype = keras.saving.serialize_keras_object(self.position_encoding.dtype_policy)

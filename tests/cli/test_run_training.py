@@ -10,6 +10,7 @@ import pytest
 
 from keras_transformer.cli import run_training, training_run
 from keras_transformer.config.training import MONITORS
+from keras_transformer.decoding import Translator
 from keras_transformer.errors import InputError
 from keras_transformer.evaluation import METRICS
 from keras_transformer.training import RDropCrossentropy, read_checkpoint, read_state
@@ -18,6 +19,7 @@ RECIPE = [
     *("--epochs", "3", "--monitor", "exact_match", "--monitored-pairs", "1", "--patience", "2"),
     *("--average-last", "2", "--ema-momentum", "0.9", "--r-drop", "5", "--clip-norm", "1"),
     *("--gradient-accumulation-steps", "2", "--tokens-per-batch", "64", "--beam-size", "1"),
+    *("--precision", "mixed_bfloat16"),
 ]
 
 
@@ -50,6 +52,8 @@ def test_every_option_of_the_recipe_at_once(
     assert all(float(row["tokens_per_second"]) > 0 and 0 <= float(row["padding"]) < 1 for row in rows)
     model, _ = read_checkpoint(directory / "checkpoints")
     check_compiled(model)
+    assert model.get_config()["dtype"]["config"]["name"] == "mixed_bfloat16"
+    assert Translator.load(directory).model.get_config()["dtype"]["config"]["name"] == "float32"
     config = json.loads((directory / "config.json").read_text(encoding="utf-8"))
     assert config["training"]["monitor"] == "exact_match"
 

@@ -101,3 +101,16 @@ def test_frozen_parts_are_saved(tmp_path: Path) -> None:
     assert not loaded.encoder.trainable
     assert loaded.decoder.trainable
     assert len(loaded.trainable_weights) == len(model.trainable_weights) < len(model.weights)
+
+
+@every_model
+def test_what_was_trained_in_mixed_precision_answers_in_float32(name: str) -> None:
+    model, inputs = made(name, dtype="mixed_bfloat16", name="mine"), CASES[name][2]
+    model.get_layer(model.part_names[0]).trainable = False
+    precise = model.with_dtype("float32")
+    assert {layer.compute_dtype for layer in precise._flatten_layers()} == {"float32"}
+    assert precise.get_config() == {**model.get_config(), "dtype": precise.get_config()["dtype"]}
+    expected = type(model).from_config(precise.get_config())
+    expected.set_weights(model.get_weights())
+    np.testing.assert_array_equal(array(precise(inputs)), array(expected(inputs)))
+    np.testing.assert_allclose(array(precise(inputs)), array(model(inputs)).astype("float32"), atol=0.1)
