@@ -32,13 +32,14 @@ def token_crossentropy(labels: Tensor, logits: Tensor, label_smoothing: float = 
     @ops.custom_gradient
     def crossentropy(logits: Tensor) -> tuple[Tensor, Callable[..., Tensor]]:
         """Give the losses, and how their gradient is computed."""
-        maxima = ops.max(logits, axis=-1, keepdims=True)  # (b, t, 1)
-        exponentials = ops.exp(logits - maxima)  # (b, t, v)
+        maxima = _float32(ops.max(logits, axis=-1, keepdims=True))  # (b, t, 1)
+        label_logits = _float32(ops.take_along_axis(logits, labels, axis=-1))
+        precise = _float32(logits)  # (b, t, v)
+        exponentials = ops.exp(precise - maxima)
         sums = ops.sum(exponentials, axis=-1, keepdims=True)
-        label_logits = ops.take_along_axis(logits, labels, axis=-1)
         losses = ops.log(sums) + maxima - (1 - label_smoothing) * label_logits
         if label_smoothing:
-            losses = losses - label_smoothing * ops.mean(logits, axis=-1, keepdims=True)
+            losses = losses - label_smoothing * ops.mean(precise, axis=-1, keepdims=True)
 
         def gradient(*arguments: Tensor, upstream: Tensor | None = None) -> Tensor:
             """Give the softmax less the smoothed labels, times the upstream gradient."""
@@ -47,11 +48,17 @@ def token_crossentropy(labels: Tensor, logits: Tensor, label_smoothing: float = 
             dense = exponentials * (scale / sums)
             if label_smoothing:
                 dense = dense - scale * (label_smoothing / logits.shape[-1])
-            return _add_at_labels(dense, labels, (label_smoothing - 1) * scale)
+            # Rounded first, since the label's entries are added in a copy of all.
+            dense, values = (ops.cast(x, logits.dtype) for x in (dense, (label_smoothing - 1) * scale))
+            return _add_at_labels(dense, labels, values)
 
         return losses[..., 0], gradient
 
-    return crossentropy(ops.cast(logits, "float32"))
+    return crossentropy(logits)
+
+
+def _float32(tensor: Tensor) -> Tensor:
+    return ops.cast(tensor, "float32")
 
 
 def _add_at_labels(dense: Tensor, labels: Tensor, values: Tensor) -> Tensor:

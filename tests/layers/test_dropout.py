@@ -7,7 +7,7 @@ from keras import ops
 
 from keras_transformer.layers.dropout import Dropout
 
-ONES = np.ones((50, 31, 7), "float32")  # a size that is no multiple of four
+ONES = np.ones((50, 31, 7), "float32")  # a size that is no multiple of eight
 
 
 def dropped(rate: float, inputs: np.ndarray = ONES, **options: object) -> np.ndarray:
@@ -21,6 +21,15 @@ def test_the_rate_is_the_share_that_is_dropped(rate: float) -> None:
     deviation = (rate * (1 - rate) / ONES.size) ** 0.5
     assert abs(np.mean(outputs == 0) - rate) < 4 * deviation
     np.testing.assert_allclose(outputs[outputs != 0], 1 / (1 - rate), rtol=2e-4)
+
+
+@pytest.mark.parametrize("rate", [0.4 / 256, 0.1, 254.5 / 256])
+def test_the_rate_is_exact_over_many_calls(rate: float) -> None:
+    layer = Dropout(rate, seed=2)
+    shares = [np.mean(ops.convert_to_numpy(layer(ONES, training=True)) == 0) for _ in range(200)]
+    # One call drops a share of the multiple of 1/256 below or above the rate.
+    deviation = (rate * (1 - rate) / ONES.size / 200 + 0.25 / 256**2 / 200) ** 0.5
+    assert abs(np.mean(shares) - rate) < 4 * deviation
 
 
 def test_neighbors_are_dropped_independently() -> None:
