@@ -2,6 +2,7 @@
 
 The way of the data: a source gives a list of pairs, `encode_pairs` makes token ids of
 them, `encoded_dataset` batches these; `translation_dataset` is the last two in one call.
+`streamed_dataset` does the same chunk by chunk, for more pairs than memory holds.
 """
 
 from keras_transformer.data.accumulation import weigh_for_accumulation
@@ -17,8 +18,9 @@ from keras_transformer.data.regrouping import regroup_by_length
 from keras_transformer.data.sharding import fill_rows, rows_of_process
 from keras_transformer.data.splits import split_pairs
 from keras_transformer.data.statistics import BatchStatistics, batch_statistics
+from keras_transformer.data.streaming import streamed_dataset
 from keras_transformer.data.subword_dropout import subword_dropout
-from keras_transformer.data.text_files import read_lines, read_parallel_text
+from keras_transformer.data.text_files import ParallelText, read_lines, read_parallel_text
 from keras_transformer.data.tfds_source import read_tfds
 from keras_transformer.data.transformations import gather_pairs, pad_batches, teacher_forcing
 from keras_transformer.data.tsv import read_tsv
@@ -27,6 +29,7 @@ __all__ = [
     "BatchStatistics",
     "EncodedPairs",
     "Pair",
+    "ParallelText",
     "batch_statistics",
     "drop_tokens",
     "encode_pairs",
@@ -46,6 +49,7 @@ __all__ = [
     "regroup_by_length",
     "rows_of_process",
     "split_pairs",
+    "streamed_dataset",
     "subword_dropout",
     "teacher_forcing",
     "translation_dataset",

@@ -49,6 +49,27 @@ def check_bucket_boundaries(boundaries: Sequence[int], max_length: int) -> tuple
     return (*boundaries, max_length) if boundaries[-1] < max_length else tuple(boundaries)
 
 
+def choose_bucket_boundaries(
+    boundaries: Sequence[int] | None, max_length: int, *, coarse: bool = False
+) -> tuple[int, ...]:
+    """Checks boundaries, or gives the default ones.
+
+    Args:
+        boundaries: see `check_bucket_boundaries`, or None.
+        max_length: see there.
+        coarse: see `default_bucket_boundaries`.
+
+    Returns:
+        the boundaries, the last at least `max_length`.
+
+    Raises:
+        ValueError: the boundaries are not positive and increasing.
+    """
+    if boundaries is None:
+        return default_bucket_boundaries(max_length, coarse=coarse)
+    return check_bucket_boundaries(boundaries, max_length)
+
+
 def bucket_ends(lengths: np.ndarray, boundaries: Sequence[int]) -> np.ndarray:
     """Rounds each length up to a boundary.
 

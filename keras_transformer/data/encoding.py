@@ -2,7 +2,7 @@
 
 import dataclasses
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 import numpy as np
 import tensorflow as tf
@@ -18,6 +18,20 @@ _MANY_DROPPED = 0.05
 """A share of the pairs that is worth a question."""
 
 _LOGGER = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass(frozen=True)
+class LengthCounts:
+    """How many pairs fitted the limits of length, and how many did not; counts can be added."""
+
+    num_kept: int = 0
+    num_dropped: int = 0
+    num_dropped_source: int = 0
+    num_dropped_target: int = 0
+
+    def __add__(self, other: "LengthCounts") -> "LengthCounts":
+        sums = map(sum, zip(dataclasses.astuple(self), dataclasses.astuple(other), strict=True))
+        return LengthCounts(*sums)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -39,6 +53,10 @@ class EncodedPairs:
         """The number of pairs."""
         return int(self.source.nrows())
 
+    def counts(self) -> "LengthCounts":
+        """How many pairs there are, and were."""
+        return LengthCounts(len(self), self.num_dropped, self.num_dropped_source, self.num_dropped_target)
+
     def lengths(self) -> np.ndarray:
         """The length of the longer side of each pair with its special token, int64 (n,)."""
         longer: np.ndarray = np.maximum(_lengths(self.source), self.target_lengths())
@@ -50,7 +68,7 @@ class EncodedPairs:
 
 
 def encode_pairs(
-    pairs: Sequence[Pair],
+    pairs: Iterable[Pair],
     source_tokenizer: Tokenizer,
     target_tokenizer: Tokenizer,
     *,
@@ -63,7 +81,7 @@ def encode_pairs(
     invent or to stop early. What is left out is counted and logged as a warning.
 
     Args:
-        pairs: n source and target texts.
+        pairs: n source and target texts; a generator is read to its end.
         source_tokenizer: tokenizer of the sources.
         target_tokenizer: tokenizer of the targets.
         max_source_length: most tokens of a source, the end token included.
@@ -77,27 +95,63 @@ def encode_pairs(
         InputError: there are no pairs, or none fits.
         ValueError: a limit is below 2, which no text fits.
     """
+    check_length_limits(max_source_length, max_target_length)
+    pairs = list(pairs)
+    if not pairs:
+        raise InputError("There must be at least one pair. Received: 0 pairs.")
+    encoded = encode_fitting(pairs, source_tokenizer, target_tokenizer, max_source_length, max_target_length)
+    report_dropped(encoded.counts(), max_source_length, max_target_length)
+    return encoded
+
+
+def check_length_limits(max_source_length: int, max_target_length: int) -> None:
+    """Refuses limits that no text fits.
+
+    Args:
+        max_source_length: most tokens of a source, the end token included.
+        max_target_length: most tokens of a target, one special token included.
+
+    Raises:
+        ValueError: a limit is below 2.
+    """
     if min(max_source_length, max_target_length) < 2:
         raise ValueError(
             "Length limits must be at least 2, a token and a special token. "
             f"Received: max_source_length={max_source_length}, max_target_length={max_target_length}."
         )
-    if not pairs:
-        raise InputError("There must be at least one pair. Received: 0 pairs.")
+
+
+def encode_fitting(
+    pairs: list[Pair],
+    source_tokenizer: Tokenizer,
+    target_tokenizer: Tokenizer,
+    max_source_length: int,
+    max_target_length: int,
+) -> EncodedPairs:
+    """Tokenizes pairs and leaves out those that are too long, without a word.
+
+    Args:
+        pairs: at least one.
+        source_tokenizer: of the sources.
+        target_tokenizer: of the targets.
+        max_source_length: see `encode_pairs`.
+        max_target_length: likewise.
+
+    Returns:
+        the token ids of the pairs that fit, perhaps none, and the counts of the others.
+    """
     source = _tokenize([source for source, _ in pairs], source_tokenizer)
     target = _tokenize([target for _, target in pairs], target_tokenizer)
     long_source = _lengths(source) > max_source_length  # (n,)
     long_target = _lengths(target) > max_target_length
     dropped = long_source | long_target
-    encoded = EncodedPairs(
+    return EncodedPairs(
         source=tf.ragged.boolean_mask(source, ~dropped),
         target=tf.ragged.boolean_mask(target, ~dropped),
         num_dropped=int(dropped.sum()),
         num_dropped_source=int(long_source.sum()),
         num_dropped_target=int(long_target.sum()),
     )
-    _report(encoded, max_source_length, max_target_length)
-    return encoded
 
 
 def _tokenize(texts: list[str], tokenizer: Tokenizer) -> tf.RaggedTensor:
@@ -112,22 +166,31 @@ def _lengths(token_ids: tf.RaggedTensor) -> np.ndarray:
     return np.asarray(token_ids.row_lengths(), np.int64) + 1
 
 
-def _report(encoded: EncodedPairs, max_source_length: int, max_target_length: int) -> None:
-    """Says how many pairs were too long, as an error when that is all of them."""
-    if not encoded.num_dropped:
+def report_dropped(counts: LengthCounts, max_source_length: int, max_target_length: int) -> None:
+    """Logs how many pairs were too long.
+
+    Args:
+        counts: of all pairs.
+        max_source_length: the limit of the sources.
+        max_target_length: the limit of the targets.
+
+    Raises:
+        InputError: that is all of them.
+    """
+    if not counts.num_dropped:
         return
     causes = (
-        f"{encoded.num_dropped_source} sources over {max_source_length} tokens, "
-        f"{encoded.num_dropped_target} targets over {max_target_length} tokens"
+        f"{counts.num_dropped_source} sources over {max_source_length} tokens, "
+        f"{counts.num_dropped_target} targets over {max_target_length} tokens"
     )
-    if not len(encoded):
-        raise InputError(f"Every pair is too long. Received: {encoded.num_dropped} pairs, {causes}.")
-    total = len(encoded) + encoded.num_dropped
-    share = encoded.num_dropped / total
+    if not counts.num_kept:
+        raise InputError(f"Every pair is too long. Received: {counts.num_dropped} pairs, {causes}.")
+    total = counts.num_kept + counts.num_dropped
+    share = counts.num_dropped / total
     hint = " That is more than 5 %: are the limits meant?" if share > _MANY_DROPPED else ""
     _LOGGER.warning(
         "Dropped %d of %d pairs (%.1f %%) as too long: %s.%s",
-        encoded.num_dropped,
+        counts.num_dropped,
         total,
         100 * share,
         causes,

@@ -1,15 +1,14 @@
 """From pairs to the batches that `model.fit` takes."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import tensorflow as tf
 
 from keras_transformer.data.batches import (
     bucket_ends,
-    check_bucket_boundaries,
+    choose_bucket_boundaries,
     cut_batches,
-    default_bucket_boundaries,
 )
 from keras_transformer.data.encoding import EncodedPairs, encode_pairs
 from keras_transformer.data.epochs import ordered_batches, shuffled_batches
@@ -26,7 +25,7 @@ from keras_transformer.text.tokenizer import Tokenizer
 
 
 def translation_dataset(
-    pairs: Sequence[Pair],
+    pairs: Iterable[Pair],
     source_tokenizer: Tokenizer,
     target_tokenizer: Tokenizer,
     *,
@@ -43,7 +42,7 @@ def translation_dataset(
     """Makes the dataset that trains or validates a `Transformer`.
 
     Args:
-        pairs: source and target texts.
+        pairs: source and target texts, which are held in memory; see `streamed_dataset` for more of them.
         source_tokenizer: tokenizer of the sources.
         target_tokenizer: tokenizer of the targets.
         tokens_per_batch: most tokens of a batch on either side, padding included.
@@ -133,10 +132,7 @@ def encoded_dataset(
     """
     lengths = encoded.lengths()
     longest = int(lengths.max())
-    if bucket_boundaries is None:
-        boundaries = default_bucket_boundaries(longest, coarse=pad_to_bucket_boundary)
-    else:
-        boundaries = check_bucket_boundaries(bucket_boundaries, longest)
+    boundaries = choose_bucket_boundaries(bucket_boundaries, longest, coarse=pad_to_bucket_boundary)
     ends = bucket_ends(lengths, boundaries)
     splits = cut_batches(np.sort(ends), tokens_per_batch)
     # Within a bucket by the target, so that it is padded as little as the longer side.
@@ -145,14 +141,31 @@ def encoded_dataset(
         batches = shuffled_batches(keys, splits, seed=seed, first_epoch=first_epoch)
     else:
         batches = ordered_batches(keys, splits)
-    token_ids = batches.apply(gather_pairs(encoded))
-    for step in noise:
-        token_ids = token_ids.apply(step)
-    if noise and shuffle:
-        token_ids = token_ids.apply(regroup_by_length(seed=seed))
+    token_ids = batches.apply(gather_pairs(encoded)).apply(change_rows(noise, shuffle, seed))
     return (
         token_ids.apply(teacher_forcing)
         .apply(pad_batches(boundaries if pad_to_bucket_boundary else None))
         .apply(tf.data.experimental.assert_cardinality(len(splits) - 1))
         .apply(keep_ready)
     )
+
+
+def change_rows(noise: Sequence[Transformation], shuffle: bool, seed: int) -> Transformation:
+    """Applies the steps of noise, and makes shuffled batches anew of the rows that they give.
+
+    Args:
+        noise: steps that change token ids.
+        shuffle: whether the order of the batches is free.
+        seed: of their new order.
+
+    Returns:
+        from token ids int32 (b, ragged) of source and target to the same.
+    """
+
+    def change(dataset: tf.data.Dataset) -> tf.data.Dataset:
+        """Chain the steps."""
+        for step in noise:
+            dataset = dataset.apply(step)
+        return dataset.apply(regroup_by_length(seed=seed)) if noise and shuffle else dataset
+
+    return change

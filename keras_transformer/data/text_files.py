@@ -3,6 +3,8 @@
 import gzip
 import os
 import zlib
+from collections.abc import Iterator
+from itertools import zip_longest
 from pathlib import Path
 
 from keras_transformer.data.pairs import Pair, drop_empty_pairs
@@ -59,6 +61,46 @@ def read_lines(path: str | os.PathLike[str]) -> list[str]:
     if not lines[-1]:
         lines.pop()  # the end of the last line, not a line of its own
     return [_decode(line, path, number) for number, line in enumerate(lines, start=1)]
+
+
+class ParallelText:
+    """The pairs of two files, read line by line in each iteration; for `streamed_dataset`.
+
+    Args:
+        source: file with one source text a line, plain or ending in `.gz`.
+        target: file with the translation of each line of `source`.
+
+    Raises:
+        InputError: a file is missing; in the iteration, it is damaged or no UTF-8, or one has more lines.
+    """
+
+    def __init__(self, source: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:
+        self._paths = (Path(source), Path(target))
+        for path in self._paths:
+            if not path.is_file():
+                raise InputError(f"Cannot read {path}: no such file.")
+
+    def __iter__(self) -> Iterator[Pair]:
+        source_lines, target_lines = map(_iterate_lines, self._paths)
+        for number, (source, target) in enumerate(zip_longest(source_lines, target_lines), start=1):
+            if source is None or target is None:
+                ended, longer = self._paths if source is None else self._paths[::-1]
+                raise InputError(
+                    "Parallel files must have the same number of lines. "
+                    f"Received: {number - 1} in {ended}, more in {longer}."
+                )
+            yield source, target
+
+
+def _iterate_lines(path: Path) -> Iterator[str]:
+    """Read a file as `read_lines` does, one line at a time."""
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            for number, line in enumerate(file, start=1):
+                content = line.removeprefix(_BYTE_ORDER_MARK) if number == 1 else line
+                yield _decode(content.removesuffix(b"\n"), path, number)
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(f"Cannot read {path}: {error}.") from error
 
 
 def _decompress(content: bytes, path: Path) -> bytes:

@@ -1,6 +1,8 @@
 """What every tokenizer does: strings to token ids and back, and saving."""
 
 import abc
+import hashlib
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import ClassVar, TypeVar
@@ -108,6 +110,11 @@ class Tokenizer(tf.Module, abc.ABC):
         is_known = (token_ids >= 0) & (token_ids < self.vocabulary_size)
         pieces = tf.gather(self._pieces, tf.where(is_known, token_ids, UNKNOWN_ID))
         return tf.where(token_ids == PAD_ID, "", pieces)
+
+    def fingerprint(self) -> str:
+        """Computes the SHA-256 of all that decides which ids a text gets, in 64 hexadecimal digits."""
+        options = json.dumps({"kind": self.kind, **self.options}, sort_keys=True)
+        return hashlib.sha256(options.encode() + b"\n" + self._vocabulary_bytes()).hexdigest()
 
     def save(self, directory: str | Path) -> None:
         """Writes the tokenizer, to be read by `load` or `load_tokenizer`.
