@@ -102,8 +102,14 @@ def _with_text(pairs: Iterable[Pair]) -> Iterator[Pair]:
     """Leave out pairs of which one side is empty, as `drop_empty_pairs` does."""
     rows = pairs.as_numpy_iterator() if isinstance(pairs, tf.data.Dataset) else pairs
     for row in rows:
-        if not isinstance(row, tuple | list) or len(row) != 2:
-            raise InputError(f"Each element must be a pair, source and target. Received: {row!r:.200}.")
+        if not _is_pair(row):
+            wanted = "Each element must be a pair of texts, source and target."
+            raise InputError(f"{wanted} Received: {row!r:.200}.")
         source, target = row
         if source.strip() and target.strip():
             yield source, target
+
+
+def _is_pair(row: Any) -> bool:
+    is_sequence = isinstance(row, tuple | list) and len(row) == 2
+    return is_sequence and all(isinstance(text, str | bytes) for text in row)

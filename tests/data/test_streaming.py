@@ -125,7 +125,9 @@ def test_long_pairs_are_counted_in_the_first_epoch(
     [
         ([], "at least one pair with text on both sides"),
         ([("a" * 99, "b")], "Every pair is too long"),
-        ([("a", "b", "c")], r"Each element must be a pair.*\('a', 'b', 'c'\)"),
+        ([("a", "b", "c")], r"Each element must be a pair of texts.*\('a', 'b', 'c'\)"),
+        ([("a", 5)], r"Each element must be a pair of texts.*\('a', 5\)"),
+        ([{"en": "a", "de": "b"}], r"Each element must be a pair of texts.*\{'en': 'a', 'de': 'b'\}"),
     ],
 )
 def test_wrong_pairs(pairs: Any, message: str, tokenizer: CharacterTokenizer) -> None:
