@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from keras_transformer.data import Pair
 from keras_transformer.data.chunks import EncodedChunks
 from keras_transformer.errors import InputError
 from keras_transformer.text import CharacterTokenizer
@@ -28,7 +27,7 @@ def test_each_iteration_gives_all_chunks(tokenizer: CharacterTokenizer) -> None:
 
 
 def test_a_chunk_without_a_pair_that_fits_is_left_out(tokenizer: CharacterTokenizer) -> None:
-    pairs: list[Pair] = [("a", "b"), ("a" * 9, "b"), ("b", "a")]
+    pairs = [("a", "b"), ("a" * 9, "b"), ("b", "a")]
     assert [len(chunk) for chunk in chunks_of(pairs, tokenizer, chunk_size=1)] == [1, 1]
 
 
