@@ -130,13 +130,9 @@ def encoded_dataset(
     Raises:
         ValueError: the boundaries or the token budget are out of range.
     """
-    lengths = encoded.lengths()
-    longest = int(lengths.max())
+    longest = int(encoded.lengths().max())
     boundaries = choose_bucket_boundaries(bucket_boundaries, longest, coarse=pad_to_bucket_boundary)
-    ends = bucket_ends(lengths, boundaries)
-    splits = cut_batches(np.sort(ends), tokens_per_batch)
-    # Within a bucket by the target, so that it is padded as little as the longer side.
-    keys = ends * (longest + 1) + bucket_ends(encoded.target_lengths(), boundaries)
+    keys, splits = plan_batches(encoded, boundaries, tokens_per_batch)
     if shuffle:
         batches = shuffled_batches(keys, splits, seed=seed, first_epoch=first_epoch)
     else:
@@ -148,6 +144,29 @@ def encoded_dataset(
         .apply(tf.data.experimental.assert_cardinality(len(splits) - 1))
         .apply(keep_ready)
     )
+
+
+def plan_batches(
+    encoded: EncodedPairs, boundaries: Sequence[int], tokens_per_batch: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Says which pairs lie side by side, and where batches of them begin.
+
+    Args:
+        encoded: n pairs.
+        boundaries: upper ends of the buckets; none is longer than the last.
+        tokens_per_batch: most tokens of either side of a batch, padding included.
+
+    Returns:
+        what the pairs are sorted by, int64 (n,), and where batches of the sorted pairs start, int64 (number
+        of batches + 1,).
+
+    Raises:
+        ValueError: the longest pair alone is above the budget.
+    """
+    ends = bucket_ends(encoded.lengths(), boundaries)
+    # Within a bucket by the target, so that it is padded as little as the longer side.
+    keys = ends * (boundaries[-1] + 1) + bucket_ends(encoded.target_lengths(), boundaries)
+    return keys, cut_batches(np.sort(ends), tokens_per_batch)
 
 
 def change_rows(noise: Sequence[Transformation], shuffle: bool, seed: int) -> Transformation:

@@ -8,7 +8,6 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.data.batches import (
-    bucket_ends,
     choose_bucket_boundaries,
     cut_batches,
 )
@@ -16,7 +15,7 @@ from keras_transformer.data.chunk_cache import CachedChunks
 from keras_transformer.data.chunks import Chunks, EncodedChunks, PairSource
 from keras_transformer.data.encoding import EncodedPairs
 from keras_transformer.data.epochs import shuffle_batches
-from keras_transformer.data.pipeline import change_rows
+from keras_transformer.data.pipeline import change_rows, plan_batches
 from keras_transformer.data.transformations import Transformation, keep_ready, pad_batches, teacher_forcing
 from keras_transformer.text.tokenizer import Tokenizer
 
@@ -110,14 +109,9 @@ def streamed_dataset(
         .apply(pad_batches(boundaries if pad_to_bucket_boundary else None))
     )
     if cache is not None:
-        num_batches = sum(len(_splits(encoded, boundaries, tokens_per_batch)) - 1 for encoded in chunks)
+        num_batches = sum(len(plan_batches(chunk, boundaries, tokens_per_batch)[1]) - 1 for chunk in chunks)
         dataset = dataset.apply(tf.data.experimental.assert_cardinality(num_batches))
     return keep_ready(dataset)
-
-
-def _splits(encoded: EncodedPairs, boundaries: Sequence[int], tokens_per_batch: int) -> np.ndarray:
-    """Say where batches of the sorted pairs of a chunk start."""
-    return cut_batches(np.sort(bucket_ends(encoded.lengths(), boundaries)), tokens_per_batch)
 
 
 def _positions(
@@ -128,9 +122,7 @@ def _positions(
     number: int,
 ) -> tf.RaggedTensor:
     """Cut a chunk into batches; gives positions of its pairs, int64 (number of batches, ragged)."""
-    ends = bucket_ends(encoded.lengths(), boundaries)
-    keys = ends * (boundaries[-1] + 1) + bucket_ends(encoded.target_lengths(), boundaries)
-    splits = _splits(encoded, boundaries, tokens_per_batch)
+    keys, splits = plan_batches(encoded, boundaries, tokens_per_batch)
     if epoch_seed is None:
         return tf.RaggedTensor.from_row_splits(np.argsort(keys, kind="stable"), splits)
     chunk_seed = tf.random.experimental.stateless_fold_in(tf.constant(epoch_seed, tf.int64), number)

@@ -62,9 +62,8 @@ def _respelling(
     tokenizer: SubwordTokenizer, rate: float, num_samples: int, max_length: int | None, seed: int
 ) -> Callable[[tf.RaggedTensor, tf.Tensor], tf.RaggedTensor]:
     """Make what takes one of its spellings for each token of int32 (b, ragged)."""
-    spellings = sample_spellings(tokenizer.proto, rate, num_samples, seed=seed).merge_dims(
-        0, 1
-    )  # (v * k, ragged)
+    spellings = sample_spellings(tokenizer.proto, rate, num_samples, seed=seed)  # (v, k, ragged)
+    spellings = spellings.merge_dims(0, 1)
     lengths = tf.cast(spellings.row_lengths(), tf.int32)
 
     def respell(token_ids: tf.RaggedTensor, draw_seed: tf.Tensor) -> tf.RaggedTensor:
