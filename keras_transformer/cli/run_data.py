@@ -113,13 +113,16 @@ def noise(run: RunConfig, tokenizers: tuple[Tokenizer, Tokenizer]) -> list[Trans
     Returns:
         Steps; none where the run wants no noise.
     """
-    rate, limits = run.vocabulary.subword_dropout, (run.data.max_source_length, run.data.max_target_length)
-    if not rate:
-        return []
+    vocabulary, limits = run.vocabulary, (run.data.max_source_length, run.data.max_target_length)
+    target_rate = vocabulary.target_subword_dropout
+    rates = (vocabulary.subword_dropout, vocabulary.subword_dropout if target_rate is None else target_rate)
     source, target = (
-        tokenizer if isinstance(tokenizer, SubwordTokenizer) else None for tokenizer in tokenizers
+        tokenizer if isinstance(tokenizer, SubwordTokenizer) and rate else None
+        for tokenizer, rate in zip(tokenizers, rates, strict=True)
     )
-    return [subword_dropout(source, target, rate, max_length=min(limits) - 1, seed=run.training.seed)]
+    options = {"max_length": min(limits) - 1, "seed": run.training.seed}
+    steps = [subword_dropout(source, None, rates[0], **options)] if source else []
+    return steps + ([subword_dropout(None, target, rates[1], **options)] if target else [])
 
 
 def batches(

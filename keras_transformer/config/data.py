@@ -89,6 +89,8 @@ class VocabularyConfig(Section):
     """Of character vocabularies: make every run of spaces one space, and none at the ends of a text."""
     subword_dropout: float = 0.0
     """Of subword vocabularies: the part of the merges that is left out in training, others in each epoch."""
+    target_subword_dropout: float | None = None
+    """The same of targets, where it differs; 0 leaves them, the more costly side, as short as they are."""
 
     def __post_init__(self) -> None:
         """Check every value."""
@@ -96,7 +98,7 @@ class VocabularyConfig(Section):
         require_choice(self, "kind", VOCABULARY_KINDS)
         require_choice(self, "target_kind", VOCABULARY_KINDS)
         require_at_least(self, 5, "size")
-        require_fraction(self, "subword_dropout")
+        require_fraction(self, "subword_dropout", "target_subword_dropout")
         if self.subword_dropout and "subword" not in (self.kind, self.target_kind):
             raise ValueError(
                 "`subword_dropout` is for subword vocabularies. Received: "

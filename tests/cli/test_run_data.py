@@ -54,6 +54,18 @@ def test_a_batch_must_hold_the_longest_pair() -> None:
         batches(run, encoded, shuffle=False)
 
 
+def test_subword_dropout_of_one_side() -> None:
+    pairs = [("a dog sat on a mat", "ein Hund sitzt auf der Matte")] * 4
+    rates = {"subword_dropout": 0.5, "target_subword_dropout": 0.0}
+    run = RunConfig().override({"kind": "subword", "size": 40, **rates})
+    tokenizers = train_tokenizers(run, pairs)
+    encoded = encode(run, pairs, tokenizers)
+    [(before, answers)] = batches(run, encoded, shuffle=False)
+    [(after, same_answers)] = batches(run, encoded, shuffle=False, noise=noise(run, tokenizers))
+    assert after["encoder_token_ids"].shape[1] > before["encoder_token_ids"].shape[1]
+    assert answers.numpy().tolist() == same_answers.numpy().tolist()
+
+
 def test_subword_dropout_changes_the_sides_that_have_subwords() -> None:
     pairs = [("a dog sat on a mat", "ein Hund sitzt auf der Matte")] * 4
     flags = {"kind": "subword", "target_kind": "character", "shared": False, "size": 32}
