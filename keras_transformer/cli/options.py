@@ -36,6 +36,11 @@ _FLAGS: tuple[tuple[str, Any, str], ...] = (
     ("dropout", float, "Dropout rate."),
     ("epochs", int, "Passes over the training pairs."),
     ("tokens_per_batch", int, "Tokens of a batch on its longer side, padding included."),
+    (
+        "packed_length",
+        int,
+        "Put several pairs into each row of so many tokens, so that all batches have one shape.",
+    ),
     ("schedule", click.Choice(["constant", "cosine", "inverse_square_root", "noam"]), "Learning rate."),
     ("peak_learning_rate", float, "Highest learning rate."),
     ("warmup_steps", int, "Updates until the learning rate is at its peak."),

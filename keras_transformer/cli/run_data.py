@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -14,6 +15,7 @@ from keras_transformer.data import (
     encode_pairs,
     encoded_dataset,
     fill_rows,
+    packed_dataset,
     read_pairs,
     read_parallel_text,
     split_pairs,
@@ -138,7 +140,7 @@ def batches(
     Args:
         run: its data section has the size of a batch.
         encoded: the pairs.
-        shuffle: whether each epoch has an order of its own.
+        shuffle: whether each epoch has an order of its own, and rows are packed where the run wants it.
         first_epoch: the epoch that comes first.
         noise: steps that change the pairs.
 
@@ -146,7 +148,7 @@ def batches(
         What `model.fit` takes.
 
     Raises:
-        InputError: a batch is too small for the longest pair.
+        InputError: a batch or a packed row is too small for the longest pair.
     """
     longest = int(encoded.lengths().max())
     if longest > run.data.tokens_per_batch:
@@ -154,17 +156,22 @@ def batches(
             "`tokens_per_batch` must hold the longest pair. Received: "
             f"tokens_per_batch={run.data.tokens_per_batch}, a pair of {longest} tokens."
         )
-    dataset = encoded_dataset(
-        encoded,
-        tokens_per_batch=run.data.tokens_per_batch,
-        shuffle=shuffle,
-        seed=run.data.seed,
-        first_epoch=first_epoch,
-        noise=noise,
-    )
+    options: dict[str, Any] = {"tokens_per_batch": run.data.tokens_per_batch, "seed": run.data.seed}
+    options |= {"shuffle": shuffle, "first_epoch": first_epoch}
+    if run.data.packed_length is not None and shuffle:
+        dataset = _packed(encoded, run.data.packed_length, **options)
+    else:
+        dataset = encoded_dataset(encoded, noise=noise, **options)
     if run.training.distribute in ("data_parallel", "model_parallel"):  # whose devices share rows evenly
         return dataset.apply(fill_rows(len(keras.distribution.list_devices())))
     return dataset
+
+
+def _packed(encoded: EncodedPairs, length: int, **options: Any) -> tf.data.Dataset:
+    try:
+        return packed_dataset(encoded, length, **options)
+    except ValueError as error:
+        raise InputError(str(error)) from error
 
 
 def _origin(data: DataConfig, split: str) -> list[Pair]:

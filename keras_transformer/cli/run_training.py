@@ -153,6 +153,7 @@ def _scoring(run: RunConfig, tokenizers: Tokenizers, pairs: Sequence[Pair]) -> D
 def _new_model(run: RunConfig, tokenizers: tuple[Tokenizer, Tokenizer], num_batches: int) -> Transformer:
     sizes = [tokenizer.vocabulary_size for tokenizer in tokenizers]
     options: dict[str, Any] = {"share_embeddings": run.vocabulary.shared, **run.model.overrides()}
+    options["packed"] = run.data.packed_length is not None
     try:
         model = Transformer.from_preset(
             run.model.preset, *sizes, **options, dtype=keras.DTypePolicy(run.training.precision)

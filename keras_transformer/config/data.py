@@ -47,6 +47,8 @@ class DataConfig(Section):
     """Longest target in tokens, one special token included; longer pairs are dropped and counted."""
     tokens_per_batch: int = 4096
     """Tokens of a batch on its longer side, padding included."""
+    packed_length: int | None = None
+    """Put several training pairs into rows of so many tokens, so that all batches have one shape."""
     seed: int = 0
     """Seed of the shuffling and of the validation split."""
 
@@ -62,7 +64,7 @@ class DataConfig(Section):
             )
         require_fraction(self, "validation_fraction")
         require_at_least(self, 2, "max_source_length", "max_target_length")
-        require_at_least(self, 1, "tokens_per_batch")
+        require_at_least(self, 1, "tokens_per_batch", "packed_length")
         require_at_least(self, 0, "seed")
 
 

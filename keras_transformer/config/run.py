@@ -55,7 +55,7 @@ class RunConfig(Section):
     """The search."""
 
     def __post_init__(self) -> None:
-        """Check the names."""
+        """Check the names, and what two sections must agree on."""
         super().__post_init__()
         if self.name in ("", ".", "..") or any(character in self.name for character in "/\\\0"):
             raise ValueError(
@@ -64,6 +64,13 @@ class RunConfig(Section):
         for field in ("run_directory", "export_directory"):
             if not getattr(self, field):
                 raise ValueError(f"`{field}` must not be empty. Received: {field}=''.")
+        rates = (self.vocabulary.subword_dropout, self.vocabulary.target_subword_dropout)
+        if self.data.packed_length is not None and any(rates):
+            raise ValueError(
+                "Packed rows are filled once: `packed_length` leaves no room for subword dropout. Received: "
+                f"packed_length={self.data.packed_length}, subword_dropout={rates[0]}, "
+                f"target_subword_dropout={rates[1]}."
+            )
 
     @classmethod
     def from_toml(cls, path: str | PathLike[str]) -> "RunConfig":

@@ -11,6 +11,7 @@ from keras_transformer.data.masking import mask_tokens
 from keras_transformer.data.mixing import mix_pairs
 from keras_transformer.data.noise import drop_tokens, permute_tokens
 from keras_transformer.data.packing import pack_texts
+from keras_transformer.data.pair_packing import packed_dataset
 from keras_transformer.data.pairs import Pair
 from keras_transformer.data.pipeline import encoded_dataset, translation_dataset
 from keras_transformer.data.registry import read_pairs
@@ -39,6 +40,7 @@ __all__ = [
     "mask_tokens",
     "mix_pairs",
     "pack_texts",
+    "packed_dataset",
     "pad_batches",
     "permute_tokens",
     "read_lines",

@@ -59,8 +59,12 @@ class EncodedPairs:
 
     def lengths(self) -> np.ndarray:
         """The length of the longer side of each pair with its special token, int64 (n,)."""
-        longer: np.ndarray = np.maximum(_lengths(self.source), self.target_lengths())
+        longer: np.ndarray = np.maximum(self.source_lengths(), self.target_lengths())
         return longer
+
+    def source_lengths(self) -> np.ndarray:
+        """The length of each source with its special token, int64 (n,)."""
+        return _lengths(self.source)
 
     def target_lengths(self) -> np.ndarray:
         """The length of each target with its special token, int64 (n,)."""

@@ -10,8 +10,7 @@ def pack_texts(token_ids: tf.RaggedTensor, length: int) -> tf.data.Dataset:
 
     A row may begin and end within a text, and its tokens attend to the texts before them in the row, as in
     Brown et al. 2020, "Language Models are Few-Shot Learners", appendix B. Only the last row is padded.
-    Pairs of an encoder-decoder are not packed: batches of like lengths leave little padding there; see
-    `batch_statistics`.
+    Pairs of an encoder-decoder go through `packed_dataset`.
 
     Args:
         token_ids: int32 (n, ragged), as `Tokenizer.tokenize` gives them.

@@ -24,6 +24,7 @@ from keras_transformer.layers.position_encoding import PositionEncoding
 from keras_transformer.layers.relative_position_bias import RelativePositionBias
 from keras_transformer.layers.residual import Residual
 from keras_transformer.layers.rotary_embedding import RotaryEmbedding, rotary_embedding
+from keras_transformer.layers.segments import segment_mask, segment_positions
 from keras_transformer.layers.sinusoids import sinusoidal_position_encoding
 from keras_transformer.layers.token_embedding import TokenEmbedding
 
@@ -52,6 +53,8 @@ __all__ = [
     "masked_softmax",
     "padding_mask",
     "rotary_embedding",
+    "segment_mask",
+    "segment_positions",
     "sinusoidal_position_encoding",
     "window_mask",
 ]

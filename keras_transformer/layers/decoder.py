@@ -31,6 +31,8 @@ class Decoder(Block):
         encoder_output: `(b, s, any width)`; None without cross-attention.
         padding_mask: `(b, t)`, True (1) where the target has a token.
         encoder_padding_mask: `(b, s)`, True (1) where the source has a token.
+        attention_mask: of the self-attention of every layer; see `DecoderLayer`.
+        cross_attention_mask: of the cross-attention of every layer; likewise.
         return_attention_scores: whether the scores are returned too.
         training: whether dropout is on.
 
@@ -63,6 +65,8 @@ class Decoder(Block):
         encoder_output: Tensor | None = None,
         padding_mask: Tensor | None = None,
         encoder_padding_mask: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        cross_attention_mask: Tensor | None = None,
         return_attention_scores: bool = False,
         training: bool | None = None,
     ) -> Tensor | tuple[Tensor, dict[str, Tensor]]:
@@ -74,6 +78,8 @@ class Decoder(Block):
                 encoder_output,
                 padding_mask=padding_mask,
                 encoder_padding_mask=encoder_padding_mask,
+                attention_mask=attention_mask,
+                cross_attention_mask=cross_attention_mask,
                 need_scores=return_attention_scores,
                 training=training,
             )

@@ -28,6 +28,7 @@ class DecoderLayer(Block):
         encoder_padding_mask: `(b, s)`, True (1) where the source has a token.
         attention_mask: of the self-attention, besides the causal one; `(t, t)`,
             `(b, t, t)`, `(b, 1, t, t)` or `(b, h, t, t)`.
+        cross_attention_mask: of the cross-attention, likewise over `(t, s)`.
         return_attention_scores: whether the scores are returned too.
         training: whether dropout is on.
 
@@ -66,6 +67,7 @@ class DecoderLayer(Block):
         padding_mask: Tensor | None = None,
         encoder_padding_mask: Tensor | None = None,
         attention_mask: Tensor | None = None,
+        cross_attention_mask: Tensor | None = None,
         return_attention_scores: bool = False,
         training: bool | None = None,
     ) -> Tensor | tuple[Tensor, dict[str, Tensor]]:
@@ -88,6 +90,7 @@ class DecoderLayer(Block):
                 self.cross_attention,
                 self.cross_attention_residual.before(x),
                 encoder_output,
+                attention_mask=cross_attention_mask,
                 padding_mask=encoder_padding_mask,
                 need_scores=return_attention_scores,
                 training=training,

@@ -26,6 +26,7 @@ class Encoder(Block):
     Call arguments:
         inputs: `(b, s, d)`.
         padding_mask: `(b, s)`, True (1) where there is a token.
+        attention_mask: of every layer; see `EncoderLayer`.
         return_attention_scores: whether the scores are returned too.
         training: whether dropout is on.
 
@@ -52,13 +53,19 @@ class Encoder(Block):
         self,
         inputs: Tensor,
         padding_mask: Tensor | None = None,
+        attention_mask: Tensor | None = None,
         return_attention_scores: bool = False,
         training: bool | None = None,
     ) -> Tensor | tuple[Tensor, dict[str, Tensor]]:
         x, all_scores = inputs, {}
         for layer in self.layers:
             x, scores = self._attend(
-                layer, x, padding_mask=padding_mask, need_scores=return_attention_scores, training=training
+                layer,
+                x,
+                padding_mask=padding_mask,
+                attention_mask=attention_mask,
+                need_scores=return_attention_scores,
+                training=training,
             )
             all_scores.update({f"{layer.name}/{name}": s for name, s in (scores or {}).items()})
         x = self.final_normalization(x)

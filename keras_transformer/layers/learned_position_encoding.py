@@ -22,6 +22,7 @@ class LearnedPositionEncoding(keras.layers.Layer):
     Call arguments:
         inputs: `(b, t, d)`.
         start: the position of the first vector, an integer.
+        positions: integers `(b, t)` where they do not count up from `start`.
 
     Returns:
         `(b, t, d)`. While a graph is traced in which the length is not known, a
@@ -48,7 +49,17 @@ class LearnedPositionEncoding(keras.layers.Layer):
             name="marks",
         )
 
-    def call(self, inputs: Tensor, start: Tensor | int = 0) -> Tensor:
+    def call(self, inputs: Tensor, start: Tensor | int = 0, positions: Tensor | None = None) -> Tensor:
+        if positions is None:
+            self._check_length(inputs, start)
+            positions = (ops.arange(ops.shape(inputs)[1]) + start)[None, :]  # (1, t)
+        is_known = ops.expand_dims(positions < self.max_length, -1)
+        marks = ops.take(self.marks, ops.minimum(positions, self.max_length - 1), axis=0)  # (b, t, d)
+        marks = ops.where(is_known, ops.cast(marks, "float32"), float("nan"))
+        return ops.cast(ops.cast(inputs, "float32") + marks, self.compute_dtype)
+
+    def _check_length(self, inputs: Tensor, start: Tensor | int) -> None:
+        """Refuse inputs that are known to be too long."""
         [length] = known_sizes(inputs.shape[1:2])
         is_real = getattr(getattr(inputs, "device", None), "type", "") != "meta"  # torch infers a shape there
         if is_real and length is not None and isinstance(start, int) and start + length > self.max_length:
@@ -56,11 +67,6 @@ class LearnedPositionEncoding(keras.layers.Layer):
                 f"`inputs` must end before position max_length={self.max_length}. "
                 f"Received: start={start}, length={length}."
             )
-        positions = ops.arange(ops.shape(inputs)[1]) + start  # (t,)
-        is_known = ops.expand_dims(positions < self.max_length, -1)
-        marks = ops.take(self.marks, ops.minimum(positions, self.max_length - 1), axis=0)  # (t, d)
-        marks = ops.where(is_known, ops.cast(marks, "float32"), float("nan"))
-        return ops.cast(ops.cast(inputs, "float32") + marks[None, :, :], self.compute_dtype)
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         return tuple(input_shape)

@@ -24,6 +24,8 @@ class PositionEncoding(keras.layers.Layer):
     Call arguments:
         inputs: `(b, t, d)`.
         start: the position of the first vector, an integer.
+        positions: integers `(b, t)`, each below `t`, where they do not count up
+            from `start`, as in packed rows; see `segment_positions`.
 
     Returns:
         `(b, t, d)`, inputs and marks added in float32, in the layer's dtype.
@@ -49,12 +51,13 @@ class PositionEncoding(keras.layers.Layer):
         self.layout = layout
         self.supports_masking = True
 
-    def call(self, inputs: Tensor, start: Tensor | int = 0) -> Tensor:
+    def call(self, inputs: Tensor, start: Tensor | int = 0, positions: Tensor | None = None) -> Tensor:
         length, hidden_dim = ops.shape(inputs)[1], inputs.shape[-1]
         encoding = sinusoidal_position_encoding(
             length, hidden_dim, start=start, max_wavelength=self.max_wavelength, layout=self.layout
         )
-        marked = ops.cast(inputs, "float32") + encoding[None, :, :]
+        marks = encoding[None, :, :] if positions is None else ops.take(encoding, positions, axis=0)
+        marked = ops.cast(inputs, "float32") + marks
         return ops.cast(marked, self.compute_dtype)
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:

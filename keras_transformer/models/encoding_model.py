@@ -7,6 +7,7 @@ from keras import ops
 
 from keras_transformer.layers.dot_product_attention import as_tensor
 from keras_transformer.models.configured_model import ConfiguredModel
+from keras_transformer.models.segments import SEGMENT_INPUTS
 from keras_transformer.models.source import check_padding_mask, read_source
 from keras_transformer.types import Tensor
 
@@ -73,7 +74,7 @@ class EncodingModel(ConfiguredModel):
         if not isinstance(inputs, dict):
             return inputs
         names, mask = {tensor.name for tensor in self.inputs}, f"{self.input_prefix}padding_mask"
-        if not names - {mask} <= set(inputs) <= names:
+        if not names - {mask, *SEGMENT_INPUTS} <= set(inputs) <= names:
             raise ValueError(f"`inputs` must have the keys {sorted(names)}. Received: keys {sorted(inputs)}.")
         if mask not in names:
             return inputs

@@ -53,7 +53,7 @@ def make_position_encoding(positions: str, max_length: int | None, dtype: Any) -
         dtype: the dtype or dtype policy; None for Keras's own.
 
     Returns:
-        A layer that is called with vectors `(b, t, d)` and `start`.
+        A layer that is called with vectors `(b, t, d)`, and `start` or `positions`.
     """
     if positions == "sinusoidal":
         return PositionEncoding(dtype=dtype, name="position_encoding")
@@ -72,6 +72,7 @@ class NoPositionEncoding(keras.layers.Layer):
     Call arguments:
         inputs: `(b, t, d)`.
         start: the position of the first vector; ignored.
+        positions: of each vector; ignored.
 
     Returns:
         The inputs.
@@ -81,7 +82,7 @@ class NoPositionEncoding(keras.layers.Layer):
         super().__init__(**kwargs)
         self.supports_masking = True
 
-    def call(self, inputs: Tensor, start: Tensor | int = 0) -> Tensor:
+    def call(self, inputs: Tensor, start: Tensor | int = 0, positions: Tensor | None = None) -> Tensor:
         return inputs
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:

@@ -9,6 +9,7 @@ from keras_transformer.layers import DecoderCache, padding_mask
 from keras_transformer.models.encoding_model import EncodingModel
 from keras_transformer.models.options import check_exactly_one, check_options, constructor_arguments
 from keras_transformer.models.parts import Parts, transformer_parts
+from keras_transformer.models.segments import Segments, one_segment, segment_inputs
 from keras_transformer.models.source import source_inputs
 from keras_transformer.types import Tensor
 
@@ -44,6 +45,8 @@ class Transformer(EncodingModel):
         max_length: the number of learned positions; None for the other kinds.
         share_embeddings: whether source and target use one embedding.
         tie_output: whether the logits use the target embedding's table.
+        packed: whether a row may hold several pairs, as `data.packed_dataset` gives them. The weights are
+            the same; a model without the option can take them.
         **kwargs: `name` and `dtype` of a Keras model.
 
     Call arguments:
@@ -52,7 +55,9 @@ class Transformer(EncodingModel):
             `encoder_token_ids`, integers `(b, s)`, or for frames
             `encoder_features` `(b, s, w)` and `encoder_padding_mask` `(b, s)`,
             True (1) where there is a frame. Without the mask, or where it is
-            None, every frame counts.
+            None, every frame counts. With `packed` also `encoder_segment_ids`
+            `(b, s)` and `decoder_segment_ids` `(b, t)`: integers that tell which
+            pair of the row a token belongs to; without them a row is one pair.
 
     Returns:
         Logits `(b, t, v)`.
@@ -60,7 +65,7 @@ class Transformer(EncodingModel):
     Raises:
         ValueError: sizes not above zero, heads that do not divide the width,
             rates outside [0, 1), shared embeddings of different vocabularies
-            or with frames, not exactly one of source ids and frames.
+            or with frames, packed frames, not exactly one of source ids and frames.
 
     Example:
         >>> model = Transformer(100, 120, num_layers=1, hidden_dim=8, num_heads=2,
@@ -97,12 +102,13 @@ class Transformer(EncodingModel):
         max_length: int | None = None,
         share_embeddings: bool = False,
         tie_output: bool = True,
+        packed: bool = False,
         **kwargs: Any,
     ) -> None:
         config = constructor_arguments(locals())
         _check(config)
         parts = transformer_parts(config, kwargs.pop("dtype", None))
-        inputs, outputs = _connect(parts, encoder_feature_dim)
+        inputs, outputs = _connect(parts, encoder_feature_dim, packed)
         super().__init__(config, parts, inputs=inputs, outputs=outputs, **kwargs)
 
     def create_cache(
@@ -149,6 +155,11 @@ class Transformer(EncodingModel):
         x, cache = self.decoder.step(x, cache, position)
         return self.output_projection.step(x[:, 0, :]), cache
 
+    def _complete(self, inputs: Tensor) -> Tensor:
+        """Make one segment of each row where none are given."""
+        inputs = super()._complete(inputs)
+        return one_segment(inputs) if self.config["packed"] and isinstance(inputs, dict) else inputs
+
     def attention_scores(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
         """Give every attention map of one teacher-forced pass.
 
@@ -178,6 +189,11 @@ def _check(config: dict[str, Any]) -> None:
     source, features = config["source_vocabulary_size"], config["encoder_feature_dim"]
     check_exactly_one(source_vocabulary_size=source, encoder_feature_dim=features)
     check_options(config, optional=_OPTIONAL)
+    if config["packed"] and features is not None:
+        raise ValueError(
+            "`packed` needs token ids as a source. Received: "
+            f"packed={config['packed']}, encoder_feature_dim={features}."
+        )
     if config["share_embeddings"] and source != config["target_vocabulary_size"]:
         raise ValueError(
             "`share_embeddings` needs vocabularies of the same size. Received: "
@@ -186,24 +202,31 @@ def _check(config: dict[str, Any]) -> None:
         )
 
 
-def _connect(parts: Parts, feature_dim: int | None) -> tuple[dict[str, Tensor], Tensor]:
+def _connect(parts: Parts, feature_dim: int | None, packed: bool) -> tuple[dict[str, Tensor], Tensor]:
     """Connect the layers as Figure 1 does."""
     source = source_inputs("encoder_", feature_dim)
     target = keras.Input((None,), dtype="int32", name="decoder_token_ids")  # (b, t)
+    segments = segment_inputs() if packed else Segments({})
 
     x = parts["source_embedding" if feature_dim is None else "source_projection"](source.values)
-    x = parts["embedding_dropout"](parts["position_encoding"](x))
-    x = parts["encoder"](x, padding_mask=source.padding_mask)
+    x = parts["position_encoding"](x, positions=segments.source_positions)
+    x = parts["encoder"](
+        parts["embedding_dropout"](x),
+        padding_mask=source.padding_mask,
+        attention_mask=segments.source_mask,
+    )
 
-    y = parts["position_encoding"](parts["target_embedding"](target))
+    y = parts["position_encoding"](parts["target_embedding"](target), positions=segments.target_positions)
     y = parts["decoder"](
         parts["embedding_dropout"](y),
         x,
         padding_mask=padding_mask(target),
         encoder_padding_mask=source.padding_mask,
+        attention_mask=segments.target_mask,
+        cross_attention_mask=segments.cross_mask,
     )
     logits = parts["output_projection"](y)  # (b, t, v)
-    return {**source.inputs, "decoder_token_ids": target}, logits
+    return {**source.inputs, "decoder_token_ids": target, **segments.inputs}, logits
 
 
 _OPTIONAL = ("source_vocabulary_size", "encoder_feature_dim", "num_encoder_layers", "num_decoder_layers")

@@ -77,3 +77,22 @@ def test_subword_dropout_changes_the_sides_that_have_subwords() -> None:
     [(after, same_answers)] = batches(run, encoded, shuffle=False, noise=noise(run, tokenizers))
     assert after["encoder_token_ids"].shape[1] > before["encoder_token_ids"].shape[1]
     assert answers.numpy().tolist() == same_answers.numpy().tolist()
+
+
+def test_rows_are_packed_for_training_alone() -> None:
+    run = RunConfig().override({"kind": "character", "packed_length": 16, "tokens_per_batch": 64})
+    pairs = [("abc", "xy"), ("a", "xyz"), ("ab", "x")] * 4
+    encoded = encode(run, pairs, train_tokenizers(run, pairs))
+    for inputs, labels in batches(run, encoded, shuffle=True):
+        assert labels.shape == (4, 16)
+        assert inputs["decoder_segment_ids"].numpy().max() > 1
+    for inputs, _ in batches(run, encoded, shuffle=False):
+        assert set(inputs) == {"encoder_token_ids", "decoder_token_ids"}
+
+
+def test_a_packed_row_must_hold_the_longest_pair() -> None:
+    run = RunConfig().override({"kind": "character", "packed_length": 8})
+    pairs = [("abcdefghij", "a")]
+    encoded = encode(run, pairs, train_tokenizers(run, pairs))
+    with pytest.raises(InputError, match=r"packed_length=8, .*a pair of 11 tokens"):
+        batches(run, encoded, shuffle=True)

@@ -68,6 +68,17 @@ def check_compiled(model: Any) -> None:
 
 
 @pytest.mark.slow
+def test_packed_rows_train_a_translator_of_single_texts(
+    run: Callable, pairs_file: Path, small: list[str], tmp_path: Path
+) -> None:
+    result = run("train", "--pairs", pairs_file, "--name", "packed", *small, "--packed-length", "64")
+    assert result.exit_code == 0, result.output
+    translator = Translator.load(tmp_path / "runs/packed")
+    assert translator.model.config["packed"]
+    assert len(translator.translate(["a b"])) == 1
+
+
+@pytest.mark.slow
 def test_options_reach_fit(
     run: Callable, pairs_file: Path, small: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -103,6 +103,14 @@ def test_directories_are_not_empty() -> None:
         RunConfig(export_directory="")
 
 
+@pytest.mark.parametrize("name", ["subword_dropout", "target_subword_dropout"])
+def test_packed_rows_have_no_room_for_subword_dropout(name: str) -> None:
+    packed = RunConfig().override({"packed_length": 64, "target_subword_dropout": 0.0})
+    assert packed.data.packed_length == 64
+    with pytest.raises(InputError, match=f"packed_length=64, .*{name}=0.1"):
+        packed.override({name: 0.1})
+
+
 def test_override_sets_what_was_given(tmp_path: Path) -> None:
     run = RunConfig.from_toml(written(tmp_path, TOML))
     changed = run.override({"epochs": 2, "name": "en_de", "beam_size": None, "preset": "base"})
