@@ -23,6 +23,9 @@ class Adam(keras.optimizers.Adam):
     and than that of the other backends. And no weight is updated before all gradients are there: in the graph
     of a step TensorFlow otherwise may update one while the gradient of another is computed from it.
 
+    With `gradient_accumulation_steps` a schedule counts updates, and so does the moving average. Keras's own
+    counts batches for both: a warm-up of 1,000 steps would be over after 250 updates of four batches.
+
     Arguments and state are those of `keras.optimizers.Adam`.
     """
 
@@ -50,6 +53,23 @@ class Adam(keras.optimizers.Adam):
                 self._apply_kernel(gradient, variable, learning_rate)
                 return
         super().update_step(gradient, variable, learning_rate)
+
+    def _get_current_learning_rate(self) -> Tensor:
+        """Ask the schedule for the rate of this update; Keras calls this."""
+        if isinstance(self._learning_rate, keras.optimizers.schedules.LearningRateSchedule):
+            return self._learning_rate(self.iterations)
+        return super()._get_current_learning_rate()
+
+    def _update_model_variables_moving_average(self, trainable_variables: Sequence[Any]) -> None:
+        """Take the weights into the average, if this batch has updated them; Keras calls this."""
+        momentum, steps = self.ema_momentum, self.gradient_accumulation_steps or 1
+        if steps > 1:
+            is_update = ops.equal((self._iterations + 1) % steps, 0)
+            self.ema_momentum = ops.where(is_update, momentum, 1.0)  # all of the average stays
+        try:
+            super()._update_model_variables_moving_average(trainable_variables)
+        finally:
+            self.ema_momentum = momentum
 
     def _apply_kernel(self, gradient: Tensor, variable: Any, learning_rate: Tensor) -> None:
         """Do it with TensorFlow's kernel."""
