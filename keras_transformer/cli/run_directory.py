@@ -1,6 +1,8 @@
 """The directory of a run: begun, resumed, and with its vocabularies."""
 
+import dataclasses
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -13,30 +15,143 @@ from keras_transformer.files import write_file
 from keras_transformer.text import Tokenizer, load_tokenizer
 from keras_transformer.text.saving import OPTIONS_FILE
 from keras_transformer.training import read_state
+from keras_transformer.training.checkpoint_state import STATE_FILE
+from keras_transformer.training.finite_loss import BATCH_FILE
+from keras_transformer.training.fitting import TENSORBOARD
 
 CONFIG_FILE = "config.json"
 
+# Of a run that goes on, by the beginning of its name.
+_MAY_CHANGE = (
+    "name",
+    "run_directory",
+    "export_directory",
+    "training.epochs",
+    "training.patience",
+    "training.monitored_pairs",
+    "decoding.",
+)
+
+# What may be there before the first checkpoint is.
+_WITHOUT_A_CHECKPOINT = (
+    CONFIG_FILE,
+    "checkpoints",
+    "source_tokenizer",
+    "target_tokenizer",
+    TENSORBOARD,
+    BATCH_FILE,
+)
+
 
 def begin_run(run: RunConfig, directory: Path, *, overwrite: bool) -> None:
-    """Make the directory of a new run.
+    """Make the directory of a new run; call `settle` when it has trained, or failed to.
 
     Args:
         run: the configuration, which is written there.
         directory: of the run.
-        overwrite: whether to remove what is there.
+        overwrite: whether what is there may go. It is set aside until the new run has saved something.
 
     Raises:
-        InputError: a run has saved checkpoints there, and nobody said to remove them.
+        InputError: something is there that is worth keeping, and nobody said to remove it.
     """
-    if not overwrite and read_state(directory / "checkpoints") is not None:
+    settle(directory)
+    if not overwrite:
+        _refuse_to_lose(directory)
+    if (directory / CONFIG_FILE).exists():
+        if overwrite:
+            directory.rename(_aside(directory))
+        else:
+            shutil.rmtree(directory)
+    write_file(directory / CONFIG_FILE, run.to_json().encode())
+
+
+def settle(directory: Path) -> None:
+    """Remove what a new run has replaced, or put it back where the new one has saved nothing.
+
+    Args:
+        directory: of the run.
+    """
+    aside = _aside(directory)
+    if not aside.exists():
+        return
+    if not (directory / "checkpoints" / STATE_FILE).exists():
+        shutil.rmtree(directory, ignore_errors=True)
+        aside.rename(directory)
+    else:
+        shutil.rmtree(aside)
+
+
+def _aside(directory: Path) -> Path:
+    return directory.with_name(f".replaced-{directory.name}")
+
+
+def _refuse_to_lose(directory: Path) -> None:
+    """Refuse a directory that a run has left which saved something, or that is of something else."""
+    if read_state(directory / "checkpoints") is not None:
         raise InputError(
             f"{directory} holds a run already. Go on with --resume, begin anew with --overwrite, "
             "or choose another --name."
         )
-    if (directory / CONFIG_FILE).exists():
-        # A run that stopped before its first checkpoint has nothing worth keeping.
-        shutil.rmtree(directory)
-    write_file(directory / CONFIG_FILE, run.to_json().encode())
+    if not (directory / CONFIG_FILE).exists():
+        return
+    paths = [path for path in directory.iterdir() if path.name not in _WITHOUT_A_CHECKPOINT]
+    others = sorted(path.name for path in (*paths, *directory.glob("checkpoints/epoch-*")))
+    if others or not _is_run(directory):
+        raise InputError(
+            f"{directory} holds more than a run that saved nothing: {', '.join(others) or CONFIG_FILE}. "
+            "Choose another --name, or begin anew with --overwrite."
+        )
+
+
+def _is_run(directory: Path) -> bool:
+    try:
+        saved_run(directory)
+    except InputError:
+        return False
+    return True
+
+
+def resumed_run(saved: RunConfig, wanted: RunConfig) -> RunConfig:
+    """Decide how a run goes on.
+
+    Args:
+        saved: the configuration that it began with.
+        wanted: the one that is given now.
+
+    Returns:
+        The one that is given now.
+
+    Raises:
+        InputError: something would change that the saved epochs depend on.
+    """
+    before, after = (dict(_flat(run)) for run in (saved, wanted))
+    changed = [
+        f"{name}={after[name]!r} after {before[name]!r}"
+        for name in after
+        if after[name] != before[name] and not name.startswith(_MAY_CHANGE)
+    ]
+    if changed:
+        raise InputError(
+            "A run that goes on may change its epochs, patience, monitored_pairs, decoding and directories, "
+            f"nothing else. Received: {', '.join(changed)}."
+        )
+    longer = wanted.training.epochs > saved.training.epochs
+    if longer and saved.training.schedule == "cosine":
+        raise InputError(
+            f"The cosine schedule of this run ends at learning rate 0 after {saved.training.epochs} epochs; "
+            f"more of them would change nothing. Received: epochs={wanted.training.epochs}. "
+            "Begin anew with --overwrite, or under another --name."
+        )
+    return wanted
+
+
+def _flat(run: RunConfig) -> Iterator[tuple[str, object]]:
+    """Name each value, such as `training.epochs`."""
+    for name, value in dataclasses.asdict(run).items():
+        if isinstance(value, dict):
+            yield from ((f"{name}.{field}", inner) for field, inner in value.items())
+        else:
+            yield name, value
 
 
 def saved_run(directory: Path) -> RunConfig:

@@ -76,8 +76,7 @@ def _fit(
     model, state = read_checkpoint(directory / "checkpoints")
     changes = noise(run, tokenizers)
     train_batches = batches(run, training, shuffle=True, first_epoch=state.epoch, noise=changes)
-    if run.training.gradient_accumulation_steps > 1:
-        train_batches = train_batches.apply(weigh_for_accumulation(run.training.gradient_accumulation_steps))
+    train_batches = _weighed(train_batches, run.training.gradient_accumulation_steps)
     if model is None:
         model = _new_model(run, tokenizers, len(train_batches))
     click.echo(
@@ -125,6 +124,18 @@ def finish(run: RunConfig, directory: Path, tokenizers: Tokenizers) -> Translato
     translator = _translator(run, tokenizers, model)
     translator.save(directory)
     return translator
+
+
+def _weighed(dataset: tf.data.Dataset, num_batches: int) -> tf.data.Dataset:
+    """Weigh the batches of an update, if it has several."""
+    if num_batches == 1:
+        return dataset
+    if len(dataset) < num_batches:
+        raise InputError(
+            "`gradient_accumulation_steps` must not be above the number of batches. Received: "
+            f"gradient_accumulation_steps={num_batches}, {len(dataset)} batches an epoch."
+        )
+    return dataset.apply(weigh_for_accumulation(num_batches))
 
 
 def _translator(run: RunConfig, tokenizers: Tokenizers, model: keras.Model) -> Translator:

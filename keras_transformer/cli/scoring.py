@@ -27,7 +27,7 @@ def score(
             references, as is usual for pronunciations.
 
     Returns:
-        Error rates, and BLEU and chrF where targets have words.
+        Error rates, and BLEU and chrF where targets have words or are compared by character.
     """
     sources, references = _merged(pairs) if unique else _as_they_are(pairs)
     with progress_bar(len(sources), "scoring") as progress:
@@ -36,7 +36,7 @@ def score(
     report = evaluate(
         [answer.text for answer in answers],
         references,
-        METRICS if has_words else METRICS_WITHOUT_WORDS,
+        METRICS if has_words or tokenize == "char" else METRICS_WITHOUT_WORDS,
         tokenize=tokenize,
     )
     click.echo(str(report))

@@ -11,7 +11,7 @@ from keras_transformer.cli.run_defaults import run_config
 
 @click.command()
 @click.option("--config", type=click.Path(), help="TOML file with the same fields; flags win over it.")
-@click.option("--resume", is_flag=True, help="Go on after the last epoch that was saved.")
+@click.option("--resume", is_flag=True, help="Go on after the last epoch that was saved; little may change.")
 @click.option("--overwrite", is_flag=True, help="Begin anew where a run of this name exists.")
 @run_options
 def train(config: str | None, resume: bool, overwrite: bool, **flags: Any) -> None:
@@ -36,4 +36,4 @@ def train(config: str | None, resume: bool, overwrite: bool, **flags: Any) -> No
     start_tensorflow()
     from keras_transformer.cli.training_run import train_run
 
-    train_run(run, resume=resume, overwrite=overwrite, epochs=flags["epochs"])
+    train_run(run, resume=resume, overwrite=overwrite, flags=None if config else flags)

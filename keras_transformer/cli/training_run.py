@@ -3,12 +3,21 @@
 import logging
 import os
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
 from keras_transformer.cli.run_data import RunPairs, encode, load_pairs
-from keras_transformer.cli.run_directory import begin_run, run_tokenizers, saved_run
+from keras_transformer.cli.run_directory import (
+    CONFIG_FILE,
+    begin_run,
+    resumed_run,
+    run_tokenizers,
+    saved_run,
+    settle,
+)
 from keras_transformer.cli.run_pictures import draw_pictures
 from keras_transformer.cli.run_report import write_report
 from keras_transformer.cli.run_training import finish, fit
@@ -17,18 +26,21 @@ from keras_transformer.config import RunConfig
 from keras_transformer.data import Pair
 from keras_transformer.decoding import Translator
 from keras_transformer.export import export_saved_model
+from keras_transformer.files import write_file
 
 NUM_SAMPLES = 8
 
 
-def train_run(run: RunConfig, *, resume: bool, overwrite: bool, epochs: int | None = None) -> None:
+def train_run(
+    run: RunConfig, *, resume: bool, overwrite: bool, flags: Mapping[str, Any] | None = None
+) -> None:
     """Train, score, draw and export.
 
     Args:
         run: all that decides the outcome.
-        resume: go on after the last epoch that was saved, with the run's own configuration.
+        resume: go on after the last epoch that was saved.
         overwrite: remove an earlier run of the same name.
-        epochs: of a resumed run, instead of its own number.
+        flags: what changes in the configuration of a resumed run; None where `run` has to be it.
 
     Raises:
         InputError: the data, the configuration or the directory cannot be used.
@@ -37,14 +49,19 @@ def train_run(run: RunConfig, *, resume: bool, overwrite: bool, epochs: int | No
     directory = Path(run.run_directory, run.name)
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     if resume:
-        run = saved_run(directory).override({"epochs": epochs})
+        saved = saved_run(directory)
+        run = resumed_run(saved, run if flags is None else saved.override(flags))
+        write_file(directory / CONFIG_FILE, run.to_json().encode())
     pairs = load_pairs(run.data)
     _show_samples(pairs)
     if not resume:
         begin_run(run, directory, overwrite=overwrite)
-    tokenizers = run_tokenizers(run, directory, pairs.train)
-    training, validation = (encode(run, part, tokenizers) for part in (pairs.train, pairs.validation))
-    history = fit(run, directory, tokenizers, training, validation, pairs.validation)
+    try:
+        tokenizers = run_tokenizers(run, directory, pairs.train)
+        training, validation = (encode(run, part, tokenizers) for part in (pairs.train, pairs.validation))
+        history = fit(run, directory, tokenizers, training, validation, pairs.validation)
+    finally:
+        settle(directory)
     translator = finish(run, directory, tokenizers)
     decoding = run.decoding
     report = score(translator, pairs.test, batch_size=decoding.batch_size, tokenize=decoding.bleu_tokenize)

@@ -63,6 +63,11 @@ class DataConfig(Section):
                 f"Received: pairs={self.pairs!r}, source={self.source!r}."
             )
         require_fraction(self, "validation_fraction")
+        if not self.validation_fraction and self.validation_source is None:
+            raise ValueError(
+                "`validation_fraction` must be above 0; some pairs must choose the best checkpoint. "
+                f"Received: validation_fraction={self.validation_fraction}."
+            )
         require_at_least(self, 2, "max_source_length", "max_target_length")
         require_at_least(self, 1, "tokens_per_batch", "packed_length")
         require_at_least(self, 0, "seed")

@@ -76,6 +76,8 @@ class TrainingConfig(Section):
         require_at_least(self, 1, "epochs", "warmup_steps", "gradient_accumulation_steps")
         require_at_least(self, 1, "average_last", "monitored_pairs", "patience")
         require_at_least(self, 0, "seed", "r_drop")
+        if self.seed >= 2**32:
+            raise ValueError(f"`seed` must be below 2^32. Received: seed={self.seed}.")
         for name in ("peak_learning_rate", "clip_norm"):
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:

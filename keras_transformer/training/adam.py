@@ -62,14 +62,15 @@ class Adam(keras.optimizers.Adam):
 
     def _update_model_variables_moving_average(self, trainable_variables: Sequence[Any]) -> None:
         """Take the weights into the average, if this batch has updated them; Keras calls this."""
-        momentum, steps = self.ema_momentum, self.gradient_accumulation_steps or 1
+        this: Any = self
+        momentum, steps = this.ema_momentum, this.gradient_accumulation_steps or 1
         if steps > 1:
-            is_update = ops.equal((self._iterations + 1) % steps, 0)
-            self.ema_momentum = ops.where(is_update, momentum, 1.0)  # all of the average stays
+            is_update = ops.equal((this._iterations + 1) % steps, 0)
+            this.ema_momentum = ops.where(is_update, momentum, 1.0)  # all of the average stays
         try:
             super()._update_model_variables_moving_average(trainable_variables)
         finally:
-            self.ema_momentum = momentum
+            this.ema_momentum = momentum
 
     def _apply_kernel(self, gradient: Tensor, variable: Any, learning_rate: Tensor) -> None:
         """Do it with TensorFlow's kernel."""

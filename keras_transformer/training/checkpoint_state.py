@@ -37,6 +37,8 @@ class CheckpointState:
     """The best epoch, counted from 1; 0 before the first."""
     best_value: float = math.inf
     """The lowest value so far of what is monitored."""
+    monitor: str = ""
+    """The metric that `best_value` is of; a run of an earlier version has none."""
     history: dict[str, list[float]] = dataclasses.field(default_factory=dict)
     """Each metric's value after each epoch."""
     sha256: dict[str, str] = dataclasses.field(default_factory=dict)

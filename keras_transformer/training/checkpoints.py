@@ -1,6 +1,7 @@
 """Checkpoints of the last and the best epoch: never half written, and resumed from."""
 
 import dataclasses
+import math
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -39,7 +40,8 @@ class Checkpoint(keras.callbacks.Callback):
     Args:
         directory: where the files go; made if absent.
         monitor: the metric whose lowest value is the best.
-        state: where a resumed run stands; from `read_checkpoint`.
+        state: where a resumed run stands; from `read_checkpoint`. If its best epoch is that of another
+            metric, the best is looked for anew, with a `CheckpointWarning`.
     """
 
     def __init__(
@@ -52,7 +54,7 @@ class Checkpoint(keras.callbacks.Callback):
         super().__init__()
         self.directory = Path(directory)
         self.monitor = monitor
-        self.state = state or CheckpointState()
+        self.state = _of_monitor(state or CheckpointState(), monitor)
         self.directory.mkdir(parents=True, exist_ok=True)
 
     def on_train_begin(self, logs: dict[str, float] | None = None) -> None:
@@ -95,6 +97,7 @@ class Checkpoint(keras.callbacks.Callback):
             best_epoch=epoch if is_best else self.state.best_epoch,
             # Not `min`: what is no number would stay the best for ever.
             best_value=logs[self.monitor] if is_best else self.state.best_value,
+            monitor=self.monitor,
             history=_extended(self.state.history, logs),
             sha256={name: known[name] for name in (path.name, best_file) if name in known},
             random_state=random_state(self.model),
@@ -150,6 +153,21 @@ def restore_checkpoint(model: keras.Model, directory: str | Path, *, best: bool 
         return model
 
     return _first_whole(Path(directory), read, best=best)[1]
+
+
+def _of_monitor(state: CheckpointState, monitor: str) -> CheckpointState:
+    """Forget which epoch was the best by another metric: its value cannot be compared."""
+    if state.monitor in ("", monitor):
+        return state
+    warnings.warn(
+        f"The best epoch so far was chosen by {state.monitor}, and from now on by {monitor}: "
+        f"epochs before epoch {state.epoch} are not compared.",
+        CheckpointWarning,
+        stacklevel=3,
+    )
+    return dataclasses.replace(
+        state, monitor=monitor, best_value=math.inf, best_epoch=state.epoch, best_file=state.last_file
+    )
 
 
 def _first_whole(

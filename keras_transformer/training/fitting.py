@@ -14,7 +14,7 @@ from keras_transformer.training.early_stopping import StopEarly, is_over
 from keras_transformer.training.finite_loss import StopOnNonFinite
 from keras_transformer.training.moving_average import EvaluateMovingAverage, apply_moving_average
 from keras_transformer.training.recent_batches import RecentBatches
-from keras_transformer.training.recent_checkpoints import KeepRecent, average_recent
+from keras_transformer.training.recent_checkpoints import KeepRecent, average_recent, restore_average
 from keras_transformer.training.recipe import compile_model
 from keras_transformer.training.run_record import RunRecord
 from keras_transformer.training.throughput import Throughput
@@ -50,8 +50,8 @@ def fit(
 
     A thin function over `compile_model`, `model.fit` and the callbacks of this package. The directory gets
     `checkpoints`, `training.csv`, `training.png` and `tensorboard`. If it holds checkpoints already, the run
-    goes on after its last epoch; a dataset that shuffles by epoch takes its `first_epoch` from
-    `read_state(directory / "checkpoints")`.
+    goes on after its last epoch. A dataset that shuffles by epoch has to go on there too: its `first_epoch`
+    is `state.epoch` of `state = read_checkpoint(directory / "checkpoints")[1]`, which is then handed in.
 
     At the end the model has the weights of the best epoch: the one with the lowest validation loss, or with
     the best score of `scoring`; their moving average, where the optimizer keeps one; with `average_last` the
@@ -67,7 +67,7 @@ def fit(
         state: where the model stands already, from `read_checkpoint`; None to go on after the last epoch
             that the directory holds.
         learning_rate: a number or a schedule, with which `compile_model` compiles; None for a model that
-            is compiled already.
+            is compiled already. A number holds for a run that goes on, too.
         scoring: an `evaluation.DecodeAndScore`, which then chooses the best epoch.
         patience: stop after so many epochs in a row that are no better; None to go on to the end.
         average_last: how many of the last checkpoints are averaged in the end; None for the best epoch.
@@ -96,17 +96,23 @@ def fit(
     directory = Path(directory)
     if state is None:
         state = restore_checkpoint(model, directory / CHECKPOINTS)
+        if isinstance(learning_rate, int | float):  # a variable, which was restored with all others
+            model.optimizer.learning_rate = learning_rate
     monitor = scoring.monitor if scoring else "loss" if validation is None else "val_loss"
     checkpoint = Checkpoint(directory / CHECKPOINTS, monitor=monitor, state=state)
     recent = RecentBatches()
-    recording: list[Any] = [StopOnNonFinite(recent, directory), checkpoint, RunRecord(checkpoint, directory)]
-    recording += [KeepRecent(checkpoint, average_last)] if average_last is not None else []
+    following: list[Any] = [KeepRecent(checkpoint, average_last)] if average_last is not None else []
+    following += [RunRecord(checkpoint, directory)]
+    recording: list[Any] = [StopOnNonFinite(recent, directory), checkpoint, *following]
     recording += [StopEarly(checkpoint, patience)] if patience is not None else []
     recording += (
         [keras.callbacks.TensorBoard(directory / TENSORBOARD, write_graph=False)] if tensorboard else []
     )
     measuring = [EvaluateMovingAverage(), Throughput(required=False), *([scoring] if scoring else [])]
-    if state.epoch < epochs and not is_over(state, patience):
+    if state.epoch >= epochs or is_over(checkpoint.state, patience):
+        for callback in following:  # of a run that was stopped between its last checkpoint and them
+            callback.on_train_begin()
+    else:
         model.fit(
             recent.watch(training),
             validation_data=validation,
@@ -121,7 +127,7 @@ def fit(
         restore_checkpoint(model, directory / CHECKPOINTS, best=True)
         apply_moving_average(model)
     else:
-        model.set_weights(average_recent(directory / CHECKPOINTS, average_last).get_weights())
+        restore_average(model, directory / CHECKPOINTS, average_last)
     return checkpoint.state
 
 

@@ -82,9 +82,12 @@ class MaskedCrossentropy(keras.losses.Loss):
     batch's loss depends on how far it is padded. This one divides by the
     number of real tokens, on all replicas of a `tf.distribute` strategy together.
 
+    What Keras shows as `loss` and `val_loss` of an epoch is its own mean of the batches' losses, weighed by
+    their rows, so batches of short rows weigh more; `Perplexity` is over all tokens alike.
+
     Args:
         label_smoothing: the probability that is spread over the vocabulary.
-        pad_id: the label that is padding.
+        pad_id: the label that is padding; also one that no vocabulary has, such as -100.
         name: the name of the loss.
         normalize: whether the sum is divided by that of the sample weights. False where they say
             it all, as those of `data.weigh_for_accumulation` do; without any it is a mean still.
@@ -144,7 +147,7 @@ class MaskedCrossentropy(keras.losses.Loss):
         return total / _one_if_zero(sum_over_replicas(ops.sum(weights)))
 
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
-        return token_crossentropy(y_true, y_pred, self.label_smoothing)
+        return token_crossentropy(in_vocabulary(y_true, self.pad_id), y_pred, self.label_smoothing)
 
     def get_config(self) -> dict[str, Any]:
         return {
@@ -154,6 +157,19 @@ class MaskedCrossentropy(keras.losses.Loss):
             "pad_id": self.pad_id,
             "normalize": self.normalize,
         }
+
+
+def in_vocabulary(labels: Tensor, pad_id: int) -> Tensor:
+    """Give padding a label that logits have, where its own is none, such as -100.
+
+    Args:
+        labels: integers `(b, t)`.
+        pad_id: the label that is padding, which has no weight.
+
+    Returns:
+        Integers `(b, t)`.
+    """
+    return ops.where(ops.equal(labels, pad_id), 0, labels) if pad_id < 0 else labels
 
 
 def token_weights(labels: Tensor, pad_id: int, sample_weight: Tensor | None = None) -> Tensor:

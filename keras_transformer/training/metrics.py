@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_transformer.training.losses import token_weights
+from keras_transformer.training.losses import in_vocabulary, token_weights
 from keras_transformer.types import Tensor
 
 
@@ -100,7 +100,8 @@ class Perplexity(TokenMean):
 
     def token_values(self, labels: Tensor, logits: Tensor) -> Tensor:
         """Give the cross-entropy of each token; shapes as in the base class."""
-        labels, logits = ops.cast(labels, "int32"), ops.cast(logits, "float32")
+        labels = in_vocabulary(ops.cast(labels, "int32"), self.pad_id)
+        logits = ops.cast(logits, "float32")
         label_logits = ops.take_along_axis(logits, labels[..., None], axis=-1)[..., 0]  # (b, t)
         # Without a gradient this is thrice as fast as `token_crossentropy`.
         return ops.logsumexp(logits, axis=-1) - label_logits

@@ -2,6 +2,7 @@
 
 import contextlib
 import textwrap
+import warnings
 from pathlib import Path
 
 import keras
@@ -61,11 +62,14 @@ def load_weights(model: keras.Model, path: Path) -> None:
         path: of a `.keras` file.
 
     Raises:
-        InputError: the file is missing, damaged, or of another model.
+        InputError: the file is missing, damaged, or of another model or kind of optimizer.
     """
     try:
         model.optimizer.build(model.trainable_variables)
-        model.load_weights(path)
+        with warnings.catch_warnings():
+            # Keras only warns, and leaves the optimizer as if it had never trained.
+            warnings.filterwarnings("error", message="Skipping variable loading for optimizer")
+            model.load_weights(path)
     # Keras raises errors of many classes for a damaged archive.
     except Exception as error:
         cause = textwrap.shorten(str(error), 200)

@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import keras
+from keras import ops
 
 from keras_transformer.errors import InputError
 from keras_transformer.layers.validation import check_positive
 from keras_transformer.training.averaging import average_weights
 from keras_transformer.training.checkpoints import Checkpoint
+from keras_transformer.training.model_files import load_weights
 
 FOLDER = "recent"
 
@@ -59,6 +61,27 @@ class KeepRecent(keras.callbacks.Callback):
             path.unlink()
 
 
+def restore_average(model: keras.Model, directory: str | Path, num: int) -> None:
+    """Give a model the mean of the weights of the last epochs; Keras need not know its class.
+
+    Args:
+        model: compiled as it was.
+        directory: of a `Checkpoint` with a `KeepRecent`.
+        num: how many epochs; fewer where fewer are there.
+
+    Raises:
+        InputError: no epoch was kept, or a file is damaged or of another model.
+    """
+    sums: list[Any] = [0.0] * len(model.weights)
+    paths = _recent(directory, num)
+    for path in paths:
+        load_weights(model, path)
+        values = (ops.convert_to_numpy(weight).astype("float64") for weight in model.weights)
+        sums = [total + value for total, value in zip(sums, values, strict=True)]
+    for weight, total in zip(model.weights, sums, strict=True):
+        weight.assign(ops.cast((total / len(paths)).astype("float32"), weight.dtype))
+
+
 def average_recent(directory: str | Path, num: int) -> keras.Model:
     """Make the model whose weights are the mean of those of the last epochs.
 
@@ -72,10 +95,14 @@ def average_recent(directory: str | Path, num: int) -> keras.Model:
     Raises:
         InputError: no epoch was kept, or a file is damaged.
     """
+    return average_weights(_recent(directory, num))
+
+
+def _recent(directory: str | Path, num: int) -> list[Path]:
     paths = sorted(Path(directory, FOLDER).glob("epoch-*.keras"))[-num:]
     if not paths:
         raise InputError(f"{Path(directory, FOLDER)} holds no checkpoints to average.")
-    return average_weights(paths)
+    return paths
 
 
 def _link(path: Path, copy: Path) -> None:

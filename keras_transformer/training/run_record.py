@@ -29,6 +29,11 @@ class RunRecord(keras.callbacks.Callback):
         self.checkpoint = checkpoint
         self.directory = Path(directory)
 
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
+        """Write what a run that was stopped before it was written has saved."""
+        if self.checkpoint.state.epoch:
+            self._write()
+
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Write both.
 
@@ -36,6 +41,9 @@ class RunRecord(keras.callbacks.Callback):
             epoch: counted from 0.
             logs: each metric's value.
         """
+        self._write()
+
+    def _write(self) -> None:
         from keras_transformer.visualization import plot_training
 
         history = self.checkpoint.state.history

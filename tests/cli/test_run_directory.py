@@ -1,10 +1,11 @@
 """A run is begun once, resumed with its own configuration, and keeps its vocabularies."""
 
+import dataclasses
 from pathlib import Path
 
 import pytest
 
-from keras_transformer.cli.run_directory import begin_run, run_tokenizers, saved_run
+from keras_transformer.cli.run_directory import begin_run, resumed_run, run_tokenizers, saved_run, settle
 from keras_transformer.config import RunConfig
 from keras_transformer.errors import InputError
 from keras_transformer.files import write_file
@@ -31,6 +32,60 @@ def test_checkpoints_are_removed_only_on_demand(tmp_path: Path) -> None:
         begin_run(RUN, directory, overwrite=False)
     begin_run(RUN, directory, overwrite=True)
     assert not (directory / "checkpoints").exists()
+
+
+@pytest.mark.parametrize("name", ["model.keras", "pytorch_model.bin", "checkpoints/epoch-0003.keras"])
+def test_what_no_unfinished_run_leaves_is_not_removed(name: str, tmp_path: Path) -> None:
+    directory = tmp_path / "run"
+    begin_run(RUN, directory, overwrite=False)
+    write_file(directory / name, b"precious")
+    with pytest.raises(InputError, match=f"holds more than a run that saved nothing: {Path(name).name}"):
+        begin_run(RUN, directory, overwrite=False)
+    assert (directory / name).read_bytes() == b"precious"
+
+
+def test_a_configuration_of_something_else_is_not_removed(tmp_path: Path) -> None:
+    write_file(tmp_path / "config.json", b'{"architectures": ["Bert"]}')
+    with pytest.raises(InputError, match=r"saved nothing: config\.json"):
+        begin_run(RUN, tmp_path, overwrite=False)
+    assert b"Bert" in (tmp_path / "config.json").read_bytes()
+
+
+def test_a_replaced_run_goes_only_when_the_new_one_has_saved_something(tmp_path: Path) -> None:
+    directory = tmp_path / "run"
+    state = directory / "checkpoints/state.json"
+    begin_run(RUN, directory, overwrite=False)
+    write_file(state, b"old")
+    begin_run(RUN, directory, overwrite=True)
+    settle(directory)  # as after an error before the first checkpoint
+    assert state.read_bytes() == b"old"
+    begin_run(RUN, directory, overwrite=True)
+    begin_run(RUN, directory, overwrite=True)  # as after a kill
+    settle(directory)
+    assert state.read_bytes() == b"old"
+    begin_run(RUN, directory, overwrite=True)
+    write_file(state, b"new")
+    settle(directory)
+    assert state.read_bytes() == b"new"
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+def test_what_may_change_in_a_run_that_goes_on() -> None:
+    flags = {"epochs": 9, "patience": 2, "beam_size": 3, "export_directory": "elsewhere"}
+    assert resumed_run(RUN, RUN.override(flags)) == RUN.override(flags)
+    wanted = r"Received: training\.peak_learning_rate=0\.5 after 0\.001, training\.seed=1 after 0\."
+    with pytest.raises(InputError, match=wanted):
+        resumed_run(
+            dataclasses.replace(RUN, data=dataclasses.replace(RUN.data, seed=1)),
+            RUN.override({"peak_learning_rate": 0.5, "seed": 1}),
+        )
+
+
+def test_a_cosine_schedule_has_an_end() -> None:
+    run = RUN.override({"schedule": "cosine"})
+    assert resumed_run(run, run.override({"epochs": 5})).training.epochs == 5
+    with pytest.raises(InputError, match=r"rate 0 after 7 epochs.*Received: epochs=8\."):
+        resumed_run(run, run.override({"epochs": 8}))
 
 
 def test_what_failed_before_a_checkpoint_leaves_nothing(tmp_path: Path) -> None:

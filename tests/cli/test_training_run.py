@@ -62,6 +62,25 @@ def test_a_run_is_not_overwritten_by_accident(
     assert read_state(trained / "runs/tiny/checkpoints").epoch == 1
 
 
+def test_a_refused_run_leaves_the_one_it_was_to_replace(
+    run: Callable, trained: Path, pairs_file: Path, small: list[str], tmp_path: Path
+) -> None:
+    shutil.copytree(trained / "runs", tmp_path / "runs")
+    words = ["--pairs", pairs_file, "--name", "tiny", *small, "--num-heads", "3", "--overwrite"]
+    result = run("train", *words)
+    assert result.exit_code == 2
+    assert "num_heads" in result.stderr.splitlines()[-1]
+    assert (tmp_path / "runs/tiny/model.keras").exists()
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == ["tiny"]
+
+
+def test_a_resumed_run_refuses_another_recipe(run: Callable, trained: Path, tmp_path: Path) -> None:
+    shutil.copytree(trained / "runs", tmp_path / "runs")
+    result = run("train", "--name", "tiny", "--resume", "--peak-learning-rate", "0.5")
+    assert result.exit_code == 2
+    assert "training.peak_learning_rate=0.5 after 0.001" in result.stderr.splitlines()[-1]
+
+
 @pytest.mark.slow
 def test_resume_goes_on(run: Callable, trained: Path, tmp_path: Path) -> None:
     shutil.copytree(trained / "runs", tmp_path / "runs")
@@ -70,6 +89,7 @@ def test_resume_goes_on(run: Callable, trained: Path, tmp_path: Path) -> None:
     state = read_state(tmp_path / "runs/tiny/checkpoints")
     assert state.epoch == 2
     assert len(state.history["loss"]) == 2
+    assert saved_run(tmp_path / "runs/tiny").training.epochs == 2
     assert "epoch 2:" in result.stderr
     assert "epoch 1:" not in result.stderr
 

@@ -37,7 +37,10 @@ def test_limits(name: str, value: int, minimum: int) -> None:
 
 
 def test_validation_fraction() -> None:
-    assert DataConfig(validation_fraction=0).validation_fraction == 0
+    files = {"validation_source": "a", "validation_target": "b"}
+    assert DataConfig(validation_fraction=0, **files).validation_fraction == 0
+    with pytest.raises(ValueError, match=r"`validation_fraction` must be above 0; .*fraction=0\."):
+        DataConfig(validation_fraction=0)
     with pytest.raises(ValueError, match=r"`validation_fraction` .* Received: validation_fraction=1\.5\."):
         DataConfig(validation_fraction=1.5)
 

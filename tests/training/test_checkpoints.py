@@ -81,6 +81,7 @@ def test_the_best_and_the_last_two_stay(model: keras.Model, tmp_path: Path) -> N
         best_file="epoch-0002.keras",
         best_epoch=2,
         best_value=1.0,
+        monitor="val_loss",
         history={"loss": [6.0, 2.0, 4.0, 3.0], "val_loss": [3.0, 1.0, 2.0, 1.5]},
         sha256={name: sha256(checkpoint.directory / name) for name in (kept[0], kept[2])},
         backend_random_state=backend_random_state(),

@@ -12,6 +12,7 @@ import keras_transformer as kt
 from keras_transformer.errors import InputError
 from keras_transformer.training import (
     CheckpointWarning,
+    KeepRecent,
     MaskedAccuracy,
     MaskedCrossentropy,
     average_recent,
@@ -123,6 +124,65 @@ def test_the_last_epochs_are_averaged(tmp_path: Path) -> None:
     mean = (scoring.weights[2] + scoring.weights[3] + scoring.weights[4]) / 3
     np.testing.assert_allclose(table(model), mean, atol=1e-6)
     np.testing.assert_allclose(table(trained_model(tmp_path, average_last=3)), mean, atol=1e-6)
+
+
+def test_a_run_killed_after_its_last_checkpoint_is_recorded_and_averaged_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options: dict[str, Any] = {"epochs": 3, "average_last": 2, "verbose": 0}
+    whole, stopped, resumed = (make_model() for _ in range(3))
+    fit(whole, OneBatch(), directory=tmp_path / "whole", **options)
+
+    def stop(callback: KeepRecent, epoch: int, logs: object = None) -> None:
+        if epoch == 2:
+            raise KeyboardInterrupt
+        keep(callback, epoch)
+
+    keep = KeepRecent.on_epoch_end
+    with monkeypatch.context() as patch:
+        patch.setattr(KeepRecent, "on_epoch_end", stop)
+        with pytest.raises(KeyboardInterrupt):
+            fit(stopped, OneBatch(), directory=tmp_path / "run", **options)
+    assert len(rows(tmp_path / "run")) == 2
+    fit(resumed, OneBatch(), directory=tmp_path / "run", **options)
+    np.testing.assert_array_equal(table(resumed), table(whole))
+    assert len(rows(tmp_path / "run")) == 3
+
+
+def test_classes_that_keras_does_not_know_are_averaged(tmp_path: Path) -> None:
+    class Unregistered(keras.Sequential):
+        pass
+
+    model, expected = make_model(), make_model()
+    unknown = Unregistered(model.layers)
+    unknown.compile(model.optimizer, MaskedCrossentropy())
+    fit(unknown, OneBatch(), directory=tmp_path / "unknown", epochs=2, average_last=2, verbose=0)
+    fit(expected, OneBatch(), directory=tmp_path / "known", epochs=2, average_last=2, verbose=0)
+    np.testing.assert_allclose(table(unknown), table(expected), atol=1e-6)
+
+
+def test_a_new_learning_rate_holds_for_a_run_that_goes_on(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"directory": tmp_path, "verbose": 0}
+    fit(make_model(), OneBatch(), epochs=1, learning_rate=0.1, **options)
+    model = make_model()
+    fit(model, OneBatch(), epochs=2, learning_rate=0.001, **options)
+    assert float(model.optimizer.learning_rate) == pytest.approx(0.001)
+
+
+def test_another_kind_of_optimizer_is_refused(tmp_path: Path) -> None:
+    fit(make_model(), OneBatch(), directory=tmp_path, epochs=1, verbose=0)
+    with pytest.raises(InputError, match=r"epoch-0001\.keras cannot be read into the model: .*optimizer"):
+        fit(make_model(use_ema=True), OneBatch(), directory=tmp_path, epochs=2, verbose=0)
+
+
+def test_the_best_epoch_of_another_metric_does_not_count(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"directory": tmp_path, "verbose": 0}
+    fit(make_model(), OneBatch(), epochs=2, scoring=Scripted(1, 2), **options)
+    scoring = Scripted(0, 0, 8, 7)
+    scoring.monitor = "val_other"
+    with pytest.warns(CheckpointWarning, match="chosen by val_wanted, and from now on by val_other"):
+        state = fit(make_model(), OneBatch(), epochs=4, scoring=scoring, **options)
+    assert (state.best_epoch, state.best_value, state.monitor) == (4, 7, "val_other")
 
 
 def test_the_moving_average_of_the_best_epoch(tmp_path: Path) -> None:

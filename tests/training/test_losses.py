@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_transformer.training import MaskedCrossentropy, token_crossentropy
+from keras_transformer.training import MaskedCrossentropy, Perplexity, token_crossentropy
 from keras_transformer.training.losses import token_weights
 
 LABELS = np.array([[5, 2, 6, 0, 0], [1, 3, 0, 0, 0], [4, 4, 4, 6, 1]], dtype="int32")  # (3, 5)
@@ -40,6 +40,17 @@ def test_loss_equals_that_of_torch(smoothing: float) -> None:
     logits, labels = torch.from_numpy(LOGITS.reshape(-1, 7)), torch.from_numpy(LABELS.reshape(-1)).long()
     expected = reference(logits, labels).item()
     assert float(MaskedCrossentropy(smoothing)(LABELS, LOGITS)) == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("pad_id", [-100, -1])
+def test_padding_may_have_a_label_that_no_vocabulary_has(pad_id: int) -> None:
+    labels = np.where(LABELS == 0, pad_id, LABELS)
+    expected = float(MaskedCrossentropy(0.1)(LABELS, LOGITS))
+    assert float(MaskedCrossentropy(0.1, pad_id)(labels, LOGITS)) == pytest.approx(expected, rel=1e-6)
+    metrics = Perplexity(pad_id), Perplexity()
+    for metric, ids in zip(metrics, (labels, LABELS), strict=True):
+        metric.update_state(ids, LOGITS)
+    assert float(metrics[0].result()) == pytest.approx(float(metrics[1].result()), rel=1e-6)
 
 
 def test_loss_does_not_depend_on_padding() -> None:

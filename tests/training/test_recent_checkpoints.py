@@ -47,7 +47,7 @@ def test_fewer_epochs_are_averaged_where_fewer_are_there(tmp_path: Path) -> None
 def test_an_epoch_that_was_saved_and_not_kept_is_kept_when_the_run_goes_on(tmp_path: Path) -> None:
     run(tmp_path, num=2, epochs=2)
     (tmp_path / "recent/epoch-0002.keras").unlink()
-    KeepRecent(Checkpoint(tmp_path, state=read_state(tmp_path)), 2).on_train_begin()
+    KeepRecent(Checkpoint(tmp_path, monitor="loss", state=read_state(tmp_path)), 2).on_train_begin()
     assert names(tmp_path / "recent") == ["epoch-0001.keras", "epoch-0002.keras"]
     KeepRecent(Checkpoint(tmp_path / "new"), 2).on_train_begin()
     assert names(tmp_path / "new") == []
