@@ -21,6 +21,7 @@ from keras_transformer.data import (
     split_pairs,
     subword_dropout,
 )
+from keras_transformer.data.registry import has_split
 from keras_transformer.data.transformations import Transformation
 from keras_transformer.errors import InputError
 from keras_transformer.text import CharacterTokenizer, SubwordTokenizer, Tokenizer, WhitespaceTokenizer
@@ -115,16 +116,18 @@ def noise(run: RunConfig, tokenizers: tuple[Tokenizer, Tokenizer]) -> list[Trans
     Returns:
         Steps; none where the run wants no noise.
     """
-    vocabulary, limits = run.vocabulary, (run.data.max_source_length, run.data.max_target_length)
+    vocabulary, seed = run.vocabulary, run.training.seed
+    limits = run.data.max_source_length - 1, run.data.max_target_length - 1
     target_rate = vocabulary.target_subword_dropout
     rates = (vocabulary.subword_dropout, vocabulary.subword_dropout if target_rate is None else target_rate)
     source, target = (
         tokenizer if isinstance(tokenizer, SubwordTokenizer) and rate else None
         for tokenizer, rate in zip(tokenizers, rates, strict=True)
     )
-    options = {"max_length": min(limits) - 1, "seed": run.training.seed}
-    steps = [subword_dropout(source, None, rates[0], **options)] if source else []
-    return steps + ([subword_dropout(None, target, rates[1], **options)] if target else [])
+    steps = [subword_dropout(source, None, rates[0], max_length=limits[0], seed=seed)] if source else []
+    return steps + (
+        [subword_dropout(None, target, rates[1], max_length=limits[1], seed=seed)] if target else []
+    )
 
 
 def batches(
@@ -186,9 +189,9 @@ def _files(data: DataConfig, part: str) -> list[Pair]:
 
 
 def _named_split(data: DataConfig, split: str) -> list[Pair]:
-    """Read a split of what has splits; files have none."""
+    """Read a split, if there is one; files have none."""
     name = data.pairs or ("" if data.source else "dates")
-    return read_pairs(name, split, seed=data.seed) if name == "dates" or name.startswith("tfds:") else []
+    return read_pairs(name, split, seed=data.seed) if has_split(name, split) else []
 
 
 def _train_tokenizer(run: RunConfig, kind: str, texts: list[str]) -> Tokenizer:

@@ -1,8 +1,12 @@
 """Chunks of token ids on the disk, so that a corpus is tokenized once."""
 
+import contextlib
 import json
 import logging
+import os
+import secrets
 import shutil
+import time
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -15,9 +19,14 @@ import tensorflow as tf
 from keras_transformer.data.chunks import EncodedChunks
 from keras_transformer.data.encoding import EncodedPairs
 from keras_transformer.errors import InputError
+from keras_transformer.files import write_file
 
 _DESCRIPTION = "cache.json"
 _SIDES = ("source", "target")
+_STALE_SECONDS = 3600
+
+# What NumPy raises for a file that is cut or changed.
+_DAMAGES = (OSError, ValueError, KeyError, EOFError, NotImplementedError, zipfile.BadZipFile, zlib.error)
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -25,8 +34,8 @@ _LOGGER = logging.getLogger(__name__)
 class CachedChunks:
     """Writes chunks to the disk, unless they are there already, and reads them in each iteration.
 
-    The directory gets its name when all chunks are there; a process that is stopped before leaves one whose
-    name begins with `.partial-`, which the next replaces.
+    The directory gets its name when all chunks are there; a process that is killed before leaves one whose
+    name begins with `.partial-`, which another removes an hour later. Several may make one cache at once.
 
     Args:
         chunks: what is written.
@@ -53,20 +62,53 @@ class CachedChunks:
 
 
 def _write(chunks: EncodedChunks, directory: Path) -> None:
-    partial = directory.with_name(f".partial-{directory.name}")
+    # Of this process alone: several may make the same cache, and the first to end gives it its name.
+    partial = directory.with_name(f"{_partial(directory)}{secrets.token_hex(4)}")
     num_chunks = num_pairs = 0
     try:
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir(parents=True)
+        with _writing(directory):
+            _remove_stale(directory)
+            partial.mkdir(parents=True)
         for encoded in chunks:
-            _save(encoded, partial / _name(num_chunks))
+            with _writing(directory):
+                _save(encoded, partial / _name(num_chunks))
             num_chunks, num_pairs = num_chunks + 1, num_pairs + len(encoded)
             _LOGGER.info("Tokenized %d pairs for %s.", num_pairs, directory)
         description = {**chunks.description, "num_chunks": num_chunks}
-        (partial / _DESCRIPTION).write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
-        partial.rename(directory)
+        write_file(partial / _DESCRIPTION, (json.dumps(description, indent=2) + "\n").encode())
+        with _writing(directory):
+            _rename(partial, directory)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _partial(directory: Path) -> str:
+    return f".partial-{directory.name}."
+
+
+def _remove_stale(directory: Path) -> None:
+    """Remove what killed processes have left: nobody has written there for an hour."""
+    for path in directory.parent.glob(f"{_partial(directory)}*"):
+        if time.time() - path.stat().st_mtime > _STALE_SECONDS:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _writing(directory: Path) -> Iterator[None]:
+    """Say what could not be written; errors of the texts are not these."""
+    try:
+        yield
     except OSError as error:
         raise InputError(f"Cannot write {directory}: {error.strerror or error}.") from error
+
+
+def _rename(partial: Path, directory: Path) -> None:
+    """Give the cache its name, unless another process was first."""
+    try:
+        partial.rename(directory)
+    except OSError:
+        if not (directory / _DESCRIPTION).exists():
+            raise
 
 
 def _check_description(directory: Path, wanted: dict[str, Any]) -> int:
@@ -96,7 +138,10 @@ def _save(encoded: EncodedPairs, path: Path) -> None:
         token_ids = getattr(encoded, side)
         arrays[f"{side}_ids"] = token_ids.flat_values.numpy()
         arrays[f"{side}_lengths"] = token_ids.row_lengths().numpy()
-    np.savez(path, **arrays)
+    with path.open("wb") as file:
+        np.savez(file, **arrays)
+        file.flush()
+        os.fsync(file.fileno())  # the name of the directory promises whole files, also after a power failure
 
 
 def _read(path: Path) -> EncodedPairs:
@@ -107,6 +152,6 @@ def _read(path: Path) -> EncodedPairs:
                 side: tf.RaggedTensor.from_row_lengths(arrays[f"{side}_ids"], arrays[f"{side}_lengths"])
                 for side in _SIDES
             }
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile, zlib.error) as error:
+    except _DAMAGES as error:
         raise InputError(f"{path} is damaged: {error}. Remove the directory to make it anew.") from error
     return EncodedPairs(**sides)

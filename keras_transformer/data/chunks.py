@@ -105,7 +105,10 @@ def _with_text(pairs: Iterable[Pair]) -> Iterator[Pair]:
         if not _is_pair(row):
             wanted = "Each element must be a pair of texts, source and target."
             raise InputError(f"{wanted} Received: {row!r:.200}.")
-        source, target = row
+        # As text: the white space of bytes is that of ASCII alone.
+        source, target = (
+            text.decode("utf-8", "replace") if isinstance(text, bytes) else text for text in row
+        )
         if source.strip() and target.strip():
             yield source, target
 

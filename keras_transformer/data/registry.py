@@ -3,7 +3,7 @@
 import os
 
 from keras_transformer.data.pairs import Pair
-from keras_transformer.data.tfds_source import read_tfds
+from keras_transformer.data.tfds_source import read_tfds, tfds_splits
 from keras_transformer.data.tsv import read_tsv
 from keras_transformer.errors import InputError
 
@@ -53,6 +53,24 @@ def read_pairs(
     if spec.endswith((".tsv", ".tsv.gz")):
         return read_tsv(spec)[:num_pairs]
     raise InputError(f"Pairs must be `dates`, `tfds:NAME`, `PATH.tsv` or `PATH.tsv.gz`. Received: {spec!r}.")
+
+
+def has_split(spec: str, split: str) -> bool:
+    """Says whether what a specification names has a split of its own.
+
+    Args:
+        spec: as for `read_pairs`, which has read another split: only then it is known what TFDS has.
+        split: such as "validation".
+
+    Returns:
+        True for `dates` and what a TFDS dataset has; False for files.
+
+    Raises:
+        InputError: TFDS does not know the dataset.
+    """
+    if spec.startswith("tfds:"):
+        return split in tfds_splits(_parse_tfds(spec)[0])
+    return spec == "dates" and split in NUM_DATES
 
 
 def _read_dates(split: str, num_pairs: int | None, seed: int) -> list[Pair]:

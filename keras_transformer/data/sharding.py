@@ -1,5 +1,8 @@
 """Batches for several devices and processes."""
 
+from collections.abc import Callable
+from typing import Any
+
 import tensorflow as tf
 
 from keras_transformer.data.transformations import Transformation
@@ -29,7 +32,17 @@ def fill_rows(multiple: int) -> Transformation:
         missing = -tf.shape(rows)[0] % multiple
         return tf.pad(rows, [[0, missing], [0, 0]], constant_values=PAD_ID)
 
-    return lambda dataset: dataset.map(lambda *batch: tf.nest.map_structure(fill, batch))
+    return _of_each_matrix(fill)
+
+
+def _of_each_matrix(change: Callable[[tf.Tensor], tf.Tensor]) -> Transformation:
+    """Change every matrix of a batch."""
+
+    def change_batch(*batch: Any) -> Any:
+        """Keep the structure; a batch that is no tuple comes as the only argument."""
+        return tf.nest.map_structure(change, batch if len(batch) > 1 else batch[0])
+
+    return lambda dataset: dataset.map(change_batch)
 
 
 def rows_of_process(num_processes: int, process: int) -> Transformation:
@@ -58,4 +71,4 @@ def rows_of_process(num_processes: int, process: int) -> Transformation:
         size = tf.shape(rows)[0] // num_processes
         return rows[process * size : (process + 1) * size]
 
-    return lambda dataset: dataset.map(lambda *batch: tf.nest.map_structure(keep, batch))
+    return _of_each_matrix(keep)

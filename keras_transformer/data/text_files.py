@@ -57,7 +57,10 @@ def read_lines(path: str | os.PathLike[str]) -> list[str]:
     content = read_file(path)
     if path.suffix == ".gz":
         content = _decompress(content, path)
-    lines = content.removeprefix(_BYTE_ORDER_MARK).split(b"\n")
+    content = content.removeprefix(_BYTE_ORDER_MARK)
+    if not content:
+        raise InputError(f"Cannot read {path}: the file is empty.")
+    lines = content.split(b"\n")
     if not lines[-1]:
         lines.pop()  # the end of the last line, not a line of its own
     return [_decode(line, path, number) for number, line in enumerate(lines, start=1)]
@@ -106,12 +109,9 @@ def _iterate_lines(path: Path) -> Iterator[str]:
 def _decompress(content: bytes, path: Path) -> bytes:
     """Unpacks gzip data of at least one byte."""
     try:
-        content = gzip.decompress(content)
+        return gzip.decompress(content)
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"Cannot read {path}: damaged gzip data ({error}).") from error
-    if not content:
-        raise InputError(f"Cannot read {path}: the file is empty.")
-    return content
 
 
 def _decode(line: bytes, path: Path, number: int) -> str:

@@ -46,6 +46,28 @@ def read_tfds(
     return drop_empty_pairs(pairs, f"tfds:{name}")
 
 
+def tfds_splits(name: str, *, data_dir: str | os.PathLike[str] | None = None) -> list[str]:
+    """Says which splits a dataset has that was read before.
+
+    Args:
+        name: name and configuration, as for `read_tfds`.
+        data_dir: as for `read_tfds`.
+
+    Returns:
+        names, such as "train" and "test".
+
+    Raises:
+        InputError: TFDS does not know the name or configuration.
+    """
+    import tensorflow_datasets as tfds
+
+    try:
+        directory = None if data_dir is None else os.fspath(data_dir)
+        return list(tfds.builder(name, data_dir=directory).info.splits)
+    except (ValueError, OSError, tfds.download.DownloadError) as error:
+        raise InputError(f"Cannot load tfds:{name}: {_first_line(error)}") from error
+
+
 def _text_features(info: Any, name: str, languages: tuple[str, str] | None) -> tuple[str, str]:
     """Finds the names of the source and target features, before anything is downloaded."""
     import tensorflow_datasets as tfds

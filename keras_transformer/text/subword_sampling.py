@@ -21,8 +21,8 @@ def sample_spellings(proto: bytes, rate: float, num_samples: int = 32, *, seed: 
         seed: of the draws.
 
     Returns:
-        token ids, int32 (v, num_samples + 1, ragged). The first of a piece is the piece itself; special
-        tokens have no other.
+        token ids, int32 (v, num_samples + 1, ragged). The first of a piece is the piece itself. Special
+        tokens, symbols that somebody has defined and bytes have no other.
 
     Raises:
         ValueError: a rate outside [0, 1), no draws, or a SentencePiece model of another type.
@@ -41,7 +41,7 @@ def sample_spellings(proto: bytes, rate: float, num_samples: int = 32, *, seed: 
     spellings: list[Spelling] = []
     for token_id, piece in enumerate(merges.pieces):
         spellings.append((token_id,))
-        if token_id < NUM_SPECIAL_TOKENS or not merges.can_spell(piece):
+        if not merges.can_spell(token_id):
             spellings += [(token_id,)] * num_samples
         else:
             spellings += [merges.spell(piece, rate, rng) for _ in range(num_samples)]
@@ -63,12 +63,17 @@ class _Merges:
                 f"Merges can be left out of a vocabulary of type 'bpe' alone. Received: {received!r}."
             )
         self.pieces = [piece.piece for piece in model.pieces]
-        self._ids = {piece: token_id for token_id, piece in enumerate(self.pieces)}
+        self._ids = {
+            piece.piece: token_id
+            for token_id, piece in enumerate(model.pieces)
+            if token_id >= NUM_SPECIAL_TOKENS and piece.type == piece.NORMAL
+        }
         self._scores = [piece.score for piece in model.pieces]
 
-    def can_spell(self, piece: str) -> bool:
-        """Say whether the vocabulary has each character of a piece."""
-        return all(character in self._ids for character in piece)
+    def can_spell(self, token_id: int) -> bool:
+        """Say whether a piece is one of text, of which the vocabulary has each character."""
+        piece = self.pieces[token_id]
+        return self._ids.get(piece) == token_id and all(character in self._ids for character in piece)
 
     def spell(self, piece: str, rate: float, rng: random.Random) -> Spelling:
         """Merge the characters of a piece, the best pair first; what is left out stays left out."""

@@ -6,6 +6,7 @@ import pytest
 
 from keras_transformer.cli.run_data import batches, encode, load_pairs, noise, train_tokenizers
 from keras_transformer.config import DataConfig, RunConfig
+from keras_transformer.data import registry
 from keras_transformer.errors import InputError
 
 
@@ -29,6 +30,15 @@ def test_validation_pairs_are_scored_where_there_is_no_test(files: dict[str, str
     data = DataConfig(source=files["source"], target=files["target"])
     pairs = load_pairs(data)
     assert pairs.test == pairs.validation
+
+
+def test_a_dataset_may_have_one_split(monkeypatch: pytest.MonkeyPatch) -> None:
+    pairs = [(f"a{number}", f"b{number}") for number in range(20)]
+    monkeypatch.setattr(registry, "tfds_splits", lambda name: ["train"])
+    monkeypatch.setattr(registry, "read_tfds", lambda name, split, **options: pairs)
+    read = load_pairs(DataConfig(pairs="tfds:x", validation_fraction=0.1))
+    assert (len(read.train), len(read.validation)) == (18, 2)
+    assert read.test == read.validation
 
 
 @pytest.mark.parametrize(
@@ -77,6 +87,17 @@ def test_subword_dropout_changes_the_sides_that_have_subwords() -> None:
     [(after, same_answers)] = batches(run, encoded, shuffle=False, noise=noise(run, tokenizers))
     assert after["encoder_token_ids"].shape[1] > before["encoder_token_ids"].shape[1]
     assert answers.numpy().tolist() == same_answers.numpy().tolist()
+
+
+def test_each_side_has_its_own_limit_of_subword_dropout() -> None:
+    pairs = [("a dog sat on a mat", "a mat")] * 4
+    flags = {"kind": "subword", "size": 24, "subword_dropout": 0.9, "max_target_length": 5}
+    run = RunConfig().override(flags)
+    encoded = encode(run, pairs, train_tokenizers(run, pairs))
+    source_lengths = encoded.source.row_lengths().numpy()
+    assert source_lengths.min() >= 5  # above the limit of targets
+    [(inputs, _)] = batches(run, encoded, shuffle=False, noise=noise(run, train_tokenizers(run, pairs)))
+    assert inputs["encoder_token_ids"].shape[1] > source_lengths.max() + 1
 
 
 def test_rows_are_packed_for_training_alone() -> None:

@@ -1,6 +1,7 @@
 """Token ids that are kept on the disk."""
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,39 @@ def test_an_interruption_leaves_no_cache(tokenizer: CharacterTokenizer, tmp_path
     assert sorted(path.name for path in tmp_path.iterdir()) == ["ids"]
 
 
+def test_several_processes_may_make_one_cache(tokenizer: CharacterTokenizer, tmp_path: Path) -> None:
+    cache = tmp_path / "ids"
+
+    def pairs_of_the_slower() -> Iterator[Pair]:
+        """Let another one make all of the cache while this one reads."""
+        yield PAIRS[0]
+        if not cache.exists():
+            labels_of(PAIRS, tokenizer, cache)
+        yield from PAIRS[1:]
+
+    assert labels_of(pairs_of_the_slower, tokenizer, cache) == labels_of(PAIRS, tokenizer, None)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["ids"]
+
+
+def test_what_a_killed_process_left_is_removed_later(tokenizer: CharacterTokenizer, tmp_path: Path) -> None:
+    old, new = (tmp_path / f".partial-ids.{name}" for name in ("old", "new"))
+    for path in (old, new):
+        path.mkdir()
+    os.utime(old, (0, 0))
+    labels_of(PAIRS, tokenizer, tmp_path / "ids")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [new.name, "ids"]
+
+
+def test_an_error_of_the_texts_is_not_one_of_the_cache(tokenizer: CharacterTokenizer, tmp_path: Path) -> None:
+    def pairs() -> Iterator[Pair]:
+        with (tmp_path / "missing").open(encoding="utf-8") as file:
+            yield from zip(file, file, strict=True)
+
+    with pytest.raises(FileNotFoundError, match="missing"):
+        labels_of(pairs, tokenizer, tmp_path / "ids")
+    assert not list(tmp_path.iterdir())
+
+
 def test_another_vocabulary_or_limit_is_refused(tokenizer: CharacterTokenizer, tmp_path: Path) -> None:
     cache = tmp_path / "ids"
     labels_of(PAIRS, tokenizer, cache)
@@ -72,6 +106,9 @@ def test_damage_is_named(tokenizer: CharacterTokenizer, tmp_path: Path) -> None:
     labels_of(PAIRS, tokenizer, cache)
     content = (cache / "chunk-000001.npz").read_bytes()
     (cache / "chunk-000001.npz").write_bytes(content[: len(content) // 2])
+    with pytest.raises(InputError, match=r"chunk-000001\.npz is damaged"):
+        labels_of(PAIRS, tokenizer, cache)
+    (cache / "chunk-000001.npz").write_bytes(b"")
     with pytest.raises(InputError, match=r"chunk-000001\.npz is damaged"):
         labels_of(PAIRS, tokenizer, cache)
     (cache / "cache.json").write_text(json.dumps([]), encoding="utf-8")

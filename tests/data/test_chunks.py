@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+import tensorflow as tf
 
 from keras_transformer.data.chunks import EncodedChunks
 from keras_transformer.errors import InputError
@@ -29,6 +30,13 @@ def test_each_iteration_gives_all_chunks(tokenizer: CharacterTokenizer) -> None:
 def test_a_chunk_without_a_pair_that_fits_is_left_out(tokenizer: CharacterTokenizer) -> None:
     pairs = [("a", "b"), ("a" * 9, "b"), ("b", "a")]
     assert [len(chunk) for chunk in chunks_of(pairs, tokenizer, chunk_size=1)] == [1, 1]
+
+
+def test_blank_texts_are_left_out_whatever_they_come_in(tokenizer: CharacterTokenizer) -> None:
+    pairs = [("\u00a0", "b"), ("ab", "cd"), ("\u3000", "a")]
+    dataset = tf.data.Dataset.from_tensor_slices(tuple(map(list, zip(*pairs, strict=True))))
+    for source in (pairs, dataset):
+        assert [chunk.source.to_list() for chunk in chunks_of(source, tokenizer)] == [[[4, 5]]]
 
 
 def test_no_pair_at_all_is_an_error(tokenizer: CharacterTokenizer) -> None:

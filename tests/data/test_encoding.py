@@ -7,6 +7,7 @@ from keras_transformer.data import encoding
 from keras_transformer.data.encoding import encode_pairs
 from keras_transformer.errors import InputError
 from keras_transformer.text.character import CharacterTokenizer
+from keras_transformer.text.special_tokens import UNKNOWN_ID
 
 PAIRS = [("ab", "c"), ("abcde", "cd"), ("a", "bcdefg"), ("abcdef", "abcdef"), ("", "a")]
 
@@ -22,6 +23,13 @@ def test_token_ids_without_special_tokens(tokenizer: CharacterTokenizer) -> None
 
 def test_lengths_are_of_the_longer_side_with_its_special_token(tokenizer: CharacterTokenizer) -> None:
     np.testing.assert_array_equal(encode_pairs(PAIRS, tokenizer, tokenizer).lengths(), [3, 6, 7, 7, 2])
+
+
+def test_a_lone_surrogate_is_an_unknown_character(tokenizer: CharacterTokenizer) -> None:
+    encoded = encode_pairs([("a\ud800b", "c")], tokenizer, tokenizer)
+    [[first, *unknown, last]] = encoded.source.to_list()
+    assert (first, last) == (4, 5)
+    assert set(unknown) == {UNKNOWN_ID}
 
 
 def test_uses_a_tokenizer_for_each_side(tokenizer: CharacterTokenizer) -> None:

@@ -5,7 +5,7 @@ import pytest
 
 from keras_transformer.data import registry
 from keras_transformer.data.dates.generation import patterns_by_locale
-from keras_transformer.data.registry import read_pairs
+from keras_transformer.data.registry import has_split, read_pairs
 from keras_transformer.errors import InputError
 
 
@@ -73,6 +73,12 @@ def test_tfds(
     monkeypatch.setattr(registry, "read_tfds", read)
     assert read_pairs(spec, "test", num_pairs=1, data_dir="d") == [("a", "A")]
     assert calls == [((name, "test"), {"languages": languages, "data_dir": "d"})]
+
+
+def test_which_splits_there_are(monkeypatch: pytest.MonkeyPatch, table: str) -> None:
+    monkeypatch.setattr(registry, "tfds_splits", lambda name: ["train"] if name == "x/y" else [])
+    known = [(spec, split) for spec in ("dates", "tfds:x/y#a,b", table, "") for split in ("train", "test")]
+    assert [has_split(*each) for each in known] == [True, True, True, False, False, False, False, False]
 
 
 @pytest.mark.parametrize("spec", ["tfds:", "tfds:#en,de", "tfds:x#", "tfds:x#en", "tfds:x#en,de,fr"])

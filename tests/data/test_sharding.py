@@ -21,6 +21,19 @@ def test_rows_of_padding_fill_a_batch() -> None:
         assert the_batch(dataset.apply(fill_rows(multiple)))[1].shape == (3, 2)
 
 
+def test_a_batch_may_be_one_matrix_or_a_dict() -> None:
+    ids = tf.ones((3, 2), tf.int32)
+    for batch in (ids, {"ids": ids}, (ids, ids)):
+        dataset = tf.data.Dataset.from_tensors(batch)
+        [filled] = dataset.apply(fill_rows(2))
+        [half] = dataset.apply(fill_rows(2)).apply(rows_of_process(2, 1))
+        tf.nest.assert_same_structure(filled, batch)
+        tf.nest.assert_same_structure(half, batch)
+        assert [tensor.shape[0] for tensor in tf.nest.flatten((filled, half))] == [4] * len(
+            tf.nest.flatten(batch)
+        ) + [2] * len(tf.nest.flatten(batch))
+
+
 def test_processes_have_the_batch_between_them() -> None:
     dataset = tf.data.Dataset.from_tensors(BATCH).apply(fill_rows(2))
     parts = [the_batch(dataset.apply(rows_of_process(2, process))) for process in range(2)]

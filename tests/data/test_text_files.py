@@ -57,8 +57,9 @@ def test_directory(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["x.txt", "x.txt.gz"])
-def test_empty_file(tmp_path: Path, name: str) -> None:
-    assert_fault(write(tmp_path / name, b""), "the file is empty")
+@pytest.mark.parametrize("content", [b"", b"\xef\xbb\xbf"])
+def test_empty_file(tmp_path: Path, name: str, content: bytes) -> None:
+    assert_fault(write(tmp_path / name, content), "the file is empty")
 
 
 def test_empty_file_that_should_be_gz(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from keras_transformer.data.tfds_source import read_tfds
+from keras_transformer.data.tfds_source import read_tfds, tfds_splits
 from keras_transformer.errors import InputError
 
 tfds = pytest.importorskip("tensorflow_datasets")
@@ -88,6 +88,12 @@ def test_unknown_configuration(data_dir: Path) -> None:
 
 def test_unknown_split(data_dir: Path) -> None:
     assert_fault("split 'dev': Unknown split 'dev'", "my_corpus", "dev", data_dir)
+
+
+def test_the_splits_that_a_dataset_has(data_dir: Path) -> None:
+    assert tfds_splits("my_corpus", data_dir=data_dir) == ["train"]
+    with pytest.raises(InputError, match="Cannot load tfds:no_such_corpus: Dataset no_such_corpus not found"):
+        tfds_splits("no_such_corpus", data_dir=data_dir)
 
 
 def test_malformed_name(data_dir: Path) -> None:

@@ -1,8 +1,9 @@
+import io
 from collections import Counter
 
 import numpy as np
 import pytest
-from sentencepiece import SentencePieceProcessor
+from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
 from keras_transformer.text import SubwordTokenizer
 from keras_transformer.text.subword_sampling import sample_spellings
@@ -38,6 +39,33 @@ def test_without_dropout_every_piece_stays_whole(tokenizer: SubwordTokenizer) ->
 def test_special_tokens_stay_whole(tokenizer: SubwordTokenizer) -> None:
     spellings = sample_spellings(tokenizer.proto, 0.9, 8).to_list()
     assert spellings[:4] == [[[token_id]] * 9 for token_id in range(4)]
+
+
+def test_symbols_and_bytes_stay_whole() -> None:
+    """A language tag that is spelled by its letters is no tag, and a byte no text."""
+    model = io.BytesIO()
+    SentencePieceTrainer.train(
+        sentence_iterator=iter([*TEXTS, "< 2 d e > 0 x E 8 A C"] * 3),
+        model_writer=model,
+        model_type="bpe",
+        vocab_size=320,
+        user_defined_symbols=["<2de>"],
+        byte_fallback=True,
+        pad_id=0,
+        unk_id=1,
+        bos_id=2,
+        eos_id=3,
+        hard_vocab_limit=False,
+        minloglevel=2,
+    )
+    processor = SentencePieceProcessor(model_proto=model.getvalue())
+    spellings = sample_spellings(model.getvalue(), 0.9, 8).to_list()
+    tags = [processor.piece_to_id(piece) for piece in ("<2de>", "<0xE2>")]
+    assert [spellings[token_id] for token_id in tags] == [[[token_id]] * 9 for token_id in tags]
+    assert not any(
+        token_id in row for token_id in tags for rows in spellings[5:] for row in rows[1:] if len(row) > 1
+    )
+    assert any(len(row) > 1 for rows in spellings for row in rows)
 
 
 def test_spellings_are_as_frequent_as_those_of_sentencepiece(tokenizer: SubwordTokenizer) -> None:
