@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import keras
+import numpy as np
 
 from keras_transformer.errors import InputError
 from keras_transformer.training.checkpoint_state import CheckpointState
@@ -113,6 +114,7 @@ def fit(
         for callback in following:  # of a run that was stopped between its last checkpoint and them
             callback.on_train_begin()
     else:
+        _build_metrics(model, training)
         model.fit(
             recent.watch(training),
             validation_data=validation,
@@ -153,6 +155,23 @@ def trained_model(directory: str | Path, *, average_last: int | None = None) -> 
         raise InputError(f"{directory} holds no checkpoint.")
     apply_moving_average(model)
     return model
+
+
+def _build_metrics(model: keras.Model, training: Any) -> None:
+    """Show loss and metrics what the batches are like.
+
+    On JAX and torch Keras else begins the dataset for that and begins it anew to train, so that a dataset
+    that counts its epochs would be one ahead: in a new process, and not where a model is trained on.
+    """
+    if keras.backend.backend() == "tensorflow" or not hasattr(training, "element_spec"):
+        return
+
+    def zeros(spec: Any) -> np.ndarray:
+        """Make what stands for one tensor of a batch."""
+        return np.zeros([1 if size is None else size for size in spec.shape], spec.dtype.as_numpy_dtype)
+
+    model.test_on_batch(*keras.tree.map_structure(zeros, training.element_spec))
+    model.reset_metrics()
 
 
 def _compile(model: keras.Model, learning_rate: Any) -> None:

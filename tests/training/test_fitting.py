@@ -1,6 +1,7 @@
 """A run of `fit`: what it leaves, going on after a stop, and which weights come out."""
 
 import csv
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,25 @@ def test_a_resumed_run_is_one_run(tmp_path: Path) -> None:
     assert float(written[2]["val_loss"]) == state.history["val_loss"][2]
     again = fit(make_model(), OneBatch(), directory=tmp_path / "parts", epochs=3, **options)
     assert again == state  # nothing was left to do
+
+
+def test_a_dataset_begins_once_for_each_epoch(tmp_path: Path) -> None:
+    """Those of `kt.data` count their epochs; Keras would begin one to see what its batches are like."""
+    tf = pytest.importorskip("tensorflow")
+    begun: list[int] = []
+
+    def epoch() -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        begun.append(len(begun))
+        yield LABELS, LABELS
+
+    spec = tf.TensorSpec((None, None), tf.int32)
+    dataset = tf.data.Dataset.from_generator(epoch, output_signature=(spec, spec))
+    dataset = dataset.apply(tf.data.experimental.assert_cardinality(1))
+    model = make_model()
+    fit(model, dataset, directory=tmp_path, epochs=2, verbose=0)
+    assert begun == [0, 1]
+    fit(model, dataset, directory=tmp_path, epochs=3, verbose=0)
+    assert begun == [0, 1, 2]
 
 
 def test_a_damaged_checkpoint_costs_an_epoch(tmp_path: Path) -> None:
