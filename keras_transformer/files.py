@@ -2,6 +2,8 @@
 
 import hashlib
 import os
+import shutil
+import time
 from pathlib import Path
 
 from keras_transformer.errors import InputError
@@ -53,6 +55,20 @@ def move_file(source: Path, target: Path) -> None:
             os.fsync(directory)
         finally:
             os.close(directory)
+
+
+def remove_stale(directory: Path, seconds: float = 3600) -> None:
+    """Removes what a killed process has left: a directory in which nothing has appeared for so long.
+
+    Args:
+        directory: that a process at work would write to.
+        seconds: how long.
+
+    Raises:
+        OSError: the directory cannot be looked at.
+    """
+    if time.time() - directory.stat().st_mtime > seconds:
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def file_sha256(path: Path) -> str:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from keras_transformer.errors import InputError
-from keras_transformer.files import file_sha256, move_file, read_file, write_file
+from keras_transformer.files import file_sha256, move_file, read_file, remove_stale, write_file
 
 
 def test_written_file_is_read_back(tmp_path: Path) -> None:
@@ -21,6 +21,15 @@ def test_a_written_file_has_ordinary_permissions(tmp_path: Path) -> None:
     ordinary.write_bytes(b"x")
     write_file(tmp_path / "file", b"x")
     assert (tmp_path / "file").stat().st_mode == ordinary.stat().st_mode
+
+
+def test_only_what_is_old_is_stale(tmp_path: Path) -> None:
+    for name in ("old", "new"):
+        (tmp_path / name).mkdir()
+    os.utime(tmp_path / "old", (0, 0))
+    for path in list(tmp_path.iterdir()):
+        remove_stale(path)
+    assert [path.name for path in tmp_path.iterdir()] == ["new"]
 
 
 def test_failed_write_leaves_the_old_file_and_nothing_else(

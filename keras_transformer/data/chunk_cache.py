@@ -6,7 +6,6 @@ import logging
 import os
 import secrets
 import shutil
-import time
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -19,11 +18,10 @@ import tensorflow as tf
 from keras_transformer.data.chunks import EncodedChunks
 from keras_transformer.data.encoding import EncodedPairs
 from keras_transformer.errors import InputError
-from keras_transformer.files import write_file
+from keras_transformer.files import remove_stale, write_file
 
 _DESCRIPTION = "cache.json"
 _SIDES = ("source", "target")
-_STALE_SECONDS = 3600
 
 # What NumPy raises for a file that is cut or changed.
 _DAMAGES = (OSError, ValueError, KeyError, EOFError, NotImplementedError, zipfile.BadZipFile, zlib.error)
@@ -67,7 +65,8 @@ def _write(chunks: EncodedChunks, directory: Path) -> None:
     num_chunks = num_pairs = 0
     try:
         with _writing(directory):
-            _remove_stale(directory)
+            for left in directory.parent.glob(f"{_partial(directory)}*"):
+                remove_stale(left)
             partial.mkdir(parents=True)
         for encoded in chunks:
             with _writing(directory):
@@ -84,13 +83,6 @@ def _write(chunks: EncodedChunks, directory: Path) -> None:
 
 def _partial(directory: Path) -> str:
     return f".partial-{directory.name}."
-
-
-def _remove_stale(directory: Path) -> None:
-    """Remove what killed processes have left: nobody has written there for an hour."""
-    for path in directory.parent.glob(f"{_partial(directory)}*"):
-        if time.time() - path.stat().st_mtime > _STALE_SECONDS:
-            shutil.rmtree(path, ignore_errors=True)
 
 
 @contextlib.contextmanager

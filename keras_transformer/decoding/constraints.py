@@ -74,7 +74,7 @@ class Constraints:
 
     def to_dict(self) -> dict[str, Any]:
         """Give the values by name, as JSON can hold them; `Constraints(**values)` reads them."""
-        return {**dataclasses.asdict(self), "banned_token_ids": list(self.banned_token_ids)}
+        return {**dataclasses.asdict(self), "banned_token_ids": [int(i) for i in self.banned_token_ids]}
 
     @property
     def needs_history(self) -> bool:

@@ -18,14 +18,15 @@ def written_as_one(directory: Path) -> Iterator[Path]:
         directory: made if absent.
 
     Yields:
-        An empty directory beside it.
+        An empty directory beside it, or in it if it is there: it may be a disk of its own.
 
     Raises:
         OSError: something cannot be written or renamed.
     """
+    directory = directory.resolve()
     directory.parent.mkdir(parents=True, exist_ok=True)
-    beside = directory.with_name(f".{directory.name}.{os.getpid()}.tmp")
-    replaced = directory.with_name(f".{directory.name}.{os.getpid()}.old")
+    place = directory if directory.is_dir() else directory.parent
+    beside, replaced = (place / f".{directory.name}.{os.getpid()}.{kind}" for kind in ("tmp", "old"))
     try:
         for place in (beside, replaced):
             shutil.rmtree(place, ignore_errors=True)

@@ -49,7 +49,7 @@ def generate(
     if search.tracks_attention:
         options["track_attention"] = True
     batch_size = ops.shape(encoder_inputs)[0]
-    request = Request(batch_size, max_length, _source_lengths(encoder_inputs, padding_mask), prefix_ids)
+    request = Request(batch_size, max_length, source_lengths(encoder_inputs, padding_mask), prefix_ids)
     with fixed_weights(model):
         cache = model.create_cache(
             encoder_inputs, first_length(max_length, batch_size), search.beam_size, **options
@@ -57,8 +57,16 @@ def generate(
         return search(model.decode_step, cache, request)
 
 
-def _source_lengths(encoder_inputs: Tensor, padding_mask: Tensor | None) -> Tensor:
-    """Count the tokens or frames of each source, int32 `(b,)`."""
+def source_lengths(encoder_inputs: Tensor, padding_mask: Tensor | None) -> Tensor:
+    """Count the tokens or frames of each source.
+
+    Args:
+        encoder_inputs: integers `(b, s)`, padded with 0; or features `(b, s, w)`.
+        padding_mask: `(b, s)`, True (1) where the source has a token; None to read it from the ids.
+
+    Returns:
+        int32 `(b,)`.
+    """
     if padding_mask is None and len(encoder_inputs.shape) == 2:
         padding_mask = ops.not_equal(encoder_inputs, 0)
     if padding_mask is None:

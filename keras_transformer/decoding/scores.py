@@ -1,5 +1,7 @@
 """Log-probabilities of the next token, and the score of a whole hypothesis."""
 
+import math
+
 from keras import ops
 
 from keras_transformer.decoding.contract import SpecialIds
@@ -83,13 +85,15 @@ def length_penalty(length: Tensor | int, alpha: float) -> Tensor:
 
 
 def check_length_penalty(alpha: float) -> None:
-    """Refuse a negative length penalty.
+    """Refuse a length penalty that is negative or no finite number.
 
     Args:
         alpha: the value received.
 
     Raises:
-        ValueError: it is below zero: then a search could not know when to stop.
+        ValueError: it is below zero: then a search could not know when to stop; or not finite.
     """
-    if alpha < 0:
-        raise ValueError(f"`length_penalty` must not be negative. Received: length_penalty={alpha}.")
+    if not 0 <= alpha < math.inf:
+        raise ValueError(
+            f"`length_penalty` must be finite and not negative. Received: length_penalty={alpha}."
+        )

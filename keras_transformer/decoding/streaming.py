@@ -8,7 +8,7 @@ from keras import ops
 
 from keras_transformer.decoding.compilation import compile_step
 from keras_transformer.decoding.contract import Cache, Request
-from keras_transformer.decoding.generation import StepwiseModel
+from keras_transformer.decoding.generation import StepwiseModel, source_lengths
 from keras_transformer.decoding.greedy import GreedySearch
 from keras_transformer.decoding.row_search import RowSearch
 from keras_transformer.types import Tensor
@@ -62,7 +62,8 @@ class TokenStreamer:
         encoder_inputs = ops.convert_to_tensor(encoder_inputs)
         cache = self._create_cache(encoder_inputs, padding_mask)
         # Not compiled: so chance without a seed is new each time on JAX too.
-        request = Request(encoder_inputs.shape[0], self.max_length)
+        lengths = source_lengths(encoder_inputs, padding_mask)
+        request = Request(encoder_inputs.shape[0], self.max_length, lengths)
         state: Any = self.search.initialize(cache, request, self.max_length)
         while int(state.position) < self.max_length and self._is_running(state):
             state, token_ids = self._advance(state)

@@ -27,6 +27,7 @@ class Translator(TextTranslator):
     off: the source after `max_source_length` tokens, the answer after
     `max_target_length`. A call that cut a source, or a target to be scored, says so
     by one `TruncationWarning`. `search` and the limits may be changed at any time.
+    Where positions are learned, limits above their number are taken down to it.
 
     Args:
         model: a `Transformer` with weights.
@@ -67,8 +68,12 @@ class Translator(TextTranslator):
         self.source_tokenizer = source_tokenizer
         self.target_tokenizer = target_tokenizer
         self.search = search or BeamSearch(4)
-        self.max_source_length = max_source_length
-        self.max_target_length = max_target_length
+        # Beyond the learned positions there are none, and no answer.
+        num_positions = (
+            getattr(model, "config", {}).get("max_length") or max_source_length + max_target_length
+        )
+        self.max_source_length = min(max_source_length, num_positions)
+        self.max_target_length = min(max_target_length, num_positions)
         self._compiled: dict[str, tuple[str, Callable[..., Any]]] = {}
 
     def generate(self, encoder_token_ids: Tensor) -> SearchResult:

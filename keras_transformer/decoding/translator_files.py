@@ -7,13 +7,16 @@ from typing import Any
 from keras_transformer.decoding.directory_swap import written_as_one
 from keras_transformer.decoding.search_options import read_search, search_options
 from keras_transformer.errors import InputError
-from keras_transformer.files import write_file
+from keras_transformer.files import file_sha256, write_file
 from keras_transformer.training.model_files import load_model, save_model
 
 MODEL_FILE = "model.keras"
 OPTIONS_FILE = "translator.json"
 SOURCE_TOKENIZER = "source_tokenizer"
 TARGET_TOKENIZER = "target_tokenizer"
+
+_PARTS = "parts"
+"""The option that tells whether the other files are those that were saved with it."""
 
 
 def save_translator(translator: Any, directory: Path) -> None:
@@ -32,12 +35,18 @@ def save_translator(translator: Any, directory: Path) -> None:
         "max_source_length": translator.max_source_length,
         "max_target_length": translator.max_target_length,
     }
-    content = (json.dumps(options, indent=2) + "\n").encode()
     with written_as_one(directory) as beside:
         translator.source_tokenizer.save(beside / SOURCE_TOKENIZER)
         translator.target_tokenizer.save(beside / TARGET_TOKENIZER)
-        write_file(beside / OPTIONS_FILE, content)
         save_model(translator.model, beside / MODEL_FILE)
+        options[_PARTS] = {
+            SOURCE_TOKENIZER: translator.source_tokenizer.fingerprint(),
+            TARGET_TOKENIZER: translator.target_tokenizer.fingerprint(),
+            MODEL_FILE: file_sha256(beside / MODEL_FILE),
+        }
+        # NumPy's numbers are numbers, too.
+        content = json.dumps(options, indent=2, default=lambda number: number.item())
+        write_file(beside / OPTIONS_FILE, (content + "\n").encode())
 
 
 def load_translator(translator_class: Any, directory: Path) -> Any:
@@ -62,6 +71,12 @@ def load_translator(translator_class: Any, directory: Path) -> Any:
     options = _read_options(directory / OPTIONS_FILE)
     source_tokenizer = load_tokenizer(directory / SOURCE_TOKENIZER)
     target_tokenizer = load_tokenizer(directory / TARGET_TOKENIZER)
+    received = {
+        SOURCE_TOKENIZER: source_tokenizer.fingerprint(),
+        TARGET_TOKENIZER: target_tokenizer.fingerprint(),
+        MODEL_FILE: file_sha256(directory / MODEL_FILE),
+    }
+    _check_parts(directory, options.pop(_PARTS, received), received)
     model = load_model(directory / MODEL_FILE)
     try:
         return translator_class(
@@ -74,6 +89,16 @@ def load_translator(translator_class: Any, directory: Path) -> Any:
     # A Keras model of another class lacks the attributes of a `Transformer`.
     except (ValueError, TypeError, AttributeError) as error:
         raise InputError(f"{directory}: {error}") from error
+
+
+def _check_parts(directory: Path, wanted: dict[str, str], received: dict[str, str]) -> None:
+    """Refuse parts of two translators: a process was killed while it replaced one by the other."""
+    others = [name for name in received if received[name] != wanted.get(name)]
+    if others:
+        raise InputError(
+            f"{directory} holds parts of different models: {', '.join(others)} must be what was saved "
+            f"with {OPTIONS_FILE}. Save the model again."
+        )
 
 
 def _read_options(path: Path) -> dict[str, Any]:

@@ -23,7 +23,7 @@ file beside the versions instead of `MODEL_NAME`.
 | `score` | `text`, `output`, string (b) | `score`, float32 (b); `num_tokens`, int32 (b) |
 
 A score is a log-probability, divided by the length penalty of the search. An empty text has an empty
-output and the score 0. The batch may have any size, 0 included; what is no UTF-8 is an unknown token.
+output and the score 0. The batch may have any size, 0 included; bytes that are no UTF-8 are no error.
 Tokens end with `[END]` and are padded with the empty string. n is {num_hypotheses}; where there are fewer
 sequences, the output is empty and the score -1e30.
 {note}

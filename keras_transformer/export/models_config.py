@@ -39,7 +39,7 @@ def models_config(name: str) -> str:
 
 
 def write_models_config(directory: Path) -> None:
-    """Writes the file into the directory of a model, and replaces the one that is there.
+    """Writes the file into the directory of a model, unless there is one, which somebody may have edited.
 
     Args:
         directory: of the model; its last part is the model's name.
@@ -47,4 +47,6 @@ def write_models_config(directory: Path) -> None:
     Raises:
         InputError: the file cannot be written.
     """
-    write_file(directory / MODELS_CONFIG_FILE, models_config(directory.name).encode())
+    path = directory / MODELS_CONFIG_FILE
+    if not path.exists():
+        write_file(path, models_config(directory.absolute().name).encode())

@@ -1,5 +1,6 @@
 """A translator as a directory that TensorFlow Serving loads as it is."""
 
+import secrets
 import shutil
 import warnings
 from collections.abc import Sequence
@@ -7,7 +8,7 @@ from pathlib import Path
 
 import keras
 
-from keras_transformer.decoding import Translator, TruncationWarning
+from keras_transformer.decoding import SampleSearch, Translator, TruncationWarning
 from keras_transformer.decoding.text_batches import check_texts
 from keras_transformer.errors import InputError
 from keras_transformer.export.models_config import write_models_config
@@ -15,6 +16,7 @@ from keras_transformer.export.serving_module import OPTIMIZATIONS
 from keras_transformer.export.stored_weights import rounded
 from keras_transformer.export.verification import Expected, verify_saved_model
 from keras_transformer.export.version_writer import needs_tensorflow_text, write_version
+from keras_transformer.files import remove_stale
 
 MAX_EXAMPLES = 8
 
@@ -43,25 +45,33 @@ def export_saved_model(
             are nearly as likely; or `xla` for a search compiled for a few lengths, of the same answers.
 
     Returns:
-        the directory of the new version. Beside it, `models.config` is written anew.
+        the directory of the new version. Beside it is `models.config`, written if there was none.
 
     Raises:
         InputError: the directory cannot be written, or Keras runs on another backend.
         ExportError: the SavedModel is not what it must be; nothing is left of it.
-        ValueError: an unknown `optimize`.
+        ValueError: an unknown `optimize`, or a search that draws by chance, whose answers nothing could
+            be compared with.
     """
     check_backend()
+    if isinstance(translator.search, SampleSearch):
+        raise ValueError(
+            "`translator.search` must give the same answer each time to be exported. "
+            f"Received: {type(translator.search).__name__}."
+        )
     if optimize not in OPTIMIZATIONS:
         raise ValueError(f"`optimize` must be one of {OPTIMIZATIONS}. Received: optimize={optimize!r}.")
     directory = Path(directory)
-    version = next_version(directory)
-    written, moved = (directory / f".{state}-{version}" for state in ("partial", "moved"))
+    name, version = directory.absolute().name, next_version(directory)
+    # Of this export alone: another one may be at work, and the first to end gets the number.
+    own = f"{version}-{secrets.token_hex(4)}"
+    written, moved = (directory / f".{state}-{own}" for state in ("partial", "moved"))
     examples = check_texts(examples, "examples")[:MAX_EXAMPLES]
     try:
-        for place in (written, moved):
-            shutil.rmtree(place, ignore_errors=True)
+        for left in (*directory.glob(".partial-*"), *directory.glob(".moved-*")):
+            remove_stale(left)
         written.mkdir(parents=True)
-        write_version(translator, written, examples, optimize=optimize, name=directory.name, version=version)
+        write_version(translator, written, examples, optimize=optimize, name=name, version=version)
         # What is checked has another path than what was written, as it has when it is deployed.
         _verify(translator, written.rename(moved), examples, optimize)
         write_models_config(directory)

@@ -46,7 +46,7 @@ def write_version(
         optimize=optimize,
         needs_tensorflow_text=needs_tensorflow_text(translator),
     )
-    (directory / "README.md").write_text(readme, encoding="utf-8")
+    (directory / "README.md").write_text(readme, encoding="utf-8", errors="replace")
 
 
 def needs_tensorflow_text(translator: Translator) -> bool:

@@ -10,6 +10,7 @@ from pathlib import Path
 import tensorflow as tf
 from tensorflow_serving.apis import model_pb2, predict_pb2, prediction_log_pb2
 
+from keras_transformer.decoding.answers import utf8
 from keras_transformer.export.signatures import SIGNATURES
 
 WARMUP_FILE = Path("assets.extra", "tf_serving_warmup_requests")
@@ -44,6 +45,6 @@ def _request(
     inputs = {column: columns[column] for column in SIGNATURES[signature].inputs}
     request = predict_pb2.PredictRequest(
         model_spec=model_pb2.ModelSpec(name=name, signature_name=signature),
-        inputs={column: tf.make_tensor_proto(list(rows), tf.string) for column, rows in inputs.items()},
+        inputs={column: tf.make_tensor_proto(utf8(rows), tf.string) for column, rows in inputs.items()},
     )
     return prediction_log_pb2.PredictionLog(predict_log=prediction_log_pb2.PredictLog(request=request))

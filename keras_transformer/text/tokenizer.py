@@ -60,8 +60,8 @@ class Tokenizer(tf.Module, abc.ABC):
         """Splits texts into token ids, without adding special tokens.
 
         Args:
-            texts: string (b,), any bytes. What is no UTF-8 or not in the vocabulary
-                becomes `UNKNOWN_ID`.
+            texts: string (b,), any bytes. What is not in the vocabulary becomes `UNKNOWN_ID`, and so does
+                what is no UTF-8; subwords take it for a space.
 
         Returns:
             int32 (b, ragged).

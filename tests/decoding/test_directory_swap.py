@@ -40,6 +40,25 @@ def test_an_old_one_is_replaced_and_what_is_not_ours_stays(tmp_path: Path) -> No
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
+def test_a_link_and_the_working_directory_are_directories(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    write(tmp_path / "link", "first")
+    monkeypatch.chdir(tmp_path / "real")
+    write(Path(), "second")
+    assert (tmp_path / "link").is_symlink()
+    assert files(tmp_path / "real") == {"a": "second", "part/b": "second"}
+
+
+def test_a_directory_that_is_there_may_be_a_disk_of_its_own(tmp_path: Path) -> None:
+    """Nothing is renamed from one disk to another."""
+    (tmp_path / "model").mkdir()
+    with written_as_one(tmp_path / "model") as beside:
+        assert beside.parent == tmp_path / "model"
+
+
 def test_a_failure_while_writing_leaves_the_old_one(tmp_path: Path) -> None:
     write(tmp_path / "model", "first")
     with pytest.raises(OSError, match="full"):

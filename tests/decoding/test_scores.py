@@ -49,10 +49,11 @@ def test_length_penalty_of_a_tensor() -> None:
     np.testing.assert_allclose(result, [[1, 2], [3, 4]], rtol=1e-6)
 
 
-def test_a_negative_length_penalty_is_refused() -> None:
+@pytest.mark.parametrize("alpha", [-0.5, float("nan"), float("inf")])
+def test_a_length_penalty_must_be_finite_and_not_negative(alpha: float) -> None:
     check_length_penalty(0.0)
-    with pytest.raises(ValueError, match=r"must not be negative\. Received: length_penalty=-0\.5\."):
-        check_length_penalty(-0.5)
+    with pytest.raises(ValueError, match=rf"finite and not negative\. Received: length_penalty={alpha}\."):
+        check_length_penalty(alpha)
 
 
 @pytest.mark.parametrize("num_tokens", [1, 2, 5, 40])

@@ -14,6 +14,7 @@ from keras_transformer.decoding.streaming import TokenStreamer, stream
 
 SEARCHES = [
     GreedySearch(),
+    GreedySearch(constraints=Constraints(max_length_ratio=1.5, max_length_offset=2)),
     SampleSearch(1.3, top_k=5, seed=3, constraints=Constraints(no_repeat_ngram_size=2)),
 ]
 SOURCES = np.arange(5, dtype="int32")[:, None]

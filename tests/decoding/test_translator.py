@@ -53,6 +53,21 @@ def translator(transformer: Any, source_tokenizer: Any, target_tokenizer: Any) -
     )
 
 
+def test_learned_positions_are_the_limits(source_tokenizer: Any, target_tokenizer: Any) -> None:
+    """A long text must not reach a position that does not exist, nor spoil its neighbours."""
+    keras.utils.set_random_seed(0)
+    sizes = {"num_layers": 1, "hidden_dim": 8, "num_heads": 2, "intermediate_dim": 16}
+    model = kt.Transformer(9, 8, positions="learned", max_length=10, **sizes)
+    translator = kt.Translator(model, source_tokenizer, target_tokenizer, search=BeamSearch(2))
+    assert (translator.max_source_length, translator.max_target_length) == (10, 10)
+    alone = translator.translate_with_scores(["abc"])[0]
+    with pytest.warns(TruncationWarning):
+        together = translator.translate_with_scores(["abc", "abcde" * 9])
+    assert together[0].text == alone.text
+    assert together[0].score == pytest.approx(alone.score, abs=1e-5)
+    assert all(answer.score > -1e3 for answer in together)
+
+
 class LetterModel:
     """Stands for a model: only its vocabularies are read."""
 

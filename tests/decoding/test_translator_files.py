@@ -1,15 +1,17 @@
 """A translator's directory: what is read back, and what is refused."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import keras
+import numpy as np
 import pytest
 
 import keras_transformer as kt
-from keras_transformer.decoding import BeamSearch, GreedySearch, translator_files
+from keras_transformer.decoding import BeamSearch, Constraints, GreedySearch, translator_files
 from keras_transformer.errors import InputError
 from keras_transformer.text import CharacterTokenizer
 
@@ -31,6 +33,14 @@ def directory(transformer: keras.Model, tmp_path: Path) -> Path:
 def change_options(directory: Path, **options: Any) -> None:
     path = directory / "translator.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **options}))
+
+
+def forget_parts(directory: Path) -> None:
+    """Make it a directory of an earlier version, which does not know what belongs together."""
+    path = directory / "translator.json"
+    options = json.loads(path.read_text())
+    del options["parts"]
+    path.write_text(json.dumps(options))
 
 
 def test_the_directory_holds_nothing_else(directory: Path) -> None:
@@ -55,6 +65,36 @@ def test_everything_is_read_back(directory: Path) -> None:
     assert (translator.max_source_length, translator.max_target_length) == (40, 6)
     assert translator.source_tokenizer.vocabulary == tuple("abcde")
     assert translator.target_tokenizer.vocabulary == tuple("wxyz")
+
+
+@pytest.mark.parametrize("part", ["model.keras", "source_tokenizer", "target_tokenizer"])
+def test_parts_of_two_models_are_refused(directory: Path, tmp_path: Path, part: str) -> None:
+    """As a kill leaves them between two renames: vocabularies of one size would fit, and answer nonsense."""
+    first = kt.Translator.load(directory)
+    model = type(first.model).from_config(first.model.get_config())
+    other = kt.Translator(model, CharacterTokenizer("edcba"), CharacterTokenizer("zyxw"))
+    other.save(tmp_path / "other")
+    shutil.move(directory / part, tmp_path / "old")
+    shutil.move(tmp_path / "other" / part, directory / part)
+    with pytest.raises(InputError, match=f"parts of different models: {part} must be what was saved"):
+        kt.Translator.load(directory)
+
+
+def test_a_directory_of_an_earlier_version_is_read(directory: Path) -> None:
+    forget_parts(directory)
+    assert kt.Translator.load(directory).max_source_length == 40
+
+
+def test_numbers_of_numpy_are_numbers(directory: Path, tmp_path: Path) -> None:
+    translator = kt.Translator.load(directory)
+    banned = np.array([5], "int32")
+    translator.search = BeamSearch(
+        np.int64(2), length_penalty=np.float32(0.5), constraints=Constraints(banned_token_ids=banned)
+    )
+    translator.save(tmp_path / "other")
+    search = kt.Translator.load(tmp_path / "other").search
+    assert (search.beam_size, search.length_penalty) == (2, 0.5)
+    assert search.constraints.banned_token_ids == (5,)
 
 
 def test_a_subclass_loads_itself(directory: Path) -> None:
@@ -127,6 +167,7 @@ def test_wrong_options_are_refused(directory: Path, options: dict[str, Any], rec
 
 
 def test_a_vocabulary_that_does_not_fit_the_weights_is_refused(directory: Path) -> None:
+    forget_parts(directory)
     CharacterTokenizer("vwxyz").save(directory / "target_tokenizer")
     with pytest.raises(InputError, match=r"target_tokenizer\.vocabulary_size=9.*vocabulary size=8\."):
         kt.Translator.load(directory)

@@ -26,7 +26,14 @@ def test_the_hint_in_the_comment_is_valid() -> None:
     assert dict(config.version_labels) == {"stable": 1}
 
 
-def test_it_replaces_the_one_that_is_there(tmp_path: Path) -> None:
+def test_one_that_was_edited_stays(tmp_path: Path) -> None:
+    write_models_config(tmp_path)
+    (tmp_path / "models.config").write_text("pinned to version 1")
+    write_models_config(tmp_path)
+    assert (tmp_path / "models.config").read_text() == "pinned to version 1"
+
+
+def test_it_is_written_once(tmp_path: Path) -> None:
     (tmp_path / "de_en").mkdir()
     for _ in range(2):
         write_models_config(tmp_path / "de_en")

@@ -6,6 +6,7 @@ import pytest
 import tensorflow as tf
 
 import keras_transformer as kt
+from keras_transformer.decoding import SampleSearch
 from keras_transformer.errors import InputError
 from keras_transformer.export import ExportError, ServedModel, export_saved_model, next_version, versions
 from keras_transformer.export import saved_model as saved_model_module
@@ -103,6 +104,37 @@ def test_a_wrong_export_never_appears(
     with pytest.raises(ExportError, match="differs"):
         export_saved_model(translator, tmp_path / "tiny", ["a dog"])
     assert list((tmp_path / "tiny").iterdir()) == []
+
+
+def test_a_search_by_chance_is_refused(translator: kt.Translator, tmp_path: Path) -> None:
+    by_chance = kt.Translator(
+        translator.model, translator.source_tokenizer, translator.target_tokenizer, search=SampleSearch()
+    )
+    with pytest.raises(ValueError, match=r"same answer each time .* Received: SampleSearch\."):
+        export_saved_model(by_chance, tmp_path / "tiny")
+    assert not (tmp_path / "tiny").exists()
+
+
+def test_two_exports_at_once_do_not_mix(
+    translator: kt.Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first to end gets the number; the other one says so, and leaves nothing."""
+
+    def write(writer: object, directory: Path, *arguments: object, **options: object) -> None:
+        (directory / "graph").write_text("slow")
+        if not list((tmp_path / "tiny").glob("1")):
+            monkeypatch.setattr(saved_model_module, "write_version", write_fast)
+            export_saved_model(translator, tmp_path / "tiny")
+
+    def write_fast(writer: object, directory: Path, *arguments: object, **options: object) -> None:
+        (directory / "graph").write_text("fast")
+
+    monkeypatch.setattr(saved_model_module, "write_version", write)
+    monkeypatch.setattr(saved_model_module, "verify_saved_model", lambda *arguments, **options: None)
+    with pytest.raises(InputError, match="Cannot write"):
+        export_saved_model(translator, tmp_path / "tiny")
+    assert (tmp_path / "tiny/1/graph").read_text() == "fast"
+    assert sorted(path.name for path in (tmp_path / "tiny").iterdir()) == ["1", "models.config"]
 
 
 def test_an_unknown_optimization_is_refused(translator: kt.Translator, tmp_path: Path) -> None:

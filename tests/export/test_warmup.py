@@ -29,6 +29,11 @@ def test_requests_are_those_of_the_examples(tmp_path: Path) -> None:
             assert values == [[first], [second], [first, second]]
 
 
+def test_half_a_surrogate_is_no_error(tmp_path: Path) -> None:
+    write_warmup_requests(tmp_path, "de_en", ["\ud800"], ["x"])
+    assert (tmp_path / WARMUP_FILE).stat().st_size
+
+
 def test_a_single_example_is_asked_once(tmp_path: Path) -> None:
     write_warmup_requests(tmp_path, "de_en", ["Zwei"], ["Two"])
     assert len(read_requests(tmp_path)) == len(SIGNATURES)
