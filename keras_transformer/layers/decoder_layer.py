@@ -72,6 +72,11 @@ class DecoderLayer(Block):
         training: bool | None = None,
     ) -> Tensor | tuple[Tensor, dict[str, Tensor]]:
         self._check_encoder_output(encoder_output)
+        if cross_attention_mask is not None and self.cross_attention is None:
+            raise ValueError(
+                "`cross_attention_mask` must be None without cross-attention. "
+                f"Received: cross_attention_mask={_described(cross_attention_mask)}."
+            )
         x = self.self_attention_residual.before(inputs)
         attended, self_scores = self._attend(
             self.self_attention,

@@ -5,7 +5,13 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_transformer.layers.validation import check_positive, known_sizes, known_width
+from keras_transformer.layers.dot_product_attention import as_tensor
+from keras_transformer.layers.validation import (
+    check_known_positions,
+    check_positive,
+    known_sizes,
+    known_width,
+)
 from keras_transformer.types import Shape, Tensor
 
 
@@ -29,7 +35,7 @@ class LearnedPositionEncoding(keras.layers.Layer):
         position that is too large gives NaN, never the mark of another one.
 
     Raises:
-        ValueError: a length that is not above zero, or inputs that are longer.
+        ValueError: a length that is not above zero, inputs that are longer, or a position out of range.
 
     Example:
         >>> tuple(LearnedPositionEncoding(7)(keras.ops.zeros((1, 5, 8))).shape)
@@ -53,6 +59,9 @@ class LearnedPositionEncoding(keras.layers.Layer):
         if positions is None:
             self._check_length(inputs, start)
             positions = (ops.arange(ops.shape(inputs)[1]) + start)[None, :]  # (1, t)
+        else:
+            positions = as_tensor(positions)
+            check_known_positions(positions, self.max_length)
         is_known = ops.expand_dims(positions < self.max_length, -1)
         marks = ops.take(self.marks, ops.minimum(positions, self.max_length - 1), axis=0)  # (b, t, d)
         marks = ops.where(is_known, ops.cast(marks, "float32"), float("nan"))

@@ -5,8 +5,9 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_transformer.layers.dot_product_attention import as_tensor
 from keras_transformer.layers.sinusoids import LAYOUTS, sinusoidal_position_encoding
-from keras_transformer.layers.validation import check_choice
+from keras_transformer.layers.validation import check_choice, check_known_positions, known_sizes
 from keras_transformer.types import Shape, Tensor
 
 
@@ -24,14 +25,14 @@ class PositionEncoding(keras.layers.Layer):
     Call arguments:
         inputs: `(b, t, d)`.
         start: the position of the first vector, an integer.
-        positions: integers `(b, t)`, each below `t`, where they do not count up
-            from `start`, as in packed rows; see `segment_positions`.
+        positions: integers `(b, t)`, at least 0 and below `t`, where they do not
+            count up from `start`, as in packed rows; see `segment_positions`.
 
     Returns:
         `(b, t, d)`, inputs and marks added in float32, in the layer's dtype.
 
     Raises:
-        ValueError: a wavelength that is not above zero, an unknown layout.
+        ValueError: a wavelength that is not above zero, an unknown layout, or a position out of range.
 
     Example:
         >>> tuple(PositionEncoding()(keras.ops.zeros((1, 5, 8))).shape)
@@ -54,9 +55,17 @@ class PositionEncoding(keras.layers.Layer):
     def call(self, inputs: Tensor, start: Tensor | int = 0, positions: Tensor | None = None) -> Tensor:
         length, hidden_dim = ops.shape(inputs)[1], inputs.shape[-1]
         encoding = sinusoidal_position_encoding(
-            length, hidden_dim, start=start, max_wavelength=self.max_wavelength, layout=self.layout
+            length,
+            hidden_dim,
+            start=start if positions is None else 0,
+            max_wavelength=self.max_wavelength,
+            layout=self.layout,
         )
-        marks = encoding[None, :, :] if positions is None else ops.take(encoding, positions, axis=0)
+        marks = encoding[None, :, :]
+        if positions is not None:
+            positions = as_tensor(positions)
+            check_known_positions(positions, *known_sizes((length,)))
+            marks = ops.take(encoding, positions, axis=0)
         marked = ops.cast(inputs, "float32") + marks
         return ops.cast(marked, self.compute_dtype)
 

@@ -61,7 +61,8 @@ class Residual(keras.layers.Layer):
         self.supports_masking = True
 
     def build(self, inputs_shape: Shape) -> None:
-        self.norm.build(inputs_shape)
+        if not self.norm.built:  # `before` may have been called first
+            self.norm.build(inputs_shape)
         freeze_parts(self)
 
     def before(self, inputs: Tensor) -> Tensor:

@@ -194,6 +194,26 @@ def known_values(tensor: Tensor) -> Any:
         return None  # each backend refuses in its own way to read what is only traced
 
 
+def check_known_positions(positions: Tensor, limit: int | None) -> None:
+    """Refuse positions that are out of range, where their values are known.
+
+    Args:
+        positions: integers `(b, t)`.
+        limit: the first position that is too large; None if it is not known.
+
+    Raises:
+        ValueError: a position below 0, or not below the limit.
+    """
+    values = known_values(positions)
+    if values is None or not values.size:
+        return
+    lowest, highest = values.min(), values.max()
+    if lowest < 0 or (limit is not None and highest >= limit):
+        raise ValueError(
+            f"`positions` must be at least 0 and below {limit}. Received: from {lowest} to {highest}."
+        )
+
+
 def check_token_ids(token_ids: Tensor, vocabulary_size: int) -> None:
     """Refuse token ids that a vocabulary does not have, where their values are known.
 

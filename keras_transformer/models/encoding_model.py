@@ -57,7 +57,9 @@ class EncodingModel(ConfiguredModel):
         x = self.embedding_dropout(x, training=training)
         return self.encoder(x, padding_mask=mask, training=training), mask
 
-    def _encode_with_scores(self, inputs: Tensor) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+    def _encode_with_scores(
+        self, inputs: Tensor, positions: Tensor | None = None, attention_mask: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
         """Give the encoder's output, the mask and every attention map, from the inputs of a call."""
         inputs, prefix = self._complete(inputs), self.input_prefix
         values, mask = inputs, None
@@ -65,8 +67,10 @@ class EncodingModel(ConfiguredModel):
             values = inputs[prefix + ("token_ids" if self._feature_dim is None else "features")]
             mask = inputs.get(f"{prefix}padding_mask")
         values, mask = read_source(values, mask, self._feature_dim)
-        x = self.position_encoding(self._source_layer(values))
-        x, scores = self.encoder(x, padding_mask=mask, return_attention_scores=True)
+        x = self.position_encoding(self._source_layer(values), positions=positions)
+        x, scores = self.encoder(
+            x, padding_mask=mask, attention_mask=attention_mask, return_attention_scores=True
+        )
         return x, mask, {f"encoder/{name}": scores[name] for name in scores}
 
     def _complete(self, inputs: Tensor) -> Tensor:

@@ -13,10 +13,8 @@ SEGMENT_INPUTS = ("encoder_segment_ids", "decoder_segment_ids")
 
 
 class Segments(NamedTuple):
-    """Masks and positions of a Functional model; all None where a row holds one pair."""
+    """Positions and masks; all None where a row holds one pair."""
 
-    inputs: dict[str, Tensor]
-    """Each `keras.Input` by its name."""
     source_positions: Tensor | None = None
     """`(b, s)`, counted from 0 in each segment."""
     target_positions: Tensor | None = None
@@ -29,15 +27,28 @@ class Segments(NamedTuple):
     """`(b, t, s)`: a target sees the source of its own pair."""
 
 
-def segment_inputs() -> Segments:
-    """Make the inputs that number the pairs of a row, and what follows from them.
+def segment_inputs() -> dict[str, Tensor]:
+    """Make the inputs that number the pairs of a row.
 
     Returns:
-        Inputs, positions and masks.
+        Each `keras.Input` by its name.
     """
-    source, target = (keras.Input((None,), dtype="int32", name=name) for name in SEGMENT_INPUTS)
+    return {name: keras.Input((None,), dtype="int32", name=name) for name in SEGMENT_INPUTS}
+
+
+def segments_of(inputs: dict[str, Tensor]) -> Segments:
+    """Work out what keeps the pairs of a row apart.
+
+    Args:
+        inputs: of a model, with segment ids or without.
+
+    Returns:
+        Positions and masks.
+    """
+    if not set(SEGMENT_INPUTS) <= set(inputs):
+        return Segments()
+    source, target = (inputs[name] for name in SEGMENT_INPUTS)
     return Segments(
-        dict(zip(SEGMENT_INPUTS, (source, target), strict=True)),
         segment_positions(source),
         segment_positions(target),
         segment_mask(source, source),

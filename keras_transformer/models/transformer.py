@@ -9,7 +9,7 @@ from keras_transformer.layers import DecoderCache, padding_mask
 from keras_transformer.models.encoding_model import EncodingModel
 from keras_transformer.models.options import check_exactly_one, check_options, constructor_arguments
 from keras_transformer.models.parts import Parts, transformer_parts
-from keras_transformer.models.segments import Segments, one_segment, segment_inputs
+from keras_transformer.models.segments import one_segment, segment_inputs, segments_of
 from keras_transformer.models.source import source_inputs
 from keras_transformer.types import Tensor
 
@@ -171,14 +171,20 @@ class Transformer(EncodingModel):
             `decoder/layer_{i}/self_attention` `(b, h, t, t)` and
             `decoder/layer_{i}/cross_attention` `(b, h, t, s)`, from 1.
         """
-        x, mask, encoder_scores = self._encode_with_scores(inputs)
+        inputs = self._complete(inputs)
+        segments = segments_of(inputs)
+        x, mask, encoder_scores = self._encode_with_scores(
+            inputs, segments.source_positions, segments.source_mask
+        )
         target = ops.convert_to_tensor(inputs["decoder_token_ids"])
-        y = self.position_encoding(self.target_embedding(target))
+        y = self.position_encoding(self.target_embedding(target), positions=segments.target_positions)
         _, decoder_scores = self.decoder(
             y,
             x,
             padding_mask=padding_mask(target),
             encoder_padding_mask=mask,
+            attention_mask=segments.target_mask,
+            cross_attention_mask=segments.cross_mask,
             return_attention_scores=True,
         )
         return {**encoder_scores, **{f"decoder/{name}": decoder_scores[name] for name in decoder_scores}}
@@ -206,7 +212,8 @@ def _connect(parts: Parts, feature_dim: int | None, packed: bool) -> tuple[dict[
     """Connect the layers as Figure 1 does."""
     source = source_inputs("encoder_", feature_dim)
     target = keras.Input((None,), dtype="int32", name="decoder_token_ids")  # (b, t)
-    segments = segment_inputs() if packed else Segments({})
+    inputs = {**source.inputs, "decoder_token_ids": target, **(segment_inputs() if packed else {})}
+    segments = segments_of(inputs)
 
     x = parts["source_embedding" if feature_dim is None else "source_projection"](source.values)
     x = parts["position_encoding"](x, positions=segments.source_positions)
@@ -226,7 +233,7 @@ def _connect(parts: Parts, feature_dim: int | None, packed: bool) -> tuple[dict[
         cross_attention_mask=segments.cross_mask,
     )
     logits = parts["output_projection"](y)  # (b, t, v)
-    return {**source.inputs, "decoder_token_ids": target, **segments.inputs}, logits
+    return inputs, logits
 
 
 _OPTIONAL = ("source_vocabulary_size", "encoder_feature_dim", "num_encoder_layers", "num_decoder_layers")

@@ -161,6 +161,15 @@ def test_the_other_way_than_it_was_built(x: Any, memory: Any) -> None:
         made().create_cache(None, 5, batch_size=2)
 
 
+def test_masks_of_the_cross_attention(x: Any, memory: Any) -> None:
+    mask = np.zeros((x.shape[1], memory.shape[1]), bool)
+    mask[:, 1] = True
+    _, scores = DecoderLayer(2, 11)(x, memory, cross_attention_mask=mask, return_attention_scores=True)
+    np.testing.assert_allclose(array(scores["cross_attention"])[..., 1], 1.0, rtol=1e-6)
+    with pytest.raises(ValueError, match=r"None without cross-attention\. Received: .* of shape \(\d, \d\)"):
+        DecoderLayer(2, 11)(x, cross_attention_mask=mask)
+
+
 def test_a_batch_size_where_none_is_wanted(memory: Any) -> None:
     message = "`batch_size` must be given exactly where `encoder_output` is None. Received: batch_size="
     with pytest.raises(ValueError, match=re.escape(f"{message}None, encoder_output=None.")):

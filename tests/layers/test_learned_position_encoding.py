@@ -42,6 +42,17 @@ def test_positions_that_are_too_large_only_when_run(layer: Any) -> None:
     assert np.isnan(marks[1]).all()
 
 
+def test_positions_that_do_not_count_up(layer: Any) -> None:
+    x = np.zeros((1, 9, layer.marks.shape[1]), "float32")
+    positions = [[0, 1, 0, 1, 2, 0, 0, 0, 0]]  # of a row that is longer than there are positions
+    marks = array(layer(x, positions=positions))
+    np.testing.assert_allclose(marks, array(layer.marks)[positions], rtol=1e-6)
+    with pytest.raises(
+        ValueError, match=r"`positions` must be at least 0 and below \d\. Received: from 0 to 9"
+    ):
+        layer(x, positions=[[0] * 8 + [9]])
+
+
 def test_errors() -> None:
     with pytest.raises(ValueError, match=re.escape("above zero. Received: max_length=0.")):
         LearnedPositionEncoding(0)

@@ -41,6 +41,16 @@ def test_wavelengths_not_above_zero(wavelength: float) -> None:
         PositionEncoding(max_wavelength=wavelength)
 
 
+def test_positions_that_do_not_count_up() -> None:
+    x = np.zeros((2, 4, 6), "float32")
+    marks = array(PositionEncoding()(x))[0]
+    positions = [[0, 1, 0, 1], [3, 2, 1, 0]]
+    np.testing.assert_allclose(array(PositionEncoding()(x, start=5, positions=positions)), marks[positions])
+    for wrong in ([[0, 1, 2, 4]] * 2, [[0, 1, 2, -1]] * 2):
+        with pytest.raises(ValueError, match=r"`positions` must be at least 0 and below 4\. Received: from"):
+            PositionEncoding()(x, positions=wrong)
+
+
 def test_unknown_layout() -> None:
     with pytest.raises(ValueError, match=re.escape("Received: layout='mixed'.")):
         PositionEncoding(layout="mixed")

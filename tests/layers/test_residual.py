@@ -33,6 +33,15 @@ def mask_read_from(outputs: Any) -> Any:
     return (array(scores)[0, 0, 0] > 0).tolist()
 
 
+@pytest.mark.parametrize("norm_first", [True, False])
+def test_a_new_layer_is_used_as_the_docstring_shows(norm_first: bool) -> None:
+    residual, x = Residual(norm_first=norm_first), keras.Input((None, 7))
+    model = keras.Model(x, residual(x, keras.layers.Dense(7)(residual.before(x))))
+    assert array(model(draw(2, 5, 7))).shape == (2, 5, 7)
+    eager = Residual(norm_first=norm_first)
+    assert array(eager(draw(2, 5, 7), eager.before(draw(2, 5, 7)))).shape == (2, 5, 7)
+
+
 @pytest.mark.parametrize("epsilon", [1e-6, 0.3])
 def test_post_norm(epsilon: float) -> None:
     layer, x, y = built(layer_norm_epsilon=epsilon), draw(2, 5, 7), draw(2, 5, 7, seed=3)

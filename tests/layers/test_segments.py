@@ -15,5 +15,5 @@ def test_a_query_sees_the_keys_of_its_segment() -> None:
 
 def test_positions_begin_anew_in_each_segment() -> None:
     segments = np.array([[1, 1, 2, 3, 3, 3, 0, 0], [1, 1, 1, 1, 1, 1, 1, 1]])
-    expected = [[0, 1, 0, 0, 1, 2, 0, 1], [0, 1, 2, 3, 4, 5, 6, 7]]
+    expected = [[0, 1, 0, 0, 1, 2, 0, 0], [0, 1, 2, 3, 4, 5, 6, 7]]
     np.testing.assert_array_equal(array(segment_positions(segments)), expected)

@@ -58,6 +58,33 @@ def test_pairs_of_a_row_do_not_see_each_other(options: dict[str, Any]) -> None:
         start += len(target)
 
 
+def test_padding_has_no_position_that_is_not_known() -> None:
+    """`packed_dataset` fills up with rows of padding, longer than any pair."""
+    model = made(packed=True, positions="learned", max_length=6)
+    inputs = packed_inputs()
+    wide = {name: np.pad(ids, [(0, 1), (0, 9)]) for name, ids in inputs.items()}
+    logits = array(model(wide))
+    assert np.isfinite(logits).all()
+    np.testing.assert_allclose(logits[0, :13], array(model(inputs))[0, :13], atol=1e-5)
+    del wide["encoder_segment_ids"], wide["decoder_segment_ids"]
+    with pytest.raises(ValueError, match=r"below 6\. Received: from 0 to 20\."):
+        model(wide)
+
+
+def test_attention_scores_are_those_of_the_call() -> None:
+    inputs = packed_inputs()
+    scores = made(packed=True).attention_scores(inputs)
+    source, target = (inputs[f"{side}_segment_ids"][0] for side in ("encoder", "decoder"))
+    for name, rows, columns in (
+        ("encoder/layer_2/self_attention", source, source),
+        ("decoder/layer_2/self_attention", target, target),
+        ("decoder/layer_2/cross_attention", target, source),
+    ):
+        seen = array(scores[name])[0].max(axis=0) > 0
+        assert not (seen & (rows[:, None] != columns[None, :])).any()
+        assert seen.any()
+
+
 def test_without_segments_a_row_is_one_pair() -> None:
     model = made(packed=True)
     plain = made()
