@@ -166,9 +166,13 @@ def _build_metrics(model: keras.Model, training: Any) -> None:
     if keras.backend.backend() == "tensorflow" or not hasattr(training, "element_spec"):
         return
 
+    # Rows that all devices can share, where the dataset does not say how many.
+    num_rows = len(keras.distribution.list_devices()) if keras.distribution.distribution() else 1
+
     def zeros(spec: Any) -> np.ndarray:
         """Make what stands for one tensor of a batch."""
-        return np.zeros([1 if size is None else size for size in spec.shape], spec.dtype.as_numpy_dtype)
+        shape = [size or (num_rows if axis == 0 else 1) for axis, size in enumerate(spec.shape)]
+        return np.zeros(shape, spec.dtype.as_numpy_dtype)
 
     model.test_on_batch(*keras.tree.map_structure(zeros, training.element_spec))
     model.reset_metrics()
