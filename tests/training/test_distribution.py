@@ -7,6 +7,7 @@ import re
 import socket
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -21,6 +22,7 @@ from keras_transformer.training import distributed, distribution
 TRAIN = """
 import contextlib
 import sys
+from pathlib import Path
 
 mode, devices, process, address = sys.argv[1:]
 import keras
@@ -151,3 +153,28 @@ def test_the_strategy_that_keras_fails_under_is_refused() -> None:
     output = subprocess.run(words, env=environment, capture_output=True, text=True, check=False).stdout
     assert "KERAS_BACKEND=jax, keras.distribution.initialize() in each process" in output
     assert 'kt.training.distributed("data_parallel")' in output
+
+
+FIT = """
+import sys
+from pathlib import Path
+import tensorflow as tf
+import keras_transformer as kt
+from keras_transformer.data import EncodedPairs, encoded_dataset, fill_rows
+ids = tf.ragged.constant([[number] for number in range(4, 10)], dtype=tf.int32)
+dataset = encoded_dataset(EncodedPairs(source=ids, target=ids)).apply(fill_rows(2))
+with kt.training.distributed("data_parallel"):
+    model = kt.Transformer(12, 12, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=8)
+    state = kt.training.fit(model, dataset, directory=sys.argv[1], epochs=1, learning_rate=0.01, verbose=0)
+print("epochs:", state.epoch)
+"""
+
+
+@pytest.mark.slow
+def test_fit_trains_on_several_devices(tmp_path: Path) -> None:
+    pytest.importorskip("jax")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "KERAS_BACKEND": "jax"}
+    environment["XLA_FLAGS"] = "--xla_force_host_platform_device_count=2"
+    words = [sys.executable, "-W", "ignore", "-c", FIT, str(tmp_path)]
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout.endswith("epochs: 1\n"), done.stderr[-3000:]
