@@ -39,11 +39,7 @@ def save_translator(translator: Any, directory: Path) -> None:
         translator.source_tokenizer.save(beside / SOURCE_TOKENIZER)
         translator.target_tokenizer.save(beside / TARGET_TOKENIZER)
         save_model(translator.model, beside / MODEL_FILE)
-        options[_PARTS] = {
-            SOURCE_TOKENIZER: translator.source_tokenizer.fingerprint(),
-            TARGET_TOKENIZER: translator.target_tokenizer.fingerprint(),
-            MODEL_FILE: file_sha256(beside / MODEL_FILE),
-        }
+        options[_PARTS] = _parts(translator.source_tokenizer, translator.target_tokenizer, beside)
         # NumPy's numbers are numbers, too.
         content = json.dumps(options, indent=2, default=lambda number: number.item())
         write_file(beside / OPTIONS_FILE, (content + "\n").encode())
@@ -71,11 +67,7 @@ def load_translator(translator_class: Any, directory: Path) -> Any:
     options = _read_options(directory / OPTIONS_FILE)
     source_tokenizer = load_tokenizer(directory / SOURCE_TOKENIZER)
     target_tokenizer = load_tokenizer(directory / TARGET_TOKENIZER)
-    received = {
-        SOURCE_TOKENIZER: source_tokenizer.fingerprint(),
-        TARGET_TOKENIZER: target_tokenizer.fingerprint(),
-        MODEL_FILE: file_sha256(directory / MODEL_FILE),
-    }
+    received = _parts(source_tokenizer, target_tokenizer, directory)
     _check_parts(directory, options.pop(_PARTS, received), received)
     model = load_model(directory / MODEL_FILE)
     try:
@@ -89,6 +81,15 @@ def load_translator(translator_class: Any, directory: Path) -> Any:
     # A Keras model of another class lacks the attributes of a `Transformer`.
     except (ValueError, TypeError, AttributeError) as error:
         raise InputError(f"{directory}: {error}") from error
+
+
+def _parts(source_tokenizer: Any, target_tokenizer: Any, directory: Path) -> dict[str, str]:
+    """Tell the parts of a translator from those of others."""
+    return {
+        SOURCE_TOKENIZER: source_tokenizer.fingerprint(),
+        TARGET_TOKENIZER: target_tokenizer.fingerprint(),
+        MODEL_FILE: file_sha256(directory / MODEL_FILE),
+    }
 
 
 def _check_parts(directory: Path, wanted: dict[str, str], received: dict[str, str]) -> None:
