@@ -28,6 +28,7 @@ _FLAGS: tuple[tuple[str, Any, str], ...] = (
     ("size", int, "Most entries of a vocabulary."),
     ("subword_dropout", float, "Part of a subword vocabulary's merges that is left out in training."),
     ("preset", click.Choice(["tiny", "small", "base", "big"]), "Size of the model."),
+    ("initial_model", str, "Begin with vocabularies and weights of this run or saved translator."),
     ("num_encoder_layers", int, "Layers of the encoder."),
     ("num_decoder_layers", int, "Layers of the decoder."),
     ("hidden_dim", int, "Width of the model."),

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from keras_transformer.cli.initial_model import initial_tokenizers
 from keras_transformer.cli.run_data import train_tokenizers
 from keras_transformer.config import RunConfig
 from keras_transformer.data import Pair
@@ -176,7 +177,7 @@ def run_tokenizers(run: RunConfig, directory: Path, pairs: list[Pair]) -> tuple[
     """Read the vocabularies of a run, or make and save them.
 
     Args:
-        run: its vocabulary section decides.
+        run: its vocabulary section decides, or the model that it begins with.
         directory: of the run.
         pairs: to learn from.
 
@@ -184,14 +185,17 @@ def run_tokenizers(run: RunConfig, directory: Path, pairs: list[Pair]) -> tuple[
         The tokenizers of source and target.
 
     Raises:
-        InputError: a vocabulary is damaged, or there is too little text.
+        InputError: a vocabulary is damaged, there is too little text, or no model to begin with.
     """
     paths = [directory / "source_tokenizer", directory / "target_tokenizer"]
     # A run that was killed may have left half a vocabulary; the file of options is written last.
     if all((path / OPTIONS_FILE).exists() for path in paths):
         return load_tokenizer(paths[0]), load_tokenizer(paths[1])
-    click.echo("making the vocabularies", err=True)
-    tokenizers = train_tokenizers(run, pairs)
+    if run.model.initial_model is None:
+        click.echo("making the vocabularies", err=True)
+        tokenizers = train_tokenizers(run, pairs)
+    else:
+        tokenizers = initial_tokenizers(run.model.initial_model)
     for tokenizer, path in zip(tokenizers, paths, strict=True):
         tokenizer.save(path)
     return tokenizers

@@ -9,6 +9,7 @@ import click
 import keras
 import tensorflow as tf
 
+from keras_transformer.cli.initial_model import initial_transformer
 from keras_transformer.cli.progress import EpochProgress
 from keras_transformer.cli.run_data import batches, noise
 from keras_transformer.config import RunConfig
@@ -161,16 +162,9 @@ def _scoring(run: RunConfig, tokenizers: Tokenizers, pairs: Sequence[Pair]) -> D
     )
 
 
-def _new_model(run: RunConfig, tokenizers: tuple[Tokenizer, Tokenizer], num_batches: int) -> Transformer:
-    sizes = [tokenizer.vocabulary_size for tokenizer in tokenizers]
-    options: dict[str, Any] = {"share_embeddings": run.vocabulary.shared, **run.model.overrides()}
-    options["packed"] = run.data.packed_length is not None
-    try:
-        model = Transformer.from_preset(
-            run.model.preset, *sizes, **options, dtype=keras.DTypePolicy(run.training.precision)
-        )
-    except ValueError as error:
-        raise InputError(str(error)) from error
+def _new_model(run: RunConfig, tokenizers: Tokenizers, num_batches: int) -> Transformer:
+    initial = run.model.initial_model
+    model = _untrained_model(run, tokenizers) if initial is None else initial_transformer(initial, run)
     schedule = make_schedule(
         run.training.schedule,
         peak_learning_rate=run.training.peak_learning_rate,
@@ -188,6 +182,18 @@ def _new_model(run: RunConfig, tokenizers: tuple[Tokenizer, Tokenizer], num_batc
         r_drop=run.training.r_drop,
     )
     return model
+
+
+def _untrained_model(run: RunConfig, tokenizers: Tokenizers) -> Transformer:
+    sizes = [tokenizer.vocabulary_size for tokenizer in tokenizers]
+    options: dict[str, Any] = {"share_embeddings": run.vocabulary.shared, **run.model.overrides()}
+    options["packed"] = run.data.packed_length is not None
+    try:
+        return Transformer.from_preset(
+            run.model.preset, *sizes, **options, dtype=keras.DTypePolicy(run.training.precision)
+        )
+    except ValueError as error:
+        raise InputError(str(error)) from error
 
 
 def _interrupted(state: CheckpointState | None, run: RunConfig) -> str:

@@ -80,6 +80,10 @@ class ModelConfig(Section):
 
     preset: str = "tiny"
     """Name of a preset of `kt.Transformer.from_preset`."""
+    initial_model: str | None = None
+    """Directory of an earlier run, or another saved translator, whose vocabularies, architecture and weights
+    this run begins with. Rates of dropout may differ; `preset` and the section on vocabularies, but for
+    subword dropout, do not count then."""
     num_encoder_layers: int | None = None
     """Layers of the encoder."""
     num_decoder_layers: int | None = None
@@ -109,11 +113,13 @@ class ModelConfig(Section):
         """Check every value that is set."""
         super().__post_init__()
         check_sizes(self)
+        if self.initial_model == "":
+            raise ValueError("`initial_model` must name a directory. Received: initial_model=''.")
 
     def overrides(self) -> dict[str, Value]:
         """Return the values that differ from the preset, by the names of `TransformerConfig`."""
         values = dataclasses.asdict(self)
-        del values["preset"]
+        del values["preset"], values["initial_model"]
         return {name: value for name, value in values.items() if value is not None}
 
 

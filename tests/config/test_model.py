@@ -72,7 +72,10 @@ def test_overrides_are_the_fields_that_are_set() -> None:
 
 def test_a_run_can_override_all_but_the_vocabulary_sizes() -> None:
     sizes = {"source_vocabulary_size", "target_vocabulary_size"}
-    assert set(field_names(ModelConfig)) - {"preset"} == set(field_names(TransformerConfig)) - sizes
+    assert (
+        set(field_names(ModelConfig)) - {"preset", "initial_model"}
+        == set(field_names(TransformerConfig)) - sizes
+    )
 
 
 def test_overrides_are_checked() -> None:
