@@ -29,8 +29,9 @@ def keras_on(backend: str, policy: str) -> Any:
     if backend == "tensorflow":
         import tensorflow as tf
 
-        tf.config.threading.set_intra_op_parallelism_threads(THREADS)
-        tf.config.threading.set_inter_op_parallelism_threads(THREADS)
+        if not tf.config.threading.get_intra_op_parallelism_threads():  # nobody has decided
+            tf.config.threading.set_intra_op_parallelism_threads(THREADS)
+            tf.config.threading.set_inter_op_parallelism_threads(THREADS)
     import keras
 
     keras.utils.set_random_seed(0)
@@ -112,6 +113,18 @@ class Ours(KerasSystem):
         import keras_transformer as kt
 
         return kt.training.Adam(*options)
+
+
+class OursOnCores(Ours):
+    """The same, each core working on a part of each batch: `--distribute cores`."""
+
+    def __init__(self, shape: Shape, policy: str = "float32") -> None:
+        os.environ["KERAS_BACKEND"] = "tensorflow"
+        import keras_transformer as kt
+
+        self._cores = kt.training.distributed("cores")
+        self._cores.__enter__()  # as long as the process lives
+        super().__init__(shape, policy=policy)
 
 
 class KerasHub(KerasSystem):
@@ -236,6 +249,8 @@ class Products:
 
 SYSTEMS: dict[str, Callable[[Shape], Any]] = {
     "ours": Ours,
+    "ours-cores": OursOnCores,
+    "ours-cores-bf16": lambda shape: OursOnCores(shape, policy="mixed_bfloat16"),
     "ours-xla": lambda shape: Ours(shape, xla=True),
     "ours-jax": lambda shape: Ours(shape, "jax"),
     "ours-bf16": lambda shape: Ours(shape, policy="mixed_bfloat16"),

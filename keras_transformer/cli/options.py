@@ -59,7 +59,7 @@ _FLAGS: tuple[tuple[str, Any, str], ...] = (
     ("monitored_pairs", int, "Most validation pairs that are answered after an epoch for such a score."),
     ("patience", int, "Stop after so many epochs that are no better."),
     ("precision", click.Choice(["float32", "mixed_bfloat16", "mixed_float16"]), "Keras dtype policy."),
-    ("distribute", click.Choice(ENGINES), "Train on all devices, by this engine of the backend in use."),
+    ("distribute", click.Choice(ENGINES), "Train on all cores or devices, by this engine."),
     ("beam_size", int, "Hypotheses that the search keeps; 1 is greedy."),
     ("length_penalty", float, "Exponent of the length that scores are divided by."),
     ("bleu_tokenize", click.Choice(BLEU_TOKENIZATIONS), "sacreBLEU's; none for tokenized text."),

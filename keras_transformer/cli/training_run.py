@@ -27,6 +27,7 @@ from keras_transformer.data import Pair
 from keras_transformer.decoding import Translator
 from keras_transformer.export import export_saved_model
 from keras_transformer.files import write_file
+from keras_transformer.training import claim_cores
 
 NUM_SAMPLES = 8
 
@@ -52,6 +53,8 @@ def train_run(
         saved = saved_run(directory)
         run = resumed_run(saved, run if flags is None else saved.override(flags))
         write_file(directory / CONFIG_FILE, run.to_json().encode())
+    if run.training.distribute == "cores":
+        claim_cores()  # while TensorFlow has not computed anything
     pairs = load_pairs(run.data)
     _show_samples(pairs)
     if not resume:

@@ -16,7 +16,7 @@ MONITORS = (
     "token_error_rate",
     "character_error_rate",
 )
-ENGINES = ("mirrored", "tpu", "data_parallel", "model_parallel")
+ENGINES = ("cores", "mirrored", "tpu", "data_parallel", "model_parallel")
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
 
 
@@ -58,8 +58,8 @@ class TrainingConfig(Section):
     precision: str = "float32"
     """Keras dtype policy: "float32", "mixed_bfloat16" or "mixed_float16"."""
     distribute: str | None = None
-    """Engine that trains on several devices: "mirrored" or "tpu" on TensorFlow, "data_parallel" or
-    "model_parallel" on JAX; see `training.distributed`."""
+    """Engine that trains on several cores or devices: "cores", "mirrored" or "tpu" on TensorFlow,
+    "data_parallel" or "model_parallel" on JAX; see `training.distributed`."""
     seed: int = 0
     """Seed of the initial weights and of dropout."""
     deterministic: bool = False

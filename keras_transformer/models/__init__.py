@@ -1,5 +1,6 @@
 """Whole models, each a Functional `keras.Model` built from `layers`."""
 
+from keras_transformer.models.batch_parts import BatchParts
 from keras_transformer.models.causal_lm import CausalLM
 from keras_transformer.models.encoder_model import EncoderModel
 from keras_transformer.models.pooling import Pooling
@@ -7,4 +8,4 @@ from keras_transformer.models.presets import preset
 from keras_transformer.models.second_pass import SecondPass
 from keras_transformer.models.transformer import Transformer
 
-__all__ = ["CausalLM", "EncoderModel", "Pooling", "SecondPass", "Transformer", "preset"]
+__all__ = ["BatchParts", "CausalLM", "EncoderModel", "Pooling", "SecondPass", "Transformer", "preset"]

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import keras
 
+from keras_transformer.models.batch_parts import BatchParts
 from keras_transformer.models.presets import preset
 from keras_transformer.models.second_pass import SecondPass
 from keras_transformer.types import Tensor
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-class ConfiguredModel(SecondPass, keras.Model):
+class ConfiguredModel(BatchParts, SecondPass, keras.Model):
     """The base of the models: a Functional model that remembers its constructor's arguments.
 
     `type(model).from_config(model.get_config())` is another model of the same shape.

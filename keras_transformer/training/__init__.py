@@ -4,7 +4,7 @@ from keras_transformer.training.adam import Adam
 from keras_transformer.training.averaging import average_weights
 from keras_transformer.training.checkpoint_state import CheckpointState, CheckpointWarning, read_state
 from keras_transformer.training.checkpoints import Checkpoint, read_checkpoint, restore_checkpoint
-from keras_transformer.training.distribution import distributed
+from keras_transformer.training.distribution import claim_cores, distributed
 from keras_transformer.training.early_stopping import StopEarly
 from keras_transformer.training.finite_loss import StopOnNonFinite
 from keras_transformer.training.fitting import Scoring, fit, trained_model
@@ -54,6 +54,7 @@ __all__ = [
     "average_recent",
     "average_weights",
     "backend_random_state",
+    "claim_cores",
     "compile_model",
     "distributed",
     "fit",

@@ -1,15 +1,17 @@
-"""Training on several devices and hosts, by the engine that each backend has for it."""
+"""Training on several cores, devices and hosts, by the engine that each backend has for it."""
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import keras
 
 from keras_transformer.errors import InputError
+from keras_transformer.models.batch_parts import BatchParts, batch_parts, num_batch_parts
 
 ENGINES = {
+    "cores": "tensorflow",
     "mirrored": "tensorflow",
     "tpu": "tensorflow",
     "data_parallel": "jax",
@@ -31,10 +33,14 @@ _SPLIT_AXES = {
 
 @contextmanager
 def distributed(engine: str, *, model_shards: int = 2) -> Iterator[None]:
-    """Spread what is made and trained inside over all devices of this backend.
+    """Spread what is made and trained inside over all cores or devices of this backend.
 
-    The engines are those of the backends: `tf.distribute.MirroredStrategy` ("mirrored") and `TPUStrategy`
-    ("tpu") on TensorFlow; `keras.distribution.DataParallel` ("data_parallel") and `ModelParallel`
+    "cores" is for a processor: each core works on a part of each batch, with one thread for each operation.
+    TensorFlow has to be told so before it computes anything: come here, or call `claim_cores`, first. The
+    model must be one of this package, and its loss `MaskedCrossentropy` or one like it.
+
+    The other engines are those of the backends: `tf.distribute.MirroredStrategy` ("mirrored") and
+    `TPUStrategy` ("tpu") on TensorFlow; `keras.distribution.DataParallel` ("data_parallel") and `ModelParallel`
     ("model_parallel") on JAX, over the devices of all hosts if `keras.distribution.initialize` was called,
     which reads the hosts from the environment. The loss is the mean over the real tokens of the whole batch,
     so training is that of one device with the same batches.
@@ -43,7 +49,7 @@ def distributed(engine: str, *, model_shards: int = 2) -> Iterator[None]:
     `data.fill_rows` and `data.rows_of_process`.
 
     Args:
-        engine: one of the four.
+        engine: one of the five.
         model_shards: of "model_parallel": parts that each large weight is split into, by heads, inner
             width and model width; they must divide these, and the number of devices.
 
@@ -52,7 +58,7 @@ def distributed(engine: str, *, model_shards: int = 2) -> Iterator[None]:
 
     Raises:
         ValueError: an unknown engine, or shards that do not divide the devices.
-        InputError: the backend in use has another engine.
+        InputError: the backend in use has another engine, or it is too late to claim the cores.
 
     Example:
         ```python
@@ -68,10 +74,60 @@ def distributed(engine: str, *, model_shards: int = 2) -> Iterator[None]:
             f"{engine} is an engine of the {ENGINES[engine]} backend. "
             f"Received: the backend {keras.backend.backend()}; set KERAS_BACKEND={ENGINES[engine]}."
         )
-    makers: dict[str, Any] = {"mirrored": _mirrored, "tpu": _tpu, "data_parallel": _data_parallel}
-    made = _model_parallel(model_shards) if engine == "model_parallel" else makers[engine]()
-    with made.scope():
+    makers: dict[str, Callable[[], AbstractContextManager[Any]]] = {
+        "cores": lambda: batch_parts(claim_cores()),
+        "mirrored": lambda: _mirrored().scope(),
+        "tpu": lambda: _tpu().scope(),
+        "data_parallel": lambda: _data_parallel().scope(),
+        "model_parallel": lambda: _model_parallel(model_shards).scope(),
+    }
+    with makers[engine]():
         yield
+
+
+def claim_cores() -> int:
+    """Have TensorFlow run each operation on one core, and as many at a time as there are cores.
+
+    Returns:
+        The number of cores that this process may use.
+
+    Raises:
+        InputError: TensorFlow has computed something already, with other threads.
+    """
+    import tensorflow as tf
+
+    num_cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    threading = tf.config.threading
+    if (1, num_cores) != (
+        threading.get_intra_op_parallelism_threads(),
+        threading.get_inter_op_parallelism_threads(),
+    ):
+        try:
+            threading.set_intra_op_parallelism_threads(1)
+            threading.set_inter_op_parallelism_threads(num_cores)
+        except RuntimeError as error:
+            raise InputError(
+                "TensorFlow has begun to compute with other threads. Call "
+                'kt.training.distributed("cores") or kt.training.claim_cores() before anything else. '
+                f"TensorFlow: {error}"
+            ) from error
+    return num_cores
+
+
+def refuse_other_models(model: keras.Model) -> None:
+    """Refuse a model that would be trained on one core, each operation having one thread.
+
+    Args:
+        model: about to be trained.
+
+    Raises:
+        InputError: it cannot be trained on parts of its batches, within `distributed("cores")`.
+    """
+    if num_batch_parts() > 1 and not isinstance(model, BatchParts):
+        raise InputError(
+            '"cores" trains models of this package, or with the mixin `models.BatchParts`. '
+            f"Received: {type(model).__name__}."
+        )
 
 
 def refuse_multi_worker(model: keras.Model) -> None:

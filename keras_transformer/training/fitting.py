@@ -10,7 +10,7 @@ import numpy as np
 from keras_transformer.errors import InputError
 from keras_transformer.training.checkpoint_state import CheckpointState
 from keras_transformer.training.checkpoints import Checkpoint, read_checkpoint, restore_checkpoint
-from keras_transformer.training.distribution import refuse_multi_worker
+from keras_transformer.training.distribution import refuse_multi_worker, refuse_other_models
 from keras_transformer.training.early_stopping import StopEarly, is_over
 from keras_transformer.training.finite_loss import StopOnNonFinite
 from keras_transformer.training.moving_average import EvaluateMovingAverage, apply_moving_average
@@ -82,7 +82,7 @@ def fit(
     Raises:
         ValueError: the model is not compiled and there is no learning rate, or a number is not above zero.
         InputError: no checkpoint is whole, or it is of another model; a loss is not finite; the model was
-            made under a strategy that Keras 3 cannot train under.
+            made under a strategy that Keras 3 cannot train under, or cannot be trained on several cores.
 
     Example:
         ```python
@@ -93,6 +93,7 @@ def fit(
         ```
     """
     refuse_multi_worker(model)
+    refuse_other_models(model)
     _compile(model, learning_rate)
     directory = Path(directory)
     if state is None:

@@ -1,6 +1,6 @@
 """Cross-entropy over real tokens, with label smoothing."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
@@ -145,6 +145,21 @@ class MaskedCrossentropy(keras.losses.Loss):
             return total
         # At least one, since a batch without a token has the loss 0, not NaN.
         return total / _one_if_zero(sum_over_replicas(ops.sum(weights)))
+
+    def shares(self, parts: Sequence[tuple[Tensor, Tensor | None]]) -> list[Tensor]:
+        """Say how much the losses of parts of a batch count: with these factors they add up to its own.
+
+        Args:
+            parts: of each its labels `(b, t)` and sample weights `(b,)`, `(b, t)` or None.
+
+        Returns:
+            A scalar for each part.
+        """
+        if parts[0][1] is not None and not self.normalize:
+            return [ops.ones(()) for _ in parts]
+        totals = [ops.sum(token_weights(labels, self.pad_id, weights)) for labels, weights in parts]
+        whole = _one_if_zero(sum(totals[1:], start=totals[0]))
+        return [total / whole for total in totals]
 
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         return token_crossentropy(in_vocabulary(y_true, self.pad_id), y_pred, self.label_smoothing)

@@ -13,9 +13,11 @@ from typing import Any
 import keras
 import pytest
 
+import keras_transformer as kt
 from keras_transformer.config import training as config_training
 from keras_transformer.errors import InputError
-from keras_transformer.training import distributed, distribution
+from keras_transformer.models.batch_parts import batch_parts
+from keras_transformer.training import claim_cores, distributed, distribution
 
 # In processes of their own, since devices are chosen before a backend is used. Batches have different
 # numbers of rows, and rows different numbers of tokens.
@@ -32,6 +34,9 @@ if keras.backend.backend() == "tensorflow":
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * int(devices))
 if process:
     keras.distribution.initialize(address, 2, int(process))
+if mode == "cores":
+    import keras_transformer.training
+    keras_transformer.training.claim_cores()  # before the dataset computes anything
 import numpy as np
 import keras_transformer as kt
 
@@ -78,7 +83,12 @@ def finish(process: subprocess.Popen[str]) -> dict[str, Any]:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("backend", "mode", "devices"),
-    [("tensorflow", "mirrored", 2), ("jax", "data_parallel", 4), ("jax", "model_parallel", 4)],
+    [
+        ("tensorflow", "cores", 1),
+        ("tensorflow", "mirrored", 2),
+        ("jax", "data_parallel", 4),
+        ("jax", "model_parallel", 4),
+    ],
 )
 def test_devices_train_as_one(backend: str, mode: str, devices: int) -> None:
     pytest.importorskip(backend)
@@ -107,7 +117,8 @@ def test_processes_train_as_one() -> None:
 
 def test_an_unknown_engine() -> None:
     message = (
-        "`engine` must be one of mirrored, tpu, data_parallel, model_parallel. Received: engine='horovod'."
+        "`engine` must be one of cores, mirrored, tpu, data_parallel, model_parallel. "
+        "Received: engine='horovod'."
     )
     with pytest.raises(ValueError, match=re.escape(message)), distributed("horovod"):
         pass
@@ -123,6 +134,23 @@ def test_an_engine_of_another_backend() -> None:
         engine, backend = ("data_parallel", "jax")
     with pytest.raises(InputError, match=f"set KERAS_BACKEND={backend}"), distributed(engine):
         pass
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="the threads are TensorFlow's")
+def test_cores_are_claimed_before_anything_is_computed() -> None:
+    keras.ops.convert_to_numpy(keras.ops.ones(2))
+    with pytest.raises(InputError, match=re.escape('Call kt.training.distributed("cores")')):
+        claim_cores()
+
+
+def test_cores_do_not_train_a_model_that_has_no_parts(tmp_path: Path) -> None:
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    with (
+        batch_parts(2),
+        pytest.raises(InputError, match=r"mixin `models\.BatchParts`\. Received: Sequential"),
+    ):
+        kt.training.fit(model, None, directory=tmp_path / "run")
 
 
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="the strategy is TensorFlow's")
