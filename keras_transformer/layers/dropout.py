@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from keras_transformer.layers.random_bits import random_bits
 from keras_transformer.types import Shape, Tensor
 
 _NUM_VALUES = 2**8
@@ -32,9 +33,8 @@ def _draw(shape: Shape, rate: float, seed: Tensor) -> Tensor:
     import tensorflow as tf
 
     size = tf.reduce_prod(shape)
-    seed = tf.cast(seed % (tf.int32.max - 1), "int32")  # as XLA wants it
     # Eight numbers from each, and one for the share of the calls that drop a little more.
-    bits = tf.random.stateless_uniform(((size + 7) // 8 + 1,), seed, None, None, tf.uint64)
+    bits = random_bits((size + 7) // 8 + 1, seed)
     share = tf.cast(tf.bitcast(bits[-1], tf.uint16)[0], "float32") / 2**16  # in [0, 1)
     num_dropped = tf.cast(tf.cast(rate * _NUM_VALUES, "float32") + share, "int32")
     values = tf.reshape(tf.bitcast(bits, tf.uint8), (-1,))

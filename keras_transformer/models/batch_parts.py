@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from itertools import pairwise
 from typing import Any
 
 import keras
@@ -98,4 +99,4 @@ def _split(batch: Any, num_rows: Any, num_parts: int) -> list[Any]:
     def part(start: Any, end: Any) -> Any:
         return keras.tree.map_structure(lambda rows: None if rows is None else rows[start:end], batch)
 
-    return [part(*ends) for ends in zip(bounds, bounds[1:], strict=False)]
+    return [part(*ends) for ends in pairwise(bounds)]

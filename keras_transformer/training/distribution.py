@@ -40,10 +40,10 @@ def distributed(engine: str, *, model_shards: int = 2) -> Iterator[None]:
     model must be one of this package, and its loss `MaskedCrossentropy` or one like it.
 
     The other engines are those of the backends: `tf.distribute.MirroredStrategy` ("mirrored") and
-    `TPUStrategy` ("tpu") on TensorFlow; `keras.distribution.DataParallel` ("data_parallel") and `ModelParallel`
-    ("model_parallel") on JAX, over the devices of all hosts if `keras.distribution.initialize` was called,
-    which reads the hosts from the environment. The loss is the mean over the real tokens of the whole batch,
-    so training is that of one device with the same batches.
+    `TPUStrategy` ("tpu") on TensorFlow; `keras.distribution.DataParallel` ("data_parallel") and
+    `ModelParallel` ("model_parallel") on JAX, over the devices of all hosts if
+    `keras.distribution.initialize` was called, which reads the hosts from the environment. The loss is the
+    mean over the real tokens of the whole batch, so training is that of one device with the same batches.
 
     JAX wants batches that its devices share evenly, and from each process its own rows:
     `data.fill_rows` and `data.rows_of_process`.

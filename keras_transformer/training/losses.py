@@ -32,12 +32,13 @@ def token_crossentropy(labels: Tensor, logits: Tensor, label_smoothing: float = 
     @ops.custom_gradient
     def crossentropy(logits: Tensor) -> tuple[Tensor, Callable[..., Tensor]]:
         """Give the losses, and how their gradient is computed."""
-        maxima = _float32(ops.max(logits, axis=-1, keepdims=True))  # (b, t, 1)
         label_logits = _float32(ops.take_along_axis(logits, labels, axis=-1))
         precise = _float32(logits)  # (b, t, v)
-        exponentials = ops.exp(precise - maxima)
-        sums = ops.sum(exponentials, axis=-1, keepdims=True)
-        losses = ops.log(sums) + maxima - (1 - label_smoothing) * label_logits
+        probabilities = ops.softmax(precise, axis=-1)
+        # The logarithm of the sum of exponentials is that of the likeliest token, which is at least 1 / v.
+        likeliest = ops.max(probabilities, axis=-1, keepdims=True)  # (b, t, 1)
+        maxima = ops.max(precise, axis=-1, keepdims=True)
+        losses = maxima - ops.log(likeliest) - (1 - label_smoothing) * label_logits
         if label_smoothing:
             losses = losses - label_smoothing * ops.mean(precise, axis=-1, keepdims=True)
 
@@ -45,7 +46,7 @@ def token_crossentropy(labels: Tensor, logits: Tensor, label_smoothing: float = 
             """Give the softmax less the smoothed labels, times the upstream gradient."""
             # TensorFlow and JAX hand the upstream gradient over by position, torch by name.
             scale = (arguments[0] if upstream is None else upstream)[..., None]  # (b, t, 1)
-            dense = exponentials * (scale / sums)
+            dense = probabilities * scale
             if label_smoothing:
                 dense = dense - scale * (label_smoothing / logits.shape[-1])
             # Rounded first, since the label's entries are added in a copy of all.

@@ -45,6 +45,7 @@ OWN_OPERATIONS = (
     "keras_transformer.layers.dropout",
     "keras_transformer.layers.gathering",
     "keras_transformer.layers.products",
+    "keras_transformer.layers.random_bits",
     "keras_transformer.models.batch_parts",
     "keras_transformer.training.adam",
     "keras_transformer.training.distribution",
