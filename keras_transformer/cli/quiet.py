@@ -15,7 +15,7 @@ def start_tensorflow() -> None:
     with _silent_standard_error():
         import tensorflow as tf
 
-        tf.config.list_logical_devices()
+        tf.config.list_physical_devices()  # not the logical ones: threads may yet be chosen
 
 
 @contextlib.contextmanager

@@ -2,6 +2,9 @@
 
 import csv
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -109,3 +112,13 @@ def test_an_interrupt_before_the_first_epoch(
     result = run("train", "--pairs", pairs_file, "--name", "stopped", *small)
     assert result.exit_code == 2
     assert "nothing to resume" in result.stderr.splitlines()[-1]
+
+
+@pytest.mark.slow
+def test_a_run_claims_the_cores_in_time(small: list[str], pairs_file: Path, tmp_path: Path) -> None:
+    options = ["--pairs", str(pairs_file), "--name", "cores", "--distribute", "cores", *small]
+    words = [sys.executable, "-c", "from keras_transformer.cli import main; main()", "train", *options]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert Translator.load(tmp_path / "runs/cores").translate(["w1ab"])
