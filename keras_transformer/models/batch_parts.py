@@ -9,6 +9,8 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_transformer.types import Tensor
+
 _num_parts: ContextVar[int] = ContextVar("num_parts", default=1)
 
 
@@ -65,21 +67,11 @@ class BatchParts:
         import tensorflow as tf
 
         this: Any = self
-        num_rows = ops.shape(keras.tree.flatten(x)[0])[0]
+        num_rows = ops.shape(next(rows for rows in keras.tree.flatten(x) if rows is not None))[0]
         parts = _split((x, y, sample_weight), num_rows, num_batch_parts())
-        if not hasattr(this.loss, "shares"):
-            raise ValueError(
-                "A batch is trained in parts only with a loss that says how much each counts, such as "
-                f"`training.MaskedCrossentropy`. Received: loss={this.loss!r}."
-            )
-        shares = this.loss.shares([(labels, weights) for _, labels, weights in parts])
         with tf.GradientTape() as tape:
             predictions = [this(part[0], training=True) for part in parts]
-            losses = [
-                this.compute_loss(x, y, y_pred, sample_weight, training=True)
-                for (x, y, sample_weight), y_pred in zip(parts, predictions, strict=True)
-            ]
-            loss = tf.add_n([share * each for share, each in zip(shares, losses, strict=True)])
+            loss = self._loss_of_parts(parts, predictions)
             scaled_loss = this.optimizer.scale_loss(loss)
         gradients = tape.gradient(scaled_loss, this.trainable_weights)
         this.optimizer.apply_gradients(zip(gradients, this.trainable_weights, strict=True))
@@ -90,6 +82,21 @@ class BatchParts:
         for (x, y, sample_weight), y_pred in zip(parts, predictions, strict=True):
             results = this.compute_metrics(x, y, y_pred, sample_weight)
         return results
+
+    def _loss_of_parts(self, parts: list[Any], predictions: list[Any]) -> Tensor:
+        """Add up the losses, each as much as it counts."""
+        this: Any = self
+        if not hasattr(this.loss, "shares"):
+            raise ValueError(
+                "A batch is trained in parts only with a loss that says how much each counts, such as "
+                f"`training.MaskedCrossentropy`. Received: loss={this.loss!r}."
+            )
+        shares = this.loss.shares([(y, sample_weight) for _, y, sample_weight in parts])
+        losses = [
+            share * this.compute_loss(x, y, y_pred, sample_weight, training=True)
+            for share, (x, y, sample_weight), y_pred in zip(shares, parts, predictions, strict=True)
+        ]
+        return sum(losses[1:], start=losses[0])
 
 
 def _split(batch: Any, num_rows: Any, num_parts: int) -> list[Any]:
