@@ -6,6 +6,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_transformer.training.ordering import after
 from keras_transformer.types import Tensor
 
 
@@ -36,7 +37,9 @@ class Adam(keras.optimizers.Adam):
             grads: a gradient for each weight; tensors, TensorFlow's `IndexedSlices`, or None.
             trainable_variables: the weights, if not all that the optimizer was built for.
         """
-        super().apply(_all_there([_added_up(gradient) for gradient in grads]), trainable_variables)
+        gradients = [_added_up(gradient) for gradient in grads]
+        all_gradients = [gradient for gradient in gradients if gradient is not None]
+        super().apply(after(all_gradients, gradients), trainable_variables)
 
     def update_step(self, gradient: Tensor, variable: Any, learning_rate: Tensor) -> None:
         """Update a weight and its two moments; Keras calls this.
@@ -94,16 +97,6 @@ class Adam(keras.optimizers.Adam):
             epsilon=ops.cast(self.epsilon, weight.dtype),
             grad=tf.cast(gradient, weight.dtype),
         )
-
-
-def _all_there(gradients: list[Any]) -> list[Any]:
-    """Make each gradient wait for all of them."""
-    if keras.backend.backend() != "tensorflow":
-        return gradients
-    import tensorflow as tf
-
-    with tf.control_dependencies([gradient for gradient in gradients if gradient is not None]):
-        return [None if gradient is None else tf.identity(gradient) for gradient in gradients]
 
 
 def _added_up(gradient: Any) -> Any:

@@ -6,6 +6,8 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_transformer.training.label_entries import add_at_labels
+from keras_transformer.training.ordering import after
 from keras_transformer.training.replicas import sum_over_replicas
 from keras_transformer.types import Tensor
 
@@ -46,12 +48,14 @@ def token_crossentropy(labels: Tensor, logits: Tensor, label_smoothing: float = 
             """Give the softmax less the smoothed labels, times the upstream gradient."""
             # TensorFlow and JAX hand the upstream gradient over by position, torch by name.
             scale = (arguments[0] if upstream is None else upstream)[..., None]  # (b, t, 1)
-            dense = probabilities * scale
+            # Nobody else reads them then, and what follows is computed where they are.
+            (dense,) = after([losses], [probabilities])
             if label_smoothing:
-                dense = dense - scale * (label_smoothing / logits.shape[-1])
-            # Rounded first, since the label's entries are added in a copy of all.
+                dense = dense - label_smoothing / logits.shape[-1]
+            dense = dense * scale
+            # Rounded first, since all that follows is one number for each label.
             dense, values = (ops.cast(x, logits.dtype) for x in (dense, (label_smoothing - 1) * scale))
-            return _add_at_labels(dense, labels, values)
+            return add_at_labels(dense, labels, values)
 
         return losses[..., 0], gradient
 
@@ -60,19 +64,6 @@ def token_crossentropy(labels: Tensor, logits: Tensor, label_smoothing: float = 
 
 def _float32(tensor: Tensor) -> Tensor:
     return ops.cast(tensor, "float32")
-
-
-def _add_at_labels(dense: Tensor, labels: Tensor, values: Tensor) -> Tensor:
-    """Add `values` `(b, t, 1)` to `dense` `(b, t, v)` at the labels `(b, t, 1)`."""
-    flat_labels = ops.reshape(labels, (-1,))
-    offsets = ops.arange(ops.shape(flat_labels)[0], dtype="int32") * dense.shape[-1]
-    flat = ops.scatter_update(
-        ops.reshape(dense, (-1,)),
-        (offsets + flat_labels)[:, None],
-        ops.reshape(values, (-1,)),
-        reduction="add",
-    )
-    return ops.reshape(flat, ops.shape(dense))
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")

@@ -49,6 +49,8 @@ OWN_OPERATIONS = (
     "keras_transformer.models.batch_parts",
     "keras_transformer.training.adam",
     "keras_transformer.training.distribution",
+    "keras_transformer.training.label_entries",
+    "keras_transformer.training.ordering",
     "keras_transformer.training.recent_batches",
     "keras_transformer.training.replicas",
 )
