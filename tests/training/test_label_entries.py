@@ -74,3 +74,31 @@ def test_the_loss_leaves_the_logits_and_can_be_differentiated_twice() -> None:
                 value = loss(labels, moved_logits)
             norms.append(float(tf.reduce_sum(tape.gradient(value, moved_logits) ** 2)))
         assert second[index] == pytest.approx((norms[0] - norms[1]) / (2 * step), abs=1e-4)
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="the other backends copy")
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("label_smoothing", [0.0, 0.1])
+def test_two_gradients_of_one_loss_in_one_graph_do_not_share_their_memory(
+    dtype: str, label_smoothing: float
+) -> None:
+    import tensorflow as tf
+
+    loss, labels = MaskedCrossentropy(label_smoothing, pad_id=-100), tf.constant(LABELS[..., 0])
+
+    @tf.function
+    def twice(logits: Any) -> Any:
+        with tf.GradientTape(persistent=True) as tape:
+            tape.watch(logits)
+            value = loss(labels, logits)
+        return tape.gradient(value, logits), tape.gradient(value, logits)
+
+    logits = tf.cast(DENSE, dtype)
+    with tf.GradientTape() as tape:
+        tape.watch(logits)
+        value = loss(labels, logits)
+    alone = tape.gradient(value, logits)
+    for gradient in twice(logits):
+        np.testing.assert_allclose(
+            tf.cast(gradient, "float32"), tf.cast(alone, "float32"), rtol=1e-2, atol=1e-6
+        )
