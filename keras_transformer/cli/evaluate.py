@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from keras_transformer.cli.models import model_options, open_model
+from keras_transformer.cli.models import change_search, model_options, open_model
 from keras_transformer.cli.quiet import start_tensorflow
 from keras_transformer.config.training import BLEU_TOKENIZATIONS
 from keras_transformer.errors import InputError
@@ -23,6 +23,16 @@ from keras_transformer.errors import InputError
     type=click.Choice(BLEU_TOKENIZATIONS),
     help="sacreBLEU's tokenization; none for text that is tokenized already.",
 )
+@click.option(
+    "--beam-size",
+    type=click.IntRange(min=1),
+    help="Another number of hypotheses than the model's; 1 is greedy.",
+)
+@click.option(
+    "--length-penalty",
+    type=click.FloatRange(min=0),
+    help="Another exponent of the length than the model's, to choose one on validation pairs.",
+)
 @click.option("--unique", is_flag=True, help="Count a source once; any of its targets, or columns, is right.")
 def evaluate(
     model: str | None,
@@ -33,6 +43,8 @@ def evaluate(
     source: str | None,
     target: str | None,
     bleu_tokenize: str,
+    beam_size: int | None,
+    length_penalty: float | None,
     unique: bool,
 ) -> None:
     """Score a model: BLEU, chrF, exact match and error rates.
@@ -40,10 +52,12 @@ def evaluate(
     \b
       keras-transformer evaluate --model runs/dates --pairs dates
       keras-transformer evaluate --saved-model saved_models/de_en --source test.de --target test.en
+      keras-transformer evaluate --model runs/de_en --length-penalty 1.5 --source val.de --target val.en
     """
     start_tensorflow()
     examples = _pairs(pairs, split, source, target, unique=unique)
     translator = open_model(model, saved_model)
+    change_search(translator, beam_size, length_penalty)
 
     from keras_transformer.cli.scoring import score
 

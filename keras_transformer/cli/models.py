@@ -62,6 +62,36 @@ def open_model(model: str | None, saved_model: str | None) -> Any:
     return ServedModel(directory)
 
 
+def change_search(translator: Any, beam_size: int | None, length_penalty: float | None) -> None:
+    """Have a model search for answers in another way than it was saved with.
+
+    Args:
+        translator: from `open_model`.
+        beam_size: hypotheses, 1 for greedy; None for as many as before.
+        length_penalty: the exponent; None for the one before.
+
+    Raises:
+        InputError: it is an export, which searches as it was exported, or a number is out of range.
+    """
+    if beam_size is None and length_penalty is None:
+        return
+    search = getattr(translator, "search", None)
+    if search is None:
+        raise InputError(
+            "An export searches as it was exported; name the run with --model to search in another way. "
+            f"Received: --beam-size {beam_size}, --length-penalty {length_penalty}."
+        )
+
+    from keras_transformer.decoding import make_search
+
+    beam_size = getattr(search, "beam_size", 1) if beam_size is None else beam_size
+    length_penalty = search.length_penalty if length_penalty is None else length_penalty
+    try:
+        translator.search = make_search(beam_size, length_penalty)
+    except ValueError as error:
+        raise InputError(str(error)) from error
+
+
 def _only_export() -> Path:
     root = Path("saved_models")
     found = sorted(path for path in root.iterdir() if path.is_dir()) if root.is_dir() else []

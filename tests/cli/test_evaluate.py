@@ -3,6 +3,11 @@
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+import pytest
+
+from keras_transformer.cli import scoring
 
 
 def test_a_model_and_its_export_score_alike(run: Callable, trained: Path, pairs_file: Path) -> None:
@@ -37,3 +42,30 @@ def test_pairs_or_files_are_needed(run: Callable) -> None:
         result = run("evaluate", *words)
         assert result.exit_code == 2
         assert "Give --pairs, or --source and --target" in result.stderr
+
+
+def test_a_search_can_be_tried(run: Callable, trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    searches = []
+
+    def remember(translator: Any, *arguments: Any, **options: Any) -> None:
+        searches.append((translator.search.beam_size, translator.search.length_penalty))
+
+    monkeypatch.setattr(scoring, "score", remember)
+    words = ["evaluate", "--pairs", "dates", "--model", trained / "runs/tiny"]
+    for options in ([], ["--length-penalty", "0.5"], ["--beam-size", "3"]):
+        assert run(*words, *options).exit_code == 0
+    assert searches == [(2, 1.0), (2, 0.5), (3, 1.0)]
+
+
+def test_an_export_searches_as_it_was_exported(run: Callable, trained: Path, pairs_file: Path) -> None:
+    words = ["--saved-model", trained / "saved_models/tiny", "--length-penalty", "2"]
+    result = run("evaluate", "--pairs", pairs_file, *words)
+    assert result.exit_code == 2
+    assert "An export searches as it was exported" in result.stderr
+
+
+def test_a_penalty_that_is_no_number_is_one_line(run: Callable, trained: Path, pairs_file: Path) -> None:
+    words = ["--model", trained / "runs/tiny", "--length-penalty", "nan"]
+    result = run("evaluate", "--pairs", pairs_file, *words)
+    assert result.exit_code == 2
+    assert "length_penalty" in result.stderr.splitlines()[-1]
