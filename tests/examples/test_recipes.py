@@ -22,6 +22,15 @@ def test_cmudict() -> None:
     assert run.training.average_last == 8
 
 
+@pytest.mark.parametrize("name", ["multi30k", "cmudict"])
+def test_the_second_part_of_a_recipe_goes_on_from_the_first(name: str) -> None:
+    first, second = (RunConfig.from_toml(EXAMPLES / f"{file}.toml") for file in (name, f"{name}_r_drop"))
+    assert second.model.initial_model == f"runs/{first.name}"
+    assert second.name != first.name
+    assert second.data == first.data
+    assert second.decoding == first.decoding
+
+
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.toml")), ids=lambda path: path.stem)
 def test_each_says_how_it_is_run(path: Path) -> None:
     assert (
