@@ -43,6 +43,19 @@ def has_fast_doubles() -> bool:
     return keras.backend.backend() == "tensorflow" and not in_compiler() and not _WITHOUT_DOUBLES.get()
 
 
+def only_processors() -> bool:
+    """Say whether TensorFlow is the backend and has no device but processors.
+
+    Returns:
+        True where its operations run on a processor, one by one or compiled.
+    """
+    if keras.backend.backend() != "tensorflow":
+        return False
+    import tensorflow as tf
+
+    return all(device.device_type == "CPU" for device in tf.config.list_logical_devices())
+
+
 @contextlib.contextmanager
 def without_doubles() -> Iterator[None]:
     """Trace a graph for an engine that has no arithmetic in float64, such as LiteRT.

@@ -1,5 +1,6 @@
 """Random bits on TensorFlow, of which dropout needs many."""
 
+from keras_transformer.layers.compiler import only_processors
 from keras_transformer.types import Tensor
 
 _GAMMA = 0x9E3779B97F4A7C15  # 2^64 over the golden ratio, made odd
@@ -22,7 +23,7 @@ def random_bits(num_words: Tensor | int, seed: Tensor) -> Tensor:
     """
     import tensorflow as tf
 
-    if any(device.device_type != "CPU" for device in tf.config.list_logical_devices()):
+    if not only_processors():
         seed = tf.cast(seed % (tf.int32.max - 1), "int32")  # as XLA wants it
         return tf.random.stateless_uniform((num_words,), seed, None, None, tf.uint64)
     first, second = (tf.cast(seed[index], tf.uint64) for index in (0, 1))

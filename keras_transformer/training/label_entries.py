@@ -2,10 +2,9 @@
 
 from collections.abc import Callable
 
-import keras
 from keras import ops
 
-from keras_transformer.layers.compiler import in_compiler
+from keras_transformer.layers.compiler import in_compiler, only_processors
 from keras_transformer.types import Tensor
 
 
@@ -27,18 +26,9 @@ def add_at_labels(dense: Tensor, labels: Tensor, values: Tensor) -> Tensor:
     size = dense.shape[-1]
     offsets = ops.arange(ops.shape(flat_labels)[0], dtype="int32") * size + flat_labels
     flat, flat_values = ops.reshape(dense, (-1,)), ops.reshape(values, (-1,))
-    add = _add_in_place if _is_on_processor() else _add
+    add = _add_in_place if only_processors() and not in_compiler() else _add
     # Not the shape of `dense`, which would be kept for it.
     return ops.reshape(add(flat, offsets, flat_values), (*ops.shape(labels)[:-1], size))
-
-
-def _is_on_processor() -> bool:
-    """Say whether TensorFlow runs this, operation by operation, and has no device but processors."""
-    if keras.backend.backend() != "tensorflow" or in_compiler():
-        return False
-    import tensorflow as tf
-
-    return all(device.device_type == "CPU" for device in tf.config.list_logical_devices())
 
 
 def _add(flat: Tensor, offsets: Tensor, values: Tensor) -> Tensor:

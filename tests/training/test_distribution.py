@@ -24,7 +24,6 @@ from keras_transformer.training import claim_cores, distributed, distribution
 TRAIN = """
 import contextlib
 import sys
-from pathlib import Path
 
 mode, devices, process, address = sys.argv[1:]
 import keras
@@ -185,7 +184,6 @@ def test_the_strategy_that_keras_fails_under_is_refused() -> None:
 
 FIT = """
 import sys
-from pathlib import Path
 import tensorflow as tf
 import keras_transformer as kt
 from keras_transformer.data import EncodedPairs, encoded_dataset, fill_rows
