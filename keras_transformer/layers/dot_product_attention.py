@@ -5,6 +5,7 @@ It is the reference of every faster path.
 
 from collections.abc import Callable
 
+import keras
 from keras import KerasTensor, ops
 
 from keras_transformer.layers.validation import known_sizes
@@ -19,6 +20,7 @@ def dot_product_attention(
     *,
     bias: Tensor | None = None,
     dropout: Callable[[Tensor], Tensor] | None = None,
+    training: bool | None = None,
 ) -> tuple[Tensor, Tensor]:
     r"""Compute `softmax(Q K^T / sqrt(k)) V` for every head.
 
@@ -34,6 +36,8 @@ def dot_product_attention(
         bias: broadcasts to `(b, h, t, s)`, added to the logits before the softmax.
         dropout: a function of the scores `(b, h, t, s)`, applied before they
             weight the values.
+        training: whether a gradient follows, which TensorFlow then computes in
+            fewer operations.
 
     Returns:
         The output `(b, t, h, k)`, and the scores `(b, h, t, s)` after the
@@ -46,7 +50,7 @@ def dot_product_attention(
     logits = ops.einsum("bthk,bshk->bhts", query, key)
     if bias is not None:
         logits = ops.cast(logits, "float32") + ops.cast(bias, "float32")
-    scores = ops.cast(masked_softmax(logits, mask), value.dtype)
+    scores = ops.cast(masked_softmax(logits, mask, training=training), value.dtype)
     weights = scores if dropout is None else dropout(scores)
     return ops.einsum("bhts,bshk->bthk", weights, value), scores
 
@@ -77,12 +81,14 @@ def repeat_heads(heads: Tensor, num_heads: int) -> Tensor:
     return heads if num_groups == num_heads else ops.repeat(heads, num_heads // num_groups, axis=2)
 
 
-def masked_softmax(logits: Tensor, mask: Tensor | None = None) -> Tensor:
+def masked_softmax(logits: Tensor, mask: Tensor | None = None, *, training: bool | None = None) -> Tensor:
     """Apply the softmax over the last axis, in float32, to what the mask allows.
 
     Args:
         logits: `(b, h, t, s)`.
         mask: broadcasts to the logits; True where a score may be above zero.
+        training: whether a gradient follows, which TensorFlow then computes in
+            fewer operations. The numbers are the same to rounding.
 
     Returns:
         Scores of the shape and dtype of the logits. A row sums to one, or is
@@ -96,13 +102,37 @@ def masked_softmax(logits: Tensor, mask: Tensor | None = None) -> Tensor:
     if mask is None:
         return ops.cast(_softmax(logits), dtype)
     _check_broadcasts(known_sizes(mask.shape), known_sizes(logits.shape))
-    # The most negative float32 rather than -inf: a row of -inf has NaN gradients.
-    scores = _softmax(ops.where(mask, logits, _LOWEST))
-    # A row in which nothing is allowed comes out of the softmax uniform.
-    scores = ops.where(mask, scores, 0.0)
+    if training and keras.backend.backend() == "tensorflow" and not isinstance(logits, KerasTensor):
+        scores = _softmax_with_gradient(logits, mask)
+    else:
+        scores = _softmax_where(mask, logits)
     if None in tuple(mask.shape):  # only now is it known whether the mask has widened the scores
         scores = ops.reshape(scores, ops.shape(logits))
     return ops.cast(scores, dtype)
+
+
+def _softmax_where(mask: Tensor, logits: Tensor) -> Tensor:
+    """Apply the softmax to what the mask allows; the rest gets zeros."""
+    # The most negative float32 rather than -inf: a row of -inf has NaN gradients.
+    scores = _softmax(ops.where(mask, logits, _LOWEST))
+    # A row in which nothing is allowed comes out of the softmax uniform.
+    return ops.where(mask, scores, 0.0)
+
+
+def _softmax_with_gradient(logits: Tensor, mask: Tensor) -> Tensor:
+    """Do the same, with a gradient that needs no mask, since it is zero where the scores are."""
+
+    @ops.custom_gradient
+    def softmax(logits: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+        scores = _softmax_where(mask, logits)
+
+        def gradient(upstream: Tensor) -> Tensor:
+            products = upstream * scores
+            return products - scores * ops.sum(products, axis=-1, keepdims=True)
+
+        return scores, gradient
+
+    return softmax(logits)
 
 
 def _softmax(logits: Tensor) -> Tensor:

@@ -161,6 +161,7 @@ class MultiHeadAttention(StepwiseAttention):
                 mask,
                 bias=bias,
                 dropout=lambda scores: self.score_dropout(scores, training=training),
+                training=training,
             )
         else:
             heads = fused_attention(queries, keys, values, mask, flash_attention=self.flash_attention)

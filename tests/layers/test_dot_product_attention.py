@@ -69,11 +69,18 @@ def test_a_query_without_keys_gets_zeros() -> None:
     np.testing.assert_allclose(array(scores).sum(-1)[1], 1.0, atol=1e-6)
 
 
-def test_gradients_of_a_query_without_keys(input_gradient: Callable[[Any, Array], Array]) -> None:
+@pytest.mark.parametrize("training", [False, True])
+def test_gradients_of_a_query_without_keys(
+    training: bool, input_gradient: Callable[[Any, Array], Array]
+) -> None:
     query, key, value = heads_of()
     mask = np.zeros((2, 1, 5, 11), bool)
     mask[1] = True
-    gradient = input_gradient(lambda q: dot_product_attention(q, key, value, mask)[0], array(query))
+
+    def output(query: Any) -> Any:
+        return dot_product_attention(query, key, value, mask, training=training)[0]
+
+    gradient = input_gradient(output, array(query))
     assert np.all(np.isfinite(gradient))
     assert np.all(gradient[0] == 0)
     assert np.any(gradient[1] != 0)
@@ -90,6 +97,20 @@ def test_dropout_weights_the_values_but_not_the_scores() -> None:
 def test_softmax_of_large_logits() -> None:
     scores = array(masked_softmax(keras.ops.convert_to_tensor([[[[3e4, -3e4, 3e4]]]])))
     np.testing.assert_allclose(scores.ravel(), [0.5, 0.0, 0.5])
+
+
+@pytest.mark.parametrize("mask_shape", [(2, 1, 1, 11), (2, 1, 5, 11), (2, 3, 5, 11), (5, 11)])
+def test_the_gradient_in_training_is_the_derived_one(
+    mask_shape: tuple[int, ...], input_gradient: Callable[[Any, Array], Array]
+) -> None:
+    logits, upstream = draw(2, 3, 5, 11, seed=1), keras.ops.convert_to_tensor(draw(2, 3, 5, 11, seed=2))
+    mask = draw(*mask_shape, seed=9) > -0.5
+
+    def gradient(training: bool) -> Array:
+        return input_gradient(lambda x: masked_softmax(x, mask, training=training) * upstream, logits)
+
+    np.testing.assert_allclose(gradient(True), gradient(False), atol=1e-6)
+    assert np.abs(gradient(True)).max() > 0.1
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
