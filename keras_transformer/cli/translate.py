@@ -35,10 +35,10 @@ def translate(
     The texts are the arguments, the lines of --input, or the lines of standard input.
 
     \b
-      keras-transformer translate "vendredi 3 mars 2023"
+      keras-transformer translate --saved-model saved_models/dates "vendredi 3 mars 2023"
       keras-transformer translate --saved-model saved_models/dates < texts.txt > answers.txt
       keras-transformer translate --model runs/de_en --input test.de.gz
-      keras-transformer translate --n-best 3 --scores "vendredi 3 mars 2023"
+      keras-transformer translate --model runs/de_en --n-best 3 --scores "ein satz"
     """
     start_tensorflow()
     lines = list(texts) or _lines(input_file)

@@ -7,7 +7,7 @@ from keras_transformer.config.section import Section, Value, require_at_least, r
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TransformerConfig(Section):
-    """Every size and choice of an encoder-decoder Transformer; the defaults are the paper's base model.
+    """The sizes and choices of a Transformer that a run may set; the defaults are the paper's base model.
 
     The fields have the names of the arguments of `kt.Transformer`.
 

@@ -68,7 +68,7 @@ def _package(name: str) -> Any:
         return importlib.import_module(name)
     except ImportError as error:
         raise InputError(
-            f'An ONNX model needs the package {name}: pip install "keras-transformer[onnx]".'
+            f'An ONNX model needs the package {name}; in the clone: pip install ".[onnx]".'
         ) from error
 
 

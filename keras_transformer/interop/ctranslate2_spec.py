@@ -38,7 +38,7 @@ def ctranslate2_specs() -> Any:
         from ctranslate2 import specs
     except ImportError as error:
         raise InputError(
-            'A CTranslate2 model needs the package ctranslate2: pip install "keras-transformer[interop]".'
+            'A CTranslate2 model needs the package ctranslate2; in the clone: pip install ".[interop]".'
         ) from error
     return specs
 

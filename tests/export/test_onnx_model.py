@@ -39,7 +39,7 @@ def test_a_package_that_is_missing_is_named(
 ) -> None:
     for package in ("tf2onnx", "onnxruntime"):
         monkeypatch.setitem(sys.modules, package, None if package == name else SimpleNamespace())
-    with pytest.raises(InputError, match=rf'the package {name}: pip install "keras-transformer\[onnx\]"'):
+    with pytest.raises(InputError, match=rf'the package {name}; in the clone: pip install "\.\[onnx\]"'):
         export_onnx(translator, tmp_path / "tiny.onnx")
 
 

@@ -117,5 +117,5 @@ def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
         return real_import(name, *arguments, **options)
 
     monkeypatch.setattr(builtins, "__import__", refuse)
-    with pytest.raises(InputError, match=r"needs the package ctranslate2: .*keras-transformer\[interop\]"):
+    with pytest.raises(InputError, match=r'needs the package ctranslate2; .*pip install "\.\[interop\]"'):
         ctranslate2_specs()

@@ -44,7 +44,7 @@ def _load(name: str) -> Locale:
     except ImportError:
         raise InputError(
             "The dates task needs the package `babel`, which is not installed. "
-            'Install it with: python -m pip install "keras-transformer[demo]"'
+            'Install it with, in the clone: python -m pip install ".[demo]"'
         ) from None
     try:
         return Locale.parse(name)

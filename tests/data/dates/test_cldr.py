@@ -51,5 +51,5 @@ def test_unknown_locales_are_named() -> None:
 
 def test_missing_babel_names_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "babel", None)
-    with pytest.raises(InputError, match=r'python -m pip install "keras-transformer\[demo\]"'):
+    with pytest.raises(InputError, match=r'python -m pip install "\.\[demo\]"'):
         cldr_patterns(["fr"])
