@@ -1,5 +1,6 @@
 """Reading and writing whole files, with errors a user understands."""
 
+import contextlib
 import hashlib
 import os
 import shutil
@@ -67,8 +68,9 @@ def remove_stale(directory: Path, seconds: float = 3600) -> None:
     Raises:
         OSError: the directory cannot be looked at.
     """
-    if time.time() - directory.stat().st_mtime > seconds:
-        shutil.rmtree(directory, ignore_errors=True)
+    with contextlib.suppress(FileNotFoundError):  # its process has just given it its name
+        if time.time() - directory.stat().st_mtime > seconds:
+            shutil.rmtree(directory, ignore_errors=True)
 
 
 def file_sha256(path: Path) -> str:

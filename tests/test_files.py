@@ -32,6 +32,11 @@ def test_only_what_is_old_is_stale(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["new"]
 
 
+def test_what_has_just_got_its_name_is_not_stale(tmp_path: Path) -> None:
+    remove_stale(tmp_path / ".partial-renamed-meanwhile")
+    assert not list(tmp_path.iterdir())
+
+
 def test_failed_write_leaves_the_old_file_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,5 +1,7 @@
 """The group of all verbs, and what becomes of a user's mistake."""
 
+import io
+import sys
 from typing import Any
 
 import click
@@ -43,6 +45,8 @@ def _fail(message: str, status: int = 2) -> None:
 @click.version_option(package_name="keras-transformer")
 def main() -> None:
     """Train a Transformer on pairs of texts, score it, serve it."""
+    if isinstance(sys.stdout, io.TextIOWrapper):  # not all encodings have all letters of an answer
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 for _verb in (train, translate, evaluate, export, plot):

@@ -115,6 +115,9 @@ def noise(run: RunConfig, tokenizers: tuple[Tokenizer, Tokenizer]) -> list[Trans
 
     Returns:
         Steps; none where the run wants no noise.
+
+    Raises:
+        InputError: it wants what its vocabularies, such as those of an earlier model, cannot do.
     """
     vocabulary, seed = run.vocabulary, run.training.seed
     limits = run.data.max_source_length - 1, run.data.max_target_length - 1
@@ -124,10 +127,19 @@ def noise(run: RunConfig, tokenizers: tuple[Tokenizer, Tokenizer]) -> list[Trans
         tokenizer if isinstance(tokenizer, SubwordTokenizer) and rate else None
         for tokenizer, rate in zip(tokenizers, rates, strict=True)
     )
-    steps = [subword_dropout(source, None, rates[0], max_length=limits[0], seed=seed)] if source else []
-    return steps + (
-        [subword_dropout(None, target, rates[1], max_length=limits[1], seed=seed)] if target else []
-    )
+    if any(rates) and source is None and target is None:
+        kinds = " and ".join(type(tokenizer).__name__ for tokenizer in tokenizers)
+        raise InputError(
+            "`subword_dropout` is for subword vocabularies. Received: "
+            f"subword_dropout={rates[0]}, target_subword_dropout={target_rate}, vocabularies of {kinds}."
+        )
+    try:
+        steps = [subword_dropout(source, None, rates[0], max_length=limits[0], seed=seed)] if source else []
+        return steps + (
+            [subword_dropout(None, target, rates[1], max_length=limits[1], seed=seed)] if target else []
+        )
+    except ValueError as error:
+        raise InputError(str(error)) from error
 
 
 def batches(

@@ -29,9 +29,8 @@ _MAY_CHANGE = (
     "export_directory",
     "training.epochs",
     "training.patience",
-    "training.monitored_pairs",
-    "decoding.",
 )
+_MAY_CHANGE_UNDER_THE_LOSS = ("training.monitored_pairs", "decoding.")
 
 # What may be there before the first checkpoint is.
 _WITHOUT_A_CHECKPOINT = (
@@ -58,11 +57,10 @@ def begin_run(run: RunConfig, directory: Path, *, overwrite: bool) -> None:
     settle(directory)
     if not overwrite:
         _refuse_to_lose(directory)
-    if (directory / CONFIG_FILE).exists():
-        if overwrite:
-            directory.rename(_aside(directory))
-        else:
-            shutil.rmtree(directory)
+    if overwrite and any((directory / name).exists() for name in (CONFIG_FILE, "checkpoints")):
+        directory.rename(_aside(directory))
+    elif (directory / CONFIG_FILE).exists():
+        shutil.rmtree(directory)
     write_file(directory / CONFIG_FILE, run.to_json().encode())
 
 
@@ -76,6 +74,8 @@ def settle(directory: Path) -> None:
     if not aside.exists():
         return
     if not (directory / "checkpoints" / STATE_FILE).exists():
+        if (directory / BATCH_FILE).exists():  # of which the user has just been told
+            (directory / BATCH_FILE).replace(aside / BATCH_FILE)
         shutil.rmtree(directory, ignore_errors=True)
         aside.rename(directory)
     else:
@@ -112,6 +112,20 @@ def _is_run(directory: Path) -> bool:
     return True
 
 
+def continue_run(run: RunConfig, directory: Path, saved: RunConfig) -> None:
+    """Write the configuration of a run that goes on.
+
+    Args:
+        run: from `resumed_run`.
+        directory: of the run.
+        saved: the configuration so far. If its schedule is a cosine, its epochs stay, which the schedule
+            was made for; fewer of them hold for one call.
+    """
+    if saved.training.schedule == "cosine":
+        run = run.override({"epochs": saved.training.epochs})
+    write_file(directory / CONFIG_FILE, run.to_json().encode())
+
+
 def resumed_run(saved: RunConfig, wanted: RunConfig) -> RunConfig:
     """Decide how a run goes on.
 
@@ -129,12 +143,13 @@ def resumed_run(saved: RunConfig, wanted: RunConfig) -> RunConfig:
     changed = [
         f"{name}={after[name]!r} after {before[name]!r}"
         for name in after
-        if after[name] != before[name] and not name.startswith(_MAY_CHANGE)
+        if after[name] != before[name] and not name.startswith(_may_change(saved))
     ]
     if changed:
+        names = "its epochs, patience and directories"
+        names += ", monitored_pairs and decoding" if saved.training.monitor == "loss" else ""
         raise InputError(
-            "A run that goes on may change its epochs, patience, monitored_pairs, decoding and directories, "
-            f"nothing else. Received: {', '.join(changed)}."
+            f"A run that goes on may change {names}, nothing else. Received: {', '.join(changed)}."
         )
     longer = wanted.training.epochs > saved.training.epochs
     if longer and saved.training.schedule == "cosine":
@@ -144,6 +159,11 @@ def resumed_run(saved: RunConfig, wanted: RunConfig) -> RunConfig:
             "Begin anew with --overwrite, or under another --name."
         )
     return wanted
+
+
+def _may_change(saved: RunConfig) -> tuple[str, ...]:
+    """List beginnings of names; scores that choose the best epoch have to be comparable."""
+    return _MAY_CHANGE if saved.training.monitor != "loss" else (*_MAY_CHANGE, *_MAY_CHANGE_UNDER_THE_LOSS)
 
 
 def _flat(run: RunConfig) -> Iterator[tuple[str, object]]:
@@ -170,7 +190,7 @@ def saved_run(directory: Path) -> RunConfig:
     path = directory / CONFIG_FILE
     if not path.is_file():
         raise InputError(f"{directory} holds no run to resume: it has no {CONFIG_FILE}.")
-    return RunConfig.from_json(path.read_text(encoding="utf-8"), origin=str(path))
+    return RunConfig.from_json(path.read_bytes(), origin=str(path))
 
 
 def run_tokenizers(run: RunConfig, directory: Path, pairs: list[Pair]) -> tuple[Tokenizer, Tokenizer]:

@@ -23,6 +23,7 @@ from keras_transformer.training import (
     CheckpointState,
     compile_model,
     distributed,
+    jit_compiles,
     make_schedule,
     read_checkpoint,
     read_state,
@@ -80,6 +81,7 @@ def _fit(
     train_batches = _weighed(train_batches, run.training.gradient_accumulation_steps)
     if model is None:
         model = _new_model(run, tokenizers, len(train_batches))
+    model.jit_compile = jit_compiles()  # also where the run was begun on another backend
     click.echo(
         f"{len(training):,} training pairs, {len(validation):,} validation pairs, "
         f"{len(train_batches):,} batches an epoch, {model.count_params():,} parameters"
@@ -90,7 +92,6 @@ def _fit(
             train_batches,
             batches(run, validation, shuffle=False),
             directory=directory,
-            state=state,
             epochs=run.training.epochs,
             scoring=_scoring(run, tokenizers, validation_pairs),
             patience=run.training.patience,

@@ -31,7 +31,9 @@ def train(config: str | None, resume: bool, overwrite: bool, **flags: Any) -> No
     tensorboard) and saved_models/NAME/VERSION, which TensorFlow Serving loads. A value in square
     brackets is the default for your own texts.
     """
-    run = run_config(config, flags)
+    # A resumed run has a configuration already, of which only the place is not known.
+    place = {name: flags[name] for name in ("name", "run_directory")}
+    run = run_config(config, place if resume and config is None else flags)
 
     start_tensorflow()
     from keras_transformer.cli.training_run import train_run

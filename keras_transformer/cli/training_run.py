@@ -8,16 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import click
+import keras
 
 from keras_transformer.cli.run_data import RunPairs, encode, load_pairs
 from keras_transformer.cli.run_directory import (
-    CONFIG_FILE,
     begin_run,
+    continue_run,
     resumed_run,
     run_tokenizers,
     saved_run,
     settle,
 )
+from keras_transformer.cli.run_lock import locked
 from keras_transformer.cli.run_pictures import draw_pictures
 from keras_transformer.cli.run_report import write_report
 from keras_transformer.cli.run_training import finish, fit
@@ -26,8 +28,7 @@ from keras_transformer.config import RunConfig
 from keras_transformer.data import Pair
 from keras_transformer.decoding import Translator
 from keras_transformer.export import export_saved_model
-from keras_transformer.files import write_file
-from keras_transformer.training import claim_cores
+from keras_transformer.training import check_engine, claim_cores
 
 NUM_SAMPLES = 8
 
@@ -46,19 +47,28 @@ def train_run(
     Raises:
         InputError: the data, the configuration or the directory cannot be used.
     """
-    start = time.monotonic()
-    directory = Path(run.run_directory, run.name)
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
-    if resume:
-        saved = saved_run(directory)
-        run = resumed_run(saved, run if flags is None else saved.override(flags))
-        write_file(directory / CONFIG_FILE, run.to_json().encode())
+    directory = Path(run.run_directory, run.name)
+    with locked(directory):
+        saved = saved_run(directory) if resume else None
+        if saved is not None:
+            run = resumed_run(saved, run if flags is None else saved.override(flags))
+        _train_run(run, directory, saved, overwrite=overwrite)
+
+
+def _train_run(run: RunConfig, directory: Path, saved: RunConfig | None, *, overwrite: bool) -> None:
+    """Do it in a directory that no other process uses."""
+    start = time.monotonic()
+    if run.training.distribute is not None:
+        check_engine(run.training.distribute)
     if run.training.distribute == "cores":
         claim_cores()  # while TensorFlow has not computed anything
     pairs = load_pairs(run.data)
     _show_samples(pairs)
-    if not resume:
+    if saved is None:
         begin_run(run, directory, overwrite=overwrite)
+    else:
+        continue_run(run, directory, saved)
     try:
         tokenizers = run_tokenizers(run, directory, pairs.train)
         training, validation = (encode(run, part, tokenizers) for part in (pairs.train, pairs.validation))
@@ -71,13 +81,29 @@ def train_run(
     _show_answers(translator, pairs.test)
     pictures = draw_pictures(translator, pairs.test[0], history, directory)
     examples = [source for source, _ in pairs.test[:NUM_SAMPLES]]
-    click.echo("exporting, and asking the export in a process of its own", err=True)
-    version = export_saved_model(translator, Path(run.export_directory, run.name), examples)
+    version = _export(translator, run, directory, examples)
     seconds = time.monotonic() - start
-    results = {**report.to_dict(), "seconds": round(seconds), "saved_model": str(version)}
+    saved_model = None if version is None else str(version)
+    results = {**report.to_dict(), "seconds": round(seconds), "saved_model": saved_model}
     write_report(directory, results, examples)
-    click.echo(f"wrote {', '.join(map(str, [*pictures, version]))} in {seconds:.0f} s")
-    _show_next_commands(version, examples[0])
+    written = [*pictures, *([] if version is None else [version])]
+    click.echo(f"wrote {', '.join(map(str, written))} in {seconds:.0f} s")
+    if version is not None:
+        _show_next_commands(version, examples[0])
+
+
+def _export(translator: Translator, run: RunConfig, directory: Path, examples: list[str]) -> Path | None:
+    """Export on TensorFlow; on another backend say how it is done."""
+    target = Path(run.export_directory, run.name)
+    if keras.backend.backend() != "tensorflow":
+        click.echo(
+            "not exported, which TensorFlow alone can: "
+            f"KERAS_BACKEND=tensorflow keras-transformer export {directory} {target}",
+            err=True,
+        )
+        return None
+    click.echo("exporting, and asking the export in a process of its own", err=True)
+    return export_saved_model(translator, target, examples)
 
 
 def _show_samples(pairs: RunPairs) -> None:

@@ -40,6 +40,8 @@ def translate(
       keras-transformer translate --model runs/de_en --input test.de.gz
       keras-transformer translate --model runs/de_en --n-best 3 --scores "ein satz"
     """
+    if texts and input_file is not None:
+        raise InputError(f"Give texts or --input. Received: {len(texts)} texts and --input {input_file}.")
     start_tensorflow()
     lines = list(texts) or _lines(input_file)
     translator = open_model(model, saved_model)
@@ -77,7 +79,7 @@ def _lines(input_file: str | None) -> list[str]:
 
 def _decoded(line: bytes, number: int) -> str:
     try:
-        return line.rstrip(b"\r\n").decode("utf-8")
+        return line.rstrip(b"\r\n").decode("utf-8-sig" if number == 1 else "utf-8")
     except UnicodeDecodeError as error:
         place = f"Standard input, line {number}: invalid UTF-8 at byte {error.start + 1}."
         raise InputError(place) from error

@@ -7,6 +7,7 @@ from keras_transformer.config.section import (
     require_at_least,
     require_choice,
     require_fraction,
+    require_seed,
     require_together,
 )
 
@@ -70,7 +71,7 @@ class DataConfig(Section):
             )
         require_at_least(self, 2, "max_source_length", "max_target_length")
         require_at_least(self, 1, "tokens_per_batch", "packed_length")
-        require_at_least(self, 0, "seed")
+        require_seed(self)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

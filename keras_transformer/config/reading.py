@@ -28,8 +28,8 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise InputError(f"{path}: is not valid TOML: {error}.") from error
 
 
-def parse_json(text: str, *, origin: str) -> Any:
-    """Return the value of a JSON text; raises InputError that names the origin if it is no JSON."""
+def parse_json(text: str | bytes, *, origin: str) -> Any:
+    """Return the value of a JSON text; raises InputError that names the origin if it is none."""
     try:
         return json.loads(text)
     except ValueError as error:

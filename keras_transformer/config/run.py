@@ -82,7 +82,7 @@ class RunConfig(Section):
         return cls.from_mapping(read_toml(Path(path)), origin=str(path))
 
     @classmethod
-    def from_json(cls, text: str, *, origin: str = "JSON") -> "RunConfig":
+    def from_json(cls, text: str | bytes, *, origin: str = "JSON") -> "RunConfig":
         """Read what `to_json` wrote; `origin` names the file in messages. Raises InputError."""
         return cls.from_mapping(parse_json(text, origin=origin), origin=origin)
 

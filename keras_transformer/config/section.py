@@ -62,6 +62,14 @@ def require_at_least(section: Section, minimum: int, *names: str) -> None:
             raise ValueError(f"`{name}` must be at least {minimum}. Received: {name}={value}.")
 
 
+def require_seed(section: Section) -> None:
+    """Raise ValueError unless the field `seed` is one that every generator takes."""
+    require_at_least(section, 0, "seed")
+    seed = dataclasses.asdict(section)["seed"]
+    if seed >= 2**32:
+        raise ValueError(f"`seed` must be below 2^32. Received: seed={seed}.")
+
+
 def require_fraction(section: Section, *names: str) -> None:
     """Raise ValueError unless each named number that is set lies in [0, 1)."""
     for name in names:

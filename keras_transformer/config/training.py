@@ -3,7 +3,13 @@
 import dataclasses
 import math
 
-from keras_transformer.config.section import Section, require_at_least, require_choice, require_fraction
+from keras_transformer.config.section import (
+    Section,
+    require_at_least,
+    require_choice,
+    require_fraction,
+    require_seed,
+)
 
 SCHEDULES = ("constant", "cosine", "inverse_square_root", "noam")
 BLEU_TOKENIZATIONS = ("13a", "none", "intl", "char")
@@ -75,9 +81,8 @@ class TrainingConfig(Section):
         require_fraction(self, "label_smoothing", "ema_momentum")
         require_at_least(self, 1, "epochs", "warmup_steps", "gradient_accumulation_steps")
         require_at_least(self, 1, "average_last", "monitored_pairs", "patience")
-        require_at_least(self, 0, "seed", "r_drop")
-        if self.seed >= 2**32:
-            raise ValueError(f"`seed` must be below 2^32. Received: seed={self.seed}.")
+        require_at_least(self, 0, "r_drop")
+        require_seed(self)
         for name in ("peak_learning_rate", "clip_norm"):
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:

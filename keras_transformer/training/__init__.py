@@ -4,7 +4,7 @@ from keras_transformer.training.adam import Adam
 from keras_transformer.training.averaging import average_weights
 from keras_transformer.training.checkpoint_state import CheckpointState, CheckpointWarning, read_state
 from keras_transformer.training.checkpoints import Checkpoint, read_checkpoint, restore_checkpoint
-from keras_transformer.training.distribution import claim_cores, distributed
+from keras_transformer.training.distribution import check_engine, claim_cores, distributed
 from keras_transformer.training.early_stopping import StopEarly
 from keras_transformer.training.finite_loss import StopOnNonFinite
 from keras_transformer.training.fitting import Scoring, fit, trained_model
@@ -25,7 +25,7 @@ from keras_transformer.training.random_state import (
 )
 from keras_transformer.training.recent_batches import RecentBatches
 from keras_transformer.training.recent_checkpoints import KeepRecent, average_recent
-from keras_transformer.training.recipe import compile_model, make_schedule
+from keras_transformer.training.recipe import compile_model, jit_compiles, make_schedule
 from keras_transformer.training.run_record import RunRecord
 from keras_transformer.training.schedules import InverseSquareRootSchedule, NoamSchedule
 from keras_transformer.training.throughput import Throughput
@@ -54,10 +54,12 @@ __all__ = [
     "average_recent",
     "average_weights",
     "backend_random_state",
+    "check_engine",
     "claim_cores",
     "compile_model",
     "distributed",
     "fit",
+    "jit_compiles",
     "load_model",
     "make_schedule",
     "moving_average",

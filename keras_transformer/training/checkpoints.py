@@ -215,4 +215,11 @@ def _check_sha256(path: Path, state: CheckpointState) -> None:
 
 
 def _extended(history: dict[str, list[float]], logs: dict[str, Any]) -> dict[str, list[float]]:
-    return {name: [*history.get(name, []), value] for name, value in logs.items()}
+    """Add an epoch; NaN stands for what was not measured in one."""
+    num_epochs = max(map(len, history.values()), default=0)
+
+    def values(name: str) -> list[float]:
+        earlier = history.get(name, [])
+        return [*[math.nan] * (num_epochs - len(earlier)), *earlier, logs.get(name, math.nan)]
+
+    return {name: values(name) for name in (*logs, *(name for name in history if name not in logs))}

@@ -67,13 +67,7 @@ def distributed(engine: str, *, model_shards: int = 2) -> Iterator[None]:
             kt.training.fit(model, dataset, directory="run", learning_rate=1e-3)
         ```
     """
-    if engine not in ENGINES:
-        raise ValueError(f"`engine` must be one of {', '.join(ENGINES)}. Received: engine={engine!r}.")
-    if keras.backend.backend() != ENGINES[engine]:
-        raise InputError(
-            f"{engine} is an engine of the {ENGINES[engine]} backend. "
-            f"Received: the backend {keras.backend.backend()}; set KERAS_BACKEND={ENGINES[engine]}."
-        )
+    check_engine(engine)
     makers: dict[str, Callable[[], AbstractContextManager[Any]]] = {
         "cores": lambda: batch_parts(claim_cores()),
         "mirrored": lambda: _mirrored().scope(),
@@ -83,6 +77,25 @@ def distributed(engine: str, *, model_shards: int = 2) -> Iterator[None]:
     }
     with makers[engine]():
         yield
+
+
+def check_engine(engine: str) -> None:
+    """Refuse an engine that the backend in use does not have.
+
+    Args:
+        engine: see `distributed`.
+
+    Raises:
+        ValueError: an unknown engine.
+        InputError: it is one of another backend.
+    """
+    if engine not in ENGINES:
+        raise ValueError(f"`engine` must be one of {', '.join(ENGINES)}. Received: engine={engine!r}.")
+    if keras.backend.backend() != ENGINES[engine]:
+        raise InputError(
+            f"{engine} is an engine of the {ENGINES[engine]} backend. "
+            f"Received: the backend {keras.backend.backend()}; set KERAS_BACKEND={ENGINES[engine]}."
+        )
 
 
 def claim_cores() -> int:

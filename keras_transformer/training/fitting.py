@@ -38,7 +38,6 @@ def fit(
     *,
     directory: str | Path,
     epochs: int = 10,
-    state: CheckpointState | None = None,
     learning_rate: float | keras.optimizers.schedules.LearningRateSchedule | None = None,
     scoring: Scoring | None = None,
     patience: int | None = None,
@@ -51,8 +50,8 @@ def fit(
 
     A thin function over `compile_model`, `model.fit` and the callbacks of this package. The directory gets
     `checkpoints`, `training.csv`, `training.png` and `tensorboard`. If it holds checkpoints already, the run
-    goes on after its last epoch. A dataset that shuffles by epoch has to go on there too: its `first_epoch`
-    is `state.epoch` of `state = read_checkpoint(directory / "checkpoints")[1]`, which is then handed in.
+    goes on after its last epoch, with the weights and the optimizer of then. A dataset that shuffles by epoch
+    has to go on there too: its `first_epoch` is `read_checkpoint(directory / "checkpoints")[1].epoch`.
 
     At the end the model has the weights of the best epoch: the one with the lowest validation loss, or with
     the best score of `scoring`; their moving average, where the optimizer keeps one; with `average_last` the
@@ -65,8 +64,6 @@ def fit(
         validation: what `validation_data` takes, or None.
         directory: of the run; made if absent.
         epochs: how many in all, those of earlier calls included.
-        state: where the model stands already, from `read_checkpoint`; None to go on after the last epoch
-            that the directory holds.
         learning_rate: a number or a schedule, with which `compile_model` compiles; None for a model that
             is compiled already. A number holds for a run that goes on, too.
         scoring: an `evaluation.DecodeAndScore`, which then chooses the best epoch.
@@ -96,10 +93,9 @@ def fit(
     refuse_other_models(model)
     _compile(model, learning_rate)
     directory = Path(directory)
-    if state is None:
-        state = restore_checkpoint(model, directory / CHECKPOINTS)
-        if isinstance(learning_rate, int | float):  # a variable, which was restored with all others
-            model.optimizer.learning_rate = learning_rate
+    state = restore_checkpoint(model, directory / CHECKPOINTS)
+    if isinstance(learning_rate, int | float):  # a variable, which was restored with all others
+        model.optimizer.learning_rate = learning_rate
     monitor = scoring.monitor if scoring else "loss" if validation is None else "val_loss"
     checkpoint = Checkpoint(directory / CHECKPOINTS, monitor=monitor, state=state)
     recent = RecentBatches()

@@ -35,7 +35,8 @@ def compile_model(
         ema_momentum: how much of the moving average of the weights stays at each update, such as
             0.999; None for no average. See `EvaluateMovingAverage` and `apply_moving_average`.
         gradient_accumulation_steps: batches of one update; the dataset must be weighed with
-            `data.weigh_for_accumulation`.
+            `data.weigh_for_accumulation`. In float16 a batch whose gradients overflow is left out, and
+            the updates after it are of batches one further on.
         r_drop: how much two passes with other dropout must agree; 0 for one pass. See
             `RDropCrossentropy`.
 
@@ -64,9 +65,17 @@ def compile_model(
         if r_drop
         else MaskedCrossentropy(label_smoothing, normalize=normalize),
         metrics=[MaskedAccuracy(), Perplexity()],
-        # Batches differ in shape, and XLA would compile anew for each shape.
-        jit_compile=keras.backend.backend() == "jax",
+        jit_compile=jit_compiles(),
     )
+
+
+def jit_compiles() -> bool:
+    """Say whether steps are compiled: on JAX alone, since XLA compiles anew for each shape of a batch.
+
+    Returns:
+        What `compile` takes as `jit_compile`.
+    """
+    return keras.backend.backend() == "jax"
 
 
 def _scaled(model: keras.Model, optimizer: keras.optimizers.Optimizer) -> keras.optimizers.Optimizer:

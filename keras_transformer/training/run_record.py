@@ -2,6 +2,7 @@
 
 import csv
 import io
+import math
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,9 @@ def _table(history: dict[str, list[float]]) -> str:
     num_epochs = max(map(len, history.values()))
     # A metric that a resumed run has more is of its last epochs.
     columns = {
-        name: [""] * (num_epochs - len(values)) + [*map(repr, values)] for name, values in history.items()
+        name: [""] * (num_epochs - len(values))
+        + ["" if math.isnan(value) else repr(value) for value in values]
+        for name, values in history.items()
     }
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

@@ -87,6 +87,12 @@ def test_a_mistake_is_one_line_and_status_2(failing: Callable, error: BaseExcept
     assert result.stderr.count("\n") == 1
 
 
+def test_letters_that_standard_output_cannot_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(main.commands, "show", click.Command("show", callback=lambda: click.echo("a → ä")))
+    result = CliRunner(charset="latin-1").invoke(main, ["show"])
+    assert result.stdout_bytes == "a \\u2192 ä\n".encode("latin-1")
+
+
 def test_a_fault_of_ours_is_not_hidden(failing: Callable) -> None:
     result = failing(ZeroDivisionError("ours"))
     assert isinstance(result.exception, ZeroDivisionError)

@@ -100,6 +100,15 @@ def test_each_side_has_its_own_limit_of_subword_dropout() -> None:
     assert inputs["encoder_token_ids"].shape[1] > source_lengths.max() + 1
 
 
+def test_subword_dropout_of_other_vocabularies_is_refused() -> None:
+    pairs = [("ab", "xyz"), ("b", "z")]
+    characters = train_tokenizers(RunConfig().override({"kind": "character", "shared": False}), pairs)
+    with pytest.raises(
+        InputError, match=r"subword_dropout=0\.1, .*CharacterTokenizer and CharacterTokenizer"
+    ):
+        noise(RunConfig().override({"subword_dropout": 0.1}), characters)
+
+
 def test_rows_are_packed_for_training_alone() -> None:
     run = RunConfig().override({"kind": "character", "packed_length": 16, "tokens_per_batch": 64})
     pairs = [("abc", "xy"), ("a", "xyz"), ("ab", "x")] * 4

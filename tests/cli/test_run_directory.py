@@ -5,7 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from keras_transformer.cli.run_directory import begin_run, resumed_run, run_tokenizers, saved_run, settle
+from keras_transformer.cli.run_directory import (
+    begin_run,
+    continue_run,
+    resumed_run,
+    run_tokenizers,
+    saved_run,
+    settle,
+)
 from keras_transformer.config import RunConfig
 from keras_transformer.errors import InputError
 from keras_transformer.files import write_file
@@ -70,6 +77,42 @@ def test_a_replaced_run_goes_only_when_the_new_one_has_saved_something(tmp_path:
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
+def test_checkpoints_without_a_configuration_are_replaced_too(tmp_path: Path) -> None:
+    directory = tmp_path / "run"
+    write_file(directory / "checkpoints/state.json", b"{}")  # as `training.fit` leaves it
+    begin_run(RUN, directory, overwrite=True)
+    assert [path.name for path in directory.iterdir()] == ["config.json"]
+    settle(directory)
+    assert (directory / "checkpoints/state.json").exists()
+
+
+def test_a_batch_that_stopped_a_run_is_kept_where_the_message_says(tmp_path: Path) -> None:
+    directory = tmp_path / "run"
+    begin_run(RUN, directory, overwrite=False)
+    write_file(directory / "checkpoints/state.json", b"old")
+    begin_run(RUN, directory, overwrite=True)
+    write_file(directory / "non_finite_batch.npz", b"ids")
+    settle(directory)
+    assert (directory / "non_finite_batch.npz").read_bytes() == b"ids"
+    assert (directory / "checkpoints/state.json").read_bytes() == b"old"
+
+
+def test_a_configuration_that_is_no_text(tmp_path: Path) -> None:
+    write_file(tmp_path / "config.json", b"\xff\xfe{")
+    with pytest.raises(InputError, match=r"config\.json: is not valid JSON"):
+        saved_run(tmp_path)
+
+
+@pytest.mark.parametrize("flags", [{"beam_size": 9}, {"monitored_pairs": 9}, {"bleu_tokenize": "char"}])
+def test_scores_that_choose_the_best_epoch_stay_comparable(flags: dict[str, object]) -> None:
+    assert resumed_run(RUN, RUN.override(flags)) == RUN.override(flags)
+    scored = RUN.override({"monitor": "bleu"})
+    with pytest.raises(
+        InputError, match=f"epochs, patience and directories, nothing else.*{next(iter(flags))}=9?"
+    ):
+        resumed_run(scored, scored.override(flags))
+
+
 def test_what_may_change_in_a_run_that_goes_on() -> None:
     flags = {"epochs": 9, "patience": 2, "beam_size": 3, "export_directory": "elsewhere"}
     assert resumed_run(RUN, RUN.override(flags)) == RUN.override(flags)
@@ -86,6 +129,13 @@ def test_a_cosine_schedule_has_an_end() -> None:
     assert resumed_run(run, run.override({"epochs": 5})).training.epochs == 5
     with pytest.raises(InputError, match=r"rate 0 after 7 epochs.*Received: epochs=8\."):
         resumed_run(run, run.override({"epochs": 8}))
+
+
+def test_fewer_epochs_of_a_cosine_schedule_hold_for_one_call(tmp_path: Path) -> None:
+    for schedule, expected in (("cosine", 7), ("constant", 5)):
+        run = RUN.override({"schedule": schedule})
+        continue_run(run.override({"epochs": 5, "patience": 2}), tmp_path, run)
+        assert saved_run(tmp_path) == run.override({"epochs": expected, "patience": 2})
 
 
 def test_what_failed_before_a_checkpoint_leaves_nothing(tmp_path: Path) -> None:

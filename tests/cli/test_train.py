@@ -91,6 +91,15 @@ def test_every_pair_too_long(run: Callable, pairs_file: Path) -> None:
     assert "38 targets over 3 tokens" in line
 
 
+def test_an_engine_of_another_backend_is_refused_before_anything_is_read(run: Callable) -> None:
+    line = refused(run, "--pairs", "missing.tsv", "--distribute", "data_parallel")
+    assert "data_parallel is an engine of the jax backend" in line
+
+
+def test_flags_of_a_resumed_run_are_not_those_of_the_dates(run: Callable) -> None:
+    assert "holds no run to resume" in refused(run, "--name", "x", "--resume", "--subword-dropout", "0.1")
+
+
 def test_nothing_to_resume(run: Callable) -> None:
     assert "holds no run to resume" in refused(run, "--resume")
 

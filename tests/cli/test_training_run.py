@@ -1,7 +1,10 @@
 """What `train` leaves behind, going on after a stop, and not losing what is there."""
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -117,6 +120,28 @@ def fit_with(monkeypatch: pytest.MonkeyPatch, callback: keras.callbacks.Callback
         return fit(self, *arguments, callbacks=[callback, *callbacks], **options)
 
     monkeypatch.setattr(keras.Model, "fit", patched)
+
+
+@pytest.mark.slow
+@pytest.mark.backend
+def test_on_another_backend_all_but_the_export_is_done(
+    small: list[str], pairs_file: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("jax", reason="the extra `jax` is not installed")
+    words = ["train", "--pairs", pairs_file, "--name", "tiny", "--distribute", "data_parallel", *small]
+    script = "from keras_transformer.cli import main; main()"
+    finished = subprocess.run(
+        [sys.executable, "-c", script, *map(str, words)],
+        cwd=tmp_path,
+        env={**os.environ, "KERAS_BACKEND": "jax"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert finished.returncode == 0, finished.stderr
+    assert "KERAS_BACKEND=tensorflow keras-transformer export runs/tiny saved_models/tiny" in finished.stderr
+    report = json.loads((tmp_path / "runs/tiny/report.json").read_text(encoding="utf-8"))
+    assert report["saved_model"] is None
 
 
 @pytest.mark.slow

@@ -57,6 +57,18 @@ def test_standard_input_and_a_file(run: Callable, trained: Path) -> None:
     assert len(from_file.splitlines()) == 2
 
 
+def test_a_byte_order_mark_is_no_text(run: Callable, trained: Path) -> None:
+    model = ["--model", trained / "runs/tiny"]
+    expected = run("translate", *model, "w1ab").stdout
+    assert run("translate", *model, input=b"\xef\xbb\xbfw1ab\n").stdout == expected
+
+
+def test_texts_and_a_file(run: Callable) -> None:
+    result = run("translate", "w1ab", "--input", "texts")
+    assert result.exit_code == 2
+    assert "Give texts or --input. Received: 1 texts and --input texts." in result.stderr
+
+
 def test_hard_texts_get_a_line_each(run: Callable, trained: Path) -> None:
     texts = ["", "\U0001f600", "שלום", "x" * 100_000, "w1ab"]
     output = run("translate", "--saved-model", trained / "saved_models/tiny", input="\n".join(texts)).stdout

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from keras_transformer.config import DecodingConfig, TrainingConfig
+from keras_transformer.config import DataConfig, DecodingConfig, TrainingConfig
 
 
 @pytest.mark.parametrize(("name", "minimum"), [("epochs", 1), ("warmup_steps", 1), ("seed", 0)])
@@ -16,6 +16,13 @@ def test_training_numbers(name: str, minimum: int) -> None:
         ValueError, match=rf"`{name}` must be at least {minimum}\. Received: {name}={value}\."
     ):
         TrainingConfig(**{name: value})
+
+
+@pytest.mark.parametrize("section", [DataConfig, TrainingConfig])
+def test_a_seed_is_one_that_every_generator_takes(section: Any) -> None:
+    assert section(seed=2**32 - 1).seed == 2**32 - 1
+    with pytest.raises(ValueError, match=r"`seed` must be below 2\^32\. Received: seed=4294967296\."):
+        section(seed=2**32)
 
 
 @pytest.mark.parametrize("value", [0.0, -0.001, math.nan, math.inf])

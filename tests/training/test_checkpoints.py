@@ -106,6 +106,16 @@ def test_another_metric_can_be_monitored(model: keras.Model, tmp_path: Path) -> 
     assert checkpoint.state.best_value == 6.0
 
 
+def test_numbers_that_only_some_epochs_have_are_kept(model: keras.Model, tmp_path: Path) -> None:
+    checkpoint = Checkpoint(tmp_path)
+    checkpoint.set_model(model)
+    for epoch, logs in enumerate(({"val_loss": 3.0, "early": 1.0}, {"val_loss": 2.0, "late": 5.0})):
+        checkpoint.on_epoch_end(epoch, logs)
+    history = read_state(tmp_path).history
+    assert history["val_loss"] == [3.0, 2.0]
+    np.testing.assert_equal([history["early"], history["late"]], [[1.0, np.nan], [np.nan, 5.0]])
+
+
 def test_what_is_no_number_is_never_the_best(model: keras.Model, tmp_path: Path) -> None:
     checkpoint = Checkpoint(tmp_path)
     run_epochs(checkpoint, model, [math.nan, 2.0, math.nan])
