@@ -31,6 +31,13 @@ def test_the_second_part_of_a_recipe_goes_on_from_the_first(name: str) -> None:
     assert second.decoding == first.decoding
 
 
+def test_the_third_part_goes_on_from_the_second() -> None:
+    second, third = (RunConfig.from_toml(EXAMPLES / f"cmudict_r_drop{part}.toml") for part in ("", "_2"))
+    assert third.model.initial_model == f"runs/{second.name}"
+    assert third.name not in ("cmudict", second.name)
+    assert third.decoding == second.decoding
+
+
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.toml")), ids=lambda path: path.stem)
 def test_each_says_how_it_is_run(path: Path) -> None:
     assert (
