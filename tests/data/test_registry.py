@@ -45,7 +45,7 @@ def test_number_of_dates(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_dates_without_babel(monkeypatch: pytest.MonkeyPatch) -> None:
     patterns_by_locale.cache_clear()  # another test may have read the patterns
     monkeypatch.setitem(sys.modules, "babel", None)
-    with pytest.raises(InputError, match=r'pip install "keras-transformer\[demo\]"'):
+    with pytest.raises(InputError, match=r'pip install "\.\[demo\]"'):
         read_pairs("dates", num_pairs=3)
 
 
