@@ -16,7 +16,8 @@ if os.name == "posix":
 def locked(directory: Path) -> Iterator[None]:
     """Keep the directory of a run for this process; the system frees it if the process is killed.
 
-    Two trainings in one directory would mix vocabularies and weights. Windows has no such locks.
+    Two trainings in one directory would mix vocabularies and weights. Windows and some network file systems
+    have no such locks.
 
     Args:
         directory: of the run; a file beside it is locked, since the directory itself may be replaced.
@@ -53,6 +54,8 @@ def _locked_file(path: Path, directory: Path) -> Any:
             raise InputError(
                 f"Another process is training {directory}. Wait for it, or choose another --name."
             ) from error
+        except OSError:  # the file system has no locks
+            return file
         if _is_still(file, path):
             return file
         file.close()  # the process before has removed it between the two calls

@@ -31,8 +31,8 @@ def train(config: str | None, resume: bool, overwrite: bool, **flags: Any) -> No
     tensorboard) and saved_models/NAME/VERSION, which TensorFlow Serving loads. A value in square
     brackets is the default for your own texts.
     """
-    # A resumed run has a configuration already, of which only the place is not known.
-    place = {name: flags[name] for name in ("name", "run_directory")}
+    # A resumed run has a configuration, of which only the place is not known; pairs decide on its name.
+    place = {name: flags[name] for name in ("name", "run_directory", "pairs", "source", "target")}
     run = run_config(config, place if resume and config is None else flags)
 
     start_tensorflow()

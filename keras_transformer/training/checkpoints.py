@@ -222,4 +222,4 @@ def _extended(history: dict[str, list[float]], logs: dict[str, Any]) -> dict[str
         earlier = history.get(name, [])
         return [*[math.nan] * (num_epochs - len(earlier)), *earlier, logs.get(name, math.nan)]
 
-    return {name: values(name) for name in (*logs, *(name for name in history if name not in logs))}
+    return {name: values(name) for name in dict.fromkeys((*logs, *history))}

@@ -100,6 +100,11 @@ def test_flags_of_a_resumed_run_are_not_those_of_the_dates(run: Callable) -> Non
     assert "holds no run to resume" in refused(run, "--name", "x", "--resume", "--subword-dropout", "0.1")
 
 
+def test_the_same_command_finds_the_run_that_it_began(run: Callable) -> None:
+    assert "runs/model holds no run" in refused(run, "--source", "a", "--target", "b", "--resume")
+    assert "runs/dates holds no run" in refused(run, "--resume")
+
+
 def test_nothing_to_resume(run: Callable) -> None:
     assert "holds no run to resume" in refused(run, "--resume")
 
