@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import os
 import shutil
+import threading
 import time
 from pathlib import Path
 
@@ -24,7 +25,7 @@ def write_file(path: Path, content: bytes) -> None:
     """
     # Not `tempfile`: its files are readable by their owner alone, and a model
     # server often runs as somebody else.
-    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    beside = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         beside.write_bytes(content)

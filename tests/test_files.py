@@ -1,5 +1,6 @@
 import hashlib
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,13 @@ def test_written_file_is_read_back(tmp_path: Path) -> None:
     write_file(path, b"second")
     assert read_file(path) == b"second"
     assert list(path.parent.iterdir()) == [path]
+
+
+def test_threads_write_one_file_in_turn(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(lambda number: write_file(tmp_path / "a", b"%d" % number * 999), range(100)))
+    assert (tmp_path / "a").read_bytes() in [b"%d" % number * 999 for number in range(100)]
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
 def test_a_written_file_has_ordinary_permissions(tmp_path: Path) -> None:

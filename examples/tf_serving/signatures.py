@@ -19,6 +19,8 @@ import click
 Inputs = Mapping[str, Sequence[bytes]]
 Outputs = Mapping[str, Any]
 SIGNATURES = ("serving_default", "n_best", "align", "score")
+# Below it an answer is none: there were fewer than the signature has room for.
+NO_ANSWER = -1e29
 
 
 class Target(NamedTuple):
@@ -166,7 +168,8 @@ def _serving_default_lines(row: Outputs) -> Iterator[str]:
 
 def _n_best_lines(row: Outputs) -> Iterator[str]:
     for rank, (score, output) in enumerate(zip(row["score"], row["output"], strict=True), start=1):
-        yield f"{rank}\t{score:.3f}\t{output}"
+        if score > NO_ANSWER:
+            yield f"{rank}\t{score:.3f}\t{output}"
 
 
 def _align_lines(row: Outputs) -> Iterator[str]:

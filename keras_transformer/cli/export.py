@@ -8,6 +8,7 @@ import click
 
 from keras_transformer.cli.quiet import start_tensorflow
 from keras_transformer.cli.run_report import run_examples
+from keras_transformer.errors import InputError
 
 # As in `export`, which is imported late: it takes seconds.
 OPTIMIZATIONS = ("float32", "bfloat16", "xla")
@@ -61,8 +62,10 @@ def export(
     """
     lengths = {"source_length": source_length, "max_length": max_length}
     _check_lengths(file_format, lengths)
+    if optimize != "float32" and file_format != "saved_model":
+        raise click.UsageError(f"--optimize is for the format saved_model. Received: {file_format}.")
     start_tensorflow()
-    from keras_transformer.decoding import Translator
+    from keras_transformer.decoding import SampleSearch, Translator
     from keras_transformer.export import export_saved_model
 
     translator = Translator.load(model)
@@ -73,6 +76,8 @@ def export(
         click.echo(str(export_ctranslate2(translator, directory)))
     elif file_format in FIXED_FORMATS:
         click.echo(str(_fixed_writer(file_format)(translator, Path(directory), examples, **lengths)))
+    elif isinstance(translator.search, SampleSearch):
+        raise InputError(f"{model} must give the same answer each time to be exported. It draws by chance.")
     else:
         click.echo(str(export_saved_model(translator, Path(directory), examples, optimize)))
 

@@ -71,7 +71,8 @@ def change_search(translator: Any, beam_size: int | None, length_penalty: float 
         length_penalty: the exponent; None for the one before.
 
     Raises:
-        InputError: it is an export, which searches as it was exported, or a number is out of range.
+        InputError: it is an export, which searches as it was exported; its search draws by chance; or a
+            number is out of range.
     """
     if beam_size is None and length_penalty is None:
         return
@@ -82,12 +83,10 @@ def change_search(translator: Any, beam_size: int | None, length_penalty: float 
             f"Received: --beam-size {beam_size}, --length-penalty {length_penalty}."
         )
 
-    from keras_transformer.decoding import make_search
+    from keras_transformer import decoding
 
-    beam_size = getattr(search, "beam_size", 1) if beam_size is None else beam_size
-    length_penalty = search.length_penalty if length_penalty is None else length_penalty
     try:
-        translator.search = make_search(beam_size, length_penalty)
+        translator.search = decoding.change_search(search, beam_size, length_penalty)
     except ValueError as error:
         raise InputError(str(error)) from error
 

@@ -16,7 +16,7 @@ from keras_transformer.decoding.sample_search import SampleSearch
 from keras_transformer.decoding.sampling import Sampler
 from keras_transformer.decoding.scores import length_penalty
 from keras_transformer.decoding.scoring import TargetScores, score_targets
-from keras_transformer.decoding.search_options import make_search
+from keras_transformer.decoding.search_options import change_search, make_search
 from keras_transformer.decoding.streaming import TokenStreamer, stream
 from keras_transformer.decoding.text_streaming import TextStreamer, stream_text
 from keras_transformer.decoding.text_translator import TextTranslator
@@ -51,6 +51,7 @@ __all__ = [
     "Translator",
     "TruncationWarning",
     "align_targets",
+    "change_search",
     "complete",
     "coverage_penalty",
     "force_prefix",

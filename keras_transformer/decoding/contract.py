@@ -66,6 +66,8 @@ class Request(NamedTuple):
     """Integers `(b, p)`, padded: what the hypotheses of each source must begin with."""
     first_ids: Tensor | None = None
     """Integers `(b,)`: the token before the first; None for the start token."""
+    source_numbers: Tensor | None = None
+    """Integers `(b,)`, by which a search that draws tells the sources apart; None for 0 to `b - 1`."""
 
 
 class Search(Protocol):

@@ -7,6 +7,7 @@ from keras import ops
 from keras_transformer.decoding.contract import Cache, Request, Search, SearchResult
 from keras_transformer.decoding.fixed_weights import fixed_weights
 from keras_transformer.decoding.loop import first_length
+from keras_transformer.layers.validation import check_token_ids
 from keras_transformer.types import Tensor
 
 
@@ -27,6 +28,7 @@ def generate(
     max_length: int,
     padding_mask: Tensor | None = None,
     prefix_ids: Tensor | None = None,
+    source_numbers: Tensor | None = None,
 ) -> SearchResult:
     """Find target sequences for a batch of source sequences.
 
@@ -40,16 +42,25 @@ def generate(
             frame; None leaves it to the model.
         prefix_ids: integers `(b, p)`, padded with 0: what each answer begins with, without the
             start token; None for nothing.
+        source_numbers: integers `(b,)`, by which `SampleSearch` tells sources of several batches
+            apart; None for 0 to `b - 1`.
 
     Returns:
         Hypotheses `(b, n, T)` and scores `(b, n)`, best first.
+
+    Raises:
+        ValueError: prefixes with an id outside the vocabulary, of a model that has one.
     """
+    if prefix_ids is not None and hasattr(model, "target_embedding"):
+        vocabulary_size = model.target_embedding.vocabulary_size
+        check_token_ids(ops.convert_to_tensor(prefix_ids), vocabulary_size, "prefix_ids")
     # A model whose sources need no mask of their own need not take one, and so on.
     options: dict[str, Any] = {} if padding_mask is None else {"padding_mask": padding_mask}
     if search.tracks_attention:
         options["track_attention"] = True
     batch_size = ops.shape(encoder_inputs)[0]
-    request = Request(batch_size, max_length, source_lengths(encoder_inputs, padding_mask), prefix_ids)
+    lengths = source_lengths(encoder_inputs, padding_mask)
+    request = Request(batch_size, max_length, lengths, prefix_ids, source_numbers=source_numbers)
     with fixed_weights(model):
         cache = model.create_cache(
             encoder_inputs, first_length(max_length, batch_size), search.beam_size, **options

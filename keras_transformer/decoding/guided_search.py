@@ -113,5 +113,6 @@ class GuidedSearch(abc.ABC):
             special_ids=self.special_ids,
         )
         if not is_absent(limits.prefix_ids):
-            allowed = force_prefix(allowed, limits.prefix_ids, position, self.special_ids)
+            prefixes = limits.prefix_ids
+            allowed = force_prefix(log_probabilities, prefixes, position, self.special_ids, allowed)
         return log_probabilities, allowed

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 
 from keras import ops
 
-from keras_transformer.decoding.contract import SearchResult, Step
+from keras_transformer.decoding.contract import SearchResult, SpecialIds, Step
 from keras_transformer.layers.buffers import written_in_place
 from keras_transformer.layers.compiler import in_compiler
 from keras_transformer.types import Tensor
@@ -27,7 +27,9 @@ class Strategy(Protocol[State]):
 
     axes: ClassVar[dict[str, str]]
     """The letters of each field of the state: `b` sources, `n` hypotheses, `t` positions; besides
-    `position`, a scalar, `limits` and `cache`."""
+    `position`, a scalar, `limits` and `cache`. What has positions is token ids."""
+    special_ids: SpecialIds
+    """Which token fills new positions."""
 
     def is_running(self, state: State, max_length: int) -> Tensor:
         """Say for which sources another token may change the result; boolean `(b,)`."""
@@ -190,15 +192,15 @@ def grow(strategy: Strategy[State], state: State, num_positions: Tensor | int) -
         num_positions: how many more.
 
     Returns:
-        The state, zeros where there is room now.
+        The state, padding where there is room now.
     """
-    grown = {}
+    grown, pad = {}, strategy.special_ids.pad
     for name, letters in strategy.axes.items():
         if "t" in letters:
             tokens, axis = getattr(state, name), letters.index("t")
             sizes = [*ops.shape(tokens)]
             sizes[axis] = num_positions
-            grown[name] = ops.concatenate([tokens, ops.zeros(sizes, tokens.dtype)], axis=axis)
+            grown[name] = ops.concatenate([tokens, ops.full(sizes, pad, dtype=tokens.dtype)], axis=axis)
     return state._replace(**grown, cache=state.cache.grow(num_positions))
 
 

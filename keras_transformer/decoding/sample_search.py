@@ -19,7 +19,8 @@ class SampleSearch(RowSearch):
     answer, at temperature 1 and over the whole vocabulary, divided by the length penalty. So scores
     of different options, and of other searches, can be compared.
 
-    One seed gives the same answers eagerly and compiled, and for a source in the same row of a batch.
+    One seed gives the same answers eagerly and compiled, to a source of the same number: its row in the
+    batch, or for a `Translator` its place among all texts of a call, however many are decoded together.
 
     Args:
         temperature: of the distribution; see `Sampler`.
@@ -62,7 +63,11 @@ class SampleSearch(RowSearch):
         self.seed = seed
 
     def _chance(self, request: Request) -> Tensor:
-        rows = request.batch_size * self.beam_size
+        numbers = request.source_numbers
+        if numbers is None:
+            numbers = ops.arange(request.batch_size, dtype="int32")
+        samples = ops.arange(self.beam_size, dtype="int32")
+        rows = ops.reshape(ops.cast(numbers, "int32")[:, None] * self.beam_size + samples, (-1,))
         uniforms = ops.transpose(draw_uniforms(self.seed, request.max_length, rows))  # (b * n, T)
         return ops.reshape(uniforms, (-1, self.beam_size, request.max_length))
 

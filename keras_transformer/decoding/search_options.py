@@ -28,6 +28,30 @@ def make_search(beam_size: int, length_penalty: float) -> Search:
     return BeamSearch(beam_size, length_penalty=length_penalty)
 
 
+def change_search(search: Search, beam_size: int | None, length_penalty: float | None) -> Search:
+    """Make a search of another beam or length penalty, the rest of which is as it was.
+
+    Args:
+        search: greedy or a beam.
+        beam_size: 1 for greedy search; None for as many as before.
+        length_penalty: the exponent; None for the one before.
+
+    Returns:
+        The search. Between a beam and greedy search, the rules for tokens are kept.
+
+    Raises:
+        ValueError: a search of another class, or a number out of its range.
+    """
+    if not isinstance(search, BeamSearch | GreedySearch):
+        raise ValueError(f"`search` must be greedy or a beam. Received: {type(search).__name__}.")
+    options = search_options(search)
+    if length_penalty is not None:
+        options["length_penalty"] = length_penalty
+    if beam_size not in (None, search.beam_size):
+        options = _with_beam(options, beam_size)
+    return read_search(options)
+
+
 def search_options(search: Any) -> dict[str, Any]:
     """Describe a search, to be made again by `read_search`.
 
@@ -74,3 +98,18 @@ def read_search(options: dict[str, Any]) -> Search:
         options["constraints"] = Constraints(**options["constraints"])
     search: Search = SEARCHES[kind](**options)
     return search
+
+
+def _with_beam(options: dict[str, Any], beam_size: Any) -> dict[str, Any]:
+    """Describe the search of another beam; one that gave all its hypotheses gives all again."""
+    kind = "greedy" if beam_size == 1 else "beam"
+    num_hypotheses = options.get("num_hypotheses")
+    is_all = num_hypotheses in (None, options.get("beam_size"))
+    options = {
+        **options,
+        "kind": kind,
+        "beam_size": beam_size,
+        "num_hypotheses": None if is_all else min(num_hypotheses, beam_size),
+    }
+    arguments = inspect.signature(SEARCHES[kind]).parameters
+    return {name: options[name] for name in ("kind", *arguments) if name in options}

@@ -22,7 +22,7 @@ class BatchAnswers(NamedTuple):
 
 def in_batches(
     items: Sequence[Item],
-    answer: Callable[[list[Item]], BatchAnswers],
+    answer: Callable[[list[Item], list[int]], BatchAnswers],
     length: Callable[[Item], int],
     batch_size: int,
     progress: Progress | None,
@@ -31,7 +31,7 @@ def in_batches(
 
     Args:
         items: in any order.
-        answer: answers one batch.
+        answer: answers one batch; it gets the items and the place of each among all.
         length: says how long an item is.
         batch_size: the most items of a batch.
         progress: called after each batch with the number of items in it.
@@ -50,7 +50,7 @@ def in_batches(
     answers: list[Any] = [None] * len(items)
     num_cut = 0
     for rows in _batches([length(item) for item in items], batch_size):
-        batch = answer([items[row] for row in rows])
+        batch = answer([items[row] for row in rows], rows)
         num_cut += batch.num_cut
         for row, one in zip(rows, batch.answers, strict=True):
             answers[row] = one

@@ -1,12 +1,15 @@
 """Translations as they come about, in pieces of text."""
 
+import warnings
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 
+from keras_transformer.decoding.answers import token_ids_of
 from keras_transformer.decoding.row_search import RowSearch
 from keras_transformer.decoding.streaming import TokenStreamer
+from keras_transformer.decoding.translation import TruncationWarning
 
 # What stands for bytes that are no character, or not yet.
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
@@ -41,6 +44,9 @@ class TextStreamer:
 
         Raises:
             TypeError: what is no string.
+
+        Warns:
+            TruncationWarning: the text is too long.
         """
         if not isinstance(text, str):
             raise TypeError(f"`text` must be a string. Received: text={text!r}.")
@@ -49,13 +55,12 @@ class TextStreamer:
         return join_pieces(self._stream(self._encode(text)), self.translator.target_tokenizer)
 
     def _encode(self, text: str) -> np.ndarray[Any, Any]:
-        # Imported here: tokenizers need TensorFlow, the rest of decoding does not.
-        from keras_transformer.text.source_ids import source_token_ids
-
-        # A lone surrogate is no UTF-8, which the tokenizer takes for an unknown token.
-        encoded = [text.encode("utf-8", "surrogatepass")]
-        translator = self.translator
-        return source_token_ids(encoded, translator.source_tokenizer, translator.max_source_length).numpy()
+        limit = self.translator.max_source_length
+        token_ids, num_cut = token_ids_of([text], self.translator.source_tokenizer, limit)
+        if num_cut:
+            message = f"The text was longer than the translator's {limit} tokens and was cut off."
+            warnings.warn(message, TruncationWarning, stacklevel=3)
+        return token_ids
 
 
 def stream_text(translator: Any, text: str, search: RowSearch | None = None) -> Iterator[str]:

@@ -10,7 +10,7 @@ Pair = tuple[str, str]
 
 
 class TextTranslator(abc.ABC):
-    """Answers any number of strings, by four methods that answer one batch.
+    """Answers any number of strings, by four methods that answer one batch, and know its places among all.
 
     Every call takes any iterable of strings, decodes texts of similar length together, and gives the
     answers in the order of the texts.
@@ -136,19 +136,19 @@ class TextTranslator(abc.ABC):
         """How many answers there are to a source."""
 
     @abc.abstractmethod
-    def _translate_batch(self, texts: list[str]) -> BatchAnswers:
+    def _translate_batch(self, texts: list[str], places: list[int]) -> BatchAnswers:
         """Give a `Translation` for each text."""
 
     @abc.abstractmethod
-    def _n_best_batch(self, texts: list[str]) -> BatchAnswers:
+    def _n_best_batch(self, texts: list[str], places: list[int]) -> BatchAnswers:
         """Give a list of `Translation` for each text."""
 
     @abc.abstractmethod
-    def _score_batch(self, pairs: list[Pair]) -> BatchAnswers:
+    def _score_batch(self, pairs: list[Pair], places: list[int]) -> BatchAnswers:
         """Give a `PairScore` for each pair."""
 
     @abc.abstractmethod
-    def _align_batch(self, texts: list[str]) -> BatchAnswers:
+    def _align_batch(self, texts: list[str], places: list[int]) -> BatchAnswers:
         """Give an `Alignment` for each text."""
 
 

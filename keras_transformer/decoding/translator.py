@@ -59,33 +59,48 @@ class Translator(TextTranslator):
             )
         _check_vocabulary("source", source_tokenizer, model.source_embedding)
         _check_vocabulary("target", target_tokenizer, model.target_embedding)
-        if min(max_source_length, max_target_length) < 2:
-            raise ValueError(
-                "Limits must be at least 2, a token and the end token. Received: "
-                f"max_source_length={max_source_length}, max_target_length={max_target_length}."
-            )
         self.model = model
         self.source_tokenizer = source_tokenizer
         self.target_tokenizer = target_tokenizer
         self.search = search or BeamSearch(4)
-        # Beyond the learned positions there are none, and no answer.
-        num_positions = (
-            getattr(model, "config", {}).get("max_length") or max_source_length + max_target_length
-        )
-        self.max_source_length = min(max_source_length, num_positions)
-        self.max_target_length = min(max_target_length, num_positions)
+        self.max_source_length = max_source_length
+        self.max_target_length = max_target_length
         self._compiled: dict[str, tuple[str, Callable[..., Any]]] = {}
 
-    def generate(self, encoder_token_ids: Tensor) -> SearchResult:
+    @property
+    def max_source_length(self) -> int:
+        """Most tokens of a source, the end token included."""
+        return self._max_source_length
+
+    @max_source_length.setter
+    def max_source_length(self, length: int) -> None:
+        """Check the limit; see `Translator`."""
+        self._max_source_length = self._limit("max_source_length", length)
+
+    @property
+    def max_target_length(self) -> int:
+        """Most tokens of an answer, the end token included."""
+        return self._max_target_length
+
+    @max_target_length.setter
+    def max_target_length(self, length: int) -> None:
+        """Check the limit; see `Translator`."""
+        self._max_target_length = self._limit("max_target_length", length)
+
+    def generate(
+        self, encoder_token_ids: Tensor, source_numbers: Sequence[int] | None = None
+    ) -> SearchResult:
         """Find answers of a batch as token ids.
 
         Args:
             encoder_token_ids: integers `(b, s)`, each row ended and padded.
+            source_numbers: of each row, see `decoding.generate`.
 
         Returns:
             Hypotheses `(b, n, T)` and scores `(b, n)`, best first.
         """
-        return self._run("generate", self._generate, encoder_token_ids)
+        numbers = range(len(encoder_token_ids)) if source_numbers is None else source_numbers
+        return self._run("generate", self._generate, encoder_token_ids, [[number] for number in numbers])
 
     def save(self, directory: str | Path) -> None:
         """Write the model, the tokenizers and the search, to be read by `load`.
@@ -138,19 +153,19 @@ class Translator(TextTranslator):
     def _num_hypotheses(self) -> int:
         return self.search.num_hypotheses
 
-    def _translate_batch(self, texts: list[str]) -> BatchAnswers:
-        answers, num_cut = self._n_best_batch(texts)
+    def _translate_batch(self, texts: list[str], places: list[int]) -> BatchAnswers:
+        answers, num_cut = self._n_best_batch(texts, places)
         return BatchAnswers([hypotheses[0] for hypotheses in answers], num_cut)
 
-    def _n_best_batch(self, texts: list[str]) -> BatchAnswers:
+    def _n_best_batch(self, texts: list[str], places: list[int]) -> BatchAnswers:
         source_ids, num_cut = token_ids_of(texts, self.source_tokenizer, self.max_source_length)
-        result = self.generate(ops.convert_to_tensor(source_ids))
+        result = self.generate(source_ids, places)
         token_ids, scores = ops.convert_to_numpy(result.token_ids), ops.convert_to_numpy(result.scores)
         outputs = self.target_tokenizer.detokenize(token_ids.reshape(-1, token_ids.shape[-1])).numpy()
         rows = zip(texts, outputs.reshape(scores.shape), scores, strict=True)
         return BatchAnswers([make_hypotheses(*row) for row in rows], num_cut)
 
-    def _score_batch(self, pairs: list[Pair]) -> BatchAnswers:
+    def _score_batch(self, pairs: list[Pair], places: list[int]) -> BatchAnswers:
         sources, targets = ([pair[side] for pair in pairs] for side in (0, 1))
         source_ids, num_cut = token_ids_of(sources, self.source_tokenizer, self.max_source_length)
         target_ids, num_cut_targets = token_ids_of(targets, self.target_tokenizer, self.max_target_length)
@@ -162,9 +177,9 @@ class Translator(TextTranslator):
         ]
         return BatchAnswers(answers, num_cut + num_cut_targets)
 
-    def _align_batch(self, texts: list[str]) -> BatchAnswers:
+    def _align_batch(self, texts: list[str], places: list[int]) -> BatchAnswers:
         source_ids, num_cut = token_ids_of(texts, self.source_tokenizer, self.max_source_length)
-        result = self.generate(ops.convert_to_tensor(source_ids))
+        result = self.generate(source_ids, places)
         best_ids = ops.convert_to_numpy(result.token_ids)[:, 0]  # (b, T)
         attention = self._run("align", self._align, source_ids, started(best_ids))  # (b, T, s)
         columns = (
@@ -176,8 +191,18 @@ class Translator(TextTranslator):
         )
         return BatchAnswers([make_alignment(*row) for row in zip(texts, *columns, strict=True)], num_cut)
 
-    def _generate(self, encoder_token_ids: Tensor) -> SearchResult:
-        return generate(self.model, encoder_token_ids, self.search, self.max_target_length)
+    def _limit(self, name: str, length: int) -> int:
+        """Check a limit; beyond the learned positions there are none, and no answer."""
+        if length < 2:
+            raise ValueError(
+                f"`{name}` must be at least 2, a token and the end token. Received: {name}={length}."
+            )
+        return min(length, getattr(self.model, "config", {}).get("max_length") or length)
+
+    def _generate(self, encoder_token_ids: Tensor, numbers: Tensor) -> SearchResult:
+        return generate(
+            self.model, encoder_token_ids, self.search, self.max_target_length, source_numbers=numbers[:, 0]
+        )
 
     def _score(self, encoder_token_ids: Tensor, decoder_token_ids: Tensor) -> tuple[Tensor, Tensor]:
         scores = score_targets(self.model, encoder_token_ids, decoder_token_ids)

@@ -10,11 +10,11 @@ from keras_transformer.types import Tensor
 GOLDEN, FIRST, SECOND = -0x61C88647, 0x7FEB352D, -0x7B935975
 
 
-def draw_uniforms(seed: int | None, max_length: int, num_rows: Tensor | int) -> Tensor:
+def draw_uniforms(seed: int | None, max_length: int, rows: Tensor) -> Tensor:
     """Draw all the chance that a search needs, before its loop.
 
     Each number is a hash of the seed, its step and its row. So one integer seed gives the same numbers
-    eagerly, in a graph, under XLA and on every backend, and neither more rows nor more steps change
+    eagerly, in a graph, under XLA and on every backend, and neither other rows nor more steps change
     those that were there: `keras.random` differs in all of that, on TensorFlow between a graph and
     XLA too.
 
@@ -25,13 +25,13 @@ def draw_uniforms(seed: int | None, max_length: int, num_rows: Tensor | int) -> 
     Args:
         seed: an integer, or None.
         max_length: the most tokens, `T`.
-        num_rows: hypotheses, `r`.
+        rows: integers `(r,)`, the numbers of the hypotheses.
 
     Returns:
         float32 `(T, r)`, at least 0 and below 1, multiples of `2 ** -24`.
     """
     base = _mix(keras.random.randint((), 0, 2**31 - 1, "int32") if seed is None else _fold(seed))
-    rows = _mix(base + GOLDEN * (1 + ops.arange(num_rows, dtype="int32")))  # (r,)
+    rows = _mix(base + GOLDEN * (1 + ops.cast(rows, "int32")))
     steps = GOLDEN * (1 + ops.arange(max_length, dtype="int32"))  # (T,)
     bits = _mix(_mix(rows[None, :] ^ steps[:, None]) + rows[None, :])  # (T, r)
     return ops.cast(_shift(bits, 8), "float32") * 2.0**-24

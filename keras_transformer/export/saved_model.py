@@ -1,5 +1,6 @@
 """A translator as a directory that TensorFlow Serving loads as it is."""
 
+import contextlib
 import secrets
 import shutil
 import warnings
@@ -48,7 +49,8 @@ def export_saved_model(
         the directory of the new version. Beside it is `models.config`, written if there was none.
 
     Raises:
-        InputError: the directory cannot be written, or Keras runs on another backend.
+        InputError: the directory cannot be written, or is that of a version, or Keras runs on another
+            backend.
         ExportError: the SavedModel is not what it must be; nothing is left of it.
         ValueError: an unknown `optimize`, or a search that draws by chance, whose answers nothing could
             be compared with.
@@ -62,7 +64,11 @@ def export_saved_model(
     if optimize not in OPTIMIZATIONS:
         raise ValueError(f"`optimize` must be one of {OPTIMIZATIONS}. Received: optimize={optimize!r}.")
     directory = Path(directory)
-    name, version = directory.absolute().name, next_version(directory)
+    if (directory / "saved_model.pb").exists():
+        raise InputError(
+            f"`directory` must be that of a model, with its versions in it. Received: {directory}, a version."
+        )
+    is_new, name, version = not directory.exists(), directory.absolute().name, next_version(directory)
     # Of this export alone: another one may be at work, and the first to end gets the number.
     own = f"{version}-{secrets.token_hex(4)}"
     written, moved = (directory / f".{state}-{own}" for state in ("partial", "moved"))
@@ -81,6 +87,9 @@ def export_saved_model(
     finally:
         for place in (written, moved):
             shutil.rmtree(place, ignore_errors=True)
+        if is_new:
+            with contextlib.suppress(OSError):  # it holds the version
+                directory.rmdir()
 
 
 def check_backend() -> None:

@@ -18,6 +18,8 @@ from keras_transformer.export.signatures import SIGNATURES, read_answers
 class ServedModel(TextTranslator):
     """Answers from a directory that `export_saved_model` wrote, as a `Translator` does.
 
+    What is too long is cut off without a `TruncationWarning`: an export does not tell.
+
     Args:
         directory: of a version, or of the model: then its highest version.
 
@@ -41,16 +43,16 @@ class ServedModel(TextTranslator):
         [_, num_hypotheses] = self._signature("n_best").structured_outputs["score"].shape
         return int(num_hypotheses)
 
-    def _translate_batch(self, texts: list[str]) -> BatchAnswers:
+    def _translate_batch(self, texts: list[str], places: list[int]) -> BatchAnswers:
         return self._ask("serving_default", texts)
 
-    def _n_best_batch(self, texts: list[str]) -> BatchAnswers:
+    def _n_best_batch(self, texts: list[str], places: list[int]) -> BatchAnswers:
         return self._ask("n_best", texts)
 
-    def _score_batch(self, pairs: list[Pair]) -> BatchAnswers:
+    def _score_batch(self, pairs: list[Pair], places: list[int]) -> BatchAnswers:
         return self._ask("score", [source for source, _ in pairs], [target for _, target in pairs])
 
-    def _align_batch(self, texts: list[str]) -> BatchAnswers:
+    def _align_batch(self, texts: list[str], places: list[int]) -> BatchAnswers:
         return self._ask("align", texts)
 
     def _ask(self, name: str, *columns: list[str]) -> BatchAnswers:

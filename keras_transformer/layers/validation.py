@@ -214,12 +214,13 @@ def check_known_positions(positions: Tensor, limit: int | None) -> None:
         )
 
 
-def check_token_ids(token_ids: Tensor, vocabulary_size: int) -> None:
+def check_token_ids(token_ids: Tensor, vocabulary_size: int, name: str = "token_ids") -> None:
     """Refuse token ids that a vocabulary does not have, where their values are known.
 
     Args:
         token_ids: `(b, t)`, or of another rank.
         vocabulary_size: the number of ids, `v`.
+        name: of the argument, for the message.
 
     Raises:
         TypeError: ids that are not integers.
@@ -227,7 +228,7 @@ def check_token_ids(token_ids: Tensor, vocabulary_size: int) -> None:
     """
     if not keras.backend.is_int_dtype(token_ids.dtype):
         dtype = keras.backend.standardize_dtype(token_ids.dtype)
-        raise TypeError(f"`token_ids` must be integers. Received: dtype={dtype}.")
+        raise TypeError(f"`{name}` must be integers. Received: dtype={dtype}.")
     values = known_values(token_ids)
     if values is None:
         return
@@ -235,6 +236,6 @@ def check_token_ids(token_ids: Tensor, vocabulary_size: int) -> None:
     if len(wrong):
         place = tuple(int(index) for index in wrong[0])
         raise ValueError(
-            f"`token_ids` must be at least 0 and below vocabulary_size={vocabulary_size}. "
+            f"`{name}` must be at least 0 and below vocabulary_size={vocabulary_size}. "
             f"Received: {values[place]} at {place}."
         )

@@ -8,7 +8,7 @@ from typing import ClassVar, TypeVar
 import tensorflow as tf
 from typing_extensions import Self
 
-from keras_transformer.text.normalization import REPLACEMENT_CHARACTER
+from keras_transformer.text.normalization import REPLACEMENT_CHARACTER, normalize
 from keras_transformer.text.special_tokens import (
     NUM_SPECIAL_TOKENS,
     SPECIAL_TOKENS,
@@ -38,6 +38,8 @@ class LookupTokenizer(Tokenizer):
 
     def __init__(self, vocabulary: Sequence[str], *, lowercase: bool = False) -> None:
         check_vocabulary(vocabulary)
+        if lowercase:
+            _check_lowercase(vocabulary)
         super().__init__((*SPECIAL_TOKENS, *vocabulary), lowercase=lowercase)
         ids = tf.range(NUM_SPECIAL_TOKENS, self.vocabulary_size, dtype=tf.int32)
         entries = tf.lookup.KeyValueTensorInitializer(self._pieces[NUM_SPECIAL_TOKENS:], ids)
@@ -90,6 +92,13 @@ def check_vocabulary(vocabulary: Iterable[str]) -> None:
         seen.add(piece)
     if not seen:
         raise ValueError(f"`vocabulary` must not be empty. Received: {vocabulary!r}.")
+
+
+def _check_lowercase(vocabulary: Sequence[str]) -> None:
+    """Refuse what no lower-cased text has."""
+    for piece, lowered in zip(vocabulary, normalize(list(vocabulary), lowercase=True).numpy(), strict=True):
+        if piece.encode() != lowered:
+            raise ValueError(f"`vocabulary` must be lower case with `lowercase`. Received: {piece!r}.")
 
 
 def is_usable(piece: str) -> bool:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+import keras_transformer as kt
 from keras_transformer import export
 from keras_transformer.cli.export import OPTIMIZATIONS
 
@@ -49,10 +50,14 @@ def test_a_single_file(run: Callable, trained: Path, file_format: str, package: 
             ("--source-length", "9"),
             "is for the formats litert and onnx. Received: saved_model.",
         ),
+        (
+            ("--format", "litert", "--optimize", "bfloat16"),
+            "--optimize is for the format saved_model. Received: litert.",
+        ),
         (("--format", "litert", "--max-length", "1"), "--max-length must be at least 2, with the end token."),
     ],
 )
-def test_a_length_that_cannot_be_used(run: Callable, words: tuple[str, ...], message: str) -> None:
+def test_an_option_that_cannot_be_used(run: Callable, words: tuple[str, ...], message: str) -> None:
     result = run("export", "model", "tiny.tflite", *words)
     assert result.exit_code == 2
     assert message in result.stderr
@@ -63,6 +68,15 @@ def test_a_directory_that_is_no_model(run: Callable) -> None:
     assert result.exit_code == 2
     assert "nothing is not the directory of a model" in result.stderr
     assert not Path("served").exists()
+
+
+def test_a_model_that_samples(run: Callable, trained: Path) -> None:
+    translator = kt.Translator.load(trained / "runs/tiny")
+    translator.search = kt.decoding.SampleSearch()
+    translator.save("sampling")
+    result = run("export", "sampling", "served/tiny")
+    assert result.exit_code == 2
+    assert "sampling must give the same answer each time to be exported" in result.stderr
 
 
 def test_an_unknown_optimization(run: Callable) -> None:

@@ -44,6 +44,14 @@ def test_padding_can_be_another_token() -> None:
     np.testing.assert_allclose(scores, [only(0), SCORES[0], only(2)])
 
 
+def test_a_prefix_has_the_models_scores_whatever_else_is_forbidden() -> None:
+    allowed = np.full_like(SCORES, LOWEST_SCORE)
+    allowed[:, 1] = -0.5
+    result = forced(1, allowed=ops.convert_to_tensor(allowed))
+    np.testing.assert_allclose(result, [only(2), allowed[1], allowed[2]])
+    np.testing.assert_array_equal(forced(0, np.zeros((3, 0), "int32"), allowed=allowed), allowed)
+
+
 def test_a_token_that_the_model_excludes_has_a_score_all_the_same() -> None:
     scores = SCORES.copy()
     scores[0, 4], scores[1, 2] = LOWEST_SCORE, -np.inf

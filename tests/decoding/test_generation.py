@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_transformer.decoding import BeamSearch, GreedySearch, Search, generate
+from keras_transformer.decoding import BeamSearch, Constraints, GreedySearch, Search, generate
 from keras_transformer.decoding.compilation import compile_function
 
 SEARCHES = [GreedySearch(), BeamSearch(3, length_penalty=1.0)]
@@ -81,3 +81,29 @@ def test_the_shape_of_a_result(transformer: Any, source_ids: np.ndarray, search:
     assert tuple(scores.shape) == (5, search.beam_size)
     assert keras.backend.standardize_dtype(token_ids.dtype) == "int32"
     assert keras.backend.standardize_dtype(scores.dtype) == "float32"
+
+
+@pytest.mark.parametrize("rules", [{"no_repeat_ngram_size": 2}, {"banned_token_ids": (4,)}])
+def test_rules_do_not_make_a_prefix_less_likely(table_model: Any, rules: dict[str, Any]) -> None:
+    steps = {
+        2: {4: 1.0},
+        4: {4: 0.5, 5: 0.3, 3: 0.2},
+        5: {3: 0.9, 6: 0.1},
+        6: {7: 1.0},
+        7: {8: 1.0},
+        8: {3: 1.0},
+    }
+    model, source, prefix = table_model(steps, 9), np.zeros((1, 1), "int32"), np.array([[4, 4, 4, 5]])
+    search = BeamSearch(3, exhaustive=True, constraints=Constraints(**rules))
+    result = generate(model, source, search, 10, prefix_ids=prefix)
+    free = generate(model, source, BeamSearch(3, exhaustive=True), 10, prefix_ids=prefix)
+    assert ops.convert_to_numpy(result.token_ids)[0, 0].tolist() == [4, 4, 4, 5, 3, 0, 0, 0, 0, 0]
+    np.testing.assert_allclose(
+        ops.convert_to_numpy(result.scores)[0, 0], ops.convert_to_numpy(free.scores)[0, 0], rtol=1e-5
+    )
+
+
+@pytest.mark.parametrize("prefix", [[99], [4, -1]])
+def test_prefixes_outside_the_vocabulary_are_refused(transformer: Any, prefix: list[int]) -> None:
+    with pytest.raises(ValueError, match=r"`prefix_ids` must be at least 0 and below vocabulary_size=\d+\."):
+        generate(transformer, np.ones((1, 2), "int32"), GreedySearch(), 5, prefix_ids=np.array([prefix]))

@@ -13,6 +13,7 @@ from keras_transformer.decoding import (
     GreedySearch,
     SampleSearch,
     SearchResult,
+    SpecialIds,
     generate,
 )
 from keras_transformer.decoding.loop import CHUNK, first_length, pad_tokens
@@ -69,6 +70,22 @@ def test_changing_sizes_give_the_same(transformer: Any, source_ids: Any, search:
     found = answers(graph(source_ids))
     np.testing.assert_array_equal(found[0], expected[0])
     np.testing.assert_allclose(found[1], expected[1], atol=1e-4)
+
+
+@tensorflow_only
+@pytest.mark.parametrize("search_class", [GreedySearch, BeamSearch, SampleSearch])
+def test_room_is_padding_whatever_its_id(table_model: Any, search_class: Any) -> None:
+    import tensorflow as tf
+
+    model = table_model({5: {3: 1.0}, 3: {1: 1.0}}, 6)
+    search = search_class(special_ids=SpecialIds(pad=4, unknown=0, start=5, end=1))
+    graph = tf.function(
+        lambda ids: generate(model, ids, search, LONG),
+        input_signature=[tf.TensorSpec([None, None], tf.int32)],
+        autograph=False,
+    )
+    token_ids, _ = answers(graph(np.zeros((2, 1), "int32")))
+    assert token_ids[:, 0].tolist() == [[3, 1] + [4] * (LONG - 2)] * 2
 
 
 @tensorflow_only

@@ -162,3 +162,12 @@ def test_special_ids_can_be_others(table_model: Any) -> None:
 def test_wrong_options_are_refused(options: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         SampleSearch(**options)
+
+
+def test_sources_are_told_apart_by_their_numbers(recurrent_model: Any) -> None:
+    model, search = recurrent_model(5, 7, seed=2), SampleSearch(4.0, num_samples=2, seed=4)
+    sources = ops.convert_to_tensor(np.repeat(SOURCES[:1], 6, axis=0))
+    whole = ops.convert_to_numpy(generate(model, sources, search, 6).token_ids)
+    assert len(np.unique(whole, axis=0)) > 3, "samples of one source should differ"
+    part = generate(model, sources[:2], search, 6, source_numbers=ops.convert_to_tensor([5, 1], "int32"))
+    np.testing.assert_array_equal(ops.convert_to_numpy(part.token_ids), whole[[5, 1]])

@@ -94,7 +94,7 @@ def test_minus_infinity_is_forbidden_too() -> None:
 @pytest.mark.parametrize("sampler", [Sampler(), Sampler(0.7), Sampler(top_k=5), Sampler(1.5, 6, 0.9)])
 def test_frequencies_are_those_of_the_distribution(sampler: Sampler) -> None:
     probabilities = np.array([0.05, 0.3, 0.02, 0.25, 0.11, 0.2, 0.07], "float32")
-    uniform = ops.convert_to_numpy(draw_uniforms(5, 1, 20_000))[0]
+    uniform = ops.convert_to_numpy(draw_uniforms(5, 1, ops.arange(20_000)))[0]
     counts = np.bincount(choose(sampler, probabilities, uniform), minlength=7)
     expected = reference(sampler, probabilities.astype("float64")) * 20_000
     np.testing.assert_array_equal(counts[expected == 0], 0)
@@ -117,7 +117,7 @@ def reference(sampler: Sampler, probabilities: np.ndarray) -> np.ndarray:
 def test_compiled_code_draws_the_same() -> None:
     def draw(rows: Any) -> Any:
         scores = ops.tile(ops.convert_to_tensor(np.log(PROBABILITIES))[None], (ops.shape(rows)[0], 1))
-        return Sampler(0.9, 3, 0.9).choose(scores, draw_uniforms(7, 2, ops.shape(rows)[0])[1])
+        return Sampler(0.9, 3, 0.9).choose(scores, draw_uniforms(7, 2, ops.arange(ops.shape(rows)[0]))[1])
 
     rows = ops.zeros((50, 1), "int32")
     compiled, plain = ops.convert_to_numpy(compile_function(draw)(rows)), ops.convert_to_numpy(draw(rows))

@@ -4,7 +4,15 @@ import json
 
 import pytest
 
-from keras_transformer.decoding import BeamSearch, GreedySearch, SpecialIds, make_search
+from keras_transformer.decoding import (
+    BeamSearch,
+    Constraints,
+    GreedySearch,
+    SampleSearch,
+    SpecialIds,
+    change_search,
+    make_search,
+)
 from keras_transformer.decoding.search_options import read_search, search_options
 
 
@@ -48,3 +56,22 @@ def test_a_search_that_cannot_be_read_back_is_not_written() -> None:
         ValueError, match=r"BeamSearch, GreedySearch, SampleSearch to be saved\. Received: OtherSearch\."
     ):
         search_options(OtherSearch(2))
+
+
+def test_another_beam_keeps_the_rest() -> None:
+    rules = {"constraints": Constraints(min_length=2), "special_ids": SpecialIds(end=7)}
+    beam = BeamSearch(4, num_hypotheses=3, coverage_penalty=0.2, exhaustive=True, **rules)
+    assert vars(change_search(beam, None, None)) == vars(beam)
+    assert vars(change_search(beam, None, 0.5)) == {**vars(beam), "length_penalty": 0.5}
+    wider, narrower = change_search(beam, 6, None), change_search(beam, 2, None)
+    assert (wider.beam_size, wider.num_hypotheses) == (6, 3)
+    assert (narrower.beam_size, narrower.num_hypotheses, narrower.exhaustive) == (2, 2, True)
+    assert change_search(BeamSearch(2), 3, None).num_hypotheses == 3
+    greedy = change_search(beam, 1, None)
+    assert vars(greedy) == vars(GreedySearch(length_penalty=1.0, **rules))
+    assert vars(change_search(greedy, 3, 0.1)) == vars(BeamSearch(3, length_penalty=0.1, **rules))
+
+
+def test_what_draws_by_chance_is_not_changed() -> None:
+    with pytest.raises(ValueError, match=r"`search` must be greedy or a beam\. Received: SampleSearch\."):
+        change_search(SampleSearch(), 2, None)

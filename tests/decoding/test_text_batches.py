@@ -6,7 +6,7 @@ from keras_transformer.decoding.text_batches import BatchAnswers, check_texts, i
 from keras_transformer.decoding.translation import TruncationWarning
 
 
-def shout(texts: list[str]) -> BatchAnswers:
+def shout(texts: list[str], places: list[int]) -> BatchAnswers:
     return BatchAnswers([text.upper() for text in texts])
 
 
@@ -18,20 +18,20 @@ def test_answers_stand_where_their_texts_stood() -> None:
 
 def test_the_longest_come_first_and_progress_is_told() -> None:
     seen, done = [], []
-    in_batches(["a", "ccc", "bb"], lambda batch: seen.append(batch) or shout(batch), len, 2, done.append)
-    assert seen == [["ccc", "bb"], ["a"]]
+    in_batches(["a", "ccc", "bb"], lambda *batch: seen.append(batch) or shout(*batch), len, 2, done.append)
+    assert seen == [(["ccc", "bb"], [1, 2]), (["a"], [0])]
     assert done == [2, 1]
 
 
 def test_one_warning_counts_what_was_cut() -> None:
     with pytest.warns(TruncationWarning, match=r"^2 of 3 were longer") as caught:
-        in_batches(["a", "b", "c"], lambda batch: BatchAnswers(batch, int(batch != ["b"])), len, 1, None)
+        in_batches(["a", "b", "c"], lambda batch, _: BatchAnswers(batch, int(batch != ["b"])), len, 1, None)
     assert len(caught) == 1
 
 
 def test_an_answer_for_each_is_needed() -> None:
     with pytest.raises(ValueError, match="shorter"):
-        in_batches(["a", "b"], lambda batch: BatchAnswers(batch[:1]), len, 2, None)
+        in_batches(["a", "b"], lambda batch, _: BatchAnswers(batch[:1]), len, 2, None)
 
 
 def test_a_wrong_batch_size_is_refused() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import keras_transformer as kt
-from keras_transformer.decoding import GreedySearch
+from keras_transformer.decoding import GreedySearch, TruncationWarning
 from keras_transformer.decoding.sample_search import SampleSearch
 from keras_transformer.decoding.text_streaming import TextStreamer, join_pieces, stream_text
 from keras_transformer.text import CharacterTokenizer, SubwordTokenizer, WhitespaceTokenizer
@@ -41,6 +41,12 @@ class ByteTokenizer:
 
 def steps(token_ids: Any) -> list[np.ndarray]:
     return [np.array([token_id], "int32") for token_id in token_ids]
+
+
+def test_a_text_that_is_cut_off_says_so(translator: kt.Translator) -> None:
+    with pytest.warns(TruncationWarning, match="longer than the translator's 40 tokens"):
+        list(stream_text(translator, "a" * 40))
+    list(stream_text(translator, "a" * 39))
 
 
 @pytest.mark.filterwarnings("ignore::keras_transformer.decoding.TruncationWarning")

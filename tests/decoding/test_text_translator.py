@@ -15,18 +15,18 @@ class Echo(TextTranslator):
     def __init__(self) -> None:
         self.sizes: list[int] = []
 
-    def _translate_batch(self, texts: list[str]) -> BatchAnswers:
+    def _translate_batch(self, texts: list[str], places: list[int]) -> BatchAnswers:
         self.sizes.append(len(texts))
         return BatchAnswers([Translation(text, -1.0) for text in texts])
 
-    def _n_best_batch(self, texts: list[str]) -> BatchAnswers:
+    def _n_best_batch(self, texts: list[str], places: list[int]) -> BatchAnswers:
         return BatchAnswers([[Translation(text, -1.0), Translation(text.upper(), -2.0)] for text in texts])
 
-    def _score_batch(self, pairs: list[tuple[str, str]]) -> BatchAnswers:
+    def _score_batch(self, pairs: list[tuple[str, str]], places: list[int]) -> BatchAnswers:
         self.sizes.append(len(pairs))
         return BatchAnswers([PairScore(-float(len(source)), len(target)) for source, target in pairs])
 
-    def _align_batch(self, texts: list[str]) -> BatchAnswers:
+    def _align_batch(self, texts: list[str], places: list[int]) -> BatchAnswers:
         return BatchAnswers([Alignment(text, -1.0, (), (), np.zeros((0, 0))) for text in texts])
 
 

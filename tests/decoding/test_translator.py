@@ -12,7 +12,14 @@ import keras
 import pytest
 
 import keras_transformer as kt
-from keras_transformer.decoding import BeamSearch, GreedySearch, SearchResult, Translation, TruncationWarning
+from keras_transformer.decoding import (
+    BeamSearch,
+    GreedySearch,
+    SampleSearch,
+    SearchResult,
+    Translation,
+    TruncationWarning,
+)
 from keras_transformer.text import CharacterTokenizer, Tokenizer
 
 PLAIN = ["abc", "a", "cab e", "bb"]
@@ -66,6 +73,8 @@ def test_learned_positions_are_the_limits(source_tokenizer: Any, target_tokenize
     assert together[0].text == alone.text
     assert together[0].score == pytest.approx(alone.score, abs=1e-5)
     assert all(answer.score > -1e3 for answer in together)
+    translator.max_source_length = translator.max_target_length = 50
+    assert (translator.max_source_length, translator.max_target_length) == (10, 10)
 
 
 class LetterModel:
@@ -207,7 +216,7 @@ def test_batches_are_of_similar_length(source_tokenizer: Any, monkeypatch: pytes
     translator = kt.Translator(LetterModel(9, 9), source_tokenizer, source_tokenizer)
     shapes = []
 
-    def copy(token_ids: Any) -> SearchResult:
+    def copy(token_ids: Any, places: Sequence[int]) -> SearchResult:
         shapes.append(tuple(token_ids.shape))
         return SearchResult(token_ids[:, None, :], token_ids[:, :1])
 
@@ -262,8 +271,12 @@ def test_models_without_token_ids_on_both_sides_are_refused(source_tokenizer: An
 @pytest.mark.parametrize("name", ["max_source_length", "max_target_length"])
 def test_limits_without_room_are_refused(source_tokenizer: Any, name: str) -> None:
     limits: dict[str, Any] = {name: 1}
-    with pytest.raises(ValueError, match=rf"Limits must be at least 2.*{name}=1\b"):
+    with pytest.raises(ValueError, match=rf"`{name}` must be at least 2.*{name}=1\."):
         kt.Translator(LetterModel(9, 9), source_tokenizer, source_tokenizer, **limits)
+    translator = kt.Translator(LetterModel(9, 9), source_tokenizer, source_tokenizer)
+    with pytest.raises(ValueError, match=rf"`{name}` must be at least 2.*{name}=0\."):
+        setattr(translator, name, 0)
+    assert getattr(translator, name) == 256
 
 
 IN_A_NEW_PROCESS = """
@@ -290,3 +303,17 @@ def test_a_new_process_gives_the_same_answers(translator: kt.Translator, tmp_pat
     assert finished.returncode == 0, finished.stderr
     answers = [Translation(text, score) for text, score in json.loads(finished.stdout)]
     assert_close(answers, translator.translate_with_scores(PLAIN))
+
+
+def test_samples_do_not_depend_on_the_batches(
+    transformer: Any, source_tokenizer: Any, target_tokenizer: Any
+) -> None:
+    search = SampleSearch(temperature=2.0, seed=7)
+    sampling = kt.Translator(
+        transformer, source_tokenizer, target_tokenizer, search=search, max_target_length=6
+    )
+    texts = ["abc", "a", "abc", "abc", "cab e", "abc"]
+    answers = sampling.translate(texts)
+    assert len(set(answers)) > 2, "one source should have several answers"
+    assert sampling.translate(texts, batch_size=2) == answers
+    assert sampling.translate(texts, batch_size=1) == answers

@@ -51,9 +51,6 @@ def test_subwords_say_what_to_import() -> None:
 def test_the_place_is_the_one_served() -> None:
     assert "saved_models/en_fr/3" in readme()
     assert "n is 4;" in readme()
-    assert directory_readme(
-        "a", [], version=1, num_hypotheses=1, optimize="float32", needs_tensorflow_text=False
-    )
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,14 @@ def test_a_wrong_export_never_appears(
     monkeypatch.setattr(saved_model_module, "verify_saved_model", refuse)
     with pytest.raises(ExportError, match="differs"):
         export_saved_model(translator, tmp_path / "tiny", ["a dog"])
-    assert list((tmp_path / "tiny").iterdir()) == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_directory_of_a_version_is_refused(exported: Path, translator: kt.Translator) -> None:
+    before = sorted(exported.rglob("*"))
+    with pytest.raises(InputError, match=rf"Received: {exported}, a version\."):
+        export_saved_model(translator, exported)
+    assert sorted(exported.rglob("*")) == before
 
 
 def test_a_search_by_chance_is_refused(translator: kt.Translator, tmp_path: Path) -> None:

@@ -42,7 +42,9 @@ class ToyTranslator(tf.Module):
     def n_best(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         best = self.serving_default(text)
         outputs = tf.stack([best["output"], tf.strings.lower(text)], axis=1)
-        return {"output": outputs, "score": tf.stack([best["score"], best["score"] - 1], axis=1)}
+        # An empty text has one answer alone.
+        second = tf.where(best["score"] < 0, best["score"] - 1, -1e30)
+        return {"output": outputs, "score": tf.stack([best["score"], second], axis=1)}
 
     @tf.function(input_signature=[TEXT])
     def align(self, text: tf.Tensor) -> dict[str, tf.Tensor]:

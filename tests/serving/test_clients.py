@@ -54,6 +54,7 @@ def test_bytes_that_are_no_utf8_arrive(ask: Ask) -> None:
 def test_signatures(ask: Ask) -> None:
     two = ask("--signature", "n_best", "aB", "c")
     assert answer(two) == ["1\t-2.000\tAB", "2\t-3.000\tab", "", "1\t-1.000\tC", "2\t-2.000\tc"]
+    assert answer(ask("--signature", "n_best", "", "c"))[:3] == ["1\t-0.000\t", "", "1\t-1.000\tC"]
     assert answer(ask("--n-best", "1", "aB")) == ["1\t-2.000\tAB"]
     assert answer(ask("--signature", "align", "ab", "c")) == ["A\ta\t1.00", "B\tb\t1.00", "", "C\tc\t1.00"]
     assert answer(ask("--signature", "score", "a", "--output", "xyz")) == ["-1.500\t3"]

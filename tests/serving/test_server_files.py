@@ -3,9 +3,12 @@
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from google.protobuf import text_format
 from tensorflow_serving.config import model_server_config_pb2
+
+from keras_transformer.export import ServedModel
 
 DIRECTORY = Path(__file__).parents[2] / "examples" / "tf_serving"
 # Of the message BatchingParameters, which tensorflow-serving-api does not carry.
@@ -43,3 +46,20 @@ def test_the_readme_names_every_file() -> None:
 
 def test_the_readme_says_who_answered() -> None:
     assert "test double" in read("README.md")
+
+
+def test_the_answers_of_the_page_are_those_of_the_export_in_the_tree() -> None:
+    model, page = ServedModel(DIRECTORY.parents[1] / "saved_models" / "dates"), read("README.md")
+    texts = ["27. jan. 2094", "10. Sept 1924", "Czwartek, 16 Grudnia 2066", "2022. gada 7. Marts"]
+    assert all(text in page for text in texts)
+    answers = {answer.text: answer.score for answer in model.translate_with_scores(texts)}
+    lines = re.findall(r"^(?:1\t)?(-\d\.\d{3})\t(\d{4}-\d\d-\d\d)$", page, flags=re.MULTILINE)
+    assert len(lines) >= 7
+    for score, text in lines:
+        assert float(score) == pytest.approx(answers[text], abs=6e-4)
+    for text, score in re.findall(r'"output": "(.+)",\s+"score": (-[\d.]+)', page):
+        assert float(score) == pytest.approx(answers[text], abs=1e-4)
+    [alignment] = model.align(texts[:1])
+    weights = re.findall(r"^\S+\t[ \S]\t(0\.\d\d)$", page, flags=re.MULTILINE)
+    expected = [row.max() for row in alignment.attention]
+    np.testing.assert_allclose([float(weight) for weight in weights], expected, atol=6e-3)

@@ -32,6 +32,12 @@ def test_usable_pieces(piece: str) -> None:
     assert is_usable(piece)
 
 
+def test_capitals_and_lower_case_exclude_each_other() -> None:
+    with pytest.raises(ValueError, match=r"must be lower case with `lowercase`\. Received: 'É'\."):
+        CharacterTokenizer("aÉ", lowercase=True)
+    assert CharacterTokenizer("aé", lowercase=True).tokenize(["AÉ"]).to_list() == [[4, 5]]
+
+
 def test_ids_follow_the_order_of_the_vocabulary() -> None:
     tokenizer = CharacterTokenizer("xyz")
     assert tokenizer.vocabulary == ("x", "y", "z")
