@@ -148,9 +148,9 @@ class MultiHeadAttention(PositionalCall):
 
     def _scores_mask(self, query: Tensor, key: Tensor, mask: Any) -> Tensor | None:
         """Give the mask a rank of 4, be it the caller's or, as a list, the Keras masks of the inputs."""
-        if isinstance(mask, (list, tuple)):
+        if isinstance(mask, (list, tuple)) and all(one is None or hasattr(one, "shape") for one in mask):
             _, key_mask, value_mask = _query_key_value(mask)
-            return combine_masks(padding_mask=intersect_masks(key_mask, value_mask))
+            return combine_masks(padding_mask=intersect_masks(key_mask=key_mask, value_mask=value_mask))
         scores_shape = (query.shape[0], self.num_heads, query.shape[1], key.shape[1])
         return combine_masks(attention_mask=read_mask("mask", mask, scores_shape, "queries and keys"))
 

@@ -7,7 +7,7 @@ from keras import ops
 from keras_transformer.decoding.contract import Cache, Request, Search, SearchResult
 from keras_transformer.decoding.fixed_weights import fixed_weights
 from keras_transformer.decoding.loop import first_length
-from keras_transformer.layers.validation import check_token_ids
+from keras_transformer.layers.value_checks import check_token_ids
 from keras_transformer.types import Tensor
 
 

@@ -1,11 +1,13 @@
 """A model as a directory that CTranslate2, the C++ engine, loads as it is."""
 
+import secrets
 import shutil
 from pathlib import Path
 from typing import Any
 
 from keras_transformer.decoding import Translator
 from keras_transformer.errors import InputError
+from keras_transformer.files import remove_stale
 from keras_transformer.interop.ctranslate2_readme import ctranslate2_readme
 from keras_transformer.interop.ctranslate2_spec import transformer_spec
 from keras_transformer.text.special_tokens import END_ID, PAD_ID, SPECIAL_TOKENS, START_ID, UNKNOWN_ID
@@ -100,9 +102,11 @@ def _name_tokens(spec: Any, model: Any) -> None:
 
 
 def _write(spec: Any, model: Any, directory: Path) -> None:
-    partial = directory.with_name(f".partial-{directory.name}")
+    # Of this export alone: another one may be at work, and the first to end gets the name.
+    partial = directory.with_name(f".partial-{directory.name}-{secrets.token_hex(4)}")
     try:
-        shutil.rmtree(partial, ignore_errors=True)
+        for left in directory.parent.glob(f".partial-{directory.name}-*"):
+            remove_stale(left)
         partial.mkdir(parents=True)
         spec.save(str(partial))
         for side in ("source", "target") if isinstance(model, Translator) else ():

@@ -6,7 +6,7 @@ from keras import ops
 
 from keras_transformer.layers.buffers import make_buffer, write_rows
 from keras_transformer.layers.compiler import writes_slices
-from keras_transformer.layers.validation import known_values
+from keras_transformer.layers.value_checks import known_values
 from keras_transformer.types import Tensor
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import keras
 from keras import KerasTensor, ops
 
+from keras_transformer.layers.masks import as_boolean
 from keras_transformer.layers.validation import known_sizes
 from keras_transformer.types import Shape, Tensor
 
@@ -95,18 +96,24 @@ def masked_softmax(logits: Tensor, mask: Tensor | None = None, *, training: bool
         all zeros where the mask allows nothing.
 
     Raises:
-        ValueError: a mask of another size.
+        TypeError: a mask that is not of booleans or numbers.
+        ValueError: a mask of another size, or of other numbers than 0 and 1.
     """
     dtype = logits.dtype
     logits = ops.cast(logits, "float32")
     if mask is None:
         return ops.cast(_softmax(logits), dtype)
+    mask = as_boolean(mask, "mask")
     _check_broadcasts(known_sizes(mask.shape), known_sizes(logits.shape))
+    is_open = None in tuple(mask.shape)
+    if is_open and None not in known_sizes(logits.shape):
+        # TensorFlow would leave out the reshape below, as one to the shape that is there already.
+        mask = ops.broadcast_to(mask, logits.shape)
     if training and keras.backend.backend() == "tensorflow" and not isinstance(logits, KerasTensor):
         scores = _softmax_with_gradient(logits, mask)
     else:
         scores = _softmax_where(mask, logits)
-    if None in tuple(mask.shape):  # only now is it known whether the mask has widened the scores
+    if is_open:  # only now is it known whether the mask has widened the scores
         scores = ops.reshape(scores, ops.shape(logits))
     return ops.cast(scores, dtype)
 

@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from keras_transformer.layers.dropout import Dropout
+from keras_transformer.layers.head_projection import leading_sizes
 from keras_transformer.layers.validation import (
     check_positive,
     check_rates,
@@ -81,7 +82,7 @@ class FeedForward(keras.layers.Layer):
         if self.gate is not None:
             x = x * self.gate(rows)
         x = self.inner_dropout(x, training=training)
-        return ops.reshape(self.outer(x), (-1, *ops.shape(inputs)[1:]))
+        return ops.reshape(self.outer(x), leading_sizes(inputs, len(inputs.shape)))
 
     def _dense(self, name: str, width: int, input_shape: Shape, activation: Any = None) -> keras.layers.Dense:
         layer = keras.layers.Dense(width, activation=activation, dtype=self.dtype_policy, name=name)

@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from keras_transformer.layers.dot_product_attention import repeat_heads
+from keras_transformer.layers.masks import as_boolean
 from keras_transformer.types import Tensor
 
 # TensorFlow has no such kernel: there Keras computes what `dot_product_attention` computes.
@@ -50,6 +51,7 @@ def fused_attention(
     key, value = (repeat_heads(heads, query.shape[2]) for heads in (key, value))
     if mask is None:
         return ops.dot_product_attention(query, key, value, flash_attention=flash_attention)
+    mask = as_boolean(mask, "mask")
     alive = ops.any(mask, axis=-1, keepdims=True)  # (b, h, t, 1)
     open_mask = ops.logical_or(mask, ops.logical_not(alive))
     full_mask = ops.broadcast_to(open_mask, (*open_mask.shape[:2], query.shape[1], key.shape[1]))

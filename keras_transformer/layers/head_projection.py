@@ -8,6 +8,22 @@ from keras import ops
 from keras_transformer.types import Tensor
 
 
+def leading_sizes(inputs: Tensor, num_axes: int) -> tuple[Tensor | int, ...]:
+    """Give sizes for `ops.reshape`.
+
+    Args:
+        inputs: `(b, t, ...)`.
+        num_axes: how many axes are wanted.
+
+    Returns:
+        The sizes; -1 for an unknown batch where the others are known, which saves operations in a step of
+        decoding. Beside a size of 0 there is no -1.
+    """
+    batch, *others = ops.shape(inputs)[:num_axes]
+    is_derived = not isinstance(batch, int) and all(isinstance(size, int) and size > 0 for size in others)
+    return (-1 if is_derived else batch), *others
+
+
 class LinearMap(NamedTuple):
     """A kernel of any axes and its bias, as one product of matrices needs them.
 
@@ -56,7 +72,7 @@ def split_heads(inputs: Tensor, to_heads: LinearMap, num_heads: int) -> Tensor:
     """
     width, outputs = to_heads.matrix.shape
     heads = to_heads(ops.reshape(inputs, (-1, width)))  # (b * t, h * k)
-    return ops.reshape(heads, (-1, ops.shape(inputs)[1], num_heads, outputs // num_heads))
+    return ops.reshape(heads, (*leading_sizes(inputs, 2), num_heads, outputs // num_heads))
 
 
 def merge_heads(heads: Tensor, from_heads: LinearMap, output_shape: tuple[int, ...]) -> Tensor:
@@ -71,4 +87,4 @@ def merge_heads(heads: Tensor, from_heads: LinearMap, output_shape: tuple[int, .
         `(b, t, d)`.
     """
     outputs = from_heads(ops.reshape(heads, (-1, from_heads.matrix.shape[0])))  # (b * t, d)
-    return ops.reshape(outputs, (-1, ops.shape(heads)[1], *output_shape))
+    return ops.reshape(outputs, (*leading_sizes(heads, 2), *output_shape))

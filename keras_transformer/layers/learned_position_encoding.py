@@ -6,12 +6,8 @@ import keras
 from keras import ops
 
 from keras_transformer.layers.dot_product_attention import as_tensor
-from keras_transformer.layers.validation import (
-    check_known_positions,
-    check_positive,
-    known_sizes,
-    known_width,
-)
+from keras_transformer.layers.validation import check_positive, known_sizes, known_width
+from keras_transformer.layers.value_checks import as_position, check_known_positions
 from keras_transformer.types import Shape, Tensor
 
 
@@ -32,7 +28,7 @@ class LearnedPositionEncoding(keras.layers.Layer):
 
     Returns:
         `(b, t, d)`. While a graph is traced in which the length is not known, a
-        position that is too large gives NaN, never the mark of another one.
+        position out of range gives NaN, never the mark of another one.
 
     Raises:
         ValueError: a length that is not above zero, inputs that are longer, or a position out of range.
@@ -57,14 +53,16 @@ class LearnedPositionEncoding(keras.layers.Layer):
 
     def call(self, inputs: Tensor, start: Tensor | int = 0, positions: Tensor | None = None) -> Tensor:
         if positions is None:
+            start = as_position(start)
             self._check_length(inputs, start)
-            positions = (ops.arange(ops.shape(inputs)[1]) + start)[None, :]  # (1, t)
+            positions = (ops.arange(ops.shape(inputs)[1], dtype="int32") + start)[None, :]  # (1, t)
         else:
             positions = as_tensor(positions)
             check_known_positions(positions, self.max_length)
-        is_known = ops.expand_dims(positions < self.max_length, -1)
-        marks = ops.take(self.marks, ops.minimum(positions, self.max_length - 1), axis=0)  # (b, t, d)
-        marks = ops.where(is_known, ops.cast(marks, "float32"), float("nan"))
+        is_known = ops.logical_and(positions >= 0, positions < self.max_length)
+        positions = ops.clip(positions, 0, self.max_length - 1)
+        marks = ops.take(self.marks, positions, axis=0)  # (b, t, d)
+        marks = ops.where(ops.expand_dims(is_known, -1), ops.cast(marks, "float32"), float("nan"))
         return ops.cast(ops.cast(inputs, "float32") + marks, self.compute_dtype)
 
     def _check_length(self, inputs: Tensor, start: Tensor | int) -> None:

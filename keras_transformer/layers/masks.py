@@ -7,7 +7,8 @@ import keras
 import numpy as np
 from keras import KerasTensor, ops
 
-from keras_transformer.layers.validation import known_sizes, known_values
+from keras_transformer.layers.validation import known_sizes
+from keras_transformer.layers.value_checks import as_position, known_values
 from keras_transformer.types import Shape, Tensor
 
 
@@ -57,8 +58,8 @@ def window_mask(
 
 def _distance(query_length: Tensor | int, key_length: Tensor | int, start: Tensor | int) -> Tensor:
     """Compute how far each key lies before each query, `(t, s)`."""
-    query_positions = ops.arange(query_length) + start  # (t,)
-    return query_positions[:, None] - ops.arange(key_length)[None, :]
+    query_positions = ops.arange(query_length, dtype="int32") + as_position(start)  # (t,)
+    return query_positions[:, None] - ops.arange(key_length, dtype="int32")[None, :]
 
 
 def combine_masks(
@@ -92,8 +93,8 @@ def combine_masks(
     masks = [
         None if padding_mask is None else _padding_to_scores(padding_mask, scores_shape),
         None if attention_mask is None else _attention_to_scores(attention_mask, scores_shape),
-        None if causal_mask is None else causal_mask[None, None, :, :],
-        None if window_mask is None else window_mask[None, None, :, :],
+        None if causal_mask is None else as_boolean(causal_mask, "causal_mask")[None, None, :, :],
+        None if window_mask is None else as_boolean(window_mask, "window_mask")[None, None, :, :],
     ]
     combined = None
     for mask in masks:
@@ -102,19 +103,25 @@ def combine_masks(
     return combined
 
 
-def intersect_masks(first: Tensor | None, second: Tensor | None) -> Tensor | None:
-    """Allow what both masks of the same positions allow.
+def intersect_masks(**masks: Tensor | None) -> Tensor | None:
+    """Allow what all masks of the same positions allow.
 
     Args:
-        first: `(b, s)`, or None where everything is allowed.
-        second: `(b, s)`, likewise.
+        **masks: each `(b, s)`, or None where everything is allowed, by the caller's name for it.
 
     Returns:
-        A boolean tensor `(b, s)`, or None where both are None.
+        A boolean tensor `(b, s)`, or None where all are None.
+
+    Raises:
+        TypeError: a mask that is not of booleans or numbers.
+        ValueError: a mask of other numbers than 0 and 1.
     """
-    if first is None or second is None or first is second:
-        return second if first is None else first
-    return ops.logical_and(first, second)
+    combined = None
+    for name, mask in masks.items():
+        if mask is not None:
+            allowed = as_boolean(mask, name)
+            combined = allowed if combined is None else ops.logical_and(combined, allowed)
+    return combined
 
 
 def as_boolean(mask: Tensor, name: str) -> Tensor:

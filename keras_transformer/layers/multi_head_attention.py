@@ -8,7 +8,7 @@ from keras_transformer.layers.fused_attention import fused_attention, has_fused_
 from keras_transformer.layers.masks import causal_mask, combine_masks, intersect_masks, window_mask
 from keras_transformer.layers.sequence_axes import SequenceAxes
 from keras_transformer.layers.stepwise_attention import StepwiseAttention
-from keras_transformer.layers.validation import check_belong_together
+from keras_transformer.layers.validation import check_belong_together, check_one_rank
 from keras_transformer.types import Tensor
 
 
@@ -65,7 +65,8 @@ class MultiHeadAttention(StepwiseAttention):
         use_causal_mask: whether a query sees no later position than its own.
         return_attention_scores: whether the scores are returned too.
         training: whether dropout is on.
-        query_mask, key_mask, value_mask: filled in by Keras; `(b, t)`, `(b, s)`.
+        key_mask, value_mask: filled in by Keras; `(b, s)`.
+        query_mask: likewise, `(b, t)`; only handed on, so what a query of padding gathers is not zero.
 
     Returns:
         `(b, t, output_shape)`; with `return_attention_scores` a pair of that
@@ -99,11 +100,16 @@ class MultiHeadAttention(StepwiseAttention):
         value_mask: Tensor | None = None,
         key_mask: Tensor | None = None,
     ) -> Tensor | tuple[Tensor, Tensor]:
+        query, value = as_tensor(query), as_tensor(value)
+        key = value if key is None else as_tensor(key)
+        check_one_rank(query.shape, value.shape, key.shape)
         axes = SequenceAxes(len(query.shape), self.attention_axes)
-        queries, values = axes.flatten(as_tensor(query)), axes.flatten(as_tensor(value))
-        keys = values if key is None else axes.flatten(as_tensor(key))
+        axes.check_leading(query=query, value=value, key=key)
+        queries, values = axes.flatten(query), axes.flatten(value)
+        keys = values if key is value else axes.flatten(key)
         check_belong_together(queries.shape, values.shape, keys.shape)
-        padding_mask = intersect_masks(value_mask, key_mask) if padding_mask is None else padding_mask
+        if padding_mask is None:
+            padding_mask = intersect_masks(value_mask=value_mask, key_mask=key_mask)
         lengths = ops.shape(queries)[1], ops.shape(values)[1]
         mask = combine_masks(
             padding_mask=axes.flatten_padding_mask(padding_mask),

@@ -7,7 +7,8 @@ from keras import ops
 
 from keras_transformer.layers.dot_product_attention import as_tensor
 from keras_transformer.layers.sinusoids import LAYOUTS, sinusoidal_position_encoding
-from keras_transformer.layers.validation import check_choice, check_known_positions, known_sizes
+from keras_transformer.layers.validation import check_choice, known_sizes
+from keras_transformer.layers.value_checks import check_known_positions
 from keras_transformer.types import Shape, Tensor
 
 
@@ -29,7 +30,8 @@ class PositionEncoding(keras.layers.Layer):
             count up from `start`, as in packed rows; see `segment_positions`.
 
     Returns:
-        `(b, t, d)`, inputs and marks added in float32, in the layer's dtype.
+        `(b, t, d)`, inputs and marks added in float32, in the layer's dtype. While a graph is traced, one of
+        `positions` that is out of range gives NaN.
 
     Raises:
         ValueError: a wavelength that is not above zero, an unknown layout, or a position out of range.
@@ -65,7 +67,9 @@ class PositionEncoding(keras.layers.Layer):
         if positions is not None:
             positions = as_tensor(positions)
             check_known_positions(positions, *known_sizes((length,)))
-            marks = ops.take(encoding, positions, axis=0)
+            is_known = ops.logical_and(positions >= 0, positions < length)
+            marks = ops.take(encoding, ops.clip(positions, 0, length - 1), axis=0)  # (b, t, d)
+            marks = ops.where(ops.expand_dims(is_known, -1), marks, float("nan"))
         marked = ops.cast(inputs, "float32") + marks
         return ops.cast(marked, self.compute_dtype)
 

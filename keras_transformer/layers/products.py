@@ -23,7 +23,8 @@ def batched_product(first: Tensor, second: Tensor, *, transposed: bool = False) 
         if transposed:
             return ops.sum(first * second, axis=-1)[:, :, None, :]
         return ops.sum(ops.transpose(first, (0, 1, 3, 2)) * second, axis=2, keepdims=True)
-    if keras.backend.backend() != "tensorflow":
+    # TensorFlow has no such operation for float16 on a processor.
+    if keras.backend.backend() != "tensorflow" or first.dtype == "float16":
         return ops.matmul(first, ops.transpose(second, (0, 1, 3, 2)) if transposed else second)
     import tensorflow as tf
 

@@ -9,6 +9,7 @@ import numpy.typing as npt
 from keras import ops
 
 from keras_transformer.layers.validation import check_positive
+from keras_transformer.layers.value_checks import as_position
 from keras_transformer.types import Shape, Tensor
 
 
@@ -82,9 +83,10 @@ class RelativePositionBias(keras.layers.Layer):
         Returns:
             float32 `(1, h, t, s)`.
         """
-        distances = ops.arange(key_length)[None, :] - (ops.arange(query_length) + start)[:, None]  # (t, s)
+        queries = ops.arange(query_length, dtype="int32") + as_position(start)  # (t,)
+        distances = ops.arange(key_length, dtype="int32")[None, :] - queries[:, None]  # (t, s)
         limit = self.max_distance
-        distances = ops.clip(ops.cast(distances, "int32"), -limit, limit) + limit
+        distances = ops.clip(distances, -limit, limit) + limit
         buckets = ops.take(ops.convert_to_tensor(self._buckets()), distances, axis=0)
         biases = ops.take(ops.cast(self.biases, "float32"), buckets, axis=0)  # (t, s, h)
         return ops.transpose(biases, (2, 0, 1))[None, :, :, :]

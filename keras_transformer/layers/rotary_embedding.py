@@ -7,6 +7,7 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.layers.sinusoids import position_angles
+from keras_transformer.layers.value_checks import as_position
 from keras_transformer.types import Shape, Tensor
 
 
@@ -32,9 +33,8 @@ def rotary_embedding(heads: Tensor, *, start: Tensor | int = 0, max_wavelength: 
     if rest:
         raise ValueError(f"`key_dim` must be even for rotary positions. Received: key_dim={heads.shape[-1]}.")
     rates = np.power(max_wavelength, np.arange(half) * (-1.0 / half), dtype="float64")
-    angles = position_angles(ops.arange(ops.shape(heads)[1]) + start, rates)[
-        None, :, None, :
-    ]  # (1, t, 1, k/2)
+    positions = ops.arange(ops.shape(heads)[1], dtype="int32") + as_position(start)
+    angles = position_angles(positions, rates)[None, :, None, :]  # (1, t, 1, k/2)
     sine, cosine = ops.sin(angles), ops.cos(angles)
     x = ops.cast(heads, "float32")
     first, second = x[..., :half], x[..., half:]

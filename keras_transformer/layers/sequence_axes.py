@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from keras import ops
 
 from keras_transformer.layers.masks import as_boolean
+from keras_transformer.layers.validation import known_sizes
 from keras_transformer.types import Tensor
 
 
@@ -38,6 +39,21 @@ class SequenceAxes:
         self.leading = tuple(axis for axis in range(rank - 1) if axis not in self.sequence)
         self.rank = rank
         self.is_plain = self.leading == (0,) and self.sequence == (1,)
+
+    def check_leading(self, **inputs: Tensor) -> None:
+        """Refuse inputs whose batch axes differ, even if they hold as many sequences.
+
+        Args:
+            **inputs: each by its name, of the rank that was declared.
+
+        Raises:
+            ValueError: another size of a leading axis, where it is known.
+        """
+        for axis in self.leading:
+            sizes = {name: known_sizes(tensor.shape)[axis] for name, tensor in inputs.items()}
+            if len(set(sizes.values()) - {None}) > 1:
+                names = ", ".join(f"{name} of shape {tuple(tensor.shape)}" for name, tensor in inputs.items())
+                raise ValueError(f"The inputs must have one size in axis {axis}. Received: {names}.")
 
     def flatten(self, inputs: Tensor) -> Tensor:
         """Bring inputs to the shape that attention is computed in.

@@ -8,6 +8,7 @@ from keras import ops
 
 from keras_transformer.layers.compiler import has_fast_doubles
 from keras_transformer.layers.validation import check_choice
+from keras_transformer.layers.value_checks import as_position
 from keras_transformer.types import Tensor
 
 LAYOUTS = ("interleaved", "concatenated")
@@ -44,7 +45,7 @@ def sinusoidal_position_encoding(
     check_choice(LAYOUTS, layout=layout)
     num_waves = (hidden_dim + 1) // 2
     rates = np.power(max_wavelength, np.arange(num_waves) * (-2.0 / hidden_dim), dtype="float64")  # (waves,)
-    angles = position_angles(ops.arange(length) + start, rates)  # (t, waves)
+    angles = position_angles(ops.arange(length, dtype="int32") + as_position(start), rates)  # (t, waves)
     if layout == "concatenated":
         return ops.concatenate([ops.sin(angles), ops.cos(angles)], axis=-1)[:, :hidden_dim]
     waves = ops.stack([ops.sin(angles), ops.cos(angles)], axis=-1)  # (t, waves, 2)

@@ -8,6 +8,7 @@ from keras_transformer.layers.attention_cache import AttentionCache
 from keras_transformer.layers.hypotheses import Hypotheses
 from keras_transformer.layers.masks import combine_masks
 from keras_transformer.layers.step_attention import hide_unless
+from keras_transformer.layers.value_checks import as_position
 from keras_transformer.types import Tensor
 
 
@@ -49,7 +50,7 @@ def plan_step(
     Raises:
         ValueError: a position that there is no room for, where it is known.
     """
-    encoder_bias = None
+    position, encoder_bias = as_position(position), None
     if encoder_padding_mask is not None:
         encoder_bias = hide_unless(combine_masks(padding_mask=encoder_padding_mask))
     beam_size = int(visible.shape[2])

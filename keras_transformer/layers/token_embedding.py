@@ -7,7 +7,8 @@ from keras import ops
 
 from keras_transformer.layers.dot_product_attention import as_tensor
 from keras_transformer.layers.gathering import take_rows
-from keras_transformer.layers.validation import check_positive, check_token_ids
+from keras_transformer.layers.validation import check_positive
+from keras_transformer.layers.value_checks import check_token_ids
 from keras_transformer.types import Shape, Tensor
 
 
@@ -63,11 +64,12 @@ class TokenEmbedding(keras.layers.Layer):
     def call(self, token_ids: Tensor) -> Tensor:
         token_ids = as_tensor(token_ids)
         check_token_ids(token_ids, self.vocabulary_size)
-        token_ids = ops.cast(token_ids, "int32")
+        if keras.backend.standardize_dtype(token_ids.dtype) != "int64":  # which may hold what int32 cannot
+            token_ids = ops.cast(token_ids, "int32")
         is_known = ops.logical_and(token_ids >= 0, token_ids < self.vocabulary_size)
         scale = self.hidden_dim**0.5 if self.scale else 1.0
         scales = ops.cast(ops.where(is_known, scale, float("nan")), self.compute_dtype)  # (b, t)
-        vectors = take_rows(self.embeddings, token_ids)
+        vectors = take_rows(self.embeddings, ops.cast(token_ids, "int32"))
         return ops.cast(vectors, self.compute_dtype) * ops.expand_dims(scales, -1)
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:

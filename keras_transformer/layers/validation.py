@@ -4,10 +4,8 @@ from numbers import Integral, Real
 from typing import Any
 
 import keras
-import numpy as np
-from keras import KerasTensor, ops
 
-from keras_transformer.types import Shape, Tensor
+from keras_transformer.types import Shape
 
 
 def check_positive(**sizes: int) -> None:
@@ -97,6 +95,25 @@ def check_belong_together(query: Shape, value: Shape, key: Shape) -> None:
         )
 
 
+def check_one_rank(query: Shape, value: Shape, key: Shape) -> None:
+    """Refuse inputs of attention of which one is no sequence: a mask that stands where it must not.
+
+    Args:
+        query: the shape `(..., t, d)`.
+        value: the shape `(..., s, d)`.
+        key: the shape `(..., s, d)`.
+
+    Raises:
+        ValueError: different ranks.
+    """
+    if not len(query) == len(value) == len(key):
+        raise ValueError(
+            "`query`, `value` and `key` must have one rank; a mask is an `attention_mask` or a "
+            f"`padding_mask`. Received: query of shape {tuple(query)}, value of shape {tuple(value)}, "
+            f"key of shape {tuple(key)}."
+        )
+
+
 def known_width(**shapes: Shape) -> int:
     """Read the width of an input, which kernels need to know.
 
@@ -175,67 +192,3 @@ def known_sizes(shape: Shape) -> Shape:
         The sizes, None where they are not known: JAX has symbols there while it infers shapes.
     """
     return tuple(size if isinstance(size, int) else None for size in shape)
-
-
-def known_values(tensor: Tensor) -> Any:
-    """Read the values of a tensor where they are known.
-
-    Args:
-        tensor: of any backend.
-
-    Returns:
-        A NumPy array, or None while a graph is traced.
-    """
-    if isinstance(tensor, KerasTensor):
-        return None
-    try:
-        return ops.convert_to_numpy(tensor)
-    except (AttributeError, NotImplementedError, RuntimeError, TypeError, ValueError):
-        return None  # each backend refuses in its own way to read what is only traced
-
-
-def check_known_positions(positions: Tensor, limit: int | None) -> None:
-    """Refuse positions that are out of range, where their values are known.
-
-    Args:
-        positions: integers `(b, t)`.
-        limit: the first position that is too large; None if it is not known.
-
-    Raises:
-        ValueError: a position below 0, or not below the limit.
-    """
-    values = known_values(positions)
-    if values is None or not values.size:
-        return
-    lowest, highest = values.min(), values.max()
-    if lowest < 0 or (limit is not None and highest >= limit):
-        raise ValueError(
-            f"`positions` must be at least 0 and below {limit}. Received: from {lowest} to {highest}."
-        )
-
-
-def check_token_ids(token_ids: Tensor, vocabulary_size: int, name: str = "token_ids") -> None:
-    """Refuse token ids that a vocabulary does not have, where their values are known.
-
-    Args:
-        token_ids: `(b, t)`, or of another rank.
-        vocabulary_size: the number of ids, `v`.
-        name: of the argument, for the message.
-
-    Raises:
-        TypeError: ids that are not integers.
-        ValueError: an id below 0, or not below `v`.
-    """
-    if not keras.backend.is_int_dtype(token_ids.dtype):
-        dtype = keras.backend.standardize_dtype(token_ids.dtype)
-        raise TypeError(f"`{name}` must be integers. Received: dtype={dtype}.")
-    values = known_values(token_ids)
-    if values is None:
-        return
-    wrong = np.argwhere((values < 0) | (values >= vocabulary_size))
-    if len(wrong):
-        place = tuple(int(index) for index in wrong[0])
-        raise ValueError(
-            f"`{name}` must be at least 0 and below vocabulary_size={vocabulary_size}. "
-            f"Received: {values[place]} at {place}."
-        )

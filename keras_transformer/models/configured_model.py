@@ -81,15 +81,26 @@ class ConfiguredModel(BatchParts, SecondPass, keras.Model):
         activation = keras.activations.serialize(keras.activations.get(self.config["activation"]))
         dtype = keras.saving.serialize_keras_object(self.position_encoding.dtype_policy)
         frozen = [name for name in self.part_names if not getattr(self, name).trainable]
-        return {**self.config, "activation": activation, "dtype": dtype, "name": self.name, "frozen": frozen}
+        # Of layers inside the parts; by number, since names of layers depend on what was made before.
+        frozen_weights = [number for number, weight in enumerate(self.weights) if not weight.trainable]
+        return {
+            **self.config,
+            "activation": activation,
+            "dtype": dtype,
+            "name": self.name,
+            "frozen": frozen,
+            "frozen_weights": frozen_weights,
+        }
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: dict[str, Any] | None = None) -> "Self":
         config = dict(config)
         config["dtype"] = keras.saving.deserialize_keras_object(config["dtype"])
-        frozen = config.pop("frozen", [])
+        frozen, frozen_weights = config.pop("frozen", []), config.pop("frozen_weights", [])
         constructor: Any = cls
         model = constructor(**config)
         for name in frozen:
             getattr(model, name).trainable = False
+        for number in frozen_weights:
+            model.weights[number].trainable = False
         return model

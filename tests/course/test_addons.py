@@ -147,3 +147,10 @@ def test_fit_config_and_saving(tmp_path: Path) -> None:
     model.save(tmp_path / "model.keras")
     loaded = keras.models.load_model(tmp_path / "model.keras")
     np.testing.assert_array_equal(array(loaded([QUERY, VALUE])), array(model([QUERY, VALUE])))
+
+
+def test_a_mask_of_nested_lists_is_a_mask(layer: Any) -> None:
+    inputs = [QUERY, KEY, VALUE]
+    np.testing.assert_array_equal(
+        array(layer(inputs, mask=MASK.tolist())[1]), array(layer(inputs, mask=MASK)[1])
+    )

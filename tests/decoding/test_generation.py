@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from keras import ops
 
+import keras_transformer as kt
 from keras_transformer.decoding import BeamSearch, Constraints, GreedySearch, Search, generate
 from keras_transformer.decoding.compilation import compile_function
 
@@ -107,3 +108,14 @@ def test_rules_do_not_make_a_prefix_less_likely(table_model: Any, rules: dict[st
 def test_prefixes_outside_the_vocabulary_are_refused(transformer: Any, prefix: list[int]) -> None:
     with pytest.raises(ValueError, match=r"`prefix_ids` must be at least 0 and below vocabulary_size=\d+\."):
         generate(transformer, np.ones((1, 2), "int32"), GreedySearch(), 5, prefix_ids=np.array([prefix]))
+
+
+@pytest.mark.parametrize("dtype", ["mixed_float16", "float16", "mixed_bfloat16"])
+@pytest.mark.parametrize("search", SEARCHES)
+def test_half_precision(source_ids: np.ndarray, search: Search, dtype: str) -> None:
+    keras.utils.set_random_seed(0)
+    sizes = {"num_layers": 1, "hidden_dim": 8, "num_heads": 2, "intermediate_dim": 16}
+    model = kt.Transformer(int(source_ids.max()) + 1, 9, dtype=dtype, **sizes)
+    scores = ops.convert_to_numpy(generate(model, source_ids, search, 5).scores)
+    expected = ops.convert_to_numpy(generate(model.with_dtype("float32"), source_ids, search, 5).scores)
+    np.testing.assert_allclose(scores, expected, atol=0.2)

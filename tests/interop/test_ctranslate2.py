@@ -13,6 +13,7 @@ from keras import ops
 import keras_transformer as kt
 from keras_transformer.decoding.compilation import compile_function
 from keras_transformer.errors import InputError
+from keras_transformer.interop import ctranslate2 as module
 from keras_transformer.interop import export_ctranslate2
 from keras_transformer.interop.ctranslate2 import vocabulary_tokens
 
@@ -182,3 +183,23 @@ def test_nothing_is_left_of_a_failed_export(
     with pytest.raises(InputError, match="disk full"):
         export_ctranslate2(translator, tmp_path / "model")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_two_exports_at_once_do_not_mix(
+    make_model: MakeModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first to end gets the name; the other one says so, and leaves nothing."""
+    slow, fast, directory = make_model(seed=1), make_model(seed=2), tmp_path / "model"
+    write_readme = module.ctranslate2_readme
+
+    def write_another_first(*arguments: Any) -> str:
+        monkeypatch.setattr(module, "ctranslate2_readme", write_readme)
+        export_ctranslate2(fast, directory)
+        return write_readme(*arguments)
+
+    alone = (export_ctranslate2(fast, tmp_path / "alone") / "model.bin").read_bytes()
+    monkeypatch.setattr(module, "ctranslate2_readme", write_another_first)
+    with pytest.raises(InputError, match="Cannot write"):
+        export_ctranslate2(slow, directory)
+    assert (directory / "model.bin").read_bytes() == alone
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["alone", "model"]

@@ -92,15 +92,16 @@ def test_masks_of_embeddings_are_read() -> None:
     assert (array(scores["cross_attention"])[0, 0, 2] > 0).tolist() == [True, True, False]
 
 
+@pytest.mark.parametrize("source", [SOURCE, np.array([[1] * 3, [0] * 3])], ids=["padded", "nothing"])
 @pytest.mark.parametrize("norm_first", [False, True])
 @pytest.mark.parametrize("beam_size", [1, 3])
-def test_steps_equal_the_whole_pass(norm_first: bool, beam_size: int, memory: Any) -> None:
+def test_steps_equal_the_whole_pass(norm_first: bool, beam_size: int, source: Any, memory: Any) -> None:
     layer, x = made(norm_first=norm_first, dropout=0.3), draw(2 * beam_size, 5, 8)
-    repeated, mask = np.repeat(memory, beam_size, axis=0), np.repeat(SOURCE, beam_size, axis=0)
+    repeated, mask = np.repeat(memory, beam_size, axis=0), np.repeat(source, beam_size, axis=0)
     full = array(layer(x, repeated, encoder_padding_mask=mask))
-    cache = layer.create_cache(memory, max_length=6, beam_size=beam_size)
+    cache = layer.create_cache(memory, 6, beam_size, encoder_padding_mask=source)
     for position in range(5):
-        output, cache = layer.step(x[:, position : position + 1], cache, position, SOURCE)
+        output, cache = layer.step(x[:, position : position + 1], cache, position, source)
         np.testing.assert_allclose(array(output)[:, 0], full[:, position], atol=1e-5)
 
 

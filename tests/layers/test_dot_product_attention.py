@@ -8,6 +8,7 @@ import numpy.typing as npt
 import pytest
 
 from keras_transformer.layers import dot_product_attention, masked_softmax
+from keras_transformer.layers.fused_attention import fused_attention
 
 array = keras.ops.convert_to_numpy
 Array = npt.NDArray[np.float32]
@@ -135,3 +136,28 @@ def test_a_mask_that_does_not_fit(shape: tuple[int, ...]) -> None:
     )
     with pytest.raises(ValueError, match=re.escape(message)):
         masked_softmax(keras.ops.zeros((2, 3, 1, 5)), np.ones(shape, bool))
+
+
+@pytest.mark.parametrize("function", [dot_product_attention, fused_attention])
+def test_a_mask_that_would_be_added_is_refused(function: Any) -> None:
+    inputs = [keras.ops.convert_to_tensor(draw(1, 2, 1, 4))] * 3
+    with pytest.raises(ValueError, match=r"`mask` must hold 1 where .* Received: -1000000000"):
+        function(*inputs, np.array([[0.0, -1e9], [0.0, 0.0]], "float32"))
+
+
+def test_masks_may_be_lists() -> None:
+    x = draw(1, 2, 1, 4)
+    _, scores = dot_product_attention(x, x, x, [[1, 0], [1, 1]])
+    assert (array(scores)[0, 0] > 0).tolist() == [[True, False], [True, True]]
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="sizes that only a run knows")
+@pytest.mark.parametrize("shape", [(None, None, None, None), (1, 2, 3, 3)])
+def test_a_mask_of_unknown_size_must_not_widen_the_scores(shape: Any) -> None:
+    import tensorflow as tf
+
+    signature = [tf.TensorSpec(shape), tf.TensorSpec([None] * 4, tf.bool)]
+    softmax, logits = tf.function(masked_softmax, input_signature=signature), tf.zeros((1, 2, 3, 3))
+    assert softmax(logits, tf.ones((1, 1, 3, 3), tf.bool)).shape == (1, 2, 3, 3)
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        softmax(logits, tf.ones((2, 1, 3, 3), tf.bool))

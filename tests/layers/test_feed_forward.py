@@ -76,3 +76,8 @@ def test_gated(activation: str) -> None:
     activated = array(keras.activations.get(activation)(keras.ops.convert_to_tensor(x @ inner + inner_bias)))
     expected = (activated * (x @ gate + gate_bias)) @ outer + outer_bias
     np.testing.assert_allclose(array(layer(x)), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(2, 0, 8), (0, 3, 8), (2, 8), (2, 3, 5, 8)])
+def test_shapes_are_kept(shape: tuple[int, ...]) -> None:
+    assert tuple(FeedForward(16)(np.zeros(shape, "float32")).shape) == shape

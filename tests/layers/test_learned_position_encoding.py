@@ -42,6 +42,16 @@ def test_positions_that_are_too_large_only_when_run(layer: Any) -> None:
     assert np.isnan(marks[1]).all()
 
 
+def test_positions_below_zero_are_no_position(layer: Any) -> None:
+    x = np.zeros((1, 2, 3), "float32")
+    with pytest.raises(ValueError, match=r"`start` must be at least 0\. Received: start=-1\."):
+        layer(x, start=-1)
+    marks = array(layer(x, start=keras.ops.convert_to_tensor(-1, "int64")))[0]
+    assert np.isnan(marks[0]).all()
+    assert marks[1].tolist() == [0, 1, 2]
+    assert array(layer(x, start=np.int64(5))).tolist() == [[[15, 16, 17], [18, 19, 20]]]
+
+
 def test_positions_that_do_not_count_up(layer: Any) -> None:
     x = np.zeros((1, 9, layer.marks.shape[1]), "float32")
     positions = [[0, 1, 0, 1, 2, 0, 0, 0, 0]]  # of a row that is longer than there are positions

@@ -129,8 +129,8 @@ def test_attention_mask_of_another_rank(shape: tuple[int, ...]) -> None:
     ],
 )
 def test_intersect_masks(first: Any, second: Any, expected: Any) -> None:
-    masks = [None if mask is None else keras.ops.convert_to_tensor(mask) for mask in (first, second)]
-    both = intersect_masks(*masks)
+    first, second = (None if mask is None else keras.ops.convert_to_tensor(mask) for mask in (first, second))
+    both = intersect_masks(value_mask=first, key_mask=second)
     assert (both if both is None else array(both).tolist()) == expected
 
 
@@ -180,3 +180,18 @@ def test_a_mask_that_would_be_added_allows_nothing_while_a_graph_is_traced() -> 
     combine = tf.function(lambda mask: combine_masks(attention_mask=mask))
     assert not array(combine(tf.constant([[0.0, -1e9]]))).any()
     assert array(combine(tf.constant([[0.0, 1.0]])))[0, 0].tolist() == [[F, T]]
+
+
+@pytest.mark.parametrize("name", ["padding_mask", "attention_mask", "causal_mask", "window_mask"])
+def test_no_mask_is_read_as_its_opposite(name: str) -> None:
+    added = np.array([[0.0, -1e9]], "float32")
+    message = rf"`{name}` must hold 1 where .* Received: -1000000000"
+    with pytest.raises(ValueError, match=message):
+        combine_masks(**{name: added})
+    with pytest.raises(ValueError, match=message):
+        intersect_masks(**{name: added, "other": np.ones((1, 2))})
+
+
+def test_a_start_of_any_integer_type() -> None:
+    for start in (np.int64(1), keras.ops.convert_to_tensor(1, "int64")):
+        assert array(causal_mask(2, 3, start=start)).tolist() == [[T, T, F], [T, T, T]]

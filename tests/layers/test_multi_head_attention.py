@@ -177,3 +177,23 @@ def test_unknown_width(name: str, unknown: int) -> None:
     message = f"The last axis of `{name}` must have a known size. Received: shape=(2, 3, None)."
     with pytest.raises(ValueError, match=re.escape(message)):
         MultiHeadAttention(2, 3).build(*shapes)
+
+
+def test_a_mask_in_the_place_of_a_value_is_refused() -> None:
+    x, mask = draw(4, 4, 8), np.tril(np.ones((4, 4), "float32"))
+    for arguments in ((x, mask), (x, x, mask), (x, draw(4, 5, 4, 8)), (draw(2, 3, 5, 8), draw(4, 3, 8))):
+        with pytest.raises(ValueError, match=r"must have one rank; a mask is an `attention_mask`.*Received:"):
+            MultiHeadAttention(2, 4)(*arguments)
+
+
+def test_as_many_sequences_in_other_axes_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"must have one size in axis 0\. Received: query of shape"):
+        MultiHeadAttention(2, 4)(draw(2, 3, 5, 8), draw(3, 2, 4, 8))
+
+
+@pytest.mark.parametrize(("t", "s"), [(0, 3), (3, 0), (0, 0)])
+def test_sequences_of_no_length_keep_their_batch(t: int, s: int) -> None:
+    layer = MultiHeadAttention(2, 4)
+    output, scores = layer(draw(2, t, 8), draw(2, s, 8), return_attention_scores=True)
+    assert (tuple(output.shape), tuple(scores.shape)) == ((2, t, 8), (2, 2, t, s))
+    assert tuple(layer(draw(2, t, 8), draw(2, s, 8)).shape) == (2, t, 8)

@@ -1,4 +1,5 @@
 import re
+from typing import Any
 
 import keras
 import numpy as np
@@ -49,6 +50,24 @@ def test_positions_that_do_not_count_up() -> None:
     for wrong in ([[0, 1, 2, 4]] * 2, [[0, 1, 2, -1]] * 2):
         with pytest.raises(ValueError, match=r"`positions` must be at least 0 and below 4\. Received: from"):
             PositionEncoding()(x, positions=wrong)
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="values that only a run knows")
+def test_positions_out_of_range_while_a_graph_is_traced() -> None:
+    import tensorflow as tf
+
+    x = np.zeros((1, 4, 6), "float32")
+    encode = tf.function(PositionEncoding(), input_signature=None)
+    marks = encode(x, positions=tf.constant([[0, 4, 3, -1]]))[0]
+    assert np.isnan(array(marks)).all(axis=-1).tolist() == [False, True, False, True]
+
+
+@pytest.mark.parametrize("make", [lambda: np.int64(3), lambda: keras.ops.convert_to_tensor(3, "int64")])
+def test_a_start_of_any_integer_type(make: Any) -> None:
+    x = np.zeros((1, 4, 6), "float32")
+    np.testing.assert_array_equal(
+        array(PositionEncoding()(x, start=make())), array(PositionEncoding()(x, start=3))
+    )
 
 
 def test_unknown_layout() -> None:

@@ -7,7 +7,7 @@ from keras_transformer.layers.products import batched_product, product_with_tran
 rng = np.random.default_rng(0)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 @pytest.mark.parametrize("transposed", [False, True])
 def test_batched_product(transposed: bool, dtype: str) -> None:
     first, second = rng.normal(size=(2, 3, 5, 7)), rng.normal(size=(2, 3, 7, 11))

@@ -58,6 +58,15 @@ def test_ids_that_are_not_integers() -> None:
         TokenEmbedding(11, 7)(np.array([[1.0]], "float32"))
 
 
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="a graph of 64 bits")
+def test_an_id_of_more_than_32_bits_is_no_other_id() -> None:
+    import tensorflow as tf
+
+    layer = TokenEmbedding(11, 7)
+    vectors = tf.function(layer)(tf.constant([[2**32 + 5, 5]], tf.int64))[0]
+    assert np.isnan(array(vectors)).all(axis=-1).tolist() == [True, False]
+
+
 def test_ids_outside_the_vocabulary_while_a_graph_is_traced() -> None:
     """TensorFlow says so itself, on a CPU; JAX cannot, and gives NaN."""
     layer, token_ids = TokenEmbedding(11, 7), np.array([[1, 11]])

@@ -12,11 +12,9 @@ from keras_transformer.layers.validation import (
     check_heads,
     check_positive,
     check_rates,
-    check_token_ids,
     freeze_parts,
     get_activation,
     known_sizes,
-    known_values,
     known_width,
 )
 
@@ -93,37 +91,6 @@ def test_activations() -> None:
     message = "`activation` must be a name that Keras knows, or a function. Received: activation='softmux'."
     with pytest.raises(ValueError, match=re.escape(message)):
         get_activation("softmux")
-
-
-def test_values_are_known_unless_a_graph_is_traced() -> None:
-    tensor = keras.ops.convert_to_tensor([1, 2])
-    assert known_values(tensor).tolist() == [1, 2]
-    assert known_values(keras.KerasTensor((2,))) is None
-
-
-def test_values_are_not_known_inside_a_compiled_function() -> None:
-    seen = []
-
-    def function(tensor: Any) -> Any:
-        seen.append(known_values(tensor))
-        return tensor
-
-    if keras.backend.backend() == "tensorflow":
-        pytest.importorskip("tensorflow").function(function)(keras.ops.ones(2))
-    elif keras.backend.backend() == "jax":
-        pytest.importorskip("jax").jit(function)(keras.ops.ones(2))
-    else:
-        pytest.skip("torch traces nothing here")
-    assert seen == [None]
-
-
-def test_token_ids() -> None:
-    check_token_ids(np.array([[0, 4]]), 5)
-    message = "`token_ids` must be at least 0 and below vocabulary_size=5. Received: 5 at (0, 1)."
-    with pytest.raises(ValueError, match=re.escape(message)):
-        check_token_ids(np.array([[0, 5]]), 5)
-    with pytest.raises(TypeError, match=re.escape("`token_ids` must be integers. Received: dtype=float64.")):
-        check_token_ids(np.array([[0.0]]), 5)
 
 
 def test_groups() -> None:

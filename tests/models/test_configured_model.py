@@ -114,3 +114,19 @@ def test_what_was_trained_in_mixed_precision_answers_in_float32(name: str) -> No
     expected.set_weights(model.get_weights())
     np.testing.assert_array_equal(array(precise(inputs)), array(expected(inputs)))
     np.testing.assert_allclose(array(precise(inputs)), array(model(inputs)).astype("float32"), atol=0.1)
+
+
+def test_frozen_layers_inside_the_parts_are_saved(tmp_path: Path) -> None:
+    sizes = {"num_layers": 2, "hidden_dim": 8, "num_heads": 2, "intermediate_dim": 11}
+    model = Transformer(11, 13, **sizes)
+    model.encoder.layers[0].trainable = False
+    model.save(tmp_path / "model.keras")
+    for other in (
+        keras.models.load_model(tmp_path / "model.keras"),
+        Transformer.from_config(model.get_config()),
+        model.with_dtype("float64"),
+    ):
+        assert [weight.trainable for weight in other.weights] == [
+            weight.trainable for weight in model.weights
+        ]
+        assert len(other.trainable_weights) == len(model.trainable_weights) < len(model.weights)

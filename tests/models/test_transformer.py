@@ -77,6 +77,9 @@ def test_encode() -> None:
     np.testing.assert_allclose(array(memory), array(expected), atol=1e-6)
     assert array(mask).astype(int).tolist() == [[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]]
     assert np.abs(array(model.encode(SOURCE, training=True)[0]) - array(expected)).max() > 1e-3
+    model.encoder = lambda x, **options: x
+    dropped = array(model.encode(SOURCE, training=True)[0])
+    assert 0.2 < (dropped == 0).mean() < 0.8, "the embeddings are dropped before the first layer"
 
 
 @pytest.mark.parametrize("design", DESIGNS)
@@ -177,3 +180,9 @@ def test_shared_embeddings_of_different_vocabularies() -> None:
     message = "same size. Received: source_vocabulary_size=11, target_vocabulary_size=13"
     with pytest.raises(ValueError, match=re.escape(message)):
         Transformer(11, 13, **SIZES, share_embeddings=True)
+
+
+def test_sequences_of_no_length() -> None:
+    model, nothing = made(), np.zeros((2, 0), "int32")
+    assert tuple(call(model, SOURCE, nothing).shape[:2]) == (2, 0)
+    assert tuple(call(model, nothing, SOURCE).shape[:2]) == SOURCE.shape
