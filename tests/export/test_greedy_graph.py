@@ -47,7 +47,7 @@ def test_every_size_is_known(translator: kt.Translator) -> None:
 
 
 def test_what_makes_no_sense_is_refused(translator: kt.Translator) -> None:
-    with pytest.raises(ValueError, match=r"Received: max_source_length=1, max_target_length=5"):
+    with pytest.raises(ValueError, match=r"Received: max_source_length=1\."):
         greedy_translator(translator, 1, 5)
     with pytest.raises(ValueError, match=r"`batch_size` must be above zero. Received: batch_size=0"):
         GreedyGraph(translator, batch_size=0)
