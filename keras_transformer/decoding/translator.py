@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from keras import ops
 
 from keras_transformer.decoding.alignment import align_targets
@@ -100,7 +101,7 @@ class Translator(TextTranslator):
             Hypotheses `(b, n, T)` and scores `(b, n)`, best first.
         """
         numbers = range(len(encoder_token_ids)) if source_numbers is None else source_numbers
-        return self._run("generate", self._generate, encoder_token_ids, [[number] for number in numbers])
+        return self._run("generate", self._generate, encoder_token_ids, np.reshape(numbers, (-1, 1)))
 
     def save(self, directory: str | Path) -> None:
         """Write the model, the tokenizers and the search, to be read by `load`.

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import keras
+import numpy as np
 import pytest
 
 import keras_transformer as kt
@@ -303,6 +304,11 @@ def test_a_new_process_gives_the_same_answers(translator: kt.Translator, tmp_pat
     assert finished.returncode == 0, finished.stderr
     answers = [Translation(text, score) for text, score in json.loads(finished.stdout)]
     assert_close(answers, translator.translate_with_scores(PLAIN))
+
+
+def test_no_row_at_all(translator: kt.Translator) -> None:
+    token_ids, scores = translator.generate(np.zeros((0, 3), "int32"))
+    assert (tuple(token_ids.shape), tuple(scores.shape)) == ((0, 3, 6), (0, 3))
 
 
 def test_samples_do_not_depend_on_the_batches(
