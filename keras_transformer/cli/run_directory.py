@@ -9,6 +9,7 @@ import click
 
 from keras_transformer.cli.initial_model import initial_tokenizers
 from keras_transformer.cli.run_data import train_tokenizers
+from keras_transformer.cli.run_fingerprint import PAIRS_FILE
 from keras_transformer.config import RunConfig
 from keras_transformer.data import Pair
 from keras_transformer.errors import InputError
@@ -35,6 +36,7 @@ _MAY_CHANGE_UNDER_THE_LOSS = ("training.monitored_pairs", "decoding.")
 # What may be there before the first checkpoint is.
 _WITHOUT_A_CHECKPOINT = (
     CONFIG_FILE,
+    PAIRS_FILE,
     "checkpoints",
     "source_tokenizer",
     "target_tokenizer",
@@ -52,9 +54,16 @@ def begin_run(run: RunConfig, directory: Path, *, overwrite: bool) -> None:
         overwrite: whether what is there may go. It is set aside until the new run has saved something.
 
     Raises:
-        InputError: something is there that is worth keeping, and nobody said to remove it.
+        InputError: something is there that is worth keeping, and nobody said to remove it, or the run would
+            begin with the model that it replaces.
     """
     settle(directory)
+    initial = run.model.initial_model
+    if initial is not None and Path(initial).resolve() == directory.resolve():
+        raise InputError(
+            "`initial_model` must be another run than the one that begins; choose another --name. "
+            f"Received: initial_model={initial!r}, the directory {directory}."
+        )
     if not overwrite:
         _refuse_to_lose(directory)
     if overwrite and any((directory / name).exists() for name in (CONFIG_FILE, "checkpoints")):
@@ -211,6 +220,11 @@ def run_tokenizers(run: RunConfig, directory: Path, pairs: list[Pair]) -> tuple[
     # A run that was killed may have left half a vocabulary; the file of options is written last.
     if all((path / OPTIONS_FILE).exists() for path in paths):
         return load_tokenizer(paths[0]), load_tokenizer(paths[1])
+    if read_state(directory / "checkpoints") is not None:
+        raise InputError(
+            f"{directory} holds checkpoints, and no longer both source_tokenizer and target_tokenizer, whose "
+            "numbers they were trained on. Put them back, or begin anew with --overwrite."
+        )
     if run.model.initial_model is None:
         click.echo("making the vocabularies", err=True)
         tokenizers = train_tokenizers(run, pairs)

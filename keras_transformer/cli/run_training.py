@@ -189,6 +189,11 @@ def _untrained_model(run: RunConfig, tokenizers: Tokenizers) -> Transformer:
     sizes = [tokenizer.vocabulary_size for tokenizer in tokenizers]
     options: dict[str, Any] = {"share_embeddings": run.vocabulary.shared, **run.model.overrides()}
     options["packed"] = run.data.packed_length is not None
+    if options["share_embeddings"] and tokenizers[0].fingerprint() != tokenizers[1].fingerprint():
+        raise InputError(
+            "`share_embeddings` needs one vocabulary for both sides. Received: share_embeddings=True, and "
+            f"vocabularies of {sizes[0]:,} and {sizes[1]:,} entries."
+        )
     try:
         return Transformer.from_preset(
             run.model.preset, *sizes, **options, dtype=keras.DTypePolicy(run.training.precision)

@@ -19,6 +19,7 @@ from keras_transformer.cli.run_directory import (
     saved_run,
     settle,
 )
+from keras_transformer.cli.run_fingerprint import note_pairs
 from keras_transformer.cli.run_lock import locked
 from keras_transformer.cli.run_pictures import draw_pictures
 from keras_transformer.cli.run_report import write_report
@@ -68,8 +69,11 @@ def _train_run(run: RunConfig, directory: Path, saved: RunConfig | None, *, over
     if saved is None:
         begin_run(run, directory, overwrite=overwrite)
     else:
+        note_pairs(pairs, directory)
         continue_run(run, directory, saved)
     try:
+        if saved is None:
+            note_pairs(pairs, directory)
         tokenizers = run_tokenizers(run, directory, pairs.train)
         training, validation = (encode(run, part, tokenizers) for part in (pairs.train, pairs.validation))
         history = fit(run, directory, tokenizers, training, validation, pairs.validation)

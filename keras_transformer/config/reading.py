@@ -21,7 +21,7 @@ AnySection = TypeVar("AnySection", bound=Section)
 def read_toml(path: Path) -> dict[str, Any]:
     """Return the table of a TOML file; raises InputError if it cannot be read or is no TOML."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))  # some editors mark UTF-8
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}.") from error
     except ValueError as error:  # no UTF-8, or no TOML

@@ -38,11 +38,11 @@ class TrainingConfig(Section):
     epochs: int = 10
     """Passes over the training pairs."""
     schedule: str = "inverse_square_root"
-    """Learning rate after the warm-up: "constant", "cosine", "inverse_square_root" or "noam"."""
+    """Learning rate after the warm-up: "cosine", "inverse_square_root" or "noam"; "constant" has none."""
     peak_learning_rate: float = 1e-3
-    """Highest learning rate, reached at the end of the warm-up."""
+    """Highest learning rate, reached at the end of the warm-up; "noam" has its own, by the model's width."""
     warmup_steps: int = 1000
-    """Updates in which the learning rate rises to its peak."""
+    """Updates in which the learning rate rises to its peak; under "cosine" at most a fifth of all."""
     label_smoothing: float = 0.1
     """Probability spread over the wrong tokens."""
     r_drop: float = 0.0

@@ -27,7 +27,7 @@ def weigh_for_accumulation(num_batches: int, pad_id: int = PAD_ID) -> Transforma
         from inputs and labels `(b, t)` to inputs, labels and weights, float32 (b,).
 
     Raises:
-        ValueError: `num_batches` is not above zero, or more than the dataset has.
+        ValueError: `num_batches` is not above zero, or more than the dataset has, or it has weights already.
 
     Example:
         ```python
@@ -56,8 +56,15 @@ def weigh_for_accumulation(num_batches: int, pad_id: int = PAD_ID) -> Transforma
         whole = cardinality // num_batches * num_batches
         return weighed.apply(tf.data.experimental.assert_cardinality(whole))
 
-    def weigh_group(inputs: dict[str, tf.data.Dataset], labels: tf.data.Dataset) -> tf.data.Dataset:
+    def weigh_group(
+        inputs: dict[str, tf.data.Dataset], labels: tf.data.Dataset, *weights: tf.data.Dataset
+    ) -> tf.data.Dataset:
         """Weigh the batches of one update."""
+        if weights:
+            raise ValueError(
+                "The dataset must give inputs and labels, since the weights are made here. "
+                f"Received: {2 + len(weights)} elements a batch."
+            )
         num_tokens = labels.reduce(tf.constant(0, tf.int64), count)
         weight = num_batches / tf.maximum(tf.cast(num_tokens, tf.float32), 1.0)
 

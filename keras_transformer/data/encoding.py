@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.data.pairs import Pair
+from keras_transformer.data.pairs import Pair, check_pairs
 from keras_transformer.errors import InputError
 from keras_transformer.text.tokenizer import Tokenizer
 
@@ -96,6 +96,7 @@ def encode_pairs(
         the token ids of the pairs that fit, in order, and the counts of the others.
 
     Raises:
+        TypeError: a pair is not two strings.
         InputError: there are no pairs, or none fits.
         ValueError: a limit is below 2, which no text fits.
     """
@@ -103,6 +104,7 @@ def encode_pairs(
     pairs = list(pairs)
     if not pairs:
         raise InputError("There must be at least one pair. Received: 0 pairs.")
+    check_pairs(pairs)
     encoded = encode_fitting(pairs, source_tokenizer, target_tokenizer, max_source_length, max_target_length)
     report_dropped(encoded.counts(), max_source_length, max_target_length)
     return encoded

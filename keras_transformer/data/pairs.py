@@ -11,6 +11,21 @@ Pair: TypeAlias = tuple[str, str]
 _LOGGER = logging.getLogger(__name__)
 
 
+def check_pairs(pairs: Sequence[object]) -> None:
+    """Refuses what is no pair of texts, such as the NaN that an empty cell of a table becomes.
+
+    Args:
+        pairs: to be two strings each.
+
+    Raises:
+        TypeError: one is not.
+    """
+    for number, pair in enumerate(pairs):
+        texts = pair if isinstance(pair, tuple | list) else ()
+        if len(texts) != 2 or not all(isinstance(text, str | bytes) for text in texts):
+            raise TypeError(f"Each pair must be two strings. Received: pairs[{number}]={pair!r}.")
+
+
 def drop_empty_pairs(pairs: Sequence[Pair], origin: str) -> list[Pair]:
     """Leaves out pairs of which one side has no text, and logs how many.
 

@@ -19,7 +19,7 @@ def fill_rows(multiple: int) -> Transformation:
         multiple: that the number of rows shall be of, such as the number of devices.
 
     Returns:
-        from nested integers (b, t) to the same structure with more rows.
+        from nested integers (b, t), and weights (b,), to the same structure with more rows.
 
     Raises:
         ValueError: `multiple` is not above zero.
@@ -28,9 +28,10 @@ def fill_rows(multiple: int) -> Transformation:
         raise ValueError(f"`multiple` must be above zero. Received: multiple={multiple}.")
 
     def fill(rows: tf.Tensor) -> tf.Tensor:
-        """Add rows to one matrix."""
+        """Add rows to one matrix, or to the weights of rows."""
         missing = -tf.shape(rows)[0] % multiple
-        return tf.pad(rows, [[0, missing], [0, 0]], constant_values=PAD_ID)
+        padding = tf.stack([0, missing]) * tf.one_hot(0, rows.shape.rank, dtype=tf.int32)[:, None]
+        return tf.pad(rows, padding, constant_values=tf.cast(PAD_ID, rows.dtype))
 
     return _of_each_matrix(fill)
 
@@ -68,6 +69,11 @@ def rows_of_process(num_processes: int, process: int) -> Transformation:
 
     def keep(rows: tf.Tensor) -> tf.Tensor:
         """Keep a part of one matrix."""
+        tf.debugging.assert_equal(
+            tf.shape(rows)[0] % num_processes,
+            0,
+            f"{num_processes} processes must have equally many rows: apply `fill_rows({num_processes})`.",
+        )
         size = tf.shape(rows)[0] // num_processes
         return rows[process * size : (process + 1) * size]
 

@@ -15,7 +15,7 @@ class BatchStatistics:
     num_batches: int
     """Batches of the epoch, which are its steps."""
     num_pairs: int
-    """Rows of all batches."""
+    """Pairs of all batches; rows without a token are none, packed rows have several."""
     num_source_tokens: int
     """Source tokens, without padding."""
     num_target_tokens: int
@@ -57,7 +57,7 @@ def batch_statistics(dataset: tf.data.Dataset) -> BatchStatistics:
     Raises:
         ValueError: the dataset has no batch.
     """
-    rows = [_count(inputs["encoder_token_ids"], labels) for inputs, labels in dataset.as_numpy_iterator()]
+    rows = [_count(inputs, labels) for inputs, labels, *_ in dataset.as_numpy_iterator()]
     if not rows:
         raise ValueError("`dataset` must have at least one batch. Received: 0 batches.")
     counts = np.asarray(rows, np.int64)  # (number of batches, 5)
@@ -73,7 +73,10 @@ def batch_statistics(dataset: tf.data.Dataset) -> BatchStatistics:
     )
 
 
-def _count(source: np.ndarray, labels: np.ndarray) -> tuple[int, ...]:
-    """Counts rows, positions and tokens of source (b, s) and labels (b, t)."""
+def _count(inputs: dict[str, np.ndarray], labels: np.ndarray) -> tuple[int, ...]:
+    """Counts pairs, positions and tokens of source (b, s) and labels (b, t)."""
+    source = inputs["encoder_token_ids"]
+    # Packed rows number their pairs from 1; other rows are one, unless they are padding alone.
+    pairs = inputs.get("decoder_segment_ids", labels != PAD_ID)  # (b, t)
     num_tokens = [int(np.count_nonzero(token_ids != PAD_ID)) for token_ids in (source, labels)]
-    return len(labels), source.size, num_tokens[0], labels.size, num_tokens[1]
+    return int(pairs.max(axis=1).sum()), source.size, num_tokens[0], labels.size, num_tokens[1]

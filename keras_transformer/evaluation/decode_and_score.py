@@ -6,6 +6,7 @@ from typing import Any
 import keras
 
 from keras_transformer.decoding.text_translator import TextTranslator
+from keras_transformer.errors import InputError
 from keras_transformer.evaluation.report import METRICS, evaluate
 from keras_transformer.layers.validation import check_choice, check_positive
 from keras_transformer.training.moving_average import moving_average
@@ -41,6 +42,7 @@ class DecodeAndScore(keras.callbacks.Callback):
 
     Raises:
         ValueError: an unknown metric, no pairs, or a number not above zero.
+        InputError: the metric is 0 for the references themselves, as BLEU is of texts below four tokens.
 
     Example:
         ```python
@@ -73,11 +75,24 @@ class DecodeAndScore(keras.callbacks.Callback):
         self.sources = [source for source, _ in pairs[:limit]]
         self.references = [target for _, target in pairs[:limit]]
         self.metric = metric
+        self._refuse_zeros(tokenize)
         self.every = every
         self.batch_size = batch_size
         self.tokenize = tokenize
         self._translator: TextTranslator | None = None
         self._values: dict[str, float] = {}
+
+    def _refuse_zeros(self, tokenize: str) -> None:
+        """Refuse a metric that would call the first epoch the best, whatever the others answer."""
+        if self.metric not in ("bleu", "chrf"):
+            return
+        right = [target if isinstance(target, str) else target[0] for target in self.references]
+        if evaluate(right, self.references, [self.metric], tokenize=tokenize)[self.metric] == 0:
+            raise InputError(
+                f"The metric must be above 0 where all answers are right. Received: {self.metric} with the "
+                f"tokenization {tokenize!r}, and targets such as {right[0]!r}. BLEU counts four tokens in a "
+                "row; exact_match and character_error_rate take any text."
+            )
 
     @property
     def monitor(self) -> str:

@@ -1,5 +1,6 @@
 """The options of the models: their names, and what is refused before any weight is made."""
 
+import difflib
 from collections.abc import Collection
 from typing import Any
 
@@ -30,6 +31,9 @@ BLOCK_OPTIONS = (
 """The arguments that every model hands to its stacks as they are; a new option of `Block` goes here."""
 
 
+_OF_KERAS = {"name", "dtype", "trainable"}
+
+
 def constructor_arguments(names: dict[str, Any]) -> dict[str, Any]:
     """Collect a constructor's arguments, so that each is written down only once.
 
@@ -38,7 +42,19 @@ def constructor_arguments(names: dict[str, Any]) -> dict[str, Any]:
 
     Returns:
         Each argument's name and value, without `self` and `kwargs`.
+
+    Raises:
+        TypeError: `kwargs` has more than a Keras model takes, which Keras would pass over.
     """
+    unknown = names.get("kwargs", {}).keys() - _OF_KERAS
+    if unknown:
+        received = {name: names["kwargs"][name] for name in sorted(unknown)}
+        known = [name for name in names if name not in ("self", "kwargs", "__class__")]
+        like = difflib.get_close_matches(min(unknown), known, 1)
+        hint = f" Did you mean `{like[0]}`?" if like else ""
+        raise TypeError(
+            f"{type(names['self']).__name__} must be given arguments of its own.{hint} Received: {received}."
+        )
     return {name: value for name, value in names.items() if name not in ("self", "kwargs", "__class__")}
 
 

@@ -2,8 +2,9 @@
 
 from keras_transformer.training.adam import Adam
 from keras_transformer.training.averaging import average_weights
+from keras_transformer.training.checkpoint_reading import read_checkpoint, restore_checkpoint
 from keras_transformer.training.checkpoint_state import CheckpointState, CheckpointWarning, read_state
-from keras_transformer.training.checkpoints import Checkpoint, read_checkpoint, restore_checkpoint
+from keras_transformer.training.checkpoints import Checkpoint
 from keras_transformer.training.distribution import check_engine, claim_cores, distributed
 from keras_transformer.training.early_stopping import StopEarly
 from keras_transformer.training.finite_loss import StopOnNonFinite

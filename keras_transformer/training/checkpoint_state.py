@@ -47,6 +47,8 @@ class CheckpointState:
     """What the seed generators stood at after the last epoch; a run of an earlier version has none."""
     backend_random_state: list[int] = dataclasses.field(default_factory=list)
     """What the backend's own generator stood at; only torch has one."""
+    num_parameters: int = 0
+    """The numbers in the weights of the model; 0 in a run of an earlier version."""
 
 
 def read_state(directory: str | Path) -> CheckpointState | None:

@@ -3,7 +3,6 @@
 import dataclasses
 import math
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +11,21 @@ import keras
 from keras_transformer.errors import InputError
 from keras_transformer.files import file_sha256
 from keras_transformer.training.checkpoint_state import (
-    STATE_FILE,
     CheckpointState,
     CheckpointWarning,
     read_states,
     write_state,
 )
-from keras_transformer.training.model_files import PARTIAL, load_model, load_weights, save_model
+from keras_transformer.training.model_files import (
+    PARTIAL,
+    epoch_file,
+    save_model,
+    saved_epochs,
+)
 from keras_transformer.training.random_state import (
     backend_random_state,
     random_state,
     set_backend_random_state,
-    set_random_state,
 )
 
 
@@ -41,7 +43,11 @@ class Checkpoint(keras.callbacks.Callback):
         directory: where the files go; made if absent.
         monitor: the metric whose lowest value is the best.
         state: where a resumed run stands; from `read_checkpoint`. If its best epoch is that of another
-            metric, the best is looked for anew, with a `CheckpointWarning`.
+            metric, the best is looked for anew, with a `CheckpointWarning`. `CheckpointState()` begins anew
+            where another run has saved something.
+
+    Raises:
+        InputError: there is no `state`, and another run has saved something in the directory.
     """
 
     def __init__(
@@ -54,6 +60,12 @@ class Checkpoint(keras.callbacks.Callback):
         super().__init__()
         self.directory = Path(directory)
         self.monitor = monitor
+        if state is None and read_states(self.directory):
+            raise InputError(
+                f"{directory} holds the checkpoints of another run. Go on with it by "
+                "`state=read_checkpoint(directory)[1]`, begin anew by `state=CheckpointState()`, "
+                "or choose another directory."
+            )
         self.state = _of_monitor(state or CheckpointState(), monitor)
         self.directory.mkdir(parents=True, exist_ok=True)
 
@@ -73,10 +85,11 @@ class Checkpoint(keras.callbacks.Callback):
         """
         logs = {name: float(value) for name, value in (logs or {}).items()}
         if self.monitor not in logs:
+            hint = " The validation had no batch." if self.monitor == "val_loss" else ""
             raise ValueError(
-                f"`monitor` must be one of {', '.join(logs)}. Received: monitor={self.monitor!r}."
+                f"`monitor` must be one of {', '.join(logs)}. Received: monitor={self.monitor!r}.{hint}"
             )
-        path = self.directory / f"epoch-{epoch + 1:04d}.keras"
+        path = self.directory / epoch_file(epoch + 1)
         save_model(self.model, path)
         before, self.state = self.state, self._next_state(path, epoch + 1, logs)
         try:
@@ -102,57 +115,18 @@ class Checkpoint(keras.callbacks.Callback):
             sha256={name: known[name] for name in (path.name, best_file) if name in known},
             random_state=random_state(self.model),
             backend_random_state=backend_random_state(),
+            num_parameters=self.model.count_params(),
         )
 
     def _remove_all_but(self, *states: CheckpointState) -> None:
         kept = {name for state in states for name in (state.last_file, state.best_file)}
+        for path in saved_epochs(self.directory):
+            if path.name not in kept:
+                path.unlink(missing_ok=True)
         # A process that was killed leaves what it was writing.
-        for pattern in ("epoch-*.keras", f"{PARTIAL}*.keras", ".state*.tmp"):
+        for pattern in (f"{PARTIAL}epoch-*.keras", ".state*.tmp"):
             for path in self.directory.glob(pattern):
-                if path.name not in kept:
-                    path.unlink(missing_ok=True)
-
-
-def read_checkpoint(
-    directory: str | Path, *, best: bool = False
-) -> tuple[keras.Model | None, CheckpointState]:
-    """Read a checkpoint, to go on with it or to use it.
-
-    Args:
-        directory: of a `Checkpoint`.
-        best: the best epoch instead of the last.
-
-    Returns:
-        The model with its optimizer and its random state, and the state of the run;
-        None and a new state where no epoch was saved. Where a file is missing or
-        damaged, the checkpoint of one epoch earlier, with a `CheckpointWarning`.
-
-    Raises:
-        InputError: no checkpoint is whole.
-    """
-    return _first_whole(Path(directory), load_model, best=best)
-
-
-def restore_checkpoint(model: keras.Model, directory: str | Path, *, best: bool = False) -> CheckpointState:
-    """Read a checkpoint into a compiled model, whose class Keras need not know.
-
-    Args:
-        model: gets weights, optimizer and random state; untouched where no epoch was saved.
-        directory: of a `Checkpoint`.
-        best: the best epoch instead of the last.
-
-    Returns:
-        As for `read_checkpoint`, the state alone.
-
-    Raises:
-        InputError: no checkpoint is whole, or it is of another model.
-    """
-
-    def read(path: Path) -> keras.Model:
-        load_weights(model, path)
-        return model
-
-    return _first_whole(Path(directory), read, best=best)[1]
+                path.unlink(missing_ok=True)
 
 
 def _of_monitor(state: CheckpointState, monitor: str) -> CheckpointState:
@@ -168,50 +142,6 @@ def _of_monitor(state: CheckpointState, monitor: str) -> CheckpointState:
     return dataclasses.replace(
         state, monitor=monitor, best_value=math.inf, best_epoch=state.epoch, best_file=state.last_file
     )
-
-
-def _first_whole(
-    directory: Path, read: Callable[[Path], keras.Model], *, best: bool
-) -> tuple[keras.Model | None, CheckpointState]:
-    """Read the newest checkpoint that can be read."""
-    errors: list[InputError] = []
-    for state, name in _choices(directory, best=best):
-        path = directory / name
-        try:
-            _check_sha256(path, state)
-            model = read(path)
-        except InputError as error:
-            errors.append(error)
-            continue
-        # Only of the last epoch is it known.
-        if path.name == state.last_file and state.random_state:
-            set_random_state(model, state.random_state)
-        if errors:
-            warnings.warn(f"{errors[0]} {name} is used instead.", CheckpointWarning, stacklevel=3)
-        return model, state
-    if errors:
-        raise errors[0]
-    return None, CheckpointState()
-
-
-def _choices(directory: Path, *, best: bool) -> list[tuple[CheckpointState, str]]:
-    """List which checkpoints will do, and where a run stands with each."""
-    states = read_states(directory)
-    choices = [(state, state.best_file if best else state.last_file) for state in states]
-    if best and states:
-        newest = states[0]
-        last = dataclasses.replace(newest, best_file=newest.last_file, best_epoch=newest.epoch)
-        choices.append((last, last.best_file))
-    return choices
-
-
-def _check_sha256(path: Path, state: CheckpointState) -> None:
-    wanted = state.sha256.get(path.name)
-    if wanted is not None and path.is_file() and (received := file_sha256(path)) != wanted:
-        raise InputError(
-            f"{path} is damaged: its SHA-256 must be {wanted[:16]}…, as {STATE_FILE} says. "
-            f"Received: {received[:16]}…."
-        )
 
 
 def _extended(history: dict[str, list[float]], logs: dict[str, Any]) -> dict[str, list[float]]:

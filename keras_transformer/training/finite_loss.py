@@ -61,8 +61,10 @@ class StopOnNonFinite(keras.callbacks.Callback):
             logs: each metric's value.
 
         Raises:
-            InputError: a loss is not finite.
+            InputError: a loss is not finite, or there was no batch to have one.
         """
+        if logs is not None and "loss" not in logs:
+            raise InputError("The training dataset must have at least one batch. Received: 0 batches.")
         self._check(logs, f"epoch {epoch + 1}")
 
     def _check(self, logs: dict[str, float] | None, moment: str, batch: int | None = None) -> None:

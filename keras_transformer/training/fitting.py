@@ -1,6 +1,7 @@
 """A whole training run in one call; every part can also be used alone."""
 
 from collections.abc import Sequence
+from numbers import Real
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -8,8 +9,10 @@ import keras
 import numpy as np
 
 from keras_transformer.errors import InputError
+from keras_transformer.layers.validation import check_positive
+from keras_transformer.training.checkpoint_reading import read_checkpoint, restore_checkpoint
 from keras_transformer.training.checkpoint_state import CheckpointState
-from keras_transformer.training.checkpoints import Checkpoint, read_checkpoint, restore_checkpoint
+from keras_transformer.training.checkpoints import Checkpoint
 from keras_transformer.training.distribution import refuse_multi_worker, refuse_other_models
 from keras_transformer.training.early_stopping import StopEarly, is_over
 from keras_transformer.training.finite_loss import StopOnNonFinite
@@ -19,6 +22,7 @@ from keras_transformer.training.recent_checkpoints import KeepRecent, average_re
 from keras_transformer.training.recipe import compile_model
 from keras_transformer.training.run_record import RunRecord
 from keras_transformer.training.throughput import Throughput
+from keras_transformer.training.training_data import check_training_data
 
 CHECKPOINTS, TENSORBOARD = "checkpoints", "tensorboard"
 
@@ -43,7 +47,7 @@ def fit(
     patience: int | None = None,
     average_last: int | None = None,
     tensorboard: bool = False,
-    callbacks: Sequence[keras.callbacks.Callback] = (),
+    callbacks: Sequence[keras.callbacks.Callback] | None = None,
     verbose: str | int = "auto",
 ) -> CheckpointState:
     """Train a model, go on where an earlier call was stopped, and leave the best weights in the model.
@@ -77,9 +81,12 @@ def fit(
         Epochs, best epoch and each metric's value after each epoch.
 
     Raises:
-        ValueError: the model is not compiled and there is no learning rate, or a number is not above zero.
-        InputError: no checkpoint is whole, or it is of another model; a loss is not finite; the model was
-            made under a strategy that Keras 3 cannot train under, or cannot be trained on several cores.
+        TypeError: `training` is no dataset, or a number is no integer.
+        ValueError: the model is not compiled and there is no learning rate, a number is not above zero, a
+            dataset has no end, or `patience` is over before `scoring` decodes again.
+        InputError: a dataset has no batch; no checkpoint is whole, or it is of another model; a loss is not
+            finite; the model was made under a strategy that Keras 3 cannot train under, or cannot be trained
+            on several cores.
 
     Example:
         ```python
@@ -89,13 +96,16 @@ def fit(
         kt.training.fit(model, dataset, validation_dataset, directory="run", scoring=scoring, patience=5)
         ```
     """
+    check_positive(epochs=epochs, **({} if average_last is None else {"average_last": average_last}))
+    check_training_data(training, validation)
+    _check_patience(patience, scoring)
     refuse_multi_worker(model)
     refuse_other_models(model)
     _compile(model, learning_rate)
     directory = Path(directory)
     state = restore_checkpoint(model, directory / CHECKPOINTS)
-    if isinstance(learning_rate, int | float):  # a variable, which was restored with all others
-        model.optimizer.learning_rate = learning_rate
+    if isinstance(learning_rate, Real):  # a variable, which was restored with all others
+        model.optimizer.learning_rate = float(learning_rate)
     monitor = scoring.monitor if scoring else "loss" if validation is None else "val_loss"
     checkpoint = Checkpoint(directory / CHECKPOINTS, monitor=monitor, state=state)
     recent = RecentBatches()
@@ -120,7 +130,7 @@ def fit(
             # The dataset shuffles itself; Keras warns unless it is told so.
             shuffle=False,
             verbose=verbose,
-            callbacks=[*measuring, *callbacks, *recording],
+            callbacks=[*measuring, *(callbacks or ()), *recording],
         )
     if average_last is None:
         restore_checkpoint(model, directory / CHECKPOINTS, best=True)
@@ -173,6 +183,16 @@ def _build_metrics(model: keras.Model, training: Any) -> None:
 
     model.test_on_batch(*keras.tree.map_structure(zeros, training.element_spec))
     model.reset_metrics()
+
+
+def _check_patience(patience: int | None, scoring: Scoring | None) -> None:
+    """Refuse to stop before there was another score."""
+    every = getattr(scoring, "every", 1)
+    if patience is not None and patience < every:
+        raise ValueError(
+            "`patience` must be at least the epochs between two scores. Received: "
+            f"patience={patience}, every={every} of `scoring`."
+        )
 
 
 def _compile(model: keras.Model, learning_rate: Any) -> None:

@@ -1,5 +1,6 @@
 """Cross-entropy over real tokens, with label smoothing."""
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -7,6 +8,7 @@ import keras
 from keras import ops
 
 from keras_transformer.training.label_entries import add_at_labels
+from keras_transformer.training.labels import check_label_shape, known_labels, padding_as_zero, token_weights
 from keras_transformer.training.ordering import after
 from keras_transformer.training.replicas import sum_over_replicas
 from keras_transformer.types import Tensor
@@ -27,9 +29,10 @@ def token_crossentropy(labels: Tensor, logits: Tensor, label_smoothing: float = 
         label_smoothing: the probability `e` that is spread.
 
     Returns:
-        A float32 tensor `(b, t)`.
+        A float32 tensor `(b, t)`; NaN where a label is none of the vocabulary.
     """
-    labels = ops.cast(labels, "int32")[..., None]  # (b, t, 1)
+    labels, is_known = known_labels(labels, logits.shape[-1])
+    labels = labels[..., None]  # (b, t, 1)
 
     @ops.custom_gradient
     def crossentropy(logits: Tensor) -> tuple[Tensor, Callable[..., Tensor]]:
@@ -59,7 +62,7 @@ def token_crossentropy(labels: Tensor, logits: Tensor, label_smoothing: float = 
 
         return losses[..., 0], gradient
 
-    return crossentropy(logits)
+    return ops.where(is_known, crossentropy(logits), math.nan)
 
 
 def _float32(tensor: Tensor) -> Tensor:
@@ -91,10 +94,11 @@ class MaskedCrossentropy(keras.losses.Loss):
         sample_weight: `(b,)` or `(b, t)`, how much a token counts.
 
     Returns:
-        A float32 scalar; 0 where there is no token at all.
+        A float32 scalar; 0 where there is no token at all, NaN where a label that counts is neither
+        padding nor in the vocabulary.
 
     Raises:
-        ValueError: a smoothing outside [0, 1).
+        ValueError: a smoothing outside [0, 1), or labels that are no `(b, t)` beside logits `(b, t, v)`.
     """
 
     def __init__(
@@ -117,8 +121,9 @@ class MaskedCrossentropy(keras.losses.Loss):
         self.normalize = normalize
 
     def __call__(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None) -> Tensor:
-        y_true = ops.convert_to_tensor(y_true)
-        return self.reduce(self.call(y_true, ops.convert_to_tensor(y_pred)), y_true, sample_weight)
+        y_true, y_pred = ops.convert_to_tensor(y_true), ops.convert_to_tensor(y_pred)
+        check_label_shape(y_true, y_pred)
+        return self.reduce(self.call(y_true, y_pred), y_true, sample_weight)
 
     def reduce(self, values: Tensor, labels: Tensor, sample_weight: Tensor | None = None) -> Tensor:
         """Compute the mean of a value per token as that of the loss is computed.
@@ -132,7 +137,8 @@ class MaskedCrossentropy(keras.losses.Loss):
             A scalar.
         """
         weights = token_weights(labels, self.pad_id, sample_weight)
-        total = ops.sum(values * weights)
+        # Not a product alone: what does not count may be no number.
+        total = ops.sum(ops.where(ops.equal(weights, 0), 0.0, values * weights))
         if sample_weight is not None and not self.normalize:
             return total
         # At least one, since a batch without a token has the loss 0, not NaN.
@@ -154,7 +160,7 @@ class MaskedCrossentropy(keras.losses.Loss):
         return [total / whole for total in totals]
 
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
-        return token_crossentropy(in_vocabulary(y_true, self.pad_id), y_pred, self.label_smoothing)
+        return token_crossentropy(padding_as_zero(y_true, self.pad_id), y_pred, self.label_smoothing)
 
     def get_config(self) -> dict[str, Any]:
         return {
@@ -164,39 +170,6 @@ class MaskedCrossentropy(keras.losses.Loss):
             "pad_id": self.pad_id,
             "normalize": self.normalize,
         }
-
-
-def in_vocabulary(labels: Tensor, pad_id: int) -> Tensor:
-    """Give padding a label that logits have, where its own is none, such as -100.
-
-    Args:
-        labels: integers `(b, t)`.
-        pad_id: the label that is padding, which has no weight.
-
-    Returns:
-        Integers `(b, t)`.
-    """
-    return ops.where(ops.equal(labels, pad_id), 0, labels) if pad_id < 0 else labels
-
-
-def token_weights(labels: Tensor, pad_id: int, sample_weight: Tensor | None = None) -> Tensor:
-    """Say how much each token counts: padding nothing, others one or their weight.
-
-    Args:
-        labels: integers `(b, t)`.
-        pad_id: the label that is padding.
-        sample_weight: `(b,)` or `(b, t)`, or None.
-
-    Returns:
-        A float32 tensor `(b, t)`.
-    """
-    weights = ops.cast(ops.not_equal(labels, pad_id), "float32")
-    if sample_weight is None:
-        return weights
-    sample_weight = ops.cast(sample_weight, "float32")
-    if len(sample_weight.shape) == 1:
-        sample_weight = sample_weight[:, None]
-    return weights * sample_weight
 
 
 def _one_if_zero(total: Tensor) -> Tensor:

@@ -1,11 +1,17 @@
 """Accuracy and perplexity over real tokens."""
 
+import math
 from typing import Any
 
 import keras
 from keras import ops
 
-from keras_transformer.training.losses import in_vocabulary, token_weights
+from keras_transformer.training.labels import (
+    check_label_shape,
+    known_labels,
+    padding_as_zero,
+    token_weights,
+)
 from keras_transformer.types import Tensor
 
 
@@ -34,11 +40,16 @@ class TokenMean(keras.metrics.Metric):
             y_true: labels, integers `(b, t)`.
             y_pred: logits `(b, t, v)`.
             sample_weight: `(b,)` or `(b, t)`, how much a token counts.
+
+        Raises:
+            ValueError: labels or logits of another rank.
         """
-        y_true = ops.convert_to_tensor(y_true)
+        y_true, y_pred = ops.convert_to_tensor(y_true), ops.convert_to_tensor(y_pred)
+        check_label_shape(y_true, y_pred)
         weights = token_weights(y_true, self.pad_id, sample_weight)
-        values = self.token_values(y_true, ops.convert_to_tensor(y_pred))
-        self.total.assign_add(ops.sum(values * weights))
+        values = self.token_values(y_true, y_pred)
+        # Not a product alone: what does not count may be no number.
+        self.total.assign_add(ops.sum(ops.where(ops.equal(weights, 0), 0.0, values * weights)))
         self.num_tokens.assign_add(ops.sum(weights))
         self.num_positions.assign_add(ops.cast(ops.size(weights), "float32"))
 
@@ -99,12 +110,12 @@ class Perplexity(TokenMean):
         super().__init__(pad_id, name, **kwargs)
 
     def token_values(self, labels: Tensor, logits: Tensor) -> Tensor:
-        """Give the cross-entropy of each token; shapes as in the base class."""
-        labels = in_vocabulary(ops.cast(labels, "int32"), self.pad_id)
+        """Give each token's cross-entropy, NaN for a label of no vocabulary; shapes as in the base class."""
+        labels, is_known = known_labels(padding_as_zero(labels, self.pad_id), logits.shape[-1])
         logits = ops.cast(logits, "float32")
         label_logits = ops.take_along_axis(logits, labels[..., None], axis=-1)[..., 0]  # (b, t)
         # Without a gradient this is thrice as fast as `token_crossentropy`.
-        return ops.logsumexp(logits, axis=-1) - label_logits
+        return ops.where(is_known, ops.logsumexp(logits, axis=-1) - label_logits, math.nan)
 
     def result(self) -> Tensor:
         """Give the perplexity of all tokens so far.

@@ -1,6 +1,7 @@
 """A model as one file: never half written, and errors that name the file."""
 
 import contextlib
+import re
 import textwrap
 import warnings
 from pathlib import Path
@@ -12,6 +13,25 @@ from keras_transformer.files import move_file
 from keras_transformer.models import Transformer
 
 PARTIAL = ".partial-"
+_EPOCH = re.compile(r"epoch-(\d{4,})\.keras")
+
+
+def epoch_file(epoch: int) -> str:
+    """Name the checkpoint of an epoch, counted from 1."""
+    return f"epoch-{epoch:04d}.keras"
+
+
+def saved_epochs(directory: Path) -> list[Path]:
+    """List the checkpoints of a directory, the oldest first, and no other files of like names.
+
+    Args:
+        directory: of a `Checkpoint`, or what `KeepRecent` keeps.
+
+    Returns:
+        Paths.
+    """
+    paths = [path for path in directory.glob("epoch-*.keras") if _EPOCH.fullmatch(path.name)]
+    return sorted(paths, key=lambda path: int(path.stem.removeprefix("epoch-")))
 
 
 def save_model(model: keras.Model, path: Path) -> None:
@@ -65,7 +85,9 @@ def load_weights(model: keras.Model, path: Path) -> None:
         InputError: the file is missing, damaged, or of another model or kind of optimizer.
     """
     try:
-        model.optimizer.build(model.trainable_variables)
+        # Keras's `LossScaleOptimizer` would make its variables a second time.
+        if not model.optimizer.built:
+            model.optimizer.build(model.trainable_variables)
         with warnings.catch_warnings():
             # Keras only warns, and leaves the optimizer as if it had never trained.
             warnings.filterwarnings("error", message="Skipping variable loading for optimizer")

@@ -2,6 +2,8 @@
 
 import os
 import shutil
+import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +13,9 @@ from keras import ops
 from keras_transformer.errors import InputError
 from keras_transformer.layers.validation import check_positive
 from keras_transformer.training.averaging import average_weights
+from keras_transformer.training.checkpoint_state import CheckpointWarning
 from keras_transformer.training.checkpoints import Checkpoint
-from keras_transformer.training.model_files import load_weights
+from keras_transformer.training.model_files import epoch_file, load_model, load_weights, saved_epochs
 
 FOLDER = "recent"
 
@@ -57,8 +60,10 @@ class KeepRecent(keras.callbacks.Callback):
         folder = self.checkpoint.directory / FOLDER
         folder.mkdir(exist_ok=True)
         _link(self.checkpoint.directory / name, folder / name)
-        for path in sorted(folder.glob("epoch-*.keras"))[: -self.num]:
-            path.unlink()
+        kept = [epoch_file(epoch + 1) for epoch in range(self.checkpoint.state.epoch)][-self.num :]
+        for path in saved_epochs(folder):
+            if path.name not in kept:  # older, or of a run that stood here before
+                path.unlink()
 
 
 def restore_average(model: keras.Model, directory: str | Path, num: int) -> None:
@@ -67,19 +72,23 @@ def restore_average(model: keras.Model, directory: str | Path, num: int) -> None
     Args:
         model: compiled as it was.
         directory: of a `Checkpoint` with a `KeepRecent`.
-        num: how many epochs; fewer where fewer are there.
+        num: how many epochs; fewer where fewer are there. One that is damaged is left out, with a
+            `CheckpointWarning`.
 
     Raises:
-        InputError: no epoch was kept, or a file is damaged or of another model.
+        InputError: no epoch was kept, or none is whole and of this model.
     """
     sums: list[Any] = [0.0] * len(model.weights)
-    paths = _recent(directory, num)
-    for path in paths:
+
+    def add(path: Path) -> None:
+        """Add the weights of a file."""
         load_weights(model, path)
-        values = (ops.convert_to_numpy(weight).astype("float64") for weight in model.weights)
-        sums = [total + value for total, value in zip(sums, values, strict=True)]
+        for number, weight in enumerate(model.weights):
+            sums[number] = sums[number] + ops.convert_to_numpy(weight).astype("float64")
+
+    num_whole = len(_whole(_recent(directory, num), add))
     for weight, total in zip(model.weights, sums, strict=True):
-        weight.assign(ops.cast((total / len(paths)).astype("float32"), weight.dtype))
+        weight.assign(ops.cast((total / num_whole).astype("float32"), weight.dtype))
 
 
 def average_recent(directory: str | Path, num: int) -> keras.Model:
@@ -87,19 +96,38 @@ def average_recent(directory: str | Path, num: int) -> keras.Model:
 
     Args:
         directory: of a `Checkpoint` with a `KeepRecent`.
-        num: how many epochs; fewer where fewer are there.
+        num: how many epochs; fewer where fewer are there. One that is damaged is left out, with a
+            `CheckpointWarning`.
 
     Returns:
         A model; see `average_weights`.
 
     Raises:
-        InputError: no epoch was kept, or a file is damaged.
+        InputError: no epoch was kept, or none is whole.
     """
-    return average_weights(_recent(directory, num))
+    return average_weights(_whole(_recent(directory, num), load_model))
+
+
+def _whole(paths: list[Path], read: Callable[[Path], Any]) -> list[Path]:
+    """Read files, and list those that can be read."""
+    errors = {path: error for path in paths if (error := _error_of(path, read)) is not None}
+    if len(errors) == len(paths):
+        raise errors[paths[0]]
+    for error in errors.values():
+        warnings.warn(f"{error} It is left out of the average.", CheckpointWarning, stacklevel=3)
+    return [path for path in paths if path not in errors]
+
+
+def _error_of(path: Path, read: Callable[[Path], Any]) -> InputError | None:
+    try:
+        read(path)
+    except InputError as error:
+        return error
+    return None
 
 
 def _recent(directory: str | Path, num: int) -> list[Path]:
-    paths = sorted(Path(directory, FOLDER).glob("epoch-*.keras"))[-num:]
+    paths = saved_epochs(Path(directory, FOLDER))[-num:]
     if not paths:
         raise InputError(f"{Path(directory, FOLDER)} holds no checkpoints to average.")
     return paths

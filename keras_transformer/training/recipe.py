@@ -1,7 +1,11 @@
 """The usual way to compile a Transformer; every part can also be used alone."""
 
+import math
+from numbers import Real
+
 import keras
 
+from keras_transformer.layers.validation import check_positive
 from keras_transformer.models import SecondPass
 from keras_transformer.training.adam import Adam
 from keras_transformer.training.losses import MaskedCrossentropy
@@ -19,6 +23,7 @@ def compile_model(
     ema_momentum: float | None = None,
     gradient_accumulation_steps: int | None = None,
     r_drop: float = 0.0,
+    pad_id: int = 0,
 ) -> None:
     """Compile with the optimizer, loss and metrics of "Attention Is All You Need", section 5.
 
@@ -28,7 +33,7 @@ def compile_model(
     scaled, so that small gradients are not lost.
 
     Args:
-        model: a `Transformer`.
+        model: a `Transformer`, or another model with logits `(b, t, v)`.
         learning_rate: a number or a schedule.
         label_smoothing: the probability that is spread over the vocabulary.
         clip_norm: the highest norm of all gradients together; None for no limit.
@@ -39,8 +44,10 @@ def compile_model(
             the updates after it are of batches one further on.
         r_drop: how much two passes with other dropout must agree; 0 for one pass. See
             `RDropCrossentropy`.
+        pad_id: the label that does not count; -100, for example, where 0 is a tag.
 
     Raises:
+        TypeError: `gradient_accumulation_steps` is no integer.
         ValueError: a number out of its range, or R-Drop of a model without `models.SecondPass`.
     """
     if r_drop and not isinstance(model, SecondPass):
@@ -48,8 +55,11 @@ def compile_model(
             "R-Drop needs a model of this package, or one with the mixin `models.SecondPass`. "
             f"Received: r_drop={r_drop}, a model of class {type(model).__name__}."
         )
+    check_above_zero(learning_rate=learning_rate, clip_norm=clip_norm)
+    if gradient_accumulation_steps is not None:
+        check_positive(gradient_accumulation_steps=gradient_accumulation_steps)
     optimizer = Adam(
-        learning_rate,
+        learning_rate if callable(learning_rate) else float(learning_rate),
         beta_1=0.9,
         beta_2=0.98,
         epsilon=1e-9,
@@ -61,12 +71,27 @@ def compile_model(
     normalize = gradient_accumulation_steps in (None, 1)
     model.compile(
         optimizer=_scaled(model, optimizer),
-        loss=RDropCrossentropy(r_drop, label_smoothing, normalize=normalize)
+        loss=RDropCrossentropy(r_drop, label_smoothing, pad_id, normalize=normalize)
         if r_drop
-        else MaskedCrossentropy(label_smoothing, normalize=normalize),
-        metrics=[MaskedAccuracy(), Perplexity()],
+        else MaskedCrossentropy(label_smoothing, pad_id, normalize=normalize),
+        metrics=[MaskedAccuracy(pad_id), Perplexity(pad_id)],
         jit_compile=jit_compiles(),
     )
+
+
+def check_above_zero(**numbers: object) -> None:
+    """Refuse numbers that are not finite or not above zero.
+
+    Args:
+        **numbers: each argument's name and the value received; what is no number, such as a schedule or
+            None, passes.
+
+    Raises:
+        ValueError: one is not.
+    """
+    for name, value in numbers.items():
+        if isinstance(value, Real) and not 0 < float(value) < math.inf:
+            raise ValueError(f"`{name}` must be above zero and finite. Received: {name}={value}.")
 
 
 def jit_compiles() -> bool:
@@ -91,10 +116,11 @@ def make_schedule(
     """Make a learning-rate schedule by its name.
 
     Args:
-        name: `constant`, `cosine` (to zero at the last step), `inverse_square_root`
-            or `noam` (whose peak follows from the width, not from `peak_learning_rate`).
+        name: `constant` (the peak from the first step on), `cosine` (to zero at the last step),
+            `inverse_square_root` or `noam` (whose peak follows from the width, not from
+            `peak_learning_rate`).
         peak_learning_rate: the highest rate.
-        warmup_steps: the step at which it is reached.
+        warmup_steps: the step at which it is reached; for `cosine` at most a fifth of all.
         num_steps: updates in all.
         hidden_dim: the model width.
 

@@ -16,6 +16,8 @@ from keras_transformer.cli.run_directory import (
 from keras_transformer.config import RunConfig
 from keras_transformer.errors import InputError
 from keras_transformer.files import write_file
+from keras_transformer.training import CheckpointState
+from keras_transformer.training.checkpoint_state import write_state
 
 RUN = RunConfig(name="tiny").override({"kind": "character", "shared": False, "epochs": 7})
 PAIRS = [("ab", "xyz"), ("b", "z")]
@@ -172,3 +174,21 @@ def test_half_a_vocabulary_is_made_again(tmp_path: Path) -> None:
     again = run_tokenizers(RUN, tmp_path, PAIRS)
     assert [tokenizer.vocabulary_size for tokenizer in again] == [6, 7]
     assert list(tmp_path.glob("target_tokenizer/*.json"))
+
+
+def test_a_vocabulary_that_was_trained_on_is_not_made_again(tmp_path: Path) -> None:
+    run_tokenizers(RUN, tmp_path, PAIRS)
+    (tmp_path / "checkpoints").mkdir()
+    write_state(tmp_path / "checkpoints", CheckpointState(epoch=1), CheckpointState())
+    for options in tmp_path.glob("target_tokenizer/*.json"):
+        options.unlink()
+    with pytest.raises(InputError, match=r"no longer both source_tokenizer and target_tokenizer"):
+        run_tokenizers(RUN, tmp_path, PAIRS)
+
+
+def test_a_run_does_not_begin_with_the_model_it_replaces(tmp_path: Path) -> None:
+    run = RUN.override({"initial_model": str(tmp_path / "runs/../runs/tiny")})
+    begin_run(RUN, tmp_path / "runs/tiny", overwrite=False)
+    with pytest.raises(InputError, match=r"`initial_model` must be another run"):
+        begin_run(run, tmp_path / "runs/tiny", overwrite=True)
+    assert saved_run(tmp_path / "runs/tiny") == RUN

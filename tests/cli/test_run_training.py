@@ -122,3 +122,12 @@ def test_a_run_claims_the_cores_in_time(small: list[str], pairs_file: Path, tmp_
     done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert Translator.load(tmp_path / "runs/cores").translate(["w1ab"])
+
+
+def test_vocabularies_that_differ_share_no_embeddings(
+    run: Callable, small: list[str], pairs_file: Path
+) -> None:
+    words = [*small, "--kind", "whitespace", "--share-embeddings"]
+    result = run("train", "--pairs", pairs_file, "--name", "shared", *words)
+    assert result.exit_code == 2
+    assert "`share_embeddings` needs one vocabulary for both sides" in result.stderr.splitlines()[-1]

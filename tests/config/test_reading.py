@@ -87,3 +87,9 @@ def test_changed_takes_only_its_own_fields() -> None:
 def test_changed_reports_a_wrong_value_as_input() -> None:
     with pytest.raises(InputError, match=r"^`beam_size` must be at least 1\. Received: beam_size=-1\.$"):
         changed(DecodingConfig(), {"beam_size": -1})
+
+
+def test_a_mark_before_utf_8_is_no_part_of_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "run.toml"
+    path.write_bytes(b"\xef\xbb\xbf" + 'name = "größe"\n'.encode())
+    assert read_toml(path) == {"name": "größe"}

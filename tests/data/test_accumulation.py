@@ -78,3 +78,9 @@ def test_wrong_numbers_are_refused() -> None:
         weigh_for_accumulation(0)
     with pytest.raises(ValueError, match=r"num_batches=7, a dataset of 4 batches\."):
         dataset(1).apply(weigh_for_accumulation(7))
+
+
+def test_batches_with_weights_are_refused() -> None:
+    weighed = dataset(2).apply(weigh_for_accumulation(1))
+    with pytest.raises(ValueError, match=r"must give inputs and labels.* Received: 3 elements a batch\."):
+        weighed.apply(weigh_for_accumulation(2))

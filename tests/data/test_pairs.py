@@ -2,7 +2,7 @@ import logging
 
 import pytest
 
-from keras_transformer.data.pairs import drop_empty_pairs
+from keras_transformer.data.pairs import check_pairs, drop_empty_pairs
 from keras_transformer.errors import InputError
 
 
@@ -24,3 +24,10 @@ def test_drops_and_counts_pairs_without_text(caplog: pytest.LogCaptureFixture) -
 def test_no_pair_left(pairs: list[tuple[str, str]]) -> None:
     with pytest.raises(InputError, match=rf"No pair of x.tsv has text on both sides.* {len(pairs)} pairs"):
         drop_empty_pairs(pairs, "x.tsv")
+
+
+@pytest.mark.parametrize("wrong", [("a", float("nan")), ("a", None), ("a", "b", "c"), "ab", ("a",)])
+def test_what_is_no_pair_is_named(wrong: object) -> None:
+    check_pairs([("a", "b"), ["c", b"d"]])
+    with pytest.raises(TypeError, match=r"Each pair must be two strings\. Received: pairs\[1\]="):
+        check_pairs([("a", "b"), wrong])

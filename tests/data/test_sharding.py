@@ -46,3 +46,15 @@ def test_wrong_numbers() -> None:
         fill_rows(0)
     with pytest.raises(ValueError, match=r"below `num_processes`\. Received: process=2, num_processes=2\."):
         rows_of_process(2, 2)
+
+
+def test_weights_of_rows_are_filled_with_zeros() -> None:
+    dataset = tf.data.Dataset.from_tensors((*BATCH, [0.5, 0.5, 0.5])).apply(fill_rows(2))
+    [(_, labels, weights)] = dataset.as_numpy_iterator()
+    assert (labels.shape, weights.tolist()) == ((4, 2), [0.5, 0.5, 0.5, 0.0])
+
+
+def test_rows_that_processes_cannot_share_are_refused() -> None:
+    dataset = tf.data.Dataset.from_tensors(BATCH).apply(rows_of_process(2, 0))
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"apply `fill_rows\(2\)`"):
+        the_batch(dataset)

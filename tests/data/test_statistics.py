@@ -1,6 +1,7 @@
 import pytest
 import tensorflow as tf
 
+from keras_transformer.data import fill_rows, packed_dataset, weigh_for_accumulation
 from keras_transformer.data.encoding import EncodedPairs
 from keras_transformer.data.pipeline import encoded_dataset
 from keras_transformer.data.statistics import BatchStatistics, batch_statistics
@@ -57,3 +58,14 @@ def test_buckets_reduce_padding(varied: EncodedPairs) -> None:
 def test_no_batch() -> None:
     with pytest.raises(ValueError, match=r"at least one batch\. Received: 0 batches"):
         batch_statistics(tf.data.Dataset.range(0))
+
+
+def test_packed_rows_have_several_pairs_and_rows_of_padding_none() -> None:
+    ids = tf.ragged.constant([[5, 6], [7], [8]], dtype=tf.int32)
+    encoded = EncodedPairs(source=ids, target=ids)
+    packed = packed_dataset(encoded, 5, tokens_per_batch=20, shuffle=False)
+    assert batch_statistics(packed).num_pairs == 3
+    filled = encoded_dataset(encoded, shuffle=False).apply(fill_rows(8))
+    assert batch_statistics(filled).num_pairs == 3
+    weighed = encoded_dataset(encoded, shuffle=False).apply(weigh_for_accumulation(1))
+    assert batch_statistics(weighed).num_pairs == 3

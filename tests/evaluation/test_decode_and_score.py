@@ -8,6 +8,7 @@ import keras
 import numpy as np
 import pytest
 
+from keras_transformer.errors import InputError
 from keras_transformer.evaluation import DecodeAndScore
 from keras_transformer.training import Checkpoint, read_state
 
@@ -134,3 +135,13 @@ def test_wrong_arguments_are_refused() -> None:
         [name] = option
         with pytest.raises(ValueError, match=rf"`{name}` must be above zero\. Received: {name}=0\."):
             DecodeAndScore(Parrots(), PAIRS, **option)
+
+
+def test_a_metric_that_is_always_zero_is_refused() -> None:
+    pairs = [("CAT", "K AE T"), ("DOG", ["D AO G", "D AA G"])]
+    with pytest.raises(
+        InputError, match=r"Received: bleu with the tokenization '13a', .*'K AE T'.*exact_match"
+    ):
+        DecodeAndScore(Parrots(), pairs, "bleu")
+    DecodeAndScore(Parrots(), pairs, "bleu", tokenize="char")
+    DecodeAndScore(Parrots(), pairs, "exact_match")

@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 
 from keras_transformer.evaluation.references import references_of_each
@@ -35,3 +36,16 @@ def test_a_string_is_not_a_list_of_strings() -> None:
         TypeError, match=r"`references` must be a list of strings\. Received one string: 'ab'"
     ):
         references_of_each(["x", "y"], "ab")
+
+
+def test_what_is_no_text_is_named() -> None:
+    with pytest.raises(
+        TypeError, match=r"`hypotheses` must be strings; bytes.* Received: b'a' of type bytes"
+    ):
+        references_of_each([b"a"], ["a"])  # type: ignore[list-item]
+    with pytest.raises(TypeError, match=r"`references` must be strings.* Received: None of type NoneType"):
+        references_of_each(["a"], [["a", None]])  # type: ignore[list-item]
+
+
+def test_arrays_are_lists() -> None:
+    assert references_of_each(np.array(["x", "y"]), np.array(["a", "b"])) == [("a",), ("b",)]

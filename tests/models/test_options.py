@@ -63,7 +63,7 @@ def test_constructor_arguments() -> None:
             self.config = constructor_arguments(locals())
             super().__init__()
 
-    assert Sample(1, third=3).config == {"first": 1, "second": "b"}
+    assert Sample(1, name="x").config == {"first": 1, "second": "b"}
 
 
 def test_good_options_pass() -> None:
@@ -124,3 +124,19 @@ def test_exactly_one() -> None:
 def test_options_that_do_not_exist(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
         check_options({**OPTIONS, **options}, optional=("feature_dim",))
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "hint"),
+    [
+        (Transformer, {"num_layer": 2}, " Did you mean `num_layers`?"),
+        (CausalLM, {"dropuot": 0.5}, " Did you mean `dropout`?"),
+        (EncoderModel, {"poling": "mean"}, " Did you mean `pooling`?"),
+        (EncoderModel, {"xyz": 1}, ""),
+    ],
+)
+def test_a_mistyped_option_is_an_error(model: Any, options: dict[str, Any], hint: str) -> None:
+    sizes = (10,) if model is CausalLM else (10, 10)
+    message = f"{model.__name__} must be given arguments of its own.{hint} Received: {options}."
+    with pytest.raises(TypeError, match=re.escape(message)):
+        model.from_preset("tiny", *sizes, **options)

@@ -2,9 +2,7 @@
 
 import errno
 import hashlib
-import json
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +15,11 @@ from keras_transformer.errors import InputError
 from keras_transformer.training import (
     Checkpoint,
     CheckpointState,
-    CheckpointWarning,
     NoamSchedule,
     backend_random_state,
     random_state,
     read_checkpoint,
     read_state,
-    save_model,
     set_backend_random_state,
 )
 
@@ -85,6 +81,7 @@ def test_the_best_and_the_last_two_stay(model: keras.Model, tmp_path: Path) -> N
         history={"loss": [6.0, 2.0, 4.0, 3.0], "val_loss": [3.0, 1.0, 2.0, 1.5]},
         sha256={name: sha256(checkpoint.directory / name) for name in (kept[0], kept[2])},
         backend_random_state=backend_random_state(),
+        num_parameters=3,
     )
 
 
@@ -162,94 +159,6 @@ def test_a_state_that_cannot_be_written_leaves_the_earlier_one(
     assert not [name for name in files(tmp_path) if name.startswith(".")]
 
 
-def test_a_checkpoint_is_read_with_its_state(model: keras.Model, tmp_path: Path) -> None:
-    checkpoint = Checkpoint(tmp_path)
-    model.train_on_batch(X, Y)
-    run_epochs(checkpoint, model, [1.0])
-    best = ops.convert_to_numpy(model.weights[0]).copy()
-    model.weights[0].assign(best + 1)
-    run_epochs(checkpoint, model, [2.0], start=1)
-    for is_best, expected in ((True, best), (False, best + 1)):
-        restored, state = read_checkpoint(tmp_path, best=is_best)
-        assert restored is not None
-        assert state == checkpoint.state
-        np.testing.assert_array_equal(ops.convert_to_numpy(restored.weights[0]), expected)
-
-
-def test_a_new_run_has_no_checkpoint(tmp_path: Path) -> None:
-    assert read_checkpoint(tmp_path) == (None, CheckpointState())
-
-
-@pytest.mark.parametrize("damage", [flip_one_bit, Path.unlink])
-def test_a_damaged_checkpoint_falls_back_to_the_one_before(
-    damage: Callable[[Path], None], model: keras.Model, tmp_path: Path
-) -> None:
-    run_epochs(Checkpoint(tmp_path), model, [3.0, 2.0])
-    expected = ops.convert_to_numpy(model.weights[0]).copy()
-    before = read_state(tmp_path)
-    assert before is not None
-    model.weights[0].assign(expected + 1)
-    run_epochs(Checkpoint(tmp_path, state=before), model, [1.0], start=2)
-    damage(tmp_path / "epoch-0003.keras")
-    for best in (False, True):
-        message = (
-            r"epoch-0003\.keras (is damaged: its SHA|cannot be read).* epoch-0002\.keras is used instead\."
-        )
-        with pytest.warns(CheckpointWarning, match=message):
-            restored, state = read_checkpoint(tmp_path, best=best)
-        assert restored is not None
-        assert state == before
-        np.testing.assert_array_equal(ops.convert_to_numpy(restored.weights[0]), expected)
-
-
-def test_a_run_goes_on_from_the_one_before(model: keras.Model, tmp_path: Path) -> None:
-    run_epochs(Checkpoint(tmp_path), model, [3.0, 2.0])
-    flip_one_bit(tmp_path / "epoch-0002.keras")
-    with pytest.warns(CheckpointWarning):
-        restored, state = read_checkpoint(tmp_path)
-    run_epochs(Checkpoint(tmp_path, state=state), restored, [2.0], start=1)
-    _, state = read_checkpoint(tmp_path)
-    assert (state.epoch, state.history["val_loss"]) == (2, [3.0, 2.0])
-
-
-def test_the_last_epoch_takes_the_place_of_a_damaged_best_one(model: keras.Model, tmp_path: Path) -> None:
-    run_epochs(Checkpoint(tmp_path), model, [1.0, 2.0, 3.0])
-    flip_one_bit(tmp_path / "epoch-0001.keras")
-    with pytest.warns(CheckpointWarning, match=r"epoch-0001\.keras is damaged.* epoch-0003\.keras is used"):
-        restored, state = read_checkpoint(tmp_path, best=True)
-    assert restored is not None
-    assert state.best_epoch == 3
-
-
-def test_no_whole_checkpoint_is_an_error(model: keras.Model, tmp_path: Path) -> None:
-    run_epochs(Checkpoint(tmp_path), model, [3.0, 2.0])
-    wanted = sha256(tmp_path / "epoch-0002.keras")
-    for path in tmp_path.glob("*.keras"):
-        flip_one_bit(path)
-    received = sha256(tmp_path / "epoch-0002.keras")
-    message = (
-        rf"epoch-0002\.keras is damaged: .* {wanted[:16]}…, as state\.json .* Received: {received[:16]}…\."
-    )
-    with pytest.raises(InputError, match=message):
-        read_checkpoint(tmp_path)
-
-
-def test_a_checkpoint_of_an_earlier_version_is_read(model: keras.Model, tmp_path: Path) -> None:
-    """There were no checksums, no random state and no state before."""
-    save_model(model, tmp_path / "epoch-0001.keras")
-    names = {"last_file": "epoch-0001.keras", "best_file": "epoch-0001.keras"}
-    old = {"epoch": 1, **names, "best_epoch": 1, "best_value": 1.0, "history": {"val_loss": [1.0]}}
-    (tmp_path / "state.json").write_text(json.dumps(old))
-    for best in (False, True):
-        restored, state = read_checkpoint(tmp_path, best=best)
-        np.testing.assert_array_equal(
-            ops.convert_to_numpy(restored.weights[0]), ops.convert_to_numpy(model.weights[0])
-        )
-        assert state == CheckpointState(**old)
-    run_epochs(Checkpoint(tmp_path, state=state), restored, [2.0], start=1)
-    assert read_checkpoint(tmp_path, best=True)[1].best_file == "epoch-0001.keras"
-
-
 def test_a_resumed_run_goes_on_as_if_never_stopped(tmp_path: Path) -> None:
     """Adam, a schedule and dropout: each has a state that the next batches depend on."""
     keras.utils.set_random_seed(0)
@@ -277,3 +186,19 @@ def test_a_resumed_run_goes_on_as_if_never_stopped(tmp_path: Path) -> None:
         np.testing.assert_array_equal(ops.convert_to_numpy(old), ops.convert_to_numpy(new))
     assert checkpoint.state.epoch == 4
     assert [len(values) for values in checkpoint.state.history.values()] == [4, 4]
+
+
+def test_files_of_others_stay(model: keras.Model, tmp_path: Path) -> None:
+    names = ["epoch-01.keras", "epoch-my-own.keras"]
+    for name in names:
+        (tmp_path / name).write_bytes(b"of the user")
+    run_epochs(Checkpoint(tmp_path), model, [2.0, 1.0])
+    assert set(names) <= set(files(tmp_path))
+
+
+def test_an_earlier_run_is_not_replaced_by_accident(model: keras.Model, tmp_path: Path) -> None:
+    run_epochs(Checkpoint(tmp_path), model, [2.0, 1.0])
+    with pytest.raises(InputError, match=r"another run\. Go on with it by `state=read_checkpoint"):
+        Checkpoint(tmp_path)
+    run_epochs(Checkpoint(tmp_path, state=CheckpointState()), model, [3.0])
+    assert read_state(tmp_path).epoch == 1

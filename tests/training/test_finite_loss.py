@@ -36,7 +36,7 @@ def test_the_loss_of_the_validation_counts() -> None:
 
 def test_no_logs_are_no_loss() -> None:
     StopOnNonFinite().on_train_batch_end(0)
-    StopOnNonFinite().on_epoch_end(0, {"accuracy": math.nan})
+    StopOnNonFinite().on_epoch_end(0, {"loss": 1.0, "accuracy": math.nan})
 
 
 def test_the_last_checkpoint_stays(tmp_path: Path) -> None:
@@ -83,3 +83,8 @@ def test_fit_saves_the_batch_that_was_wrong(tmp_path: Path) -> None:
     with np.load(path) as arrays:
         np.testing.assert_array_equal(arrays["arr_0"], x[4:])
         np.testing.assert_array_equal(arrays["arr_1"], Y[4:])
+
+
+def test_an_epoch_without_a_batch_is_an_error() -> None:
+    with pytest.raises(InputError, match=r"at least one batch\. Received: 0 batches\."):
+        StopOnNonFinite().on_epoch_end(0, {"val_loss": 1.0})

@@ -3,6 +3,7 @@
 import csv
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import keras
@@ -252,5 +253,37 @@ def test_files_that_are_missing_or_of_another_model(tmp_path: Path) -> None:
     fit(make_model(), OneBatch(), directory=tmp_path, epochs=1, verbose=0)
     other = kt.CausalLM(7, num_layers=1, hidden_dim=6, num_heads=2, intermediate_dim=5)
     compile_model(other, 0.1)
-    with pytest.raises(InputError, match=r"epoch-0001\.keras cannot be read into the model: "):
+    with pytest.raises(InputError, match=r"must have 49 parameters\. Received: 305 parameters\."):
         fit(other, OneBatch(), directory=tmp_path, epochs=2, verbose=0)
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="JAX on a CPU cannot train in float16")
+def test_a_run_in_float16_ends_and_goes_on(tmp_path: Path) -> None:
+    def train(epochs: int) -> keras.Model:
+        keras.utils.set_random_seed(0)
+        layer = keras.layers.Embedding(7, 7, dtype="mixed_float16")
+        model = keras.Sequential([keras.Input((None,), dtype="int32"), layer])
+        fit(model, OneBatch(), directory=tmp_path, epochs=epochs, learning_rate=0.5, verbose=0)
+        assert isinstance(model.optimizer, keras.optimizers.LossScaleOptimizer)
+        return model
+
+    first = train(1)
+    assert int(train(2).optimizer.iterations) == 2 == 2 * int(first.optimizer.iterations)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"epochs": 0}, r"`epochs` must be above zero\. Received: epochs=0\."),
+        ({"average_last": 0}, r"`average_last` must be above zero"),
+        (
+            {"learning_rate": -1.0},
+            r"`learning_rate` must be above zero and finite\. Received: learning_rate=-1",
+        ),
+        ({"patience": 4, "scoring": SimpleNamespace(monitor="x", every=5)}, r"patience=4, every=5"),
+    ],
+)
+def test_numbers_out_of_their_range(options: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=message):
+        fit(make_model(), OneBatch(), directory=tmp_path / "run", verbose=0, **options)
+    assert not (tmp_path / "run").exists()

@@ -6,7 +6,6 @@ import pytest
 from keras import ops
 
 from keras_transformer.training import MaskedCrossentropy, Perplexity, token_crossentropy
-from keras_transformer.training.losses import token_weights
 
 LABELS = np.array([[5, 2, 6, 0, 0], [1, 3, 0, 0, 0], [4, 4, 4, 6, 1]], dtype="int32")  # (3, 5)
 LOGITS = np.random.default_rng(0).normal(scale=3.0, size=(3, 5, 7)).astype("float32")  # (3, 5, 7)
@@ -74,11 +73,6 @@ def test_sample_weights_say_how_much_a_token_counts(shape: tuple[int, ...]) -> N
     assert loss == pytest.approx(expected, rel=1e-5)
 
 
-def test_token_weights_are_zero_for_padding() -> None:
-    weights = ops.convert_to_numpy(token_weights(LABELS, 0, np.array([1.0, 2.0, 0.0])))
-    np.testing.assert_array_equal(weights, [[1, 1, 1, 0, 0], [2, 2, 0, 0, 0], [0, 0, 0, 0, 0]])
-
-
 def test_a_batch_without_a_token_has_the_loss_zero() -> None:
     loss = MaskedCrossentropy(0.1)
     assert float(loss(np.zeros_like(LABELS), LOGITS)) == 0.0
@@ -115,3 +109,32 @@ def test_a_wrong_smoothing_is_refused(smoothing: float) -> None:
     message = rf"at least 0 and below 1\. Received: label_smoothing={smoothing}\."
     with pytest.raises(ValueError, match=message):
         MaskedCrossentropy(smoothing)
+
+
+@pytest.mark.parametrize("label", [-1, -100, 7, 12])
+def test_a_label_of_no_vocabulary_is_no_number_unless_it_counts_nothing(label: int) -> None:
+    labels = np.where(LABELS == 2, label, LABELS)
+    assert np.isnan(float(MaskedCrossentropy(0.1)(labels, LOGITS)))
+    perplexity = Perplexity()
+    perplexity.update_state(labels, LOGITS)
+    assert np.isnan(float(perplexity.result()))
+
+    weights = (LABELS != 2).astype("float32")
+    wanted = float(MaskedCrossentropy(0.1)(LABELS, LOGITS, weights))
+    assert float(MaskedCrossentropy(0.1)(labels, LOGITS, weights)) == pytest.approx(wanted, rel=1e-6)
+
+
+@pytest.mark.parametrize("pad_id", [-100, 10**6])
+def test_padding_may_be_a_label_of_no_vocabulary(pad_id: int) -> None:
+    labels = np.where(LABELS == 0, pad_id, LABELS)
+    for kind in (MaskedCrossentropy, Perplexity):
+        padded, wanted = kind(pad_id=pad_id)(labels, LOGITS), kind()(LABELS, LOGITS)
+        assert float(padded) == pytest.approx(float(wanted), rel=1e-6)
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="of XLA under TensorFlow")
+def test_a_label_of_no_vocabulary_is_no_number_under_xla() -> None:
+    import tensorflow as tf
+
+    loss = tf.function(MaskedCrossentropy(0.1), jit_compile=True)
+    assert np.isnan(float(loss(tf.constant(np.where(LABELS == 2, 7, LABELS)), tf.constant(LOGITS))))

@@ -9,13 +9,20 @@ import numpy as np
 import pytest
 
 from keras_transformer.errors import InputError
-from keras_transformer.training import Checkpoint, KeepRecent, average_recent, read_state
+from keras_transformer.training import (
+    Checkpoint,
+    CheckpointState,
+    CheckpointWarning,
+    KeepRecent,
+    average_recent,
+    read_state,
+)
 
 
-def run(directory: Path, num: int, epochs: int) -> keras.Model:
+def run(directory: Path, num: int, epochs: int, state: CheckpointState | None = None) -> keras.Model:
     """Save epochs whose weight is the epoch's number."""
     model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1, use_bias=False)])
-    checkpoint = Checkpoint(directory, monitor="loss")
+    checkpoint = Checkpoint(directory, monitor="loss", state=state)
     recent = KeepRecent(checkpoint, num)
     for callback in (checkpoint, recent):
         callback.set_model(model)
@@ -69,8 +76,8 @@ def test_a_second_name_costs_no_space_and_a_copy_serves_where_there_is_none(
 
 
 def test_an_epoch_that_is_done_again_replaces_the_old_one(tmp_path: Path) -> None:
-    for _ in range(2):
-        run(tmp_path, num=2, epochs=2)
+    for state in (None, CheckpointState()):
+        run(tmp_path, num=2, epochs=2, state=state)
         assert names(tmp_path / "recent") == ["epoch-0001.keras", "epoch-0002.keras"]
 
 
@@ -78,4 +85,23 @@ def test_wrong_numbers_and_nothing_to_average(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"`num` must be above zero\. Received: num=0\."):
         KeepRecent(Checkpoint(tmp_path), 0)
     with pytest.raises(InputError, match=r"recent holds no checkpoints to average\."):
+        average_recent(tmp_path, 3)
+
+
+def test_epochs_of_an_earlier_run_are_not_averaged(tmp_path: Path) -> None:
+    run(tmp_path, num=2, epochs=4)
+    run(tmp_path, num=2, epochs=1, state=CheckpointState())
+    assert names(tmp_path / "recent") == ["epoch-0001.keras"]
+
+
+def test_a_damaged_file_is_left_out_of_the_average(tmp_path: Path) -> None:
+    run(tmp_path, num=3, epochs=3)
+    (tmp_path / "recent/epoch-0002.keras").write_bytes(b"half")
+    with pytest.warns(CheckpointWarning, match=r"epoch-0002\.keras .* It is left out of the average"):
+        assert average_recent(tmp_path, 3).get_weights()[0].item() == 2
+    (tmp_path / "recent/epoch-0003.keras").write_bytes(b"half")
+    with pytest.warns(CheckpointWarning, match=r"epoch-000[23]\.keras"):
+        assert average_recent(tmp_path, 3).get_weights()[0].item() == 1
+    (tmp_path / "recent/epoch-0001.keras").write_bytes(b"half")
+    with pytest.raises(InputError, match=r"epoch-0001\.keras cannot be read"):
         average_recent(tmp_path, 3)

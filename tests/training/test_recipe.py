@@ -166,3 +166,31 @@ def test_r_drop_needs_a_second_pass() -> None:
     message = r"`models\.SecondPass`\. Received: r_drop=5\.0, a model of class Sequential\."
     with pytest.raises(ValueError, match=message):
         compile_model(model, 0.1, r_drop=5.0)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        (
+            {"learning_rate": 0.0},
+            ValueError,
+            r"`learning_rate` must be above zero and finite\. Received: .*=0\.0",
+        ),
+        ({"clip_norm": -1.0}, ValueError, r"`clip_norm` must be above zero"),
+        ({"gradient_accumulation_steps": 0}, ValueError, r"`gradient_accumulation_steps` must be above zero"),
+        ({"gradient_accumulation_steps": 1.5}, TypeError, r"must be an integer"),
+    ],
+)
+def test_numbers_out_of_their_range(options: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        compile_model(keras.Sequential(), **{"learning_rate": 0.1, **options})
+
+
+def test_a_rate_may_be_of_numpy_and_another_label_padding() -> None:
+    model = keras.Sequential([keras.Input((None,), dtype="int32"), keras.layers.Embedding(7, 7)])
+    compile_model(model, np.float32(0.5), pad_id=-100)
+    labels = np.array([[5, 0, -100], [3, -100, -100]], "int32")
+    model.test_on_batch(np.maximum(labels, 0), labels)
+    assert model.loss.pad_id == -100
+    [metrics] = [metric.metrics for metric in model.metrics if hasattr(metric, "metrics")]
+    assert [(metric.pad_id, int(metric.num_tokens)) for metric in metrics] == [(-100, 3)] * 2
