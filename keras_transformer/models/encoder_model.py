@@ -16,7 +16,9 @@ class EncoderModel(EncodingModel):
     """A Functional model from token ids or frames to an output for each position, or for each row.
 
     Tagging: `EncoderModel(v, num_tags)`. Classification:
-    `EncoderModel(v, num_classes, pooling="mean")`. Masked-token training, as in
+    `EncoderModel(v, num_classes, pooling="mean")`. The losses of `training` are for
+    tags, of which 0 counts as padding unless they get another `pad_id`; classes of rows
+    have `keras.losses.SparseCategoricalCrossentropy(from_logits=True)`. Masked-token training, as in
     Devlin et al., "BERT" (2019): `EncoderModel(v, v, tie_output=True)`. Vectors
     for something else: `EncoderModel(v)`.
 
