@@ -9,6 +9,7 @@ import click
 from keras_transformer.cli.evaluate import evaluate
 from keras_transformer.cli.export import export
 from keras_transformer.cli.plot import plot
+from keras_transformer.cli.quiet import one_line_warnings
 from keras_transformer.cli.train import train
 from keras_transformer.cli.translate import translate
 from keras_transformer.errors import ExportError, InputError
@@ -20,7 +21,8 @@ class _Group(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run a verb."""
         try:
-            return super().invoke(ctx)
+            with one_line_warnings():
+                return super().invoke(ctx)
         except InputError as error:
             _fail(str(error))
         except ExportError as error:

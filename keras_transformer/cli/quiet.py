@@ -1,8 +1,9 @@
-"""TensorFlow's start without the lines that it writes past every log level."""
+"""Standard error without what tells a user nothing: notices at TensorFlow's start, and lines of our code."""
 
 import contextlib
 import os
 import sys
+import warnings
 from collections.abc import Iterator
 
 
@@ -16,6 +17,30 @@ def start_tensorflow() -> None:
         import tensorflow as tf
 
         tf.config.list_physical_devices()  # not the logical ones: threads may yet be chosen
+
+
+@contextlib.contextmanager
+def one_line_warnings() -> Iterator[None]:
+    """Print this package's warnings as a line each, without the line of code that warns.
+
+    Yields:
+        Nothing; afterwards warnings look as before.
+    """
+    usual = warnings.formatwarning
+
+    def formatted(
+        message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
+    ) -> str:
+        """Format a warning."""
+        if category.__module__.partition(".")[0] != __package__.partition(".")[0]:
+            return usual(message, category, filename, lineno, line)
+        return f"Warning: {' '.join(str(message).split())}\n"
+
+    warnings.formatwarning = formatted
+    try:
+        yield
+    finally:
+        warnings.formatwarning = usual
 
 
 @contextlib.contextmanager

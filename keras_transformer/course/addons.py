@@ -10,7 +10,7 @@ from keras_transformer.course.positional_call import PositionalCall
 from keras_transformer.layers.dot_product_attention import dot_product_attention
 from keras_transformer.layers.initialization import fresh_copy
 from keras_transformer.layers.masks import combine_masks, intersect_masks
-from keras_transformer.layers.validation import check_positive, check_rates, known_width
+from keras_transformer.layers.validation import check_positive, check_rates, check_width, known_width
 from keras_transformer.types import Shape, Tensor
 
 
@@ -54,7 +54,8 @@ class MultiHeadAttention(PositionalCall):
     Raises:
         TypeError: a size that is not an integer.
         ValueError: sizes not above zero, a rate outside [0, 1), another number
-            of inputs, a mask of another rank or size.
+            of inputs, inputs of another width than the weights, a mask of
+            another rank or size.
 
     Example:
         >>> attention = MultiHeadAttention(head_size=4, num_heads=2, output_size=3)
@@ -112,6 +113,8 @@ class MultiHeadAttention(PositionalCall):
         self, inputs: list[Tensor], training: bool | None = None, mask: Any = None
     ) -> Tensor | tuple[Tensor, Tensor]:
         query, key, value = _query_key_value(inputs)
+        for name, tensor in {"query": query, "key": key, "value": value}.items():
+            check_width(getattr(self, f"{name}_kernel").shape[1], **{name: tensor})
         mask = self._scores_mask(query, key, mask)
         queries = ops.einsum("btd,hdk->bthk", query, self.query_kernel)
         keys = ops.einsum("bsd,hdk->bshk", key, self.key_kernel)

@@ -76,7 +76,7 @@ class CourseLayer(PositionalCall):
 
     def _check_width(self, x_shape: Shape) -> None:
         """Refuse an input that cannot be added to what attention returns."""
-        if x_shape[-1] != self.embedding_dim:
+        if x_shape[-1] not in (self.embedding_dim, None):
             raise ValueError(
                 "The last axis of `x` must have the size of `embedding_dim`. Received: "
                 f"x of shape {tuple(x_shape)}, embedding_dim={self.embedding_dim}."

@@ -61,6 +61,7 @@ class DecoderLayer(CourseLayer):
         look_ahead_mask: Tensor | None = None,
         padding_mask: Tensor | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
+        self._check_width(x.shape)
         rows, length, _ = x.shape
         self_shape = (rows, self.num_heads, length, length)
         look_ahead_mask = read_mask("look_ahead_mask", look_ahead_mask, self_shape, "queries and keys")

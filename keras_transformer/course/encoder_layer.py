@@ -47,6 +47,7 @@ class EncoderLayer(CourseLayer):
         freeze_parts(self)
 
     def call(self, x: Tensor, training: bool | None = None, mask: Tensor | None = None) -> Tensor:
+        self._check_width(x.shape)
         rows, length, _ = x.shape
         mask = read_mask("mask", mask, (rows, self.num_heads, length, length), "keys")
         attn_output = self.mha(x, x, x, attention_mask=mask, training=training)

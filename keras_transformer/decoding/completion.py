@@ -8,6 +8,8 @@ from keras import ops
 from keras_transformer.decoding.contract import Cache, Request, Search, SearchResult
 from keras_transformer.decoding.fixed_weights import fixed_weights
 from keras_transformer.decoding.loop import first_length
+from keras_transformer.decoding.validation import check_model
+from keras_transformer.models.transformer import Transformer
 from keras_transformer.types import Tensor
 
 
@@ -38,7 +40,8 @@ def complete(model: CompletingModel, prompt_ids: Tensor, search: Search, max_len
         Continuations `(b, n, T)`, without the beginnings, and their scores `(b, n)`, best first.
 
     Raises:
-        TypeError: beginnings that are not integers.
+        TypeError: beginnings that are not integers, a model with an encoder, or what is no model
+            that decodes.
         ValueError: beginnings of another rank or without a token.
 
     Example:
@@ -48,6 +51,11 @@ def complete(model: CompletingModel, prompt_ids: Tensor, search: Search, max_len
         >>> tuple(complete(model, [[2, 7, 9]], GreedySearch(), max_length=5).token_ids.shape)
         (1, 1, 5)
     """
+    check_model(
+        model,
+        "a decoder alone, such as a `CausalLM`; `decoding.generate` decodes a model with an encoder",
+        refused=Transformer,
+    )
     prompt_ids = ops.convert_to_tensor(prompt_ids)
     _check_prompts(prompt_ids)
     batch_size, last = ops.shape(prompt_ids)[0], prompt_ids.shape[1] - 1

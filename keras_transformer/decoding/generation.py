@@ -2,12 +2,15 @@
 
 from typing import Any, Protocol
 
+import numpy as np
 from keras import ops
 
 from keras_transformer.decoding.contract import Cache, Request, Search, SearchResult
 from keras_transformer.decoding.fixed_weights import fixed_weights
 from keras_transformer.decoding.loop import first_length
+from keras_transformer.decoding.validation import check_model
 from keras_transformer.layers.value_checks import check_token_ids
+from keras_transformer.models.causal_lm import CausalLM
 from keras_transformer.types import Tensor
 
 
@@ -33,9 +36,9 @@ def generate(
     """Find target sequences for a batch of source sequences.
 
     Args:
-        model: with weights.
+        model: a model with an encoder, with weights.
         encoder_inputs: integers `(b, s)`, padded with 0; or features
-            `(b, s, w)` where the model takes them.
+            `(b, s, w)` where the model takes them. Lists are taken too.
         search: `GreedySearch`, `BeamSearch` or `SampleSearch`.
         max_length: the most target tokens, the end token included.
         padding_mask: `(b, s)`, True (1) where the source has a token or a
@@ -49,8 +52,16 @@ def generate(
         Hypotheses `(b, n, T)` and scores `(b, n)`, best first.
 
     Raises:
-        ValueError: prefixes with an id outside the vocabulary, of a model that has one.
+        TypeError: a decoder alone, or what is no model that decodes.
+        ValueError: sources of another rank, or lists of different lengths; prefixes with an id
+            outside the vocabulary, of a model that has one.
     """
+    check_model(
+        model,
+        "a model with an encoder, such as a `Transformer`; `decoding.complete` decodes a decoder alone",
+        refused=CausalLM,
+    )
+    encoder_inputs = _as_sources(encoder_inputs)
     if prefix_ids is not None and hasattr(model, "target_embedding"):
         vocabulary_size = model.target_embedding.vocabulary_size
         check_token_ids(ops.convert_to_tensor(prefix_ids), vocabulary_size, "prefix_ids")
@@ -66,6 +77,23 @@ def generate(
             encoder_inputs, first_length(max_length, batch_size), search.beam_size, **options
         )
         return search(model.decode_step, cache, request)
+
+
+def _as_sources(encoder_inputs: Any) -> Tensor:
+    """Make an array of lists, and refuse what is no batch of sequences."""
+    try:
+        sources = np.array(encoder_inputs) if isinstance(encoder_inputs, list | tuple) else encoder_inputs
+    except ValueError as error:
+        raise ValueError(
+            "`encoder_inputs` must hold rows of one length, padded with 0. "
+            "Received: lists of different lengths."
+        ) from error
+    if len(getattr(sources, "shape", ())) not in (2, 3):
+        received = f"shape={tuple(sources.shape)}" if hasattr(sources, "shape") else type(sources).__name__
+        raise ValueError(
+            f"`encoder_inputs` must be token ids (b, s) or features (b, s, w). Received: {received}."
+        )
+    return sources
 
 
 def source_lengths(encoder_inputs: Tensor, padding_mask: Tensor | None) -> Tensor:

@@ -18,6 +18,8 @@ class BatchAnswers(NamedTuple):
     """One for each item."""
     num_cut: int = 0
     """Items that were too long, and of which the end was not read."""
+    limits: str = ""
+    """What they were longer than, each limit by its name."""
 
 
 def in_batches(
@@ -43,21 +45,22 @@ def in_batches(
         ValueError: a batch size not above zero.
 
     Warns:
-        TruncationWarning: once, with the number of items that were cut.
+        TruncationWarning: once, with the number of items that were cut and the limits.
     """
     if batch_size < 1:
         raise ValueError(f"`batch_size` must be above zero. Received: batch_size={batch_size}.")
     answers: list[Any] = [None] * len(items)
-    num_cut = 0
+    num_cut, limits = 0, ""
     for rows in _batches([length(item) for item in items], batch_size):
         batch = answer([items[row] for row in rows], rows)
-        num_cut += batch.num_cut
+        num_cut, limits = num_cut + batch.num_cut, batch.limits
         for row, one in zip(rows, batch.answers, strict=True):
             answers[row] = one
         if progress is not None:
             progress(len(rows))
     if num_cut:
-        message = f"{num_cut} of {len(items)} were longer than the translator's limits and were cut off."
+        message = f"{num_cut} of {len(items)} were longer than the translator's limits"
+        message += f" ({limits}) and were cut off." if limits else " and were cut off."
         warnings.warn(message, TruncationWarning, stacklevel=3)
     return answers
 
@@ -73,11 +76,15 @@ def check_texts(texts: Iterable[str], name: str = "texts") -> list[str]:
         The strings as a list.
 
     Raises:
-        TypeError: a single string instead of several, or something that is no string.
+        TypeError: a single string instead of several, or something that holds or is no strings.
     """
-    if isinstance(texts, str | bytes):
+    try:
+        rows = None if isinstance(texts, str | bytes) else iter(texts)
+    except TypeError:
+        rows = None
+    if rows is None:
         raise TypeError(f"`{name}` must be several strings, such as a list. Received: {name}={texts!r}.")
-    texts = list(texts)
+    texts = list(rows)
     for row, text in enumerate(texts):
         if not isinstance(text, str):
             raise TypeError(f"`{name}` must hold strings. Received: {name}[{row}]={text!r}.")

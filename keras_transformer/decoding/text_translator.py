@@ -2,6 +2,7 @@
 
 import abc
 from collections.abc import Iterable
+from numbers import Integral
 
 from keras_transformer.decoding.text_batches import BatchAnswers, Progress, check_texts, in_batches
 from keras_transformer.decoding.translation import Alignment, PairScore, Translation
@@ -73,8 +74,11 @@ class TextTranslator(abc.ABC):
             one to an empty source.
 
         Raises:
+            TypeError: `num` is no integer; see also `translate`.
             ValueError: `num` is not above zero, or more than the search keeps.
         """
+        if num is not None and not isinstance(num, Integral):
+            raise TypeError(f"`num` must be an integer or None. Received: num={num!r}.")
         if num is not None and not 1 <= num <= self._num_hypotheses:
             raise ValueError(
                 f"`num` must be between 1 and the {self._num_hypotheses} hypotheses that the search keeps. "
@@ -94,7 +98,9 @@ class TextTranslator(abc.ABC):
 
         Args:
             sources: of any lengths.
-            targets: one for each source.
+            targets: one for each source. Each is scored with the end token behind it, which takes the
+                place of the last token where the target is as long as the longest answer: one that
+                the search cut off at the limit has another score here.
             batch_size: how many pairs are scored together.
             progress: called after each batch with the number of pairs in it.
 

@@ -155,8 +155,8 @@ class Translator(TextTranslator):
         return self.search.num_hypotheses
 
     def _translate_batch(self, texts: list[str], places: list[int]) -> BatchAnswers:
-        answers, num_cut = self._n_best_batch(texts, places)
-        return BatchAnswers([hypotheses[0] for hypotheses in answers], num_cut)
+        batch = self._n_best_batch(texts, places)
+        return batch._replace(answers=[hypotheses[0] for hypotheses in batch.answers])
 
     def _n_best_batch(self, texts: list[str], places: list[int]) -> BatchAnswers:
         source_ids, num_cut = token_ids_of(texts, self.source_tokenizer, self.max_source_length)
@@ -164,7 +164,7 @@ class Translator(TextTranslator):
         token_ids, scores = ops.convert_to_numpy(result.token_ids), ops.convert_to_numpy(result.scores)
         outputs = self.target_tokenizer.detokenize(token_ids.reshape(-1, token_ids.shape[-1])).numpy()
         rows = zip(texts, outputs.reshape(scores.shape), scores, strict=True)
-        return BatchAnswers([make_hypotheses(*row) for row in rows], num_cut)
+        return BatchAnswers([make_hypotheses(*row) for row in rows], num_cut, self._named_limits("source"))
 
     def _score_batch(self, pairs: list[Pair], places: list[int]) -> BatchAnswers:
         sources, targets = ([pair[side] for pair in pairs] for side in (0, 1))
@@ -176,7 +176,7 @@ class Translator(TextTranslator):
             PairScore(float(score), int(num_tokens)) if any(pair) else PairScore(0.0, 0)
             for pair, score, num_tokens in numbers
         ]
-        return BatchAnswers(answers, num_cut + num_cut_targets)
+        return BatchAnswers(answers, num_cut + num_cut_targets, self._named_limits("source", "target"))
 
     def _align_batch(self, texts: list[str], places: list[int]) -> BatchAnswers:
         source_ids, num_cut = token_ids_of(texts, self.source_tokenizer, self.max_source_length)
@@ -190,7 +190,12 @@ class Translator(TextTranslator):
             self.target_tokenizer.tokens(best_ids).numpy(),
             ops.convert_to_numpy(attention),
         )
-        return BatchAnswers([make_alignment(*row) for row in zip(texts, *columns, strict=True)], num_cut)
+        answers = [make_alignment(*row) for row in zip(texts, *columns, strict=True)]
+        return BatchAnswers(answers, num_cut, self._named_limits("source"))
+
+    def _named_limits(self, *sides: str) -> str:
+        """Name the limits for a warning."""
+        return ", ".join(f"max_{side}_length={getattr(self, f'max_{side}_length')}" for side in sides)
 
     def _limit(self, name: str, length: int) -> int:
         """Check a limit; beyond the learned positions there are none, and no answer."""

@@ -5,6 +5,22 @@ from numbers import Integral, Real
 from typing import Any
 
 
+def check_model(model: Any, wanted: str, *, refused: type) -> None:
+    """Refuse a model that decodes in another way, or not at all.
+
+    Args:
+        model: the model received.
+        wanted: what it must be, in words.
+        refused: the class of models that decode in another way.
+
+    Raises:
+        TypeError: such a model, or one without the methods of a step.
+    """
+    decodes = hasattr(model, "create_cache") and hasattr(model, "decode_step")
+    if not decodes or isinstance(model, refused):
+        raise TypeError(f"`model` must be {wanted}. Received: {type(model).__name__}.")
+
+
 def check_number(name: str, value: Any, *, whole: bool = False, above_zero: bool = False) -> None:
     """Refuse what is no finite number, or below zero.
 

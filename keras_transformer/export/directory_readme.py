@@ -6,9 +6,9 @@ from collections.abc import Sequence
 _TEMPLATE = """# {name}
 
 A TensorFlow SavedModel: strings in; strings, scores and alignments out. Serve the directory above
-this one with TensorFlow Serving:
+this one with TensorFlow Serving, from the directory that holds `{name}`:
 
-    docker run -p 8500:8500 -p 8501:8501 -v "$PWD/saved_models/{name}:/models/{name}" \\
+    docker run -p 8500:8500 -p 8501:8501 -v "$PWD/{name}:/models/{name}" \\
         -e MODEL_NAME={name} tensorflow/serving --enable_model_warmup{flags}
 
 With `--model_config_file=/models/{name}/models.config` after the image's name the server reads the
@@ -20,12 +20,16 @@ file beside the versions instead of `MODEL_NAME`.
 | `n_best` | `text` | `output`, string (b, n); `score`, float32 (b, n); best first |
 | `align` | `text` | `output`, `score`; `source_tokens`, string (b, s); `output_tokens`, string (b, t); \
 `attention`, float32 (b, t, s) |
-| `score` | `text`, `output`, string (b) | `score`, float32 (b); `num_tokens`, int32 (b) |
+| `score` | `text`; `output`, string (b), of which {num_scored} tokens are read | `score`, float32 (b); \
+`num_tokens`, int32 (b), the end token included |
 
 A score is a log-probability, divided by the length penalty of the search. An empty text has an empty
 output and the score 0. The batch may have any size, 0 included; bytes that are no UTF-8 are no error.
 Tokens end with `[END]` and are padded with the empty string. n is {num_hypotheses}; where there are fewer
-sequences, the output is empty and the score -1e30.
+sequences, as for an empty text, the output is empty and the score -1e30.
+
+An answer ends at {max_target_length} tokens, finished or not. `score` puts the end token behind what it
+reads, so an answer that was cut off there loses its last token, and has another score than in the search.
 {note}
 Over REST, a row for each text, or a column for each input:
 
@@ -47,11 +51,11 @@ Over gRPC, with the packages `grpcio` and `tensorflow-serving-api`:
     answer = stub.Predict(request, timeout=10)
     print(answer.outputs["output"].string_val, answer.outputs["score"].float_val)
 
-In Python, without a server:
+In Python, without a server, from the same directory:
 
     import tensorflow as tf
 {text_import}
-    serve = tf.saved_model.load("saved_models/{name}/{version}").signatures["serving_default"]
+    serve = tf.saved_model.load("{name}/{version}").signatures["serving_default"]
     serve(text=tf.constant([{example!r}]))["output"]
 """
 
@@ -75,6 +79,7 @@ def directory_readme(
     *,
     version: int,
     num_hypotheses: int,
+    max_target_length: int,
     optimize: str,
     needs_tensorflow_text: bool,
 ) -> str:
@@ -85,6 +90,7 @@ def directory_readme(
         examples: real sources and answers to them; the first is shown.
         version: its number.
         num_hypotheses: answers of `n_best` to a text.
+        max_target_length: most tokens of an answer, the end token included.
         optimize: see `ServingModule`.
         needs_tensorflow_text: whether Python must import TensorFlow Text first.
 
@@ -96,6 +102,8 @@ def directory_readme(
         name=name,
         version=version,
         num_hypotheses=num_hypotheses,
+        max_target_length=max_target_length,
+        num_scored=max_target_length - 1,
         rows=_request(instances=[text]),
         columns=_request(signature_name="n_best", inputs={"text": [text]}),
         pairs=_request(signature_name="score", instances=[{"text": text, "output": output}]),

@@ -6,6 +6,7 @@ from typing import Any
 import tensorflow as tf
 
 from keras_transformer.decoding import SearchResult, Translator, align_targets, generate, score_targets
+from keras_transformer.decoding.scores import LOWEST_SCORE
 from keras_transformer.decoding.scoring import normalized
 from keras_transformer.export.length_buckets import compiled_in_buckets, graph_of
 from keras_transformer.export.signatures import SIGNATURES
@@ -79,14 +80,16 @@ class ServingModule(tf.Module):
 
         Returns:
             `output`, string (b, n), and `score`, float32 (b, n), best first. Where there are fewer
-            sequences than n, the output is empty and the score -1e30.
+            sequences than n, the output is empty and the score -1e30. An empty source has one, with
+            an empty output and the score 0.
         """
         result, is_empty = self._graphs.generate(self._source_ids(text)), _is_empty(text)[:, None]
         token_ids, scores = result
         output = self.target_tokenizer.detokenize(tf.reshape(token_ids, [-1, token_ids.shape[-1]]))
+        scores_of_empty = [0.0, *[LOWEST_SCORE] * (self._translator.search.num_hypotheses - 1)]  # (n,)
         return {
             "output": tf.where(is_empty, "", tf.reshape(output, tf.shape(scores))),
-            "score": tf.where(is_empty, 0.0, scores),
+            "score": tf.where(is_empty, scores_of_empty, scores),
         }
 
     def align(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -120,11 +123,13 @@ class ServingModule(tf.Module):
 
         Args:
             text: string (b,), any bytes.
-            output: string (b,), an answer to each text.
+            output: string (b,), an answer to each text. Its tokens are read up to the translator's limit
+                less one, and the end token put behind them, so that an answer which the search cut off
+                at the limit loses its last token.
 
         Returns:
-            `score`, float32 (b,), as the search would give it, and `num_tokens`, int32 (b,), the end
-            token included; both 0 where both texts are empty.
+            `score`, float32 (b,), as the search would give it to what is read, and `num_tokens`, int32 (b,),
+            the end token included; both 0 where both texts are empty.
         """
         same_size = "`text` and `output` must have the same number of rows."
         tf.debugging.assert_equal(tf.shape(text), tf.shape(output), same_size)

@@ -43,6 +43,7 @@ def write_version(
         list(zip(examples, outputs, strict=True)),
         version=version,
         num_hypotheses=translator.search.num_hypotheses,
+        max_target_length=translator.max_target_length,
         optimize=optimize,
         needs_tensorflow_text=needs_tensorflow_text(translator),
     )

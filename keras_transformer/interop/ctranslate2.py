@@ -15,6 +15,9 @@ from keras_transformer.text.special_tokens import END_ID, PAD_ID, SPECIAL_TOKENS
 NUM_POSITIONS = 2048
 """Sinusoidal positions that are written at least; CTranslate2 cuts sources at 1,024 by default."""
 
+DEFAULT_LENGTHS = (1024, 256)
+"""What CTranslate2 reads and writes at most where nothing else is said."""
+
 QUANTIZATIONS = (
     None,
     "int8",
@@ -56,11 +59,12 @@ def export_ctranslate2(
     if directory.exists():
         raise InputError(f"Cannot write {directory}: it is there already.")
     limits = _limits(model)
-    spec = transformer_spec(getattr(model, "model", model), max(num_positions, *limits))
+    num_positions = max(num_positions, *limits)
+    spec = transformer_spec(getattr(model, "model", model), num_positions)
     _name_tokens(spec, model)
     spec.validate()
     spec.optimize(quantization)
-    _write(spec, model, directory)
+    _write(spec, model, directory, _longest(model, num_positions))
     return directory
 
 
@@ -87,6 +91,15 @@ def _limits(model: Any) -> tuple[int, int]:
     return 0, 0
 
 
+def _longest(model: Any, num_positions: int) -> tuple[int, int]:
+    """Give the most tokens of source and target for the README: where nothing limits them, the defaults."""
+    if isinstance(model, Translator):
+        return _limits(model)
+    longest = model.config["max_length"] or num_positions
+    source_length, target_length = DEFAULT_LENGTHS
+    return min(source_length, longest), min(target_length, longest)
+
+
 def _name_tokens(spec: Any, model: Any) -> None:
     """Register the vocabularies, and say which tokens are special."""
     [source_size], target_size = spec.get_source_vocabulary_size(), spec.get_target_vocabulary_size()
@@ -101,7 +114,7 @@ def _name_tokens(spec: Any, model: Any) -> None:
     spec.config.add_source_eos = True
 
 
-def _write(spec: Any, model: Any, directory: Path) -> None:
+def _write(spec: Any, model: Any, directory: Path, lengths: tuple[int, int]) -> None:
     # Of this export alone: another one may be at work, and the first to end gets the name.
     partial = directory.with_name(f".partial-{directory.name}-{secrets.token_hex(4)}")
     try:
@@ -112,7 +125,8 @@ def _write(spec: Any, model: Any, directory: Path) -> None:
         for side in ("source", "target") if isinstance(model, Translator) else ():
             getattr(model, f"{side}_tokenizer").save(partial / f"{side}_tokenizer")
         banned = [SPECIAL_TOKENS[token_id] for token_id in (PAD_ID, UNKNOWN_ID, START_ID)]
-        (partial / "README.md").write_text(ctranslate2_readme(directory.name, banned), encoding="utf-8")
+        readme = ctranslate2_readme(directory.name, banned, *lengths)
+        (partial / "README.md").write_text(readme, encoding="utf-8")
         partial.rename(directory)
     except OSError as error:
         raise InputError(f"Cannot write {directory}: {error.strerror or error}.") from error

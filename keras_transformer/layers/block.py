@@ -3,6 +3,7 @@
 from typing import Any
 
 import keras
+from keras import ops
 
 from keras_transformer.layers.attention_kernels import POSITIONS
 from keras_transformer.layers.feed_forward import FeedForward
@@ -16,10 +17,12 @@ from keras_transformer.layers.validation import (
     check_heads,
     check_positive,
     check_rates,
+    check_vectors,
+    check_width,
     get_activation,
     known_width,
 )
-from keras_transformer.types import Shape
+from keras_transformer.types import Shape, Tensor
 
 
 class Block(ScoredLayer):
@@ -41,7 +44,9 @@ class Block(ScoredLayer):
         **kwargs: `name` and `dtype` of a Keras layer.
 
     Raises:
-        ValueError: sizes not above zero, rates outside [0, 1), names that are not known.
+        TypeError: inputs that are token ids, integers of rank 2.
+        ValueError: sizes not above zero, rates outside [0, 1), names that are not known, inputs of
+            another width than the weights.
     """
 
     def __init__(
@@ -85,6 +90,23 @@ class Block(ScoredLayer):
         self.positions = positions
         self.supports_masking = True
 
+    def __call__(self, inputs: Tensor, *args: Any, **kwargs: Any) -> Any:
+        """Call the layer; token ids are refused here, before Keras takes their length for a width.
+
+        Args:
+            inputs: `(b, t, d)`.
+            *args: the other arguments of `call`.
+            **kwargs: likewise.
+
+        Returns:
+            What `call` returns.
+
+        Raises:
+            TypeError: integers of rank 2.
+        """
+        check_vectors(inputs)
+        return super().__call__(inputs, *args, **kwargs)
+
     def block_options(self) -> dict[str, Any]:
         """Give the options as keyword arguments.
 
@@ -108,6 +130,12 @@ class Block(ScoredLayer):
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), **self.block_options()}
+
+    def _vectors(self, inputs: Tensor, attention: MultiHeadAttention) -> Tensor:
+        """Refuse another width than that of the weights, and make numbers of integers."""
+        check_width(attention.query_kernel.shape[0], inputs=inputs)
+        is_float = keras.backend.is_float_dtype(inputs.dtype)
+        return inputs if is_float else ops.cast(inputs, self.compute_dtype)
 
     def _attention(
         self, name: str, query_shape: Shape, value_shape: Shape, positions: str | None = None

@@ -7,7 +7,7 @@ from keras_transformer.layers.block import Block
 from keras_transformer.layers.decoder_cache import DecoderLayerCache
 from keras_transformer.layers.masks import as_boolean
 from keras_transformer.layers.step_plan import StepPlan, plan_step
-from keras_transformer.layers.validation import freeze_parts
+from keras_transformer.layers.validation import check_width, freeze_parts
 from keras_transformer.types import Shape, Tensor
 
 
@@ -39,7 +39,7 @@ class DecoderLayer(Block):
     Raises:
         ValueError: heads that do not divide the width; an encoder's output
             where the layer was built without one, or none where it was built
-            with one; see also `Block`.
+            with one, or of another width; see also `Block`.
 
     Example:
         >>> x, memory = keras.ops.zeros((1, 3, 8)), keras.ops.zeros((1, 5, 16))
@@ -77,6 +77,7 @@ class DecoderLayer(Block):
                 "`cross_attention_mask` must be None without cross-attention. "
                 f"Received: cross_attention_mask={_described(cross_attention_mask)}."
             )
+        inputs = self._vectors(inputs, self.self_attention)
         x = self.self_attention_residual.before(inputs)
         attended, self_scores = self._attend(
             self.self_attention,
@@ -127,7 +128,8 @@ class DecoderLayer(Block):
 
         Raises:
             ValueError: an encoder's output where the layer was built without
-                one, or the other way round; both an output and a batch size.
+                one, or the other way round, or of another width; both an output
+                and a batch size.
         """
         self._check_encoder_output(encoder_output)
         if (encoder_output is None) == (batch_size is None):
@@ -211,13 +213,15 @@ class DecoderLayer(Block):
         return tuple(inputs_shape)
 
     def _check_encoder_output(self, encoder_output: Tensor | None) -> None:
-        """Refuse what the layer was not built for."""
+        """Refuse what the layer was not built for, and another width."""
         if (encoder_output is None) != (self.cross_attention is None):
             wanted = "None" if self.cross_attention is None else "a tensor (b, s, any width)"
             raise ValueError(
                 f"`encoder_output` must be {wanted}, as when the layer was built. "
                 f"Received: encoder_output={_described(encoder_output)}."
             )
+        if self.cross_attention is not None:
+            check_width(self.cross_attention.value_kernel.shape[0], encoder_output=encoder_output)
 
 
 def _described(tensor: Tensor | None) -> str:

@@ -49,6 +49,7 @@ class EncoderLayer(Block):
         return_attention_scores: bool = False,
         training: bool | None = None,
     ) -> Tensor | tuple[Tensor, dict[str, Tensor]]:
+        inputs = self._vectors(inputs, self.self_attention)
         x = self.self_attention_residual.before(inputs)
         attended, scores = self._attend(
             self.self_attention,

@@ -8,7 +8,7 @@ from keras_transformer.layers.fused_attention import fused_attention, has_fused_
 from keras_transformer.layers.masks import causal_mask, combine_masks, intersect_masks, window_mask
 from keras_transformer.layers.sequence_axes import SequenceAxes
 from keras_transformer.layers.stepwise_attention import StepwiseAttention
-from keras_transformer.layers.validation import check_belong_together, check_one_rank
+from keras_transformer.layers.validation import check_belong_together, check_one_rank, check_width
 from keras_transformer.types import Tensor
 
 
@@ -77,7 +77,8 @@ class MultiHeadAttention(StepwiseAttention):
         TypeError: a size that is not an integer, a mask of neither booleans nor numbers.
         ValueError: sizes not above zero, a rate outside [0, 1), groups that do not divide
             the heads, unknown `positions`, a mask of another rank or size, inputs of
-            different batches, keys and values of different lengths.
+            different batches or of another width than the weights, keys and values of
+            different lengths.
 
     Example:
         >>> attention = MultiHeadAttention(num_heads=2, key_dim=4)
@@ -103,6 +104,7 @@ class MultiHeadAttention(StepwiseAttention):
         query, value = as_tensor(query), as_tensor(value)
         key = value if key is None else as_tensor(key)
         check_one_rank(query.shape, value.shape, key.shape)
+        check_width(self.query_kernel.shape[0], query=query)
         axes = SequenceAxes(len(query.shape), self.attention_axes)
         axes.check_leading(query=query, value=value, key=key)
         queries, values = axes.flatten(query), axes.flatten(value)

@@ -9,7 +9,7 @@ from keras_transformer.layers.compiler import in_compiler
 from keras_transformer.layers.prepared import prepare, prepared
 from keras_transformer.layers.products import product_with_transpose
 from keras_transformer.layers.token_embedding import TokenEmbedding
-from keras_transformer.layers.validation import check_positive
+from keras_transformer.layers.validation import check_positive, check_width
 from keras_transformer.types import Shape, Tensor
 
 
@@ -35,8 +35,8 @@ class OutputProjection(keras.layers.Layer):
         Logits `(b, t, v)`.
 
     Raises:
-        ValueError: a size that is not above zero, or an embedding of another
-            vocabulary size.
+        ValueError: a size that is not above zero, an embedding of another
+            vocabulary size, inputs of another width than the table or kernel.
     """
 
     def __init__(
@@ -65,6 +65,8 @@ class OutputProjection(keras.layers.Layer):
             self.embedding.build((None, None))
 
     def call(self, inputs: Tensor) -> Tensor:
+        table_width = None if self.embedding is None else self.embedding.hidden_dim
+        check_width(table_width or self.kernel.shape[0], inputs=inputs)
         return ops.matmul(ops.cast(inputs, self.compute_dtype), self._matrix())
 
     def prepare_steps(self, beam_size: int) -> None:

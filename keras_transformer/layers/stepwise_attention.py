@@ -12,6 +12,7 @@ from keras_transformer.layers.prepared import prepare, prepared
 from keras_transformer.layers.rotary_embedding import rotary_embedding
 from keras_transformer.layers.step_attention import hide_unless, step_attention
 from keras_transformer.layers.step_plan import StepPlan, plan_step
+from keras_transformer.layers.validation import check_width
 from keras_transformer.types import Tensor
 
 
@@ -30,7 +31,13 @@ class StepwiseAttention(AttentionKernels):
 
         Returns:
             Keys `(b, s, h, k)` and values `(b, s, h, k)`.
+
+        Raises:
+            ValueError: another width than that of the weights.
         """
+        check_width(self.value_kernel.shape[0], value=value)
+        if key is not None:
+            check_width(self.key_kernel.shape[0], key=key)
         keys = self._project(value if key is None else key, "key")
         if self.positions == "rotary":
             keys = rotary_embedding(keys, start=start)

@@ -5,7 +5,7 @@ from typing import Any
 
 import keras
 
-from keras_transformer.types import Shape
+from keras_transformer.types import Shape, Tensor
 
 
 def check_positive(**sizes: int) -> None:
@@ -131,6 +131,43 @@ def known_width(**shapes: Shape) -> int:
     if width is None:
         raise ValueError(f"The last axis of `{name}` must have a known size. Received: shape={tuple(shape)}.")
     return width
+
+
+def check_width(width: int, **inputs: Tensor) -> None:
+    """Refuse inputs of another width than the weights, in which a reshape or a product would fail.
+
+    Args:
+        width: of the weights.
+        **inputs: each argument's name and the tensor received, of any rank; lists have no shape to check.
+
+    Raises:
+        ValueError: another size of the last axis, where it is known.
+    """
+    for name, tensor in inputs.items():
+        size = tensor.shape[-1] if hasattr(tensor, "shape") else None
+        if isinstance(size, int) and size != width:
+            raise ValueError(
+                f"The last axis of `{name}` must have the size of the layer's weights, {width}. "
+                f"Received: shape={tuple(tensor.shape)}."
+            )
+
+
+def check_vectors(inputs: Any) -> None:
+    """Refuse token ids where vectors are wanted.
+
+    Args:
+        inputs: a tensor or an array; what has no dtype is left to Keras.
+
+    Raises:
+        TypeError: integers of rank 2 or below.
+    """
+    dtype = getattr(inputs, "dtype", None)
+    if dtype is None or len(inputs.shape) > 2 or not keras.backend.is_int_dtype(dtype):
+        return
+    raise TypeError(
+        "`inputs` must be vectors of floating-point numbers, (b, t, d); token ids go through an embedding "
+        f"first. Received: dtype {keras.backend.standardize_dtype(dtype)}, shape {tuple(inputs.shape)}."
+    )
 
 
 def check_choice(choices: tuple[Any, ...], **options: Any) -> None:

@@ -11,6 +11,7 @@ from keras_transformer.text.special_tokens import (
     UNKNOWN_ID,
 )
 from keras_transformer.text.subword import SubwordTokenizer
+from keras_transformer.text.subword_training import VocabularyWarning
 from keras_transformer.text.tokenizer import Tokenizer
 from keras_transformer.text.whitespace import WhitespaceTokenizer
 
@@ -24,6 +25,7 @@ __all__ = [
     "CharacterTokenizer",
     "SubwordTokenizer",
     "Tokenizer",
+    "VocabularyWarning",
     "WhitespaceTokenizer",
     "load_tokenizer",
 ]

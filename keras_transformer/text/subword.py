@@ -62,7 +62,8 @@ class SubwordTokenizer(Tokenizer):
 
         Args:
             texts: the corpus.
-            vocabulary_size: the number of token ids, special ones included.
+            vocabulary_size: the number of token ids, special ones included; fewer where the corpus
+                yields fewer.
             model_type: `"bpe"` or `"unigram"`.
             lowercase: as in the constructor.
 
@@ -71,7 +72,11 @@ class SubwordTokenizer(Tokenizer):
 
         Raises:
             ValueError: `model_type` is unknown.
-            InputError: the corpus is empty or does not yield `vocabulary_size` pieces.
+            InputError: the corpus is empty, or its characters alone are more than
+                `vocabulary_size`.
+
+        Warns:
+            VocabularyWarning: the corpus yields fewer pieces; all that it yields are taken.
         """
         proto = train_sentence_piece(
             texts, vocabulary_size=vocabulary_size, model_type=model_type, lowercase=lowercase

@@ -2,6 +2,7 @@
 
 import io
 import re
+import warnings
 from collections.abc import Iterable
 
 from keras_transformer.errors import InputError
@@ -20,6 +21,10 @@ MODEL_TYPES = ("bpe", "unigram")
 _DEFAULT_MAX_SENTENCE_LENGTH = 4192
 
 
+class VocabularyWarning(UserWarning):
+    """A corpus yields fewer subwords than were wanted, and the vocabulary is smaller."""
+
+
 def train_sentence_piece(
     texts: Iterable[str],
     *,
@@ -33,7 +38,8 @@ def train_sentence_piece(
 
     Args:
         texts: the corpus.
-        vocabulary_size: the number of token ids, special ones included.
+        vocabulary_size: the number of token ids, special ones included; fewer where the corpus
+            yields fewer.
         model_type: `"bpe"` or `"unigram"`.
         lowercase: whether texts are lower-cased first.
 
@@ -42,8 +48,11 @@ def train_sentence_piece(
 
     Raises:
         ValueError: `model_type` is unknown.
-        InputError: the corpus is empty, or does not yield `vocabulary_size` pieces; the
-            message says which sizes it can have.
+        InputError: the corpus is empty, or its characters alone are more than
+            `vocabulary_size`; the message says how many are needed.
+
+    Warns:
+        VocabularyWarning: the corpus yields fewer pieces; all that it yields are taken.
     """
     if model_type not in MODEL_TYPES:
         raise ValueError(f"`model_type` must be one of {MODEL_TYPES}. Received: {model_type!r}.")
@@ -51,7 +60,16 @@ def train_sentence_piece(
     try:
         return _train(lines, vocabulary_size, model_type)
     except RuntimeError as error:
-        raise InputError(_explanation(str(error), vocabulary_size)) from error
+        largest = _largest_size(str(error))
+        if largest is None:
+            raise InputError(_explanation(str(error), vocabulary_size)) from error
+    warnings.warn(
+        f"The corpus is too small for a subword vocabulary of {vocabulary_size} tokens. "
+        f"It yields {largest}, which are taken.",
+        VocabularyWarning,
+        stacklevel=3,  # whoever called SubwordTokenizer.train
+    )
+    return _train(lines, largest, model_type)
 
 
 def _training_lines(texts: Iterable[str], lowercase: bool) -> list[bytes]:
@@ -93,12 +111,15 @@ def _train(lines: list[bytes], vocabulary_size: int, model_type: str) -> bytes:
     return model.getvalue()
 
 
+def _largest_size(message: str) -> int | None:
+    """Reads how many tokens a corpus yields, if SentencePiece has failed because they are too few."""
+    largest = re.search(r"value <= (\d+)", message)
+    return int(largest[1]) if largest else None
+
+
 def _explanation(message: str, vocabulary_size: int) -> str:
     """Says in one line what SentencePiece says in several, with a source position."""
     start = f"Cannot train a subword vocabulary of {vocabulary_size} tokens on this corpus: "
-    largest = re.search(r"value <= (\d+)", message)
-    if largest:
-        return f"{start}it is too small, and yields at most {largest[1]} tokens."
     smallest = re.search(r"required_chars\. \d+ vs (\d+)", message)
     if smallest:
         return f"{start}its characters alone need {smallest[1]} tokens."

@@ -154,3 +154,13 @@ def test_a_mask_of_nested_lists_is_a_mask(layer: Any) -> None:
     np.testing.assert_array_equal(
         array(layer(inputs, mask=MASK.tolist())[1]), array(layer(inputs, mask=MASK)[1])
     )
+
+
+@pytest.mark.parametrize("name", ["query", "key", "value"])
+def test_another_width_than_that_of_the_weights(layer: Any, name: str) -> None:
+    inputs = {"query": QUERY, "key": KEY, "value": VALUE}
+    message = f"The last axis of `{name}` must have the size of the layer's weights, {inputs[name].shape[-1]}"
+    layer(list(inputs.values()))
+    inputs[name] = inputs[name][..., :1]
+    with pytest.raises(ValueError, match=message):
+        layer(list(inputs.values()))

@@ -95,6 +95,8 @@ def test_dropout_only_in_training() -> None:
 def test_wrong_width_and_masks(layer: Any) -> None:
     with pytest.raises(ValueError, match=r"Received: x of shape \(2, 5, 1\), embedding_dim=7"):
         course.EncoderLayer(7, 3, 11)(X[..., :1])
+    with pytest.raises(ValueError, match=r"Received: x of shape \(2, 5, 1\), embedding_dim=7"):
+        layer(X[..., :1])  # built for 7 before
     with pytest.raises(ValueError, match=r"`mask` must have the shape .* Received: shape=\(5, 5\)"):
         layer(X, False, np.ones((5, 5)))
 

@@ -109,3 +109,15 @@ def test_other_beginnings_are_refused(
 ) -> None:
     with pytest.raises(error, match=message):
         complete(model, prompts, GreedySearch(), 3)
+
+
+@pytest.mark.parametrize("kind", ["Transformer", "list"])
+def test_a_model_with_an_encoder_is_refused(transformer: keras.Model, kind: str) -> None:
+    message = rf"alone, such as a `CausalLM`; `decoding\.generate` .* Received: {kind}\."
+    with pytest.raises(TypeError, match=message):
+        complete(transformer if kind == "Transformer" else [], PROMPTS, GreedySearch(), 3)
+
+
+def test_lists_are_beginnings_too(model: keras.Model) -> None:
+    lists, arrays = (complete(model, ids, GreedySearch(), 3) for ids in (PROMPTS.tolist(), PROMPTS))
+    np.testing.assert_array_equal(*map(ops.convert_to_numpy, (lists.token_ids, arrays.token_ids)))

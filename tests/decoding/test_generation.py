@@ -119,3 +119,32 @@ def test_half_precision(source_ids: np.ndarray, search: Search, dtype: str) -> N
     scores = ops.convert_to_numpy(generate(model, source_ids, search, 5).scores)
     expected = ops.convert_to_numpy(generate(model.with_dtype("float32"), source_ids, search, 5).scores)
     np.testing.assert_allclose(scores, expected, atol=0.2)
+
+
+def test_lists_are_sources_too(transformer: Any) -> None:
+    rows = [[4, 5, 3], [6, 3, 0]]
+    expected = generate(transformer, np.array(rows), GreedySearch(), 5)
+    assert_same(generate(transformer, rows, GreedySearch(), 5), expected)
+    with pytest.raises(ValueError, match=r"one length, padded with 0\. Received: lists of different lengths"):
+        generate(transformer, [[4, 5, 3], [6, 3]], GreedySearch(), 5)
+
+
+@pytest.mark.parametrize(
+    ("sources", "received"),
+    [([4, 5, 3], r"shape=\(3,\)"), (np.zeros((1, 2, 3, 4)), "shape="), ("abc", "str")],
+)
+def test_what_is_no_batch_of_sources_is_refused(transformer: Any, sources: Any, received: str) -> None:
+    with pytest.raises(
+        ValueError, match=rf"token ids \(b, s\) or features \(b, s, w\)\. Received: {received}"
+    ):
+        generate(transformer, sources, GreedySearch(), 5)
+
+
+@pytest.mark.parametrize("kind", ["CausalLM", "EncoderModel", "list"])
+def test_a_model_without_an_encoder_is_refused(kind: str) -> None:
+    sizes = {"num_layers": 1, "hidden_dim": 8, "num_heads": 2, "intermediate_dim": 16}
+    arguments = {"CausalLM": (8,), "EncoderModel": (8, 3)}.get(kind)
+    model = [] if arguments is None else getattr(kt, kind)(*arguments, **sizes)
+    message = rf"with an encoder, such as a `Transformer`; `decoding\.complete` .* Received: {kind}\."
+    with pytest.raises(TypeError, match=message):
+        generate(model, np.ones((1, 2), "int32"), GreedySearch(), 5)

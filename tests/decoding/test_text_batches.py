@@ -27,6 +27,8 @@ def test_one_warning_counts_what_was_cut() -> None:
     with pytest.warns(TruncationWarning, match=r"^2 of 3 were longer") as caught:
         in_batches(["a", "b", "c"], lambda batch, _: BatchAnswers(batch, int(batch != ["b"])), len, 1, None)
     assert len(caught) == 1
+    with pytest.warns(TruncationWarning, match=r"^1 of 1 .* limits \(max_source_length=4\) and were cut off"):
+        in_batches(["a"], lambda batch, _: BatchAnswers(batch, 1, "max_source_length=4"), len, 1, None)
 
 
 def test_an_answer_for_each_is_needed() -> None:
@@ -41,7 +43,7 @@ def test_a_wrong_batch_size_is_refused() -> None:
 
 def test_generators_are_taken_and_single_strings_are_not() -> None:
     assert check_texts(letter for letter in "abc") == ["a", "b", "c"]
-    for wrong in ("abc", b"abc"):
+    for wrong in ("abc", b"abc", None, 3):
         with pytest.raises(TypeError, match=rf"must be several strings.*Received: sources={wrong!r}"):
             check_texts(wrong, "sources")
     with pytest.raises(TypeError, match=r"`texts` must hold strings\. Received: texts\[1\]=3\."):

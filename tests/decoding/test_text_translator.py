@@ -53,10 +53,14 @@ def test_the_first_of_the_hypotheses_are_taken() -> None:
     assert [len(answers) for answers in Echo().n_best(TEXTS, num=1)] == [1, 1, 1]
     with pytest.raises(ValueError, match=r"between 1 and the 2 hypotheses .* Received: num=3\."):
         Echo().n_best(TEXTS, num=3)
+    with pytest.raises(TypeError, match=r"`num` must be an integer or None\. Received: num=1\.5\."):
+        Echo().n_best(TEXTS, 1.5)
 
 
 def test_what_is_wrong_is_named() -> None:
     with pytest.raises(TypeError, match=r"Received: targets='abc'\."):
         Echo().score(["a"], "abc")
+    with pytest.raises(TypeError, match=r"`texts` must be several strings.* Received: texts=None\."):
+        Echo().translate(None)
     with pytest.raises(ValueError, match=r"Received: 2 targets, 1 sources\."):
         Echo().score(["a"], ["b", "c"])

@@ -13,7 +13,13 @@ from keras_transformer.export.signatures import SIGNATURES
 
 
 def readme(**changes: Any) -> str:
-    options = {"version": 3, "num_hypotheses": 4, "optimize": "float32", "needs_tensorflow_text": False}
+    options = {
+        "version": 3,
+        "num_hypotheses": 4,
+        "max_target_length": 20,
+        "optimize": "float32",
+        "needs_tensorflow_text": False,
+    }
     return directory_readme("en_fr", [('it\'s "here"', "c'est")], **{**options, **changes})
 
 
@@ -49,8 +55,18 @@ def test_subwords_say_what_to_import() -> None:
 
 
 def test_the_place_is_the_one_served() -> None:
-    assert "saved_models/en_fr/3" in readme()
-    assert "n is 4;" in readme()
+    text = readme()
+    assert "from the directory that holds `en_fr`:" in text
+    assert '-v "$PWD/en_fr:/models/en_fr"' in text
+    assert 'tf.saved_model.load("en_fr/3")' in text
+    assert "saved_models/" not in text
+    assert "n is 4;" in text
+
+
+def test_the_limit_of_an_answer_is_said() -> None:
+    text = readme()
+    assert "of which 19 tokens are read" in text
+    assert "An answer ends at 20 tokens, finished or not." in text
 
 
 @pytest.mark.parametrize(

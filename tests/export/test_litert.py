@@ -30,7 +30,7 @@ def test_the_file_answers_as_greedy_search_does(translator: kt.Translator, tmp_p
 
 
 def test_an_operation_that_litert_lacks_is_named(translator: kt.Translator, tmp_path: Path) -> None:
-    model = kt.Transformer(**{**translator.model.get_config(), "dtype": "mixed_bfloat16"})
+    model = translator.model.with_dtype("mixed_bfloat16")
     half = kt.Translator(model, translator.source_tokenizer, translator.target_tokenizer)
     with pytest.raises(ExportError, match=r"LiteRT must have every operation .* Received: .*Gather"):
         export_litert(half, tmp_path / "tiny.tflite", source_length=5, max_length=3)

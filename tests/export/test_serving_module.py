@@ -31,7 +31,8 @@ def test_hypotheses_begin_with_the_answer(module: ServingModule) -> None:
     assert all_of_them["output"].shape == (3, 2)
     np.testing.assert_array_equal(all_of_them["output"][:, 0], best["output"])
     np.testing.assert_allclose(all_of_them["score"][:, 0], best["score"], atol=1e-5)
-    assert all_of_them["score"][1].numpy().tolist() == [0.0, 0.0]
+    assert all_of_them["output"][1].numpy().tolist() == [b"", b""]
+    np.testing.assert_array_equal(all_of_them["score"][1], np.float32([0.0, -1e30]))
 
 
 def test_no_rows_are_no_answers(module: ServingModule) -> None:

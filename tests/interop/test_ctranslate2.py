@@ -1,6 +1,9 @@
 """The same weights give the same tokens in both engines; directories are whole or not there."""
 
 import json
+import re
+import textwrap
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -124,7 +127,9 @@ def test_a_translator_is_written_with_its_tokens(translator: kt.Translator, tmp_
     assert len(set(tokens)) == tokenizer.vocabulary_size
     config = json.loads((directory / "config.json").read_text(encoding="utf-8"))
     assert (config["unk_token"], config["eos_token"]) == ("[UNK]", "[END]")
-    assert "mine" in (directory / "README.md").read_text(encoding="utf-8")
+    readme = (directory / "README.md").read_text(encoding="utf-8")
+    assert 'Translator("mine"' in readme
+    assert "max_input_length=256,\n        max_decoding_length=7,\n" in readme
     assert [path.name for path in directory.parent.iterdir()] == ["mine"]
 
     texts = ["a cat sat", "the dog"]
@@ -138,6 +143,34 @@ def test_a_translator_is_written_with_its_tokens(translator: kt.Translator, tmp_
     padded = np.array([[*row, *[0] * (width - len(row))] for row in ids], "int32").reshape(2, width)
     answers = [text.decode() for text in tokenizer.detokenize(padded).numpy()]
     assert answers == translator.translate(texts)
+
+
+def test_the_programs_of_the_readme_answer_as_the_translator(
+    translator: kt.Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    readme = (export_ctranslate2(translator, tmp_path / "mine") / "README.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"(?:^    .*\n|^\n)+", readme, re.MULTILINE)
+    call, texts = [textwrap.dedent(block) for block in blocks if "import" in block]
+    make_tokens, make_text = texts.split("target = ")
+    # What is 300 tokens long needs `max_input_length`: there are 256 positions.
+    for text in ("a cat sat", "the dog", "a " * 150):
+        names: dict[str, Any] = {"text": text}
+        monkeypatch.chdir(tmp_path)
+        exec(make_tokens, names)
+        exec(call.replace("beam_size=4", "beam_size=1"), names)
+        *lines, last = ("target = " + make_text).strip().splitlines()
+        exec("\n".join(lines), names)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", kt.decoding.TruncationWarning)
+            assert eval(last, names) == translator.translate([text])[0]
+
+
+def test_a_model_alone_names_what_ctranslate2_takes(make_model: MakeModel, tmp_path: Path) -> None:
+    for options, lengths in (({}, "1024 256"), ({"positions": "learned", "max_length": 99}, "99 99")):
+        directory = export_ctranslate2(make_model(**options), tmp_path / lengths)
+        readme = (directory / "README.md").read_text(encoding="utf-8")
+        source_length, target_length = lengths.split()
+        assert f"max_input_length={source_length},\n        max_decoding_length={target_length},\n" in readme
 
 
 def test_positions_reach_as_far_as_the_limits_of_a_translator(

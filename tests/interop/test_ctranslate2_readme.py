@@ -11,7 +11,7 @@ ctranslate2 = pytest.importorskip("ctranslate2", reason="the extra `interop` is 
 
 
 def test_the_example_names_options_that_exist() -> None:
-    text = ctranslate2_readme("mine", ["[PAD]", "[UNK]"])
+    text = ctranslate2_readme("mine", ["[PAD]", "[UNK]"], 40, 30)
     blocks = [block for block in text.split("\n\n") if block.startswith("    ")]
     tree = ast.parse(textwrap.dedent("\n".join(blocks)))
     [call] = [
@@ -23,5 +23,7 @@ def test_the_example_names_options_that_exist() -> None:
     documented = ctranslate2.Translator.translate_batch.__doc__
     assert all(f" {name}: " in documented for name in options)
     assert ast.literal_eval(options["suppress_sequences"]) == [["[PAD]"], ["[UNK]"]]
+    assert [ast.literal_eval(options[f"max_{part}_length"]) for part in ("input", "decoding")] == [40, 30]
+    assert "for answers that end before" in text
     assert 'Translator("mine"' in text
     assert "`[PAD]`, `[UNK]`" in text

@@ -100,3 +100,35 @@ def test_sizes_not_above_zero(make: Any, option: str) -> None:
 def test_stacks_without_layers(stack: Any, num_layers: int) -> None:
     with pytest.raises(ValueError, match=re.escape(f"Received: num_layers={num_layers}.")):
         stack(num_layers, 2, 11)
+
+
+@pytest.mark.parametrize("norm_first", [False, True])
+@pytest.mark.parametrize("make", [EncoderLayer, DecoderLayer])
+def test_another_width_than_that_of_the_weights(make: Any, norm_first: bool) -> None:
+    layer = make(2, 11, norm_first=norm_first)
+    layer(np.zeros((2, 5, 8), "float32"))
+    message = (
+        "The last axis of `inputs` must have the size of the layer's weights, 8. Received: shape=(2, 5, 16)"
+    )
+    with pytest.raises(ValueError, match=re.escape(message)):
+        layer(np.zeros((2, 5, 16), "float32"))
+
+
+@pytest.mark.parametrize("make", [EncoderLayer, DecoderLayer, Encoder, Decoder])
+def test_token_ids_are_refused_at_the_door(make: Any) -> None:
+    layer = make(*[1] * (make in (Encoder, Decoder)), 2, 11)
+    ids = np.ones((2, 6), "int32")
+    for inputs in (ids, keras.ops.convert_to_tensor(ids)):
+        with pytest.raises(TypeError, match=r"^`inputs` must be vectors.* dtype int32, shape \(2, 6\)\.$"):
+            layer(inputs)
+    with pytest.raises(TypeError, match=r"Received: dtype int32, shape \(None, 6\)\.$"):
+        layer(keras.Input((6,), dtype="int32"))
+    assert not layer.built
+
+
+@pytest.mark.parametrize("norm_first", [False, True])
+@pytest.mark.parametrize("make", [EncoderLayer, DecoderLayer])
+def test_integers_of_rank_3_are_numbers(make: Any, norm_first: bool) -> None:
+    layer, x = make(2, 11, norm_first=norm_first), np.arange(24).reshape(1, 3, 8).astype("int32")
+    actual, expected = (keras.ops.convert_to_numpy(layer(inputs)) for inputs in (x, x.astype("float32")))
+    np.testing.assert_array_equal(actual, expected)

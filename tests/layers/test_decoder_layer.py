@@ -179,3 +179,14 @@ def test_a_batch_size_where_none_is_wanted(memory: Any) -> None:
         ValueError, match=re.escape(f"{message}2, encoder_output=a tensor of shape (2, 3, 7).")
     ):
         made().create_cache(memory, 5, batch_size=2)
+
+
+def test_a_memory_of_another_width_is_refused() -> None:
+    layer, x, wider = made(), draw(2, 5, 8), keras.ops.convert_to_tensor(draw(2, 3, 9))
+    message = (
+        "The last axis of `encoder_output` must have the size of the layer's weights, 7. Received: shape=("
+    )
+    with pytest.raises(ValueError, match=re.escape(f"{message}2, 3, 9).")):
+        layer(x, wider)
+    with pytest.raises(ValueError, match=re.escape(f"{message}2, 3, 9).")):
+        layer.create_cache(wider, 5)

@@ -197,3 +197,21 @@ def test_sequences_of_no_length_keep_their_batch(t: int, s: int) -> None:
     output, scores = layer(draw(2, t, 8), draw(2, s, 8), return_attention_scores=True)
     assert (tuple(output.shape), tuple(scores.shape)) == ((2, t, 8), (2, 2, t, s))
     assert tuple(layer(draw(2, t, 8), draw(2, s, 8)).shape) == (2, t, 8)
+
+
+@pytest.mark.parametrize(
+    ("name", "widths"), [("query", (16, 8, 8)), ("value", (8, 16, 8)), ("key", (8, 8, 16))]
+)
+def test_another_width_than_that_of_the_weights_is_refused(name: str, widths: tuple[int, ...]) -> None:
+    layer = MultiHeadAttention(2, 4)
+    layer(*[draw(2, 5, 8)] * 3)
+    message = f"The last axis of `{name}` must have the size of the layer's weights, 8. Received: shape="
+    with pytest.raises(ValueError, match=re.escape(f"{message}(2, 5, 16).")):
+        layer(*(draw(2, 5, width) for width in widths))
+    with pytest.raises(ValueError, match=re.escape("The last axis of `value` must")):
+        layer.project_key_value(keras.ops.convert_to_tensor(draw(2, 5, 16)))
+
+
+def test_integers_are_numbers() -> None:
+    layer, x = MultiHeadAttention(2, 4), np.arange(12).reshape(1, 3, 4).astype("int32")
+    np.testing.assert_array_equal(array(layer(x, x)), array(layer(x.astype("float32"), x.astype("float32"))))

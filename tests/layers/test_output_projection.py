@@ -69,3 +69,14 @@ def test_errors() -> None:
     message = "Received: embedding.vocabulary_size=13, vocabulary_size=11."
     with pytest.raises(ValueError, match=re.escape(message)):
         OutputProjection(11, embedding=TokenEmbedding(13, 7))
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_another_width_than_that_of_the_weights(tied: bool) -> None:
+    layer = OutputProjection(13, embedding=TokenEmbedding(13, 7) if tied else None)
+    layer(draw(2, 5, 7))
+    message = (
+        "The last axis of `inputs` must have the size of the layer's weights, 7. Received: shape=(2, 5, 9)."
+    )
+    with pytest.raises(ValueError, match=re.escape(message)):
+        layer(draw(2, 5, 9))

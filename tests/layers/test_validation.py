@@ -12,6 +12,8 @@ from keras_transformer.layers.validation import (
     check_heads,
     check_positive,
     check_rates,
+    check_vectors,
+    check_width,
     freeze_parts,
     get_activation,
     known_sizes,
@@ -131,3 +133,26 @@ def test_parts_made_in_build_are_frozen_too() -> None:
     assert layer.part.trainable_weights
     freeze_parts(layer)
     assert layer.part.trainable_weights == []
+
+
+def test_a_width_that_differs_is_named_where_it_is_known() -> None:
+    check_width(8, inputs=np.zeros((2, 8)), other=keras.KerasTensor((None, None, 8)), rows=[[1.0]])
+    message = (
+        "The last axis of `other` must have the size of the layer's weights, 8. Received: shape=(None, 9)."
+    )
+    with pytest.raises(ValueError, match=re.escape(message)):
+        check_width(8, inputs=np.zeros((2, 8)), other=keras.KerasTensor((None, 9)))
+
+
+@pytest.mark.parametrize("shape", [(6,), (2, 6)])
+@pytest.mark.parametrize("dtype", ["int32", "uint8"])
+def test_token_ids_are_no_vectors(shape: tuple[int, ...], dtype: str) -> None:
+    message = f"token ids go through an embedding first. Received: dtype {dtype}, shape {shape}."
+    for inputs in (np.zeros(shape, dtype), keras.KerasTensor(shape, dtype)):
+        with pytest.raises(TypeError, match=re.escape(message)):
+            check_vectors(inputs)
+
+
+def test_vectors_of_any_numbers_are_vectors() -> None:
+    for inputs in (np.zeros((2, 6)), np.zeros((2, 6, 8), "int32"), [[1.0, 2.0]]):
+        check_vectors(inputs)

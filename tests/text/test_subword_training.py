@@ -1,7 +1,7 @@
 import pytest
 
 from keras_transformer.errors import InputError
-from keras_transformer.text import SubwordTokenizer
+from keras_transformer.text import SubwordTokenizer, VocabularyWarning
 from keras_transformer.text.subword_training import train_sentence_piece
 
 CORPUS = ["the cat sat on the mat", "the dog sat"]
@@ -21,19 +21,25 @@ def test_training_is_quiet(capfd: pytest.CaptureFixture[str]) -> None:
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_small_corpus_says_which_size_it_allows() -> None:
-    message = r"vocabulary of 8000 tokens on this corpus: it is too small, and yields at most (\d+) tokens\.$"
-    with pytest.raises(InputError, match=message):
-        train(CORPUS, 8000)
+@pytest.mark.parametrize("model_type", ["bpe", "unigram"])
+@pytest.mark.parametrize("texts", [CORPUS, ["a"], ["x" * 500]])
+def test_a_small_corpus_gives_all_that_it_yields(texts: list[str], model_type: str) -> None:
+    message = r"^The corpus is too small for a subword vocabulary of 8000 tokens\. It yields (\d+), which"
+    with pytest.warns(VocabularyWarning, match=message) as caught:
+        proto = train(texts, 8000, model_type)
+    [warning] = caught
+    largest = int(str(warning.message).split("yields ")[1].split(",")[0])
+    assert SubwordTokenizer(proto).vocabulary_size == largest
+    assert proto == train(texts, largest, model_type)
+    with pytest.warns(VocabularyWarning, match=f"yields {largest},"):
+        train(texts, largest + 1, model_type)
 
 
-def test_the_named_size_is_the_largest() -> None:
-    with pytest.raises(InputError) as error:
-        train(CORPUS, 8000)
-    largest = int(str(error.value).split()[-2])
-    assert SubwordTokenizer(train(CORPUS, largest)).vocabulary_size == largest
-    with pytest.raises(InputError, match=f"at most {largest} tokens"):
-        train(CORPUS, largest + 1)
+def test_the_default_size_is_for_small_corpora_too() -> None:
+    with pytest.warns(VocabularyWarning) as caught:
+        tokenizer = SubwordTokenizer.train(CORPUS)
+    assert caught[0].filename == __file__  # the line of the caller
+    assert tokenizer.detokenize(tokenizer.tokenize(CORPUS)).numpy()[0].decode() == CORPUS[0]
 
 
 def test_a_size_below_the_alphabet_names_the_alphabet() -> None:
@@ -64,7 +70,7 @@ def test_damaged_characters_are_not_learned() -> None:
 
 
 def test_errors_are_one_line() -> None:
-    for size in (-1, 0, 1, 9, 8000):
+    for size in (-1, 0, 1, 9):
         with pytest.raises(InputError) as error:
             train(CORPUS, size)
         assert "\n" not in str(error.value)
