@@ -24,22 +24,6 @@ from keras_transformer.training import (
 X, Y = np.linspace(0, 1, 16).reshape(8, 2).astype("float32"), np.ones((8, 1), "float32")
 
 
-@pytest.fixture
-def model() -> keras.Model:
-    keras.utils.set_random_seed(0)
-    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
-    model.compile(optimizer=keras.optimizers.Adam(0.01), loss="mse")
-    # Keras warns where it reads an optimizer that never ran.
-    model.optimizer.build(model.trainable_variables)
-    return model
-
-
-def run_epochs(checkpoint: Checkpoint, model: keras.Model, values: list[float], start: int = 0) -> None:
-    checkpoint.set_model(model)
-    for epoch, value in enumerate(values, start):
-        checkpoint.on_epoch_end(epoch, {"loss": 2 * value, "val_loss": value})
-
-
 def sha256(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
@@ -50,11 +34,9 @@ def flip_one_bit(path: Path) -> None:
     path.write_bytes(content)
 
 
-def files(directory: Path) -> list[str]:
-    return sorted(path.name for path in directory.iterdir())
-
-
-def test_a_checkpoint_is_read_with_its_state(model: keras.Model, tmp_path: Path) -> None:
+def test_a_checkpoint_is_read_with_its_state(
+    run_epochs: Callable[..., None], model: keras.Model, tmp_path: Path
+) -> None:
     checkpoint = Checkpoint(tmp_path)
     model.train_on_batch(X, Y)
     run_epochs(checkpoint, model, [1.0])
@@ -74,7 +56,7 @@ def test_a_new_run_has_no_checkpoint(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("damage", [flip_one_bit, Path.unlink])
 def test_a_damaged_checkpoint_falls_back_to_the_one_before(
-    damage: Callable[[Path], None], model: keras.Model, tmp_path: Path
+    run_epochs: Callable[..., None], damage: Callable[[Path], None], model: keras.Model, tmp_path: Path
 ) -> None:
     run_epochs(Checkpoint(tmp_path), model, [3.0, 2.0])
     expected = ops.convert_to_numpy(model.weights[0]).copy()
@@ -94,7 +76,9 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(
         np.testing.assert_array_equal(ops.convert_to_numpy(restored.weights[0]), expected)
 
 
-def test_a_run_goes_on_from_the_one_before(model: keras.Model, tmp_path: Path) -> None:
+def test_a_run_goes_on_from_the_one_before(
+    run_epochs: Callable[..., None], model: keras.Model, tmp_path: Path
+) -> None:
     run_epochs(Checkpoint(tmp_path), model, [3.0, 2.0])
     flip_one_bit(tmp_path / "epoch-0002.keras")
     with pytest.warns(CheckpointWarning):
@@ -104,7 +88,9 @@ def test_a_run_goes_on_from_the_one_before(model: keras.Model, tmp_path: Path) -
     assert (state.epoch, state.history["val_loss"]) == (2, [3.0, 2.0])
 
 
-def test_the_last_epoch_takes_the_place_of_a_damaged_best_one(model: keras.Model, tmp_path: Path) -> None:
+def test_the_last_epoch_takes_the_place_of_a_damaged_best_one(
+    run_epochs: Callable[..., None], model: keras.Model, tmp_path: Path
+) -> None:
     run_epochs(Checkpoint(tmp_path), model, [1.0, 2.0, 3.0])
     flip_one_bit(tmp_path / "epoch-0001.keras")
     with pytest.warns(CheckpointWarning, match=r"epoch-0001\.keras is damaged.* epoch-0003\.keras is used"):
@@ -113,7 +99,9 @@ def test_the_last_epoch_takes_the_place_of_a_damaged_best_one(model: keras.Model
     assert state.best_epoch == 3
 
 
-def test_no_whole_checkpoint_is_an_error(model: keras.Model, tmp_path: Path) -> None:
+def test_no_whole_checkpoint_is_an_error(
+    run_epochs: Callable[..., None], model: keras.Model, tmp_path: Path
+) -> None:
     run_epochs(Checkpoint(tmp_path), model, [3.0, 2.0])
     wanted = sha256(tmp_path / "epoch-0002.keras")
     for path in tmp_path.glob("*.keras"):
@@ -126,7 +114,9 @@ def test_no_whole_checkpoint_is_an_error(model: keras.Model, tmp_path: Path) -> 
         read_checkpoint(tmp_path)
 
 
-def test_a_checkpoint_of_an_earlier_version_is_read(model: keras.Model, tmp_path: Path) -> None:
+def test_a_checkpoint_of_an_earlier_version_is_read(
+    run_epochs: Callable[..., None], model: keras.Model, tmp_path: Path
+) -> None:
     """There were no checksums, no random state and no state before."""
     save_model(model, tmp_path / "epoch-0001.keras")
     names = {"last_file": "epoch-0001.keras", "best_file": "epoch-0001.keras"}
@@ -142,7 +132,9 @@ def test_a_checkpoint_of_an_earlier_version_is_read(model: keras.Model, tmp_path
     assert read_checkpoint(tmp_path, best=True)[1].best_file == "epoch-0001.keras"
 
 
-def test_checkpoints_without_a_state_are_not_begun_anew_over(model: keras.Model, tmp_path: Path) -> None:
+def test_checkpoints_without_a_state_are_not_begun_anew_over(
+    run_epochs: Callable[..., None], model: keras.Model, tmp_path: Path
+) -> None:
     run_epochs(Checkpoint(tmp_path), model, [2.0, 1.0])
     for name in ("state.json", "state-before.json"):
         (tmp_path / name).unlink()
@@ -153,7 +145,9 @@ def test_checkpoints_without_a_state_are_not_begun_anew_over(model: keras.Model,
     assert read_checkpoint(tmp_path) == (None, CheckpointState())
 
 
-def test_a_smaller_model_does_not_take_part_of_the_weights(tmp_path: Path) -> None:
+def test_a_smaller_model_does_not_take_part_of_the_weights(
+    run_epochs: Callable[..., None], tmp_path: Path
+) -> None:
     def make(num_layers: int) -> keras.Model:
         layers = [keras.layers.Dense(2, name=f"dense_{number}") for number in range(num_layers)]
         model = keras.Sequential([keras.Input((2,)), *layers])

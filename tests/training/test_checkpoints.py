@@ -3,6 +3,7 @@
 import errno
 import hashlib
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,30 +27,8 @@ from keras_transformer.training import (
 X, Y = np.linspace(0, 1, 16).reshape(8, 2).astype("float32"), np.ones((8, 1), "float32")
 
 
-@pytest.fixture
-def model() -> keras.Model:
-    keras.utils.set_random_seed(0)
-    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
-    model.compile(optimizer=keras.optimizers.Adam(0.01), loss="mse")
-    # Keras warns where it reads an optimizer that never ran.
-    model.optimizer.build(model.trainable_variables)
-    return model
-
-
-def run_epochs(checkpoint: Checkpoint, model: keras.Model, values: list[float], start: int = 0) -> None:
-    checkpoint.set_model(model)
-    for epoch, value in enumerate(values, start):
-        checkpoint.on_epoch_end(epoch, {"loss": 2 * value, "val_loss": value})
-
-
 def sha256(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def flip_one_bit(path: Path) -> None:
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
-    path.write_bytes(content)
 
 
 def files(directory: Path) -> list[str]:
@@ -66,7 +45,9 @@ def fill_the_disk(monkeypatch: pytest.MonkeyPatch, model: keras.Model) -> None:
     monkeypatch.setattr(model, "save", save)
 
 
-def test_the_best_and_the_last_two_stay(model: keras.Model, tmp_path: Path) -> None:
+def test_the_best_and_the_last_two_stay(
+    run_epochs: Callable[..., None], model: keras.Model, tmp_path: Path
+) -> None:
     checkpoint = Checkpoint(tmp_path / "new" / "directory")
     run_epochs(checkpoint, model, [3.0, 1.0, 2.0, 1.5])
     kept = ["epoch-0002.keras", "epoch-0003.keras", "epoch-0004.keras"]
@@ -85,19 +66,25 @@ def test_the_best_and_the_last_two_stay(model: keras.Model, tmp_path: Path) -> N
     )
 
 
-def test_two_files_where_the_last_is_the_best(model: keras.Model, tmp_path: Path) -> None:
+def test_two_files_where_the_last_is_the_best(
+    run_epochs: Callable[..., None], model: keras.Model, tmp_path: Path
+) -> None:
     run_epochs(Checkpoint(tmp_path), model, [4.0, 3.0, 2.0])
     assert files(tmp_path) == ["epoch-0002.keras", "epoch-0003.keras", "state-before.json", "state.json"]
 
 
-def test_what_a_killed_process_left_is_removed(model: keras.Model, tmp_path: Path) -> None:
+def test_what_a_killed_process_left_is_removed(
+    run_epochs: Callable[..., None], model: keras.Model, tmp_path: Path
+) -> None:
     for name in (".partial-epoch-0007.keras", ".state.json.123.tmp", "epoch-0008.keras", "notes.txt"):
         (tmp_path / name).write_bytes(b"half")
     run_epochs(Checkpoint(tmp_path), model, [1.0])
     assert files(tmp_path) == ["epoch-0001.keras", "notes.txt", "state.json"]
 
 
-def test_another_metric_can_be_monitored(model: keras.Model, tmp_path: Path) -> None:
+def test_another_metric_can_be_monitored(
+    run_epochs: Callable[..., None], model: keras.Model, tmp_path: Path
+) -> None:
     checkpoint = Checkpoint(tmp_path, monitor="loss")
     run_epochs(checkpoint, model, [3.0, 4.0])
     assert checkpoint.state.best_value == 6.0
@@ -113,7 +100,9 @@ def test_numbers_that_only_some_epochs_have_are_kept(model: keras.Model, tmp_pat
     np.testing.assert_equal([history["early"], history["late"]], [[1.0, np.nan], [np.nan, 5.0]])
 
 
-def test_what_is_no_number_is_never_the_best(model: keras.Model, tmp_path: Path) -> None:
+def test_what_is_no_number_is_never_the_best(
+    run_epochs: Callable[..., None], model: keras.Model, tmp_path: Path
+) -> None:
     checkpoint = Checkpoint(tmp_path)
     run_epochs(checkpoint, model, [math.nan, 2.0, math.nan])
     assert (checkpoint.state.best_file, checkpoint.state.best_value) == ("epoch-0002.keras", 2.0)
@@ -122,7 +111,9 @@ def test_what_is_no_number_is_never_the_best(model: keras.Model, tmp_path: Path)
     assert math.isnan(state.history["val_loss"][2])
 
 
-def test_a_metric_that_is_not_there_is_named(model: keras.Model, tmp_path: Path) -> None:
+def test_a_metric_that_is_not_there_is_named(
+    run_epochs: Callable[..., None], model: keras.Model, tmp_path: Path
+) -> None:
     checkpoint = Checkpoint(tmp_path, monitor="val_bleu")
     with pytest.raises(ValueError, match=r"one of loss, val_loss\. Received: monitor='val_bleu'\."):
         run_epochs(checkpoint, model, [1.0])
@@ -130,7 +121,7 @@ def test_a_metric_that_is_not_there_is_named(model: keras.Model, tmp_path: Path)
 
 
 def test_a_full_disk_leaves_the_earlier_state(
-    model: keras.Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run_epochs: Callable[..., None], model: keras.Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_epochs(Checkpoint(tmp_path), model, [3.0, 2.0, 2.5])
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
@@ -143,7 +134,7 @@ def test_a_full_disk_leaves_the_earlier_state(
 
 
 def test_a_state_that_cannot_be_written_leaves_the_earlier_one(
-    model: keras.Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run_epochs: Callable[..., None], model: keras.Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_epochs(Checkpoint(tmp_path), model, [3.0])
     state = read_state(tmp_path)
@@ -188,7 +179,7 @@ def test_a_resumed_run_goes_on_as_if_never_stopped(tmp_path: Path) -> None:
     assert [len(values) for values in checkpoint.state.history.values()] == [4, 4]
 
 
-def test_files_of_others_stay(model: keras.Model, tmp_path: Path) -> None:
+def test_files_of_others_stay(run_epochs: Callable[..., None], model: keras.Model, tmp_path: Path) -> None:
     names = ["epoch-01.keras", "epoch-my-own.keras"]
     for name in names:
         (tmp_path / name).write_bytes(b"of the user")
@@ -196,7 +187,9 @@ def test_files_of_others_stay(model: keras.Model, tmp_path: Path) -> None:
     assert set(names) <= set(files(tmp_path))
 
 
-def test_an_earlier_run_is_not_replaced_by_accident(model: keras.Model, tmp_path: Path) -> None:
+def test_an_earlier_run_is_not_replaced_by_accident(
+    run_epochs: Callable[..., None], model: keras.Model, tmp_path: Path
+) -> None:
     run_epochs(Checkpoint(tmp_path), model, [2.0, 1.0])
     with pytest.raises(InputError, match=r"another run\. Go on with it by `state=read_checkpoint"):
         Checkpoint(tmp_path)
