@@ -30,7 +30,7 @@ def fill_rows(multiple: int) -> Transformation:
     def fill(rows: tf.Tensor) -> tf.Tensor:
         """Add rows to one matrix, or to the weights of rows."""
         missing = -tf.shape(rows)[0] % multiple
-        padding = tf.stack([0, missing]) * tf.one_hot(0, rows.shape.rank, dtype=tf.int32)[:, None]
+        padding = [[0, missing], *[[0, 0]] * (rows.shape.rank - 1)]
         return tf.pad(rows, padding, constant_values=tf.cast(PAD_ID, rows.dtype))
 
     return _of_each_matrix(fill)

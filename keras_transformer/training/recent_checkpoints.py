@@ -60,7 +60,8 @@ class KeepRecent(keras.callbacks.Callback):
         folder = self.checkpoint.directory / FOLDER
         folder.mkdir(exist_ok=True)
         _link(self.checkpoint.directory / name, folder / name)
-        kept = [epoch_file(epoch + 1) for epoch in range(self.checkpoint.state.epoch)][-self.num :]
+        last = self.checkpoint.state.epoch
+        kept = [epoch_file(epoch) for epoch in range(last - self.num + 1, last + 1)]
         for path in saved_epochs(folder):
             if path.name not in kept:  # older, or of a run that stood here before
                 path.unlink()
@@ -105,7 +106,11 @@ def average_recent(directory: str | Path, num: int) -> keras.Model:
     Raises:
         InputError: no epoch was kept, or none is whole.
     """
-    return average_weights(_whole(_recent(directory, num), load_model))
+    paths = _recent(directory, num)
+    try:
+        return average_weights(paths)
+    except InputError:  # only then is it worth reading each file twice
+        return average_weights(_whole(paths, load_model))
 
 
 def _whole(paths: list[Path], read: Callable[[Path], Any]) -> list[Path]:
