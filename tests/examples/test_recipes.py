@@ -38,6 +38,16 @@ def test_the_third_part_goes_on_from_the_second() -> None:
     assert third.decoding == second.decoding
 
 
+def test_the_distilled_model_goes_on_from_one_language_of_the_model_of_both() -> None:
+    names = ("multi30k_both", "multi30k_of_both", "multi30k_distilled")
+    both, german, distilled = (RunConfig.from_toml(EXAMPLES / f"{name}.toml") for name in names)
+    assert german.model.initial_model == f"runs/{both.name}"
+    assert distilled.model.initial_model == f"runs/{german.name}"
+    assert len({both.name, german.name, distilled.name}) == 3
+    assert distilled.decoding == german.decoding == both.decoding
+    assert distilled.data.test_source == german.data.test_source == both.data.test_source
+
+
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.toml")), ids=lambda path: path.stem)
 def test_each_says_how_it_is_run(path: Path) -> None:
     assert (
