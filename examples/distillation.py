@@ -8,6 +8,8 @@ keras-transformer translate --model runs/en_de --n-best 5 --input train.en.gz > 
 python distillation.py train.en.gz train.de.gz answers.tsv --output distilled
 
 writes distilled.source.gz and distilled.target.gz: the pairs, and after them those with an answer.
+Train on them with validation pairs in files of their own: what `train` would hold out has answers of models
+among its references, and sources that the first model was trained on.
 """
 
 import argparse
@@ -85,7 +87,12 @@ def main() -> None:
     parser.add_argument("target", help="file with the reference of each")
     parser.add_argument("answers", nargs="+", help="what `translate --n-best` printed for the sources")
     parser.add_argument("--output", required=True, help="beginning of the names of the two files")
-    parser.add_argument("--tokenize", default="none", help="of sacreBLEU; none if the text is tokenized")
+    parser.add_argument(
+        "--tokenize",
+        default="none",
+        choices=sorted(BLEU.TOKENIZERS),
+        help="of sacreBLEU; none if the text is tokenized",
+    )
     arguments = parser.parse_args()
     try:
         distill(arguments)
