@@ -23,6 +23,7 @@ from sacrebleu.metrics import BLEU
 from keras_transformer.data import read_lines
 from keras_transformer.errors import InputError
 from keras_transformer.evaluation import bleu
+from keras_transformer.evaluation.translation_quality import TOKENIZATIONS
 from keras_transformer.files import write_file
 
 
@@ -90,7 +91,7 @@ def main() -> None:
     parser.add_argument(
         "--tokenize",
         default="none",
-        choices=sorted(BLEU.TOKENIZERS),
+        choices=TOKENIZATIONS,
         help="of sacreBLEU; none if the text is tokenized",
     )
     arguments = parser.parse_args()
