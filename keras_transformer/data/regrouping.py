@@ -5,7 +5,7 @@ import tensorflow as tf
 from keras_transformer.data.transformations import Transformation
 
 
-def regroup_by_length(num_batches: int = 64, *, seed: int = 0) -> Transformation:
+def regroup_by_length(num_batches: int = 256, *, seed: int = 0) -> Transformation:
     """Shares out the rows of neighbouring batches anew, each batch to rows of about one length.
 
     Noise such as `subword_dropout` changes lengths after batches were made of rows of one length. Of the
