@@ -2,7 +2,8 @@
 
 python benchmarks/results_table.py runs/dates runs/en_de_0 runs/en_de_1 runs/en_de_2
 
-Runs that differ in nothing but seeds and names share a row: the mean, the lowest and the highest value.
+Runs that differ in nothing but seeds, names and the cores that shared a batch have one row: the mean, the
+lowest and the highest value. So do runs that went on from such runs, where these are found.
 """
 
 import json
@@ -38,10 +39,13 @@ def recipe(directory: Path) -> str:
         directory: of a run.
 
     Returns:
-        its configuration as text, without seeds and name.
+        its configuration as text, without seeds, name and engine, and that of the run it went on from.
     """
     config = read(directory, "config")
-    del config["name"], config["training"]["seed"], config["data"]["seed"]
+    del config["name"], config["training"]["seed"], config["data"]["seed"], config["training"]["distribute"]
+    earlier = config["model"]["initial_model"]
+    if earlier is not None and Path(earlier, "config.json").is_file():
+        config["model"]["initial_model"] = recipe(Path(earlier))
     return json.dumps(config, sort_keys=True)
 
 

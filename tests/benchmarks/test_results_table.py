@@ -36,3 +36,16 @@ def test_seeds_of_a_recipe_share_a_row(run_program: Callable[..., str], tmp_path
     [row] = rows(run_program("results_table", tmp_path / "first", tmp_path / "second"))
     assert row.startswith("| mine, mine_2 | 2 | exact match 75.00 % (50.00 to 100.00)")
     assert row.endswith("| 0, 2 | 1.5 |")
+
+
+def test_so_do_runs_that_went_on_from_seeds_of_a_recipe(
+    run_program: Callable[..., str], tmp_path: Path
+) -> None:
+    recipes = {"first": {"seed": 1}, "second": {"seed": 2, "distribute": "cores"}, "other": {"dropout": 0.2}}
+    for name, options in recipes.items():
+        write_run(tmp_path / name, ["a b c d", "x"], **options)
+        write_run(tmp_path / f"{name}_2", ["a", "y"], name="mine", initial_model=str(tmp_path / name))
+    runs = [tmp_path / f"{name}_2" for name in recipes]
+    assert len(rows(run_program("results_table", *runs))) == 2
+    (tmp_path / "second" / "config.json").unlink()
+    assert len(rows(run_program("results_table", *runs))) == 3
