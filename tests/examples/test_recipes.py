@@ -38,14 +38,26 @@ def test_the_third_part_goes_on_from_the_second() -> None:
     assert third.decoding == second.decoding
 
 
-def test_the_distilled_model_goes_on_from_one_language_of_the_model_of_both() -> None:
-    names = ("multi30k_both", "multi30k_of_both", "multi30k_distilled")
-    both, german, distilled = (RunConfig.from_toml(EXAMPLES / f"{name}.toml") for name in names)
+def test_one_language_goes_on_from_the_model_of_both() -> None:
+    both, german = (
+        RunConfig.from_toml(EXAMPLES / f"{name}.toml") for name in ("multi30k_both", "multi30k_of_both")
+    )
     assert german.model.initial_model == f"runs/{both.name}"
-    assert distilled.model.initial_model == f"runs/{german.name}"
-    assert len({both.name, german.name, distilled.name}) == 3
-    assert distilled.decoding == german.decoding == both.decoding
-    assert distilled.data.test_source == german.data.test_source == both.data.test_source
+    assert german.name != both.name
+    assert german.decoding == both.decoding
+    assert german.data.test_source == both.data.test_source
+
+
+def test_the_distilled_model_goes_on_from_a_seed_of_the_first() -> None:
+    first, distilled = (
+        RunConfig.from_toml(EXAMPLES / f"{name}.toml") for name in ("multi30k", "multi30k_distilled")
+    )
+    assert distilled.training.seed == 1
+    assert distilled.model.initial_model == f"runs/{first.name}_1"
+    assert not distilled.name.startswith("en_de_1")
+    assert distilled.decoding == first.decoding
+    assert distilled.data.validation_source == first.data.validation_source
+    assert distilled.data.test_target == first.data.test_target
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.toml")), ids=lambda path: path.stem)
