@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from keras_transformer.config import RunConfig
+from keras_transformer.config.model import POSITIONS
 from keras_transformer.config.training import BLEU_TOKENIZATIONS, ENGINES, MONITORS
 
 Command = Callable[..., Any]
@@ -34,6 +35,7 @@ _FLAGS: tuple[tuple[str, Any, str], ...] = (
     ("hidden_dim", int, "Width of the model."),
     ("num_heads", int, "Attention heads."),
     ("intermediate_dim", int, "Inner width of the feed-forward layers."),
+    ("positions", click.Choice(POSITIONS), "How the order of tokens is known; sinusoidal if absent."),
     ("dropout", float, "Dropout rate."),
     ("epochs", int, "Passes over the training pairs."),
     ("tokens_per_batch", int, "Tokens of a batch on its longer side, padding included."),

@@ -2,7 +2,17 @@
 
 import dataclasses
 
-from keras_transformer.config.section import Section, Value, require_at_least, require_fraction
+from keras_transformer.config.section import (
+    Section,
+    Value,
+    require_at_least,
+    require_choice,
+    require_fraction,
+)
+
+# Learned positions are not among them: their number would be one more limit of a run's lengths.
+POSITIONS = ("sinusoidal", "rotary", "relative")
+NORMALIZATIONS = ("layer", "rms")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -38,8 +48,17 @@ class TransformerConfig(Section):
     """Rate inside the feed-forward layers."""
     activation: str = "relu"
     """Keras name of the activation inside the feed-forward layers."""
+    gated: bool = False
+    """Gate the feed-forward layers (Shazeer 2020)."""
     norm_first: bool = False
     """Normalize before each sub-layer (pre-norm) instead of after it, as the paper does."""
+    normalization: str = "layer"
+    """`layer` or `rms`."""
+    num_key_value_heads: int | None = None
+    """Heads of keys and values, a divisor of `num_heads`; as many as `num_heads` if None."""
+    positions: str = "sinusoidal"
+    """How the order of tokens is known: `sinusoidal`, as in the paper, `rotary` (Su et al. 2021) or
+    `relative` (Raffel et al. 2020)."""
     share_embeddings: bool = False
     """Use one embedding for source and target; the two vocabularies must be the same."""
     tie_output: bool = True
@@ -48,11 +67,16 @@ class TransformerConfig(Section):
     def __post_init__(self) -> None:
         """Check every value."""
         super().__post_init__()
-        check_sizes(self)
+        check_options(self)
         if self.hidden_dim % self.num_heads:
             raise ValueError(
                 "`num_heads` must divide `hidden_dim`. "
                 f"Received: num_heads={self.num_heads}, hidden_dim={self.hidden_dim}."
+            )
+        if self.num_key_value_heads is not None and self.num_heads % self.num_key_value_heads:
+            raise ValueError(
+                "`num_key_value_heads` must divide `num_heads`. "
+                f"Received: num_key_value_heads={self.num_key_value_heads}, num_heads={self.num_heads}."
             )
         if self.share_embeddings and self.source_vocabulary_size != self.target_vocabulary_size:
             raise ValueError(
@@ -102,8 +126,16 @@ class ModelConfig(Section):
     """Rate inside the feed-forward layers."""
     activation: str | None = None
     """Activation inside the feed-forward layers."""
+    gated: bool | None = None
+    """Gated feed-forward layers."""
     norm_first: bool | None = None
     """Pre-norm instead of post-norm."""
+    normalization: str | None = None
+    """Layer or RMS normalisation."""
+    num_key_value_heads: int | None = None
+    """Heads of keys and values."""
+    positions: str | None = None
+    """How the order of tokens is known."""
     share_embeddings: bool | None = None
     """One embedding for source and target."""
     tie_output: bool | None = None
@@ -112,7 +144,7 @@ class ModelConfig(Section):
     def __post_init__(self) -> None:
         """Check every value that is set."""
         super().__post_init__()
-        check_sizes(self)
+        check_options(self)
         if self.initial_model == "":
             raise ValueError("`initial_model` must name a directory. Received: initial_model=''.")
 
@@ -123,10 +155,12 @@ class ModelConfig(Section):
         return {name: value for name, value in values.items() if value is not None}
 
 
-def check_sizes(config: TransformerConfig | ModelConfig) -> None:
-    """Check the range of each number that both configurations have; raises ValueError."""
+def check_options(config: TransformerConfig | ModelConfig) -> None:
+    """Check each number and each name that both configurations have; raises ValueError."""
     sizes = [
         name for name in dataclasses.asdict(config) if name.endswith(("_size", "_layers", "_dim", "_heads"))
     ]
     require_at_least(config, 1, *sizes)
     require_fraction(config, "dropout", "attention_dropout", "intermediate_dropout")
+    require_choice(config, "normalization", NORMALIZATIONS)
+    require_choice(config, "positions", POSITIONS)

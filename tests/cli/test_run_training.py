@@ -102,6 +102,37 @@ def test_options_reach_fit(
     assert len(set(weights.numpy())) == 1
 
 
+def test_choices_of_a_file_reach_the_model(
+    run: Callable, pairs_file: Path, small: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    models = []
+
+    def interrupt(model: Any, *arguments: Any, **options: Any) -> None:
+        models.append(model)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(run_training, "fit_model", interrupt)
+    choices = {"positions": "rotary", "normalization": "rms", "gated": True, "num_key_value_heads": 1}
+    lines = [f"{name} = {json.dumps(value)}" for name, value in choices.items()]
+    path = tmp_path / "choices.toml"
+    path.write_text("\n".join(["[data]", 'pairs = "pairs.tsv"', "[model]", *lines]), encoding="utf-8")
+    run("train", "--config", path, *small, "--positions", "relative")
+    config = models[0].config
+    assert {name: config[name] for name in choices} == {**choices, "positions": "relative"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("positions", ["rotary", "relative"])
+def test_positions_from_pairs_to_the_served_model(
+    run: Callable, pairs_file: Path, small: list[str], tmp_path: Path, positions: str
+) -> None:
+    # The verb compares the answers of what it wrote with the translator's before it ends.
+    result = run("train", "--pairs", pairs_file, "--name", "served", *small, "--positions", positions)
+    assert result.exit_code == 0, result.output
+    assert Translator.load(tmp_path / "runs/served").model.config["positions"] == positions
+    assert (tmp_path / "saved_models/served/1/saved_model.pb").exists()
+
+
 def test_an_interrupt_before_the_first_epoch(
     run: Callable, pairs_file: Path, small: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,7 +5,10 @@ from typing import Any
 import pytest
 
 from keras_transformer.config import ModelConfig, TransformerConfig
+from keras_transformer.config.model import NORMALIZATIONS, POSITIONS
 from keras_transformer.config.section import field_names
+from keras_transformer.layers import normalization as layers_normalization
+from keras_transformer.models import positions as models_positions
 
 
 def transformer(**values: Any) -> TransformerConfig:
@@ -49,6 +52,26 @@ def test_rates_are_fractions(name: str, value: float) -> None:
         ValueError, match=rf"`{name}` must be at least 0 and below 1\. Received: {name}={value}\."
     ):
         transformer(**{name: value})
+
+
+def test_heads_of_keys_divide_the_heads() -> None:
+    message = r"^`num_key_value_heads` must divide `num_heads`\. Received: num_key_value_heads=3, num_heads"
+    with pytest.raises(ValueError, match=message):
+        transformer(num_key_value_heads=3)
+    assert transformer(num_key_value_heads=2).num_key_value_heads == 2
+
+
+@pytest.mark.parametrize("config", [transformer, ModelConfig])
+def test_names_are_known_ones(config: Any) -> None:
+    with pytest.raises(ValueError, match=r"`positions` must be one of sinusoidal, rotary, relative\. Rec"):
+        config(positions="learned")
+    with pytest.raises(ValueError, match=r"`normalization` must be one of layer, rms\. Received"):
+        config(normalization="batch")
+
+
+def test_known_names_are_those_of_the_models() -> None:
+    assert set(POSITIONS) == set(models_positions.POSITIONS) - {"learned"}
+    assert NORMALIZATIONS == layers_normalization.NORMALIZATIONS
 
 
 def test_shared_embeddings_need_one_vocabulary() -> None:
