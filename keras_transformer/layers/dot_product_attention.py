@@ -64,7 +64,15 @@ def as_tensor(inputs: Tensor) -> Tensor:
 
     Returns:
         A tensor of the backend.
+
+    Raises:
+        ValueError: a ragged tensor of TensorFlow.
     """
+    if hasattr(inputs, "row_splits"):
+        raise ValueError(
+            "A dense tensor must be given: pad its rows with 0, the id of padding, as `to_tensor()` does. "
+            f"Received: a ragged tensor of shape {tuple(inputs.shape)}."
+        )
     return inputs if isinstance(inputs, KerasTensor) else ops.convert_to_tensor(inputs)
 
 

@@ -81,3 +81,12 @@ def test_ids_outside_the_vocabulary_while_a_graph_is_traced() -> None:
         assert np.isnan(vectors[0, 1]).all()
     else:
         pytest.skip("torch traces nothing here")
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="ragged tensors are TensorFlow's")
+def test_ragged_ids_are_refused_with_what_to_do() -> None:
+    import tensorflow as tf
+
+    ragged = tf.ragged.constant([[4, 5, 6], [4]])
+    with pytest.raises(ValueError, match=r"as `to_tensor\(\)` does\. Received: a ragged tensor of"):
+        TokenEmbedding(11, 8)(ragged)
