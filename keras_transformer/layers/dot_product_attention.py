@@ -70,7 +70,7 @@ def as_tensor(inputs: Tensor) -> Tensor:
     """
     if hasattr(inputs, "row_splits"):
         raise ValueError(
-            "A dense tensor must be given: pad its rows with 0, the id of padding, as `to_tensor()` does. "
+            "A dense tensor must be given: pad its rows, token ids with 0, as `to_tensor()` does. "
             f"Received: a ragged tensor of shape {tuple(inputs.shape)}."
         )
     return inputs if isinstance(inputs, KerasTensor) else ops.convert_to_tensor(inputs)
