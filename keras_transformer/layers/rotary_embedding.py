@@ -36,9 +36,10 @@ def rotary_embedding(heads: Tensor, *, start: Tensor | int = 0, max_wavelength: 
     positions = ops.arange(ops.shape(heads)[1], dtype="int32") + as_position(start)
     angles = position_angles(positions, rates)[None, :, None, :]  # (1, t, 1, k/2)
     sine, cosine = ops.sin(angles), ops.cos(angles)
+    signed_sine, cosine = ops.concatenate([-sine, sine], axis=-1), ops.concatenate([cosine, cosine], axis=-1)
     x = ops.cast(heads, "float32")
-    first, second = x[..., :half], x[..., half:]
-    turned = ops.concatenate([first * cosine - second * sine, second * cosine + first * sine], axis=-1)
+    first, second = ops.split(x, 2, axis=-1)  # not slices: TensorFlow pads and adds the gradient of each
+    turned = x * cosine + ops.concatenate([second, first], axis=-1) * signed_sine
     return ops.cast(turned, heads.dtype)
 
 
