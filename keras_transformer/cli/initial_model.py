@@ -65,6 +65,7 @@ def _check_architecture(directory: str, initial: Transformer, overrides: Mapping
     config = initial.get_config()
     for name in ("num_encoder_layers", "num_decoder_layers"):
         config[name] = config[name] or config["num_layers"]
+    config["num_key_value_heads"] = config["num_key_value_heads"] or config["num_heads"]
     differing = [
         f"{name}={value!r} where the model has {config[name]!r}"
         for name, value in overrides.items()

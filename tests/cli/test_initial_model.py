@@ -44,6 +44,13 @@ def test_another_architecture_is_refused_by_name(earlier: str) -> None:
     assert "num_encoder_layers" not in str(error.value)
 
 
+def test_as_many_key_value_heads_as_heads_are_the_earlier_architecture(earlier: str) -> None:
+    num_heads = Translator.load(earlier).model.config["num_heads"]
+    run = RunConfig(model=ModelConfig(num_heads=num_heads, num_key_value_heads=num_heads))
+    model = initial_transformer(earlier, run)
+    assert len(model.get_weights()) == len(Translator.load(earlier).model.get_weights())
+
+
 def test_a_run_begins_where_the_earlier_one_stands(
     run: Callable, earlier: str, pairs_file: Path, tmp_path: Path
 ) -> None:
