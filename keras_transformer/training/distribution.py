@@ -9,6 +9,7 @@ import keras
 
 from keras_transformer.errors import InputError
 from keras_transformer.models.batch_parts import BatchParts, batch_parts, num_batch_parts
+from keras_transformer.training.losses import MaskedCrossentropy
 
 ENGINES = {
     "cores": "tensorflow",
@@ -45,8 +46,10 @@ def distributed(engine: str, *, model_shards: int = 2) -> Iterator[None]:
     `keras.distribution.initialize` was called, which reads the hosts from the environment. The loss is the
     mean over the real tokens of the whole batch, so training is that of one device with the same batches.
 
-    JAX wants batches that its devices share evenly, and from each process its own rows:
-    `data.fill_rows` and `data.rows_of_process`.
+    Devices share the rows of a batch evenly. `fit` sees to that for "mirrored" and "tpu"; in a script that
+    calls `model.fit` itself, and on JAX, use `data.fill_rows`. On JAX each process has its own rows, too:
+    `data.rows_of_process`. Under a strategy of TensorFlow Keras begins a dataset once before the first
+    epoch, so that the epochs of one that shuffles itself are one further on than with one device.
 
     Args:
         engine: one of the five.
@@ -141,6 +144,29 @@ def refuse_other_models(model: keras.Model) -> None:
             '"cores" trains models of this package, or with the mixin `models.BatchParts`. '
             f"Received: {type(model).__name__}."
         )
+
+
+def share_rows(model: keras.Model, dataset: Any) -> Any:
+    """Fill batches with rows of padding, so that the replicas of a TensorFlow strategy have as many each.
+
+    Keras takes the mean of the replicas' losses by their rows, where this package's are by tokens, and
+    cannot begin with a batch whose parts have different shapes.
+
+    Args:
+        model: made under the strategy, or under none.
+        dataset: of its batches, or None.
+
+    Returns:
+        The dataset with rows for all; as it was where one device trains, for a loss that rows of zeros
+        would change, and where it is no `tf.data` dataset.
+    """
+    num_replicas = getattr(getattr(model, "distribute_strategy", None), "num_replicas_in_sync", 1)
+    counts_no_zeros = isinstance(model.loss, MaskedCrossentropy) and model.loss.pad_id == 0
+    if num_replicas == 1 or not counts_no_zeros or not hasattr(dataset, "element_spec"):
+        return dataset
+    from keras_transformer.data import fill_rows  # TensorFlow's, like the strategy
+
+    return dataset.apply(fill_rows(num_replicas))
 
 
 def refuse_multi_worker(model: keras.Model) -> None:

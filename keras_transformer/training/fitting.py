@@ -13,7 +13,7 @@ from keras_transformer.layers.validation import check_positive
 from keras_transformer.training.checkpoint_reading import read_checkpoint, restore_checkpoint
 from keras_transformer.training.checkpoint_state import CheckpointState
 from keras_transformer.training.checkpoints import Checkpoint
-from keras_transformer.training.distribution import refuse_multi_worker, refuse_other_models
+from keras_transformer.training.distribution import refuse_multi_worker, refuse_other_models, share_rows
 from keras_transformer.training.early_stopping import StopEarly, is_over
 from keras_transformer.training.finite_loss import StopOnNonFinite
 from keras_transformer.training.moving_average import EvaluateMovingAverage, apply_moving_average
@@ -102,6 +102,7 @@ def fit(
     refuse_multi_worker(model)
     refuse_other_models(model)
     _compile(model, learning_rate)
+    training, validation = share_rows(model, training), share_rows(model, validation)
     directory = Path(directory)
     state = restore_checkpoint(model, directory / CHECKPOINTS)
     if isinstance(learning_rate, Real):  # a variable, which was restored with all others

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import keras
@@ -18,6 +19,7 @@ from keras_transformer.config import training as config_training
 from keras_transformer.errors import InputError
 from keras_transformer.models.batch_parts import batch_parts
 from keras_transformer.training import claim_cores, distributed, distribution
+from keras_transformer.training.distribution import share_rows
 
 # In processes of their own, since devices are chosen before a backend is used. Batches have different
 # numbers of rows, and rows different numbers of tokens.
@@ -182,25 +184,64 @@ def test_the_strategy_that_keras_fails_under_is_refused() -> None:
     assert 'kt.training.distributed("data_parallel")' in output
 
 
+# Batches of 2, 3 and 1 rows; on TensorFlow `fit` fills them for its replicas.
 FIT = """
+import contextlib
 import sys
+mode, directory = sys.argv[1:]
 import tensorflow as tf
+if mode == "mirrored":
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+import keras
 import keras_transformer as kt
 from keras_transformer.data import EncodedPairs, encoded_dataset, fill_rows
-ids = tf.ragged.constant([[number] for number in range(4, 10)], dtype=tf.int32)
-dataset = encoded_dataset(EncodedPairs(source=ids, target=ids)).apply(fill_rows(2))
-with kt.training.distributed("data_parallel"):
-    model = kt.Transformer(12, 12, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=8)
-    state = kt.training.fit(model, dataset, directory=sys.argv[1], epochs=1, learning_rate=0.01, verbose=0)
-print("epochs:", state.epoch)
+ids = tf.ragged.constant([[4], [5], [6], [7, 8, 9, 10], [6, 5], [9, 9]], dtype=tf.int32)
+dataset = encoded_dataset(EncodedPairs(source=ids, target=ids), tokens_per_batch=8, shuffle=False)
+if mode != "mirrored":
+    dataset = dataset.apply(fill_rows(2))
+with kt.training.distributed(mode) if mode != "one" else contextlib.nullcontext():
+    keras.utils.set_random_seed(0)
+    model = kt.Transformer(12, 12, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=8, dropout=0.0)
+    options = {"epochs": 2, "learning_rate": 0.01, "verbose": 0}
+    state = kt.training.fit(model, dataset, dataset, directory=directory, **options)
+print({name: state.history[name] for name in ("loss", "val_loss", "perplexity", "val_perplexity")})
 """
 
 
-@pytest.mark.slow
-def test_fit_trains_on_several_devices(tmp_path: Path) -> None:
-    pytest.importorskip("jax")
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "KERAS_BACKEND": "jax"}
+def fit_history(backend: str, mode: str, directory: Path) -> dict[str, list[float]]:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "KERAS_BACKEND": backend}
     environment["XLA_FLAGS"] = "--xla_force_host_platform_device_count=2"
-    words = [sys.executable, "-W", "ignore", "-c", FIT, str(tmp_path)]
+    words = [sys.executable, "-W", "ignore", "-c", FIT, mode, str(directory)]
     done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
-    assert done.stdout.endswith("epochs: 1\n"), done.stderr[-3000:]
+    assert done.returncode == 0, done.stderr[-3000:]
+    return ast.literal_eval(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("backend", "mode"), [("tensorflow", "mirrored"), ("jax", "data_parallel")])
+def test_fit_on_several_devices_is_fit_on_one(backend: str, mode: str, tmp_path: Path) -> None:
+    pytest.importorskip(backend)
+    one, several = (fit_history(backend, each, tmp_path / each) for each in ("one", mode))
+    for name, values in one.items():
+        assert several[name] == pytest.approx(values, abs=1e-5), name
+
+
+@pytest.mark.parametrize(
+    ("num_replicas", "loss", "num_rows"),
+    [
+        (1, kt.training.MaskedCrossentropy(), 3),
+        (2, kt.training.MaskedCrossentropy(), 4),
+        (2, kt.training.MaskedCrossentropy(pad_id=-100), 3),
+        (2, "mse", 3),
+    ],
+)
+def test_rows_are_filled_for_replicas_where_they_count_nothing(
+    num_replicas: int, loss: object, num_rows: int
+) -> None:
+    tf = pytest.importorskip("tensorflow")
+    strategy = SimpleNamespace(num_replicas_in_sync=num_replicas)
+    dataset = tf.data.Dataset.from_tensors(([[1, 2]] * 3, [[1, 2]] * 3))
+    shared = share_rows(SimpleNamespace(distribute_strategy=strategy, loss=loss), dataset)
+    assert [batch[0].shape[0] for batch in shared] == [num_rows]
+    assert share_rows(SimpleNamespace(distribute_strategy=strategy, loss=loss), None) is None
