@@ -12,6 +12,8 @@ from keras_transformer.cli.run_data import train_tokenizers
 from keras_transformer.cli.run_fingerprint import PAIRS_FILE
 from keras_transformer.config import RunConfig
 from keras_transformer.data import Pair
+from keras_transformer.decoding.translator_files import MODEL_FILE
+from keras_transformer.decoding.translator_files import OPTIONS_FILE as TRANSLATOR_FILE
 from keras_transformer.errors import InputError
 from keras_transformer.files import write_file
 from keras_transformer.text import Tokenizer, load_tokenizer
@@ -22,6 +24,9 @@ from keras_transformer.training.finite_loss import BATCH_FILE
 from keras_transformer.training.fitting import TENSORBOARD
 
 CONFIG_FILE = "config.json"
+
+# What a run reads again, or writes over at its end.
+_OF_A_TRANSLATOR = ("source_tokenizer", "target_tokenizer", MODEL_FILE, TRANSLATOR_FILE)
 
 # Of a run that goes on, by the beginning of its name.
 _MAY_CHANGE = (
@@ -66,7 +71,7 @@ def begin_run(run: RunConfig, directory: Path, *, overwrite: bool) -> None:
         )
     if not overwrite:
         _refuse_to_lose(directory)
-    if overwrite and any((directory / name).exists() for name in (CONFIG_FILE, "checkpoints")):
+    if overwrite and _present(directory, CONFIG_FILE, "checkpoints", *_OF_A_TRANSLATOR):
         directory.rename(_aside(directory))
     elif (directory / CONFIG_FILE).exists():
         shutil.rmtree(directory)
@@ -95,6 +100,10 @@ def _aside(directory: Path) -> Path:
     return directory.with_name(f".replaced-{directory.name}")
 
 
+def _present(directory: Path, *names: str) -> list[str]:
+    return [name for name in names if (directory / name).exists()]
+
+
 def _refuse_to_lose(directory: Path) -> None:
     """Refuse a directory that a run has left which saved something, or that is of something else."""
     if read_state(directory / "checkpoints") is not None:
@@ -103,6 +112,11 @@ def _refuse_to_lose(directory: Path) -> None:
             "or choose another --name."
         )
     if not (directory / CONFIG_FILE).exists():
+        if present := _present(directory, *_OF_A_TRANSLATOR):
+            raise InputError(
+                f"{directory} holds what no run has left there, and a run would read or replace: "
+                f"{', '.join(present)}. Choose another --name, or begin anew with --overwrite."
+            )
         return
     paths = [path for path in directory.iterdir() if path.name not in _WITHOUT_A_CHECKPOINT]
     others = sorted(path.name for path in (*paths, *directory.glob("checkpoints/epoch-*")))

@@ -88,6 +88,18 @@ def test_checkpoints_without_a_configuration_are_replaced_too(tmp_path: Path) ->
     assert (directory / "checkpoints/state.json").exists()
 
 
+@pytest.mark.parametrize("name", ["translator.json", "model.keras", "source_tokenizer/tokenizer.json"])
+def test_a_translator_is_neither_replaced_nor_its_vocabularies_used(name: str, tmp_path: Path) -> None:
+    directory = tmp_path / "run"
+    write_file(directory / name, b"precious")  # as `Translator.save` leaves it
+    with pytest.raises(InputError, match=f"would read or replace: {Path(name).parts[0]}"):
+        begin_run(RUN, directory, overwrite=False)
+    begin_run(RUN, directory, overwrite=True)
+    assert [path.name for path in directory.iterdir()] == ["config.json"]
+    settle(directory)
+    assert (directory / name).read_bytes() == b"precious"
+
+
 def test_a_batch_that_stopped_a_run_is_kept_where_the_message_says(tmp_path: Path) -> None:
     directory = tmp_path / "run"
     begin_run(RUN, directory, overwrite=False)
