@@ -1,6 +1,7 @@
 """Pairs that are read and tokenized while a model trains on them, chunk by chunk."""
 
 import itertools
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol, TypeAlias
 
@@ -13,7 +14,7 @@ from keras_transformer.data.encoding import (
     encode_fitting,
     report_dropped,
 )
-from keras_transformer.data.pairs import Pair
+from keras_transformer.data.pairs import Pair, has_text, report_empty
 from keras_transformer.errors import InputError
 from keras_transformer.text.tokenizer import Tokenizer
 
@@ -84,8 +85,8 @@ class EncodedChunks:
         Raises:
             InputError: there are no pairs, or none fits.
         """
-        counts = LengthCounts()
-        pairs = _with_text(self._pairs() if callable(self._pairs) else self._pairs)
+        counts, is_kept = LengthCounts(), Counter[bool]()
+        pairs = _with_text(self._pairs() if callable(self._pairs) else self._pairs, is_kept)
         while chunk := list(itertools.islice(pairs, self._chunk_size)):
             encoded = encode_fitting(chunk, *self._tokenizers, *self._limits)
             counts += encoded.counts()
@@ -93,13 +94,15 @@ class EncodedChunks:
                 yield encoded
         if counts == LengthCounts():
             raise InputError("There must be at least one pair with text on both sides. Received: none.")
+        if self._is_first:
+            report_empty(is_kept[False], is_kept.total(), "the stream")
         if self._is_first or not counts.num_kept:
             report_dropped(counts, *self._limits)
         self._is_first = False
 
 
-def _with_text(pairs: Iterable[Pair]) -> Iterator[Pair]:
-    """Leave out pairs of which one side is empty, as `drop_empty_pairs` does."""
+def _with_text(pairs: Iterable[Pair], is_kept: Counter[bool]) -> Iterator[Pair]:
+    """Leave out pairs of which one side is empty, as `drop_empty_pairs` does, and count both kinds."""
     rows = pairs.as_numpy_iterator() if isinstance(pairs, tf.data.Dataset) else pairs
     for row in rows:
         if not _is_pair(row):
@@ -109,7 +112,8 @@ def _with_text(pairs: Iterable[Pair]) -> Iterator[Pair]:
         source, target = (
             text.decode("utf-8", "replace") if isinstance(text, bytes) else text for text in row
         )
-        if source.strip() and target.strip():
+        is_kept[has_text((source, target))] += 1
+        if has_text((source, target)):
             yield source, target
 
 

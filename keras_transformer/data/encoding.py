@@ -7,15 +7,12 @@ from collections.abc import Iterable
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.data.pairs import Pair, check_pairs
+from keras_transformer.data.pairs import MANY_DROPPED, Pair, check_pairs, has_text
 from keras_transformer.errors import InputError
 from keras_transformer.text.tokenizer import Tokenizer
 
 # So many texts are tokenized at once: enough for speed, few enough for the memory of a large corpus.
 _CHUNK_SIZE = 8192
-
-_MANY_DROPPED = 0.05
-"""A share of the pairs that is worth a question."""
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -82,7 +79,8 @@ def encode_pairs(
     """Tokenizes pairs and leaves out those that are too long.
 
     A pair is never cut: half a sentence beside a whole translation teaches the model to
-    invent or to stop early. What is left out is counted and logged as a warning.
+    invent or to stop early. What is left out is counted and logged as a warning, and so are pairs of which
+    one side is empty, which are kept; `read_pairs` and the other readers leave them out.
 
     Args:
         pairs: n source and target texts; a generator is read to its end.
@@ -105,6 +103,8 @@ def encode_pairs(
     if not pairs:
         raise InputError("There must be at least one pair. Received: 0 pairs.")
     check_pairs(pairs)
+    if num_empty := sum(not has_text(pair) for pair in pairs):
+        _LOGGER.warning("%d of %d pairs have no text on one side, and are kept.", num_empty, len(pairs))
     encoded = encode_fitting(pairs, source_tokenizer, target_tokenizer, max_source_length, max_target_length)
     report_dropped(encoded.counts(), max_source_length, max_target_length)
     return encoded
@@ -195,7 +195,7 @@ def report_dropped(counts: LengthCounts, max_source_length: int, max_target_leng
         raise InputError(f"Every pair is too long. Received: {counts.num_dropped} pairs, {causes}.")
     total = counts.num_kept + counts.num_dropped
     share = counts.num_dropped / total
-    hint = " That is more than 5 %: are the limits meant?" if share > _MANY_DROPPED else ""
+    hint = " That is more than 5 %: are the limits meant?" if share > MANY_DROPPED else ""
     _LOGGER.warning(
         "Dropped %d of %d pairs (%.1f %%) as too long: %s.%s",
         counts.num_dropped,

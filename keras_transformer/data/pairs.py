@@ -8,6 +8,9 @@ from keras_transformer.errors import InputError
 
 Pair: TypeAlias = tuple[str, str]
 
+MANY_DROPPED = 0.05
+"""A share of the pairs that is worth a question."""
+
 _LOGGER = logging.getLogger(__name__)
 
 
@@ -42,9 +45,30 @@ def drop_empty_pairs(pairs: Sequence[Pair], origin: str) -> list[Pair]:
     Raises:
         InputError: no pair is left.
     """
-    kept = [pair for pair in pairs if pair[0].strip() and pair[1].strip()]
+    kept = [pair for pair in pairs if has_text(pair)]
     if not kept:
         raise InputError(f"No pair of {origin} has text on both sides. Received: {len(pairs)} pairs.")
-    if len(kept) < len(pairs):
-        _LOGGER.warning("Dropped %d of %d pairs of %s: empty.", len(pairs) - len(kept), len(pairs), origin)
+    report_empty(len(pairs) - len(kept), len(pairs), origin)
     return kept
+
+
+def has_text(pair: Pair) -> bool:
+    """Say whether both sides have more than white space."""
+    source, target = pair
+    return bool(source.strip() and target.strip())
+
+
+def report_empty(num_dropped: int, num_pairs: int, origin: str) -> None:
+    """Logs how many pairs were left out because a side had no text.
+
+    Args:
+        num_dropped: of them.
+        num_pairs: those that were kept included.
+        origin: where the pairs come from.
+    """
+    if not num_dropped:
+        return
+    share = num_dropped / num_pairs
+    hint = " That is more than 5 %: do the two sides belong together?" if share > MANY_DROPPED else ""
+    message = "Dropped %d of %d pairs (%.1f %%) of %s: empty.%s"
+    _LOGGER.warning(message, num_dropped, num_pairs, 100 * share, origin, hint)

@@ -14,6 +14,7 @@ from keras_transformer.training.checkpoint_state import (
     STATE_FILE,
     CheckpointState,
     CheckpointWarning,
+    model_options,
     read_states,
 )
 from keras_transformer.training.model_files import epoch_file, load_model, load_weights, saved_epochs
@@ -60,12 +61,28 @@ def restore_checkpoint(model: keras.Model, directory: str | Path, *, best: bool 
         return model
 
     for state in read_states(Path(directory)):
-        if model.built and state.num_parameters not in (0, model.count_params()):
-            raise InputError(
-                f"{directory} holds checkpoints of another model: it must have {state.num_parameters:,} "
-                f"parameters. Received: {model.count_params():,} parameters."
-            )
+        _refuse_another_model(model, directory, state)
     return _first_whole(Path(directory), read, best=best)[1]
+
+
+def _refuse_another_model(model: keras.Model, directory: str | Path, state: CheckpointState) -> None:
+    """Refuse what the checkpoints are not of; weights of the same shapes may mean something else."""
+    options = model_options(model)
+    differing = [
+        f"{name}={options[name]!r} after {value!r}"
+        for name, value in state.model_options.items()
+        if name in options and options[name] != value
+    ]
+    if differing:
+        raise InputError(
+            f"{directory} holds checkpoints of another model. Make it as it was, or choose another "
+            f"directory. Received: {', '.join(differing)}."
+        )
+    if model.built and state.num_parameters not in (0, model.count_params()):
+        raise InputError(
+            f"{directory} holds checkpoints of another model: it must have {state.num_parameters:,} "
+            f"parameters. Received: {model.count_params():,} parameters."
+        )
 
 
 def _first_whole(

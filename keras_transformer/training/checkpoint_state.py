@@ -8,6 +8,8 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import keras
+
 from keras_transformer.errors import InputError
 from keras_transformer.files import write_file
 from keras_transformer.training.random_state import RandomState
@@ -49,6 +51,28 @@ class CheckpointState:
     """What the backend's own generator stood at; only torch has one."""
     num_parameters: int = 0
     """The numbers in the weights of the model; 0 in a run of an earlier version."""
+    model_options: dict[str, Any] = dataclasses.field(default_factory=dict)
+    """The model's own sizes and choices; a run of an earlier version has none."""
+
+
+def model_options(model: keras.Model) -> dict[str, Any]:
+    """List what a model was made with, as far as it is numbers, names and switches.
+
+    Args:
+        model: any; one that cannot tell, or is made of other layers, has none.
+
+    Returns:
+        Each argument's name and value; the name of the model and whether it is frozen do not count.
+    """
+    try:
+        config = model.get_config()
+    except NotImplementedError:
+        return {}
+    return {
+        name: value
+        for name, value in config.items()
+        if name not in ("name", "trainable") and isinstance(value, str | int | float | None)
+    }
 
 
 def read_state(directory: str | Path) -> CheckpointState | None:

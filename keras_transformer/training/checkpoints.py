@@ -13,6 +13,7 @@ from keras_transformer.files import file_sha256
 from keras_transformer.training.checkpoint_state import (
     CheckpointState,
     CheckpointWarning,
+    model_options,
     read_states,
     write_state,
 )
@@ -116,6 +117,7 @@ class Checkpoint(keras.callbacks.Callback):
             random_state=random_state(self.model),
             backend_random_state=backend_random_state(),
             num_parameters=self.model.count_params(),
+            model_options=model_options(self.model),
         )
 
     def _remove_all_but(self, *states: CheckpointState) -> None:

@@ -52,7 +52,7 @@ def test_drops_counts_and_logs_what_is_too_long(
         "Dropped 3 of 5 pairs (60.0 %) as too long: 2 sources over 5 tokens, 2 targets over 4 tokens."
         " That is more than 5 %: are the limits meant?"
     )
-    assert [record.getMessage() for record in caplog.records] == [message]
+    assert caplog.messages == ["1 of 5 pairs have no text on one side, and are kept.", message]
 
 
 def test_limits_count_special_tokens(tokenizer: CharacterTokenizer, caplog: pytest.LogCaptureFixture) -> None:

@@ -2,7 +2,7 @@ import logging
 
 import pytest
 
-from keras_transformer.data.pairs import check_pairs, drop_empty_pairs
+from keras_transformer.data.pairs import check_pairs, drop_empty_pairs, report_empty
 from keras_transformer.errors import InputError
 
 
@@ -17,7 +17,15 @@ def test_drops_and_counts_pairs_without_text(caplog: pytest.LogCaptureFixture) -
     pairs = [("a", "A"), ("", "B"), ("c", " \t\u3000"), ("", "")]
     with caplog.at_level(logging.WARNING):
         assert drop_empty_pairs(pairs, "x.tsv") == [("a", "A")]
-    assert [record.getMessage() for record in caplog.records] == ["Dropped 3 of 4 pairs of x.tsv: empty."]
+    message = "Dropped 3 of 4 pairs (75.0 %) of x.tsv: empty."
+    hint = " That is more than 5 %: do the two sides belong together?"
+    assert caplog.messages == [message + hint]
+
+
+def test_a_few_pairs_without_text_are_no_question(caplog: pytest.LogCaptureFixture) -> None:
+    report_empty(5, 100, "x.tsv")
+    report_empty(0, 100, "x.tsv")
+    assert caplog.messages == ["Dropped 5 of 100 pairs (5.0 %) of x.tsv: empty."]
 
 
 @pytest.mark.parametrize("pairs", [[], [("", "a")], [(" ", "a"), ("a", "")]])

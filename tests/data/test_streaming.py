@@ -115,7 +115,8 @@ def test_long_pairs_are_counted_in_the_first_epoch(
     dataset = streamed_dataset(lambda: iter(pairs), tokenizer, tokenizer, **options)
     for _ in range(2):
         assert len(rows_of(batches_of(dataset))) == 2
-    [message] = caplog.messages
+    empty, message = caplog.messages
+    assert empty.startswith("Dropped 2 of 8 pairs (25.0 %) of the stream: empty. That is more than 5 %")
     assert "Dropped 4 of 6 pairs (66.7 %) as too long: 2 sources over 5 tokens, 2 targets" in message
     assert "more than 5 %" in message
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,11 +11,13 @@ import numpy as np
 import pytest
 from keras import ops
 
+import keras_transformer as kt
 from keras_transformer.errors import InputError
 from keras_transformer.training import (
     Checkpoint,
     CheckpointState,
     CheckpointWarning,
+    compile_model,
     read_checkpoint,
     read_state,
     restore_checkpoint,
@@ -143,6 +146,26 @@ def test_checkpoints_without_a_state_are_not_begun_anew_over(
     # What a process leaves that is killed before the first state is written.
     (tmp_path / "epoch-0002.keras").unlink()
     assert read_checkpoint(tmp_path) == (None, CheckpointState())
+
+
+def small_transformer(**options: object) -> kt.Transformer:
+    sizes = {"num_layers": 1, "hidden_dim": 8, "num_heads": 2, "intermediate_dim": 8, "dropout": 0.1}
+    model = kt.Transformer(12, 12, **{**sizes, **options})
+    compile_model(model, 0.1)
+    model.optimizer.build(model.trainable_variables)
+    return model
+
+
+@pytest.mark.parametrize("before", [{"activation": "relu"}, {"num_heads": 2, "dropout": 0.1}])
+def test_a_model_of_other_options_is_refused_by_their_names(
+    run_epochs: Callable[..., None], before: dict[str, object], tmp_path: Path
+) -> None:
+    after = {"relu": "gelu", 2: 4, 0.1: 0.5}
+    run_epochs(Checkpoint(tmp_path), small_transformer(**before), [1.0])
+    restore_checkpoint(small_transformer(name="renamed"), tmp_path)
+    named = ", ".join(f"{name}={after[value]!r} after {value!r}" for name, value in before.items())
+    with pytest.raises(InputError, match=re.escape(f"Received: {named}.")):
+        restore_checkpoint(small_transformer(**{name: after[before[name]] for name in before}), tmp_path)
 
 
 def test_a_smaller_model_does_not_take_part_of_the_weights(

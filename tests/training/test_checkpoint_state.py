@@ -6,11 +6,12 @@ import json
 import math
 from pathlib import Path
 
+import keras
 import pytest
 
 from keras_transformer.errors import InputError
 from keras_transformer.training import CheckpointState, CheckpointWarning, read_state
-from keras_transformer.training.checkpoint_state import read_states, write_state
+from keras_transformer.training.checkpoint_state import model_options, read_states, write_state
 
 FIRST = CheckpointState(
     epoch=1,
@@ -167,3 +168,19 @@ def test_a_full_disk_leaves_the_state_before(
         with pytest.raises(InputError, match=rf"{failing}: No space left on device"):
             write_state(tmp_path, SECOND, FIRST)
     assert read_state(tmp_path) == FIRST
+
+
+def test_options_of_a_model_are_numbers_names_and_switches() -> None:
+    options = model_options(keras.layers.Dense(3, activation="relu", use_bias=False, name="mine"))
+    assert options["units"] == 3
+    assert options["activation"] == "relu"
+    assert options["use_bias"] is False
+    assert not {"name", "trainable", "kernel_initializer"} & options.keys()
+
+
+def test_a_model_that_cannot_tell_its_options() -> None:
+    class Mine(keras.Model):
+        def get_config(self) -> dict[str, object]:
+            raise NotImplementedError
+
+    assert model_options(Mine()) == {}
