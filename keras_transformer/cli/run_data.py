@@ -25,6 +25,7 @@ from keras_transformer.data.registry import has_split
 from keras_transformer.data.transformations import Transformation
 from keras_transformer.errors import InputError
 from keras_transformer.text import CharacterTokenizer, SubwordTokenizer, Tokenizer, WhitespaceTokenizer
+from keras_transformer.training import jit_compiles
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -173,20 +174,17 @@ def batches(
         )
     options: dict[str, Any] = {"tokens_per_batch": run.data.tokens_per_batch, "seed": run.data.seed}
     options |= {"shuffle": shuffle, "first_epoch": first_epoch}
-    if run.data.packed_length is not None and shuffle:
-        dataset = _packed(encoded, run.data.packed_length, **options)
-    else:
-        dataset = encoded_dataset(encoded, noise=noise, **options)
+    try:
+        if run.data.packed_length is not None and shuffle:
+            dataset = packed_dataset(encoded, run.data.packed_length, **options)
+        else:  # XLA compiles anew for each shape, so that there they are few
+            few_shapes = jit_compiles() or run.training.distribute == "tpu"
+            dataset = encoded_dataset(encoded, noise=noise, pad_to_bucket_boundary=few_shapes, **options)
+    except ValueError as error:
+        raise InputError(str(error)) from error
     if run.training.distribute in ("data_parallel", "model_parallel"):  # whose devices share rows evenly
         return dataset.apply(fill_rows(len(keras.distribution.list_devices())))
     return dataset
-
-
-def _packed(encoded: EncodedPairs, length: int, **options: Any) -> tf.data.Dataset:
-    try:
-        return packed_dataset(encoded, length, **options)
-    except ValueError as error:
-        raise InputError(str(error)) from error
 
 
 def _origin(data: DataConfig, split: str) -> list[Pair]:

@@ -1,5 +1,6 @@
 """The configuration of a run: the task's defaults, then a TOML file, then flags."""
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -43,7 +44,8 @@ def run_config(config: str | None, flags: Mapping[str, Any]) -> RunConfig:
         flags: values by field name; None where a flag was not given.
 
     Returns:
-        The configuration; that of the built-in task if nothing names pairs.
+        The configuration; that of the built-in task if nothing names pairs, with the sizes of a preset if
+        one is named.
 
     Raises:
         InputError: the file or a value is wrong.
@@ -51,5 +53,6 @@ def run_config(config: str | None, flags: Mapping[str, Any]) -> RunConfig:
     if config is not None:
         return RunConfig.from_toml(config).override(flags)
     if flags.get("pairs") in (None, "dates") and not flags.get("source") and not flags.get("target"):
-        return DATES.override(flags)
+        sizes = DATES.model if flags.get("preset") is None else ModelConfig()
+        return dataclasses.replace(DATES, model=sizes).override(flags)
     return RunConfig().override(flags)

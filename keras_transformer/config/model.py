@@ -78,6 +78,11 @@ class TransformerConfig(Section):
                 "`num_key_value_heads` must divide `num_heads`. "
                 f"Received: num_key_value_heads={self.num_key_value_heads}, num_heads={self.num_heads}."
             )
+        if self.positions == "rotary" and self.hidden_dim // self.num_heads % 2:
+            raise ValueError(
+                "`hidden_dim / num_heads` must be even for positions='rotary'. "
+                f"Received: hidden_dim={self.hidden_dim}, num_heads={self.num_heads}."
+            )
         if self.share_embeddings and self.source_vocabulary_size != self.target_vocabulary_size:
             raise ValueError(
                 "`share_embeddings` needs vocabularies of one size. "

@@ -52,7 +52,8 @@ class TrainingConfig(Section):
     gradient_accumulation_steps: int = 1
     """Batches of one update; its tokens count alike, whichever batch they are in."""
     ema_momentum: float | None = None
-    """Part of the moving average of the weights that stays at each update; the average is then used."""
+    """Part of the moving average of the weights that stays at each update; the average is then used,
+    but for the mean of `average_last`, which is of the weights as they were."""
     average_last: int | None = None
     """How many of the last checkpoints are averaged in the end, instead of taking the best one."""
     monitor: str = "loss"

@@ -1,6 +1,7 @@
 """A number of decoded answers after each epoch, to choose the best checkpoint by."""
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -28,7 +29,8 @@ class DecodeAndScore(keras.callbacks.Callback):
     `fit` leaves in the model at its end. Decoding uses the weights of the moment and changes none.
 
     Between two decodings the last value is repeated, which is no improvement to any callback. The first
-    and the last epoch of a run are always decoded.
+    and the last epoch of a run are always decoded. `training.fit` tells it of the epochs before a stop; a
+    script that goes on by itself calls `continue_from`.
 
     Args:
         make_translator: makes the translator of the model, once for all epochs; for example
@@ -81,6 +83,7 @@ class DecodeAndScore(keras.callbacks.Callback):
         self.tokenize = tokenize
         self._translator: TextTranslator | None = None
         self._values: dict[str, float] = {}
+        self._earlier: dict[str, float] = {}
 
     def _refuse_zeros(self, tokenize: str) -> None:
         """Refuse a metric that would call the first epoch the best, whatever the others answer."""
@@ -99,9 +102,20 @@ class DecodeAndScore(keras.callbacks.Callback):
         """The name in the logs whose lowest value is the best."""
         return f"val_{self.metric}_loss" if self.metric in _PERFECT else f"val_{self.metric}"
 
+    def continue_from(self, history: Mapping[str, Sequence[float]]) -> None:
+        """Let the next training go on as if it had not been stopped, and score when it would have.
+
+        Args:
+            history: each metric's value after each epoch so far; empty for a new run.
+        """
+        names = (f"val_{self.metric}", self.monitor)
+        last = {name: history[name][-1] for name in names if history.get(name)}
+        self._earlier = last if not any(map(math.isnan, last.values())) else {}
+
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         """Forget the model of an earlier run."""
-        self._translator, self._values = None, {}
+        self._translator = None
+        self._values, self._earlier = self._earlier, {}
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Decode if it is time, and add the score.

@@ -94,6 +94,11 @@ def check_options(config: dict[str, Any], optional: Collection[str] = ()) -> Non
     check_choice(NORMALIZATIONS, normalization=config["normalization"])
     get_activation(config["activation"])
     check_positions(config["positions"], config["max_length"])
+    if config["positions"] == "rotary" and config["hidden_dim"] // config["num_heads"] % 2:
+        raise ValueError(
+            "`hidden_dim / num_heads` must be even for positions='rotary'. "
+            f"Received: hidden_dim={config['hidden_dim']}, num_heads={config['num_heads']}."
+        )
 
 
 def check_exactly_one(**options: int | None) -> None:

@@ -122,6 +122,8 @@ def fit(
         for callback in following:  # of a run that was stopped between its last checkpoint and them
             callback.on_train_begin()
     else:
+        if continue_from := getattr(scoring, "continue_from", None):
+            continue_from(state.history)
         _build_metrics(model, training)
         model.fit(
             recent.watch(training),

@@ -1,11 +1,13 @@
 """Where the pairs of a run come from, and its vocabularies."""
 
+import dataclasses
 from pathlib import Path
 
 import pytest
 
+from keras_transformer.cli import run_data
 from keras_transformer.cli.run_data import batches, encode, load_pairs, noise, train_tokenizers
-from keras_transformer.config import DataConfig, RunConfig
+from keras_transformer.config import DataConfig, RunConfig, TrainingConfig
 from keras_transformer.data import registry
 from keras_transformer.errors import InputError
 
@@ -118,6 +120,28 @@ def test_rows_are_packed_for_training_alone() -> None:
         assert inputs["decoder_segment_ids"].numpy().max() > 1
     for inputs, _ in batches(run, encoded, shuffle=False):
         assert set(inputs) == {"encoder_token_ids", "decoder_token_ids"}
+
+
+@pytest.mark.parametrize(("compiles", "distribute"), [(True, None), (False, "tpu")])
+def test_shapes_are_few_where_each_is_compiled(
+    compiles: bool, distribute: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_data, "jit_compiles", lambda: False)
+    run = RunConfig().override({"kind": "character", "tokens_per_batch": 64})
+    pairs = [("a" * (1 + number % 29), "b" * (1 + number % 23)) for number in range(90)]
+    encoded = encode(run, pairs, train_tokenizers(run, pairs))
+
+    def shapes(run: RunConfig) -> set[tuple[tuple[int, ...], tuple[int, ...]]]:
+        return {
+            (tuple(inputs["encoder_token_ids"].shape), tuple(labels.shape))
+            for inputs, labels in batches(run, encoded, shuffle=True)
+        }
+
+    exact = shapes(run)
+    monkeypatch.setattr(run_data, "jit_compiles", lambda: compiles)
+    few = shapes(dataclasses.replace(run, training=TrainingConfig(distribute=distribute)))
+    assert len({shape[0][1] for shape in few}) < len({shape[0][1] for shape in exact}) / 2
+    assert all(source[1] == target[1] for source, target in few)
 
 
 def test_a_packed_row_must_hold_the_longest_pair() -> None:

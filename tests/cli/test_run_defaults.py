@@ -1,9 +1,10 @@
 """Defaults, then a file, then flags."""
 
+import dataclasses
 from pathlib import Path
 
 from keras_transformer.cli.run_defaults import DATES, run_config
-from keras_transformer.config import RunConfig
+from keras_transformer.config import ModelConfig, RunConfig
 
 
 def test_nothing_given_is_the_built_in_task() -> None:
@@ -14,6 +15,11 @@ def test_flags_change_the_built_in_task() -> None:
     run = run_config(None, {"pairs": "dates", "epochs": 2})
     assert run.training.epochs == 2
     assert run.vocabulary == DATES.vocabulary
+
+
+def test_a_preset_is_that_of_the_built_in_task_too() -> None:
+    run = run_config(None, {"preset": "base", "num_heads": 4})
+    assert run == dataclasses.replace(DATES, model=ModelConfig(preset="base", num_heads=4))
 
 
 def test_own_texts_start_from_the_general_defaults() -> None:

@@ -61,6 +61,13 @@ def test_heads_of_keys_divide_the_heads() -> None:
     assert transformer(num_key_value_heads=2).num_key_value_heads == 2
 
 
+def test_rotary_positions_turn_pairs_of_features() -> None:
+    message = r"must be even for positions='rotary'\. Received: hidden_dim=12, num_heads=4\."
+    with pytest.raises(ValueError, match=message):
+        transformer(hidden_dim=12, num_heads=4, positions="rotary")
+    assert transformer(hidden_dim=12, num_heads=4).positions == "sinusoidal"
+
+
 @pytest.mark.parametrize("config", [transformer, ModelConfig])
 def test_names_are_known_ones(config: Any) -> None:
     with pytest.raises(ValueError, match=r"`positions` must be one of sinusoidal, rotary, relative\. Rec"):

@@ -95,6 +95,20 @@ def test_between_two_decodings_the_value_is_repeated() -> None:
     assert history["val_exact_match"] == [0, 0.25, 0.25, 0.5, 0.5]
 
 
+def test_a_run_that_goes_on_is_scored_when_it_would_have_been() -> None:
+    scoring = DecodeAndScore(Parrots(), PAIRS, "exact_match", every=2)
+    scoring.continue_from({"loss": [9, 9], "val_exact_match": [0, 0.75], "val_exact_match_loss": [1, 0.25]})
+    _, history = fit([scoring], epochs=3)
+    assert history["val_exact_match"] == [0.75, 0.25, 0.5]
+    assert history["val_exact_match_loss"] == [0.25, 0.75, 0.5]
+    for nothing in ({}, {"val_exact_match": [float("nan")]}):
+        scoring.continue_from(nothing)
+        assert fit([scoring], epochs=1)[1]["val_exact_match"] == [0]
+    scoring.continue_from({"val_exact_match": [0.75]})
+    fit([scoring], epochs=1)
+    assert fit([scoring], epochs=2)[1]["val_exact_match"] == [0, 0.25]
+
+
 def test_limit_and_batch_size() -> None:
     parrots = Parrots()
     _, history = fit([DecodeAndScore(parrots, PAIRS, "exact_match", limit=3, batch_size=7)], epochs=3)

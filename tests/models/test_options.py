@@ -119,6 +119,10 @@ def test_exactly_one() -> None:
         ({"positions": "absolute"}, "Received: positions='absolute'."),
         ({"positions": "learned"}, "Received: positions='learned', max_length=None."),
         ({"max_length": 7}, "Received: positions='rotary', max_length=7."),
+        (
+            {"hidden_dim": 6, "num_heads": 2},
+            "positions='rotary'. Received: hidden_dim=6, num_heads=2.",
+        ),
     ],
 )
 def test_options_that_do_not_exist(options: dict[str, Any], message: str) -> None:

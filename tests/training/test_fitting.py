@@ -99,6 +99,16 @@ def test_a_resumed_run_is_one_run(tmp_path: Path) -> None:
     assert again == state  # nothing was left to do
 
 
+def test_a_resumed_run_tells_the_scoring_what_it_scored(tmp_path: Path) -> None:
+    earlier: list[dict[str, list[float]]] = []
+    for epochs in (2, 3):
+        scoring = Scripted(3, 1, 2)
+        scoring.continue_from = earlier.append  # type: ignore[attr-defined]
+        fit(make_model(), OneBatch(), directory=tmp_path, epochs=epochs, scoring=scoring, verbose=0)
+    assert earlier[0] == {}
+    assert earlier[1]["val_wanted"] == [3, 1]
+
+
 def test_a_dataset_begins_once_for_each_epoch(tmp_path: Path) -> None:
     """Those of `kt.data` count their epochs; Keras would begin one to see what its batches are like."""
     tf = pytest.importorskip("tensorflow")
