@@ -112,8 +112,9 @@ def _with_text(pairs: Iterable[Pair], is_kept: Counter[bool]) -> Iterator[Pair]:
         source, target = (
             text.decode("utf-8", "replace") if isinstance(text, bytes) else text for text in row
         )
-        is_kept[has_text((source, target))] += 1
-        if has_text((source, target)):
+        keep = has_text((source, target))
+        is_kept[keep] += 1
+        if keep:
             yield source, target
 
 
