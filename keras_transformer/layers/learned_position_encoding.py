@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from keras_transformer.layers.dot_product_attention import as_tensor
-from keras_transformer.layers.validation import check_positive, known_sizes, known_width
+from keras_transformer.layers.validation import check_positive, check_width, known_sizes, known_width
 from keras_transformer.layers.value_checks import as_position, check_known_positions
 from keras_transformer.types import Shape, Tensor
 
@@ -31,7 +31,8 @@ class LearnedPositionEncoding(keras.layers.Layer):
         position out of range gives NaN, never the mark of another one.
 
     Raises:
-        ValueError: a length that is not above zero, inputs that are longer, or a position out of range.
+        ValueError: a length that is not above zero, inputs that are longer or of another width than the
+            weights, or a position out of range.
 
     Example:
         >>> tuple(LearnedPositionEncoding(7)(keras.ops.zeros((1, 5, 8))).shape)
@@ -52,6 +53,7 @@ class LearnedPositionEncoding(keras.layers.Layer):
         )
 
     def call(self, inputs: Tensor, start: Tensor | int = 0, positions: Tensor | None = None) -> Tensor:
+        check_width(self.marks.shape[-1], inputs=inputs)
         if positions is None:
             start = as_position(start)
             self._check_length(inputs, start)

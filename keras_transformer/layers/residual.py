@@ -6,7 +6,7 @@ import keras
 
 from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.normalization import make_normalization
-from keras_transformer.layers.validation import check_rates, freeze_parts
+from keras_transformer.layers.validation import check_alike, check_rates, check_width, freeze_parts
 from keras_transformer.types import Shape, Tensor
 
 
@@ -36,7 +36,8 @@ class Residual(keras.layers.Layer):
         `(b, t, d)`.
 
     Raises:
-        ValueError: a rate outside [0, 1), an unknown normalisation.
+        ValueError: a rate outside [0, 1), an unknown normalisation, a sub-layer's output of another shape
+            than its input, inputs of another width than the weights.
     """
 
     def __init__(
@@ -74,11 +75,18 @@ class Residual(keras.layers.Layer):
         Returns:
             `(b, t, d)`: normalised for pre-norm, as it is for post-norm.
         """
+        self._check_width(inputs)
         return self.norm(inputs) if self.norm_first else inputs
 
     def call(self, inputs: Tensor, sublayer_output: Tensor, training: bool | None = None) -> Tensor:
+        check_alike(inputs=inputs, sublayer_output=sublayer_output)
+        self._check_width(inputs)
         outputs = inputs + self.output_dropout(sublayer_output, training=training)
         return outputs if self.norm_first else self.norm(outputs)
+
+    def _check_width(self, inputs: Tensor) -> None:
+        if self.norm.built:
+            check_width(self.norm.weights[0].shape[-1], inputs=inputs)
 
     def compute_output_shape(self, inputs_shape: Shape, sublayer_output_shape: Shape) -> Shape:
         return tuple(inputs_shape)

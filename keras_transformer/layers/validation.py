@@ -152,6 +152,24 @@ def check_width(width: int, **inputs: Tensor) -> None:
             )
 
 
+def check_alike(**tensors: Tensor) -> None:
+    """Refuse two tensors that would fit each other only by broadcasting.
+
+    Args:
+        **tensors: each argument's name and the tensor received; lists have no shape to check.
+
+    Raises:
+        ValueError: different ranks, or different sizes of an axis, where both are known.
+    """
+    shapes = {name: known_sizes(tensor.shape) for name, tensor in tensors.items() if hasattr(tensor, "shape")}
+    alike = len({len(shape) for shape in shapes.values()}) <= 1
+    if not alike or any(len({*sizes} - {None}) > 1 for sizes in zip(*shapes.values(), strict=True)):
+        received = ", ".join(f"{name} of shape {shape}" for name, shape in shapes.items())
+        raise ValueError(
+            f"{' and '.join(f'`{name}`' for name in shapes)} must have one shape. Received: {received}."
+        )
+
+
 def check_vectors(inputs: Any) -> None:
     """Refuse token ids where vectors are wanted.
 

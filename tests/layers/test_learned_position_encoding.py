@@ -63,6 +63,13 @@ def test_positions_that_do_not_count_up(layer: Any) -> None:
         layer(x, positions=[[0] * 8 + [9]])
 
 
+@pytest.mark.parametrize("width", [1, 4])
+def test_inputs_of_another_width_are_refused(layer: Any, width: int) -> None:
+    message = f"the layer's weights, 3. Received: shape=(2, 5, {width})."
+    with pytest.raises(ValueError, match=re.escape(message)):
+        layer(np.zeros((2, 5, width), "float32"))
+
+
 def test_errors() -> None:
     with pytest.raises(ValueError, match=re.escape("above zero. Received: max_length=0.")):
         LearnedPositionEncoding(0)

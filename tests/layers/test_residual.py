@@ -80,6 +80,22 @@ def test_errors() -> None:
         Residual(normalization="none")
 
 
+@pytest.mark.parametrize("shape", [(2, 5, 1), (2, 1, 7), (1, 5, 7), (5, 7)])
+def test_an_output_that_would_only_be_broadcast_is_refused(shape: tuple[int, ...]) -> None:
+    received = f"inputs of shape (2, 5, 7), sublayer_output of shape {shape}."
+    with pytest.raises(ValueError, match=re.escape(f"must have one shape. Received: {received}")):
+        built()(draw(2, 5, 7), draw(*shape))
+
+
+@pytest.mark.parametrize("norm_first", [True, False])
+def test_inputs_of_another_width_are_refused(norm_first: bool) -> None:
+    message = re.escape("the layer's weights, 7. Received: shape=(2, 5, 1).")
+    with pytest.raises(ValueError, match=message):
+        built(norm_first=norm_first).before(draw(2, 5, 1))
+    with pytest.raises(ValueError, match=message):
+        built(norm_first=norm_first)(draw(2, 5, 1), draw(2, 5, 1), training=True)
+
+
 def test_rms() -> None:
     layer, x, y = Residual(normalization="rms"), draw(2, 5, 7), draw(2, 5, 7, seed=3)
     total = x + y

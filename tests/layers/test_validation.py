@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from keras_transformer.layers.validation import (
+    check_alike,
     check_belong_together,
     check_choice,
     check_groups,
@@ -156,3 +157,10 @@ def test_token_ids_are_no_vectors(shape: tuple[int, ...], dtype: str) -> None:
 def test_vectors_of_any_numbers_are_vectors() -> None:
     for inputs in (np.zeros((2, 6)), np.zeros((2, 6, 8), "int32"), [[1.0, 2.0]]):
         check_vectors(inputs)
+
+
+def test_shapes_that_differ_are_named_where_they_are_known() -> None:
+    check_alike(inputs=np.zeros((2, 8)), other=keras.KerasTensor((None, 8)), rows=[[1.0]])
+    received = "inputs of shape (2, 8), other of shape (None, 9)."
+    with pytest.raises(ValueError, match=re.escape(f"must have one shape. Received: {received}")):
+        check_alike(inputs=np.zeros((2, 8)), other=keras.KerasTensor((None, 9)))
