@@ -1,13 +1,15 @@
 """Kills a training run with SIGKILL at random moments, resumes it, and compares it with one that ran through.
 
-Run as `python benchmarks/kill_and_resume.py [--kills 30] [--epochs 5] [--seed 0]`, on Linux or macOS.
+Run as `python benchmarks/kill_and_resume.py [--kills 30] [--epochs 5] [--seed 0] [--all-options]`, on Linux
+or macOS.
 
 A small model with dropout trains in deterministic mode once without interruption. Then it trains again and
 again, each run killed and resumed until it ends: every other kill waits for a checkpoint to be written and
 comes while it is, the others come at any time since the process began, be it while it loads. Now and
 then the newest checkpoint is also damaged by one byte. A line says for each kill what was there, and for each
 run whether weights, optimizer, random state and history are the same bits. The exit status is 1 if one
-is not. All processes are forked from this one, which has imported everything and begun nothing.
+is not. All processes are forked from this one, which has imported everything and begun nothing. With
+`--all-options` the run also has whatever else of the recipe has a state of its own or draws random numbers.
 """
 
 import argparse
@@ -25,6 +27,7 @@ import traceback
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import h5py
 
@@ -38,13 +41,24 @@ from keras_transformer.training.checkpoint_state import read_states
 SHAPE = {"num_encoder_layers": 1, "num_decoder_layers": 1, "hidden_dim": 16, "num_heads": 2}
 SECONDS_BETWEEN_LOOKS = 0.0005
 
+PLAIN = VocabularyConfig(kind="character", shared=False)
+SUBWORDS = VocabularyConfig(kind="subword", size=60, subword_dropout=0.3)
+ALL_OPTIONS: dict[str, Any] = {
+    "r_drop": 1.0,
+    "clip_norm": 1.0,
+    "gradient_accumulation_steps": 2,
+    "ema_momentum": 0.9,
+    "average_last": 3,
+}
 
-def make_run(directory: Path, epochs: int) -> RunConfig:
+
+def make_run(directory: Path, epochs: int, *, all_options: bool = False) -> RunConfig:
     """Write pairs, and say how to train on them.
 
     Args:
         directory: for the pairs and all runs.
         epochs: of each run.
+        all_options: whether to train with subword dropout and `ALL_OPTIONS` too.
 
     Returns:
         The configuration.
@@ -55,9 +69,11 @@ def make_run(directory: Path, epochs: int) -> RunConfig:
     pairs.write_text("".join(f"{source}\t{source.upper()}\n" for source in sources), encoding="utf-8")
     return RunConfig(
         data=DataConfig(pairs=str(pairs), tokens_per_batch=256),
-        vocabulary=VocabularyConfig(kind="character", shared=False),
+        vocabulary=SUBWORDS if all_options else PLAIN,
         model=ModelConfig(intermediate_dim=32, dropout=0.1, **SHAPE),
-        training=TrainingConfig(epochs=epochs, warmup_steps=50, deterministic=True),
+        training=TrainingConfig(
+            epochs=epochs, warmup_steps=50, deterministic=True, **(ALL_OPTIONS if all_options else {})
+        ),
     )
 
 
@@ -212,10 +228,13 @@ def fingerprint(checkpoints: Path) -> dict[str, str]:
     """
     state = json.loads((checkpoints / "state.json").read_text())
     digests = {name: hashlib.sha256() for name in ("weights", "optimizer")}
-    with zipfile.ZipFile(checkpoints / state["last_file"]) as archive:
-        file = h5py.File(io.BytesIO(archive.read("model.weights.h5")))
-    for name, values in datasets(file):
-        digests["optimizer" if name.startswith("optimizer/") else "weights"].update(name.encode() + values)
+    for kept in sorted(state["sha256"]):  # the last, the best, and those that are averaged
+        with zipfile.ZipFile(checkpoints / kept) as archive:
+            file = h5py.File(io.BytesIO(archive.read("model.weights.h5")))
+        for name, values in datasets(file):
+            digests["optimizer" if name.startswith("optimizer/") else "weights"].update(
+                name.encode() + values
+            )
     state["history"].pop("tokens_per_second", None)  # of the machine
     texts = {name: json.dumps(state[name]).encode() for name in ("random_state", "history", "best_file")}
     return {name: digest.hexdigest() for name, digest in digests.items()} | {
@@ -268,11 +287,14 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=30, help="how many at least  [30]")
     parser.add_argument("--epochs", type=int, default=5, help="of each run  [5]")
     parser.add_argument("--seed", type=int, default=0, help="of the moments  [0]")
+    parser.add_argument(
+        "--all-options", action="store_true", help="subword dropout, R-Drop, averages, and more"
+    )
     options = parser.parse_args()
     draw, kills, runs, equal = random.Random(options.seed), 0, 0, 0
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
-        run = make_run(directory, options.epochs)
+        run = make_run(directory, options.epochs, all_options=options.all_options)
         begin = time.monotonic()
         uninterrupted = start(run, directory / "uninterrupted")
         while not has_ended(uninterrupted):

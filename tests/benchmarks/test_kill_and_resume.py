@@ -70,7 +70,8 @@ def test_a_process_that_failed_is_an_error(program: ModuleType) -> None:
 
 
 @pytest.mark.slow
-def test_a_kill(run_program: Callable[..., str]) -> None:
-    output = run_program("kill_and_resume", "--kills", 1, "--epochs", 2)
+@pytest.mark.parametrize("options", [(), ("--all-options",)])
+def test_a_kill(run_program: Callable[..., str], options: tuple[str, ...]) -> None:
+    output = run_program("kill_and_resume", "--kills", 1, "--epochs", 2, *options)
     assert "the same bits" in output
     assert re.search(r"^(\d+) of \1 runs, killed \d+ times in all", output, flags=re.MULTILINE), output
