@@ -49,6 +49,7 @@ _FLAGS: tuple[tuple[str, Any, str], ...] = (
     ("warmup_steps", int, "Updates until the learning rate is at its peak."),
     ("label_smoothing", float, "Probability that is spread over the vocabulary."),
     ("r_drop", float, "How much two passes with other dropout must agree; 0 for one pass."),
+    ("z_loss", float, "How much the softmax's denominator is drawn to 1; in mixed precision 1e-4 if absent."),
     ("clip_norm", float, "Highest norm of all gradients together."),
     ("gradient_accumulation_steps", int, "Batches of one update."),
     (

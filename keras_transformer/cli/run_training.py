@@ -181,6 +181,7 @@ def _new_model(run: RunConfig, tokenizers: Tokenizers, num_batches: int) -> Tran
         ema_momentum=run.training.ema_momentum,
         gradient_accumulation_steps=run.training.gradient_accumulation_steps,
         r_drop=run.training.r_drop,
+        z_loss=run.training.z_loss,
     )
     return model
 

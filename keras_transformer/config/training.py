@@ -47,6 +47,9 @@ class TrainingConfig(Section):
     """Probability spread over the wrong tokens."""
     r_drop: float = 0.0
     """How much two passes with other dropout must agree (R-Drop's alpha); 0 for one pass."""
+    z_loss: float | None = None
+    """How much the logarithm of the softmax's denominator is drawn to 0, so that logits stay small; by
+    default 1e-4 in mixed precision and 0 else."""
     clip_norm: float | None = None
     """Highest norm of all gradients together."""
     gradient_accumulation_steps: int = 1
@@ -82,7 +85,7 @@ class TrainingConfig(Section):
         require_fraction(self, "label_smoothing", "ema_momentum")
         require_at_least(self, 1, "epochs", "warmup_steps", "gradient_accumulation_steps")
         require_at_least(self, 1, "average_last", "monitored_pairs", "patience")
-        require_at_least(self, 0, "r_drop")
+        require_at_least(self, 0, "r_drop", "z_loss")
         require_seed(self)
         for name in ("peak_learning_rate", "clip_norm"):
             value = getattr(self, name)

@@ -2,6 +2,7 @@
 
 import math
 from numbers import Real
+from typing import Any
 
 import keras
 
@@ -23,6 +24,7 @@ def compile_model(
     ema_momentum: float | None = None,
     gradient_accumulation_steps: int | None = None,
     r_drop: float = 0.0,
+    z_loss: float | None = None,
     pad_id: int = 0,
 ) -> None:
     """Compile with the optimizer, loss and metrics of "Attention Is All You Need", section 5.
@@ -44,6 +46,8 @@ def compile_model(
             the updates after it are of batches one further on.
         r_drop: how much two passes with other dropout must agree; 0 for one pass. See
             `RDropCrossentropy`.
+        z_loss: how much the logarithm of the softmax's denominator is drawn to 0; see `MaskedCrossentropy`.
+            None for 1e-4 where layers compute in half precision, and 0 else.
         pad_id: the label that does not count; -100, for example, where 0 is a tag.
 
     Raises:
@@ -68,12 +72,15 @@ def compile_model(
         ema_momentum=0.99 if ema_momentum is None else ema_momentum,
         gradient_accumulation_steps=None if gradient_accumulation_steps == 1 else gradient_accumulation_steps,
     )
-    normalize = gradient_accumulation_steps in (None, 1)
+    options: dict[str, Any] = {
+        "label_smoothing": label_smoothing,
+        "pad_id": pad_id,
+        "normalize": gradient_accumulation_steps in (None, 1),
+        "z_loss": _default_z_loss(model) if z_loss is None else z_loss,
+    }
     model.compile(
         optimizer=_scaled(model, optimizer),
-        loss=RDropCrossentropy(r_drop, label_smoothing, pad_id, normalize=normalize)
-        if r_drop
-        else MaskedCrossentropy(label_smoothing, pad_id, normalize=normalize),
+        loss=RDropCrossentropy(r_drop, **options) if r_drop else MaskedCrossentropy(**options),
         metrics=[MaskedAccuracy(pad_id), Perplexity(pad_id)],
         jit_compile=jit_compiles(),
     )
@@ -101,6 +108,12 @@ def jit_compiles() -> bool:
         What `compile` takes as `jit_compile`.
     """
     return keras.backend.backend() == "jax"
+
+
+def _default_z_loss(model: keras.Model) -> float:
+    """Keep logits small where large ones lose their digits."""
+    is_half = any(layer.compute_dtype in ("float16", "bfloat16") for layer in model.layers)
+    return 1e-4 if is_half else 0.0
 
 
 def _scaled(model: keras.Model, optimizer: keras.optimizers.Optimizer) -> keras.optimizers.Optimizer:
