@@ -57,7 +57,7 @@ class EncoderLayer(CourseLayer):
 
     def compute_mask(self, inputs: Tensor, previous_mask: Tensor | None = None) -> Tensor | None:
         """Hand on a padding mask `(b, s)`; one for scores fits no vectors."""
-        is_padding_mask = previous_mask is not None and len(previous_mask.shape) == 2
+        is_padding_mask = len(getattr(previous_mask, "shape", ())) == 2
         return previous_mask if is_padding_mask else None
 
     def compute_output_shape(self, x_shape: Shape) -> Shape:

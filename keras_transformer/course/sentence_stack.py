@@ -77,9 +77,12 @@ class SentenceStack(PositionalCall):
         self._check_length(token_ids.shape[1])
         # In float32: in half precision neighbouring positions would become equal.
         vectors = ops.cast(self.embedding(token_ids), "float32")
-        # Looked up rather than sliced: a slice silently ends with the table.
+        # Looked up rather than sliced: a slice silently ends with the table. XLA would take the last mark for
+        # all that are beyond it, so those are NaN.
         positions = ops.arange(ops.shape(token_ids)[1])
         marks = ops.take(ops.convert_to_tensor(self.pos_encoding), positions, axis=1)  # (1, t, d)
+        is_known = positions < self.maximum_position_encoding
+        marks = ops.where(is_known[None, :, None], marks, ops.cast(float("nan"), marks.dtype))
         return self.dropout(ops.cast(vectors + marks, self.compute_dtype), training=training)
 
     def compute_mask(self, inputs: Tensor, previous_mask: Tensor | None = None) -> None:

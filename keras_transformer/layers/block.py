@@ -45,8 +45,8 @@ class Block(ScoredLayer):
 
     Raises:
         TypeError: inputs that are token ids, integers of rank 2.
-        ValueError: sizes not above zero, rates outside [0, 1), names that are not known, inputs of
-            another width than the weights.
+        ValueError: inputs without an axis of time or of another width than the weights, sizes not above
+            zero, rates outside [0, 1), names that are not known.
     """
 
     def __init__(
@@ -103,6 +103,7 @@ class Block(ScoredLayer):
 
         Raises:
             TypeError: integers of rank 2.
+            ValueError: other numbers of rank 2.
         """
         check_vectors(inputs)
         return super().__call__(inputs, *args, **kwargs)

@@ -123,7 +123,7 @@ class Decoder(Block):
         sums: Tensor = ()
         if encoder_output is not None:
             batch_size, source_length = ops.shape(encoder_output)[:2]
-            sums = ops.zeros((batch_size, beam_size, source_length)) if track_attention else ()
+            sums = ops.zeros((batch_size, beam_size, source_length), "float32") if track_attention else ()
         ancestors = ops.full((batch_size, beam_size, max_length), -1, dtype="int32")
         return DecoderCache(caches, () if mask is None else mask, ancestors, sums)
 

@@ -45,7 +45,7 @@ def dot_product_attention(
         softmax and before dropout. A query that may attend to nothing gets
         zeros in both.
     """
-    query, key, value = (as_tensor(inputs) for inputs in (query, key, value))
+    query, key, value = (as_floats(inputs) for inputs in (query, key, value))
     key, value = (repeat_heads(heads, query.shape[2]) for heads in (key, value))
     query = query * ops.cast(query.shape[-1] ** -0.5, query.dtype)
     logits = ops.einsum("bthk,bshk->bhts", query, key)
@@ -76,6 +76,20 @@ def as_tensor(inputs: Tensor) -> Tensor:
     return inputs if isinstance(inputs, KerasTensor) else ops.convert_to_tensor(inputs)
 
 
+def as_floats(inputs: Tensor) -> Tensor:
+    """Turn integers into floating-point numbers: a softmax or a sine is none.
+
+    Args:
+        inputs: a tensor or an array, of any shape.
+
+    Returns:
+        A tensor of the backend; of `keras.config.floatx()`, where it was of integers.
+    """
+    tensor = as_tensor(inputs)
+    is_float = keras.backend.is_float_dtype(tensor.dtype)
+    return tensor if is_float else ops.cast(tensor, keras.config.floatx())
+
+
 def repeat_heads(heads: Tensor, num_heads: int) -> Tensor:
     """Give each group of query heads a copy of the key head that they share.
 
@@ -100,13 +114,14 @@ def masked_softmax(logits: Tensor, mask: Tensor | None = None, *, training: bool
             fewer operations. The numbers are the same to rounding.
 
     Returns:
-        Scores of the shape and dtype of the logits. A row sums to one, or is
+        Scores of the shape and dtype of the logits, or floats for integers. A row sums to one, or is
         all zeros where the mask allows nothing.
 
     Raises:
         TypeError: a mask that is not of booleans or numbers.
         ValueError: a mask of another size, or of other numbers than 0 and 1.
     """
+    logits = as_floats(logits)
     dtype = logits.dtype
     logits = ops.cast(logits, "float32")
     if mask is None:

@@ -29,6 +29,7 @@ class Encoder(Block):
         attention_mask: of every layer; see `EncoderLayer`.
         return_attention_scores: whether the scores are returned too.
         training: whether dropout is on.
+        mask: the Keras mask, by which Keras's wrappers hand over what `padding_mask` says.
 
     Returns:
         `(b, s, d)`; with `return_attention_scores` a pair of that and a dict
@@ -56,7 +57,9 @@ class Encoder(Block):
         attention_mask: Tensor | None = None,
         return_attention_scores: bool = False,
         training: bool | None = None,
+        mask: Tensor | None = None,
     ) -> Tensor | tuple[Tensor, dict[str, Tensor]]:
+        padding_mask = mask if padding_mask is None else padding_mask
         x, all_scores = inputs, {}
         for layer in self.layers:
             x, scores = self._attend(

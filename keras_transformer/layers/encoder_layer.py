@@ -21,6 +21,7 @@ class EncoderLayer(Block):
             True (1) where the first position may attend to the second.
         return_attention_scores: whether the scores are returned too.
         training: whether dropout is on.
+        mask: the Keras mask, by which Keras's wrappers hand over what `padding_mask` says.
 
     Returns:
         `(b, s, d)`; with `return_attention_scores` a pair of that and
@@ -48,7 +49,9 @@ class EncoderLayer(Block):
         attention_mask: Tensor | None = None,
         return_attention_scores: bool = False,
         training: bool | None = None,
+        mask: Tensor | None = None,
     ) -> Tensor | tuple[Tensor, dict[str, Tensor]]:
+        padding_mask = mask if padding_mask is None else padding_mask
         inputs = self._vectors(inputs, self.self_attention)
         x = self.self_attention_residual.before(inputs)
         attended, scores = self._attend(

@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_transformer.layers.dot_product_attention import repeat_heads
+from keras_transformer.layers.dot_product_attention import as_floats, repeat_heads
 from keras_transformer.layers.masks import as_boolean
 from keras_transformer.types import Tensor
 
@@ -48,6 +48,7 @@ def fused_attention(
     Returns:
         `(b, t, h, k)`.
     """
+    query, key, value = (as_floats(heads) for heads in (query, key, value))
     key, value = (repeat_heads(heads, query.shape[2]) for heads in (key, value))
     if mask is None:
         return ops.dot_product_attention(query, key, value, flash_attention=flash_attention)

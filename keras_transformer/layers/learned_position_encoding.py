@@ -7,7 +7,7 @@ from keras import ops
 
 from keras_transformer.layers.dot_product_attention import as_tensor
 from keras_transformer.layers.validation import check_positive, check_width, known_sizes, known_width
-from keras_transformer.layers.value_checks import as_position, check_known_positions
+from keras_transformer.layers.value_checks import as_position, check_known_positions, check_sequence
 from keras_transformer.types import Shape, Tensor
 
 
@@ -53,13 +53,14 @@ class LearnedPositionEncoding(keras.layers.Layer):
         )
 
     def call(self, inputs: Tensor, start: Tensor | int = 0, positions: Tensor | None = None) -> Tensor:
+        positions = None if positions is None else as_tensor(positions)
+        check_sequence(inputs, positions)
         check_width(self.marks.shape[-1], inputs=inputs)
         if positions is None:
             start = as_position(start)
             self._check_length(inputs, start)
             positions = (ops.arange(ops.shape(inputs)[1], dtype="int32") + start)[None, :]  # (1, t)
         else:
-            positions = as_tensor(positions)
             check_known_positions(positions, self.max_length)
         is_known = ops.logical_and(positions >= 0, positions < self.max_length)
         positions = ops.clip(positions, 0, self.max_length - 1)

@@ -114,7 +114,7 @@ class MultiHeadAttention(StepwiseAttention):
             padding_mask = intersect_masks(value_mask=value_mask, key_mask=key_mask)
         lengths = ops.shape(queries)[1], ops.shape(values)[1]
         mask = combine_masks(
-            padding_mask=axes.flatten_padding_mask(padding_mask),
+            padding_mask=axes.flatten_padding_mask(padding_mask, key),
             attention_mask=axes.flatten_attention_mask(attention_mask, query),
             causal_mask=causal_mask(*lengths) if use_causal_mask else None,
             window_mask=window_mask(*lengths, self.sliding_window) if self.sliding_window else None,

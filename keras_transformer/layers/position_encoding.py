@@ -8,7 +8,7 @@ from keras import ops
 from keras_transformer.layers.dot_product_attention import as_tensor
 from keras_transformer.layers.sinusoids import LAYOUTS, sinusoidal_position_encoding
 from keras_transformer.layers.validation import check_choice, known_sizes
-from keras_transformer.layers.value_checks import check_known_positions
+from keras_transformer.layers.value_checks import check_known_positions, check_sequence
 from keras_transformer.types import Shape, Tensor
 
 
@@ -55,6 +55,8 @@ class PositionEncoding(keras.layers.Layer):
         self.supports_masking = True
 
     def call(self, inputs: Tensor, start: Tensor | int = 0, positions: Tensor | None = None) -> Tensor:
+        positions = None if positions is None else as_tensor(positions)
+        check_sequence(inputs, positions)
         length, hidden_dim = ops.shape(inputs)[1], inputs.shape[-1]
         encoding = sinusoidal_position_encoding(
             length,
@@ -65,7 +67,6 @@ class PositionEncoding(keras.layers.Layer):
         )
         marks = encoding[None, :, :]
         if positions is not None:
-            positions = as_tensor(positions)
             check_known_positions(positions, *known_sizes((length,)))
             is_known = ops.logical_and(positions >= 0, positions < length)
             marks = ops.take(encoding, ops.clip(positions, 0, length - 1), axis=0)  # (b, t, d)

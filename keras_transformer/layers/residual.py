@@ -4,6 +4,7 @@ from typing import Any
 
 import keras
 
+from keras_transformer.layers.dot_product_attention import as_floats
 from keras_transformer.layers.dropout import Dropout
 from keras_transformer.layers.normalization import make_normalization
 from keras_transformer.layers.validation import check_alike, check_rates, check_width, freeze_parts
@@ -29,7 +30,7 @@ class Residual(keras.layers.Layer):
 
     Call arguments:
         inputs: `(b, t, d)`, what entered `before`.
-        sublayer_output: `(b, t, d)`.
+        sublayer_output: `(b, t, d)`; None for what `before` gives.
         training: whether dropout is on.
 
     Returns:
@@ -75,20 +76,30 @@ class Residual(keras.layers.Layer):
         Returns:
             `(b, t, d)`: normalised for pre-norm, as it is for post-norm.
         """
-        self._check_width(inputs)
-        return self.norm(inputs) if self.norm_first else inputs
+        # In a functional model it is a call of this layer: `norm` would be a layer of the model's own.
+        return self(inputs) if isinstance(inputs, keras.KerasTensor) else self._before(inputs)
 
-    def call(self, inputs: Tensor, sublayer_output: Tensor, training: bool | None = None) -> Tensor:
+    def call(
+        self, inputs: Tensor, sublayer_output: Tensor | None = None, training: bool | None = None
+    ) -> Tensor:
+        if sublayer_output is None:
+            return self._before(inputs)
+        inputs, sublayer_output = _floats(inputs), _floats(sublayer_output)
         check_alike(inputs=inputs, sublayer_output=sublayer_output)
         self._check_width(inputs)
         outputs = inputs + self.output_dropout(sublayer_output, training=training)
         return outputs if self.norm_first else self.norm(outputs)
 
+    def _before(self, inputs: Tensor) -> Tensor:
+        inputs = _floats(inputs)
+        self._check_width(inputs)
+        return self.norm(inputs) if self.norm_first else inputs
+
     def _check_width(self, inputs: Tensor) -> None:
         if self.norm.built:
             check_width(self.norm.weights[0].shape[-1], inputs=inputs)
 
-    def compute_output_shape(self, inputs_shape: Shape, sublayer_output_shape: Shape) -> Shape:
+    def compute_output_shape(self, inputs_shape: Shape, sublayer_output_shape: Shape | None = None) -> Shape:
         return tuple(inputs_shape)
 
     def get_config(self) -> dict[str, Any]:
@@ -99,3 +110,9 @@ class Residual(keras.layers.Layer):
             "normalization": self.normalization,
             "layer_norm_epsilon": self.layer_norm_epsilon,
         }
+
+
+def _floats(inputs: Tensor) -> Tensor:
+    """Make floating-point numbers of integers, which Keras's normalisations would cut off."""
+    is_int = keras.backend.is_int_dtype(getattr(inputs, "dtype", "float32"))
+    return as_floats(inputs) if is_int else inputs

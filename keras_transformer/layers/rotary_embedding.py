@@ -6,6 +6,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_transformer.layers.dot_product_attention import as_floats
 from keras_transformer.layers.sinusoids import position_angles
 from keras_transformer.layers.value_checks import as_position
 from keras_transformer.types import Shape, Tensor
@@ -29,6 +30,7 @@ def rotary_embedding(heads: Tensor, *, start: Tensor | int = 0, max_wavelength: 
     Raises:
         ValueError: an odd width.
     """
+    heads = as_floats(heads)
     half, rest = divmod(heads.shape[-1], 2)
     if rest:
         raise ValueError(f"`key_dim` must be even for rotary positions. Received: key_dim={heads.shape[-1]}.")

@@ -105,22 +105,28 @@ class SequenceAxes:
         sizes = ops.shape(query)
         return ops.reshape(scores, (*(sizes[axis] for axis in self.leading), *ops.shape(scores)[1:]))
 
-    def flatten_padding_mask(self, mask: Tensor | None) -> Tensor | None:
+    def flatten_padding_mask(self, mask: Tensor | None, key: Tensor) -> Tensor | None:
         """Bring a mask over keys to `(b, s)`.
 
         Args:
             mask: the shape of the key without its width, or None.
+            key: the input of the layer.
 
         Returns:
             `(b, s)`, or None.
+
+        Raises:
+            ValueError: another shape, where it is known.
         """
         if self.is_plain or mask is None:
             return mask
         mask = as_boolean(mask, "padding_mask")
-        if len(mask.shape) != self.rank - 1:
+        shape, wanted = known_sizes(mask.shape), known_sizes(key.shape[:-1])
+        fits = len(shape) == len(wanted)
+        if not fits or any(len({*sizes} - {None}) > 1 for sizes in zip(shape, wanted, strict=True)):
             raise ValueError(
-                "`padding_mask` must have the shape of the key without its width, "
-                f"of rank {self.rank - 1}. Received: shape={tuple(mask.shape)}."
+                f"`padding_mask` must have the shape of the key without its width, {wanted}. "
+                f"Received: shape={shape}."
             )
         return self.flatten(mask[..., None])[..., 0]
 

@@ -1,5 +1,6 @@
 """Attention of the one position that a step of decoding computes."""
 
+import numpy as np
 from keras import ops
 
 from keras_transformer.layers.products import batched_product
@@ -19,7 +20,7 @@ def hide_unless(mask: Tensor) -> Tensor:
         A float32 tensor of the same shape: 0 where it may, and a number that absorbs
         every logit where it may not.
     """
-    return ops.where(mask, 0.0, _HIDDEN)
+    return ops.where(mask, np.float32(0), np.float32(_HIDDEN))
 
 
 def step_attention(

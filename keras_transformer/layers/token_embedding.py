@@ -8,7 +8,7 @@ from keras import ops
 from keras_transformer.layers.dot_product_attention import as_tensor
 from keras_transformer.layers.gathering import take_rows
 from keras_transformer.layers.validation import check_positive
-from keras_transformer.layers.value_checks import check_token_ids
+from keras_transformer.layers.value_checks import as_token_ids, check_token_ids
 from keras_transformer.types import Shape, Tensor
 
 
@@ -33,7 +33,7 @@ class TokenEmbedding(keras.layers.Layer):
         **kwargs: `name` and `dtype` of a Keras layer.
 
     Call arguments:
-        token_ids: integers `(b, t)`, each at least 0 and below `v`.
+        token_ids: integers `(b, t)`, each at least 0 and below `v`; float32 will do, as Keras makes it.
 
     Returns:
         `(b, t, d)` in the layer's dtype.
@@ -62,7 +62,7 @@ class TokenEmbedding(keras.layers.Layer):
         )
 
     def call(self, token_ids: Tensor) -> Tensor:
-        token_ids = as_tensor(token_ids)
+        token_ids = as_token_ids(as_tensor(token_ids))
         check_token_ids(token_ids, self.vocabulary_size)
         if keras.backend.standardize_dtype(token_ids.dtype) != "int64":  # which may hold what int32 cannot
             token_ids = ops.cast(token_ids, "int32")

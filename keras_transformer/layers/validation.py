@@ -171,17 +171,20 @@ def check_alike(**tensors: Tensor) -> None:
 
 
 def check_vectors(inputs: Any) -> None:
-    """Refuse token ids where vectors are wanted.
+    """Refuse token ids where vectors are wanted, and examples that would attend to each other as a sequence.
 
     Args:
         inputs: a tensor or an array; what has no dtype is left to Keras.
 
     Raises:
         TypeError: integers of rank 2 or below.
+        ValueError: other numbers of rank 2 or below.
     """
     dtype = getattr(inputs, "dtype", None)
-    if dtype is None or len(inputs.shape) > 2 or not keras.backend.is_int_dtype(dtype):
+    if dtype is None or len(inputs.shape) > 2:
         return
+    if not keras.backend.is_int_dtype(dtype):
+        raise ValueError(f"`inputs` must have the shape (b, t, d). Received: shape={tuple(inputs.shape)}.")
     raise TypeError(
         "`inputs` must be vectors of floating-point numbers, (b, t, d); token ids go through an embedding "
         f"first. Received: dtype {keras.backend.standardize_dtype(dtype)}, shape {tuple(inputs.shape)}."

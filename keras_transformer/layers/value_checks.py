@@ -7,6 +7,7 @@ import keras
 import numpy as np
 from keras import KerasTensor, ops
 
+from keras_transformer.layers.validation import known_sizes
 from keras_transformer.types import Tensor
 
 
@@ -46,6 +47,30 @@ def as_position(start: Tensor | int) -> Tensor | int:
     return int(start)
 
 
+def check_sequence(inputs: Tensor, positions: Tensor | None) -> None:
+    """Refuse inputs and positions of which another axis, or a broadcast one, would be taken for time.
+
+    Args:
+        inputs: `(b, t, d)`.
+        positions: integers `(b, t)` or `(1, t)`, or None.
+
+    Raises:
+        ValueError: another rank, or positions of another size, where it is known.
+    """
+    if len(inputs.shape) != 3:
+        raise ValueError(f"`inputs` must have the shape (b, t, d). Received: shape={tuple(inputs.shape)}.")
+    if positions is None:
+        return
+    shape, wanted = known_sizes(positions.shape), known_sizes(inputs.shape[:2])
+    fits = (
+        len(shape) == 2
+        and shape[1] in (None, wanted[1] or shape[1])
+        and shape[0] in (None, 1, wanted[0] or shape[0])
+    )
+    if not fits:
+        raise ValueError(f"`positions` must have the shape (b, t) = {wanted}. Received: shape={shape}.")
+
+
 def check_known_positions(positions: Tensor, limit: int | None) -> None:
     """Refuse positions that are out of range, where their values are known.
 
@@ -64,6 +89,31 @@ def check_known_positions(positions: Tensor, limit: int | None) -> None:
         raise ValueError(
             f"`positions` must be at least 0 and below {limit}. Received: from {lowest} to {highest}."
         )
+
+
+def as_token_ids(token_ids: Tensor) -> Tensor:
+    """Read whole numbers as token ids: Keras hands over floats where it makes the inputs of a model itself.
+
+    It does so to rebuild a subclassed model from a file, and for a `Sequential` without an `Input`.
+
+    Args:
+        token_ids: of any dtype and rank.
+
+    Returns:
+        The integers; what is float32 or float64 as integers, with -1, which no vocabulary has, for a
+        fraction that is only known when a graph runs. Anything else as it is.
+
+    Raises:
+        TypeError: fractions.
+    """
+    dtype = keras.backend.standardize_dtype(token_ids.dtype)
+    if dtype not in ("float32", "float64"):  # half precision does not know large ids
+        return token_ids
+    values = known_values(token_ids)
+    if values is not None and (values != np.floor(values)).any():
+        raise TypeError(f"`token_ids` must be integers. Received: fractions, dtype={dtype}.")
+    ids = ops.cast(token_ids, "int32")
+    return ops.where(ops.equal(ops.cast(ids, dtype), token_ids), ids, -1)
 
 
 def check_token_ids(token_ids: Tensor, vocabulary_size: int, name: str = "token_ids") -> None:

@@ -62,6 +62,18 @@ def test_too_long_where_the_length_is_known_only_when_run(cls: Any, compiled: An
 
 
 @BOTH
+def test_too_long_in_a_compiled_graph_is_no_number(cls: Any) -> None:
+    tf = pytest.importorskip("tensorflow")
+    if keras.backend.backend() != "tensorflow":
+        pytest.skip("a graph of TensorFlow")
+    embed = tf.function(
+        cls(1, 7, 2, 11, 5, 3).embed, jit_compile=True, input_signature=[tf.TensorSpec((None, None), "int32")]
+    )
+    embedded = array(embed(np.ones((1, 4), "int32")))
+    assert np.isnan(embedded[0]).any(-1).tolist() == [False, False, False, True]
+
+
+@BOTH
 @pytest.mark.parametrize("name", ["num_layers", "vocab_size", "maximum_position_encoding"])
 def test_wrong_sizes(cls: Any, name: str) -> None:
     sizes = {"num_layers": 1, "vocab_size": 5, "maximum_position_encoding": 3, name: 0}

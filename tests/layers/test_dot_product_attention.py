@@ -161,3 +161,12 @@ def test_a_mask_of_unknown_size_must_not_widen_the_scores(shape: Any) -> None:
     assert softmax(logits, tf.ones((1, 1, 3, 3), tf.bool)).shape == (1, 2, 3, 3)
     with pytest.raises(tf.errors.InvalidArgumentError):
         softmax(logits, tf.ones((2, 1, 3, 3), tf.bool))
+
+
+def test_integers_are_numbers() -> None:
+    query, value = np.array([[[[1, 0]], [[0, 1]]]]), np.array([[[[10, 0]], [[0, 10]]]])
+    received = dot_product_attention(query, query, value)[0]
+    expected = dot_product_attention(*(x.astype("float32") for x in (query, query, value)))[0]
+    np.testing.assert_allclose(keras.ops.convert_to_numpy(received), keras.ops.convert_to_numpy(expected))
+    scores = keras.ops.convert_to_numpy(masked_softmax(keras.ops.convert_to_tensor([[[[1, 2, 3]]]])))
+    np.testing.assert_allclose(scores[0, 0, 0], np.exp([1, 2, 3]) / np.exp([1, 2, 3]).sum(), rtol=1e-6)

@@ -88,3 +88,18 @@ class Wrapped(keras.layers.Layer):
 
 def test_inside_another_layer_with_unknown_sizes() -> None:
     assert Wrapped()(keras.Input((None, 8))).shape == (None, None, 8)
+
+
+@pytest.mark.parametrize("shape", [(8, 8), (2, 1, 5, 8)])
+def test_another_axis_is_not_taken_for_time(shape: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match=re.escape(f"(b, t, d). Received: shape={shape}.")):
+        LearnedPositionEncoding(9)(np.zeros(shape, "float32"))
+
+
+@pytest.mark.parametrize(("batch_size", "shape"), [(1, (3, 4)), (4, (4, 4, 1)), (2, (2, 1)), (2, (4,))])
+def test_positions_of_another_size_are_refused(batch_size: int, shape: tuple[int, ...]) -> None:
+    message = f"`positions` must have the shape (b, t) = ({batch_size}, 4). Received: shape={shape}."
+    with pytest.raises(ValueError, match=re.escape(message)):
+        LearnedPositionEncoding(9)(
+            np.zeros((batch_size, 4, 8), "float32"), positions=np.zeros(shape, "int32")
+        )

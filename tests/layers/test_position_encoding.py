@@ -73,3 +73,16 @@ def test_a_start_of_any_integer_type(make: Any) -> None:
 def test_unknown_layout() -> None:
     with pytest.raises(ValueError, match=re.escape("Received: layout='mixed'.")):
         PositionEncoding(layout="mixed")
+
+
+@pytest.mark.parametrize("shape", [(8, 8), (2, 1, 5, 8)])
+def test_another_axis_is_not_taken_for_time(shape: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match=re.escape(f"(b, t, d). Received: shape={shape}.")):
+        PositionEncoding()(np.zeros(shape, "float32"))
+
+
+@pytest.mark.parametrize(("batch_size", "shape"), [(1, (3, 4)), (4, (4, 4, 1)), (2, (2, 1)), (2, (4,))])
+def test_positions_of_another_size_are_refused(batch_size: int, shape: tuple[int, ...]) -> None:
+    message = f"`positions` must have the shape (b, t) = ({batch_size}, 4). Received: shape={shape}."
+    with pytest.raises(ValueError, match=re.escape(message)):
+        PositionEncoding()(np.zeros((batch_size, 4, 8), "float32"), positions=np.zeros(shape, "int32"))

@@ -1,4 +1,5 @@
 import re
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -101,3 +102,22 @@ def test_rms() -> None:
     total = x + y
     expected = total / np.sqrt((total**2).mean(-1, keepdims=True) + 1e-6)
     np.testing.assert_allclose(array(layer(x, y)), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("norm_first", [True, False])
+def test_two_in_a_functional_model_are_saved_and_read_back(norm_first: bool, tmp_path: Path) -> None:
+    inputs = x = keras.Input((None, 8))
+    for _ in range(2):
+        residual = Residual(norm_first=norm_first)
+        x = residual(x, keras.layers.Dense(8)(residual.before(x)))
+    model, values = keras.Model(inputs, x), draw(2, 5, 8)
+    model.save(tmp_path / "model.keras")
+    restored = keras.saving.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(array(restored(values)), array(model(values)))
+
+
+@pytest.mark.parametrize("normalization", ["layer", "rms"])
+def test_integers_are_numbers(normalization: str) -> None:
+    layer, x = Residual(norm_first=True, normalization=normalization), np.arange(24).reshape(1, 3, 8)
+    np.testing.assert_allclose(array(layer.before(x)), array(layer.before(x.astype("float32"))), atol=1e-6)
+    np.testing.assert_allclose(array(layer(x, x)), 2.0 * x)

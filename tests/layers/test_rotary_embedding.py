@@ -82,3 +82,9 @@ def test_errors() -> None:
         rotary_embedding(draw(1, 2, 1, 5))
     with pytest.raises(ValueError, match=re.escape("Received: max_wavelength=0.")):
         RotaryEmbedding(max_wavelength=0)
+
+
+def test_integers_are_numbers() -> None:
+    heads = np.arange(8).reshape(1, 2, 1, 4)
+    received, expected = (array(RotaryEmbedding()(x)) for x in (heads, heads.astype("float32")))
+    np.testing.assert_allclose(received, expected)

@@ -104,9 +104,16 @@ def test_axes_that_are_not_there(rank: int, axes: Any, message: str) -> None:
 
 def test_masks_of_the_wrong_rank(attention: Any) -> None:
     x = draw(2, 3, 5, 7)
-    with pytest.raises(ValueError, match=re.escape("of rank 3. Received: shape=(2, 5).")):
+    with pytest.raises(ValueError, match=re.escape("its width, (2, 3, 5). Received: shape=(2, 5).")):
         attention(x, x, padding_mask=np.ones((2, 5)))
     with pytest.raises(
         ValueError, match=re.escape("rank 2, 4 or 5 for inputs of rank 4. Received: shape=(3, 5, 5).")
     ):
         attention(x, x, attention_mask=np.ones((3, 5, 5)))
+
+
+@pytest.mark.parametrize("shape", [(3, 2, 5), (6, 1, 5), (1, 3, 5)])
+def test_a_mask_with_other_leading_axes_is_refused(attention: Any, shape: tuple[int, ...]) -> None:
+    x = draw(2, 3, 5, 7)
+    with pytest.raises(ValueError, match=re.escape(f"its width, (2, 3, 5). Received: shape={shape}.")):
+        attention(x, x, padding_mask=np.ones(shape))

@@ -1,5 +1,6 @@
 """One position of several hypotheses, against the pure function of the paper."""
 
+import keras
 import numpy as np
 import pytest
 from keras import ops
@@ -39,3 +40,13 @@ def test_what_is_hidden_counts_nothing() -> None:
     bias = array(hide_unless(np.array([True, False])))
     assert bias[0] == 0
     assert np.float32(1e4) + bias[1] == bias[1], "it must absorb every logit"
+
+
+def test_what_hides_is_float32_whatever_keras_computes_in() -> None:
+    before = keras.config.floatx()
+    keras.config.set_floatx("float64")
+    try:
+        hidden = hide_unless(keras.ops.convert_to_tensor([True, False]))
+    finally:
+        keras.config.set_floatx(before)
+    assert keras.backend.standardize_dtype(hidden.dtype) == "float32"

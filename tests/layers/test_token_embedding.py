@@ -1,4 +1,5 @@
 import re
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -54,8 +55,38 @@ def test_ids_outside_the_vocabulary(token_id: int, row: int) -> None:
 
 
 def test_ids_that_are_not_integers() -> None:
-    with pytest.raises(TypeError, match=re.escape("`token_ids` must be integers. Received: dtype=float32.")):
-        TokenEmbedding(11, 7)(np.array([[1.0]], "float32"))
+    message = "`token_ids` must be integers. Received: fractions, dtype=float32."
+    with pytest.raises(TypeError, match=re.escape(message)):
+        TokenEmbedding(11, 7)(np.array([[1.5]], "float32"))
+    with pytest.raises(TypeError, match=re.escape("`token_ids` must be integers. Received: dtype=bfloat16.")):
+        TokenEmbedding(11, 7, dtype="mixed_bfloat16")(np.array([[1.0]], "float32"))
+
+
+@keras.saving.register_keras_serializable(package="tests")
+class Tagger(keras.Model):
+    """A subclassed model, which Keras rebuilds from a file with inputs of float32."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.embedding, self.outer = TokenEmbedding(11, 8), keras.layers.Dense(3)
+
+    def call(self, token_ids: Any) -> Any:
+        return self.outer(self.embedding(token_ids))
+
+
+def test_a_subclassed_model_is_read_back_with_its_weights(tmp_path: Path) -> None:
+    model, token_ids = Tagger(), np.array([[1, 2, 0]])
+    expected = array(model(token_ids))
+    model.save(tmp_path / "tagger.keras")
+    restored = keras.saving.load_model(tmp_path / "tagger.keras")
+    np.testing.assert_array_equal(array(restored(token_ids)), expected)
+
+
+def test_a_sequential_model_needs_no_input_layer() -> None:
+    model = keras.Sequential([TokenEmbedding(11, 8), keras.layers.Dense(3)])
+    token_ids = np.array([[1, 2, 0]])
+    outer, embedding = model.layers[1], model.layers[0]
+    np.testing.assert_allclose(array(model(token_ids)), array(outer(embedding(token_ids))), atol=1e-6)
 
 
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="a graph of 64 bits")

@@ -155,8 +155,15 @@ def test_token_ids_are_no_vectors(shape: tuple[int, ...], dtype: str) -> None:
 
 
 def test_vectors_of_any_numbers_are_vectors() -> None:
-    for inputs in (np.zeros((2, 6)), np.zeros((2, 6, 8), "int32"), [[1.0, 2.0]]):
+    for inputs in (np.zeros((2, 6, 8)), np.zeros((2, 6, 8), "int32"), [[1.0, 2.0]]):
         check_vectors(inputs)
+
+
+def test_examples_are_no_sequence() -> None:
+    for inputs in (np.zeros((4, 8)), keras.KerasTensor((None, 8))):
+        received = re.escape(f"(b, t, d). Received: shape={tuple(inputs.shape)}.")
+        with pytest.raises(ValueError, match=received):
+            check_vectors(inputs)
 
 
 def test_shapes_that_differ_are_named_where_they_are_known() -> None:
