@@ -10,7 +10,7 @@ from keras_transformer.decoding.scores import LOWEST_SCORE
 from keras_transformer.decoding.translation import Alignment, Translation
 
 
-def token_ids_of(texts: Sequence[str], tokenizer: Any, max_length: int) -> tuple[np.ndarray, int]:
+def token_ids_of(texts: Sequence[str], tokenizer: Any, max_length: int) -> tuple[np.ndarray, np.ndarray]:
     """Tokenize texts, end each row and pad it.
 
     Args:
@@ -19,17 +19,17 @@ def token_ids_of(texts: Sequence[str], tokenizer: Any, max_length: int) -> tuple
         max_length: most tokens of a row, the end token included; what follows is cut off.
 
     Returns:
-        int32 `(b, s)`, and how many rows were cut.
+        int32 `(b, s)`, and bool `(b,)`, which rows were cut.
     """
     # Imported here: tokenizers need TensorFlow, the rest of decoding does not.
     from keras_transformer.text.source_ids import source_token_ids
 
     token_ids = source_token_ids(utf8(texts), tokenizer, max_length + 1).numpy()
     if token_ids.shape[1] <= max_length:
-        return token_ids, 0
+        return token_ids, np.zeros(len(token_ids), "bool")
     is_cut = token_ids[:, max_length] != SpecialIds().pad
     token_ids[is_cut, max_length - 1] = SpecialIds().end
-    return token_ids[:, :max_length], int(is_cut.sum())
+    return token_ids[:, :max_length], is_cut
 
 
 def utf8(texts: Sequence[str]) -> list[bytes]:

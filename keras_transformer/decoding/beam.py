@@ -73,7 +73,6 @@ class BeamSearch(GuidedSearch):
         check_positive(beam_size=beam_size)
         num_hypotheses = beam_size if num_hypotheses is None else num_hypotheses
         check_positive(num_hypotheses=num_hypotheses)
-        check_number("coverage_penalty", coverage_penalty)
         if num_hypotheses > beam_size:
             raise ValueError(
                 "`num_hypotheses` must be at most `beam_size`. "
@@ -83,7 +82,17 @@ class BeamSearch(GuidedSearch):
         self.num_hypotheses = num_hypotheses
         self.coverage_penalty = coverage_penalty
         self.exhaustive = exhaustive
-        self.tracks_attention = coverage_penalty > 0
+
+    @property
+    def coverage_penalty(self) -> float:
+        """How much it costs to leave a part of the source without attention."""
+        return self._coverage_penalty
+
+    @coverage_penalty.setter
+    def coverage_penalty(self, value: float) -> None:
+        check_number("coverage_penalty", value)
+        self._coverage_penalty = value
+        self.tracks_attention = value > 0
 
     def initialize(self, cache: Cache, request: Request, length: Tensor | int) -> BeamState:
         """Make the state: one running hypothesis for each source, none finished; see `GuidedSearch`."""

@@ -8,7 +8,8 @@ from keras import ops
 from keras_transformer.decoding.contract import Cache, Request, Search, SearchResult
 from keras_transformer.decoding.fixed_weights import fixed_weights
 from keras_transformer.decoding.loop import first_length
-from keras_transformer.decoding.validation import check_model
+from keras_transformer.decoding.uniforms import fresh_seed
+from keras_transformer.decoding.validation import check_model, check_positions
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.types import Tensor
 
@@ -42,7 +43,8 @@ def complete(model: CompletingModel, prompt_ids: Tensor, search: Search, max_len
     Raises:
         TypeError: beginnings that are not integers, a model with an encoder, or what is no model
             that decodes.
-        ValueError: beginnings of another rank or without a token.
+        ValueError: beginnings of another rank or without a token, or more tokens than the model has
+            positions.
 
     Example:
         >>> from keras_transformer.decoding.greedy import GreedySearch
@@ -60,6 +62,8 @@ def complete(model: CompletingModel, prompt_ids: Tensor, search: Search, max_len
     _check_prompts(prompt_ids)
     batch_size, last = ops.shape(prompt_ids)[0], prompt_ids.shape[1] - 1
     rows = ops.repeat(prompt_ids, search.beam_size, axis=0)  # (b * n, p)
+    check_positions(model, last + max_length)
+    seed = fresh_seed(search)
     with fixed_weights(model):
         cache = model.create_cache(batch_size, last, search.beam_size)
         for position in range(last):
@@ -70,7 +74,7 @@ def complete(model: CompletingModel, prompt_ids: Tensor, search: Search, max_len
             return model.decode_step(token_ids, position + last, cache)
 
         cache = cache.grow(first_length(max_length, batch_size))
-        return search(step, cache, Request(batch_size, max_length, first_ids=prompt_ids[:, last]))
+        return search(step, cache, Request(batch_size, max_length, first_ids=prompt_ids[:, last], seed=seed))
 
 
 def _check_prompts(prompt_ids: Tensor) -> None:

@@ -68,6 +68,8 @@ class Request(NamedTuple):
     """Integers `(b,)`: the token before the first; None for the start token."""
     source_numbers: Tensor | None = None
     """Integers `(b,)`, by which a search that draws tells the sources apart; None for 0 to `b - 1`."""
+    seed: Tensor | None = None
+    """An integer scalar, for a search that draws and has no seed of its own; None lets it draw one."""
 
 
 class Search(Protocol):

@@ -8,7 +8,8 @@ from keras import ops
 from keras_transformer.decoding.contract import Cache, Request, Search, SearchResult
 from keras_transformer.decoding.fixed_weights import fixed_weights
 from keras_transformer.decoding.loop import first_length
-from keras_transformer.decoding.validation import check_model
+from keras_transformer.decoding.uniforms import fresh_seed
+from keras_transformer.decoding.validation import check_model, check_positions
 from keras_transformer.layers.value_checks import check_token_ids
 from keras_transformer.models.causal_lm import CausalLM
 from keras_transformer.types import Tensor
@@ -54,13 +55,14 @@ def generate(
     Raises:
         TypeError: a decoder alone, or what is no model that decodes.
         ValueError: sources of another rank, or lists of different lengths; prefixes with an id
-            outside the vocabulary, of a model that has one.
+            outside the vocabulary, of a model that has one; more tokens than the model has positions.
     """
     check_model(
         model,
         "a model with an encoder, such as a `Transformer`; `decoding.complete` decodes a decoder alone",
         refused=CausalLM,
     )
+    check_positions(model, max_length)
     encoder_inputs = _as_sources(encoder_inputs)
     if prefix_ids is not None and hasattr(model, "target_embedding"):
         vocabulary_size = model.target_embedding.vocabulary_size
@@ -71,7 +73,14 @@ def generate(
         options["track_attention"] = True
     batch_size = ops.shape(encoder_inputs)[0]
     lengths = source_lengths(encoder_inputs, padding_mask)
-    request = Request(batch_size, max_length, lengths, prefix_ids, source_numbers=source_numbers)
+    request = Request(
+        batch_size,
+        max_length,
+        lengths,
+        prefix_ids,
+        source_numbers=source_numbers,
+        seed=fresh_seed(search),
+    )
     with fixed_weights(model):
         cache = model.create_cache(
             encoder_inputs, first_length(max_length, batch_size), search.beam_size, **options

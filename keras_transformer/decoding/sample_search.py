@@ -54,26 +54,36 @@ class SampleSearch(RowSearch):
         special_ids: SpecialIds | None = None,
     ) -> None:
         super().__init__(length_penalty=length_penalty, constraints=constraints, special_ids=special_ids)
-        self.sampler = Sampler(temperature, top_k, top_p)
-        check_positive(num_samples=num_samples)
+        Sampler(temperature, top_k, top_p)  # checks them
         if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int)):
             raise TypeError(f"`seed` must be an integer or None. Received: seed={seed!r}.")
         self.temperature, self.top_k, self.top_p = temperature, top_k, top_p
-        self.num_samples = self.beam_size = self.num_hypotheses = num_samples
+        self.num_samples = num_samples
         self.seed = seed
 
+    @property
+    def num_samples(self) -> int:
+        """Hypotheses for each source, `n`."""
+        return self.beam_size
+
+    @num_samples.setter
+    def num_samples(self, value: int) -> None:
+        check_positive(num_samples=value)
+        self.beam_size = self.num_hypotheses = value
+
     def _chance(self, request: Request) -> Tensor:
+        seed = request.seed if self.seed is None else self.seed
         numbers = request.source_numbers
         if numbers is None:
             numbers = ops.arange(request.batch_size, dtype="int32")
         samples = ops.arange(self.beam_size, dtype="int32")
         rows = ops.reshape(ops.cast(numbers, "int32")[:, None] * self.beam_size + samples, (-1,))
-        uniforms = ops.transpose(draw_uniforms(self.seed, request.max_length, rows))  # (b * n, T)
+        uniforms = ops.transpose(draw_uniforms(seed, request.max_length, rows))  # (b * n, T)
         return ops.reshape(uniforms, (-1, self.beam_size, request.max_length))
 
     def _choose(self, logits: Tensor, state: RowState, max_length: int) -> tuple[Tensor, Tensor]:
         scores, allowed = self._allowed(logits, state.token_ids, state.position, state.limits, max_length)
         uniform = ops.reshape(ops.take(state.chance, state.position, axis=2), (-1,))
-        chosen = self.sampler.choose(allowed, uniform)
+        chosen = Sampler(self.temperature, self.top_k, self.top_p).choose(allowed, uniform)
         # Not what the sampler saw: the score is that of the model.
         return chosen, ops.take_along_axis(scores, chosen[:, None], axis=1)[:, 0]

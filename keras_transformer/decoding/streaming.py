@@ -11,6 +11,7 @@ from keras_transformer.decoding.contract import Cache, Request
 from keras_transformer.decoding.generation import StepwiseModel, source_lengths
 from keras_transformer.decoding.greedy import GreedySearch
 from keras_transformer.decoding.row_search import RowSearch
+from keras_transformer.decoding.validation import check_positions
 from keras_transformer.types import Tensor
 
 
@@ -23,7 +24,8 @@ class TokenStreamer:
         max_length: the most tokens, the end token included, `T`.
 
     Raises:
-        ValueError: a search of several hypotheses, which does not know its answer before the end.
+        ValueError: a beam, or several samples, which do not know their answer before the end; more tokens
+            than the model has positions.
 
     Example:
         >>> from keras_transformer.models import Transformer
@@ -37,7 +39,9 @@ class TokenStreamer:
         self.model = model
         self.search = search or GreedySearch()
         self.max_length = max_length
-        if self.search.beam_size != 1:
+        check_positions(model, max_length)
+        # A beam of one hypothesis goes on with the next best token when the end is the best.
+        if not isinstance(self.search, RowSearch) or self.search.beam_size != 1:
             raise ValueError(
                 "`search` must decide on each token at once: greedy, or one sample. "
                 f"Received: {type(self.search).__name__}, beam_size={self.search.beam_size}."

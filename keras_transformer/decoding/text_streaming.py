@@ -29,7 +29,8 @@ class TextStreamer:
 
     def __init__(self, translator: Any, search: RowSearch | None = None) -> None:
         self.translator = translator
-        self._stream = TokenStreamer(translator.model, search, translator.max_target_length)
+        self.search = search
+        self._stream = self._new_stream()
 
     def __call__(self, text: str) -> Iterator[str]:
         """Give the pieces of an answer, which together are the answer.
@@ -52,12 +53,17 @@ class TextStreamer:
             raise TypeError(f"`text` must be a string. Received: text={text!r}.")
         if not text:
             return iter(())
+        if self.translator.max_target_length != self._stream.max_length:
+            self._stream = self._new_stream()
         return join_pieces(self._stream(self._encode(text)), self.translator.target_tokenizer)
+
+    def _new_stream(self) -> TokenStreamer:
+        return TokenStreamer(self.translator.model, self.search, self.translator.max_target_length)
 
     def _encode(self, text: str) -> np.ndarray[Any, Any]:
         limit = self.translator.max_source_length
-        token_ids, num_cut = token_ids_of([text], self.translator.source_tokenizer, limit)
-        if num_cut:
+        token_ids, is_cut = token_ids_of([text], self.translator.source_tokenizer, limit)
+        if is_cut.any():
             message = f"The text was longer than the translator's {limit} tokens and was cut off."
             warnings.warn(message, TruncationWarning, stacklevel=3)
         return token_ids

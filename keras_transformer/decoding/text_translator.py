@@ -105,7 +105,8 @@ class TextTranslator(abc.ABC):
             progress: called after each batch with the number of pairs in it.
 
         Returns:
-            A score for each pair, in the same order, as the search would give it; 0 for two empty texts.
+            A score for each pair, in the same order, as the search would give it without penalties for
+            coverage and repetition; 0 for two empty texts.
 
         Raises:
             TypeError: see `translate`.

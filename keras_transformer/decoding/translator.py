@@ -159,27 +159,29 @@ class Translator(TextTranslator):
         return batch._replace(answers=[hypotheses[0] for hypotheses in batch.answers])
 
     def _n_best_batch(self, texts: list[str], places: list[int]) -> BatchAnswers:
-        source_ids, num_cut = token_ids_of(texts, self.source_tokenizer, self.max_source_length)
+        source_ids, is_cut = token_ids_of(texts, self.source_tokenizer, self.max_source_length)
         result = self.generate(source_ids, places)
         token_ids, scores = ops.convert_to_numpy(result.token_ids), ops.convert_to_numpy(result.scores)
         outputs = self.target_tokenizer.detokenize(token_ids.reshape(-1, token_ids.shape[-1])).numpy()
         rows = zip(texts, outputs.reshape(scores.shape), scores, strict=True)
-        return BatchAnswers([make_hypotheses(*row) for row in rows], num_cut, self._named_limits("source"))
+        answers = [make_hypotheses(*row) for row in rows]
+        return BatchAnswers(answers, int(is_cut.sum()), self._named_limits("source"))
 
     def _score_batch(self, pairs: list[Pair], places: list[int]) -> BatchAnswers:
         sources, targets = ([pair[side] for pair in pairs] for side in (0, 1))
-        source_ids, num_cut = token_ids_of(sources, self.source_tokenizer, self.max_source_length)
-        target_ids, num_cut_targets = token_ids_of(targets, self.target_tokenizer, self.max_target_length)
+        source_ids, is_cut_source = token_ids_of(sources, self.source_tokenizer, self.max_source_length)
+        target_ids, is_cut_target = token_ids_of(targets, self.target_tokenizer, self.max_target_length)
         result = self._run("score", self._score, source_ids, started(target_ids))
         numbers = zip(pairs, *(ops.convert_to_numpy(values) for values in result), strict=True)
         answers = [
             PairScore(float(score), int(num_tokens)) if any(pair) else PairScore(0.0, 0)
             for pair, score, num_tokens in numbers
         ]
-        return BatchAnswers(answers, num_cut + num_cut_targets, self._named_limits("source", "target"))
+        num_cut = int((is_cut_source | is_cut_target).sum())
+        return BatchAnswers(answers, num_cut, self._named_limits("source", "target"))
 
     def _align_batch(self, texts: list[str], places: list[int]) -> BatchAnswers:
-        source_ids, num_cut = token_ids_of(texts, self.source_tokenizer, self.max_source_length)
+        source_ids, is_cut = token_ids_of(texts, self.source_tokenizer, self.max_source_length)
         result = self.generate(source_ids, places)
         best_ids = ops.convert_to_numpy(result.token_ids)[:, 0]  # (b, T)
         attention = self._run("align", self._align, source_ids, started(best_ids))  # (b, T, s)
@@ -191,7 +193,7 @@ class Translator(TextTranslator):
             ops.convert_to_numpy(attention),
         )
         answers = [make_alignment(*row) for row in zip(texts, *columns, strict=True)]
-        return BatchAnswers(answers, num_cut, self._named_limits("source"))
+        return BatchAnswers(answers, int(is_cut.sum()), self._named_limits("source"))
 
     def _named_limits(self, *sides: str) -> str:
         """Name the limits for a warning."""

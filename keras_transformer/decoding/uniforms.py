@@ -1,5 +1,7 @@
 """Chance that is the same everywhere: uniform numbers from a counter."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -10,7 +12,21 @@ from keras_transformer.types import Tensor
 GOLDEN, FIRST, SECOND = -0x61C88647, 0x7FEB352D, -0x7B935975
 
 
-def draw_uniforms(seed: int | None, max_length: int, rows: Tensor) -> Tensor:
+def fresh_seed(search: Any) -> Tensor | None:
+    """Draw a seed for one call of a search that wants other answers each time.
+
+    It must be drawn outside of `fixed_weights`, within which Keras forgets that its generator has moved on.
+
+    Args:
+        search: any; only one whose `seed` is None needs one.
+
+    Returns:
+        An int32 scalar, or None.
+    """
+    return _random_seed() if getattr(search, "seed", 0) is None else None
+
+
+def draw_uniforms(seed: Tensor | int | None, max_length: int, rows: Tensor) -> Tensor:
     """Draw all the chance that a search needs, before its loop.
 
     Each number is a hash of the seed, its step and its row. So one integer seed gives the same numbers
@@ -23,18 +39,23 @@ def draw_uniforms(seed: int | None, max_length: int, rows: Tensor) -> Tensor:
     `tf.function`. `jax.jit` has no such state, so there Keras raises a ValueError.
 
     Args:
-        seed: an integer, or None.
+        seed: an integer, a scalar tensor of one, or None.
         max_length: the most tokens, `T`.
         rows: integers `(r,)`, the numbers of the hypotheses.
 
     Returns:
         float32 `(T, r)`, at least 0 and below 1, multiples of `2 ** -24`.
     """
-    base = _mix(keras.random.randint((), 0, 2**31 - 1, "int32") if seed is None else _fold(seed))
+    seed = _random_seed() if seed is None else seed
+    base = _mix(_fold(seed) if isinstance(seed, int) else seed)
     rows = _mix(base + GOLDEN * (1 + ops.cast(rows, "int32")))
     steps = GOLDEN * (1 + ops.arange(max_length, dtype="int32"))  # (T,)
     bits = _mix(_mix(rows[None, :] ^ steps[:, None]) + rows[None, :])  # (T, r)
     return ops.cast(_shift(bits, 8), "float32") * 2.0**-24
+
+
+def _random_seed() -> Tensor:
+    return keras.random.randint((), 0, 2**31 - 1, "int32")
 
 
 def _mix(bits: Tensor) -> Tensor:

@@ -21,6 +21,24 @@ def check_model(model: Any, wanted: str, *, refused: type) -> None:
         raise TypeError(f"`model` must be {wanted}. Received: {type(model).__name__}.")
 
 
+def check_positions(model: Any, num_positions: int) -> None:
+    """Refuse more tokens than a model with learned positions knows.
+
+    Args:
+        model: the model received.
+        num_positions: that it would have to read.
+
+    Raises:
+        ValueError: the model's `max_length` is lower.
+    """
+    limit = getattr(model, "config", {}).get("max_length")
+    if limit is not None and num_positions > limit:
+        raise ValueError(
+            "`max_length`, with the beginning, must be at most the positions that the model has learned. "
+            f"Received: {num_positions} tokens, a model with max_length={limit}."
+        )
+
+
 def check_number(name: str, value: Any, *, whole: bool = False, above_zero: bool = False) -> None:
     """Refuse what is no finite number, or below zero.
 

@@ -1,6 +1,8 @@
 """The README inside an exported directory: how to serve it and how to ask it."""
 
 import json
+import shlex
+import urllib.parse
 from collections.abc import Sequence
 
 _TEMPLATE = """# {name}
@@ -9,9 +11,9 @@ A TensorFlow SavedModel: strings in; strings, scores and alignments out. Serve t
 this one with TensorFlow Serving, from the directory that holds `{name}`:
 
     docker run -p 8500:8500 -p 8501:8501 -v "$PWD/{name}:/models/{name}" \\
-        -e MODEL_NAME={name} tensorflow/serving --enable_model_warmup{flags}
+        -e {setting} tensorflow/serving --enable_model_warmup{flags}
 
-With `--model_config_file=/models/{name}/models.config` after the image's name the server reads the
+With `{config_flag}` after the image's name the server reads the
 file beside the versions instead of `MODEL_NAME`.
 
 | signature | in | out |
@@ -23,7 +25,8 @@ file beside the versions instead of `MODEL_NAME`.
 | `score` | `text`; `output`, string (b), of which {num_scored} tokens are read | `score`, float32 (b); \
 `num_tokens`, int32 (b), the end token included |
 
-A score is a log-probability, divided by the length penalty of the search. An empty text has an empty
+A score is a log-probability, divided by the length penalty of the search. `score` leaves out what a coverage
+or repetition penalty of the search takes off. An empty text has an empty
 output and the score 0. The batch may have any size, 0 included; bytes that are no UTF-8 are no error.
 Tokens end with `[END]` and are padded with the empty string. n is {num_hypotheses}; where there are fewer
 sequences, as for an empty text, the output is empty and the score -1e30.
@@ -33,9 +36,9 @@ reads, so an answer that was cut off there loses its last token, and has another
 {note}
 Over REST, a row for each text, or a column for each input:
 
-    curl -d '{rows}' http://localhost:8501/v1/models/{name}:predict
-    curl -d '{columns}' http://localhost:8501/v1/models/{name}:predict
-    curl -d '{pairs}' http://localhost:8501/v1/models/{name}:predict
+    curl -d '{rows}' http://localhost:8501/v1/models/{url_name}:predict
+    curl -d '{columns}' http://localhost:8501/v1/models/{url_name}:predict
+    curl -d '{pairs}' http://localhost:8501/v1/models/{url_name}:predict
 
 Over gRPC, with the packages `grpcio` and `tensorflow-serving-api`:
 
@@ -100,6 +103,9 @@ def directory_readme(
     text, output = examples[0] if examples else ("text", "output")
     return _TEMPLATE.format(
         name=name,
+        setting=shlex.quote(f"MODEL_NAME={name}"),
+        config_flag=shlex.quote(f"--model_config_file=/models/{name}/models.config"),
+        url_name=urllib.parse.quote(name),
         version=version,
         num_hypotheses=num_hypotheses,
         max_target_length=max_target_length,

@@ -38,6 +38,19 @@ def models_config(name: str) -> str:
     return _TEMPLATE.format(name=escaped)
 
 
+def model_name(directory: Path) -> str:
+    """Names a model by its directory.
+
+    Args:
+        directory: of the model; a link keeps its own name.
+
+    Returns:
+        its last part, or that of the directory which `..` stands for.
+    """
+    name = directory.absolute().name
+    return directory.resolve().name if name == ".." else name
+
+
 def write_models_config(directory: Path) -> None:
     """Writes the file into the directory of a model, unless there is one, which somebody may have edited.
 
@@ -49,4 +62,4 @@ def write_models_config(directory: Path) -> None:
     """
     path = directory / MODELS_CONFIG_FILE
     if not path.exists():
-        write_file(path, models_config(directory.absolute().name).encode())
+        write_file(path, models_config(model_name(directory)).encode())

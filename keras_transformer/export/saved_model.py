@@ -12,7 +12,7 @@ import keras
 from keras_transformer.decoding import SampleSearch, Translator, TruncationWarning
 from keras_transformer.decoding.text_batches import check_texts
 from keras_transformer.errors import InputError
-from keras_transformer.export.models_config import write_models_config
+from keras_transformer.export.models_config import model_name, write_models_config
 from keras_transformer.export.serving_module import OPTIMIZATIONS
 from keras_transformer.export.stored_weights import rounded
 from keras_transformer.export.verification import Expected, verify_saved_model
@@ -68,7 +68,7 @@ def export_saved_model(
         raise InputError(
             f"`directory` must be that of a model, with its versions in it. Received: {directory}, a version."
         )
-    is_new, name, version = not directory.exists(), directory.absolute().name, next_version(directory)
+    is_new, name, version = not directory.exists(), model_name(directory), next_version(directory)
     # Of this export alone: another one may be at work, and the first to end gets the number.
     own = f"{version}-{secrets.token_hex(4)}"
     written, moved = (directory / f".{state}-{own}" for state in ("partial", "moved"))

@@ -128,8 +128,9 @@ class ServingModule(tf.Module):
                 at the limit loses its last token.
 
         Returns:
-            `score`, float32 (b,), as the search would give it to what is read, and `num_tokens`, int32 (b,),
-            the end token included; both 0 where both texts are empty.
+            `score`, float32 (b,), as the search would give it to what is read, without penalties for
+            coverage and repetition, and `num_tokens`, int32 (b,), the end token included; both 0 where both
+            texts are empty.
         """
         same_size = "`text` and `output` must have the same number of rows."
         tf.debugging.assert_equal(tf.shape(text), tf.shape(output), same_size)

@@ -31,7 +31,10 @@ def write_version(
     """
     with tempfile.TemporaryDirectory() as vocabularies:
         module = ServingModule(translator, _vocabulary_files(translator, Path(vocabularies)), optimize)
-        tf.saved_model.save(module, str(directory), signatures=module.signatures())
+        try:
+            tf.saved_model.save(module, str(directory), signatures=module.signatures())
+        except tf.errors.OpError as error:  # of TensorFlow's own writing: a disk that is full, for example
+            raise OSError(error.message) from error
     shrink_graph(directory)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TruncationWarning)

@@ -109,7 +109,8 @@ class MaskedCrossentropy(keras.losses.Loss):
         padding nor in the vocabulary.
 
     Raises:
-        ValueError: a smoothing outside [0, 1), a `z_loss` that is below 0 or not finite, or labels that are no `(b, t)` beside logits `(b, t, v)`.
+        ValueError: a smoothing outside [0, 1), a `z_loss` that is below 0 or not finite, or labels that are
+            no `(b, t)` beside logits `(b, t, v)`.
     """
 
     def __init__(

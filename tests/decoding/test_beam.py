@@ -273,3 +273,11 @@ def test_a_wrong_beam_size_is_refused(beam_size: int) -> None:
 def test_a_negative_length_penalty_is_refused() -> None:
     with pytest.raises(ValueError, match=r"Received: length_penalty=-0\.25\."):
         BeamSearch(2, length_penalty=-0.25)
+
+
+def test_a_coverage_penalty_that_is_changed_takes_effect() -> None:
+    search = BeamSearch(3)
+    search.coverage_penalty = 0.5
+    assert search.tracks_attention
+    search.coverage_penalty = 0.0
+    assert not search.tracks_attention

@@ -121,3 +121,12 @@ def test_a_model_with_an_encoder_is_refused(transformer: keras.Model, kind: str)
 def test_lists_are_beginnings_too(model: keras.Model) -> None:
     lists, arrays = (complete(model, ids, GreedySearch(), 3) for ids in (PROMPTS.tolist(), PROMPTS))
     np.testing.assert_array_equal(*map(ops.convert_to_numpy, (lists.token_ids, arrays.token_ids)))
+
+
+def test_more_tokens_than_positions_are_refused() -> None:
+    model = kt.CausalLM(
+        9, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=8, positions="learned", max_length=6
+    )
+    assert complete(model, [[2, 5, 5]], GreedySearch(), 4).token_ids.shape == (1, 1, 4)
+    with pytest.raises(ValueError, match=r"Received: 7 tokens, a model with max_length=6\."):
+        complete(model, [[2, 5, 5]], GreedySearch(), 5)

@@ -148,3 +148,12 @@ def test_a_model_without_an_encoder_is_refused(kind: str) -> None:
     message = rf"with an encoder, such as a `Transformer`; `decoding\.complete` .* Received: {kind}\."
     with pytest.raises(TypeError, match=message):
         generate(model, np.ones((1, 2), "int32"), GreedySearch(), 5)
+
+
+def test_more_tokens_than_positions_are_refused() -> None:
+    model = kt.Transformer(
+        9, 9, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=8, positions="learned", max_length=6
+    )
+    assert generate(model, [[4, 5, 3]], GreedySearch(), 6).token_ids.shape == (1, 1, 6)
+    with pytest.raises(ValueError, match=r"Received: 7 tokens, a model with max_length=6\."):
+        generate(model, [[4, 5, 3]], GreedySearch(), 7)

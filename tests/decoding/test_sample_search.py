@@ -171,3 +171,20 @@ def test_sources_are_told_apart_by_their_numbers(recurrent_model: Any) -> None:
     assert len(np.unique(whole, axis=0)) > 3, "samples of one source should differ"
     part = generate(model, sources[:2], search, 6, source_numbers=ops.convert_to_tensor([5, 1], "int32"))
     np.testing.assert_array_equal(ops.convert_to_numpy(part.token_ids), whole[[5, 1]])
+
+
+@pytest.mark.skipif(keras.backend.backend() == "jax", reason="without a seed JAX draws nothing in its jit")
+def test_without_a_seed_a_transformer_gives_other_answers_too(transformer: Any, source_ids: Any) -> None:
+    search = SampleSearch(num_samples=7)
+    compiled = compile_function(lambda ids: generate(transformer, ids, search, 6), transformer.variables)
+    sources = ops.convert_to_tensor(source_ids)
+    for function in (compiled, lambda ids: generate(transformer, ids, search, 6)):
+        first, other = (ops.convert_to_numpy(function(sources)[0]) for _ in range(2))
+        assert (first != other).any()
+
+
+def test_options_that_are_changed_are_those_of_the_search(recurrent_model: Any) -> None:
+    model, search = recurrent_model(5, 7, seed=1), SampleSearch(seed=5)
+    search.temperature, search.top_k, search.num_samples = 0.5, 3, 4
+    expected = decode(model, SampleSearch(0.5, 3, num_samples=4, seed=5), 6)[0]
+    np.testing.assert_array_equal(decode(model, search, 6)[0], expected)

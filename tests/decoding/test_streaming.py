@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from keras import ops
 
+import keras_transformer as kt
 from keras_transformer.decoding import BeamSearch, GreedySearch, generate
 from keras_transformer.decoding.compilation import compile_function
 from keras_transformer.decoding.constraints import Constraints
@@ -84,3 +85,16 @@ def test_a_mask_reaches_the_model() -> None:
 def test_a_search_of_several_hypotheses_is_refused(table_model: Any) -> None:
     with pytest.raises(ValueError, match=r"Received: BeamSearch, beam_size=3\."):
         TokenStreamer(table_model({}, 6), BeamSearch(3))
+
+
+def test_a_beam_of_one_is_refused_too(table_model: Any) -> None:
+    with pytest.raises(ValueError, match=r"Received: BeamSearch, beam_size=1\."):
+        TokenStreamer(table_model({}, 6), BeamSearch(1))
+
+
+def test_more_tokens_than_positions_are_refused() -> None:
+    model = kt.Transformer(
+        9, 9, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=8, positions="learned", max_length=6
+    )
+    with pytest.raises(ValueError, match=r"Received: 256 tokens, a model with max_length=6\."):
+        TokenStreamer(model)

@@ -89,3 +89,13 @@ def test_bytes_that_never_become_a_character_come_last() -> None:
 def test_what_is_no_text_is_refused(translator: kt.Translator) -> None:
     with pytest.raises(TypeError, match=r"`text` must be a string\. Received: text=\['a'\]\."):
         stream_text(translator, ["a"])
+
+
+def test_a_limit_that_is_changed_takes_effect(translator: kt.Translator) -> None:
+    streamer, before = TextStreamer(translator), translator.max_target_length
+    assert "".join(streamer("abc")) == translator.translate(["abc"])[0]
+    translator.max_target_length = 3
+    try:
+        assert "".join(streamer("abc")) == translator.translate(["abc"])[0]
+    finally:
+        translator.max_target_length = before

@@ -323,3 +323,8 @@ def test_samples_do_not_depend_on_the_batches(
     assert len(set(answers)) > 2, "one source should have several answers"
     assert sampling.translate(texts, batch_size=2) == answers
     assert sampling.translate(texts, batch_size=1) == answers
+
+
+def test_a_pair_that_is_cut_on_both_sides_is_one(translator: kt.Translator) -> None:
+    with pytest.warns(TruncationWarning, match=r"1 of 2 were longer"):
+        translator.score(["abc" * 99, "a"], ["wx" * 99, "w"])

@@ -11,16 +11,17 @@ import pytest
 from keras_transformer.export.directory_readme import directory_readme
 from keras_transformer.export.signatures import SIGNATURES
 
+OPTIONS: dict[str, Any] = {
+    "version": 3,
+    "num_hypotheses": 4,
+    "max_target_length": 20,
+    "optimize": "float32",
+    "needs_tensorflow_text": False,
+}
+
 
 def readme(**changes: Any) -> str:
-    options = {
-        "version": 3,
-        "num_hypotheses": 4,
-        "max_target_length": 20,
-        "optimize": "float32",
-        "needs_tensorflow_text": False,
-    }
-    return directory_readme("en_fr", [('it\'s "here"', "c'est")], **{**options, **changes})
+    return directory_readme("en_fr", [('it\'s "here"', "c'est")], **{**OPTIONS, **changes})
 
 
 def test_requests_are_json_that_a_shell_leaves_alone() -> None:
@@ -75,3 +76,10 @@ def test_the_limit_of_an_answer_is_said() -> None:
 def test_what_was_optimized_is_said(optimize: str, words: str) -> None:
     assert words in readme(optimize=optimize)
     assert words not in readme()
+
+
+def test_commands_hold_for_any_name() -> None:
+    text = directory_readme("en de é", [], **OPTIONS)
+    assert "-e 'MODEL_NAME=en de é' tensorflow/serving" in text
+    assert text.count("http://localhost:8501/v1/models/en%20de%20%C3%A9:predict") == 3
+    assert "'--model_config_file=/models/en de é/models.config'" in text

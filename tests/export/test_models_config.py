@@ -6,7 +6,7 @@ import pytest
 from google.protobuf import text_format
 from tensorflow_serving.config import model_server_config_pb2
 
-from keras_transformer.export.models_config import models_config, write_models_config
+from keras_transformer.export.models_config import model_name, models_config, write_models_config
 
 
 @pytest.mark.parametrize("name", ["de_en", 'a "b" \\c', "ä"])
@@ -39,3 +39,10 @@ def test_it_is_written_once(tmp_path: Path) -> None:
         write_models_config(tmp_path / "de_en")
     assert [path.name for path in (tmp_path / "de_en").iterdir()] == ["models.config"]
     assert (tmp_path / "de_en/models.config").read_text() == models_config("de_en")
+
+
+def test_a_model_has_the_name_of_its_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "en_de/sub").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "en_de")
+    monkeypatch.chdir(tmp_path / "en_de/sub")
+    assert [model_name(Path(path)) for path in ("..", ".", "../../link")] == ["en_de", "sub", "link"]

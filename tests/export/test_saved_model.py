@@ -154,3 +154,15 @@ def test_a_place_that_cannot_be_written_is_named(translator: kt.Translator, tmp_
     (tmp_path / "file").write_text("no directory")
     with pytest.raises(InputError, match=r"Cannot write .*file/tiny: Not a directory"):
         export_saved_model(translator, tmp_path / "file" / "tiny")
+
+
+def test_a_disk_that_is_full_is_named(
+    translator: kt.Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise tf.errors.ResourceExhaustedError(None, None, "No space left on device")
+
+    monkeypatch.setattr(tf.saved_model, "save", full)
+    with pytest.raises(InputError, match=r"Cannot write .*: No space left on device"):
+        translator.export(tmp_path / "tiny", ["a dog"])
+    assert not (tmp_path / "tiny").exists()

@@ -97,7 +97,7 @@ def test_low_precision_logits_are_computed_in_float32() -> None:
 
 
 def test_loss_survives_serialization() -> None:
-    loss = MaskedCrossentropy(0.2, pad_id=4, name="loss_of_tokens")
+    loss = MaskedCrossentropy(0.2, pad_id=4, name="loss_of_tokens", z_loss=0.01)
     restored = keras.losses.deserialize(keras.losses.serialize(loss))
     assert isinstance(restored, MaskedCrossentropy)
     assert restored.get_config() == loss.get_config()
@@ -138,3 +138,36 @@ def test_a_label_of_no_vocabulary_is_no_number_under_xla() -> None:
 
     loss = tf.function(MaskedCrossentropy(0.1), jit_compile=True)
     assert np.isnan(float(loss(tf.constant(np.where(LABELS == 2, 7, LABELS)), tf.constant(LOGITS))))
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_the_z_loss_is_the_square_of_the_normalizer(smoothing: float) -> None:
+    logits = LOGITS + 5
+    normalizers = np.log(np.exp(logits.astype("float64")).sum(-1))
+    expected = smoothed_crossentropy(LABELS, logits, smoothing) + 0.01 * normalizers**2
+    losses = ops.convert_to_numpy(token_crossentropy(LABELS, logits, smoothing, 0.01))
+    np.testing.assert_allclose(losses, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_the_gradient_of_the_z_loss_is_that_of_the_formula(smoothing: float) -> None:
+    """By what one step of gradient descent makes of a table of logits."""
+    ids = np.arange(15).reshape(3, 5)  # a row of the table for each token
+    model = keras.Sequential([keras.Input((5,), dtype="int32"), keras.layers.Embedding(15, 7)])
+    table = LOGITS.reshape(15, 7) + 5
+    model.set_weights([table])
+    model.compile(keras.optimizers.SGD(1.0), MaskedCrossentropy(smoothing, z_loss=0.01))
+    model.train_on_batch(ids, LABELS)
+    probabilities = np.exp(table - table.max(-1, keepdims=True))
+    probabilities /= probabilities.sum(-1, keepdims=True)
+    normalizers = np.log(np.exp(table.astype("float64")).sum(-1, keepdims=True))
+    targets = (1 - smoothing) * np.eye(7)[LABELS.reshape(-1)] + smoothing / 7
+    gradient = (probabilities * (1 + 0.02 * normalizers) - targets) * (LABELS.reshape(-1, 1) != 0)
+    received = ops.convert_to_numpy(model.weights[0])
+    np.testing.assert_allclose(received, table - gradient / (LABELS != 0).sum(), atol=1e-5)
+
+
+@pytest.mark.parametrize("z_loss", [-1e-4, float("inf")])
+def test_a_wrong_z_loss_is_refused(z_loss: float) -> None:
+    with pytest.raises(ValueError, match=rf"at least 0 and finite\. Received: z_loss={z_loss}\."):
+        MaskedCrossentropy(z_loss=z_loss)

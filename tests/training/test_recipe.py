@@ -194,3 +194,17 @@ def test_a_rate_may_be_of_numpy_and_another_label_padding() -> None:
     assert model.loss.pad_id == -100
     [metrics] = [metric.metrics for metric in model.metrics if hasattr(metric, "metrics")]
     assert [(metric.pad_id, int(metric.num_tokens)) for metric in metrics] == [(-100, 3)] * 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "expected"),
+    [
+        ("float32", None, 0.0),
+        ("mixed_bfloat16", None, 1e-4),
+        ("mixed_bfloat16", 0.0, 0.0),
+        ("float32", 0.5, 0.5),
+    ],
+)
+def test_half_precision_keeps_logits_small(kind: str, given: float | None, expected: float) -> None:
+    assert compiled(kind, z_loss=given).loss.z_loss == expected
+    assert compiled(kind, z_loss=given, r_drop=1.0).loss.z_loss == expected
