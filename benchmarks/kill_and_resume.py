@@ -31,8 +31,9 @@ from typing import Any
 
 import h5py
 
+from keras_transformer.cli.run_aside import CONFIG_FILE
 from keras_transformer.cli.run_data import encode, load_pairs
-from keras_transformer.cli.run_directory import CONFIG_FILE, begin_run, run_tokenizers, saved_run
+from keras_transformer.cli.run_directory import begin_run, run_tokenizers, saved_run
 from keras_transformer.cli.run_training import fit
 from keras_transformer.config import DataConfig, ModelConfig, RunConfig, TrainingConfig, VocabularyConfig
 from keras_transformer.training import read_state

@@ -8,25 +8,21 @@ from pathlib import Path
 import click
 
 from keras_transformer.cli.initial_model import initial_tokenizers
+from keras_transformer.cli.run_aside import (
+    CONFIG_FILE,
+    OF_A_TRANSLATOR,
+    WITHOUT_A_CHECKPOINT,
+    set_aside,
+    settle,
+)
 from keras_transformer.cli.run_data import train_tokenizers
-from keras_transformer.cli.run_fingerprint import PAIRS_FILE
 from keras_transformer.config import RunConfig
 from keras_transformer.data import Pair
-from keras_transformer.decoding.translator_files import MODEL_FILE
-from keras_transformer.decoding.translator_files import OPTIONS_FILE as TRANSLATOR_FILE
 from keras_transformer.errors import InputError
 from keras_transformer.files import write_file
 from keras_transformer.text import Tokenizer, load_tokenizer
 from keras_transformer.text.saving import OPTIONS_FILE
 from keras_transformer.training import read_state
-from keras_transformer.training.checkpoint_state import STATE_FILE
-from keras_transformer.training.finite_loss import BATCH_FILE
-from keras_transformer.training.fitting import TENSORBOARD
-
-CONFIG_FILE = "config.json"
-
-# What a run reads again, or writes over at its end.
-_OF_A_TRANSLATOR = ("source_tokenizer", "target_tokenizer", MODEL_FILE, TRANSLATOR_FILE)
 
 # Of a run that goes on, by the beginning of its name.
 _MAY_CHANGE = (
@@ -38,17 +34,6 @@ _MAY_CHANGE = (
 )
 _MAY_CHANGE_UNDER_THE_LOSS = ("training.monitored_pairs", "decoding.")
 
-# What may be there before the first checkpoint is.
-_WITHOUT_A_CHECKPOINT = (
-    CONFIG_FILE,
-    PAIRS_FILE,
-    "checkpoints",
-    "source_tokenizer",
-    "target_tokenizer",
-    TENSORBOARD,
-    BATCH_FILE,
-)
-
 
 def begin_run(run: RunConfig, directory: Path, *, overwrite: bool) -> None:
     """Make the directory of a new run; call `settle` when it has trained, or failed to.
@@ -56,12 +41,14 @@ def begin_run(run: RunConfig, directory: Path, *, overwrite: bool) -> None:
     Args:
         run: the configuration, which is written there.
         directory: of the run.
-        overwrite: whether what is there may go. It is set aside until the new run has saved something.
+        overwrite: whether what a run has left there may go. It is set aside until the new run has saved
+            something; files that no run writes stay where they are.
 
     Raises:
         InputError: something is there that is worth keeping, and nobody said to remove it, or the run would
             begin with the model that it replaces.
     """
+    directory = directory.resolve()  # a link to another disk stays one
     settle(directory)
     initial = run.model.initial_model
     if initial is not None and Path(initial).resolve() == directory.resolve():
@@ -71,33 +58,17 @@ def begin_run(run: RunConfig, directory: Path, *, overwrite: bool) -> None:
         )
     if not overwrite:
         _refuse_to_lose(directory)
-    if overwrite and _present(directory, CONFIG_FILE, "checkpoints", *_OF_A_TRANSLATOR):
-        directory.rename(_aside(directory))
+    elif (
+        _present(directory, CONFIG_FILE) and not _present(directory, "checkpoints") and not _is_run(directory)
+    ):
+        raise InputError(
+            f"{directory / CONFIG_FILE} is of no run, and a run would replace it. Choose another --name."
+        )
+    if overwrite and _present(directory, CONFIG_FILE, "checkpoints", *OF_A_TRANSLATOR):
+        set_aside(directory)
     elif (directory / CONFIG_FILE).exists():
         shutil.rmtree(directory)
     write_file(directory / CONFIG_FILE, run.to_json().encode())
-
-
-def settle(directory: Path) -> None:
-    """Remove what a new run has replaced, or put it back where the new one has saved nothing.
-
-    Args:
-        directory: of the run.
-    """
-    aside = _aside(directory)
-    if not aside.exists():
-        return
-    if not (directory / "checkpoints" / STATE_FILE).exists():
-        if (directory / BATCH_FILE).exists():  # of which the user has just been told
-            (directory / BATCH_FILE).replace(aside / BATCH_FILE)
-        shutil.rmtree(directory, ignore_errors=True)
-        aside.rename(directory)
-    else:
-        shutil.rmtree(aside)
-
-
-def _aside(directory: Path) -> Path:
-    return directory.with_name(f".replaced-{directory.name}")
 
 
 def _present(directory: Path, *names: str) -> list[str]:
@@ -112,13 +83,13 @@ def _refuse_to_lose(directory: Path) -> None:
             "or choose another --name."
         )
     if not (directory / CONFIG_FILE).exists():
-        if present := _present(directory, *_OF_A_TRANSLATOR):
+        if present := _present(directory, *OF_A_TRANSLATOR):
             raise InputError(
                 f"{directory} holds what no run has left there, and a run would read or replace: "
                 f"{', '.join(present)}. Choose another --name, or begin anew with --overwrite."
             )
         return
-    paths = [path for path in directory.iterdir() if path.name not in _WITHOUT_A_CHECKPOINT]
+    paths = [path for path in directory.iterdir() if path.name not in WITHOUT_A_CHECKPOINT]
     others = sorted(path.name for path in (*paths, *directory.glob("checkpoints/epoch-*")))
     if others or not _is_run(directory):
         raise InputError(

@@ -1,5 +1,6 @@
 """The training of a run, and the translator that comes of it."""
 
+import shlex
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -208,9 +209,9 @@ def _interrupted(state: CheckpointState | None, run: RunConfig) -> str:
         return (
             "Interrupted before the first epoch was saved: nothing to resume, the same command begins anew."
         )
-    flags = "" if run.name == "dates" else f" --name {run.name}"
+    flags = "" if run.name == "dates" else f" --name {shlex.quote(run.name)}"
     if run.run_directory != RunConfig().run_directory:
-        flags += f" --run-directory {run.run_directory}"
+        flags += f" --run-directory {shlex.quote(run.run_directory)}"
     return (
         f"Interrupted. Epoch {state.epoch} of {run.training.epochs} is saved; "
         f"go on with: keras-transformer train{flags} --resume"

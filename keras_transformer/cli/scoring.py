@@ -8,6 +8,7 @@ import click
 from keras_transformer.cli.progress import progress_bar
 from keras_transformer.data import Pair
 from keras_transformer.evaluation import METRICS, EvaluationReport, evaluate
+from keras_transformer.text.respelling import respelled
 
 # Of texts without words to count n-grams of, such as ISO dates, BLEU would always be 0.
 METRICS_WITHOUT_WORDS = ("exact_match", "character_error_rate")
@@ -40,7 +41,24 @@ def score(
         tokenize=tokenize,
     )
     click.echo(str(report))
+    _warn_of_what_cannot_be_written(translator, [target for targets in references for target in targets])
     return report
+
+
+def _warn_of_what_cannot_be_written(translator: Any, targets: list[str]) -> None:
+    """Say how many references no answer can equal, whatever the model has learned."""
+    tokenizer = getattr(translator, "target_tokenizer", None)
+    if tokenizer is None:
+        return
+    written = respelled(targets, tokenizer)
+    others = [pair for pair in zip(targets, written, strict=True) if pair[0] != pair[1]]
+    if others:
+        target, nearest = others[0]
+        click.echo(
+            f"{len(others):,} of {len(targets):,} references cannot be written with the target vocabulary, "
+            f"so that no answer equals them: {target!r} would be {nearest!r}.",
+            err=True,
+        )
 
 
 def _as_they_are(pairs: list[Pair]) -> tuple[list[str], list[Sequence[str]]]:

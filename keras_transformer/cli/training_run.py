@@ -2,6 +2,7 @@
 
 import logging
 import os
+import shlex
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import click
 import keras
 
+from keras_transformer.cli.run_aside import settle
 from keras_transformer.cli.run_data import RunPairs, encode, load_pairs
 from keras_transformer.cli.run_directory import (
     begin_run,
@@ -17,7 +19,6 @@ from keras_transformer.cli.run_directory import (
     resumed_run,
     run_tokenizers,
     saved_run,
-    settle,
 )
 from keras_transformer.cli.run_fingerprint import note_pairs
 from keras_transformer.cli.run_lock import locked
@@ -126,9 +127,10 @@ def _show_answers(translator: Translator, pairs: list[Pair]) -> None:
 
 
 def _show_next_commands(version: Path, example: str) -> None:
+    place = shlex.quote(str(version))
     click.echo("next:")
-    click.echo(f"  echo {_quoted(example.strip())} | keras-transformer translate --saved-model {version}")
-    click.echo(f"  saved_model_cli show --dir {version} --tag_set serve --signature_def serving_default")
+    click.echo(f"  echo {_quoted(example.strip())} | keras-transformer translate --saved-model {place}")
+    click.echo(f"  saved_model_cli show --dir {place} --tag_set serve --signature_def serving_default")
 
 
 def _quoted(text: str) -> str:

@@ -12,6 +12,7 @@ from keras_transformer.config.section import (
 )
 
 VOCABULARY_KINDS = ("character", "subword", "whitespace")
+_PARTS = ("", "validation_", "test_")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -56,8 +57,9 @@ class DataConfig(Section):
     def __post_init__(self) -> None:
         """Check every value."""
         super().__post_init__()
-        for part in ("", "validation_", "test_"):
+        for part in _PARTS:
             require_together(self, f"{part}source", f"{part}target")
+        self._refuse_empty_names()
         if self.pairs is not None and self.source is not None:
             raise ValueError(
                 "`pairs` and `source` are two origins; give one. "
@@ -72,6 +74,12 @@ class DataConfig(Section):
         require_at_least(self, 2, "max_source_length", "max_target_length")
         require_at_least(self, 1, "tokens_per_batch", "packed_length")
         require_seed(self)
+
+    def _refuse_empty_names(self) -> None:
+        """Refuse the name that a variable of the shell leaves which is not set."""
+        for name in ("pairs", *(f"{part}{side}" for part in _PARTS for side in ("source", "target"))):
+            if getattr(self, name) == "":
+                raise ValueError(f"`{name}` must name a file or a dataset. Received: {name}=''.")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -55,11 +55,16 @@ def type_name(wanted: Any) -> str:
 
 
 def require_at_least(section: Section, minimum: int, *names: str) -> None:
-    """Raise ValueError unless each named number that is set is finite and not below the minimum."""
+    """Raise ValueError unless each named number that is set is finite and not below the minimum.
+
+    Integers must be below 2^31 too, which is what the programs below take.
+    """
     for name in names:
         value = getattr(section, name)
         if value is not None and not minimum <= value < math.inf:
             raise ValueError(f"`{name}` must be at least {minimum}. Received: {name}={value}.")
+        if name != "seed" and isinstance(value, int) and value >= 2**31:
+            raise ValueError(f"`{name}` must be below 2^31. Received: {name}={value}.")
 
 
 def require_seed(section: Section) -> None:

@@ -61,16 +61,20 @@ def _validation_count(num_pairs: int, fraction: float | None, count: int | None)
 
 
 def _choose_sources(sources: list[str], count: int, seed: int) -> set[str]:
-    """Draws source texts until they cover `count` pairs."""
+    """Draws source texts until they cover `count` pairs, none of which is of more pairs than that alone."""
     repeats = dict.fromkeys(sources, 0)  # keeps the order, which a set of strings does not
     for source in sources:
         repeats[source] += 1
     order = list(repeats)
     random.Random(seed).shuffle(order)
     chosen: set[str] = set()
+    left = count
     for source in order:
-        if count <= 0:
+        if left <= 0:
             break
-        chosen.add(source)
-        count -= repeats[source]
+        if repeats[source] <= count:
+            chosen.add(source)
+            left -= repeats[source]
+    if not chosen and order:
+        chosen = {min(order, key=repeats.__getitem__)}
     return chosen

@@ -90,6 +90,7 @@ class BeamSearch(GuidedSearch):
 
     @coverage_penalty.setter
     def coverage_penalty(self, value: float) -> None:
+        """Charge another price, and sum up the attention only if there is one."""
         check_number("coverage_penalty", value)
         self._coverage_penalty = value
         self.tracks_attention = value > 0

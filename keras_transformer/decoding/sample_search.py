@@ -68,6 +68,7 @@ class SampleSearch(RowSearch):
 
     @num_samples.setter
     def num_samples(self, value: int) -> None:
+        """Ask for another number of them."""
         check_positive(num_samples=value)
         self.beam_size = self.num_hypotheses = value
 

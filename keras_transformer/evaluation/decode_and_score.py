@@ -10,6 +10,7 @@ from keras_transformer.decoding.text_translator import TextTranslator
 from keras_transformer.errors import InputError
 from keras_transformer.evaluation.report import METRICS, evaluate
 from keras_transformer.layers.validation import check_choice, check_positive
+from keras_transformer.text.respelling import respelled
 from keras_transformer.training.moving_average import moving_average
 
 # The highest value, where higher is better; the other metrics are error rates.
@@ -24,6 +25,10 @@ class DecodeAndScore(keras.callbacks.Callback):
     missing to the perfect value. The attribute `monitor` is the name of the one whose lowest value is
     best, so that every metric fits `Checkpoint`, which looks for the lowest. Put it before the callbacks
     that read the logs.
+
+    References are compared as the vocabulary of the translator can write them, in lower case for example:
+    else no answer would be right, and the first epoch the best. Scores of `evaluate` are against the texts
+    themselves.
 
     If the optimizer keeps a moving average of the weights, that average is scored, since it is what
     `fit` leaves in the model at its end. Decoding uses the weights of the moment and changes none.
@@ -75,7 +80,7 @@ class DecodeAndScore(keras.callbacks.Callback):
             raise ValueError(f"`pairs` must hold at least one pair. Received: pairs={pairs!r}.")
         self.make_translator = make_translator
         self.sources = [source for source, _ in pairs[:limit]]
-        self.references = [target for _, target in pairs[:limit]]
+        self.references = self._given = [target for _, target in pairs[:limit]]
         self.metric = metric
         self._refuse_zeros(tokenize)
         self.every = every
@@ -138,6 +143,7 @@ class DecodeAndScore(keras.callbacks.Callback):
         """
         if self._translator is None:
             self._translator = self.make_translator(self.model)
+            self.references = [_writable(targets, self._translator) for targets in self._given]
         with moving_average(self.model):
             answers = self._translator.translate(self.sources, batch_size=self.batch_size)
         return evaluate(answers, self.references, [self.metric], tokenize=self.tokenize)[self.metric]
@@ -145,3 +151,11 @@ class DecodeAndScore(keras.callbacks.Callback):
     def _named(self, value: float) -> dict[str, float]:
         values = {f"val_{self.metric}": value}
         return {**values, self.monitor: _PERFECT[self.metric] - value} if self.metric in _PERFECT else values
+
+
+def _writable(targets: str | Sequence[str], translator: Any) -> str | list[str]:
+    """Write references as the translator would write them."""
+    tokenizer = getattr(translator, "target_tokenizer", None)
+    if isinstance(targets, str):
+        return targets if tokenizer is None else respelled([targets], tokenizer)[0]
+    return list(targets) if tokenizer is None else respelled(targets, tokenizer)

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from keras_transformer.cli.run_aside import settle
 from keras_transformer.cli.run_directory import (
     begin_run,
     continue_run,
     resumed_run,
     run_tokenizers,
     saved_run,
-    settle,
 )
 from keras_transformer.config import RunConfig
 from keras_transformer.errors import InputError

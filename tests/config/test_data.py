@@ -70,3 +70,16 @@ def test_subword_dropout_is_for_subwords() -> None:
     with pytest.raises(ValueError, match=message):
         VocabularyConfig(kind="character", subword_dropout=0.1)
     assert VocabularyConfig(kind="character", target_kind="subword", shared=False, subword_dropout=0.1)
+
+
+@pytest.mark.parametrize("name", ["pairs", "source", "validation_target", "test_source"])
+def test_an_empty_name_is_no_origin(name: str) -> None:
+    other = name.replace("source", "target") if "source" in name else name.replace("target", "source")
+    with pytest.raises(ValueError, match=r"`\w+` must name a file or a dataset\. Received: \w+=''\."):
+        DataConfig(**{name: "", other: ""})
+
+
+def test_integers_that_no_program_below_takes_are_refused() -> None:
+    message = r"`tokens_per_batch` must be below 2\^31\. Received: .*=2147483648\."
+    with pytest.raises(ValueError, match=message):
+        DataConfig(tokens_per_batch=2**31)

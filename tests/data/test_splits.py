@@ -64,3 +64,17 @@ def test_count_out_of_range() -> None:
 def test_nothing_left_to_train_on(pairs: list[tuple[str, str]]) -> None:
     with pytest.raises(InputError, match=f"left to train on. Received: {len(pairs)} pairs, 1 of them"):
         split_pairs(pairs, validation_count=1)
+
+
+@pytest.mark.parametrize("seed", range(7))
+def test_a_source_of_many_pairs_is_not_held_out_for_a_few(seed: int) -> None:
+    pairs = [("yes", str(number)) for number in range(90)] + [(str(number), "x") for number in range(10)]
+    training, validation = split_pairs(pairs, validation_count=5, seed=seed)
+    assert (len(training), len(validation)) == (95, 5)
+
+
+def test_the_rarest_source_is_held_out_where_all_are_of_too_many_pairs() -> None:
+    pairs = [("a", str(number)) for number in range(7)] + [("b", str(number)) for number in range(4)]
+    training, validation = split_pairs(pairs, validation_count=2)
+    assert {source for source, _ in validation} == {"b"}
+    assert len(training) == 7

@@ -10,6 +10,7 @@ import pytest
 
 from keras_transformer.errors import InputError
 from keras_transformer.evaluation import DecodeAndScore
+from keras_transformer.text import WhitespaceTokenizer
 from keras_transformer.training import Checkpoint, read_state
 
 X, Y = np.ones((2, 1), "float32"), np.zeros((2, 1), "float32")
@@ -159,3 +160,22 @@ def test_a_metric_that_is_always_zero_is_refused() -> None:
         DecodeAndScore(Parrots(), pairs, "bleu")
     DecodeAndScore(Parrots(), pairs, "bleu", tokenize="char")
     DecodeAndScore(Parrots(), pairs, "exact_match")
+
+
+def test_references_are_such_as_the_vocabulary_can_write() -> None:
+    pairs = [("a", "A B C D"), ("b", ["B C D E", "B"])]
+
+    class LowerCase(Parrots):
+        """Answers rightly, as far as its vocabulary goes."""
+
+        target_tokenizer = WhitespaceTokenizer.train(["A B C D E"], lowercase=True)
+
+        def translate(self, sources: Any, **_: Any) -> list[str]:
+            return ["a b c d", "b c d e"]
+
+    for metric, expected in (("exact_match", 1.0), ("bleu", 100.0)):
+        scoring = DecodeAndScore(lambda _: LowerCase(), pairs, metric, tokenize="none")
+        model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+        model.compile("sgd", "mse")
+        scoring.set_model(model)
+        assert scoring.score() == pytest.approx(expected)
