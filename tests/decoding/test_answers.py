@@ -10,18 +10,20 @@ from keras_transformer.text import CharacterTokenizer
 
 
 @pytest.mark.parametrize(
-    ("max_length", "rows", "num_cut"),
+    ("max_length", "rows", "is_cut"),
     [
-        (5, [[4, 5, 4, 3], [4, 3, 0, 0], [3, 0, 0, 0]], 0),
-        (4, [[4, 5, 4, 3], [4, 3, 0, 0], [3, 0, 0, 0]], 0),
-        (3, [[4, 5, 3], [4, 3, 0], [3, 0, 0]], 1),
-        (2, [[4, 3], [4, 3], [3, 0]], 1),
+        (5, [[4, 5, 4, 3], [4, 3, 0, 0], [3, 0, 0, 0]], [False] * 3),
+        (4, [[4, 5, 4, 3], [4, 3, 0, 0], [3, 0, 0, 0]], [False] * 3),
+        (3, [[4, 5, 3], [4, 3, 0], [3, 0, 0]], [True, False, False]),
+        (2, [[4, 3], [4, 3], [3, 0]], [True, False, False]),
     ],
 )
-def test_rows_are_ended_and_those_too_long_are_counted(max_length: int, rows: list, num_cut: int) -> None:
+def test_rows_are_ended_and_those_too_long_are_marked(
+    max_length: int, rows: list, is_cut: list[bool]
+) -> None:
     token_ids, cut = token_ids_of(["aba", "a", ""], CharacterTokenizer("ab"), max_length)
     np.testing.assert_array_equal(token_ids, rows)
-    assert cut == num_cut
+    assert cut.tolist() == is_cut
 
 
 def test_half_a_surrogate_is_an_unknown_token() -> None:

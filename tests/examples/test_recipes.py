@@ -31,8 +31,11 @@ def test_the_second_part_of_a_recipe_goes_on_from_the_first(name: str) -> None:
     assert second.decoding == first.decoding
 
 
-def test_the_third_part_goes_on_from_the_second() -> None:
-    second, third = (RunConfig.from_toml(EXAMPLES / f"cmudict_r_drop{part}.toml") for part in ("", "_2"))
+@pytest.mark.parametrize(("earlier", "later"), [("", "_2"), ("_2", "_3")])
+def test_each_further_part_goes_on_from_the_one_before(earlier: str, later: str) -> None:
+    second, third = (
+        RunConfig.from_toml(EXAMPLES / f"cmudict_r_drop{part}.toml") for part in (earlier, later)
+    )
     assert third.model.initial_model == f"runs/{second.name}"
     assert third.name not in ("cmudict", second.name)
     assert third.decoding == second.decoding
