@@ -28,8 +28,8 @@ file beside the versions instead of `MODEL_NAME`.
 A score is a log-probability, divided by the length penalty of the search. `score` leaves out what a
 coverage or repetition penalty of the search takes off. An empty text has an empty output and the score 0.
 The batch may have any size, 0 included; bytes that are no UTF-8 are no error. Tokens end with `[END]` and
-are padded with the empty string. n is {num_hypotheses}; where there are fewer sequences, as for an empty text, the
-output is empty and the score -1e30.
+are padded with the empty string. n is {num_hypotheses}; where there are fewer sequences, as for an empty
+text, the output is empty and the score -1e30.
 
 An answer ends at {max_target_length} tokens, finished or not. `score` puts the end token behind what it
 reads, so an answer that was cut off there loses its last token, and has another score than in the search.
