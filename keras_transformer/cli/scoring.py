@@ -7,8 +7,8 @@ import click
 
 from keras_transformer.cli.progress import progress_bar
 from keras_transformer.data import Pair
+from keras_transformer.decoding.respelling import respelled
 from keras_transformer.evaluation import METRICS, EvaluationReport, evaluate
-from keras_transformer.text.respelling import respelled
 
 # Of texts without words to count n-grams of, such as ISO dates, BLEU would always be 0.
 METRICS_WITHOUT_WORDS = ("exact_match", "character_error_rate")

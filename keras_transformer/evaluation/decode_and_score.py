@@ -2,16 +2,18 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import keras
 
+from keras_transformer.decoding.respelling import respelled
 from keras_transformer.decoding.text_translator import TextTranslator
 from keras_transformer.errors import InputError
 from keras_transformer.evaluation.report import METRICS, evaluate
 from keras_transformer.layers.validation import check_choice, check_positive
-from keras_transformer.text.respelling import respelled
 from keras_transformer.training.moving_average import moving_average
+
+References: TypeAlias = Sequence[str | Sequence[str]]
 
 # The highest value, where higher is better; the other metrics are error rates.
 _PERFECT = {"bleu": 100.0, "chrf": 100.0, "exact_match": 1.0}
@@ -80,7 +82,8 @@ class DecodeAndScore(keras.callbacks.Callback):
             raise ValueError(f"`pairs` must hold at least one pair. Received: pairs={pairs!r}.")
         self.make_translator = make_translator
         self.sources = [source for source, _ in pairs[:limit]]
-        self.references = self._given = [target for _, target in pairs[:limit]]
+        self._given: References = [target for _, target in pairs[:limit]]
+        self.references: References = self._given
         self.metric = metric
         self._refuse_zeros(tokenize)
         self.every = every
@@ -143,7 +146,8 @@ class DecodeAndScore(keras.callbacks.Callback):
         """
         if self._translator is None:
             self._translator = self.make_translator(self.model)
-            self.references = [_writable(targets, self._translator) for targets in self._given]
+            tokenizer = getattr(self._translator, "target_tokenizer", None)
+            self.references = self._given if tokenizer is None else _writable(self._given, tokenizer)
         with moving_average(self.model):
             answers = self._translator.translate(self.sources, batch_size=self.batch_size)
         return evaluate(answers, self.references, [self.metric], tokenize=self.tokenize)[self.metric]
@@ -153,9 +157,8 @@ class DecodeAndScore(keras.callbacks.Callback):
         return {**values, self.monitor: _PERFECT[self.metric] - value} if self.metric in _PERFECT else values
 
 
-def _writable(targets: str | Sequence[str], translator: Any) -> str | list[str]:
-    """Write references as the translator would write them."""
-    tokenizer = getattr(translator, "target_tokenizer", None)
-    if isinstance(targets, str):
-        return targets if tokenizer is None else respelled([targets], tokenizer)[0]
-    return list(targets) if tokenizer is None else respelled(targets, tokenizer)
+def _writable(references: References, tokenizer: Any) -> References:
+    """Write references as a translator with this target vocabulary would write them."""
+    groups = [[targets] if isinstance(targets, str) else list(targets) for targets in references]
+    written = iter(respelled([target for targets in groups for target in targets], tokenizer))
+    return [[next(written) for _ in targets] for targets in groups]

@@ -85,8 +85,8 @@ class MaskedCrossentropy(keras.losses.Loss):
     What Keras shows as `loss` and `val_loss` of an epoch is its own mean of the batches' losses, weighed by
     their rows, so batches of short rows weigh more; `Perplexity` is over all tokens alike.
 
-    The cross-entropy does not mind what is added to all logits of a token alike, so that it may grow: to 150
-    after 30 epochs of R-Drop, where bfloat16 knows whole numbers only. `z_loss` adds
+    The cross-entropy does not mind what is added to all logits of a token alike, so that it may grow
+    until half precision no longer tells logits apart. `z_loss` adds
     `z_loss * (log sum exp(logits)) ** 2`, which keeps logits where they can be told apart (Chowdhery et al.
     2022, "PaLM", section 5, with 1e-4); `compile_model` has it where layers compute in half precision.
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from keras_transformer.decoding.respelling import respelled
 from keras_transformer.text import CharacterTokenizer, SubwordTokenizer, Tokenizer, WhitespaceTokenizer
-from keras_transformer.text.respelling import respelled
 
 TEXTS = ["Das Haus", "das  Dach", "½ Haus…"]
 

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+from keras_transformer.decoding.answers import utf8
+
 
 def respelled(texts: Sequence[str], tokenizer: Any) -> list[str]:
     """Tokenize texts, and join their tokens again.
@@ -15,8 +17,5 @@ def respelled(texts: Sequence[str], tokenizer: Any) -> list[str]:
         Each text as a model with this vocabulary would write it: in lower case, with other spaces or
         characters, where that is how the tokenizer reads it.
     """
-    encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
-    return [
-        text.decode("utf-8", "replace")
-        for text in tokenizer.detokenize(tokenizer.tokenize(encoded)).numpy().tolist()
-    ]
+    written = tokenizer.detokenize(tokenizer.tokenize(utf8(texts))).numpy().tolist()
+    return [text.decode("utf-8", "replace") for text in written]
