@@ -27,6 +27,8 @@ class _Group(click.Group):
             _fail(str(error))
         except ExportError as error:
             _fail(str(error), status=1)
+        except BrokenPipeError:
+            raise  # `| head` has read enough; click ends without a word
         except OSError as error:
             where = f"{error.filename}: " if error.filename else ""
             _fail(f"{where}{error.strerror or error}")

@@ -85,13 +85,16 @@ def train_tokenizers(run: RunConfig, pairs: list[Pair]) -> tuple[Tokenizer, Toke
     return _train_tokenizer(run, vocabulary.kind, sources), _train_tokenizer(run, target_kind, targets)
 
 
-def encode(run: RunConfig, pairs: list[Pair], tokenizers: tuple[Tokenizer, Tokenizer]) -> EncodedPairs:
+def encode(
+    run: RunConfig, pairs: list[Pair], tokenizers: tuple[Tokenizer, Tokenizer], *, part: str = "training"
+) -> EncodedPairs:
     """Turn pairs into token ids; the ones that are too long are dropped and counted.
 
     Args:
         run: its data section has the limits.
         pairs: texts.
         tokenizers: of source and target.
+        part: what the pairs are for, as an error names them.
 
     Returns:
         The pairs that fit, and the counts of the others.
@@ -99,12 +102,15 @@ def encode(run: RunConfig, pairs: list[Pair], tokenizers: tuple[Tokenizer, Token
     Raises:
         InputError: no pair fits.
     """
-    return encode_pairs(
-        pairs,
-        *tokenizers,
-        max_source_length=run.data.max_source_length,
-        max_target_length=run.data.max_target_length,
-    )
+    try:
+        return encode_pairs(
+            pairs,
+            *tokenizers,
+            max_source_length=run.data.max_source_length,
+            max_target_length=run.data.max_target_length,
+        )
+    except InputError as error:
+        raise InputError(f"The {part} pairs: {error}") from error
 
 
 def noise(run: RunConfig, tokenizers: tuple[Tokenizer, Tokenizer]) -> list[Transformation]:

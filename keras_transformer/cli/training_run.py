@@ -76,7 +76,8 @@ def _train_run(run: RunConfig, directory: Path, saved: RunConfig | None, *, over
         if saved is None:
             note_pairs(pairs, directory)
         tokenizers = run_tokenizers(run, directory, pairs.train)
-        training, validation = (encode(run, part, tokenizers) for part in (pairs.train, pairs.validation))
+        training = encode(run, pairs.train, tokenizers)
+        validation = encode(run, pairs.validation, tokenizers, part="validation")
         history = fit(run, directory, tokenizers, training, validation, pairs.validation)
     finally:
         settle(directory)

@@ -46,7 +46,7 @@ class CachedChunks:
 
     def __init__(self, chunks: EncodedChunks, directory: Path) -> None:
         self._directory = directory
-        if not directory.exists():
+        if not directory.exists() or _is_empty(directory):
             _write(chunks, directory)
         self._num_chunks = _check_description(directory, chunks.description)
 
@@ -79,6 +79,10 @@ def _write(chunks: EncodedChunks, directory: Path) -> None:
             _rename(partial, directory)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+
+
+def _is_empty(directory: Path) -> bool:
+    return directory.is_dir() and not any(directory.iterdir())
 
 
 def _partial(directory: Path) -> str:

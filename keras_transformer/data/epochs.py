@@ -21,7 +21,7 @@ def ordered_batches(keys: np.ndarray, splits: np.ndarray) -> tf.data.Dataset:
 def shuffled_batches(
     keys: np.ndarray, splits: np.ndarray, *, seed: int, first_epoch: int = 0
 ) -> tf.data.Dataset:
-    """Batches of pairs that are shuffled where their keys are equal, in a random order of batches.
+    """Batches of pairs that are shuffled where their keys are equal; their order and their rows are random.
 
     The order is a pure function of `seed` and the number of the epoch. `Dataset.shuffle` also
     depends on the global seed and starts anew in each process, so that a resumed run would see
@@ -63,10 +63,16 @@ def shuffle_batches(keys: tf.Tensor, splits: tf.Tensor, seed: tf.Tensor) -> tf.R
     Returns:
         positions of pairs, int64 (number of batches, ragged).
     """
-    pair_seed, batch_seed = tf.unstack(tf.random.split(seed, 2))
-    positions = tf.range(tf.size(keys, tf.int64))
-    shuffled = tf.random.experimental.stateless_shuffle(positions, pair_seed)
-    by_key = tf.argsort(tf.gather(keys, shuffled), stable=True)
-    batches = tf.RaggedTensor.from_row_splits(tf.gather(shuffled, by_key), splits)
+    pair_seed, row_seed, batch_seed = tf.unstack(tf.random.split(seed, 3))
+    batches = tf.RaggedTensor.from_row_splits(_shuffled_order(keys, pair_seed), splits)
+    # Rows change places in their batch as well: noise goes by them, and an epoch may be a single batch.
+    places = _shuffled_order(batches.value_rowids(), row_seed)
+    batches = batches.with_flat_values(tf.gather(batches.flat_values, places))
     order = tf.random.experimental.stateless_shuffle(tf.range(batches.nrows()), batch_seed)
     return tf.gather(batches, order)
+
+
+def _shuffled_order(keys: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+    """Sort by key, in a random order where keys are equal; gives positions, int64 (n,)."""
+    shuffled = tf.random.experimental.stateless_shuffle(tf.range(tf.size(keys, tf.int64)), seed)
+    return tf.gather(shuffled, tf.argsort(tf.gather(keys, shuffled), stable=True))

@@ -81,7 +81,8 @@ class ParallelText:
         self._paths = (Path(source), Path(target))
         for path in self._paths:
             if not path.is_file():
-                raise InputError(f"Cannot read {path}: no such file.")
+                reason = "no regular file to read in each epoch" if path.exists() else "no such file"
+                raise InputError(f"Cannot read {path}: {reason}.")
 
     def __iter__(self) -> Iterator[Pair]:
         source_lines, target_lines = map(_iterate_lines, self._paths)

@@ -121,7 +121,9 @@ class DecoderLayer(Block):
             max_length: the number of target positions there is room for.
             beam_size: hypotheses for each source, `n`.
             batch_size: rows, `b`; given exactly where `encoder_output` is None.
-            encoder_padding_mask: `(b, s)`, True (1) where the source has a token.
+            encoder_padding_mask: `(b, s)`, True (1) where the source has a token;
+                given here and to `step`. The Keras mask of the output is read
+                by `Decoder.create_cache` alone.
 
         Returns:
             The cache for `step`.

@@ -1,5 +1,6 @@
 """Help at once, and one line for a user's mistake."""
 
+import errno
 import subprocess
 import sys
 from collections.abc import Callable
@@ -85,6 +86,11 @@ def test_a_mistake_is_one_line_and_status_2(failing: Callable, error: BaseExcept
     assert result.exit_code == 2
     assert line in result.stderr
     assert result.stderr.count("\n") == 1
+
+
+def test_a_reader_that_has_read_enough_ends_it_without_a_word(failing: Callable) -> None:
+    result = failing(BrokenPipeError(errno.EPIPE, "Broken pipe"))
+    assert (result.exit_code, result.output) == (1, "")
 
 
 def test_letters_that_standard_output_cannot_have(monkeypatch: pytest.MonkeyPatch) -> None:

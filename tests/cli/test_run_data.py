@@ -66,6 +66,13 @@ def test_a_batch_must_hold_the_longest_pair() -> None:
         batches(run, encoded, shuffle=False)
 
 
+def test_an_error_of_the_lengths_says_which_pairs() -> None:
+    run = RunConfig().override({"kind": "character", "max_source_length": 4})
+    tokenizers = train_tokenizers(run, [("abc", "abc")])
+    with pytest.raises(InputError, match="The validation pairs: Every pair is too long"):
+        encode(run, [("abcabc", "abc")], tokenizers, part="validation")
+
+
 def test_subword_dropout_of_one_side() -> None:
     pairs = [("a dog sat on a mat", "ein Hund sitzt auf der Matte")] * 4
     rates = {"subword_dropout": 0.5, "target_subword_dropout": 0.0}

@@ -44,6 +44,13 @@ def test_texts_are_read_once(tokenizer: CharacterTokenizer, tmp_path: Path) -> N
     assert sorted(path.name for path in cache.parent.iterdir()) == ["ids"]
 
 
+def test_an_empty_directory_is_no_cache_yet(tokenizer: CharacterTokenizer, tmp_path: Path) -> None:
+    cache = tmp_path / "ids"
+    cache.mkdir()
+    assert labels_of(Corpus(), tokenizer, cache) == labels_of(PAIRS, tokenizer, None)
+    assert [path.name for path in tmp_path.iterdir()] == ["ids"]
+
+
 def test_the_number_of_batches_is_known(tokenizer: CharacterTokenizer, tmp_path: Path) -> None:
     options = {"chunk_size": 2, "tokens_per_batch": 256}
     dataset = streamed_dataset(Corpus(), tokenizer, tokenizer, cache=tmp_path / "ids", **options)

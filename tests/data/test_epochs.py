@@ -41,6 +41,14 @@ def test_epochs_differ_in_batches_and_in_their_order() -> None:
     assert len({str(sorted(sorted(batch) for batch in epoch)) for epoch in epochs}) > 5
 
 
+def test_the_rows_of_a_single_batch_change_places() -> None:
+    keys = np.arange(6)
+    epochs = [as_lists(shuffled_batches(keys, np.array([0, 6]), seed=0, first_epoch=k)) for k in range(20)]
+    assert all(sorted(batch) == list(range(6)) for [batch] in epochs)
+    assert len({str(epoch) for epoch in epochs}) > 15
+    assert len({batch[0] for [batch] in epochs}) > 3
+
+
 def test_same_seed_same_epochs() -> None:
     first, second, other = (shuffled_batches(ENDS, SPLITS, seed=seed) for seed in (7, 7, 8))
     for _ in range(3):

@@ -167,6 +167,8 @@ def test_damaged_files(tmp_path: Path) -> None:
         list(ParallelText(tmp_path / "b", tmp_path / "b"))
     with pytest.raises(InputError, match="no such file"):
         ParallelText(tmp_path / "b", tmp_path / "c")
+    with pytest.raises(InputError, match="no regular file"):
+        ParallelText(tmp_path / "b", tmp_path)
 
 
 @pytest.mark.parametrize("cached", [False, True])
