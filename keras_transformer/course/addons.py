@@ -151,7 +151,7 @@ class MultiHeadAttention(PositionalCall):
 
     def _scores_mask(self, query: Tensor, key: Tensor, mask: Any) -> Tensor | None:
         """Give the mask a rank of 4, be it the caller's or, as a list, the Keras masks of the inputs."""
-        if isinstance(mask, (list, tuple)) and all(one is None or hasattr(one, "shape") for one in mask):
+        if _are_keras_masks(mask):
             _, key_mask, value_mask = _query_key_value(mask)
             return combine_masks(padding_mask=intersect_masks(key_mask=key_mask, value_mask=value_mask))
         scores_shape = (query.shape[0], self.num_heads, query.shape[1], key.shape[1])
@@ -168,6 +168,12 @@ _SERIALIZE = {
     "regularizer": keras.regularizers.serialize,
     "constraint": keras.constraints.serialize,
 }
+
+
+def _are_keras_masks(mask: Any) -> bool:
+    """Tell the masks `(b, s)` of each input from a list of rows."""
+    is_list = isinstance(mask, (list, tuple)) and len(mask) in (2, 3)
+    return is_list and all(one is None or len(getattr(one, "shape", ())) == 2 for one in mask)
 
 
 def _query_key_value(inputs: Any) -> tuple[Any, Any, Any]:

@@ -48,8 +48,10 @@ class CourseLayer(PositionalCall):
         self.dropout_rate = dropout_rate
         self.layernorm_eps = layernorm_eps
         self.supports_masking = True
+        # In the order of the course, so that the weights of its layers can be set here.
         self._create_attention()
         self.ffn = FullyConnected(embedding_dim, fully_connected_dim, dtype=self.dtype_policy)
+        self._create_layernorms()
         self.dropout_ffn = keras.layers.Dropout(dropout_rate, dtype=self.dtype_policy)
 
     def get_config(self) -> dict[str, Any]:
@@ -63,8 +65,12 @@ class CourseLayer(PositionalCall):
         }
 
     def _create_attention(self) -> None:
-        """Make the attention of the layer and what normalizes it."""
+        """Make the attention of the layer."""
         raise NotImplementedError(f"{type(self).__name__} must say what attention it has.")
+
+    def _create_layernorms(self) -> None:
+        """Make what normalizes it."""
+        raise NotImplementedError(f"{type(self).__name__} must say what is normalized.")
 
     def _attention(self, name: str) -> MultiHeadAttention:
         return MultiHeadAttention(

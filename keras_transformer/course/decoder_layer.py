@@ -41,6 +41,8 @@ class DecoderLayer(CourseLayer):
     def _create_attention(self) -> None:
         self.mha1 = self._attention("mha1")
         self.mha2 = self._attention("mha2")
+
+    def _create_layernorms(self) -> None:
         self.layernorm1 = self._layernorm("layernorm1")
         self.layernorm2 = self._layernorm("layernorm2")
         self.layernorm3 = self._layernorm("layernorm3")

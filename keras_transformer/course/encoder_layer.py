@@ -36,6 +36,8 @@ class EncoderLayer(CourseLayer):
 
     def _create_attention(self) -> None:
         self.mha = self._attention("mha")
+
+    def _create_layernorms(self) -> None:
         self.layernorm1 = self._layernorm("layernorm1")
         self.layernorm2 = self._layernorm("layernorm2")
 

@@ -10,6 +10,9 @@ from keras_transformer.types import Tensor
 def masked_loss(real: Tensor, pred: Tensor) -> Tensor:
     """Compute the mean cross-entropy of the words that are not padding.
 
+    As in the course it is one number, so that Keras multiplies it with the mean of sample weights,
+    whichever rows they choose; `training.MaskedCrossentropy` weighs words, of logits.
+
     Args:
         real: ids `(b, t)`; 0 is padding.
         pred: probabilities `(b, t, v)`.

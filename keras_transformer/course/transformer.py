@@ -16,7 +16,9 @@ class Transformer(PositionalCall, keras.Model):
 
     For `fit`, `evaluate` and `predict` the inputs are a dict of call arguments
     (each with a row for every example, masks too), or the pair of sentences;
-    losses and metrics are given the probabilities.
+    losses and metrics are given the probabilities. Keras exports no dict of scores:
+    `keras.Model([source, target], model(source, target)[0]).export(path)` with two
+    `keras.Input((None,), dtype="int32")` writes the probabilities alone.
 
     Args:
         num_layers: the number of encoder layers, and of decoder layers.

@@ -163,9 +163,7 @@ def encode_fitting(
 def _tokenize(texts: list[str], tokenizer: Tokenizer) -> tf.RaggedTensor:
     """Tokenizes n texts in chunks to int32 (n, ragged)."""
     starts = range(0, len(texts), _CHUNK_SIZE)
-    # A lone surrogate, which JSON may hold, becomes bytes that a tokenizer takes for an unknown character.
-    content = [text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text for text in texts]
-    chunks = [tokenizer.tokenize(tf.constant(content[start : start + _CHUNK_SIZE])) for start in starts]
+    chunks = [tokenizer.tokenize(texts[start : start + _CHUNK_SIZE]) for start in starts]
     return chunks[0] if len(chunks) == 1 else tf.concat(chunks, axis=0)
 
 

@@ -80,8 +80,8 @@ class ConfiguredModel(BatchParts, SecondPass, keras.Model):
     def get_config(self) -> dict[str, Any]:
         activation = keras.activations.serialize(keras.activations.get(self.config["activation"]))
         dtype = keras.saving.serialize_keras_object(self.position_encoding.dtype_policy)
-        frozen = [name for name in self.part_names if not getattr(self, name).trainable]
-        # Of layers inside the parts; by number, since names of layers depend on what was made before.
+        # By number, since names of layers depend on what was made before.
+        frozen = [number for number, layer in enumerate(self._flatten_layers()) if not layer.trainable]
         frozen_weights = [number for number, weight in enumerate(self.weights) if not weight.trainable]
         return {
             **self.config,
@@ -99,8 +99,10 @@ class ConfiguredModel(BatchParts, SecondPass, keras.Model):
         frozen, frozen_weights = config.pop("frozen", []), config.pop("frozen_weights", [])
         constructor: Any = cls
         model = constructor(**config)
-        for name in frozen:
-            getattr(model, name).trainable = False
-        for number in frozen_weights:
-            model.weights[number].trainable = False
+        for number, layer in enumerate(list(model._flatten_layers())):  # each after those that hold it
+            if layer.trainable != (number not in frozen):
+                layer.trainable = number not in frozen
+        for number in frozen_weights:  # and what was frozen one by one
+            if model.weights[number].trainable:
+                model.weights[number].trainable = False
         return model

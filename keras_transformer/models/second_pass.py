@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import keras
+
 from keras_transformer.types import Tensor
 
 
@@ -40,11 +42,21 @@ class SecondPass:
 
         Returns:
             A scalar.
+
+        Raises:
+            ValueError: a loss that compares two passes is in a list or dict of losses.
         """
         this: Any = self
         keras_model: Any = super()  # since this class stands before it
         loss = keras_model.compute_loss(x, y, y_pred, sample_weight, training)
         compare_passes = getattr(this.loss, "compare_passes", None)
+        if compare_passes is None and any(
+            hasattr(x, "compare_passes") for x in keras.tree.flatten(this.loss)
+        ):
+            raise ValueError(
+                "A loss that compares two passes must be given alone, as `loss=RDropCrossentropy(...)`. "
+                f"Received: loss={this.loss!r}."
+            )
         if not training or compare_passes is None:
             return loss
         second_y_pred = this(x, training=True)

@@ -48,14 +48,19 @@ def train_sentence_piece(
 
     Raises:
         ValueError: `model_type` is unknown.
-        InputError: the corpus is empty, or its characters alone are more than
-            `vocabulary_size`; the message says how many are needed.
+        InputError: the corpus is empty, there is no room beside the special tokens, or its
+            characters alone are more than `vocabulary_size`; the message says how many are needed.
 
     Warns:
         VocabularyWarning: the corpus yields fewer pieces; all that it yields are taken.
     """
     if model_type not in MODEL_TYPES:
         raise ValueError(f"`model_type` must be one of {MODEL_TYPES}. Received: {model_type!r}.")
+    if vocabulary_size <= len(SPECIAL_TOKENS):
+        raise InputError(
+            f"`vocabulary_size` must be above {len(SPECIAL_TOKENS)}, the number of special tokens. "
+            f"Received: vocabulary_size={vocabulary_size}."
+        )
     lines = _training_lines(texts, lowercase)
     try:
         return _train(lines, vocabulary_size, model_type)

@@ -60,8 +60,8 @@ class Tokenizer(tf.Module, abc.ABC):
         """Splits texts into token ids, without adding special tokens.
 
         Args:
-            texts: string (b,), any bytes. What is not in the vocabulary becomes `UNKNOWN_ID`, and so does
-                what is no UTF-8; subwords take it for a space.
+            texts: string (b,), any bytes, or a list of strings. What is not in the vocabulary becomes
+                `UNKNOWN_ID`, and so does what is no UTF-8; subwords take it for a space.
 
         Returns:
             int32 (b, ragged).
@@ -69,6 +69,8 @@ class Tokenizer(tf.Module, abc.ABC):
         Raises:
             ValueError: `texts` is not of rank 1.
         """
+        if isinstance(texts, list | tuple):
+            texts = [_encoded(text) for text in texts]
         texts = tf.convert_to_tensor(texts, tf.string)
         if texts.shape.rank not in (1, None):
             raise ValueError(f"`texts` must have shape (b,). Received: shape={texts.shape}.")
@@ -190,6 +192,11 @@ class Tokenizer(tf.Module, abc.ABC):
         cls: type[AnyTokenizer], path: Path, vocabulary: bytes, flags: dict[str, bool]
     ) -> AnyTokenizer:
         """Builds a tokenizer from the content of its vocabulary file, named in errors."""
+
+
+def _encoded(text: str | bytes) -> bytes:
+    """Give the bytes of a text, also of a lone surrogate, which JSON may hold and no vocabulary knows."""
+    return text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
 
 
 def _dense(token_ids: tf.Tensor) -> tf.Tensor:

@@ -74,6 +74,23 @@ class Checkpoint(keras.callbacks.Callback):
         """Let torch's generator, which is one for the whole process, go on where the saved run stood."""
         set_backend_random_state(self.state.backend_random_state)
 
+    def on_epoch_begin(self, epoch: int, logs: dict[str, float] | None = None) -> None:
+        """Refuse to train an epoch that is saved already.
+
+        Args:
+            epoch: counted from 0.
+            logs: not read.
+
+        Raises:
+            InputError: its checkpoint would take the place of that of another epoch.
+        """
+        if epoch < self.state.epoch:
+            raise InputError(
+                f"{self.directory} has {self.state.epoch} epochs already. Go on by "
+                "`initial_epoch=checkpoint.state.epoch` of `model.fit`, where `epochs` counts all of them. "
+                f"Received: epoch {epoch + 1}."
+            )
+
     def on_epoch_end(self, epoch: int, logs: dict[str, float] | None = None) -> None:
         """Save the epoch.
 
@@ -86,7 +103,8 @@ class Checkpoint(keras.callbacks.Callback):
         """
         logs = {name: float(value) for name, value in (logs or {}).items()}
         if self.monitor not in logs:
-            hint = " The validation had no batch." if self.monitor == "val_loss" else ""
+            is_of_validation = self.monitor.startswith("val_")
+            hint = " The validation had no batch, or is not in each epoch." if is_of_validation else ""
             raise ValueError(
                 f"`monitor` must be one of {', '.join(logs)}. Received: monitor={self.monitor!r}.{hint}"
             )

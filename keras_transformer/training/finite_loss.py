@@ -36,10 +36,11 @@ class StopOnNonFinite(keras.callbacks.Callback):
         super().__init__()
         self._recent, self._directory = recent, directory
         self._epoch = 0
+        self._num_batches: int | None = None
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, float] | None = None) -> None:
         """Note where training is; `epoch` counts from 0."""
-        self._epoch = epoch
+        self._epoch, self._num_batches = epoch, 0
 
     def on_train_batch_end(self, batch: int, logs: dict[str, float] | None = None) -> None:
         """Look at the loss so far.
@@ -51,6 +52,7 @@ class StopOnNonFinite(keras.callbacks.Callback):
         Raises:
             InputError: the loss is not finite.
         """
+        self._num_batches = batch + 1
         self._check(logs, f"batch {batch + 1} of epoch {self._epoch + 1}", batch)
 
     def on_epoch_end(self, epoch: int, logs: dict[str, float] | None = None) -> None:
@@ -63,8 +65,12 @@ class StopOnNonFinite(keras.callbacks.Callback):
         Raises:
             InputError: a loss is not finite, or there was no batch to have one.
         """
-        if logs is not None and "loss" not in logs:
-            raise InputError("The training dataset must have at least one batch. Received: 0 batches.")
+        # After the first epoch Keras has a loss all the same: 0, or that of the epoch before.
+        if self._num_batches == 0 or (logs is not None and "loss" not in logs):
+            raise InputError(
+                "The training dataset must have at least one batch in each epoch. "
+                f"Received: 0 batches in epoch {epoch + 1}."
+            )
         self._check(logs, f"epoch {epoch + 1}")
 
     def _check(self, logs: dict[str, float] | None, moment: str, batch: int | None = None) -> None:
@@ -88,7 +94,9 @@ class StopOnNonFinite(keras.callbacks.Callback):
 
     def _save(self, batch: int) -> str:
         """Save the arrays of a batch, and say where."""
-        arrays = self._recent.arrays(batch) if self._recent is not None else None
+        # Of several batches in one call it is not known which was wrong.
+        is_one = getattr(getattr(self, "model", None), "steps_per_execution", 1) == 1
+        arrays = self._recent.arrays(batch) if self._recent is not None and is_one else None
         if arrays is None or self._directory is None:
             return ""
         path, content = Path(self._directory) / BATCH_FILE, io.BytesIO()

@@ -1,5 +1,6 @@
 """A whole training run in one call; every part can also be used alone."""
 
+import contextlib
 from collections.abc import Sequence
 from numbers import Real
 from pathlib import Path
@@ -22,7 +23,7 @@ from keras_transformer.training.recent_checkpoints import KeepRecent, average_re
 from keras_transformer.training.recipe import compile_model
 from keras_transformer.training.run_record import RunRecord
 from keras_transformer.training.throughput import Throughput
-from keras_transformer.training.training_data import check_training_data
+from keras_transformer.training.training_data import check_training_data, check_validation_weights
 
 CHECKPOINTS, TENSORBOARD = "checkpoints", "tensorboard"
 
@@ -81,9 +82,10 @@ def fit(
         Epochs, best epoch and each metric's value after each epoch.
 
     Raises:
-        TypeError: `training` is no dataset, or a number is no integer.
+        TypeError: `training` is no dataset, or a generator that is read once; or a number is no integer.
         ValueError: the model is not compiled and there is no learning rate, a number is not above zero, a
-            dataset has no end, or `patience` is over before `scoring` decodes again.
+            dataset has no end, `patience` is over before `scoring` decodes again, or a callback or sample
+            weights of the validation do not go with how the model is compiled.
         InputError: a dataset has no batch; no checkpoint is whole, or it is of another model; a loss is not
             finite; the model was made under a strategy that Keras 3 cannot train under, or cannot be trained
             on several cores.
@@ -102,6 +104,9 @@ def fit(
     refuse_multi_worker(model)
     refuse_other_models(model)
     _compile(model, learning_rate)
+    _refuse_swaps(callbacks)
+    check_validation_weights(model, validation)
+    _build(model, training)
     training, validation = share_rows(model, training), share_rows(model, validation)
     directory = Path(directory)
     state = restore_checkpoint(model, directory / CHECKPOINTS)
@@ -175,7 +180,22 @@ def _build_metrics(model: keras.Model, training: Any) -> None:
     """
     if keras.backend.backend() == "tensorflow" or not hasattr(training, "element_spec"):
         return
+    # A model that cannot take one token, such as one with a wide convolution, is left to Keras.
+    with contextlib.suppress(Exception):
+        model.test_on_batch(*_zeros(training.element_spec))
+        model.reset_metrics()
 
+
+def _build(model: keras.Model, training: Any) -> None:
+    """Show a model of a user's own class what its inputs are like: only then has it weights to read."""
+    if not model.built and hasattr(training, "element_spec"):
+        # What cannot be built from zeros is built by Keras, from the first batch.
+        with contextlib.suppress(Exception):
+            model(_zeros(training.element_spec)[0])
+
+
+def _zeros(element_spec: Any) -> Any:
+    """Make a small batch of zeros."""
     # Rows that all devices can share, where the dataset does not say how many.
     num_rows = len(keras.distribution.list_devices()) if keras.distribution.distribution() else 1
 
@@ -184,8 +204,16 @@ def _build_metrics(model: keras.Model, training: Any) -> None:
         shape = [size or (num_rows if axis == 0 else 1) for axis, size in enumerate(spec.shape)]
         return np.zeros(shape, spec.dtype.as_numpy_dtype)
 
-    model.test_on_batch(*keras.tree.map_structure(zeros, training.element_spec))
-    model.reset_metrics()
+    return keras.tree.map_structure(zeros, element_spec)
+
+
+def _refuse_swaps(callbacks: Sequence[keras.callbacks.Callback] | None) -> None:
+    """Refuse the callback that exchanges weights which `EvaluateMovingAverage` has exchanged."""
+    if any(isinstance(callback, keras.callbacks.SwapEMAWeights) for callback in callbacks or ()):
+        raise ValueError(
+            "`callbacks` must be without SwapEMAWeights: `fit` itself validates the moving average, and "
+            "leaves it in the model. Received: SwapEMAWeights."
+        )
 
 
 def _check_patience(patience: int | None, scoring: Scoring | None) -> None:

@@ -66,11 +66,19 @@ def token_weights(labels: Tensor, pad_id: int, sample_weight: Tensor | None = No
 
     Returns:
         A float32 tensor `(b, t)`.
+
+    Raises:
+        ValueError: sample weights of another rank.
     """
     weights = ops.cast(ops.not_equal(labels, pad_id), "float32")
     if sample_weight is None:
         return weights
     sample_weight = ops.cast(sample_weight, "float32")
+    if len(sample_weight.shape) not in (1, 2):
+        raise ValueError(
+            "`sample_weight` must be (b,) or (b, t) beside labels (b, t). "
+            f"Received: sample_weight of shape {tuple(sample_weight.shape)}."
+        )
     if len(sample_weight.shape) == 1:
         sample_weight = sample_weight[:, None]
     return weights * sample_weight

@@ -153,7 +153,7 @@ class MaskedCrossentropy(keras.losses.Loss):
             A scalar.
         """
         weights = token_weights(labels, self.pad_id, sample_weight)
-        # Not a product alone: what does not count may be no number.
+        # Not a product alone: the loss of a label that does not count and that no vocabulary has is NaN.
         total = ops.sum(ops.where(ops.equal(weights, 0), 0.0, values * weights))
         if sample_weight is not None and not self.normalize:
             return total

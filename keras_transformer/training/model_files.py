@@ -82,7 +82,7 @@ def load_weights(model: keras.Model, path: Path) -> None:
         path: of a `.keras` file.
 
     Raises:
-        InputError: the file is missing, damaged, or of another model or kind of optimizer.
+        InputError: the file is missing, damaged, or of another model or of an optimizer with other variables.
     """
     try:
         # Keras's `LossScaleOptimizer` would make its variables a second time.

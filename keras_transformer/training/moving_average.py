@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import keras
+import numpy as np
 from keras import ops
 
 
@@ -45,35 +46,51 @@ def moving_average(model: keras.Model) -> Iterator[None]:
     if not _has_average(model.optimizer):
         yield
         return
-    variables = model.trainable_weights
-    # Copies: torch and NumPy would share the memory that is about to change.
-    kept = [ops.convert_to_numpy(variable).copy() for variable in variables]
+    kept = _weights(model)
     try:
         apply_moving_average(model)
         yield
     finally:
-        for variable, value in zip(variables, kept, strict=True):
-            variable.assign(value)
+        _assign(model, kept)
 
 
 class EvaluateMovingAverage(keras.callbacks.Callback):
     """Lets `fit` and `evaluate` validate the moving average of the weights.
 
     So `val_loss` is that of the weights that `fit` leaves in the model, since Keras puts the average
-    there at its end.
+    there at its end. Callbacks that keep or exchange weights know nothing of it: beside it
+    `keras.callbacks.SwapEMAWeights` spoils the weights, and `EarlyStopping(restore_best_weights=True)`
+    puts those of the best epoch back as they were trained. `training.fit` leaves the best epoch's average.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self._stack = contextlib.ExitStack()
+        self._kept: list[np.ndarray] | None = None
+
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
+        """Forget the weights of a validation that was interrupted: they are old."""
+        self._kept = None
 
     def on_test_begin(self, logs: dict[str, Any] | None = None) -> None:
         """Put the average into the model."""
-        self._stack.enter_context(moving_average(self.model))
+        self._kept = _weights(self.model) if _has_average(self.model.optimizer) else None
+        apply_moving_average(self.model)
 
     def on_test_end(self, logs: dict[str, Any] | None = None) -> None:
         """Put the weights back."""
-        self._stack.close()
+        if self._kept is not None:
+            _assign(self.model, self._kept)
+        self._kept = None
+
+
+def _weights(model: keras.Model) -> list[np.ndarray]:
+    """Copy the weights: torch and NumPy would share the memory that is about to change."""
+    return [ops.convert_to_numpy(variable).copy() for variable in model.trainable_weights]
+
+
+def _assign(model: keras.Model, values: list[np.ndarray]) -> None:
+    for variable, value in zip(model.trainable_weights, values, strict=True):
+        variable.assign(value)
 
 
 def _has_average(optimizer: Any) -> bool:

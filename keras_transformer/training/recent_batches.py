@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-# More than a pipeline prepares before they are trained on.
-_NUM_KEPT = 64
+# More than a pipeline prepares before they are trained on, and no more memory than they are worth.
+_NUM_KEPT, _NUM_BYTES = 64, 1 << 28
 
 
 class RecentBatches:
@@ -26,7 +26,8 @@ class RecentBatches:
         """Make a dataset of the same elements that are remembered.
 
         Args:
-            dataset: of batches; anything but a `tf.data` dataset is given back as it is, and not watched.
+            dataset: of batches; anything but a `tf.data` dataset of tensors with an end, which numbers its
+                batches as epochs do, is given back as it is, and not watched.
 
         Returns:
             The dataset to train on.
@@ -34,6 +35,10 @@ class RecentBatches:
         if not all(hasattr(dataset, name) for name in ("enumerate", "element_spec")):
             return dataset
         import tensorflow as tf
+
+        has_tensors = all(isinstance(s, tf.TensorSpec) for s in tf.nest.flatten(dataset.element_spec))
+        if not has_tensors or int(dataset.cardinality()) == tf.data.INFINITE_CARDINALITY:
+            return dataset
 
         def remember(number: Any, *batch: Any) -> Any:
             """Keep the arrays of one batch, and pass it on."""
@@ -50,6 +55,8 @@ class RecentBatches:
 
     def _keep(self, number: int, *arrays: np.ndarray) -> None:
         self._batches.append((int(number), [np.array(array) for array in arrays]))
+        while sum(array.nbytes for _, kept in self._batches for array in kept) > _NUM_BYTES:
+            self._batches.popleft()
 
     def arrays(self, number: int) -> list[np.ndarray] | None:
         """Give a batch.

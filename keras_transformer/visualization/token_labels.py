@@ -70,7 +70,10 @@ def set_token_labels(axis: Axis, tokens: Sequence[str], *, rotation: float = 0) 
 
 
 def show_any_script(text: Text) -> None:
-    """Make a text of a figure draw its characters as they are, each with a font that has it."""
+    """Make a text of a figure draw its characters as they are, each with a font that has it.
+
+    Words from right to left stand in that order, and Arabic letters are joined, from matplotlib 3.11 on.
+    """
     text.set_text(drawable(text.get_text()))
     text.set_fontfamily(font_families(text.get_text()))
     text.set_parse_math(False)  # a dollar sign is a character like any other

@@ -20,6 +20,7 @@ def plot_training(
     *,
     path: str | os.PathLike[str] | None = None,
     title: str = "Training",
+    validation_freq: int = 1,
 ) -> Figure:
     """Draw a curve for each number of a training history.
 
@@ -29,16 +30,19 @@ def plot_training(
         history: values by epoch, as `model.fit(...).history` holds them.
         path: where to write the picture; it is not written without one.
         title: what stands above it.
+        validation_freq: as it was given to `model.fit`: validation has values of every so many epochs alone.
 
     Returns:
         The figure.
 
     Raises:
-        ValueError: `history` has no values.
+        ValueError: `history` has no values, or has others than one for each epoch.
         InputError: the picture cannot be written.
     """
     if not any(len(values) for values in history.values()):
         raise ValueError(f"`history` must have values of at least one epoch. Received: {dict(history)}.")
+    history = {name: values for name, values in history.items() if len(values)}
+    epochs = _epochs(history, validation_freq)
     metrics = list(dict.fromkeys(name.removeprefix(_VALIDATION) for name in history))
     num_columns = min(len(metrics), MAX_COLUMNS)
     num_rows = math.ceil(len(metrics) / num_columns)
@@ -46,7 +50,7 @@ def plot_training(
     show_any_script(figure.suptitle(title))
     panels = list(figure.subplots(num_rows, num_columns, squeeze=False).flat)
     for metric, axes in zip(metrics, panels, strict=False):
-        _draw(axes, metric, history)
+        _draw(axes, metric, history, epochs)
     for axes in panels[len(metrics) :]:
         axes.remove()
     if path is not None:
@@ -54,13 +58,30 @@ def plot_training(
     return figure
 
 
-def _draw(axes: Axes, metric: str, history: Mapping[str, Sequence[float]]) -> None:
+def _epochs(history: Mapping[str, Sequence[float]], validation_freq: int) -> dict[str, range]:
+    """Say which epochs the values are of, counted from 1."""
+    steps = {name: validation_freq if name.startswith(_VALIDATION) else 1 for name in history}
+    of_training = [len(history[name]) for name in history if not name.startswith(_VALIDATION)]
+    num_epochs = max(of_training or (len(history[name]) * steps[name] for name in history))
+    epochs = {name: range(step, num_epochs + 1, step) for name, step in steps.items()}
+    for name, values in history.items():
+        if len(values) != len(epochs[name]):
+            raise ValueError(
+                f"`history` must have a value of each epoch, and what begins with `{_VALIDATION}` one of "
+                f"every `validation_freq`-th. Received: {len(values)} values of {name} in {num_epochs} "
+                f"epochs, validation_freq={validation_freq}."
+            )
+    return epochs
+
+
+def _draw(
+    axes: Axes, metric: str, history: Mapping[str, Sequence[float]], epochs: Mapping[str, range]
+) -> None:
     """Draw a metric and its validation in one panel."""
     for name, label in ((metric, "training"), (_VALIDATION + metric, "validation")):
-        values = history.get(name, ())
-        if len(values):
+        if name in history:
             # Markers show a single epoch, which has no line.
-            axes.plot(range(1, len(values) + 1), values, marker="o", markersize=3, label=label)
+            axes.plot(epochs[name], history[name], marker="o", markersize=3, label=label)
     axes.set_xlabel("epoch")
     axes.set_ylabel(metric.replace("_", " "))
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))

@@ -149,6 +149,11 @@ def test_fit_config_and_saving(tmp_path: Path) -> None:
     np.testing.assert_array_equal(array(loaded([QUERY, VALUE])), array(model([QUERY, VALUE])))
 
 
+def test_a_list_of_rows_is_a_mask(layer: Any) -> None:
+    expected, answer = (layer([QUERY, KEY, VALUE], mask=mask)[0] for mask in (MASK, [*MASK]))
+    np.testing.assert_array_equal(array(answer), array(expected))
+
+
 def test_a_mask_of_nested_lists_is_a_mask(layer: Any) -> None:
     inputs = [QUERY, KEY, VALUE]
     np.testing.assert_array_equal(

@@ -47,3 +47,23 @@ def test_wrong_options(cls: Any, wrong: dict[str, Any], error: type[Exception], 
 def test_the_base_has_no_attention() -> None:
     with pytest.raises(NotImplementedError, match="CourseLayer must say what attention it has"):
         CourseLayer(7, 3, 11)
+
+    class Attention(CourseLayer):
+        """Has one, and nothing that normalizes it."""
+
+        def _create_attention(self) -> None:
+            self.mha = self._attention("mha")
+
+    with pytest.raises(NotImplementedError, match="Attention must say what is normalized"):
+        Attention(7, 3, 11)
+
+
+@BOTH
+def test_weights_of_the_course_can_be_set(cls: Any) -> None:
+    layer = cls(7, 3, 11)
+    layer.build(*[(None, None, 7)] * (1 if cls is course.EncoderLayer else 2))
+    names = [name for name in vars(layer) if name.startswith("mha")]
+    parts = [getattr(layer, name) for name in [*names, "ffn"]]
+    parts += [getattr(layer, f"layernorm{number}") for number in range(1, len(names) + 2)]
+    expected = [id(weight) for part in parts for weight in part.weights]
+    assert [id(weight) for weight in layer.weights] == expected

@@ -130,3 +130,20 @@ def test_frozen_layers_inside_the_parts_are_saved(tmp_path: Path) -> None:
             weight.trainable for weight in model.weights
         ]
         assert len(other.trainable_weights) == len(model.trainable_weights) < len(model.weights)
+
+
+@pytest.mark.parametrize("by", ["attribute", "constructor", "layer"])
+def test_a_frozen_model_that_was_read_can_be_trained_again(by: str, tmp_path: Path) -> None:
+    sizes = {"num_layers": 1, "hidden_dim": 8, "num_heads": 2, "intermediate_dim": 11}
+    model = Transformer(11, 13, **sizes, **({"trainable": False} if by == "constructor" else {}))
+    layer = model.decoder.layers[0].feed_forward if by == "layer" else model
+    layer.trainable = False
+    num_frozen = len(layer.weights)
+    model.save(tmp_path / "model.keras")
+    for other in (
+        keras.models.load_model(tmp_path / "model.keras"),
+        Transformer.from_config(model.get_config()),
+    ):
+        assert len(other.trainable_weights) == len(model.weights) - num_frozen
+        (other.decoder.layers[0].feed_forward if by == "layer" else other).trainable = True
+        assert len(other.trainable_weights) == len(model.weights)

@@ -44,6 +44,12 @@ def test_another_loss_is_as_ever() -> None:
     assert make_model("mse").train_on_batch(X, Y) == pytest.approx(5)
 
 
+def test_a_list_of_losses_is_refused() -> None:
+    with pytest.raises(ValueError, match="must be given alone, as `loss=RDropCrossentropy"):
+        make_model([Comparing()]).train_on_batch(X, Y)
+    assert make_model(["mse"]).train_on_batch(X, Y) == pytest.approx(5)
+
+
 def test_regularizers_count_once() -> None:
     model = make_model(Comparing(), keras.regularizers.L2(7.0))
     assert model.train_on_batch(X, Y) == pytest.approx(100 + 5 + 7)

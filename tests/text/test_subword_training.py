@@ -75,3 +75,9 @@ def test_errors_are_one_line() -> None:
             train(CORPUS, size)
         assert "\n" not in str(error.value)
         assert str(size) in str(error.value)
+
+
+@pytest.mark.parametrize("vocabulary_size", [-1, 0, 4])
+def test_no_room_beside_the_special_tokens(vocabulary_size: int) -> None:
+    with pytest.raises(InputError, match=rf"above 4, .* Received: vocabulary_size={vocabulary_size}\."):
+        train_sentence_piece(["a"], vocabulary_size=vocabulary_size, model_type="bpe", lowercase=False)

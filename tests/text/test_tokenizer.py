@@ -68,6 +68,13 @@ def test_any_bytes_get_an_answer(tokenizer: Tokenizer, rows: list[bytes]) -> Non
     assert ids(tokenizer, rows[0]) == token_ids.to_list()[:1]
 
 
+def test_lists_of_strings_may_hold_what_is_no_text(tokenizer: Tokenizer) -> None:
+    rows = tokenizer.tokenize(["a", "a\ud800", b"a"]).to_list()
+    assert rows[0] == rows[2] == tokenizer.tokenize(tf.constant(["a"])).to_list()[0]
+    assert rows[1] == tokenizer.tokenize(tf.constant([b"a\xed\xa0\x80"])).to_list()[0]
+    assert tokenizer.tokenize([]).to_list() == []
+
+
 def test_graph_and_eager_agree(tokenizer: Tokenizer) -> None:
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
     def run(rows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:

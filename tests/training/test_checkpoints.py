@@ -195,3 +195,17 @@ def test_an_earlier_run_is_not_replaced_by_accident(
         Checkpoint(tmp_path)
     run_epochs(Checkpoint(tmp_path, state=CheckpointState()), model, [3.0])
     assert read_state(tmp_path).epoch == 1
+
+
+def test_an_epoch_that_is_saved_is_not_replaced(model: keras.Model, tmp_path: Path) -> None:
+    checkpoint = Checkpoint(tmp_path, monitor="loss")
+    options: dict[str, Any] = {"epochs": 2, "verbose": 0, "callbacks": [checkpoint]}
+    model.fit(X, Y, **options)
+    before = sha256(tmp_path / "epoch-0001.keras")
+    with pytest.raises(
+        InputError, match=r"2 epochs already\. Go on by `initial_epoch=.* Received: epoch 1\."
+    ):
+        model.fit(X, Y, **options)
+    assert sha256(tmp_path / "epoch-0001.keras") == before
+    model.fit(X, Y, initial_epoch=checkpoint.state.epoch, **{**options, "epochs": 3})
+    assert checkpoint.state.epoch == len(checkpoint.state.history["loss"]) == 3

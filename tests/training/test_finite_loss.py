@@ -86,5 +86,27 @@ def test_fit_saves_the_batch_that_was_wrong(tmp_path: Path) -> None:
 
 
 def test_an_epoch_without_a_batch_is_an_error() -> None:
-    with pytest.raises(InputError, match=r"at least one batch\. Received: 0 batches\."):
+    with pytest.raises(InputError, match=r"one batch in each epoch\. Received: 0 batches in epoch 1\."):
         StopOnNonFinite().on_epoch_end(0, {"val_loss": 1.0})
+
+
+@pytest.mark.filterwarnings("ignore:Your input ran out of data")
+def test_a_stream_that_ends_for_good(tmp_path: Path) -> None:
+    tf = pytest.importorskip("tensorflow")
+    stream = iter([(X, Y)] * 3)
+    signature = tuple(tf.TensorSpec(array.shape, "float32") for array in (X, Y))
+    dataset = tf.data.Dataset.from_generator(lambda: stream, output_signature=signature)
+    with pytest.raises(InputError, match="0 batches in epoch 2"):
+        fit(compiled(), dataset, directory=tmp_path, epochs=3, verbose=0)
+    assert not (tmp_path / "checkpoints" / "epoch-0002.keras").exists()
+
+
+@pytest.mark.skipif(keras.backend.backend() == "torch", reason="torch takes one batch at once")
+def test_of_several_batches_at_once_none_is_called_the_wrong_one(tmp_path: Path) -> None:
+    tf = pytest.importorskip("tensorflow")
+    model = compiled()
+    model.compile(optimizer="sgd", loss="mse", steps_per_execution=2)
+    dataset = tf.data.Dataset.from_tensor_slices((np.full_like(X, math.nan), Y)).batch(2)
+    with pytest.raises(InputError) as error:
+        fit(model, dataset, directory=tmp_path, verbose=0)
+    assert "ids of that batch" not in str(error.value)

@@ -200,6 +200,44 @@ def test_a_new_learning_rate_holds_for_a_run_that_goes_on(tmp_path: Path) -> Non
     assert float(model.optimizer.learning_rate) == pytest.approx(0.001)
 
 
+class Subclassed(keras.Model):
+    """Has weights when it has seen a batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = keras.layers.Embedding(7, 7)
+
+    def call(self, inputs: Any) -> Any:
+        return self.embedding(inputs)
+
+
+def test_a_model_that_is_not_built_goes_on(tmp_path: Path) -> None:
+    tf = pytest.importorskip("tensorflow")
+    dataset = tf.data.Dataset.from_tensors((LABELS, LABELS))
+    for epochs in (1, 2):
+        model = Subclassed()
+        state = fit(model, dataset, directory=tmp_path, epochs=epochs, learning_rate=0.1, verbose=0)
+    assert state.epoch == 2
+    losses = state.history["loss"]
+    assert losses[1] < losses[0]
+
+
+def test_a_model_that_cannot_take_one_token(tmp_path: Path) -> None:
+    tf = pytest.importorskip("tensorflow")
+    layers = [keras.layers.Embedding(7, 8), keras.layers.Conv1D(7, 3)]
+    model = keras.Sequential([keras.Input((None,), dtype="int32"), *layers])
+    specs = [tf.TensorSpec((None, None), "int32")] * 2
+    dataset = tf.data.Dataset.from_generator(lambda: [(LABELS, LABELS[:, 2:])], output_signature=tuple(specs))
+    dataset = dataset.apply(tf.data.experimental.assert_cardinality(1))
+    assert fit(model, dataset, directory=tmp_path, epochs=1, learning_rate=0.1, verbose=0).epoch == 1
+
+
+def test_swapped_averages_are_refused(tmp_path: Path) -> None:
+    swap = keras.callbacks.SwapEMAWeights()
+    with pytest.raises(ValueError, match="`callbacks` must be without SwapEMAWeights"):
+        fit(make_model(use_ema=True), OneBatch(), directory=tmp_path, callbacks=[swap])
+
+
 def test_another_kind_of_optimizer_is_refused(tmp_path: Path) -> None:
     fit(make_model(), OneBatch(), directory=tmp_path, epochs=1, verbose=0)
     with pytest.raises(InputError, match=r"epoch-0001\.keras cannot be read into the model: .*optimizer"):

@@ -42,3 +42,8 @@ def test_other_shapes_are_refused(shape: tuple[int, ...], logits_shape: tuple[in
 def test_a_forgotten_shift_is_named() -> None:
     with pytest.raises(ValueError, match=r"labels of shape \(2, 3\), logits of shape \(2, 4, 7\)"):
         MaskedCrossentropy()(np.ones((2, 3), "int32"), np.ones((2, 4, 7), "float32"))
+
+
+def test_sample_weights_of_another_rank_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"must be \(b,\) or \(b, t\).* Received: .* \(2, 2, 1\)"):
+        token_weights(np.ones((2, 2), "int32"), 0, np.ones((2, 2, 1)))

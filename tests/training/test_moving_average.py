@@ -109,3 +109,15 @@ def test_fit_validates_the_average_and_ends_with_it() -> None:
     np.testing.assert_allclose(weights(model), average, rtol=1e-5)
     expected = model.evaluate(X, Y, verbose=0)
     assert history["val_loss"][-1] == pytest.approx(expected, rel=1e-5)
+
+
+def test_weights_of_an_interrupted_validation_do_not_come_back() -> None:
+    model, callback = make_model(), EvaluateMovingAverage()
+    train(model, 2)
+    callback.set_model(model)
+    callback.on_test_begin()  # and no end
+    later, _ = train(model, 2)
+    callback.on_train_begin()
+    callback.on_test_begin()
+    callback.on_test_end()
+    np.testing.assert_array_equal(weights(model), later)

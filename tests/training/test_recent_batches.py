@@ -27,3 +27,20 @@ def test_old_batches_are_forgotten() -> None:
     list(recent.watch(tf.data.Dataset.range(100).batch(1)))
     assert recent.arrays(0) is None
     assert [array.tolist() for array in recent.arrays(99) or []] == [[99]]
+
+
+def test_large_batches_are_forgotten_sooner(monkeypatch: pytest.MonkeyPatch) -> None:
+    tf = pytest.importorskip("tensorflow")
+    monkeypatch.setattr("keras_transformer.training.recent_batches._NUM_BYTES", 24)
+    recent = RecentBatches()
+    list(recent.watch(tf.data.Dataset.range(5).batch(1)))  # 8 bytes each
+    assert [number for number in range(5) if recent.arrays(number)] == [2, 3, 4]
+
+
+def test_what_cannot_be_kept_or_numbered_is_not_watched() -> None:
+    tf = pytest.importorskip("tensorflow")
+    for dataset in (
+        tf.data.Dataset.range(3).repeat(),
+        tf.data.Dataset.from_tensors(tf.ragged.constant([[1], [2, 3]])),
+    ):
+        assert RecentBatches().watch(dataset) is dataset

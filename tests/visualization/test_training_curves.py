@@ -39,6 +39,25 @@ def test_a_validation_without_its_metric_has_a_panel() -> None:
     assert (axes.get_ylabel(), list(curves(axes))) == ("bleu", ["validation"])
 
 
+def test_values_of_some_epochs_are_drawn_there() -> None:
+    history = {"loss": [5.0, 4.0, 3.0, 2.0, 1.0], "val_loss": [4.5, 2.5], "bleu": []}
+    [axes] = plot_training(history, validation_freq=2).axes
+    assert curves(axes) == {
+        "training": ([1, 2, 3, 4, 5], history["loss"]),
+        "validation": ([2, 4], history["val_loss"]),
+    }
+    [axes] = plot_training({"val_bleu": [10.0, 20.0]}, validation_freq=3).axes
+    assert curves(axes) == {"validation": ([3, 6], [10.0, 20.0])}
+
+
+@pytest.mark.parametrize("validation_freq", [1, 3])
+def test_values_of_unknown_epochs_are_refused(validation_freq: int) -> None:
+    history = {"loss": [5.0, 4.0, 3.0, 2.0, 1.0], "val_loss": [4.5, 2.5]}
+    message = rf"2 values of val_loss in 5 epochs, validation_freq={validation_freq}"
+    with pytest.raises(ValueError, match=message):
+        plot_training(history, validation_freq=validation_freq)
+
+
 def test_one_epoch_can_be_seen() -> None:
     [axes] = plot_training({"loss": [3.0]}).axes
     assert axes.get_lines()[0].get_marker() == "o"
