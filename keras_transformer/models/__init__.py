@@ -3,9 +3,19 @@
 from keras_transformer.models.batch_parts import BatchParts
 from keras_transformer.models.causal_lm import CausalLM
 from keras_transformer.models.encoder_model import EncoderModel
+from keras_transformer.models.ensemble import Ensemble
 from keras_transformer.models.pooling import Pooling
 from keras_transformer.models.presets import preset
 from keras_transformer.models.second_pass import SecondPass
 from keras_transformer.models.transformer import Transformer
 
-__all__ = ["BatchParts", "CausalLM", "EncoderModel", "Pooling", "SecondPass", "Transformer", "preset"]
+__all__ = [
+    "BatchParts",
+    "CausalLM",
+    "EncoderModel",
+    "Ensemble",
+    "Pooling",
+    "SecondPass",
+    "Transformer",
+    "preset",
+]

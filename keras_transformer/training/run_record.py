@@ -47,22 +47,27 @@ class RunRecord(keras.callbacks.Callback):
     def _write(self) -> None:
         from keras_transformer.visualization import plot_training
 
-        history = self.checkpoint.state.history
+        history = _filled(self.checkpoint.state.history)
         write_file(self.directory / TABLE, _table(history).encode())
         plot_training(history, path=self.directory / PICTURE)
 
 
+def _filled(history: dict[str, list[float]]) -> dict[str, list[float]]:
+    """Give each metric a value for each epoch: what a resumed run has more is of its last epochs."""
+    num_epochs = max(map(len, history.values()))
+    return {name: [*[math.nan] * (num_epochs - len(values)), *values] for name, values in history.items()}
+
+
 def _table(history: dict[str, list[float]]) -> str:
     """Write a row for each epoch; what an epoch did not measure is empty."""
-    num_epochs = max(map(len, history.values()))
-    # A metric that a resumed run has more is of its last epochs.
     columns = {
-        name: [""] * (num_epochs - len(values))
-        + ["" if math.isnan(value) else repr(value) for value in values]
+        name: ["" if math.isnan(value) else repr(value) for value in values]
         for name, values in history.items()
     }
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["epoch", *columns])
-    writer.writerows(zip(range(1, num_epochs + 1), *columns.values(), strict=True))
+    writer.writerows(
+        (number, *row) for number, row in enumerate(zip(*columns.values(), strict=True), start=1)
+    )
     return text.getvalue()

@@ -1,0 +1,55 @@
+"""An ensemble of trained models: they answer together, each with the same weight, as one model does.
+
+keras-transformer train --config cmudict.toml
+keras-transformer train --config cmudict.toml --name cmudict_2 --seed 2
+python ensemble.py runs/cmudict runs/cmudict_2 --output runs/both
+
+The directory that it writes is that of a model: `keras-transformer translate --model runs/both`, and so for
+`evaluate` and `export`. The search and the limits of lengths are those of the first model. Models have the
+same vocabularies if those are learned from the same pairs with the same options, or if one run began with
+the other (`--initial-model`).
+"""
+
+import argparse
+
+from keras_transformer.decoding import Translator
+from keras_transformer.errors import InputError
+from keras_transformer.models import Ensemble
+
+
+def join(directories: list[str]) -> Translator:
+    """Read translators, and make one of them."""
+    translators = [Translator.load(directory) for directory in directories]
+    first = translators[0]
+    for directory, other in zip(directories, translators, strict=True):
+        for side in ("source_tokenizer", "target_tokenizer"):
+            if getattr(other, side).fingerprint() != getattr(first, side).fingerprint():
+                raise InputError(f"{directory} has another {side} than {directories[0]}.")
+    return Translator(
+        Ensemble([translator.model.with_dtype("float32") for translator in translators]),
+        first.source_tokenizer,
+        first.target_tokenizer,
+        search=first.search,
+        max_source_length=first.max_source_length,
+        max_target_length=first.max_target_length,
+    )
+
+
+def main() -> None:
+    """Read the command line, join the models and write the result."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("models", nargs="+", help="directories of trained models, two or more")
+    parser.add_argument("--output", required=True, help="directory to write")
+    arguments = parser.parse_args()
+    try:
+        translator = join(arguments.models)
+    except (InputError, ValueError, TypeError) as error:
+        parser.error(str(error))
+    translator.save(arguments.output)
+    print(f"wrote {arguments.output}: {translator.model.count_params():,} parameters")
+
+
+if __name__ == "__main__":
+    main()

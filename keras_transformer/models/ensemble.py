@@ -1,0 +1,184 @@
+"""Several models that answer together."""
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import keras
+from keras import ops
+
+from keras_transformer.layers.decoder_cache import DecoderCache
+from keras_transformer.models.transformer import Transformer
+from keras_transformer.types import Tensor
+
+_SAME = ("source_vocabulary_size", "encoder_feature_dim", "target_vocabulary_size")
+
+
+class EnsembleCache(NamedTuple):
+    """What the models of an ensemble keep between the steps of decoding."""
+
+    members: tuple[DecoderCache, ...]
+    """The cache of each model."""
+
+    @property
+    def attention_sums(self) -> Tensor:
+        """The mean of those of the models, `(b, n, s)`; `()` where nobody asked."""
+        sums = [cache.attention_sums for cache in self.members]
+        return () if isinstance(sums[0], tuple) else ops.mean(ops.stack(sums), axis=0)
+
+    @property
+    def encoder_padding_mask(self) -> Tensor:
+        """That of each model, `(b, s)`; `()` where everything is a token."""
+        return self.members[0].encoder_padding_mask
+
+    def reorder(self, rows: Tensor) -> "EnsembleCache":
+        """Take hypotheses in another order; see `DecoderCache.reorder`."""
+        return EnsembleCache(tuple(cache.reorder(rows) for cache in self.members))
+
+    def select(self, rows: Tensor) -> "EnsembleCache":
+        """Take some sources with all their hypotheses; see `DecoderCache.select`."""
+        return EnsembleCache(tuple(cache.select(rows) for cache in self.members))
+
+    def grow(self, num_positions: Tensor | int) -> "EnsembleCache":
+        """Make room for more positions; see `DecoderCache.grow`."""
+        return EnsembleCache(tuple(cache.grow(num_positions) for cache in self.members))
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class Ensemble(keras.Model):
+    """The mean of the probabilities of several trained models (Sutskever et al. 2014, section 3.6).
+
+    Models that were begun from other random numbers err in other places, so that they answer better together
+    than each alone, at the cost of all of them. An ensemble is decoded, scored, saved and exported as a
+    `Transformer` is; it is not trained, its models are.
+
+    Args:
+        models: two or more `Transformer`s of the same vocabularies, of any other sizes.
+        **kwargs: `name` of a Keras model.
+
+    Call arguments:
+        inputs: as for each of the models.
+        training: whether dropout is on.
+
+    Returns:
+        float32 `(b, t, v)`: the logarithm of the mean probability of each token.
+
+    Raises:
+        TypeError: what is no `Transformer`.
+        ValueError: fewer than two models, or models of other vocabularies.
+
+    Example:
+        >>> sizes = {"num_layers": 1, "num_heads": 2, "intermediate_dim": 16}
+        >>> ensemble = Ensemble([Transformer(9, 11, hidden_dim=width, **sizes) for width in (8, 12)])
+        >>> inputs = {"encoder_token_ids": ops.ones((1, 3)), "decoder_token_ids": ops.ones((1, 2))}
+        >>> tuple(ensemble(inputs).shape)
+        (1, 2, 11)
+    """
+
+    def __init__(self, models: Sequence[Transformer], **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        _check(models)
+        self.members = list(models)
+        self.built = True  # as its models are
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """Sizes that all models share, and the fewest positions that one has learned, `max_length`."""
+        lengths = [model.config["max_length"] for model in self.members]
+        learned = [length for length in lengths if length is not None]
+        shared = {name: self.members[0].config[name] for name in _SAME}
+        return {**shared, "max_length": min(learned, default=None)}
+
+    @property
+    def source_embedding(self) -> keras.layers.Layer:
+        """That of the first model; all have its vocabulary."""
+        return self.members[0].source_embedding
+
+    @property
+    def target_embedding(self) -> keras.layers.Layer:
+        """That of the first model; all have its vocabulary."""
+        return self.members[0].target_embedding
+
+    def call(self, inputs: Any, training: bool | None = None) -> Tensor:
+        return _mean([model(inputs, training=training) for model in self.members])
+
+    def create_cache(
+        self,
+        encoder_inputs: Tensor,
+        max_length: Tensor | int,
+        beam_size: int = 1,
+        padding_mask: Tensor | None = None,
+        track_attention: bool = False,
+    ) -> EnsembleCache:
+        """Run the encoders, and make room to decode step by step; see `Transformer.create_cache`.
+
+        Args:
+            encoder_inputs: as for `Transformer.encode`.
+            max_length: the number of target positions there is room for.
+            beam_size: hypotheses for each source, `n`.
+            padding_mask: as for `Transformer.encode`.
+            track_attention: whether the caches sum up the cross-attention, for a coverage penalty.
+
+        Returns:
+            The cache for `decode_step`.
+        """
+        arguments = (encoder_inputs, max_length, beam_size, padding_mask, track_attention)
+        return EnsembleCache(tuple(model.create_cache(*arguments) for model in self.members))
+
+    def decode_step(
+        self, token_ids: Tensor, position: Tensor, cache: EnsembleCache
+    ) -> tuple[Tensor, EnsembleCache]:
+        """Compute what follows one token; see `Transformer.decode_step`.
+
+        Args:
+            token_ids: integers `(b * n,)`, the token at `position` of each hypothesis.
+            position: an integer scalar.
+            cache: from `create_cache` or the step before.
+
+        Returns:
+            Logarithms of probabilities `(b * n, v)` and the cache with this position written.
+        """
+        steps = [
+            model.decode_step(token_ids, position, of_model)
+            for model, of_model in zip(self.members, cache.members, strict=True)
+        ]
+        logits, caches = zip(*steps, strict=True)
+        return _mean(logits), EnsembleCache(caches)
+
+    def attention_scores(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Give the attention maps of the first model; the heads of others are other heads.
+
+        Args:
+            inputs: as for the call.
+
+        Returns:
+            See `Transformer.attention_scores`.
+        """
+        return self.members[0].attention_scores(inputs)
+
+    def get_config(self) -> dict[str, Any]:
+        models = [keras.saving.serialize_keras_object(model) for model in self.members]
+        return {"models": models, "name": self.name}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any], custom_objects: dict[str, Any] | None = None) -> "Ensemble":
+        models = [keras.saving.deserialize_keras_object(model, custom_objects) for model in config["models"]]
+        return cls(models, name=config["name"])
+
+
+def _check(models: Sequence[Transformer]) -> None:
+    """Refuse models that cannot answer together."""
+    if others := [type(model).__name__ for model in models if not isinstance(model, Transformer)]:
+        raise TypeError(f"`models` must be Transformers. Received: {', '.join(others)}.")
+    if len(models) < 2:
+        raise ValueError(f"`models` must be two or more. Received: {len(models)}.")
+    for name in _SAME:
+        values = [model.config[name] for model in models]
+        if len(set(values)) > 1:
+            raise ValueError(f"`models` must have the same vocabularies. Received: {name} of {values}.")
+
+
+def _mean(logits: Sequence[Tensor]) -> Tensor:
+    """Take the mean of probabilities; gives its logarithm."""
+    logarithms = ops.stack([ops.log_softmax(ops.cast(each, "float32"), axis=-1) for each in logits])
+    return ops.logsumexp(logarithms, axis=0) - math.log(len(logits))

@@ -1,0 +1,70 @@
+"""The ensemble that the example writes: a directory as that of one model."""
+
+import importlib.util
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from keras_transformer.decoding import GreedySearch, Translator
+from keras_transformer.models import Ensemble, Transformer
+from keras_transformer.text import CharacterTokenizer
+
+SCRIPT = Path(__file__).parents[2] / "examples" / "ensemble.py"
+SIZES = {"num_layers": 1, "num_heads": 2, "intermediate_dim": 11}
+
+
+@pytest.fixture
+def join(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Run the example in a new directory, on models of which each has letters and a width."""
+    spec = importlib.util.spec_from_file_location("ensemble", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    example = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(example)
+    monkeypatch.chdir(tmp_path)
+
+    def run(*models: tuple[str, int]) -> None:
+        names = [f"model_{number}" for number in range(len(models))]
+        for name, (letters, hidden_dim) in zip(names, models, strict=True):
+            tokenizer = CharacterTokenizer(list(letters))
+            size = tokenizer.vocabulary_size
+            model = Transformer(size, size, hidden_dim=hidden_dim, dtype="mixed_bfloat16", **SIZES)
+            options = {"search": GreedySearch(), "max_target_length": hidden_dim}
+            Translator(model, tokenizer, tokenizer, **options).save(name)
+        monkeypatch.setattr(sys, "argv", ["ensemble.py", *names, "--output", "joined"])
+        example.main()
+
+    return run
+
+
+def test_what_is_written_is_read_as_one_model(
+    join: Callable[..., None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    join(("abc", 8), ("abc", 12))
+    joined = Translator.load("joined")
+    assert isinstance(joined.model, Ensemble)
+    assert capsys.readouterr().out == f"wrote joined: {joined.model.count_params():,} parameters\n"
+    assert (type(joined.search), joined.max_target_length) == (GreedySearch, 8)
+    assert len(joined.translate(["ab", "cab"])) == 2
+    assert {model.compute_dtype for model in joined.model.members} == {"float32"}
+
+
+@pytest.mark.parametrize(
+    ("models", "message"),
+    [
+        ([("abc", 8)], "`models` must be two or more. Received: 1."),
+        ([("abc", 8), ("abd", 8)], "model_1 has another source_tokenizer than model_0."),
+    ],
+)
+def test_what_cannot_be_joined(
+    join: Callable[..., None],
+    models: list[tuple[str, int]],
+    message: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit):
+        join(*models)
+    assert message in capsys.readouterr().err
+    assert not Path("joined").exists()
