@@ -102,28 +102,17 @@ class Ensemble(keras.Model):
     def call(self, inputs: Any, training: bool | None = None) -> Tensor:
         return _mean([model(inputs, training=training) for model in self.members])
 
-    def create_cache(
-        self,
-        encoder_inputs: Tensor,
-        max_length: Tensor | int,
-        beam_size: int = 1,
-        padding_mask: Tensor | None = None,
-        track_attention: bool = False,
-    ) -> EnsembleCache:
-        """Run the encoders, and make room to decode step by step; see `Transformer.create_cache`.
+    def create_cache(self, *arguments: Any, **options: Any) -> EnsembleCache:
+        """Run the encoders, and make room to decode step by step.
 
         Args:
-            encoder_inputs: as for `Transformer.encode`.
-            max_length: the number of target positions there is room for.
-            beam_size: hypotheses for each source, `n`.
-            padding_mask: as for `Transformer.encode`.
-            track_attention: whether the caches sum up the cross-attention, for a coverage penalty.
+            *arguments: those of `Transformer.create_cache`.
+            **options: likewise.
 
         Returns:
             The cache for `decode_step`.
         """
-        arguments = (encoder_inputs, max_length, beam_size, padding_mask, track_attention)
-        return EnsembleCache(tuple(model.create_cache(*arguments) for model in self.members))
+        return EnsembleCache(tuple(model.create_cache(*arguments, **options) for model in self.members))
 
     def decode_step(
         self, token_ids: Tensor, position: Tensor, cache: EnsembleCache

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,3 +33,18 @@ def run_small(name: str) -> str:
 @pytest.fixture(scope="session")
 def run_example() -> Callable[[str], str]:
     return run_small
+
+
+def load(name: str) -> Any:
+    """Read an example as a module, to call what is in it."""
+    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    example = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(example)
+    return example
+
+
+@pytest.fixture(scope="session")
+def load_example() -> Callable[[str], Any]:
+    return load

@@ -1,28 +1,23 @@
 """The pairs that the example writes, for answers written in the test."""
 
-import importlib.util
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from keras_transformer.data import read_lines
 
-SCRIPT = Path(__file__).parents[2] / "examples" / "distillation.py"
 SOURCES = ["a dog runs .", "two men sit .", "a red car ."]
 TARGETS = ["ein hund läuft .", "zwei männer sitzen .", "ein rotes auto ."]
 Distill = Callable[..., None]
 
 
 @pytest.fixture
-def distill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Distill:
+def distill(load_example: Callable[[str], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Distill:
     """Run the example in a new directory, on the pairs and on the answers of each model."""
-    spec = importlib.util.spec_from_file_location("distillation", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    example = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(example)
+    example = load_example("distillation")
     monkeypatch.chdir(tmp_path)
 
     def run(*answers_of_models: str, targets: list[str] = TARGETS) -> None:

@@ -1,9 +1,9 @@
 """The ensemble that the example writes: a directory as that of one model."""
 
-import importlib.util
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,18 +11,15 @@ from keras_transformer.decoding import GreedySearch, Translator
 from keras_transformer.models import Ensemble, Transformer
 from keras_transformer.text import CharacterTokenizer
 
-SCRIPT = Path(__file__).parents[2] / "examples" / "ensemble.py"
 SIZES = {"num_layers": 1, "num_heads": 2, "intermediate_dim": 11}
 
 
 @pytest.fixture
-def join(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+def join(
+    load_example: Callable[[str], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., None]:
     """Run the example in a new directory, on models of which each has letters and a width."""
-    spec = importlib.util.spec_from_file_location("ensemble", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    example = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(example)
+    example = load_example("ensemble")
     monkeypatch.chdir(tmp_path)
 
     def run(*models: tuple[str, int]) -> None:
