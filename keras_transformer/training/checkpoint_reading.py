@@ -15,6 +15,7 @@ from keras_transformer.training.checkpoint_state import (
     CheckpointState,
     CheckpointWarning,
     model_options,
+    optimizer_class,
     read_states,
 )
 from keras_transformer.training.model_files import epoch_file, load_model, load_weights, saved_epochs
@@ -53,7 +54,7 @@ def restore_checkpoint(model: keras.Model, directory: str | Path, *, best: bool 
         As for `read_checkpoint`, the state alone.
 
     Raises:
-        InputError: no checkpoint is whole, or it is of another model.
+        InputError: no checkpoint is whole, or it is of another model or optimizer.
     """
 
     def read(path: Path) -> keras.Model:
@@ -82,6 +83,12 @@ def _refuse_another_model(model: keras.Model, directory: str | Path, state: Chec
         raise InputError(
             f"{directory} holds checkpoints of another model: it must have {state.num_parameters:,} "
             f"parameters. Received: {model.count_params():,} parameters."
+        )
+    if state.optimizer not in ("", optimizer_class(model)):
+        raise InputError(
+            f"{directory} holds checkpoints of a run with the optimizer {state.optimizer}. Go on with it, or "
+            "choose another directory, where a new run may begin with the weights of this one. "
+            f"Received: {optimizer_class(model) or 'no optimizer'}."
         )
 
 

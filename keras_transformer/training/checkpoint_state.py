@@ -53,6 +53,22 @@ class CheckpointState:
     """The numbers in the weights of the model; 0 in a run of an earlier version."""
     model_options: dict[str, Any] = dataclasses.field(default_factory=dict)
     """The model's own sizes and choices; a run of an earlier version has none."""
+    optimizer: str = ""
+    """The class of the optimizer; a run of an earlier version has none."""
+
+
+def optimizer_class(model: keras.Model) -> str:
+    """Name the class of a model's optimizer, whose variables another class may take for its own.
+
+    Args:
+        model: compiled or not.
+
+    Returns:
+        Its name, whether it scales the loss or not; empty where there is no optimizer.
+    """
+    optimizer = getattr(model, "optimizer", None)
+    optimizer = getattr(optimizer, "inner_optimizer", optimizer)  # of a `LossScaleOptimizer`
+    return "" if optimizer is None else type(optimizer).__name__
 
 
 def model_options(model: keras.Model) -> dict[str, Any]:

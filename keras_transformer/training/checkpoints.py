@@ -14,6 +14,7 @@ from keras_transformer.training.checkpoint_state import (
     CheckpointState,
     CheckpointWarning,
     model_options,
+    optimizer_class,
     read_states,
     write_state,
 )
@@ -136,6 +137,7 @@ class Checkpoint(keras.callbacks.Callback):
             backend_random_state=backend_random_state(),
             num_parameters=self.model.count_params(),
             model_options=model_options(self.model),
+            optimizer=optimizer_class(self.model),
         )
 
     def _remove_all_but(self, *states: CheckpointState) -> None:

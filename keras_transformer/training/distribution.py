@@ -161,7 +161,9 @@ def share_rows(model: keras.Model, dataset: Any) -> Any:
         would change, and where it is no `tf.data` dataset.
     """
     num_replicas = getattr(getattr(model, "distribute_strategy", None), "num_replicas_in_sync", 1)
-    counts_no_zeros = isinstance(model.loss, MaskedCrossentropy) and model.loss.pad_id == 0
+    counts_no_zeros = all(
+        isinstance(loss, MaskedCrossentropy) and loss.pad_id == 0 for loss in keras.tree.flatten(model.loss)
+    )
     if num_replicas == 1 or not counts_no_zeros or not hasattr(dataset, "element_spec"):
         return dataset
     from keras_transformer.data import fill_rows  # TensorFlow's, like the strategy

@@ -126,6 +126,8 @@ def fit(
     if state.epoch >= epochs or is_over(checkpoint.state, patience):
         for callback in following:  # of a run that was stopped between its last checkpoint and them
             callback.on_train_begin()
+        if verbose:
+            print(f"{directory} is trained to epoch {state.epoch}, and needs no more.")
     else:
         if continue_from := getattr(scoring, "continue_from", None):
             continue_from(state.history)

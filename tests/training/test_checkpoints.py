@@ -63,6 +63,7 @@ def test_the_best_and_the_last_two_stay(
         sha256={name: sha256(checkpoint.directory / name) for name in (kept[0], kept[2])},
         backend_random_state=backend_random_state(),
         num_parameters=3,
+        optimizer="Adam",
     )
 
 

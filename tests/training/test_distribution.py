@@ -232,7 +232,9 @@ def test_fit_on_several_devices_is_fit_on_one(backend: str, mode: str, tmp_path:
     [
         (1, kt.training.MaskedCrossentropy(), 3),
         (2, kt.training.MaskedCrossentropy(), 4),
+        (2, [kt.training.MaskedCrossentropy()], 4),
         (2, kt.training.MaskedCrossentropy(pad_id=-100), 3),
+        (2, [kt.training.MaskedCrossentropy(), kt.training.MaskedCrossentropy(pad_id=-100)], 3),
         (2, "mse", 3),
     ],
 )

@@ -244,6 +244,20 @@ def test_another_kind_of_optimizer_is_refused(tmp_path: Path) -> None:
         fit(make_model(use_ema=True), OneBatch(), directory=tmp_path, epochs=2, verbose=0)
 
 
+def test_an_optimizer_with_variables_of_the_same_shapes_is_refused(tmp_path: Path) -> None:
+    model = make_model()
+    fit(model, OneBatch(), directory=tmp_path, epochs=1, verbose=0)
+    model.compile(keras.optimizers.Adamax(0.5), MaskedCrossentropy())
+    with pytest.raises(InputError, match=r"with the optimizer Adam\. (.|\n)*Received: Adamax\."):
+        fit(model, OneBatch(), directory=tmp_path, epochs=2, verbose=0)
+
+
+def test_a_finished_run_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for verbose, said in ((0, False), (0, False), (2, True)):
+        fit(make_model(), OneBatch(), directory=tmp_path, epochs=1, verbose=verbose)
+        assert ("is trained to epoch 1, and needs no more" in capsys.readouterr().out) == said
+
+
 def test_the_best_epoch_of_another_metric_does_not_count(tmp_path: Path) -> None:
     options: dict[str, Any] = {"directory": tmp_path, "verbose": 0}
     fit(make_model(), OneBatch(), epochs=2, scoring=Scripted(1, 2), **options)
