@@ -22,7 +22,14 @@ def test_cmudict() -> None:
     assert run.training.average_last == 8
 
 
-@pytest.mark.parametrize("name", ["multi30k", "cmudict"])
+def test_the_second_model_of_an_ensemble_has_the_vocabularies_and_the_search_of_the_first() -> None:
+    first, second = (RunConfig.from_toml(EXAMPLES / f"{name}.toml") for name in ("cmudict", "cmudict_rotary"))
+    assert second.vocabulary == first.vocabulary
+    assert second.decoding == first.decoding
+    assert (second.model.positions, second.name) == ("rotary", "cmudict_rotary")
+
+
+@pytest.mark.parametrize("name", ["multi30k", "cmudict", "cmudict_rotary"])
 def test_the_second_part_of_a_recipe_goes_on_from_the_first(name: str) -> None:
     first, second = (RunConfig.from_toml(EXAMPLES / f"{file}.toml") for file in (name, f"{name}_r_drop"))
     assert second.model.initial_model == f"runs/{first.name}"
