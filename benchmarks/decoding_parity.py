@@ -24,11 +24,11 @@ import numpy as np
 from machine import machine
 
 import keras_transformer as kt
+from keras_transformer.backend.compiler import compile_function
 from keras_transformer.data import read_lines
-from keras_transformer.decoding.compilation import compile_function
-from keras_transformer.interop import export_ctranslate2
-from keras_transformer.interop.ctranslate2 import vocabulary_tokens
-from keras_transformer.text.source_ids import source_token_ids
+from keras_transformer.export import export_ctranslate2
+from keras_transformer.export.ctranslate2 import vocabulary_tokens
+from keras_transformer.text.tokenizer import source_token_ids
 
 PACKAGES = ("keras", "tensorflow", "ctranslate2")
 SEARCHES = {

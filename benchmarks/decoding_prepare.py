@@ -23,8 +23,8 @@ from decoding_cells import NUM_SPECIAL, SEARCHES, SHAPES, SOURCE_LENGTH, Cell, p
 
 import keras_transformer as kt
 from keras_transformer.data import read_lines
-from keras_transformer.interop import export_ctranslate2
-from keras_transformer.text.source_ids import source_token_ids
+from keras_transformer.export import export_ctranslate2
+from keras_transformer.text.tokenizer import source_token_ids
 
 
 def random_model(shape: str) -> kt.Transformer:

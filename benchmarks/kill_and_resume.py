@@ -31,11 +31,10 @@ from typing import Any
 
 import h5py
 
-from keras_transformer.cli.run_aside import CONFIG_FILE
-from keras_transformer.cli.run_data import encode, load_pairs
-from keras_transformer.cli.run_directory import begin_run, run_tokenizers, saved_run
-from keras_transformer.cli.run_training import fit
-from keras_transformer.config import DataConfig, ModelConfig, RunConfig, TrainingConfig, VocabularyConfig
+from keras_transformer.runs import DataConfig, ModelConfig, RunConfig, TrainingConfig, VocabularyConfig
+from keras_transformer.runs.data import encode, load_pairs
+from keras_transformer.runs.directory import CONFIG_FILE, begin_run, run_tokenizers, saved_run
+from keras_transformer.runs.train import fit
 from keras_transformer.training import read_state
 from keras_transformer.training.checkpoint_state import read_states
 

@@ -1,9 +1,22 @@
 """Type names that say what annotations mean."""
 
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 # Keras tensors have no common static type: each backend brings its own class.
 Tensor: TypeAlias = Any
 
 # A static shape as Keras passes it to `build`: None where a size is not known.
 Shape: TypeAlias = tuple[int | None, ...]
+
+
+class SpecialIds(NamedTuple):
+    """The token ids that a search must know."""
+
+    pad: int = 0
+    """Fills a finished hypothesis up to the length of the longest."""
+    unknown: int = 1
+    """Never generated."""
+    start: int = 2
+    """What decoding starts from; never generated."""
+    end: int = 3
+    """Ends a hypothesis."""

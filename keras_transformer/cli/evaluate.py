@@ -6,8 +6,8 @@ import click
 
 from keras_transformer.cli.models import change_search, model_options, open_model
 from keras_transformer.cli.quiet import start_tensorflow
-from keras_transformer.config.training import BLEU_TOKENIZATIONS
 from keras_transformer.errors import InputError
+from keras_transformer.runs.config import BLEU_TOKENIZATIONS
 
 
 @click.command()
@@ -59,7 +59,7 @@ def evaluate(
     translator = open_model(model, saved_model)
     change_search(translator, beam_size, length_penalty)
 
-    from keras_transformer.cli.scoring import score
+    from keras_transformer.runs.train import score
 
     score(translator, examples, batch_size=batch_size, tokenize=bleu_tokenize, unique=unique)
 

@@ -7,7 +7,6 @@ from typing import Any
 import click
 
 from keras_transformer.cli.quiet import start_tensorflow
-from keras_transformer.cli.run_report import run_examples
 from keras_transformer.errors import InputError
 
 # As in `export`, which is imported late: it takes seconds.
@@ -69,9 +68,11 @@ def export(
     from keras_transformer.export import export_saved_model
 
     translator = Translator.load(model)
+    from keras_transformer.runs.directory import run_examples
+
     examples = examples or run_examples(Path(model))
     if file_format == "ctranslate2":
-        from keras_transformer.interop import export_ctranslate2
+        from keras_transformer.export import export_ctranslate2
 
         click.echo(str(export_ctranslate2(translator, directory)))
     elif file_format in FIXED_FORMATS:

@@ -6,9 +6,8 @@ from typing import Any
 
 import click
 
-from keras_transformer.config import RunConfig
-from keras_transformer.config.model import POSITIONS
-from keras_transformer.config.training import BLEU_TOKENIZATIONS, ENGINES, MONITORS
+from keras_transformer.runs import RunConfig
+from keras_transformer.runs.config import BLEU_TOKENIZATIONS, ENGINES, MONITORS, POSITIONS
 
 Command = Callable[..., Any]
 

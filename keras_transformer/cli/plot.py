@@ -39,8 +39,8 @@ def attention(text: str, model: str, output: str) -> None:
         raise InputError(f"Give a text that is not empty. Received: {text!r}.")
     start_tensorflow()
     from keras_transformer.cli.progress import progress_bar
-    from keras_transformer.cli.run_pictures import answer_attention
     from keras_transformer.decoding import Translator
+    from keras_transformer.runs.train import answer_attention
     from keras_transformer.visualization import plot_attention_maps
 
     found = answer_attention(Translator.load(model), text)
@@ -68,7 +68,7 @@ def positions(hidden_dim: int, length: int, output: str) -> None:
       keras-transformer plot positions --hidden-dim 64 --length 50 --output positions.png
     """
     start_tensorflow()
-    from keras_transformer.layers.sinusoids import sinusoidal_position_encoding
+    from keras_transformer.layers.position_encoding import sinusoidal_position_encoding
     from keras_transformer.visualization import plot_position_encoding
 
     title = f"Sinusoidal position encoding, {length} positions, width {hidden_dim}"

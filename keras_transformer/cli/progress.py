@@ -9,7 +9,7 @@ import click
 import keras
 from click.termui import progressbar
 
-from keras_transformer.config.training import MONITORS
+from keras_transformer.runs.config import MONITORS
 
 
 class EpochProgress(keras.callbacks.Callback):

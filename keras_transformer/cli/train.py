@@ -6,7 +6,7 @@ import click
 
 from keras_transformer.cli.options import run_options
 from keras_transformer.cli.quiet import start_tensorflow
-from keras_transformer.cli.run_defaults import run_config
+from keras_transformer.runs.config import run_config
 
 
 @click.command()
@@ -36,6 +36,6 @@ def train(config: str | None, resume: bool, overwrite: bool, **flags: Any) -> No
     run = run_config(config, place if resume and config is None else flags)
 
     start_tensorflow()
-    from keras_transformer.cli.training_run import train_run
+    from keras_transformer.runs.train import train_run
 
     train_run(run, resume=resume, overwrite=overwrite, flags=None if config else flags)

@@ -18,20 +18,18 @@ of `keras_transformer.layers`.
 """
 
 import keras_transformer.course.addons as addons
-from keras_transformer.course.decoder import Decoder
-from keras_transformer.course.decoder_layer import DecoderLayer
-from keras_transformer.course.encoder import Encoder
-from keras_transformer.course.encoder_layer import EncoderLayer
+from keras_transformer.course.encoder import Decoder, Encoder
+from keras_transformer.course.encoder_layer import DecoderLayer, EncoderLayer
 from keras_transformer.course.functions import (
     FullyConnected,
     create_look_ahead_mask,
     create_padding_mask,
     get_angles,
+    masked_loss,
+    next_word,
     positional_encoding,
     scaled_dot_product_attention,
 )
-from keras_transformer.course.masked_loss import masked_loss
-from keras_transformer.course.next_word import next_word
 from keras_transformer.course.transformer import Transformer
 
 __all__ = [

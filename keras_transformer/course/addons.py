@@ -5,12 +5,12 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_transformer.course.course_masks import read_mask
-from keras_transformer.course.positional_call import PositionalCall
+from keras_transformer.arguments import check_positive, check_rates, check_width, known_width
+from keras_transformer.course.encoder_layer import PositionalCall
+from keras_transformer.course.functions import read_mask
 from keras_transformer.layers.dot_product_attention import dot_product_attention
-from keras_transformer.layers.initialization import fresh_copy
 from keras_transformer.layers.masks import combine_masks, intersect_masks
-from keras_transformer.layers.validation import check_positive, check_rates, check_width, known_width
+from keras_transformer.layers.multi_head_attention import fresh_copy
 from keras_transformer.types import Shape, Tensor
 
 

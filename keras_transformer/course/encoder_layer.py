@@ -1,11 +1,214 @@
 """The encoder layer of the course."""
 
+import inspect
+from typing import Any
+
 import keras
 
-from keras_transformer.course.course_layer import CourseLayer
-from keras_transformer.course.course_masks import read_mask
-from keras_transformer.layers.validation import freeze_parts
+from keras_transformer.arguments import check_positive, check_rates, freeze_parts
+from keras_transformer.course.functions import FullyConnected, read_mask
+from keras_transformer.layers.multi_head_attention import MultiHeadAttention
 from keras_transformer.types import Shape, Tensor
+
+
+class PositionalCall(keras.layers.Layer):
+    """Lets a layer take every argument of `call` by position.
+
+    Keras 3 refuses a Python bool by position ("Only input tensors may be
+    passed as positional arguments"), and the courses pass `training` so. Here
+    the arguments are bound to the signature of `call`, and all but the first
+    are passed on by keyword.
+
+    Args:
+        **kwargs: `name` and `dtype` of a Keras layer.
+
+    Example:
+        >>> class Gate(PositionalCall):
+        ...     def call(self, x, training=None, scale=1.0):
+        ...         return x * scale if training else x
+        >>> float(Gate()(keras.ops.ones(()), True, 3.0))
+        3.0
+    """
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the layer.
+
+        Args:
+            *args: the arguments of `call` by position.
+            **kwargs: the others by keyword.
+
+        Returns:
+            What `call` returns.
+
+        Raises:
+            TypeError: an argument that `call` does not have, or one that is
+                missing or given twice.
+        """
+        arguments = inspect.signature(self.call).bind(*args, **kwargs).arguments
+        (_, first), *others = arguments.items()
+        return super().__call__(first, **dict(others))
+
+
+class CourseLayer(PositionalCall):
+    """The base of `EncoderLayer` and `DecoderLayer`.
+
+    Args:
+        embedding_dim: the width, `d`, and the width of each head too.
+        num_heads: the number of heads, `h`; it need not divide the width.
+        fully_connected_dim: the inner width of the feed-forward network, `f`.
+        dropout_rate: of the dropout on the attention weights, and of the one
+            after the feed-forward network.
+        layernorm_eps: what normalization adds to the variance.
+        **kwargs: `name` and `dtype` of a Keras layer.
+
+    Raises:
+        TypeError: a size that is not an integer.
+        ValueError: sizes not above zero, a rate outside [0, 1).
+    """
+
+    def __init__(
+        self,
+        embedding_dim: int,
+        num_heads: int,
+        fully_connected_dim: int,
+        dropout_rate: float = 0.1,
+        layernorm_eps: float = 1e-6,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        check_positive(
+            embedding_dim=embedding_dim, num_heads=num_heads, fully_connected_dim=fully_connected_dim
+        )
+        check_rates(dropout_rate=dropout_rate)
+        self.embedding_dim = embedding_dim
+        self.num_heads = num_heads
+        self.fully_connected_dim = fully_connected_dim
+        self.dropout_rate = dropout_rate
+        self.layernorm_eps = layernorm_eps
+        self.supports_masking = True
+        # In the order of the course, so that the weights of its layers can be set here.
+        self._create_attention()
+        self.ffn = FullyConnected(embedding_dim, fully_connected_dim, dtype=self.dtype_policy)
+        self._create_layernorms()
+        self.dropout_ffn = keras.layers.Dropout(dropout_rate, dtype=self.dtype_policy)
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "embedding_dim": self.embedding_dim,
+            "num_heads": self.num_heads,
+            "fully_connected_dim": self.fully_connected_dim,
+            "dropout_rate": self.dropout_rate,
+            "layernorm_eps": self.layernorm_eps,
+        }
+
+    def _create_attention(self) -> None:
+        """Make the attention of the layer."""
+        raise NotImplementedError(f"{type(self).__name__} must say what attention it has.")
+
+    def _create_layernorms(self) -> None:
+        """Make what normalizes it."""
+        raise NotImplementedError(f"{type(self).__name__} must say what is normalized.")
+
+    def _attention(self, name: str) -> MultiHeadAttention:
+        return MultiHeadAttention(
+            self.num_heads, self.embedding_dim, dropout=self.dropout_rate, dtype=self.dtype_policy, name=name
+        )
+
+    def _layernorm(self, name: str) -> keras.layers.LayerNormalization:
+        return keras.layers.LayerNormalization(epsilon=self.layernorm_eps, dtype=self.dtype_policy, name=name)
+
+    def _check_width(self, x_shape: Shape) -> None:
+        """Refuse an input that cannot be added to what attention returns."""
+        if x_shape[-1] not in (self.embedding_dim, None):
+            raise ValueError(
+                "The last axis of `x` must have the size of `embedding_dim`. Received: "
+                f"x of shape {tuple(x_shape)}, embedding_dim={self.embedding_dim}."
+            )
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer.course")
+class DecoderLayer(CourseLayer):
+    """Self-attention, attention to the encoder's output, then a feed-forward network.
+
+    It sees the future unless `look_ahead_mask` hides it. The constructor's
+    arguments are those of `CourseLayer`.
+
+    Call arguments:
+        x: `(b, t, embedding_dim)`.
+        enc_output: `(b, s, any width)`.
+        training: whether dropout is on.
+        look_ahead_mask: 1 (True) where a target position may be seen:
+            `(1, t, t)`, `(t, t)`, `(b, t, t)` or `(b, 1, t, t)`. None: all.
+        padding_mask: 1 (True) where the source has a token: `(b, 1, s)`,
+            `(b, s)`, `(1, s)` or `(b, 1, 1, s)`. None: everywhere.
+
+    Returns:
+        The output `(b, t, embedding_dim)`, the weights of the self-attention
+        `(b, h, t, t)`, and those of the attention to the encoder `(b, h, t, s)`.
+
+    Raises:
+        ValueError: an input of another width, a mask of another rank or size.
+
+    Example:
+        >>> layer = DecoderLayer(embedding_dim=4, num_heads=2, fully_connected_dim=8)
+        >>> output, _, weights = layer(keras.ops.ones((1, 3, 4)), keras.ops.ones((1, 5, 7)), False)
+        >>> tuple(output.shape), tuple(weights.shape)
+        ((1, 3, 4), (1, 2, 3, 5))
+    """
+
+    def _create_attention(self) -> None:
+        self.mha1 = self._attention("mha1")
+        self.mha2 = self._attention("mha2")
+
+    def _create_layernorms(self) -> None:
+        self.layernorm1 = self._layernorm("layernorm1")
+        self.layernorm2 = self._layernorm("layernorm2")
+        self.layernorm3 = self._layernorm("layernorm3")
+
+    def build(self, x_shape: Shape, enc_output_shape: Shape) -> None:
+        self._check_width(x_shape)
+        self.mha1.build(x_shape, x_shape)
+        self.mha2.build(x_shape, enc_output_shape)
+        for part in (self.layernorm1, self.layernorm2, self.ffn, self.layernorm3):
+            part.build(x_shape)
+        freeze_parts(self)
+
+    def call(
+        self,
+        x: Tensor,
+        enc_output: Tensor,
+        training: bool | None = None,
+        look_ahead_mask: Tensor | None = None,
+        padding_mask: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        self._check_width(x.shape)
+        rows, length, _ = x.shape
+        self_shape = (rows, self.num_heads, length, length)
+        look_ahead_mask = read_mask("look_ahead_mask", look_ahead_mask, self_shape, "queries and keys")
+        padding_mask = read_mask("padding_mask", padding_mask, (*self_shape[:3], enc_output.shape[1]), "keys")
+        options = {"return_attention_scores": True, "training": training}
+
+        # Block 1: the target attends to itself.
+        attn1, weights1 = self.mha1(x, x, x, attention_mask=look_ahead_mask, **options)
+        q1 = self.layernorm1(attn1 + x)
+        # Block 2: queries from block 1, keys and values from the encoder.
+        attn2, weights2 = self.mha2(q1, enc_output, enc_output, attention_mask=padding_mask, **options)
+        out2 = self.layernorm2(attn2 + q1)
+        # Block 3: the feed-forward network.
+        ffn_output = self.dropout_ffn(self.ffn(out2), training=training)
+        return self.layernorm3(ffn_output + out2), weights1, weights2
+
+    def compute_mask(
+        self, inputs: Tensor, previous_mask: Tensor | None = None
+    ) -> tuple[Tensor | None, None, None]:
+        """Hand on the Keras mask of `x`; weights have none."""
+        return previous_mask, None, None
+
+    def compute_output_shape(self, x_shape: Shape, enc_output_shape: Shape) -> tuple[Shape, Shape, Shape]:
+        rows, length, _ = x_shape
+        scores_shape = (rows, self.num_heads, length)
+        return tuple(x_shape), (*scores_shape, length), (*scores_shape, enc_output_shape[1])
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer.course")

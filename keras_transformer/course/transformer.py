@@ -4,9 +4,8 @@ from typing import Any
 
 import keras
 
-from keras_transformer.course.decoder import Decoder
-from keras_transformer.course.encoder import Encoder
-from keras_transformer.course.positional_call import PositionalCall
+from keras_transformer.course.encoder import Decoder, Encoder
+from keras_transformer.course.encoder_layer import PositionalCall
 from keras_transformer.types import Shape, Tensor
 
 

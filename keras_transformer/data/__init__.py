@@ -5,26 +5,18 @@ them, `encoded_dataset` batches these; `translation_dataset` is the last two in 
 `streamed_dataset` does the same chunk by chunk, for more pairs than memory holds.
 """
 
-from keras_transformer.data.accumulation import weigh_for_accumulation
 from keras_transformer.data.encoding import EncodedPairs, encode_pairs
 from keras_transformer.data.masking import mask_tokens
-from keras_transformer.data.mixing import mix_pairs
-from keras_transformer.data.noise import drop_tokens, permute_tokens
-from keras_transformer.data.packing import pack_texts
-from keras_transformer.data.pair_packing import packed_dataset
-from keras_transformer.data.pairs import Pair
-from keras_transformer.data.pipeline import encoded_dataset, translation_dataset
-from keras_transformer.data.registry import read_pairs
-from keras_transformer.data.regrouping import regroup_by_length
-from keras_transformer.data.sharding import fill_rows, rows_of_process
-from keras_transformer.data.splits import split_pairs
+from keras_transformer.data.noise import drop_tokens, permute_tokens, subword_dropout
+from keras_transformer.data.pair_packing import pack_texts, packed_dataset
+from keras_transformer.data.pairs import Pair, mix_pairs, split_pairs
+from keras_transformer.data.pipeline import encoded_dataset, regroup_by_length, translation_dataset
+from keras_transformer.data.registry import read_pairs, read_tfds
+from keras_transformer.data.sharding import fill_rows, rows_of_process, weigh_for_accumulation
 from keras_transformer.data.statistics import BatchStatistics, batch_statistics
 from keras_transformer.data.streaming import streamed_dataset
-from keras_transformer.data.subword_dropout import subword_dropout
-from keras_transformer.data.text_files import ParallelText, read_lines, read_parallel_text
-from keras_transformer.data.tfds_source import read_tfds
+from keras_transformer.data.text_files import ParallelText, read_lines, read_parallel_text, read_tsv
 from keras_transformer.data.transformations import gather_pairs, pad_batches, teacher_forcing
-from keras_transformer.data.tsv import read_tsv
 
 __all__ = [
     "BatchStatistics",

@@ -10,7 +10,7 @@ from numbers import Real
 
 import tensorflow as tf
 
-from keras_transformer.text.special_tokens import NUM_SPECIAL_TOKENS, PAD_ID
+from keras_transformer.text.tokenizer import NUM_SPECIAL_TOKENS, PAD_ID
 
 _MASK_SHARE = 0.8
 _RANDOM_SHARE = 0.1

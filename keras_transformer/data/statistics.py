@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.text.special_tokens import PAD_ID
+from keras_transformer.text.tokenizer import PAD_ID
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

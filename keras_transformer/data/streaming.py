@@ -1,23 +1,274 @@
 """Batches of more pairs than memory holds, tokenized while a model trains."""
 
+import contextlib
 import itertools
-from collections.abc import Iterator, Sequence
+import json
+import logging
+import os
+import secrets
+import shutil
+import zipfile
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.data.batches import (
-    choose_bucket_boundaries,
-    cut_batches,
+from keras_transformer.data.batches import choose_bucket_boundaries, cut_batches, shuffle_batches
+from keras_transformer.data.encoding import (
+    EncodedPairs,
+    LengthCounts,
+    check_length_limits,
+    encode_fitting,
+    report_dropped,
 )
-from keras_transformer.data.chunk_cache import CachedChunks
-from keras_transformer.data.chunks import Chunks, EncodedChunks, PairSource
-from keras_transformer.data.encoding import EncodedPairs
-from keras_transformer.data.epochs import shuffle_batches
+from keras_transformer.data.pairs import Pair, has_text, report_empty
 from keras_transformer.data.pipeline import change_rows, plan_batches
 from keras_transformer.data.transformations import Transformation, keep_ready, pad_batches, teacher_forcing
+from keras_transformer.errors import InputError
+from keras_transformer.files import remove_stale, write_file
 from keras_transformer.text.tokenizer import Tokenizer
+
+PairSource: TypeAlias = Iterable[Pair] | Callable[[], Iterable[Pair]] | tf.data.Dataset
+
+
+class Chunks(Protocol):
+    """Encoded pairs in chunks, which can be iterated over any number of times."""
+
+    def __iter__(self) -> Iterator[EncodedPairs]: ...
+
+
+class EncodedChunks:
+    """Tokenizes pairs anew in each iteration, and counts those that are too long in the first.
+
+    Args:
+        pairs: see `streamed_dataset`.
+        source_tokenizer: of the sources.
+        target_tokenizer: of the targets.
+        max_source_length: most tokens of a source, the end token included.
+        max_target_length: most tokens of a target, one special token included.
+        chunk_size: pairs of a chunk.
+
+    Raises:
+        TypeError: the pairs can be iterated over only once.
+        ValueError: a limit is below 2, or the size below 1.
+    """
+
+    def __init__(
+        self,
+        pairs: PairSource,
+        source_tokenizer: Tokenizer,
+        target_tokenizer: Tokenizer,
+        *,
+        max_source_length: int,
+        max_target_length: int,
+        chunk_size: int,
+    ) -> None:
+        check_length_limits(max_source_length, max_target_length)
+        if chunk_size < 1:
+            raise ValueError(f"`chunk_size` must be at least 1. Received: chunk_size={chunk_size}.")
+        if isinstance(pairs, Iterator):
+            raise TypeError(
+                "`pairs` must give the pairs anew for each epoch: a function that returns a generator, a "
+                f"`tf.data.Dataset` or a list. Received: an iterator of class {type(pairs).__name__}."
+            )
+        self._pairs = pairs
+        self._tokenizers = (source_tokenizer, target_tokenizer)
+        self._limits = (max_source_length, max_target_length)
+        self._chunk_size = chunk_size
+        self._is_first = True
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """All that decides the chunks, but for the texts."""
+        source, target = (tokenizer.fingerprint() for tokenizer in self._tokenizers)
+        return {
+            "source_tokenizer": source,
+            "target_tokenizer": target,
+            "max_source_length": self._limits[0],
+            "max_target_length": self._limits[1],
+            "chunk_size": self._chunk_size,
+        }
+
+    def __iter__(self) -> Iterator[EncodedPairs]:
+        """Give the chunks that have pairs; the counts are logged at the end.
+
+        Raises:
+            InputError: there are no pairs, or none fits.
+        """
+        counts, is_kept = LengthCounts(), Counter[bool]()
+        pairs = _with_text(self._pairs() if callable(self._pairs) else self._pairs, is_kept)
+        while chunk := list(itertools.islice(pairs, self._chunk_size)):
+            encoded = encode_fitting(chunk, *self._tokenizers, *self._limits)
+            counts += encoded.counts()
+            if len(encoded):
+                yield encoded
+        if counts == LengthCounts():
+            raise InputError("There must be at least one pair with text on both sides. Received: none.")
+        if self._is_first:
+            report_empty(is_kept[False], is_kept.total(), "the stream")
+        if self._is_first or not counts.num_kept:
+            report_dropped(counts, *self._limits)
+        self._is_first = False
+
+
+def _with_text(pairs: Iterable[Pair], is_kept: Counter[bool]) -> Iterator[Pair]:
+    """Leave out pairs of which one side is empty, as `drop_empty_pairs` does, and count both kinds."""
+    rows = pairs.as_numpy_iterator() if isinstance(pairs, tf.data.Dataset) else pairs
+    for row in rows:
+        if not _is_pair(row):
+            wanted = "Each element must be a pair of texts, source and target."
+            raise InputError(f"{wanted} Received: {row!r:.200}.")
+        # As text: the white space of bytes is that of ASCII alone.
+        source, target = (
+            text.decode("utf-8", "replace") if isinstance(text, bytes) else text for text in row
+        )
+        keep = has_text((source, target))
+        is_kept[keep] += 1
+        if keep:
+            yield source, target
+
+
+def _is_pair(row: Any) -> bool:
+    is_sequence = isinstance(row, tuple | list) and len(row) == 2
+    return is_sequence and all(isinstance(text, str | bytes) for text in row)
+
+
+_DESCRIPTION = "cache.json"
+_SIDES = ("source", "target")
+
+# What NumPy raises for a file that is cut or changed.
+_DAMAGES = (OSError, ValueError, KeyError, EOFError, NotImplementedError, zipfile.BadZipFile, zlib.error)
+
+_LOGGER = logging.getLogger(__name__)
+
+
+class CachedChunks:
+    """Writes chunks to the disk, unless they are there already, and reads them in each iteration.
+
+    The directory gets its name when all chunks are there; a process that is killed before leaves one whose
+    name begins with `.partial-`, which another removes an hour later. Several may make one cache at once.
+
+    Args:
+        chunks: what is written.
+        directory: of the cache; made if absent.
+
+    Raises:
+        InputError: the directory was written with other tokenizers, limits or chunks, or is damaged; it
+            cannot be written; or something is wrong with the pairs.
+    """
+
+    def __init__(self, chunks: EncodedChunks, directory: Path) -> None:
+        self._directory = directory
+        if not directory.exists() or _is_empty(directory):
+            _write(chunks, directory)
+        self._num_chunks = _check_description(directory, chunks.description)
+
+    def __iter__(self) -> Iterator[EncodedPairs]:
+        """Give the chunks.
+
+        Raises:
+            InputError: a file cannot be read.
+        """
+        return (_read(self._directory / _name(number)) for number in range(self._num_chunks))
+
+
+def _write(chunks: EncodedChunks, directory: Path) -> None:
+    # Of this process alone: several may make the same cache, and the first to end gives it its name.
+    partial = directory.with_name(f"{_partial(directory)}{secrets.token_hex(4)}")
+    num_chunks = num_pairs = 0
+    try:
+        with _writing(directory):
+            for left in directory.parent.glob(f"{_partial(directory)}*"):
+                remove_stale(left)
+            partial.mkdir(parents=True)
+        for encoded in chunks:
+            with _writing(directory):
+                _save(encoded, partial / _name(num_chunks))
+            num_chunks, num_pairs = num_chunks + 1, num_pairs + len(encoded)
+            _LOGGER.info("Tokenized %d pairs for %s.", num_pairs, directory)
+        description = {**chunks.description, "num_chunks": num_chunks}
+        write_file(partial / _DESCRIPTION, (json.dumps(description, indent=2) + "\n").encode())
+        with _writing(directory):
+            _rename(partial, directory)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _is_empty(directory: Path) -> bool:
+    return directory.is_dir() and not any(directory.iterdir())
+
+
+def _partial(directory: Path) -> str:
+    return f".partial-{directory.name}."
+
+
+@contextlib.contextmanager
+def _writing(directory: Path) -> Iterator[None]:
+    """Say what could not be written; errors of the texts are not these."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"Cannot write {directory}: {error.strerror or error}.") from error
+
+
+def _rename(partial: Path, directory: Path) -> None:
+    """Give the cache its name, unless another process was first."""
+    try:
+        partial.rename(directory)
+    except OSError:
+        if not (directory / _DESCRIPTION).exists():
+            raise
+
+
+def _check_description(directory: Path, wanted: dict[str, Any]) -> int:
+    """Compare what the directory holds with what is wanted; gives the number of chunks."""
+    path = directory / _DESCRIPTION
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        num_chunks = int(found.pop("num_chunks"))
+    except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
+        raise InputError(f"{path} is damaged: {error}. Remove the directory to make it anew.") from error
+    differing = [name for name in wanted if found.get(name) != wanted[name]]
+    if differing:
+        raise InputError(
+            f"{directory} was written with another {', '.join(differing)}. "
+            "Remove it, or name another directory."
+        )
+    return num_chunks
+
+
+def _name(number: int) -> str:
+    return f"chunk-{number:06}.npz"
+
+
+def _save(encoded: EncodedPairs, path: Path) -> None:
+    arrays = {}
+    for side in _SIDES:
+        token_ids = getattr(encoded, side)
+        arrays[f"{side}_ids"] = token_ids.flat_values.numpy()
+        arrays[f"{side}_lengths"] = token_ids.row_lengths().numpy()
+    with path.open("wb") as file:
+        np.savez(file, **arrays)
+        file.flush()
+        os.fsync(file.fileno())  # the name of the directory promises whole files, also after a power failure
+
+
+def _read(path: Path) -> EncodedPairs:
+    try:
+        # Opened here: of a damaged file NumPy would leave it open.
+        with path.open("rb") as file, np.load(file) as arrays:
+            sides = {
+                side: tf.RaggedTensor.from_row_lengths(arrays[f"{side}_ids"], arrays[f"{side}_lengths"])
+                for side in _SIDES
+            }
+    except _DAMAGES as error:
+        raise InputError(f"{path} is damaged: {error}. Remove the directory to make it anew.") from error
+    return EncodedPairs(**sides)
+
 
 _ROWS = tf.RaggedTensorSpec([None, None], tf.int32)
 

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import tensorflow as tf
 
 from keras_transformer.data.encoding import EncodedPairs
-from keras_transformer.text.special_tokens import END_ID, PAD_ID, START_ID
+from keras_transformer.text.tokenizer import END_ID, PAD_ID, START_ID
 
 Transformation: TypeAlias = Callable[[tf.data.Dataset], tf.data.Dataset]
 Example: TypeAlias = tuple[dict[str, tf.Tensor], tf.Tensor]  # inputs by name, and labels

@@ -1,23 +1,105 @@
 """Beam search: the most likely sequences, a few kept at a time."""
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from keras import ops
 
-from keras_transformer.decoding.beam_state import BeamState, Candidates, flat_rows
-from keras_transformer.decoding.constraints import Constraints
-from keras_transformer.decoding.contract import Cache, Request, SearchResult, SpecialIds, Step
-from keras_transformer.decoding.coverage import coverage_penalty
-from keras_transformer.decoding.guided_search import GuidedSearch
-from keras_transformer.decoding.largest import largest, top_k
-from keras_transformer.decoding.limits import is_absent
-from keras_transformer.decoding.loop import pad_tokens
-from keras_transformer.decoding.scores import LOWEST_SCORE, best_tokens, length_penalty
-from keras_transformer.decoding.token_rules import is_possible
+from keras_transformer.arguments import check_positive
+from keras_transformer.backend.gather import largest, take_each, top_k
+from keras_transformer.decoding.constraints import Constraints, is_possible
+from keras_transformer.decoding.log_probabilities import LOWEST_SCORE, best_tokens, length_penalty
+from keras_transformer.decoding.search import (
+    Cache,
+    GuidedSearch,
+    Limits,
+    Request,
+    SearchResult,
+    Step,
+    is_absent,
+    pad_tokens,
+)
 from keras_transformer.decoding.validation import check_number
-from keras_transformer.layers.gathering import take_each
-from keras_transformer.layers.validation import check_positive
-from keras_transformer.types import Tensor
+from keras_transformer.types import SpecialIds, Tensor
+
+
+class BeamState(NamedTuple):
+    """What changes from step to step, and what it depends on."""
+
+    position: Tensor
+    """An integer scalar: how many tokens were generated."""
+    last_ids: Tensor
+    """int32 `(b, n)`: the token before; first the start token."""
+    running_ids: Tensor
+    """int32 `(b, n, t)`: the tokens so far, then padding."""
+    running_log_probabilities: Tensor
+    """float32 `(b, n)`, best first."""
+    finished_ids: Tensor
+    """int32 `(b, n, t)`, hypotheses that ended."""
+    finished_scores: Tensor
+    """float32 `(b, n)`, best first, `LOWEST_SCORE` where there is none yet."""
+    limits: Limits
+    """Of each source."""
+    cache: Cache
+    """The model's, `b * n` hypotheses."""
+
+
+class Candidates(NamedTuple):
+    """The `2n` most likely extensions of a source: enough, should `n` of them end."""
+
+    log_probabilities: Tensor
+    """float32 `(b, 2n)`, best first."""
+    beams: Tensor
+    """int32 `(b, 2n)`: which hypothesis is extended."""
+    token_ids: Tensor
+    """int32 `(b, 2n)`: by which token."""
+
+
+def flat_rows(beams: Tensor, size: int) -> Tensor:
+    """Number hypotheses as a cache does.
+
+    Args:
+        beams: integers `(b, n)`, hypotheses of each source.
+        size: hypotheses for each source in the cache.
+
+    Returns:
+        Integers `(b * n,)`.
+    """
+    offsets = ops.arange(ops.shape(beams)[0], dtype="int32") * size
+    return ops.reshape(beams + offsets[:, None], (-1,))
+
+
+# A source position that was never looked at counts as if it had been, this much: log 0 has no end.
+SMALLEST_COVERAGE = 1e-6
+
+
+def coverage_penalty(attention_sums: Tensor, source_mask: Tensor, beta: float) -> Tensor:
+    """Compute what is added to the score of a hypothesis for the source positions it left out.
+
+    `cp(X; Y) = beta * sum_i log(min(sum_j p_ij, 1))`, Wu et al. 2016 ("GNMT"), equation 14, where
+    `p_ij` is the attention of the target position `j` to the source position `i`. It is zero where
+    each position got as much attention as one target token gives, and negative otherwise.
+
+    Args:
+        attention_sums: `(r, s)`, for each source position the attention of all target positions,
+            averaged over the heads.
+        source_mask: `(r, s)` or `(1, s)`, True (1) where the source has a token; others do not count.
+        beta: how much it counts; 0 for nothing.
+
+    Returns:
+        float32 `(r,)`, at least `beta * s * log(1e-6)` and at most 0.
+
+    Raises:
+        ValueError: a negative `beta`.
+
+    Example:
+        >>> penalty = coverage_penalty([[1.5, 0.5, 0.0]], [[True, True, False]], beta=1.0)
+        >>> round(float(penalty[0]), 4)  # log 0.5
+        -0.6931
+    """
+    check_number("beta", beta)
+    sums = ops.cast(attention_sums, "float32")
+    terms = ops.log(ops.clip(sums, SMALLEST_COVERAGE, 1.0))
+    return beta * ops.sum(ops.where(ops.cast(source_mask, "bool"), terms, 0.0), axis=-1)
 
 
 class BeamSearch(GuidedSearch):

@@ -2,26 +2,269 @@
 
 import dataclasses
 import functools
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from keras import ops
 
-from keras_transformer.decoding.contract import SpecialIds
-from keras_transformer.decoding.length_bounds import (
-    check_bounds,
-    check_max_length,
-    longest_lengths,
-    shortest_lengths,
-)
-from keras_transformer.decoding.token_rules import (
-    banned_tokens,
-    forbid,
-    keep_only,
-    penalize_repetition,
-    repeated_ngrams,
-)
+from keras_transformer.decoding.log_probabilities import LOWEST_SCORE
 from keras_transformer.decoding.validation import check_number
-from keras_transformer.types import Tensor
+from keras_transformer.types import SpecialIds, Tensor
+
+# Products such as 1.1 * 10 lie a little beside the whole number that is meant.
+ROUNDING = 1e-4
+
+
+def shortest_lengths(source_lengths: Tensor, min_length: int, ratio: float) -> Tensor:
+    """Compute the fewest tokens of each answer.
+
+    Args:
+        source_lengths: integers `(b,)`.
+        min_length: the absolute bound.
+        ratio: the relative one, which is rounded up.
+
+    Returns:
+        int32 `(b,)`: the larger one of the two.
+    """
+    relative = ops.ceil(ops.cast(source_lengths, "float32") * ratio - ROUNDING)
+    return ops.maximum(ops.cast(relative, "int32"), min_length)
+
+
+def longest_lengths(source_lengths: Tensor, max_length: int, ratio: float | None, offset: int) -> Tensor:
+    """Compute the most tokens of each answer.
+
+    Args:
+        source_lengths: integers `(b,)`.
+        max_length: the absolute bound, `T`.
+        ratio: the relative one, which is rounded down; None for none.
+        offset: added to the relative one.
+
+    Returns:
+        int32 `(b,)`: the smaller one of the two, and at least 1.
+    """
+    if ratio is None:
+        return ops.full_like(source_lengths, max_length, dtype="int32")
+    relative = ops.floor(ops.cast(source_lengths, "float32") * ratio + ROUNDING)
+    return ops.clip(ops.cast(relative, "int32") + offset, 1, max_length)
+
+
+def check_bounds(min_ratio: float, max_ratio: float | None, max_offset: int) -> None:
+    """Refuse relative bounds that exclude each other or do nothing.
+
+    Args:
+        min_ratio: of the shortest length.
+        max_ratio: of the longest length, or None.
+        max_offset: of the longest length.
+
+    Raises:
+        ValueError: an offset to nothing, or the shortest length grows faster than the longest.
+    """
+    if max_ratio is None and max_offset:
+        raise ValueError(
+            "`max_length_offset` must come with a `max_length_ratio`. "
+            f"Received: max_length_offset={max_offset}, max_length_ratio=None."
+        )
+    if max_ratio is not None and min_ratio > max_ratio:
+        raise ValueError(
+            "`min_length_ratio` must not be above `max_length_ratio`. "
+            f"Received: min_length_ratio={min_ratio}, max_length_ratio={max_ratio}."
+        )
+
+
+def check_max_length(min_length: int, max_length: int) -> None:
+    """Refuse a search that may not write as much as it must.
+
+    Args:
+        min_length: the fewest tokens.
+        max_length: the search's maximum, `T`.
+
+    Raises:
+        ValueError: the maximum is the smaller one.
+    """
+    if max_length < min_length:
+        raise ValueError(
+            "`min_length` must not be above `max_length`. "
+            f"Received: min_length={min_length}, max_length={max_length}."
+        )
+
+
+# What a token that must be taken costs at most: a model may give it no chance at all, and then the
+# hypothesis must still be one, which has a score that others can be compared with.
+FORCED_LOG_PROBABILITY = -100.0
+
+
+def is_possible(log_probabilities: Tensor) -> Tensor:
+    """Tell log-probabilities of some probability from those of what is forbidden.
+
+    Args:
+        log_probabilities: of any shape, of tokens or of whole hypotheses.
+
+    Returns:
+        A boolean tensor of the same shape.
+    """
+    # Hypotheses add what the model gave to `LOWEST_SCORE`, so a wide gap separates the two.
+    return log_probabilities > LOWEST_SCORE / 1e6
+
+
+def keep_only(log_probabilities: Tensor, token_ids: Tensor | int) -> Tensor:
+    """Forbid every token but one, which keeps the log-probability of the model.
+
+    Args:
+        log_probabilities: `(r, v)`.
+        token_ids: integers `(r, 1)`, the token that each row must take; or one id for all.
+
+    Returns:
+        Float `(r, v)`. The token that is left costs at most `FORCED_LOG_PROBABILITY`.
+    """
+    is_kept = ops.equal(ops.arange(log_probabilities.shape[-1]), token_ids)
+    return ops.where(is_kept, ops.maximum(log_probabilities, FORCED_LOG_PROBABILITY), LOWEST_SCORE)
+
+
+def forbid(log_probabilities: Tensor, forbidden: Tensor, end_id: int) -> Tensor:
+    """Forbid tokens; a row in which nothing is left may end, whatever forbids it.
+
+    Args:
+        log_probabilities: `(r, v)`.
+        forbidden: bool `(r, v)` or `(1, v)`.
+        end_id: the token that ends a hypothesis.
+
+    Returns:
+        Float `(r, v)`.
+    """
+    allowed = ops.where(forbidden, LOWEST_SCORE, log_probabilities)
+    has_choice = ops.any(is_possible(allowed), axis=-1, keepdims=True)  # (r, 1)
+    return ops.where(has_choice, allowed, keep_only(log_probabilities, end_id))
+
+
+def banned_tokens(token_ids: Sequence[int], vocabulary_size: int, end_id: int) -> Tensor:
+    """Mark tokens that are never generated.
+
+    Args:
+        token_ids: the tokens.
+        vocabulary_size: the number of ids, `v`.
+        end_id: the token that ends a hypothesis.
+
+    Returns:
+        bool `(1, v)`.
+
+    Raises:
+        ValueError: a token is the end token, or not in the vocabulary.
+    """
+    for token_id in token_ids:
+        if token_id >= vocabulary_size or token_id == end_id:
+            raise ValueError(
+                "`banned_token_ids` must be in the vocabulary and not the end token. Received: "
+                f"{token_id} in banned_token_ids, vocabulary_size={vocabulary_size}, end={end_id}."
+            )
+    return ops.convert_to_tensor(np.isin(np.arange(vocabulary_size), token_ids)[None, :])
+
+
+def penalize_repetition(
+    log_probabilities: Tensor, history: Tensor, position: Tensor | int, penalty: float
+) -> Tensor:
+    """Make the tokens that a row has generated less likely; Keskar et al. 2019 ("CTRL"), section 4.1.
+
+    A positive value is divided by the penalty, a negative one multiplied with it. A log-probability is
+    never positive, so here a token as likely as `p` becomes as likely as `p ** penalty`, without
+    sharing out what it lost. The tokens of the source do not count.
+
+    Args:
+        log_probabilities: `(r, v)`; logits will do as well.
+        history: integers `(r, T)`, of which the first `position` were generated.
+        position: an integer scalar.
+        penalty: above 1 against repetition, below 1 for it.
+
+    Returns:
+        Float `(r, v)`.
+    """
+    seen = repeated_ngrams(history, position, 1, log_probabilities.shape[-1])
+    factor = ops.where(log_probabilities > 0, 1.0 / penalty, penalty)
+    return ops.where(seen, log_probabilities * factor, log_probabilities)
+
+
+def repeated_ngrams(history: Tensor, position: Tensor | int, size: int, vocabulary_size: int) -> Tensor:
+    """Find the tokens that would complete an n-gram that a row already has.
+
+    Args:
+        history: integers `(r, T)`, of which the first `position` were generated.
+        position: an integer scalar.
+        size: tokens of an n-gram; with 1, every token that was generated is found.
+        vocabulary_size: the number of ids, `v`.
+
+    Returns:
+        bool `(r, v)`.
+    """
+    history, position = ops.cast(history, "int32"), ops.cast(position, "int32")
+    # Windows that begin near the end hang over it; none of them is complete.
+    num_windows = ops.shape(history)[1]
+    history = ops.pad(history, ((0, 0), (0, size - 1)))
+    last = ops.arange(num_windows, dtype="int32") + size - 1  # where the n-gram of each window ends
+    repeats = ops.broadcast_to(last < position, ops.shape(history[:, :num_windows]))
+    for place in range(size - 1):
+        # Before there are as many tokens no window is complete, so the bound changes nothing.
+        current = ops.take(history, ops.maximum(position - size + 1 + place, 0), axis=1)  # (r,)
+        same = ops.equal(history[:, place : place + num_windows], current[:, None])
+        repeats = ops.logical_and(repeats, same)
+    return _mark(history[:, size - 1 :], repeats, vocabulary_size)
+
+
+def _mark(token_ids: Tensor, is_marked: Tensor, vocabulary_size: int) -> Tensor:
+    """Turn tokens `(r, m)`, some of them marked, into the rows of a vocabulary, bool `(r, v)`."""
+    rows = ops.arange(ops.shape(token_ids)[0], dtype="int32")
+    rows = ops.broadcast_to(rows[:, None], ops.shape(token_ids))
+    columns = ops.where(is_marked, token_ids, vocabulary_size)  # what is not marked goes behind the end
+    indices = ops.reshape(ops.stack([rows, columns], axis=-1), (-1, 2))
+    nothing = ops.zeros((ops.shape(token_ids)[0], vocabulary_size + 1), "float32")
+    ones = ops.ones_like(indices[:, 0], dtype="float32")
+    return ops.scatter_update(nothing, indices, ones)[:, :vocabulary_size] > 0
+
+
+def force_prefix(
+    log_probabilities: Tensor,
+    prefix_ids: Tensor,
+    position: Tensor | int,
+    special_ids: SpecialIds | None = None,
+    allowed: Tensor | None = None,
+) -> Tensor:
+    """Allow only the prefix's token, as long as a row has one for this position.
+
+    The token keeps the log-probability that the model gives it, so the score of an answer stays that
+    of the model, the prefix included, whatever rules there are for the tokens after it. One that the
+    model gives no chance, or that is never generated, such as the unknown token, counts
+    `FORCED_LOG_PROBABILITY`.
+
+    Args:
+        log_probabilities: `(r, v)`, the model's own.
+        prefix_ids: integers `(r, p)`, without the start token, padded on the right.
+        position: an integer scalar, 0 for the first token.
+        special_ids: which token is padding.
+        allowed: `(r, v)`, after every other rule: a prefix overrules them; None where there are none.
+
+    Returns:
+        Float `(r, v)`; rows whose prefix is over as they are in `allowed`.
+
+    Raises:
+        ValueError: prefixes of another rank, or of an unknown length.
+
+    Example:
+        >>> forced = force_prefix(ops.log([[0.1, 0.2, 0.3, 0.4]]), ops.convert_to_tensor([[2]]), 0)
+        >>> int(ops.argmax(forced))
+        2
+    """
+    if len(prefix_ids.shape) != 2 or prefix_ids.shape[1] is None:
+        raise ValueError(
+            f"`prefix_ids` must have shape (r, p), p a known number. "
+            f"Received: shape={tuple(prefix_ids.shape)}."
+        )
+    pad, length = (special_ids or SpecialIds()).pad, prefix_ids.shape[1]
+    allowed = log_probabilities if allowed is None else allowed
+    if not length:
+        return allowed
+    position = ops.cast(position, "int32")
+    token_ids = ops.take(ops.cast(prefix_ids, "int32"), ops.minimum(position, length - 1), axis=1)[:, None]
+    is_forced = ops.logical_and(position < length, ops.not_equal(token_ids, pad))  # (r, 1)
+    return ops.where(is_forced, keep_only(log_probabilities, token_ids), allowed)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

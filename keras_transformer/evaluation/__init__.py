@@ -5,16 +5,15 @@ computes many of them at once and prints as a table. `DecodeAndScore` measures a
 """
 
 from keras_transformer.evaluation.decode_and_score import DecodeAndScore
-from keras_transformer.evaluation.edit_distance import edit_distance
 from keras_transformer.evaluation.error_rates import (
     character_error_rate,
+    edit_distance,
+    exact_match,
     token_error_rate,
     word_error_rate,
 )
-from keras_transformer.evaluation.exact_match import exact_match
 from keras_transformer.evaluation.report import METRICS, EvaluationReport, evaluate
-from keras_transformer.evaluation.score import Score
-from keras_transformer.evaluation.translation_quality import bleu, chrf
+from keras_transformer.evaluation.translation_quality import Score, bleu, chrf
 
 __all__ = [
     "METRICS",

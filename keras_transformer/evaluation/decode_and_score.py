@@ -6,11 +6,10 @@ from typing import Any, TypeAlias
 
 import keras
 
-from keras_transformer.decoding.respelling import respelled
-from keras_transformer.decoding.text_translator import TextTranslator
+from keras_transformer.arguments import check_choice, check_positive
+from keras_transformer.decoding.text_translator import TextTranslator, respelled
 from keras_transformer.errors import InputError
 from keras_transformer.evaluation.report import METRICS, evaluate
-from keras_transformer.layers.validation import check_choice, check_positive
 from keras_transformer.training.moving_average import moving_average
 
 References: TypeAlias = Sequence[str | Sequence[str]]

@@ -1,10 +1,107 @@
 """Error rates with one or several references for each answer."""
 
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
-from keras_transformer.evaluation.edit_distance import edit_distance
-from keras_transformer.evaluation.exact_match import exact_match
-from keras_transformer.evaluation.references import References, references_of_each
+
+def edit_distance(hypothesis: Sequence[object], reference: Sequence[object]) -> int:
+    """Count the insertions, deletions and substitutions between two sequences (Levenshtein 1966).
+
+    The sequences hold anything that can be compared: characters of a string, words, token ids. Time is
+    the product of both lengths, memory the length of `reference`.
+
+    Args:
+        hypothesis: the answer.
+        reference: what it should be.
+
+    Returns:
+        The number of edits, 0 for equal sequences and at most the greater length.
+
+    >>> edit_distance("kitten", "sitting")
+    3
+    >>> edit_distance(["k", "ae", "t"], ["k", "ah", "t", "s"])
+    2
+    """
+    distances = list(range(len(reference) + 1))
+    for row, item in enumerate(hypothesis, start=1):
+        distances = _next_row(distances, item, reference, row)
+    return distances[-1]
+
+
+def _next_row(above: list[int], item: object, reference: Sequence[object], row: int) -> list[int]:
+    """Return the distances of one more item of the hypothesis to each prefix of the reference."""
+    distances = [row]
+    for column, wanted in enumerate(reference):
+        substituted = above[column] + (item != wanted)
+        distances.append(min(substituted, above[column + 1] + 1, distances[column] + 1))
+    return distances
+
+
+#: One reference, or all that count as right.
+References: TypeAlias = Sequence[str | Sequence[str]]
+
+
+def references_of_each(hypotheses: Sequence[str], references: References) -> list[tuple[str, ...]]:
+    """Return the references of each hypothesis, as a tuple even where there is one.
+
+    Args:
+        hypotheses: the answers.
+        references: for each answer a string, or several strings.
+
+    Returns:
+        As many tuples as hypotheses; none of them is empty.
+
+    Raises:
+        TypeError: one string was given where a list of strings is wanted, or something else than strings.
+        ValueError: there are no hypotheses, not as many items of references as hypotheses, or an item
+            without a reference.
+    """
+    for name, texts in (("hypotheses", hypotheses), ("references", references)):
+        if isinstance(texts, str):
+            raise TypeError(f"`{name}` must be a list of strings. Received one string: {texts[:50]!r}.")
+    if len(hypotheses) != len(references):
+        raise ValueError(
+            "`references` must have one item for each hypothesis. "
+            f"Received: {len(references)} references for {len(hypotheses)} hypotheses."
+        )
+    if not len(hypotheses):  # an array has no truth
+        raise ValueError("`hypotheses` must have at least one item. Received: 0 hypotheses.")
+    tuples = [(item,) if isinstance(item, str) else tuple(item) for item in references]
+    if () in tuples:
+        raise ValueError(
+            "Each hypothesis must have at least one reference. "
+            f"Received: references[{tuples.index(())}]={references[tuples.index(())]!r}."
+        )
+    for name, texts in (("hypotheses", [tuple(hypotheses)]), ("references", tuples)):
+        wrong = [text for item in texts for text in item if not isinstance(text, str)]
+        if wrong:
+            raise TypeError(
+                f"`{name}` must be strings; bytes, as TensorFlow has them, become one by `.decode()`. "
+                f"Received: {wrong[0]!r} of type {type(wrong[0]).__name__}."
+            )
+    return tuples
+
+
+def exact_match(hypotheses: Sequence[str], references: References) -> float:
+    """Return the share of answers that equal one of their references.
+
+    Strings are compared as they are: case and spaces count.
+
+    Args:
+        hypotheses: the answers.
+        references: for each answer one right string, or several.
+
+    Returns:
+        A number from 0 to 1 (all right).
+
+    Raises:
+        ValueError: there are no hypotheses, or not as many references.
+
+    >>> exact_match(["2023-03-03", "2023-03-04"], ["2023-03-03", "2023-03-05"])
+    0.5
+    """
+    items = zip(hypotheses, references_of_each(hypotheses, references), strict=True)
+    return sum(hypothesis in right for hypothesis, right in items) / len(hypotheses)
 
 
 def word_error_rate(hypotheses: Sequence[str], references: References) -> float:

@@ -4,14 +4,13 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
 from keras_transformer.evaluation.error_rates import (
+    References,
     character_error_rate,
+    exact_match,
     token_error_rate,
     word_error_rate,
 )
-from keras_transformer.evaluation.exact_match import exact_match
-from keras_transformer.evaluation.references import References
-from keras_transformer.evaluation.score import Score
-from keras_transformer.evaluation.translation_quality import bleu, chrf
+from keras_transformer.evaluation.translation_quality import Score, bleu, chrf
 
 _RATES: Mapping[str, Callable[[Sequence[str], References], float]] = {
     "exact_match": exact_match,

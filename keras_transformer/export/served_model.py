@@ -7,12 +7,10 @@ from typing import Any
 import tensorflow as tf
 
 from keras_transformer.decoding import TextTranslator
-from keras_transformer.decoding.answers import utf8
-from keras_transformer.decoding.text_batches import BatchAnswers
-from keras_transformer.decoding.text_translator import Pair
+from keras_transformer.decoding.text_translator import BatchAnswers, Pair, utf8
 from keras_transformer.errors import InputError
 from keras_transformer.export.saved_model import versions
-from keras_transformer.export.signatures import SIGNATURES, read_answers
+from keras_transformer.export.serving_module import SIGNATURES, read_answers
 
 
 class ServedModel(TextTranslator):

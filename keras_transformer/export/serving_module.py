@@ -1,19 +1,165 @@
 """The graph that a model server runs: strings in; strings, scores and alignments out."""
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
-from keras_transformer.decoding import SearchResult, Translator, align_targets, generate, score_targets
-from keras_transformer.decoding.scores import LOWEST_SCORE
+from keras_transformer.decoding import (
+    PairScore,
+    SearchResult,
+    Translation,
+    Translator,
+    align_targets,
+    generate,
+    score_targets,
+)
+from keras_transformer.decoding.log_probabilities import LOWEST_SCORE
 from keras_transformer.decoding.scoring import normalized
-from keras_transformer.export.length_buckets import compiled_in_buckets, graph_of
-from keras_transformer.export.signatures import SIGNATURES
+from keras_transformer.decoding.text_translator import make_alignment, make_hypotheses
 from keras_transformer.export.stored_weights import StoredWeights
-from keras_transformer.text.source_ids import source_token_ids
-from keras_transformer.text.special_tokens import PAD_ID, START_ID
-from keras_transformer.text.tokenizer import Tokenizer
+from keras_transformer.text.tokenizer import END_ID, PAD_ID, START_ID, Tokenizer, source_token_ids
+
+
+class Signature(NamedTuple):
+    """The names, types and ranks of what goes in and comes out; the first axis is the batch."""
+
+    inputs: dict[str, tuple[str, int]]
+    """dtype and rank by name."""
+    outputs: dict[str, tuple[str, int]]
+    """Likewise."""
+
+
+_TEXT = {"text": ("string", 1)}
+
+SIGNATURES = {
+    "serving_default": Signature(_TEXT, {"output": ("string", 1), "score": ("float32", 1)}),
+    "n_best": Signature(_TEXT, {"output": ("string", 2), "score": ("float32", 2)}),
+    "align": Signature(
+        _TEXT,
+        {
+            "output": ("string", 1),
+            "score": ("float32", 1),
+            "source_tokens": ("string", 2),
+            "output_tokens": ("string", 2),
+            "attention": ("float32", 3),
+        },
+    ),
+    "score": Signature(
+        {**_TEXT, "output": ("string", 1)}, {"score": ("float32", 1), "num_tokens": ("int32", 1)}
+    ),
+}
+
+Outputs = dict[str, np.ndarray]
+
+
+def read_answers(name: str, texts: Sequence[str], outputs: Outputs) -> list[Any]:
+    """Turn the outputs of a signature into what a `Translator` answers.
+
+    Args:
+        name: of the signature.
+        texts: the sources that were asked, `b`.
+        outputs: an array for each output, strings as bytes.
+
+    Returns:
+        `b` times a `Translation`, a list of them, an `Alignment` or a `PairScore`.
+    """
+    columns = [outputs[output] for output in SIGNATURES[name].outputs]
+    rows = zip(texts, *columns, strict=True)
+    if name == "n_best":
+        return [make_hypotheses(*row) for row in rows]
+    if name == "align":
+        return [make_alignment(*row) for row in rows]
+    if name == "score":
+        return [PairScore(float(score), int(num_tokens)) for _, score, num_tokens in rows]
+    return [Translation(output.decode("utf-8"), float(score)) for _, output, score in rows]
+
+
+SHORTEST = 16
+LARGEST_BATCH = 2**20
+
+Generate = Callable[[tf.Tensor], SearchResult]
+
+
+def length_buckets(max_length: int) -> list[int]:
+    """List the lengths that sources are padded to.
+
+    Args:
+        max_length: of a source.
+
+    Returns:
+        16, 32, 64 and so on, with `max_length` as the last.
+    """
+    buckets = [SHORTEST]
+    while buckets[-1] < max_length:
+        buckets.append(2 * buckets[-1])
+    return [*buckets[:-1], max_length]
+
+
+def pad_to_bucket(token_ids: tf.Tensor, max_length: int) -> tf.Tensor:
+    """Pad sources to the next length, and repeat the first until their number is a power of two.
+
+    The first and not padding: a row of nothing would be decoded to its end as well, and may be the
+    one that takes longest.
+
+    Args:
+        token_ids: int32 `(b, s)`, of any batch size, 0 included.
+        max_length: the longest `s`.
+
+    Returns:
+        int32, at least as large on both axes and with at least one row.
+    """
+    batch_size, length = tf.shape(token_ids)[0], tf.shape(token_ids)[1]
+    num_rows = _next([2**power for power in range(LARGEST_BATCH.bit_length())], batch_size)
+    num_columns = _next(length_buckets(max_length), length)
+    token_ids = tf.pad(token_ids, [[0, 0], [0, num_columns - length]], constant_values=PAD_ID)
+    # Where there is no first row, an empty source stands for it.
+    nothing = tf.concat([[[END_ID]], tf.fill([1, num_columns - 1], PAD_ID)], axis=1)
+    rows = tf.range(num_rows)
+    rows = tf.where(rows < batch_size, rows, 0)
+    return tf.gather(tf.concat([token_ids, nothing], axis=0), rows)
+
+
+def compiled_in_buckets(generate: Generate, max_length: int) -> Generate:
+    """Compile a search with XLA, for each bucket when it is first used.
+
+    Args:
+        generate: from int32 `(b, s)` to a `SearchResult`.
+        max_length: the longest `s`.
+
+    Returns:
+        A function that gives the same, of any batch size and length.
+    """
+    compiled = graph_of(generate, jit_compile=True)
+
+    def generate_in_buckets(token_ids: tf.Tensor) -> SearchResult:
+        """Pad, search, and drop what was added."""
+        result = compiled(pad_to_bucket(token_ids, max_length))
+        batch_size = tf.shape(token_ids)[0]
+        return SearchResult(result.token_ids[:batch_size], result.scores[:batch_size])
+
+    return generate_in_buckets
+
+
+def graph_of(generate: Generate, *, jit_compile: bool | None = None) -> Generate:
+    """Make a graph of a search, traced once for all sizes.
+
+    Args:
+        generate: from int32 `(b, s)` to a `SearchResult`.
+        jit_compile: whether XLA compiles it, for each size when it is first used.
+
+    Returns:
+        The graph.
+    """
+    signature = [tf.TensorSpec([None, None], tf.int32)]
+    return tf.function(generate, input_signature=signature, autograph=False, jit_compile=jit_compile)
+
+
+def _next(sizes: list[int], size: tf.Tensor) -> tf.Tensor:
+    """Find the first of ascending sizes that is not below a size."""
+    return tf.gather(sizes, tf.searchsorted(sizes, [size], side="left")[0])
+
 
 OPTIMIZATIONS = ("float32", "bfloat16", "xla")
 

@@ -5,13 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_transformer.layers.attention_kernels import POSITIONS
-from keras_transformer.layers.feed_forward import FeedForward
-from keras_transformer.layers.multi_head_attention import MultiHeadAttention
-from keras_transformer.layers.normalization import NORMALIZATIONS, make_normalization
-from keras_transformer.layers.residual import Residual
-from keras_transformer.layers.scored_layer import ScoredLayer
-from keras_transformer.layers.validation import (
+from keras_transformer.arguments import (
     check_choice,
     check_groups,
     check_heads,
@@ -22,6 +16,10 @@ from keras_transformer.layers.validation import (
     get_activation,
     known_width,
 )
+from keras_transformer.layers.feed_forward import FeedForward
+from keras_transformer.layers.multi_head_attention import POSITIONS, MultiHeadAttention, ScoredLayer
+from keras_transformer.layers.normalization import NORMALIZATIONS, make_normalization
+from keras_transformer.layers.residual import Residual
 from keras_transformer.types import Shape, Tensor
 
 

@@ -5,15 +5,15 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_transformer.layers.dropout import Dropout
-from keras_transformer.layers.head_projection import leading_sizes
-from keras_transformer.layers.validation import (
+from keras_transformer.arguments import (
     check_positive,
     check_rates,
     freeze_parts,
     get_activation,
     known_width,
 )
+from keras_transformer.layers.multi_head_attention import leading_sizes
+from keras_transformer.layers.normalization import Dropout
 from keras_transformer.types import Shape, Tensor
 
 

@@ -5,9 +5,16 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_transformer.layers.dot_product_attention import as_tensor
-from keras_transformer.layers.validation import check_positive, check_width, known_sizes, known_width
-from keras_transformer.layers.value_checks import as_position, check_known_positions, check_sequence
+from keras_transformer.arguments import (
+    as_position,
+    as_tensor,
+    check_known_positions,
+    check_positive,
+    check_sequence,
+    check_width,
+    known_sizes,
+    known_width,
+)
 from keras_transformer.types import Shape, Tensor
 
 

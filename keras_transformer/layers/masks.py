@@ -3,13 +3,49 @@
 One rule holds everywhere: True (1) means *may be attended to*.
 """
 
-import keras
-import numpy as np
-from keras import KerasTensor, ops
+from keras import ops
 
-from keras_transformer.layers.validation import known_sizes
-from keras_transformer.layers.value_checks import as_position, known_values
+from keras_transformer.arguments import as_boolean, as_position, as_tensor, known_sizes
 from keras_transformer.types import Shape, Tensor
+
+
+def segment_mask(query_segments: Tensor, key_segments: Tensor) -> Tensor:
+    """Let each query see the keys of its own segment.
+
+    Args:
+        query_segments: integers `(b, t)`, the segment of each query.
+        key_segments: integers `(b, s)`, the segment of each key.
+
+    Returns:
+        A boolean tensor `(b, t, s)`, an `attention_mask`: True where both are of one segment.
+
+    Example:
+        >>> mask = segment_mask([[1, 2, 2]], [[1, 1, 2, 0]])
+        >>> ops.convert_to_numpy(mask).astype(int).tolist()
+        [[[1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 1, 0]]]
+    """
+    queries, keys = as_tensor(query_segments), as_tensor(key_segments)
+    return ops.equal(queries[:, :, None], keys[:, None, :])
+
+
+def segment_positions(segments: Tensor) -> Tensor:
+    """Count the positions of each segment from 0.
+
+    Args:
+        segments: integers `(b, t)`, the segment of each token; 0 is padding.
+
+    Returns:
+        int32 `(b, t)`: how many tokens of its segment stand before each token; 0 for padding, which so has
+        no position that a model does not know.
+
+    Example:
+        >>> ops.convert_to_numpy(segment_positions([[1, 1, 1, 2, 2, 0, 0]])).tolist()
+        [[0, 1, 2, 0, 1, 0, 0]]
+    """
+    segments = as_tensor(segments)
+    same = ops.cast(segment_mask(segments, segments), "int32")  # (b, t, t)
+    counts = ops.sum(ops.tril(same, k=-1), axis=-1)
+    return ops.where(ops.equal(segments, 0), 0, counts)
 
 
 def padding_mask(token_ids: Tensor, pad_id: int = 0) -> Tensor:
@@ -122,45 +158,6 @@ def intersect_masks(**masks: Tensor | None) -> Tensor | None:
             allowed = as_boolean(mask, name)
             combined = allowed if combined is None else ops.logical_and(combined, allowed)
     return combined
-
-
-def as_boolean(mask: Tensor, name: str) -> Tensor:
-    """Read a mask of 0 and 1 in any dtype as booleans.
-
-    Args:
-        mask: a tensor, an array or nested lists, of booleans or of the numbers 0 and 1.
-        name: what the caller calls it.
-
-    Returns:
-        A boolean tensor of the same shape.
-
-    Raises:
-        TypeError: neither booleans nor numbers.
-        ValueError: numbers that are neither 0 nor 1, such as those of a mask that is
-            added to the scores. While a graph is traced they are not known; such a
-            mask then allows nothing, and never the opposite of what it says.
-    """
-    if not isinstance(mask, KerasTensor):
-        dtype = str(getattr(mask, "dtype", ""))
-        if any(kind in dtype for kind in ("str", "<U", "object", "complex")):
-            raise TypeError(f"`{name}` must hold booleans, or the numbers 0 and 1. Received: dtype={dtype}.")
-        mask = ops.convert_to_tensor(mask)
-    if keras.backend.standardize_dtype(mask.dtype) == "bool":
-        return mask
-    _check_zero_or_one(mask, name)
-    return mask > 0
-
-
-def _check_zero_or_one(mask: Tensor, name: str) -> None:
-    """Refuse a mask of the kind that is added to the scores: read as booleans it says the opposite."""
-    values = known_values(mask)
-    if values is None:
-        return
-    wrong = values[(values != 0) & (values != 1)]
-    if np.size(wrong):
-        raise ValueError(
-            f"`{name}` must hold 1 where a key may be attended to, and 0 elsewhere. Received: {wrong[0]}."
-        )
 
 
 def _padding_to_scores(mask: Tensor, scores_shape: Shape) -> Tensor:

@@ -8,8 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from keras import ops
 
-from keras_transformer.layers.validation import check_positive
-from keras_transformer.layers.value_checks import as_position
+from keras_transformer.arguments import as_position, check_positive
 from keras_transformer.types import Shape, Tensor
 
 

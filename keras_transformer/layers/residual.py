@@ -4,10 +4,8 @@ from typing import Any
 
 import keras
 
-from keras_transformer.layers.dot_product_attention import as_floats
-from keras_transformer.layers.dropout import Dropout
-from keras_transformer.layers.normalization import make_normalization
-from keras_transformer.layers.validation import check_alike, check_rates, check_width, freeze_parts
+from keras_transformer.arguments import as_floats, check_alike, check_rates, check_width, freeze_parts
+from keras_transformer.layers.normalization import Dropout, make_normalization
 from keras_transformer.types import Shape, Tensor
 
 

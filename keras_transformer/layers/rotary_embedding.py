@@ -6,9 +6,8 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformer.layers.dot_product_attention import as_floats
-from keras_transformer.layers.sinusoids import position_angles
-from keras_transformer.layers.value_checks import as_position
+from keras_transformer.arguments import as_floats, as_position
+from keras_transformer.layers.position_encoding import position_angles
 from keras_transformer.types import Shape, Tensor
 
 

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 
 from keras import ops
 
-from keras_transformer.layers.masks import as_boolean
-from keras_transformer.layers.validation import known_sizes
+from keras_transformer.arguments import as_boolean, known_sizes
 from keras_transformer.types import Tensor
 
 

@@ -6,8 +6,8 @@ import keras
 from keras import ops
 
 from keras_transformer.layers import DecoderCache, padding_mask
+from keras_transformer.models.config import check_options, constructor_arguments
 from keras_transformer.models.configured_model import ConfiguredModel
-from keras_transformer.models.options import check_options, constructor_arguments
 from keras_transformer.models.parts import Parts, causal_parts
 from keras_transformer.types import Tensor
 

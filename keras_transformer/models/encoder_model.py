@@ -4,8 +4,8 @@ from typing import Any
 
 import keras
 
+from keras_transformer.models.config import check_exactly_one, check_options, constructor_arguments
 from keras_transformer.models.encoding_model import EncodingModel
-from keras_transformer.models.options import check_exactly_one, check_options, constructor_arguments
 from keras_transformer.models.parts import Parts, encoder_parts
 from keras_transformer.models.source import source_inputs
 from keras_transformer.types import Tensor

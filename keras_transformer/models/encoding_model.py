@@ -5,10 +5,9 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_transformer.layers.dot_product_attention import as_tensor
+from keras_transformer.arguments import as_tensor
 from keras_transformer.models.configured_model import ConfiguredModel
-from keras_transformer.models.segments import SEGMENT_INPUTS
-from keras_transformer.models.source import check_padding_mask, read_source
+from keras_transformer.models.source import SEGMENT_INPUTS, check_padding_mask, read_source
 from keras_transformer.types import Tensor
 
 

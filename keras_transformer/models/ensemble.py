@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
-from keras_transformer.layers.decoder_cache import DecoderCache
+from keras_transformer.layers.decoder import DecoderCache
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.types import Tensor
 

@@ -5,10 +5,9 @@ from typing import Any
 import keras
 
 from keras_transformer.layers import Decoder, Encoder, OutputProjection, TokenEmbedding
-from keras_transformer.layers.dropout import Dropout
-from keras_transformer.models.options import block_options
-from keras_transformer.models.pooling import Pooling
-from keras_transformer.models.positions import make_position_encoding
+from keras_transformer.layers.normalization import Dropout
+from keras_transformer.models.config import block_options, make_position_encoding
+from keras_transformer.models.source import Pooling
 
 Parts = dict[str, keras.layers.Layer]
 """Each layer by the name of the model's attribute."""

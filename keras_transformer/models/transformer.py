@@ -6,11 +6,10 @@ import keras
 from keras import ops
 
 from keras_transformer.layers import DecoderCache, padding_mask
+from keras_transformer.models.config import check_exactly_one, check_options, constructor_arguments
 from keras_transformer.models.encoding_model import EncodingModel
-from keras_transformer.models.options import check_exactly_one, check_options, constructor_arguments
 from keras_transformer.models.parts import Parts, transformer_parts
-from keras_transformer.models.segments import one_segment, segment_inputs, segments_of
-from keras_transformer.models.source import source_inputs
+from keras_transformer.models.source import one_segment, segment_inputs, segments_of, source_inputs
 from keras_transformer.types import Tensor
 
 

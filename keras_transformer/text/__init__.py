@@ -1,19 +1,17 @@
 """Strings to token ids and back: special tokens, tokenizers, vocabulary training."""
 
-from keras_transformer.text.character import CharacterTokenizer
 from keras_transformer.text.loading import load_tokenizer
-from keras_transformer.text.special_tokens import (
+from keras_transformer.text.lookup_tokenizer import CharacterTokenizer, WhitespaceTokenizer
+from keras_transformer.text.subword import SubwordTokenizer, VocabularyWarning
+from keras_transformer.text.tokenizer import (
     END_ID,
     NUM_SPECIAL_TOKENS,
     PAD_ID,
     SPECIAL_TOKENS,
     START_ID,
     UNKNOWN_ID,
+    Tokenizer,
 )
-from keras_transformer.text.subword import SubwordTokenizer
-from keras_transformer.text.subword_training import VocabularyWarning
-from keras_transformer.text.tokenizer import Tokenizer
-from keras_transformer.text.whitespace import WhitespaceTokenizer
 
 __all__ = [
     "END_ID",

@@ -3,11 +3,9 @@
 from pathlib import Path
 
 from keras_transformer.errors import InputError
-from keras_transformer.text.character import CharacterTokenizer
-from keras_transformer.text.saving import OPTIONS_FILE, read_options
+from keras_transformer.text.lookup_tokenizer import CharacterTokenizer, WhitespaceTokenizer
 from keras_transformer.text.subword import SubwordTokenizer
-from keras_transformer.text.tokenizer import Tokenizer
-from keras_transformer.text.whitespace import WhitespaceTokenizer
+from keras_transformer.text.tokenizer import OPTIONS_FILE, Tokenizer, read_options
 
 TOKENIZERS: dict[str, type[Tokenizer]] = {
     tokenizer.kind: tokenizer for tokenizer in (CharacterTokenizer, SubwordTokenizer, WhitespaceTokenizer)

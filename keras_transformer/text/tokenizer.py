@@ -3,7 +3,7 @@
 import abc
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, TypeVar
 
@@ -11,15 +11,118 @@ import tensorflow as tf
 from typing_extensions import Self
 
 from keras_transformer.errors import InputError
-from keras_transformer.files import read_file
+from keras_transformer.files import read_file, write_file
 from keras_transformer.text.normalization import normalize
-from keras_transformer.text.saving import check_vocabulary_hash, read_flags, write_tokenizer
-from keras_transformer.text.special_tokens import (
-    END_ID,
-    NUM_SPECIAL_TOKENS,
-    PAD_ID,
-    UNKNOWN_ID,
-)
+
+OPTIONS_FILE = "tokenizer.json"
+
+
+def write_tokenizer(
+    directory: Path,
+    vocabulary_file: str,
+    vocabulary: bytes,
+    options: Mapping[str, object],
+) -> None:
+    """Writes both files, each beside its place and renamed.
+
+    Args:
+        directory: created if absent.
+        vocabulary_file: the name of the vocabulary file.
+        vocabulary: its content.
+        options: the kind and the options of the tokenizer.
+
+    Raises:
+        InputError: a file cannot be written.
+    """
+    write_file(directory / vocabulary_file, vocabulary)
+    saved = {**options, "vocabulary_sha256": _sha256(vocabulary)}
+    # Last: a directory with this file is a complete tokenizer.
+    write_file(directory / OPTIONS_FILE, (json.dumps(saved, indent=2) + "\n").encode())
+
+
+def read_options(directory: Path) -> dict[str, object]:
+    """Reads the options of a saved tokenizer.
+
+    Args:
+        directory: where `write_tokenizer` wrote.
+
+    Returns:
+        names and values, `kind` and `vocabulary_sha256` among them.
+
+    Raises:
+        InputError: the file is missing or damaged.
+    """
+    path = directory / OPTIONS_FILE
+    content = read_file(path)
+    try:
+        options = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path} must hold JSON. Received: {error}.") from error
+    if not isinstance(options, dict):
+        raise InputError(f"{path} must hold a JSON object. Received: {options!r}.")
+    return options
+
+
+def read_flags(directory: Path, kind: str, names: tuple[str, ...]) -> dict[str, bool]:
+    """Reads the constructor options of a saved tokenizer.
+
+    Args:
+        directory: where `write_tokenizer` wrote.
+        kind: the kind that it must have.
+        names: the options that it may have.
+
+    Returns:
+        the options that the file holds.
+
+    Raises:
+        InputError: the kind differs, an option is unknown, or a value is not a boolean.
+    """
+    path, options = directory / OPTIONS_FILE, read_options(directory)
+    options.pop("vocabulary_sha256", None)
+    received = options.pop("kind", None)
+    if received != kind:
+        raise InputError(f"{path}: kind must be {kind!r}. Received: {received!r}.")
+    flags: dict[str, bool] = {}
+    for name, value in options.items():
+        if name not in names:
+            raise InputError(f"{path}: options must be among {names}. Received: {name!r}.")
+        if not isinstance(value, bool):
+            raise InputError(f"{path}: {name} must be true or false. Received: {value!r}.")
+        flags[name] = value
+    return flags
+
+
+def check_vocabulary_hash(directory: Path, vocabulary_file: str, vocabulary: bytes) -> None:
+    """Checks that a vocabulary file is the one that was saved.
+
+    A changed vocabulary no longer fits the weights that were trained with it.
+
+    Args:
+        directory: where `write_tokenizer` wrote.
+        vocabulary_file: the name of the vocabulary file.
+        vocabulary: its content.
+
+    Raises:
+        InputError: the content differs; an options file without a hash accepts any.
+    """
+    received, wanted = _sha256(vocabulary), read_options(directory).get("vocabulary_sha256")
+    if wanted not in (None, received):
+        path = directory / vocabulary_file
+        raise InputError(f"{path} is damaged: SHA-256 must be {wanted}. Received: {received}.")
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+PAD_ID = 0
+UNKNOWN_ID = 1
+START_ID = 2
+END_ID = 3
+
+SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[START]", "[END]")
+NUM_SPECIAL_TOKENS = len(SPECIAL_TOKENS)
+
 
 AnyTokenizer = TypeVar("AnyTokenizer", bound="Tokenizer")
 
@@ -207,3 +310,19 @@ def _dense(token_ids: tf.Tensor) -> tf.Tensor:
     if token_ids.shape.rank not in (2, None):
         raise ValueError(f"`token_ids` must have shape (b, t). Received: shape={token_ids.shape}.")
     return tf.ensure_shape(token_ids, [None, None])
+
+
+def source_token_ids(texts: tf.Tensor, tokenizer: Tokenizer, max_length: int) -> tf.Tensor:
+    """Tokenizes sources, ends each with `END_ID` and pads them to the longest.
+
+    Args:
+        texts: string (b,).
+        tokenizer: of the source language.
+        max_length: most tokens of a row, the end token included; what follows is cut off.
+
+    Returns:
+        int32 (b, s), with s at least 1.
+    """
+    token_ids = tokenizer.tokenize(texts)[:, : max_length - 1]
+    ends = tf.fill([token_ids.nrows(), 1], END_ID)
+    return tf.concat([token_ids, ends], axis=1).to_tensor(PAD_ID)

@@ -1,35 +1,37 @@
 """What `model.fit` needs: loss, metrics, schedules, checkpoints, and how to compile; and `fit`, all of it."""
 
 from keras_transformer.training.adam import Adam
-from keras_transformer.training.averaging import average_weights
-from keras_transformer.training.checkpoint_reading import read_checkpoint, restore_checkpoint
-from keras_transformer.training.checkpoint_state import CheckpointState, CheckpointWarning, read_state
-from keras_transformer.training.checkpoints import Checkpoint
+from keras_transformer.training.checkpoint_reading import average_weights, read_checkpoint, restore_checkpoint
+from keras_transformer.training.checkpoint_state import (
+    CheckpointState,
+    CheckpointWarning,
+    backend_random_state,
+    load_model,
+    random_state,
+    read_state,
+    save_model,
+    set_backend_random_state,
+    set_random_state,
+)
+from keras_transformer.training.checkpoints import (
+    Checkpoint,
+    KeepRecent,
+    RunRecord,
+    StopEarly,
+    average_recent,
+)
 from keras_transformer.training.distribution import check_engine, claim_cores, distributed
-from keras_transformer.training.early_stopping import StopEarly
-from keras_transformer.training.finite_loss import StopOnNonFinite
-from keras_transformer.training.fitting import Scoring, fit, trained_model
+from keras_transformer.training.fitting import RecentBatches, Scoring, StopOnNonFinite, fit, trained_model
 from keras_transformer.training.losses import MaskedCrossentropy, token_crossentropy
-from keras_transformer.training.metrics import MaskedAccuracy, Perplexity, TokenMean
-from keras_transformer.training.model_files import load_model, save_model
+from keras_transformer.training.metrics import MaskedAccuracy, Perplexity, Throughput, TokenMean
 from keras_transformer.training.moving_average import (
     EvaluateMovingAverage,
     apply_moving_average,
     moving_average,
 )
 from keras_transformer.training.r_drop import RDropCrossentropy, symmetric_divergence
-from keras_transformer.training.random_state import (
-    backend_random_state,
-    random_state,
-    set_backend_random_state,
-    set_random_state,
-)
-from keras_transformer.training.recent_batches import RecentBatches
-from keras_transformer.training.recent_checkpoints import KeepRecent, average_recent
 from keras_transformer.training.recipe import compile_model, jit_compiles, make_schedule
-from keras_transformer.training.run_record import RunRecord
 from keras_transformer.training.schedules import InverseSquareRootSchedule, NoamSchedule
-from keras_transformer.training.throughput import Throughput
 
 __all__ = [
     "Adam",

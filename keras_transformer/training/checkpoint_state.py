@@ -1,18 +1,202 @@
 """Where a run stands, beside its weights: what `state.json` holds."""
 
+import contextlib
 import dataclasses
 import hashlib
 import json
 import math
+import re
+import textwrap
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import keras
+import numpy as np
 
 from keras_transformer.errors import InputError
-from keras_transformer.files import write_file
-from keras_transformer.training.random_state import RandomState
+from keras_transformer.files import move_file, write_file
+from keras_transformer.models import Transformer
+
+PARTIAL = ".partial-"
+_EPOCH = re.compile(r"epoch-(\d{4,})\.keras")
+
+
+def epoch_file(epoch: int) -> str:
+    """Name the checkpoint of an epoch, counted from 1."""
+    return f"epoch-{epoch:04d}.keras"
+
+
+def saved_epochs(directory: Path) -> list[Path]:
+    """List the checkpoints of a directory, the oldest first, and no other files of like names.
+
+    Args:
+        directory: of a `Checkpoint`, or what `KeepRecent` keeps.
+
+    Returns:
+        Paths.
+    """
+    paths = [path for path in directory.glob("epoch-*.keras") if _EPOCH.fullmatch(path.name)]
+    return sorted(paths, key=lambda path: int(path.stem.removeprefix("epoch-")))
+
+
+def save_model(model: keras.Model, path: Path) -> None:
+    """Write a `.keras` file beside and rename it.
+
+    Args:
+        model: to be saved.
+        path: of the file.
+
+    Raises:
+        OSError: the file cannot be written; nothing is left of it.
+    """
+    # Keras wants the suffix `.keras`, and the name must tell that the file is not whole.
+    partial = path.with_name(f"{PARTIAL}{path.name}")
+    try:
+        model.save(partial)
+        move_file(partial, path)
+    finally:
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)
+
+
+def load_model(path: Path) -> keras.Model:
+    """Read a `.keras` file.
+
+    Args:
+        path: of the file.
+
+    Returns:
+        The model, compiled as it was.
+
+    Raises:
+        InputError: the file is missing or damaged.
+    """
+    try:
+        return keras.saving.load_model(path, custom_objects={"Transformer": Transformer})
+    # Keras raises errors of many classes for a damaged archive.
+    except Exception as error:
+        cause = textwrap.shorten(str(error), 200)
+        raise InputError(f"{path} cannot be read as a Keras model: {cause}") from error
+
+
+def load_weights(model: keras.Model, path: Path) -> None:
+    """Read weights and optimizer into a compiled model, whose class Keras need not know.
+
+    Args:
+        model: of the same shapes.
+        path: of a `.keras` file.
+
+    Raises:
+        InputError: the file is missing, damaged, or of another model or of an optimizer with other variables.
+    """
+    try:
+        # Keras's `LossScaleOptimizer` would make its variables a second time.
+        if not model.optimizer.built:
+            model.optimizer.build(model.trainable_variables)
+        with warnings.catch_warnings():
+            # Keras only warns, and leaves the optimizer as if it had never trained.
+            warnings.filterwarnings("error", message="Skipping variable loading for optimizer")
+            model.load_weights(path)
+    # Keras raises errors of many classes for a damaged archive.
+    except Exception as error:
+        cause = textwrap.shorten(str(error), 200)
+        raise InputError(f"{path} cannot be read into the model: {cause}") from error
+
+
+# Keras names the variable of each `SeedGenerator` so.
+_VARIABLE = "seed_generator_state"
+
+RandomState = list[list[int]]
+
+
+def random_state(model: keras.Model) -> RandomState:
+    """Read what the model's seed generators stand at.
+
+    Args:
+        model: any Keras model.
+
+    Returns:
+        Two numbers for each generator, in the order of `model.variables`.
+    """
+    return [keras.ops.convert_to_numpy(variable).tolist() for variable in _variables(model)]
+
+
+def set_random_state(model: keras.Model, state: RandomState) -> None:
+    """Let a model draw what another one, of the same shape, would have drawn.
+
+    Args:
+        model: any Keras model.
+        state: of `random_state`.
+
+    Raises:
+        InputError: the model has another number of seed generators, or a state is not two whole numbers.
+    """
+    variables = _variables(model)
+    if len(variables) != len(state):
+        raise InputError(
+            f"The random state must be of the model's {len(variables)} seed generators. "
+            f"Received: the states of {len(state)}."
+        )
+    checked = [_checked(value, variable) for variable, value in zip(variables, state, strict=True)]
+    for variable, numbers in zip(variables, checked, strict=True):
+        variable.assign(numbers)
+
+
+def backend_random_state() -> list[int]:
+    """Read what the backend's own generator stands at.
+
+    Keras leaves dropout without a seed to torch, which draws from one generator for the whole process.
+
+    Returns:
+        Of torch, the generator of the CPU, as whole numbers of 64 bits; of the other backends,
+        which have none, nothing.
+    """
+    if keras.backend.backend() != "torch":
+        return []
+    import torch
+
+    return [int(number) for number in torch.get_rng_state().numpy().view("int64")]
+
+
+def set_backend_random_state(state: list[int]) -> None:
+    """Let the backend's own generator draw what it would have drawn.
+
+    Args:
+        state: of `backend_random_state`; if empty, or not on torch, the generator stays as it is.
+
+    Raises:
+        InputError: torch does not take the state.
+    """
+    if keras.backend.backend() != "torch" or not state:
+        return
+    import torch
+
+    try:
+        torch.set_rng_state(torch.from_numpy(np.array(state, "int64").view("uint8")))
+    except (RuntimeError, ValueError, TypeError, OverflowError) as error:
+        received = textwrap.shorten(str(state), 60)
+        raise InputError(
+            f"The random state must be of torch's generator. Received: {received}: {error}."
+        ) from error
+
+
+def _checked(value: Any, variable: keras.Variable) -> Sequence[int]:
+    """Refuse what is not the state of a seed generator: a seed, and a count of draws."""
+    numbers = value if isinstance(value, list) else []
+    limits = np.iinfo(variable.dtype)
+    if len(numbers) != 2 or not all(type(n) is int and limits.min <= n <= limits.max for n in numbers):
+        raise InputError(
+            f"The state of a seed generator must be two whole numbers of {limits.bits} bits. "
+            f"Received: {value!r}."
+        )
+    return numbers
+
+
+def _variables(model: keras.Model) -> list[Any]:
+    return [variable for variable in model.variables if variable.name == _VARIABLE]
+
 
 STATE_FILE = "state.json"
 STATE_BEFORE_FILE = "state-before.json"
@@ -163,7 +347,7 @@ def _read(path: Path) -> CheckpointState | InputError:
         wanted = values.pop(_CHECKSUM, None) if isinstance(values, dict) else None
         if wanted is not None and wanted != (received := _checksum(values)):
             raise ValueError(f"its {_CHECKSUM} must be {wanted!r}. Received: {received!r}.")
-        return _checked(CheckpointState(**values))
+        return _checked_checkpoint_state(CheckpointState(**values))
     except FileNotFoundError:
         return InputError(f"{path} is missing.")
     except (ValueError, TypeError) as error:
@@ -175,7 +359,7 @@ def _checksum(values: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
-def _checked(state: CheckpointState) -> CheckpointState:
+def _checked_checkpoint_state(state: CheckpointState) -> CheckpointState:
     """Refuse a state whose values have other types than those of a new one."""
     for name, wanted in vars(CheckpointState()).items():
         received = getattr(state, name)

@@ -7,8 +7,8 @@ from typing import Any
 
 import keras
 
+from keras_transformer.backend.batch_parts import BatchParts, batch_parts, num_batch_parts
 from keras_transformer.errors import InputError
-from keras_transformer.models.batch_parts import BatchParts, batch_parts, num_batch_parts
 from keras_transformer.training.losses import MaskedCrossentropy
 
 ENGINES = {

@@ -1,29 +1,252 @@
 """A whole training run in one call; every part can also be used alone."""
 
 import contextlib
-from collections.abc import Sequence
+import io
+import math
+from collections import deque
+from collections.abc import Iterator, Sequence
 from numbers import Real
 from pathlib import Path
 from typing import Any, Protocol
 
 import keras
 import numpy as np
+from keras import ops
 
+from keras_transformer.arguments import check_positive
 from keras_transformer.errors import InputError
-from keras_transformer.layers.validation import check_positive
+from keras_transformer.files import write_file
 from keras_transformer.training.checkpoint_reading import read_checkpoint, restore_checkpoint
 from keras_transformer.training.checkpoint_state import CheckpointState
-from keras_transformer.training.checkpoints import Checkpoint
+from keras_transformer.training.checkpoints import (
+    Checkpoint,
+    KeepRecent,
+    RunRecord,
+    StopEarly,
+    average_recent,
+    is_over,
+    restore_average,
+)
 from keras_transformer.training.distribution import refuse_multi_worker, refuse_other_models, share_rows
-from keras_transformer.training.early_stopping import StopEarly, is_over
-from keras_transformer.training.finite_loss import StopOnNonFinite
+from keras_transformer.training.metrics import Throughput
 from keras_transformer.training.moving_average import EvaluateMovingAverage, apply_moving_average
-from keras_transformer.training.recent_batches import RecentBatches
-from keras_transformer.training.recent_checkpoints import KeepRecent, average_recent, restore_average
 from keras_transformer.training.recipe import compile_model
-from keras_transformer.training.run_record import RunRecord
-from keras_transformer.training.throughput import Throughput
-from keras_transformer.training.training_data import check_training_data, check_validation_weights
+
+_INFINITE = -1  # what `cardinality` says of a dataset that is repeated for ever
+
+
+def check_training_data(training: Any, validation: Any = None) -> None:
+    """Refuse what no epoch can be made of.
+
+    Args:
+        training: a dataset of batches.
+        validation: likewise, or None.
+
+    Raises:
+        TypeError: arrays or lists in the place of a dataset, or a generator, which only one epoch can read.
+        ValueError: a dataset without an end.
+        InputError: a dataset without a batch.
+    """
+    for name, dataset in (("training", training), ("validation", validation)):
+        if isinstance(dataset, tuple | list) and name == "training":
+            raise TypeError(
+                "`training` must be a dataset of batches, such as "
+                "tf.data.Dataset.from_tensor_slices((inputs, labels)).batch(64). "
+                f"Received: a {type(dataset).__name__} of {len(dataset)}."
+            )
+        if isinstance(dataset, Iterator):
+            raise TypeError(
+                f"`{name}` must be a dataset that each epoch can read anew, such as "
+                "tf.data.Dataset.from_generator(function, ...). "
+                f"Received: an iterator of class {type(dataset).__name__}."
+            )
+        num_batches = int(dataset.cardinality()) if hasattr(dataset, "cardinality") else None
+        if num_batches == _INFINITE:
+            raise ValueError(
+                f"`{name}` must have an end, at which the epoch is saved: leave out `.repeat()`. "
+                "Received: a dataset of infinite cardinality."
+            )
+        if num_batches == 0:
+            raise InputError(f"`{name}` must have at least one batch. Received: 0 batches.")
+
+
+def check_validation_weights(model: keras.Model, validation: Any) -> None:
+    """Refuse sample weights of a validation that the loss would not divide by.
+
+    Args:
+        model: compiled.
+        validation: a dataset of batches, or None.
+
+    Raises:
+        ValueError: the loss takes sample weights for shares, as under gradient accumulation, and the
+            validation has some: its loss would be a sum.
+    """
+    has_weights = isinstance(spec := getattr(validation, "element_spec", None), tuple) and len(spec) == 3
+    if has_weights and not getattr(model.loss, "normalize", True):
+        raise ValueError(
+            "`validation` must be without sample weights where gradients are accumulated: the loss takes "
+            "them for shares of an update. Received: batches of inputs, labels and sample weights."
+        )
+
+
+# More than a pipeline prepares before they are trained on, and no more memory than they are worth.
+_NUM_KEPT, _NUM_BYTES = 64, 1 << 28
+
+
+class RecentBatches:
+    """Remembers what a `tf.data` dataset gives, while it is trained on.
+
+    Example:
+        ```python
+        recent = RecentBatches()
+        model.fit(recent.watch(dataset), callbacks=[StopOnNonFinite(recent, directory)])
+        ```
+    """
+
+    def __init__(self) -> None:
+        self._batches: deque[tuple[int, list[np.ndarray]]] = deque(maxlen=_NUM_KEPT)
+
+    def watch(self, dataset: Any) -> Any:
+        """Make a dataset of the same elements that are remembered.
+
+        Args:
+            dataset: of batches; anything but a `tf.data` dataset of tensors with an end, which numbers its
+                batches as epochs do, is given back as it is, and not watched.
+
+        Returns:
+            The dataset to train on.
+        """
+        if not all(hasattr(dataset, name) for name in ("enumerate", "element_spec")):
+            return dataset
+        import tensorflow as tf
+
+        has_tensors = all(isinstance(s, tf.TensorSpec) for s in tf.nest.flatten(dataset.element_spec))
+        if not has_tensors or int(dataset.cardinality()) == tf.data.INFINITE_CARDINALITY:
+            return dataset
+
+        def remember(number: Any, *batch: Any) -> Any:
+            """Keep the arrays of one batch, and pass it on."""
+            arrays = tf.nest.flatten(batch)
+            with tf.control_dependencies([tf.numpy_function(self._keep, [number, *arrays], [])]):
+                kept = [tf.identity(array) for array in arrays]
+            elements = tf.nest.pack_sequence_as(batch, kept)
+            return elements if len(elements) > 1 else elements[0]
+
+        single = not isinstance(dataset.element_spec, tuple)
+        if single:
+            return dataset.enumerate().map(remember)
+        return dataset.enumerate().map(lambda number, batch: remember(number, *batch))
+
+    def _keep(self, number: int, *arrays: np.ndarray) -> None:
+        self._batches.append((int(number), [np.array(array) for array in arrays]))
+        while sum(array.nbytes for _, kept in self._batches for array in kept) > _NUM_BYTES:
+            self._batches.popleft()
+
+    def arrays(self, number: int) -> list[np.ndarray] | None:
+        """Give a batch.
+
+        Args:
+            number: in its epoch, from 0.
+
+        Returns:
+            Its arrays in the order of `tf.nest.flatten`: of the inputs by name, then the labels; or None
+            where it is not remembered.
+        """
+        return next((arrays for kept, arrays in reversed(self._batches) if kept == number), None)
+
+
+BATCH_FILE = "non_finite_batch.npz"
+
+
+class StopOnNonFinite(keras.callbacks.Callback):
+    """Stops training with an error as soon as a loss is NaN or infinite.
+
+    `keras.callbacks.TerminateOnNaN` does not do: it lets the epoch end, so that useless weights
+    take the place of good ones, and does not look at the loss of the validation, which is the
+    first to tell of weights lost in the last batch. It comes before `Checkpoint` among the callbacks.
+
+    Args:
+        recent: the batches of the dataset that is trained on, so that the wrong one can be saved.
+        directory: where to save its arrays, as `non_finite_batch.npz`; made if absent.
+
+    Example:
+        >>> StopOnNonFinite().on_train_batch_end(3, {"loss": float("nan")})  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        keras_transformer.errors.InputError: The loss must be finite. Received: loss=nan after batch 4...
+    """
+
+    def __init__(self, recent: RecentBatches | None = None, directory: str | Path | None = None) -> None:
+        super().__init__()
+        self._recent, self._directory = recent, directory
+        self._epoch = 0
+        self._num_batches: int | None = None
+
+    def on_epoch_begin(self, epoch: int, logs: dict[str, float] | None = None) -> None:
+        """Note where training is; `epoch` counts from 0."""
+        self._epoch, self._num_batches = epoch, 0
+
+    def on_train_batch_end(self, batch: int, logs: dict[str, float] | None = None) -> None:
+        """Look at the loss so far.
+
+        Args:
+            batch: counted from 0.
+            logs: each metric's value.
+
+        Raises:
+            InputError: the loss is not finite.
+        """
+        self._num_batches = batch + 1
+        self._check(logs, f"batch {batch + 1} of epoch {self._epoch + 1}", batch)
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, float] | None = None) -> None:
+        """Look at the loss of the validation too.
+
+        Args:
+            epoch: counted from 0.
+            logs: each metric's value.
+
+        Raises:
+            InputError: a loss is not finite, or there was no batch to have one.
+        """
+        # After the first epoch Keras has a loss all the same: 0, or that of the epoch before.
+        if self._num_batches == 0 or (logs is not None and "loss" not in logs):
+            raise InputError(
+                "The training dataset must have at least one batch in each epoch. "
+                f"Received: 0 batches in epoch {epoch + 1}."
+            )
+        self._check(logs, f"epoch {epoch + 1}")
+
+    def _check(self, logs: dict[str, float] | None, moment: str, batch: int | None = None) -> None:
+        for name, value in (logs or {}).items():
+            if name.endswith("loss") and not math.isfinite(value):
+                saved = "" if batch is None else self._save(batch)
+                raise InputError(
+                    f"The loss must be finite. Received: {name}={float(value)} after {moment}"
+                    f"{self._learning_rate()}.{saved} A lower learning rate or a longer warm-up may help."
+                )
+
+    def _learning_rate(self) -> str:
+        """Name the step and the rate of the last update."""
+        optimizer = getattr(getattr(self, "model", None), "optimizer", None)
+        if optimizer is None:
+            return ""
+        # While JAX trains, the weights and the optimizer do not have their numbers.
+        getattr(self.model, "jax_state_sync", lambda: None)()
+        rate = float(ops.convert_to_numpy(optimizer.learning_rate))
+        return f", step {int(ops.convert_to_numpy(optimizer.iterations)):,}, at the learning rate {rate:.3g}"
+
+    def _save(self, batch: int) -> str:
+        """Save the arrays of a batch, and say where."""
+        # Of several batches in one call it is not known which was wrong.
+        is_one = getattr(getattr(self, "model", None), "steps_per_execution", 1) == 1
+        arrays = self._recent.arrays(batch) if self._recent is not None and is_one else None
+        if arrays is None or self._directory is None:
+            return ""
+        path, content = Path(self._directory) / BATCH_FILE, io.BytesIO()
+        np.savez(content, *arrays)
+        write_file(path, content.getvalue())
+        return f" The ids of that batch are in {path}."
+
 
 CHECKPOINTS, TENSORBOARD = "checkpoints", "tensorboard"
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import keras
 
-from keras_transformer.layers.validation import check_positive
+from keras_transformer.arguments import check_positive
 from keras_transformer.models import SecondPass
 from keras_transformer.training.adam import Adam
 from keras_transformer.training.losses import MaskedCrossentropy

@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_transformer.layers.validation import check_positive
+from keras_transformer.arguments import check_positive
 from keras_transformer.types import Tensor
 
 

@@ -5,8 +5,7 @@ Every function returns a `matplotlib` figure and writes it to a file where a pat
 state of `pyplot`.
 """
 
-from keras_transformer.visualization.attention import plot_attention
-from keras_transformer.visualization.attention_maps import plot_attention_maps
+from keras_transformer.visualization.attention import plot_attention, plot_attention_maps
 from keras_transformer.visualization.mask import plot_mask
 from keras_transformer.visualization.position_encoding import plot_position_encoding
 from keras_transformer.visualization.training_curves import plot_training

@@ -13,8 +13,12 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from keras_transformer.types import Tensor
-from keras_transformer.visualization.figure_file import save_figure
-from keras_transformer.visualization.token_labels import label_inches, set_token_labels, show_any_script
+from keras_transformer.visualization.token_labels import (
+    label_inches,
+    save_figure,
+    set_token_labels,
+    show_any_script,
+)
 
 ALLOWED_COLOR = "#fde725"
 BLOCKED_COLOR = "#440154"

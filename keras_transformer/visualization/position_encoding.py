@@ -10,8 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from keras_transformer.types import Tensor
-from keras_transformer.visualization.figure_file import save_figure
-from keras_transformer.visualization.token_labels import show_any_script
+from keras_transformer.visualization.token_labels import save_figure, show_any_script
 
 _LEGEND_COLUMNS = 6
 _MAX_MARKERS = 100

@@ -1,13 +1,48 @@
 """Labels that show any token of any script, with the fonts that are there."""
 
 import functools
+import io
 import math
+import os
 import unicodedata
 from collections.abc import Sequence
+from pathlib import Path
 
 from matplotlib import font_manager
 from matplotlib.axis import Axis
+from matplotlib.figure import Figure
 from matplotlib.text import Text
+
+from keras_transformer.errors import InputError
+from keras_transformer.files import write_file
+
+
+def save_figure(figure: Figure, path: str | os.PathLike[str], *, dpi: int = 150) -> Path:
+    """Write a figure to a file; its directory is created.
+
+    Args:
+        figure: the figure.
+        path: the file; its suffix names the format, for example `.png`, `.svg` or `.pdf`.
+        dpi: dots per inch of formats that have dots.
+
+    Returns:
+        The path.
+
+    Raises:
+        InputError: the format is unknown or the file cannot be written.
+    """
+    path = Path(path)
+    formats = figure.canvas.get_supported_filetypes()
+    picture_format = path.suffix[1:].lower()
+    if picture_format not in formats:
+        raise InputError(
+            f"The name of a picture must end in one of .{', .'.join(sorted(formats))}. Received: {path}."
+        )
+    picture = io.BytesIO()
+    figure.savefig(picture, format=picture_format, dpi=dpi, bbox_inches="tight")
+    write_file(path, picture.getvalue())
+    return path
+
 
 MAX_LABEL_LENGTH = 16
 #: More labels than this overlap: every second, third, ... token is labelled then.

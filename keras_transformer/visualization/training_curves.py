@@ -8,8 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from keras_transformer.visualization.figure_file import save_figure
-from keras_transformer.visualization.token_labels import show_any_script
+from keras_transformer.visualization.token_labels import save_figure, show_any_script
 
 MAX_COLUMNS = 3
 _VALIDATION = "val_"

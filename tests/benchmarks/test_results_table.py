@@ -4,8 +4,8 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from keras_transformer.config import RunConfig
 from keras_transformer.evaluation import evaluate
+from keras_transformer.runs import RunConfig
 
 
 def write_run(directory: Path, answers: list[str], **options: object) -> None:

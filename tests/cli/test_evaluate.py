@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from keras_transformer.cli import scoring
+from keras_transformer.runs import train as scoring
 
 
 def test_a_model_and_its_export_score_alike(run: Callable, trained: Path, pairs_file: Path) -> None:

@@ -5,7 +5,7 @@ import dataclasses
 import click
 
 from keras_transformer.cli.options import run_options
-from keras_transformer.config import RunConfig
+from keras_transformer.runs import RunConfig
 
 
 def fields() -> set[str]:

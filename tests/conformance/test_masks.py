@@ -13,17 +13,13 @@ import numpy as np
 import pytest
 
 import keras_transformer as kt
+from helpers import array, draw
 from keras_transformer import course, layers
 
-array = keras.ops.convert_to_numpy
 Function = Callable[..., Any]
 """`(source, its padding mask, target, **call options) -> output`, for a batch."""
 
 NUM_PADS = 3
-
-
-def draw(*shape: int, seed: int = 0) -> Any:
-    return np.random.default_rng(seed).normal(size=shape).astype("float32")
 
 
 VECTORS = (draw(2, 5, 8), draw(2, 4, 8, seed=1))
@@ -444,7 +440,7 @@ class MaskIgnored(layers.MultiHeadAttention):
 def mutated(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every layer made in the test attends like the mutant."""
     monkeypatch.setattr(layers, "MultiHeadAttention", MaskIgnored)
-    for module in ("layers.block", "course.course_layer"):
+    for module in ("layers.block", "course.encoder_layer"):
         monkeypatch.setattr(f"keras_transformer.{module}.MultiHeadAttention", MaskIgnored)
 
 

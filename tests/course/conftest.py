@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import pytest
 
-array = keras.ops.convert_to_numpy
+from helpers import array
 
 
 def _randomize(layer: Any) -> Any:

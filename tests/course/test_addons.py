@@ -7,9 +7,9 @@ import keras
 import numpy as np
 import pytest
 
+from helpers import array
 from keras_transformer.course import addons
 
-array = keras.ops.convert_to_numpy
 GENERATOR = np.random.default_rng(0)
 QUERY, KEY, VALUE = (
     GENERATOR.normal(size=size).astype("float32") for size in ((2, 3, 9), (2, 5, 11), (2, 5, 13))

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from keras_transformer import course
-from keras_transformer.course.course_layer import CourseLayer
+from keras_transformer.course.encoder_layer import CourseLayer
 
 BOTH = pytest.mark.parametrize("cls", [course.EncoderLayer, course.DecoderLayer])
 OPTIONS = {"embedding_dim": 7, "num_heads": 3, "fully_connected_dim": 11}

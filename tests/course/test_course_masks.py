@@ -6,9 +6,9 @@ import keras
 import numpy as np
 import pytest
 
-from keras_transformer.course.course_masks import read_mask
+from helpers import array
+from keras_transformer.course.functions import read_mask
 
-array = keras.ops.convert_to_numpy
 B, H, T, S = 2, 3, 5, 7
 SCORES = (B, H, T, S)
 KEYS = np.array([[1, 1, 1, 1, 1, 0, 0], [1, 0, 1, 0, 0, 0, 0]])

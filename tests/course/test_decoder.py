@@ -7,9 +7,9 @@ import keras
 import numpy as np
 import pytest
 
+from helpers import array
 from keras_transformer import course
 
-array = keras.ops.convert_to_numpy
 IDS = np.array([[3, 2, 1], [2, 1, 0]])
 MEMORY = np.random.default_rng(0).normal(size=(2, 5, 11)).astype("float32")
 LOOK_AHEAD = np.tril(np.ones((1, 3, 3), "int32"))

@@ -7,9 +7,9 @@ import keras
 import numpy as np
 import pytest
 
+from helpers import array
 from keras_transformer import course
 
-array = keras.ops.convert_to_numpy
 GENERATOR = np.random.default_rng(0)
 X = GENERATOR.normal(size=(2, 3, 7)).astype("float32")
 MEMORY = GENERATOR.normal(size=(2, 5, 11)).astype("float32")  # the encoder is wider

@@ -7,9 +7,9 @@ import keras
 import numpy as np
 import pytest
 
+from helpers import array
 from keras_transformer import course
 
-array = keras.ops.convert_to_numpy
 IDS = np.array([[2, 1, 3, 4, 0], [1, 2, 0, 0, 0]])
 MASK = (IDS != 0).astype("float32")
 

@@ -7,9 +7,9 @@ import keras
 import numpy as np
 import pytest
 
+from helpers import array
 from keras_transformer import course
 
-array = keras.ops.convert_to_numpy
 X = np.random.default_rng(0).normal(size=(2, 5, 7)).astype("float32")
 KEYS = np.array([[1, 1, 1, 1, 0], [1, 0, 1, 0, 0]])
 

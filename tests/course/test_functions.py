@@ -6,9 +6,9 @@ import keras
 import numpy as np
 import pytest
 
+from helpers import array
 from keras_transformer import course
 
-array = keras.ops.convert_to_numpy
 Q = np.array([[1, 0, 1, 1], [0, 1, 1, 1], [1, 0, 0, 1]])
 K = np.array([[1, 1, 0, 1], [1, 0, 1, 1], [0, 1, 1, 0], [0, 0, 0, 1]])
 V = np.array([[0, 0], [1, 0], [1, 0], [1, 1]])

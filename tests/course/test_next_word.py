@@ -5,9 +5,9 @@ from typing import Any
 import keras
 import numpy as np
 
+from helpers import array
 from keras_transformer import course
 
-array = keras.ops.convert_to_numpy
 SOURCE = np.array([[4, 2, 0], [3, 3, 3]])
 
 

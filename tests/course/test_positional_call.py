@@ -6,9 +6,9 @@ import keras
 import numpy as np
 import pytest
 
-from keras_transformer.course.positional_call import PositionalCall
+from helpers import array
+from keras_transformer.course.encoder_layer import PositionalCall
 
-array = keras.ops.convert_to_numpy
 X = np.arange(6, dtype="float32").reshape(2, 3)
 
 

@@ -6,9 +6,9 @@ import keras
 import numpy as np
 import pytest
 
+from helpers import array
 from keras_transformer import course
 
-array = keras.ops.convert_to_numpy
 IDS = np.array([[4, 2, 0], [1, 1, 3]])
 BOTH = pytest.mark.parametrize("cls", [course.Encoder, course.Decoder])
 

@@ -7,9 +7,9 @@ import keras
 import numpy as np
 import pytest
 
+from helpers import array
 from keras_transformer import course
 
-array = keras.ops.convert_to_numpy
 SOURCE = np.array([[2, 1, 4, 3, 0], [3, 1, 0, 0, 0]])
 TARGET = np.array([[3, 2, 1], [5, 6, 0]])
 PADDING = (SOURCE != 0).astype("float32")[:, None]

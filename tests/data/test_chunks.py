@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from keras_transformer.data.chunks import EncodedChunks
+from keras_transformer.data.streaming import EncodedChunks
 from keras_transformer.errors import InputError
 from keras_transformer.text import CharacterTokenizer
 

@@ -6,8 +6,8 @@ import pytest
 from keras_transformer.data import encoding
 from keras_transformer.data.encoding import encode_pairs
 from keras_transformer.errors import InputError
-from keras_transformer.text.character import CharacterTokenizer
-from keras_transformer.text.special_tokens import UNKNOWN_ID
+from keras_transformer.text.lookup_tokenizer import CharacterTokenizer
+from keras_transformer.text.tokenizer import UNKNOWN_ID
 
 PAIRS = [("ab", "c"), ("abcde", "cd"), ("a", "bcdefg"), ("abcdef", "abcdef"), ("", "a")]
 

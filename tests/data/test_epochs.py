@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformer.data.epochs import ordered_batches, shuffle_batches, shuffled_batches
+from keras_transformer.data.batches import ordered_batches, shuffle_batches, shuffled_batches
 
 ENDS = np.array([5, 3, 5, 3, 3, 8, 5, 3, 3, 5, 8], np.int64)
 SPLITS = np.array([0, 3, 5, 9, 11], np.int64)

@@ -9,8 +9,8 @@ from keras_transformer.data.encoding import encode_pairs
 from keras_transformer.data.pipeline import encoded_dataset, translation_dataset
 from keras_transformer.data.text_files import read_parallel_text
 from keras_transformer.errors import InputError
-from keras_transformer.text.character import CharacterTokenizer
-from keras_transformer.text.special_tokens import END_ID, PAD_ID, START_ID
+from keras_transformer.text.lookup_tokenizer import CharacterTokenizer
+from keras_transformer.text.tokenizer import END_ID, PAD_ID, START_ID
 
 MULTI30K = Path(__file__).parents[2].parent / "shared" / "data" / "multi30k"
 

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keras_transformer.data.splits import split_pairs
+from keras_transformer.data.pairs import split_pairs
 from keras_transformer.errors import InputError
 
 PAIRS = [(f"s{i}", f"t{i}") for i in range(101)]

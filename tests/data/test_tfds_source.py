@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from keras_transformer.data.tfds_source import read_tfds, tfds_splits
+from keras_transformer.data.registry import read_tfds, tfds_splits
 from keras_transformer.errors import InputError
 
 tfds = pytest.importorskip("tensorflow_datasets")

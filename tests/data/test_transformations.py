@@ -4,7 +4,7 @@ import tensorflow as tf
 
 from keras_transformer.data.encoding import EncodedPairs
 from keras_transformer.data.transformations import gather_pairs, pad_batches, teacher_forcing
-from keras_transformer.text.special_tokens import END_ID, START_ID
+from keras_transformer.text.tokenizer import END_ID, START_ID
 
 POSITIONS = tf.ragged.constant([[2, 0], [1]], tf.int64)
 

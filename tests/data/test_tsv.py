@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from keras_transformer.data.tsv import read_tsv
+from keras_transformer.data.text_files import read_tsv
 from keras_transformer.errors import InputError
 
 

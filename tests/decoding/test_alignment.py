@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_transformer.decoding.alignment import align_targets
+from keras_transformer.decoding.scoring import align_targets
 
 TARGETS = np.array([[2, 4, 5, 3, 0], [2, 6, 3, 0, 0], [2, 3, 0, 0, 0], [2, 7, 4, 5, 3], [2, 4, 4, 3, 0]])
 

@@ -3,9 +3,15 @@
 import numpy as np
 import pytest
 
-from keras_transformer.decoding.answers import make_alignment, make_hypotheses, started, token_ids_of, utf8
-from keras_transformer.decoding.scores import LOWEST_SCORE
-from keras_transformer.decoding.translation import Translation
+from keras_transformer.decoding.log_probabilities import LOWEST_SCORE
+from keras_transformer.decoding.text_translator import (
+    Translation,
+    make_alignment,
+    make_hypotheses,
+    started,
+    token_ids_of,
+    utf8,
+)
 from keras_transformer.text import CharacterTokenizer
 
 

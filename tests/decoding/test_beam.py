@@ -16,7 +16,7 @@ from keras_transformer.decoding import (
     SpecialIds,
     generate,
 )
-from keras_transformer.decoding.scores import LOWEST_SCORE
+from keras_transformer.decoding.log_probabilities import LOWEST_SCORE
 
 ONE_SOURCE = np.zeros((1, 1), "int32")
 

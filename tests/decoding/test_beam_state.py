@@ -1,7 +1,7 @@
 import numpy as np
 from keras import ops
 
-from keras_transformer.decoding.beam_state import flat_rows
+from keras_transformer.decoding.beam import flat_rows
 
 
 def test_flat_rows() -> None:

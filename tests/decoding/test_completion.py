@@ -6,8 +6,8 @@ import pytest
 from keras import ops
 
 import keras_transformer as kt
+from keras_transformer.backend.compiler import compile_function
 from keras_transformer.decoding import BeamSearch, GreedySearch, Request, Search, complete
-from keras_transformer.decoding.compilation import compile_function
 
 SEARCHES = [GreedySearch(), BeamSearch(3, length_penalty=1.0)]
 PROMPTS = np.array([[2, 4, 6], [2, 7, 5], [2, 1, 3], [2, 6, 4], [2, 5, 5]])

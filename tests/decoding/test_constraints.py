@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from keras import ops
 
+from keras_transformer.backend.compiler import compile_function
 from keras_transformer.decoding import SpecialIds
-from keras_transformer.decoding.compilation import compile_function
 from keras_transformer.decoding.constraints import Constraints
-from keras_transformer.decoding.scores import LOWEST_SCORE
+from keras_transformer.decoding.log_probabilities import LOWEST_SCORE
 
 SPECIAL, END = SpecialIds(), 3
 SCORES = np.log(np.array([[0.05, 0.05, 0.1, 0.2, 0.25, 0.35]], "float32"))

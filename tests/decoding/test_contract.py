@@ -5,7 +5,7 @@ from typing import get_type_hints
 import pytest
 
 from keras_transformer.decoding import BeamSearch, GreedySearch, Search, SearchResult, SpecialIds
-from keras_transformer.text import special_tokens
+from keras_transformer.text import tokenizer as special_tokens
 
 
 def test_special_ids_are_those_of_the_tokenizers() -> None:

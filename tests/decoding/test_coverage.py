@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_transformer.decoding.coverage import SMALLEST_COVERAGE, coverage_penalty
+from keras_transformer.decoding.beam import SMALLEST_COVERAGE, coverage_penalty
 
 
 def test_the_penalty_by_hand() -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from keras_transformer.decoding.directory_swap import written_as_one
+from keras_transformer.files import written_as_one
 
 
 def write(directory: Path, content: str) -> None:

@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 from keras import ops
 
+from keras_transformer.backend.compiler import compile_function
 from keras_transformer.decoding import SpecialIds
-from keras_transformer.decoding.compilation import compile_function
-from keras_transformer.decoding.forced_prefix import force_prefix
-from keras_transformer.decoding.scores import LOWEST_SCORE
-from keras_transformer.decoding.token_rules import FORCED_LOG_PROBABILITY
+from keras_transformer.decoding.constraints import FORCED_LOG_PROBABILITY, force_prefix
+from keras_transformer.decoding.log_probabilities import LOWEST_SCORE
 
 SCORES = np.log(np.array([[0.1, 0.2, 0.3, 0.15, 0.25]] * 3, "float32"))
 PREFIXES = np.array([[4, 2], [2, 0], [0, 0]], "int32")

@@ -8,8 +8,8 @@ import pytest
 from keras import ops
 
 import keras_transformer as kt
+from keras_transformer.backend.compiler import compile_function
 from keras_transformer.decoding import BeamSearch, Constraints, GreedySearch, Search, generate
-from keras_transformer.decoding.compilation import compile_function
 
 SEARCHES = [GreedySearch(), BeamSearch(3, length_penalty=1.0)]
 

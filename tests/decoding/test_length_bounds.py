@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_transformer.decoding.length_bounds import (
+from keras_transformer.decoding.constraints import (
     check_bounds,
     check_max_length,
     longest_lengths,

@@ -2,7 +2,7 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.decoding import Limits
-from keras_transformer.decoding.limits import is_absent
+from keras_transformer.decoding.search import is_absent
 
 
 def test_sources_keep_their_limits() -> None:

@@ -16,7 +16,7 @@ from keras_transformer.decoding import (
     SpecialIds,
     generate,
 )
-from keras_transformer.decoding.loop import CHUNK, first_length, pad_tokens
+from keras_transformer.decoding.search import CHUNK, first_length, pad_tokens
 
 SEARCHES = [
     GreedySearch(),

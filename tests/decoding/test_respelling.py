@@ -2,7 +2,7 @@
 
 import pytest
 
-from keras_transformer.decoding.respelling import respelled
+from keras_transformer.decoding.text_translator import respelled
 from keras_transformer.text import CharacterTokenizer, SubwordTokenizer, Tokenizer, WhitespaceTokenizer
 
 TEXTS = ["Das Haus", "das  Dach", "½ Haus…"]

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from keras import ops
 
+from keras_transformer.backend.compiler import compile_function
 from keras_transformer.decoding import GreedySearch, Request, SpecialIds, generate
-from keras_transformer.decoding.compilation import compile_function
 from keras_transformer.decoding.constraints import Constraints
-from keras_transformer.decoding.sample_search import SampleSearch
+from keras_transformer.decoding.sampling import SampleSearch
 
 SOURCES = np.arange(5, dtype="int32")[:, None]
 

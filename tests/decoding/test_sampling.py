@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_transformer.decoding.compilation import compile_function
+from keras_transformer.backend.compiler import compile_function
+from keras_transformer.backend.random import draw_uniforms
+from keras_transformer.decoding.log_probabilities import LOWEST_SCORE
 from keras_transformer.decoding.sampling import Sampler
-from keras_transformer.decoding.scores import LOWEST_SCORE
-from keras_transformer.decoding.uniforms import draw_uniforms
 
 PROBABILITIES = np.array([0.1, 0.4, 0.2, 0.3], "float32")
 LARGEST = np.nextafter(np.float32(1), np.float32(0))  # 0.99999994

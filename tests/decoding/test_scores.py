@@ -5,7 +5,7 @@ import pytest
 from keras import ops
 
 from keras_transformer.decoding import SpecialIds, length_penalty
-from keras_transformer.decoding.scores import (
+from keras_transformer.decoding.log_probabilities import (
     LOWEST_SCORE,
     best_tokens,
     check_length_penalty,

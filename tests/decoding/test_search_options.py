@@ -13,7 +13,7 @@ from keras_transformer.decoding import (
     change_search,
     make_search,
 )
-from keras_transformer.decoding.search_options import read_search, search_options
+from keras_transformer.decoding.translator_files import read_search, search_options
 
 
 def test_searches_by_beam_size() -> None:

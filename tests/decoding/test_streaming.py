@@ -7,11 +7,11 @@ import pytest
 from keras import ops
 
 import keras_transformer as kt
+from keras_transformer.backend.compiler import compile_function
 from keras_transformer.decoding import BeamSearch, GreedySearch, generate
-from keras_transformer.decoding.compilation import compile_function
 from keras_transformer.decoding.constraints import Constraints
-from keras_transformer.decoding.sample_search import SampleSearch
-from keras_transformer.decoding.streaming import TokenStreamer, stream
+from keras_transformer.decoding.generation import TokenStreamer, stream
+from keras_transformer.decoding.sampling import SampleSearch
 
 SEARCHES = [
     GreedySearch(),

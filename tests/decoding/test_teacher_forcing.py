@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_transformer.decoding.teacher_forcing import teacher_forcing
+from keras_transformer.decoding.scoring import teacher_forcing
 
 
 def test_the_target_is_shifted() -> None:

@@ -2,8 +2,12 @@
 
 import pytest
 
-from keras_transformer.decoding.text_batches import BatchAnswers, check_texts, in_batches
-from keras_transformer.decoding.translation import TruncationWarning
+from keras_transformer.decoding.text_translator import (
+    BatchAnswers,
+    TruncationWarning,
+    check_texts,
+    in_batches,
+)
 
 
 def shout(texts: list[str], places: list[int]) -> BatchAnswers:

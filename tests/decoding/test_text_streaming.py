@@ -7,8 +7,8 @@ import pytest
 
 import keras_transformer as kt
 from keras_transformer.decoding import GreedySearch, TruncationWarning
-from keras_transformer.decoding.sample_search import SampleSearch
-from keras_transformer.decoding.text_streaming import TextStreamer, join_pieces, stream_text
+from keras_transformer.decoding.sampling import SampleSearch
+from keras_transformer.decoding.translator import TextStreamer, join_pieces, stream_text
 from keras_transformer.text import CharacterTokenizer, SubwordTokenizer, WhitespaceTokenizer
 
 CORPUS = ["A dog runs.", "a cat sits\ton it", "the cat runs", "the dog sits"]

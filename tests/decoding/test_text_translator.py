@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from keras_transformer.decoding import Alignment, PairScore, TextTranslator, Translation
-from keras_transformer.decoding.text_batches import BatchAnswers
+from keras_transformer.decoding.text_translator import BatchAnswers
 
 
 class Echo(TextTranslator):

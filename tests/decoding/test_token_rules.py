@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_transformer.decoding.compilation import compile_function
-from keras_transformer.decoding.scores import LOWEST_SCORE
-from keras_transformer.decoding.token_rules import (
+from keras_transformer.backend.compiler import compile_function
+from keras_transformer.decoding.constraints import (
     FORCED_LOG_PROBABILITY,
     banned_tokens,
     forbid,
@@ -18,6 +17,7 @@ from keras_transformer.decoding.token_rules import (
     penalize_repetition,
     repeated_ngrams,
 )
+from keras_transformer.decoding.log_probabilities import LOWEST_SCORE
 
 
 def tensor(values: Any, dtype: str = "float32") -> Any:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from keras_transformer.decoding.translation import Alignment, PairScore, Translation, TruncationWarning
+from keras_transformer.decoding.text_translator import Alignment, PairScore, Translation, TruncationWarning
 
 
 def test_answers_are_values() -> None:

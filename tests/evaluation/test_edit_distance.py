@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keras_transformer.evaluation.edit_distance import edit_distance
+from keras_transformer.evaluation.error_rates import edit_distance
 
 short_texts = st.text(alphabet="abc", max_size=7)
 

@@ -4,10 +4,10 @@ import pytest
 
 from keras_transformer.evaluation.error_rates import (
     character_error_rate,
+    exact_match,
     token_error_rate,
     word_error_rate,
 )
-from keras_transformer.evaluation.exact_match import exact_match
 
 # Pronunciations of CMUdict: some words have several.
 PHONES = ["T AH M EY T OW", "K AE T", "D AO G Z"]

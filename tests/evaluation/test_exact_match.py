@@ -1,7 +1,6 @@
 import pytest
 
-from keras_transformer.evaluation.exact_match import exact_match
-from keras_transformer.evaluation.references import References
+from keras_transformer.evaluation.error_rates import References, exact_match
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from keras_transformer.evaluation.references import references_of_each
+from keras_transformer.evaluation.error_rates import references_of_each
 
 
 def test_one_reference_and_several_may_be_mixed() -> None:

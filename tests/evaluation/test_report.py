@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from keras_transformer.evaluation.exact_match import exact_match
+from keras_transformer.evaluation.error_rates import exact_match
 from keras_transformer.evaluation.report import METRICS, evaluate
 from keras_transformer.evaluation.translation_quality import bleu, chrf
 

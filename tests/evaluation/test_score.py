@@ -1,6 +1,6 @@
 import pytest
 
-from keras_transformer.evaluation.score import Score
+from keras_transformer.evaluation.translation_quality import Score
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from keras_transformer.config import RunConfig
+from keras_transformer.runs import RunConfig
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from keras_transformer.decoding import Alignment, PairScore, Translation
-from keras_transformer.export.comparison import close, same_answer
+from keras_transformer.export.verification import close, same_answer
 
 
 def alignment(**changes: object) -> Alignment:

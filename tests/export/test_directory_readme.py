@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from keras_transformer.export.directory_readme import directory_readme
-from keras_transformer.export.signatures import SIGNATURES
+from keras_transformer.export.serving_module import SIGNATURES
 
 OPTIONS: dict[str, Any] = {
     "version": 3,

@@ -7,8 +7,7 @@ import pytest
 
 import keras_transformer as kt
 from keras_transformer.export import ExportError
-from keras_transformer.export.engine_answers import EngineAnswer, check_engine
-from keras_transformer.export.greedy_graph import greedy_translator
+from keras_transformer.export.fixed_size import EngineAnswer, check_engine, greedy_translator
 
 TEXTS = ["a dog", "the cat", ""]
 

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 import keras_transformer as kt
 from keras_transformer.decoding import BeamSearch, Constraints, GreedySearch
-from keras_transformer.export.greedy_graph import GreedyGraph, greedy_translator
+from keras_transformer.export.fixed_size import GreedyGraph, greedy_translator
 
 SOURCE_IDS = np.array([[5, 6, 7, 3, 0, 0, 0], [9, 4, 8, 10, 6, 5, 3]], "int32")
 

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from keras_transformer.decoding import SearchResult
-from keras_transformer.export.length_buckets import compiled_in_buckets, length_buckets, pad_to_bucket
+from keras_transformer.export.serving_module import compiled_in_buckets, length_buckets, pad_to_bucket
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 import keras_transformer as kt
-from keras_transformer.decoding.answers import token_ids_of
+from keras_transformer.decoding.text_translator import token_ids_of
 from keras_transformer.export import ExportError, export_litert
-from keras_transformer.export.greedy_graph import GreedyGraph, greedy_translator
-from keras_transformer.export.litert import LiteRTModel
+from keras_transformer.export.fixed_size import GreedyGraph, LiteRTModel, greedy_translator
 
 TEXTS = ["the rat ran", "a cat"]
 

@@ -6,7 +6,7 @@ import pytest
 from google.protobuf import text_format
 from tensorflow_serving.config import model_server_config_pb2
 
-from keras_transformer.export.models_config import model_name, models_config, write_models_config
+from keras_transformer.export.saved_model import model_name, models_config, write_models_config
 
 
 @pytest.mark.parametrize("name", ["de_en", 'a "b" \\c', "ä"])

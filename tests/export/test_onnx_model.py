@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 import keras_transformer as kt
-from keras_transformer.decoding.answers import token_ids_of
+from keras_transformer.decoding.text_translator import token_ids_of
 from keras_transformer.errors import InputError
-from keras_transformer.export import ExportError, export_onnx, onnx_model
-from keras_transformer.export.greedy_graph import GreedyGraph, greedy_translator
+from keras_transformer.export import ExportError, export_onnx
+from keras_transformer.export import fixed_size as onnx_model
+from keras_transformer.export.fixed_size import GreedyGraph, greedy_translator
 
 TEXTS = ["the rat ran", "a cat"]
 

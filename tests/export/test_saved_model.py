@@ -10,7 +10,7 @@ from keras_transformer.decoding import SampleSearch
 from keras_transformer.errors import InputError
 from keras_transformer.export import ExportError, ServedModel, export_saved_model, next_version, versions
 from keras_transformer.export import saved_model as saved_model_module
-from keras_transformer.export.comparison import same_answer
+from keras_transformer.export.verification import same_answer
 
 TEXTS = ["a dog sat", "", "the cat", "\U0001f600 שלום", "x" * 100_000, "a\x00b", "the rat ran"]
 

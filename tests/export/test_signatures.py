@@ -6,8 +6,8 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.decoding import PairScore, Translation
-from keras_transformer.decoding.scores import LOWEST_SCORE
-from keras_transformer.export.signatures import SIGNATURES, read_answers
+from keras_transformer.decoding.log_probabilities import LOWEST_SCORE
+from keras_transformer.export.serving_module import SIGNATURES, read_answers
 
 TEXTS = ["a", ""]
 

@@ -9,9 +9,7 @@ import pytest
 
 import keras_transformer as kt
 from keras_transformer.errors import ExportError, InputError
-from keras_transformer.export.engine_answers import EngineAnswer
-from keras_transformer.export.greedy_graph import GreedyGraph
-from keras_transformer.export.single_file import write_single_file
+from keras_transformer.export.fixed_size import EngineAnswer, GreedyGraph, write_single_file
 
 SIZES: dict[str, Any] = {"source_length": 13, "max_length": 5, "batch_size": 2}
 

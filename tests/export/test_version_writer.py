@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import keras_transformer as kt
-from keras_transformer.export.version_writer import needs_tensorflow_text
+from keras_transformer.export.saved_model import needs_tensorflow_text
 
 
 def test_only_subwords_need_tensorflow_text(

@@ -6,8 +6,8 @@ from typing import Any
 import tensorflow as tf
 from tensorflow_serving.apis import prediction_log_pb2
 
-from keras_transformer.export.signatures import SIGNATURES
-from keras_transformer.export.warmup import WARMUP_FILE, write_warmup_requests
+from keras_transformer.export.saved_model import WARMUP_FILE, write_warmup_requests
+from keras_transformer.export.serving_module import SIGNATURES
 
 
 def read_requests(directory: Path) -> list[Any]:

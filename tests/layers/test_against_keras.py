@@ -7,9 +7,8 @@ import keras
 import numpy as np
 import pytest
 
+from helpers import array, draw
 from keras_transformer.layers import MultiHeadAttention
-
-array = keras.ops.convert_to_numpy
 
 QUERY, SELF, NARROW, WIDE = (2, 5, 12), (2, 5, 12), (2, 7, 11), (2, 7, 13)
 INPUTS = {
@@ -26,10 +25,6 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "window and gate": {"num_heads": 3, "key_dim": 4, "sliding_window": 2, "use_gate": True},
     "output of rank 4": {"num_heads": 3, "key_dim": 4, "output_shape": (2, 5)},
 }
-
-
-def draw(*shape: int, seed: int = 0) -> Any:
-    return np.random.default_rng(seed).normal(size=shape).astype("float32")
 
 
 def twins(options: dict[str, Any], inputs: list[Any]) -> tuple[Any, Any]:

@@ -2,21 +2,16 @@
 
 from typing import Any
 
-import keras
 import numpy as np
 import pytest
 
+from helpers import array, draw
 from keras_transformer.layers import Decoder, DecoderLayer, Encoder, EncoderLayer, MultiHeadAttention
 
 torch = pytest.importorskip("torch", reason="needs the torch extra")
 pytestmark = pytest.mark.backend
 
 B, T, S, D, H, F = 2, 5, 7, 12, 3, 11
-array = keras.ops.convert_to_numpy
-
-
-def draw(*shape: int, seed: int = 0) -> Any:
-    return np.random.default_rng(seed).normal(size=shape).astype("float32")
 
 
 def tensor(values: Any) -> Any:

@@ -5,9 +5,8 @@ import keras
 import numpy as np
 import pytest
 
+from helpers import array
 from keras_transformer.layers import AttentionCache
-
-array = keras.ops.convert_to_numpy
 
 
 def create(max_length: int = 5, beam_size: int = 1, dtype: str = "float32") -> AttentionCache:

@@ -4,9 +4,9 @@ import keras
 import numpy as np
 import pytest
 
+from helpers import array
 from keras_transformer.layers import AttentionCache, DecoderCache, DecoderLayerCache
 
-array = keras.ops.convert_to_numpy
 ROWS = [1, 1, 3, 2]
 
 

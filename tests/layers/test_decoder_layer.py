@@ -6,14 +6,10 @@ import keras
 import numpy as np
 import pytest
 
+from helpers import array, draw
 from keras_transformer.layers import DecoderLayer
 
-array = keras.ops.convert_to_numpy
 TARGET, SOURCE = np.array([[1] * 5, [1, 1, 1, 0, 0]]), np.array([[1] * 3, [1, 1, 0]])
-
-
-def draw(*shape: int, seed: int = 0) -> Any:
-    return np.random.default_rng(seed).normal(size=shape).astype("float32")
 
 
 def made(**options: Any) -> Any:

@@ -7,10 +7,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from helpers import array
 from keras_transformer.layers import dot_product_attention, masked_softmax
-from keras_transformer.layers.fused_attention import fused_attention
+from keras_transformer.layers.dot_product_attention import fused_attention
 
-array = keras.ops.convert_to_numpy
 Array = npt.NDArray[np.float32]
 
 

@@ -4,14 +4,10 @@ import keras
 import numpy as np
 import pytest
 
+from helpers import array, draw
 from keras_transformer.layers import Encoder
 
-array = keras.ops.convert_to_numpy
 PADDING = np.array([[1] * 5, [1, 1, 1, 0, 0]])
-
-
-def draw(*shape: int, seed: int = 0) -> Any:
-    return np.random.default_rng(seed).normal(size=shape).astype("float32")
 
 
 def made(num_layers: int = 2, **options: Any) -> Any:

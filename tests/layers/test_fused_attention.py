@@ -7,10 +7,10 @@ import keras
 import numpy as np
 import pytest
 
+from helpers import array, draw
 from keras_transformer.layers import MultiHeadAttention, dot_product_attention, fused_attention
-from keras_transformer.layers.fused_attention import has_fused_kernel
+from keras_transformer.layers.dot_product_attention import has_fused_kernel
 
-array = keras.ops.convert_to_numpy
 B, T, S, H, K = 2, 5, 7, 4, 8
 DEAD = np.ones((B, 1, T, S), bool)
 DEAD[1, 0, 3] = False
@@ -21,10 +21,6 @@ MASKS = {
     "a mask for each head": np.random.default_rng(3).random((B, H, T, S)) > 0.4,
     "a row that may attend to nothing": DEAD,
 }
-
-
-def draw(*shape: int, seed: int = 0) -> Any:
-    return np.random.default_rng(seed).normal(size=shape).astype("float32")
 
 
 def inputs(groups: int = H, dtype: str = "float32") -> list[Any]:

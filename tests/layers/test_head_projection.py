@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_transformer.layers.head_projection import LinearMap, merge_heads, split_heads
+from keras_transformer.layers.multi_head_attention import LinearMap, merge_heads, split_heads
 
 RNG = np.random.default_rng(0)
 INPUTS, HEADS = RNG.normal(size=(2, 5, 7)), RNG.normal(size=(2, 5, 3, 11))

@@ -4,9 +4,9 @@ import keras
 import numpy as np
 import pytest
 
-from keras_transformer.layers.hypotheses import Hypotheses
+from helpers import array
+from keras_transformer.layers.cached_attention import Hypotheses
 
-array = keras.ops.convert_to_numpy
 B, H, K = 2, 3, 5
 
 

@@ -1,9 +1,8 @@
 import keras
 import numpy as np
 
-from keras_transformer.layers.initialization import fresh_copy, matrix_initializer
-
-array = keras.ops.convert_to_numpy
+from helpers import array
+from keras_transformer.layers.multi_head_attention import fresh_copy, matrix_initializer
 
 
 def test_copies_draw_numbers_of_their_own() -> None:

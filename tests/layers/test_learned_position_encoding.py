@@ -5,9 +5,8 @@ import keras
 import numpy as np
 import pytest
 
+from helpers import array
 from keras_transformer.layers import LearnedPositionEncoding
-
-array = keras.ops.convert_to_numpy
 
 
 @pytest.fixture

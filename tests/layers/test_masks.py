@@ -5,10 +5,10 @@ import keras
 import numpy as np
 import pytest
 
+from helpers import array
 from keras_transformer.layers import causal_mask, combine_masks, padding_mask, window_mask
 from keras_transformer.layers.masks import intersect_masks
 
-array = keras.ops.convert_to_numpy
 T, F = True, False
 
 

@@ -5,13 +5,8 @@ import keras
 import numpy as np
 import pytest
 
+from helpers import array, draw
 from keras_transformer.layers import MultiHeadAttention, causal_mask
-
-array = keras.ops.convert_to_numpy
-
-
-def draw(*shape: int, seed: int = 0) -> Any:
-    return np.random.default_rng(seed).normal(size=shape).astype("float32")
 
 
 def randomized(layer: Any, *inputs: Any) -> Any:

@@ -1,18 +1,12 @@
 import re
 from pathlib import Path
-from typing import Any
 
 import keras
 import numpy as np
 import pytest
 
+from helpers import array, draw
 from keras_transformer.layers import MultiHeadAttention, OutputProjection, TokenEmbedding
-
-array = keras.ops.convert_to_numpy
-
-
-def draw(*shape: int, seed: int = 0) -> Any:
-    return np.random.default_rng(seed).normal(size=shape).astype("float32")
 
 
 def test_own_kernel() -> None:

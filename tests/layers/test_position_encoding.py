@@ -5,9 +5,8 @@ import keras
 import numpy as np
 import pytest
 
+from helpers import array
 from keras_transformer.layers import PositionEncoding, sinusoidal_position_encoding
-
-array = keras.ops.convert_to_numpy
 
 
 def marks(length: int, hidden_dim: int, start: int = 0, layout: str = "interleaved") -> np.ndarray:

@@ -2,13 +2,11 @@ import math
 import re
 from typing import Any
 
-import keras
 import numpy as np
 import pytest
 
+from helpers import array
 from keras_transformer.layers import MultiHeadAttention, RelativePositionBias
-
-array = keras.ops.convert_to_numpy
 
 
 def bucket(distance: int, num_buckets: int, max_distance: int) -> int:

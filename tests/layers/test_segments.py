@@ -1,9 +1,7 @@
-import keras
 import numpy as np
 
+from helpers import array
 from keras_transformer.layers import segment_mask, segment_positions
-
-array = keras.ops.convert_to_numpy
 
 
 def test_a_query_sees_the_keys_of_its_segment() -> None:

@@ -5,10 +5,9 @@ import keras
 import numpy as np
 import pytest
 
+from helpers import array
 from keras_transformer.layers import sinusoidal_position_encoding
-from keras_transformer.layers.sinusoids import position_angles
-
-array = keras.ops.convert_to_numpy
+from keras_transformer.layers.position_encoding import position_angles
 
 
 def reference(positions: Any, hidden_dim: int, max_wavelength: float = 10000.0) -> Any:

@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 from keras import ops
 
+from helpers import array
 from keras_transformer.layers import dot_product_attention
-from keras_transformer.layers.step_attention import hide_unless, step_attention
+from keras_transformer.layers.cached_attention import hide_unless, step_attention
 
-array = ops.convert_to_numpy
 B, H, K, V, M = 2, 6, 5, 7, 11
 
 

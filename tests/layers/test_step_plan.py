@@ -4,10 +4,9 @@ import keras
 import numpy as np
 import pytest
 
+from helpers import array
 from keras_transformer.layers import AttentionCache
-from keras_transformer.layers.step_plan import plan_step
-
-array = keras.ops.convert_to_numpy
+from keras_transformer.layers.cached_attention import plan_step
 
 
 def cache() -> AttentionCache:

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from keras import ops
 
+from helpers import array
 from keras_transformer.layers import MultiHeadAttention
 
-array = ops.convert_to_numpy
 OPTIONS = [
     {},
     {"sliding_window": 2},

@@ -6,9 +6,8 @@ import keras
 import numpy as np
 import pytest
 
+from helpers import array
 from keras_transformer.layers import TokenEmbedding
-
-array = keras.ops.convert_to_numpy
 
 
 @pytest.mark.parametrize("dtype", ["int32", "int64", "uint8"])

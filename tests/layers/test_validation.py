@@ -5,7 +5,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_transformer.layers.validation import (
+from keras_transformer.arguments import (
     check_alike,
     check_belong_together,
     check_choice,

@@ -5,7 +5,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_transformer.layers.value_checks import (
+from keras_transformer.arguments import (
     as_position,
     check_known_positions,
     check_token_ids,

@@ -5,12 +5,12 @@ import keras
 import numpy as np
 import pytest
 
+from helpers import array
 from keras_transformer import CausalLM
+from keras_transformer.backend.compiler import compile_function
 from keras_transformer.decoding import BeamSearch, GreedySearch, Request
-from keras_transformer.decoding.compilation import compile_function
 from keras_transformer.layers import padding_mask
 
-array = keras.ops.convert_to_numpy
 SIZES: dict[str, Any] = {"num_layers": 2, "hidden_dim": 8, "num_heads": 2, "intermediate_dim": 11}
 IDS = np.array([[2, 5, 11, 3, 7], [2, 12, 4, 0, 0]])
 DESIGNS: list[dict[str, Any]] = [{}, {"norm_first": True, "tie_output": False}]

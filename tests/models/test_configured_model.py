@@ -8,10 +8,10 @@ import keras
 import numpy as np
 import pytest
 
+from helpers import array
 from keras_transformer import CausalLM, EncoderModel, Transformer
 from keras_transformer.models.configured_model import ConfiguredModel
 
-array = keras.ops.convert_to_numpy
 SIZES: dict[str, Any] = {"num_layers": 1, "hidden_dim": 8, "num_heads": 2, "intermediate_dim": 11}
 IDS = np.array([[2, 5, 11, 3], [2, 12, 0, 0]], "int32")
 FRAMES = np.random.default_rng(0).normal(size=(2, 5, 3)).astype("float32")

@@ -1,13 +1,12 @@
 import re
 from typing import Any
 
-import keras
 import numpy as np
 import pytest
 
+from helpers import array
 from keras_transformer import EncoderModel
 
-array = keras.ops.convert_to_numpy
 SIZES: dict[str, Any] = {"num_layers": 2, "hidden_dim": 8, "num_heads": 2, "intermediate_dim": 11}
 IDS = np.array([[2, 5, 11, 3, 7], [2, 12, 4, 0, 0]])
 FRAMES = np.random.default_rng(2).normal(size=(2, 5, 3)).astype("float32")

@@ -7,11 +7,11 @@ import keras
 import numpy as np
 import pytest
 
+from helpers import array
 from keras_transformer import EncoderModel, Transformer
 from keras_transformer.decoding import BeamSearch
 from keras_transformer.decoding.generation import generate
 
-array = keras.ops.convert_to_numpy
 SIZES: dict[str, Any] = {"num_layers": 1, "hidden_dim": 8, "num_heads": 2, "intermediate_dim": 11}
 FRAMES = np.random.default_rng(1).normal(size=(2, 7, 5)).astype("float32")
 MASK = np.array([[1] * 7, [1, 1, 1, 0, 0, 0, 0]])

@@ -8,10 +8,10 @@ import keras
 import numpy as np
 import pytest
 
+from helpers import array
 from keras_transformer.decoding import BeamSearch, GreedySearch, align_targets, generate
 from keras_transformer.models import CausalLM, Ensemble, Transformer
 
-array = keras.ops.convert_to_numpy
 SIZES = {"num_layers": 2, "num_heads": 2, "intermediate_dim": 11}
 SOURCE = np.array([[5, 6, 7, 3], [8, 3, 0, 0]])
 TARGET = np.array([[2, 5, 6, 9], [2, 7, 3, 0]])

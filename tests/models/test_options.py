@@ -6,7 +6,7 @@ import pytest
 
 from keras_transformer import CausalLM, EncoderModel, Transformer
 from keras_transformer.layers import Block
-from keras_transformer.models.options import (
+from keras_transformer.models.config import (
     BLOCK_OPTIONS,
     block_options,
     check_exactly_one,

@@ -5,9 +5,9 @@ import keras
 import numpy as np
 import pytest
 
+from helpers import array
 from keras_transformer.models import Pooling
 
-array = keras.ops.convert_to_numpy
 X = np.array([[[1, 2], [3, 5], [70, 80]], [[4, 8], [9, 9], [9, 9]], [[5, 5], [6, 6], [7, 7]]], "float32")
 MASK = np.array([[1, 1, 0], [1, 0, 0], [0, 0, 0]])
 

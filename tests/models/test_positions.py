@@ -1,13 +1,13 @@
 import re
 from typing import Any
 
-import keras
 import numpy as np
 import pytest
 
+from helpers import array
 from keras_transformer import CausalLM, EncoderModel, Transformer
 from keras_transformer.layers import LearnedPositionEncoding, PositionEncoding
-from keras_transformer.models.positions import (
+from keras_transformer.models.config import (
     POSITIONS,
     NoPositionEncoding,
     attention_positions,
@@ -15,7 +15,6 @@ from keras_transformer.models.positions import (
     make_position_encoding,
 )
 
-array = keras.ops.convert_to_numpy
 SIZES: dict[str, Any] = {"num_layers": 1, "hidden_dim": 8, "num_heads": 2, "intermediate_dim": 11}
 IDS = np.array([[5, 3, 9, 2], [4, 8, 6, 0]])
 

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import keras_transformer
+from helpers import array
 from keras_transformer import Transformer
 
-array = keras.ops.convert_to_numpy
 INPUTS: dict[str, Any] = {
     "encoder_token_ids": np.array([[5, 3, 9, 2, 7], [4, 8, 6, 0, 0]]),
     "decoder_token_ids": np.array([[2, 5, 10, 3], [2, 7, 0, 0]]),

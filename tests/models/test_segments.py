@@ -6,10 +6,10 @@ import keras
 import numpy as np
 import pytest
 
+from helpers import array
 from keras_transformer import Transformer
-from keras_transformer.models.presets import preset
+from keras_transformer.models.config import preset
 
-array = keras.ops.convert_to_numpy
 SIZES: dict[str, Any] = {"num_layers": 2, "hidden_dim": 8, "num_heads": 2, "intermediate_dim": 11}
 SOURCES = [[5, 3, 9, 2, 7], [4, 8, 6], [9, 9]]
 TARGETS = [[2, 5, 11], [2, 12, 7, 8], [2, 4, 4, 4, 9, 1]]

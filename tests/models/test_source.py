@@ -5,9 +5,9 @@ import keras
 import numpy as np
 import pytest
 
+from helpers import array
 from keras_transformer.models.source import read_source, source_inputs
 
-array = keras.ops.convert_to_numpy
 IDS = np.array([[5, 3, 0], [4, 0, 0]])
 FRAMES = np.zeros((2, 3, 7), "float32")
 

@@ -5,10 +5,10 @@ import keras
 import numpy as np
 import pytest
 
+from helpers import array
 from keras_transformer import Transformer
 from keras_transformer.layers import padding_mask
 
-array = keras.ops.convert_to_numpy
 SIZES: dict[str, Any] = {"num_layers": 1, "hidden_dim": 8, "num_heads": 2, "intermediate_dim": 11}
 SOURCE = np.array([[5, 3, 9, 2, 7], [4, 8, 6, 0, 0]])
 TARGET = np.array([[2, 5, 11, 3], [2, 12, 0, 0]])

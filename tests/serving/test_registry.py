@@ -8,7 +8,7 @@ import tensorflow as tf
 from model_server_double.errors import ServerError
 from model_server_double.registry import Registry
 
-from keras_transformer.export.warmup import write_warmup_requests
+from keras_transformer.export.saved_model import write_warmup_requests
 
 CONFIG = "model_config_list {{ config {{ name: 'toy' base_path: '/models/toy' {} }} }}"
 

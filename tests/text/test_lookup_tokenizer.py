@@ -1,8 +1,7 @@
 import pytest
 import tensorflow as tf
 
-from keras_transformer.text.character import CharacterTokenizer
-from keras_transformer.text.lookup_tokenizer import check_vocabulary, is_usable
+from keras_transformer.text.lookup_tokenizer import CharacterTokenizer, check_vocabulary, is_usable
 
 
 @pytest.mark.parametrize(

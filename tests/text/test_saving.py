@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from keras_transformer.errors import InputError
-from keras_transformer.text.saving import (
+from keras_transformer.text.tokenizer import (
     check_vocabulary_hash,
     read_flags,
     read_options,

@@ -4,7 +4,7 @@ import pytest
 import tensorflow as tf
 
 from keras_transformer.text import CharacterTokenizer
-from keras_transformer.text.source_ids import source_token_ids
+from keras_transformer.text.tokenizer import source_token_ids
 
 TOKENIZER = CharacterTokenizer(["a", "b"])
 

@@ -1,4 +1,4 @@
-from keras_transformer.text import special_tokens
+from keras_transformer.text import tokenizer as special_tokens
 
 
 def test_ids_are_the_positions_of_the_names() -> None:

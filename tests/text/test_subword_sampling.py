@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
+from keras_transformer.data.noise import sample_spellings
 from keras_transformer.text import SubwordTokenizer
-from keras_transformer.text.subword_sampling import sample_spellings
 
 TEXTS = ["the lowest tower", "a newer widow", "the newest wide low tower", "lower and lower"] * 3
 

@@ -2,7 +2,7 @@ import pytest
 
 from keras_transformer.errors import InputError
 from keras_transformer.text import SubwordTokenizer, VocabularyWarning
-from keras_transformer.text.subword_training import train_sentence_piece
+from keras_transformer.text.subword import train_sentence_piece
 
 CORPUS = ["the cat sat on the mat", "the dog sat"]
 

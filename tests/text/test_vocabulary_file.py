@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keras_transformer.errors import InputError
-from keras_transformer.text.vocabulary_file import format_vocabulary, parse_vocabulary
+from keras_transformer.text.lookup_tokenizer import format_vocabulary, parse_vocabulary
 
 PATH = Path("vocabulary.txt")
 SPECIAL_LINES = b'"[PAD]"\n"[UNK]"\n"[START]"\n"[END]"\n'

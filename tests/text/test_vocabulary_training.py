@@ -2,7 +2,7 @@ import pytest
 import tensorflow as tf
 
 from keras_transformer.errors import InputError
-from keras_transformer.text.vocabulary_training import text_batches, train_vocabulary
+from keras_transformer.text.lookup_tokenizer import text_batches, train_vocabulary
 
 
 def train(texts: list[str], max_vocabulary_size: int | None = None) -> list[str]:

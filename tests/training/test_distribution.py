@@ -15,9 +15,9 @@ import keras
 import pytest
 
 import keras_transformer as kt
-from keras_transformer.config import training as config_training
+from keras_transformer.backend.batch_parts import batch_parts
 from keras_transformer.errors import InputError
-from keras_transformer.models.batch_parts import batch_parts
+from keras_transformer.runs import config as config_training
 from keras_transformer.training import claim_cores, distributed, distribution
 from keras_transformer.training.distribution import share_rows
 

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from keras_transformer.training import Checkpoint, CheckpointState, StopEarly
-from keras_transformer.training.early_stopping import is_over
+from keras_transformer.training.checkpoints import is_over
 
 
 @pytest.mark.parametrize(

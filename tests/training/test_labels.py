@@ -5,7 +5,7 @@ import pytest
 from keras import ops
 
 from keras_transformer.training import MaskedAccuracy, MaskedCrossentropy
-from keras_transformer.training.labels import known_labels, padding_as_zero, token_weights
+from keras_transformer.training.losses import known_labels, padding_as_zero, token_weights
 
 LABELS = np.array([[5, 2, 6, 0, 0], [1, 3, 0, 0, 0], [4, 4, 4, 6, 1]], dtype="int32")
 

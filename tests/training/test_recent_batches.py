@@ -31,7 +31,7 @@ def test_old_batches_are_forgotten() -> None:
 
 def test_large_batches_are_forgotten_sooner(monkeypatch: pytest.MonkeyPatch) -> None:
     tf = pytest.importorskip("tensorflow")
-    monkeypatch.setattr("keras_transformer.training.recent_batches._NUM_BYTES", 24)
+    monkeypatch.setattr("keras_transformer.training.fitting._NUM_BYTES", 24)
     recent = RecentBatches()
     list(recent.watch(tf.data.Dataset.range(5).batch(1)))  # 8 bytes each
     assert [number for number in range(5) if recent.arrays(number)] == [2, 3, 4]

@@ -7,7 +7,8 @@ import keras
 import numpy as np
 import pytest
 
-from keras_transformer.training import MaskedAccuracy, MaskedCrossentropy, Perplexity, Throughput, throughput
+from keras_transformer.training import MaskedAccuracy, MaskedCrossentropy, Perplexity, Throughput
+from keras_transformer.training import metrics as throughput
 
 LABELS = np.array([[5, 2, 6, 0, 0], [1, 3, 0, 0, 0], [4, 4, 4, 6, 1]], dtype="int32")  # 10 tokens of 15
 VALIDATION = np.array([[1, 0, 0, 0, 0, 0, 0]], dtype="int32")

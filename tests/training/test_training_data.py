@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from keras_transformer.errors import InputError
 from keras_transformer.training import MaskedCrossentropy
-from keras_transformer.training.training_data import check_training_data, check_validation_weights
+from keras_transformer.training.fitting import check_training_data, check_validation_weights
 
 DATASET = tf.data.Dataset.range(6).batch(2)
 

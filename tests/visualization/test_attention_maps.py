@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from keras_transformer.errors import InputError
-from keras_transformer.visualization import attention_maps
-from keras_transformer.visualization.attention_maps import plot_attention_maps
+from keras_transformer.visualization import attention as attention_maps
+from keras_transformer.visualization.attention import plot_attention_maps
 
 SOURCE = ["3", "月", "שלום", "[END]", "x"]
 READ = ["[START]", "2", "0"]

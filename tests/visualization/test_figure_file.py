@@ -4,7 +4,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from keras_transformer.errors import InputError
-from keras_transformer.visualization.figure_file import save_figure
+from keras_transformer.visualization.token_labels import save_figure
 
 
 @pytest.fixture

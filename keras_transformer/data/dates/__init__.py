@@ -4,7 +4,7 @@
 through the optional package `babel`; see `generate_dates`.
 """
 
+from keras_transformer.data.dates.cldr import LOCALES
 from keras_transformer.data.dates.generation import generate_dates
-from keras_transformer.data.dates.locales import LOCALES
 
 __all__ = ["LOCALES", "generate_dates"]

@@ -9,7 +9,7 @@ import unicodedata
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from keras_transformer.data.dates.pattern import DatePattern, numbers
+from keras_transformer.data.dates.cldr import DatePattern, numbers
 
 # Feb 29 exists, so that every day of any year is compared.
 _LEAP_YEAR = 2000

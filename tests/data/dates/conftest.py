@@ -2,8 +2,8 @@
 
 import pytest
 
+from keras_transformer.data.dates.cldr import DatePattern
 from keras_transformer.data.dates.generation import patterns_by_locale
-from keras_transformer.data.dates.pattern import DatePattern
 
 pytest.importorskip("babel")
 

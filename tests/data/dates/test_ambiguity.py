@@ -4,10 +4,8 @@ import re
 import pytest
 
 from keras_transformer.data.dates.ambiguity import NUMERIC_ORDERS, reading, unambiguous
-from keras_transformer.data.dates.calendar import FIRST_DAY, LAST_DAY
-from keras_transformer.data.dates.cldr import cldr_patterns
-from keras_transformer.data.dates.locales import LOCALES
-from keras_transformer.data.dates.pattern import DatePattern, numbers
+from keras_transformer.data.dates.cldr import LOCALES, DatePattern, cldr_patterns, numbers
+from keras_transformer.data.dates.generation import FIRST_DAY, LAST_DAY
 
 MARCH_3 = dt.date(2023, 3, 3)
 

@@ -1,6 +1,6 @@
 import datetime as dt
 
-from keras_transformer.data.dates.calendar import FIRST_DAY, LAST_DAY, all_days, days_by_split, split_of
+from keras_transformer.data.dates.generation import FIRST_DAY, LAST_DAY, all_days, days_by_split, split_of
 
 
 def test_splits_cover_the_calendar_and_share_no_day() -> None:

@@ -6,9 +6,8 @@ import sys
 import pytest
 from babel.dates import format_date
 
-from keras_transformer.data.dates.calendar import all_days
-from keras_transformer.data.dates.cldr import cldr_patterns
-from keras_transformer.data.dates.locales import LOCALES
+from keras_transformer.data.dates.cldr import LOCALES, cldr_patterns
+from keras_transformer.data.dates.generation import all_days
 from keras_transformer.errors import InputError
 
 MARCH_3 = dt.date(2023, 3, 3)

@@ -4,9 +4,8 @@ import time
 import pytest
 
 from keras_transformer.data.dates import generate_dates
-from keras_transformer.data.dates.calendar import FIRST_DAY, LAST_DAY
-from keras_transformer.data.dates.generation import patterns_by_locale
-from keras_transformer.data.dates.locales import LOCALES
+from keras_transformer.data.dates.cldr import LOCALES
+from keras_transformer.data.dates.generation import FIRST_DAY, LAST_DAY, patterns_by_locale
 
 
 def test_pairs_of_the_splits_share_no_date_for_any_seed() -> None:

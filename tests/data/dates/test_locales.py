@@ -1,9 +1,8 @@
 import datetime as dt
 import unicodedata
 
+from keras_transformer.data.dates.cldr import LOCALES, DatePattern, digits_of
 from keras_transformer.data.dates.generation import patterns_by_locale
-from keras_transformer.data.dates.locales import LOCALES, digits_of
-from keras_transformer.data.dates.pattern import DatePattern
 
 
 def test_many_locales_and_scripts_are_written(chosen_patterns: list[DatePattern]) -> None:

@@ -3,9 +3,8 @@ import random
 import pytest
 
 from keras_transformer.data.dates.ambiguity import reading
-from keras_transformer.data.dates.calendar import all_days
-from keras_transformer.data.dates.noise import add_noise, lower, upper
-from keras_transformer.data.dates.pattern import DatePattern
+from keras_transformer.data.dates.cldr import DatePattern
+from keras_transformer.data.dates.generation import add_noise, all_days, lower, upper
 
 
 @pytest.mark.parametrize(

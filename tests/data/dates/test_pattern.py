@@ -2,8 +2,7 @@ import datetime as dt
 
 import pytest
 
-from keras_transformer.data.dates.locales import digits_of
-from keras_transformer.data.dates.pattern import DatePattern, numbers
+from keras_transformer.data.dates.cldr import DatePattern, digits_of, numbers
 
 FULL = DatePattern(
     locale="xx",

@@ -1,0 +1,140 @@
+"""The one file that asks for the compiler of the backend in use."""
+
+import contextlib
+import contextvars
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import keras
+
+from keras_transformer.types import Tensor
+
+_WITHOUT_DOUBLES = contextvars.ContextVar("without_doubles", default=False)
+
+
+def in_compiler() -> bool:
+    """Say whether what is traced now goes to XLA.
+
+    Returns:
+        True with JAX, and in a graph of TensorFlow that is made for `jit_compile`: there every size is
+        known when it is compiled, even if not while it is traced.
+    """
+    if keras.backend.backend() != "tensorflow":
+        return keras.backend.backend() == "jax"
+    import tensorflow as tf
+    from tensorflow.python.ops import control_flow_util  # nothing public tells of `jit_compile`
+
+    return bool(control_flow_util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph()))
+
+
+def writes_slices() -> bool:
+    """Say whether a slice of a tensor is written without copying the rest, or is as good as anything.
+
+    Returns:
+        False in a graph of TensorFlow itself, whose `write_rows` is better.
+    """
+    return keras.backend.backend() != "tensorflow" or in_compiler()
+
+
+def has_fast_doubles() -> bool:
+    """Say whether float64 is there, and costs little.
+
+    Returns:
+        True in a graph of TensorFlow itself, where the number of operations counts; not inside
+        `without_doubles`.
+    """
+    return keras.backend.backend() == "tensorflow" and not in_compiler() and not _WITHOUT_DOUBLES.get()
+
+
+def only_processors() -> bool:
+    """Say whether TensorFlow is the backend and has no device but processors.
+
+    Returns:
+        True where its operations run on a processor, one by one or compiled.
+    """
+    if keras.backend.backend() != "tensorflow":
+        return False
+    import tensorflow as tf
+
+    return all(device.device_type == "CPU" for device in tf.config.list_logical_devices())
+
+
+@contextlib.contextmanager
+def without_doubles() -> Iterator[None]:
+    """Trace a graph for an engine that has no arithmetic in float64, such as LiteRT.
+
+    Yields:
+        Nothing.
+    """
+    token = _WITHOUT_DOUBLES.set(True)
+    try:
+        yield
+    finally:
+        _WITHOUT_DOUBLES.reset(token)
+
+
+def compile_function(
+    function: Callable[..., Any], variables: Sequence[keras.Variable] = (), num_inputs: int = 1
+) -> Callable[..., Any]:
+    """Compile a function of token ids as the backend does it best.
+
+    TensorFlow gets one graph in which both sizes stay free, JAX its `jit`, which
+    compiles for each shape, and torch runs as it is.
+
+    Args:
+        function: takes int32 `(b, s)`, as often as `num_inputs` says, and returns tensors.
+        variables: of the models that it uses, so that what changes later is seen.
+        num_inputs: how many matrices of token ids it takes, each of a size of its own.
+
+    Returns:
+        A function that gives the same.
+    """
+    backend = keras.backend.backend()
+    if backend == "tensorflow":
+        import tensorflow as tf
+
+        signature = [tf.TensorSpec([None, None], tf.int32)] * num_inputs
+        return tf.function(function, input_signature=signature, autograph=False)
+    if backend == "jax":
+        return _compile_with_jax(function, variables)
+    return function
+
+
+def compile_step(
+    function: Callable[..., Any], variables: Sequence[keras.Variable] = ()
+) -> Callable[..., Any]:
+    """Compile a function of any tensors, such as the step of a search, as the backend does it best.
+
+    TensorFlow gets a graph that leaves free what changes between calls; JAX its `jit`, which
+    compiles for each shape; and torch runs as it is.
+
+    Args:
+        function: takes and returns nests of tensors.
+        variables: of the models that it uses, so that what changes later is seen.
+
+    Returns:
+        A function that gives the same.
+    """
+    backend = keras.backend.backend()
+    if backend == "tensorflow":
+        import tensorflow as tf
+
+        return tf.function(function, autograph=False, reduce_retracing=True)
+    if backend == "jax":
+        return _compile_with_jax(function, variables)
+    return function
+
+
+def _compile_with_jax(
+    function: Callable[..., Any], variables: Sequence[keras.Variable]
+) -> Callable[..., Any]:
+    """Hand the values of the variables in at each call: JAX would keep those of the first."""
+    import jax
+
+    @jax.jit
+    def compiled(values: list[Tensor], *arguments: Any) -> Any:
+        """Run the function with these values."""
+        with keras.StatelessScope(zip(variables, values, strict=True)):
+            return function(*arguments)
+
+    return lambda *arguments: compiled([variable.value for variable in variables], *arguments)

@@ -1,0 +1,78 @@
+"""Compiled functions give what the plain ones give."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_transformer.backend.compiler import compile_function, compile_step
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (5, 3), (1, 7)])
+def test_a_compiled_function_takes_every_size(shape: tuple[int, int]) -> None:
+    compiled = compile_function(lambda x: (ops.sum(x, axis=1), x * 2))
+    values = np.arange(np.prod(shape), dtype="int32").reshape(shape)
+    sums, doubled = compiled(ops.convert_to_tensor(values))
+    np.testing.assert_allclose(ops.convert_to_numpy(sums), values.sum(1))
+    np.testing.assert_allclose(ops.convert_to_numpy(doubled), values * 2)
+
+
+def test_variables_that_change_are_seen() -> None:
+    variable = keras.Variable(2, trainable=False, dtype="int32")
+    compiled = compile_function(lambda x: x * variable, [variable])
+    for factor in (2, 3):
+        variable.assign(factor)
+        result = compiled(ops.convert_to_tensor([[5, 7]], "int32"))
+        np.testing.assert_array_equal(ops.convert_to_numpy(result), [[5 * factor, 7 * factor]])
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="counts traces of TensorFlow")
+def test_sizes_that_change_are_not_traced_again() -> None:
+    traces = []
+
+    def double(x: object) -> object:
+        traces.append(x)
+        return ops.multiply(x, 2)
+
+    compiled = compile_function(double)
+    for size in range(1, 9):
+        compiled(ops.ones((size, 10 - size), "int32"))
+    assert len(traces) == 1
+
+
+def test_a_compiled_step_takes_nests_of_every_size() -> None:
+    step = compile_step(lambda state, factor: {"sum": state[0] + state[1], "product": state[0] * factor})
+    for size in (2, 3, 5):
+        values = np.arange(size, dtype="float32")
+        result = step((ops.convert_to_tensor(values), ops.ones((size,))), ops.convert_to_tensor(3.0))
+        np.testing.assert_allclose(ops.convert_to_numpy(result["sum"]), values + 1)
+        np.testing.assert_allclose(ops.convert_to_numpy(result["product"]), values * 3)
+
+
+def test_a_compiled_step_sees_variables_that_change() -> None:
+    variable = keras.Variable(2.0, trainable=False)
+    step = compile_step(lambda x: x * variable, [variable])
+    for factor in (2.0, 3.0):
+        variable.assign(factor)
+        np.testing.assert_allclose(ops.convert_to_numpy(step(ops.ones((2,)))), [factor, factor])
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="counts traces of TensorFlow")
+def test_a_step_is_traced_a_few_times_at_most() -> None:
+    traces = []
+
+    def double(x: object) -> object:
+        traces.append(x)
+        return ops.multiply(x, 2)
+
+    step = compile_step(double)
+    for size in range(1, 9):
+        step(ops.ones((size, 10 - size), "int32"))
+    assert len(traces) <= 3
+
+
+def test_several_inputs_have_sizes_of_their_own() -> None:
+    compiled = compile_function(lambda x, y: ops.sum(x) + ops.sum(y), num_inputs=2)
+    for sizes in ((2, 3), (5, 1)):
+        first, second = (ops.ones((2, size), "int32") for size in sizes)
+        assert int(compiled(first, second)) == 2 * sum(sizes)

@@ -1,0 +1,104 @@
+"""One number for each label is added, in place where that is possible, and gradients pass through."""
+
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_transformer.backend.gradients import add_at_labels
+from keras_transformer.training import MaskedCrossentropy
+
+RNG = np.random.default_rng(11)
+LABELS = RNG.integers(0, 5, (2, 3, 1)).astype("int32")
+VALUES = RNG.normal(size=(2, 3, 1)).astype("float32")
+DENSE = RNG.normal(size=(2, 3, 5)).astype("float32")
+
+
+def expected() -> np.ndarray:
+    return DENSE + VALUES * (np.arange(5) == LABELS)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+def test_each_token_gets_its_number_at_its_label(dtype: str) -> None:
+    dense, values = (ops.cast(ops.convert_to_tensor(x) * 1.0, dtype) for x in (DENSE, VALUES))
+    outputs = add_at_labels(dense, ops.convert_to_tensor(LABELS), values)
+    assert keras.backend.standardize_dtype(outputs.dtype) == dtype
+    tolerance = 1e-6 if dtype == "float32" else 5e-2
+    np.testing.assert_allclose(ops.convert_to_numpy(ops.cast(outputs, "float32")), expected(), atol=tolerance)
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="only TensorFlow does it in place")
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_graphs_and_their_gradients(jit_compile: bool) -> None:
+    import tensorflow as tf
+
+    @tf.function(jit_compile=jit_compile)
+    def summed_and_gradients(dense: Any, values: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch([dense, values])
+            outputs = add_at_labels(dense * 3.0, tf.constant(LABELS), values)
+            total = tf.reduce_sum(outputs * tf.constant(DENSE))
+        return outputs, tape.gradient(total, [dense, values])
+
+    outputs, (of_dense, of_values) = summed_and_gradients(tf.constant(DENSE), tf.constant(VALUES))
+    np.testing.assert_allclose(outputs, expected() + 2 * DENSE, atol=1e-6)
+    np.testing.assert_allclose(of_dense, 3 * DENSE, atol=1e-6)
+    np.testing.assert_allclose(of_values, np.take_along_axis(DENSE, LABELS, axis=-1), atol=1e-6)
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="the other backends copy")
+def test_the_loss_leaves_the_logits_and_can_be_differentiated_twice() -> None:
+    import tensorflow as tf
+
+    logits, labels = tf.constant(DENSE), tf.constant(LABELS[..., 0])
+    loss = MaskedCrossentropy(0.1, pad_id=-100)
+    with tf.GradientTape() as outer:
+        outer.watch(logits)
+        with tf.GradientTape() as inner:
+            inner.watch(logits)
+            value = loss(labels, logits)
+        gradient = inner.gradient(value, logits)
+        norm = tf.reduce_sum(gradient**2)
+    second = outer.gradient(norm, logits).numpy()
+    np.testing.assert_array_equal(logits.numpy(), DENSE)
+    step = 1e-2
+    for index in [(0, 0, 0), (1, 2, 4)]:
+        norms = []
+        for sign in (1, -1):
+            moved = DENSE.copy()
+            moved[index] += sign * step
+            with tf.GradientTape() as tape:
+                tape.watch(moved_logits := tf.constant(moved))
+                value = loss(labels, moved_logits)
+            norms.append(float(tf.reduce_sum(tape.gradient(value, moved_logits) ** 2)))
+        assert second[index] == pytest.approx((norms[0] - norms[1]) / (2 * step), abs=1e-4)
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="the other backends copy")
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("label_smoothing", [0.0, 0.1])
+def test_two_gradients_of_one_loss_in_one_graph_do_not_share_their_memory(
+    dtype: str, label_smoothing: float
+) -> None:
+    import tensorflow as tf
+
+    loss, labels = MaskedCrossentropy(label_smoothing, pad_id=-100), tf.constant(LABELS[..., 0])
+
+    @tf.function
+    def twice(logits: Any) -> Any:
+        with tf.GradientTape(persistent=True) as tape:
+            tape.watch(logits)
+            value = loss(labels, logits)
+        return tape.gradient(value, logits), tape.gradient(value, logits)
+
+    logits = tf.cast(DENSE, dtype)
+    with tf.GradientTape() as tape:
+        tape.watch(logits)
+        value = loss(labels, logits)
+    alone = tape.gradient(value, logits)
+    for gradient in twice(logits):
+        np.testing.assert_allclose(
+            tf.cast(gradient, "float32"), tf.cast(alone, "float32"), rtol=1e-2, atol=1e-6
+        )

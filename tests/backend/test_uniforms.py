@@ -1,0 +1,80 @@
+"""Uniform numbers: spread evenly, independent, and the same however they are drawn."""
+
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_transformer.backend.compiler import compile_function
+from keras_transformer.backend.random import draw_uniforms
+
+
+def draw(seed: int | None, max_length: int, num_rows: Any) -> np.ndarray:
+    return ops.convert_to_numpy(draw_uniforms(seed, max_length, ops.arange(num_rows)))
+
+
+def reference(seed: int, step: int, row: int) -> float:
+    """Compute one number with Python's integers."""
+
+    def mix(x: int) -> int:
+        x = ((x ^ x >> 16) * 0x7FEB352D) & 0xFFFFFFFF
+        x = ((x ^ x >> 15) * 0x846CA68B) & 0xFFFFFFFF
+        return x ^ x >> 16
+
+    golden = 0x9E3779B9
+    row = mix((mix((seed ^ seed >> 32) & 0xFFFFFFFF) + golden * (1 + row)) & 0xFFFFFFFF)
+    return (mix((mix(row ^ golden * (1 + step) & 0xFFFFFFFF) + row) & 0xFFFFFFFF) >> 8) / 2**24
+
+
+@pytest.mark.parametrize("seed", [0, 7, -1, 2**31, 2**40 + 5])
+def test_the_numbers_are_those_of_python(seed: int) -> None:
+    numbers = draw(seed, 3, 5)
+    expected = [[reference(seed, step, row) for row in range(5)] for step in range(3)]
+    np.testing.assert_array_equal(numbers, np.array(expected, "float32"))
+    assert numbers.dtype == np.float32
+
+
+@pytest.mark.parametrize("seed", [0, 1, 123456])
+def test_they_are_spread_evenly_and_independent(seed: int) -> None:
+    numbers = draw(seed, 101, 503).astype("float64")
+    assert numbers.min() >= 0
+    assert numbers.max() < 1
+    counts = np.bincount((numbers * 100).astype(int).ravel(), minlength=100)
+    expected = numbers.size / 100
+    assert ((counts - expected) ** 2 / expected).sum() < 148.2, "99.9th percentile, 99 degrees of freedom"
+    deviation = numbers.size**-0.5  # of a correlation that is none
+    for first, other in ((numbers[1:], numbers[:-1]), (numbers[:, 1:], numbers[:, :-1])):
+        assert abs(np.corrcoef(first.ravel(), other.ravel())[0, 1]) < 4 * deviation
+    assert abs(np.corrcoef(numbers.ravel(), draw(seed + 1, 101, 503).ravel())[0, 1]) < 4 * deviation
+
+
+def test_other_rows_and_more_steps_change_nothing() -> None:
+    np.testing.assert_array_equal(draw(5, 7, 11)[:3, :5], draw(5, 3, 5))
+    rows = ops.convert_to_numpy(draw_uniforms(5, 3, ops.convert_to_tensor([9, 2], "int32")))
+    np.testing.assert_array_equal(rows, draw(5, 3, 11)[:, [9, 2]])
+
+
+def test_compiled_code_draws_the_same() -> None:
+    compiled = compile_function(lambda ids: draw_uniforms(5, 3, ops.arange(ops.shape(ids)[0])))
+    for rows in (2, 7):
+        result = compiled(ops.zeros((rows, 1), "int32"))
+        np.testing.assert_array_equal(ops.convert_to_numpy(result), draw(5, 3, rows))
+
+
+def test_without_a_seed_each_call_is_another() -> None:
+    assert (draw(None, 3, 5) != draw(None, 3, 5)).any()
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="graphs with a state are TensorFlow's")
+def test_without_a_seed_each_call_of_a_graph_is_another() -> None:
+    compiled = compile_function(lambda ids: draw_uniforms(None, 3, ops.arange(ops.shape(ids)[0])))
+    rows = ops.zeros((5, 1), "int32")
+    assert (ops.convert_to_numpy(compiled(rows)) != ops.convert_to_numpy(compiled(rows))).any()
+
+
+@pytest.mark.skipif(keras.backend.backend() != "jax", reason="what `jax.jit` cannot do")
+def test_without_a_seed_jax_refuses_to_compile() -> None:
+    with pytest.raises(ValueError, match="seeded random ops"):
+        compile_function(lambda ids: draw_uniforms(None, 3, ops.arange(5)))(ops.zeros((5, 1), "int32"))

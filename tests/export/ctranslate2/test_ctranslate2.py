@@ -1,0 +1,238 @@
+"""The same weights give the same tokens in both engines; directories are whole or not there."""
+
+import json
+import re
+import textwrap
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+import keras_transformer as kt
+from keras_transformer.backend.compiler import compile_function
+from keras_transformer.errors import InputError
+from keras_transformer.export import ctranslate2 as module
+from keras_transformer.export import export_ctranslate2
+from keras_transformer.export.ctranslate2 import vocabulary_tokens
+
+ctranslate2 = pytest.importorskip("ctranslate2", reason="the extra `interop` is not installed")
+
+MakeModel = Callable[..., Any]
+MAX_LENGTH = 13
+BANNED = [["[PAD]"], ["[UNK]"], ["[START]"]]
+
+
+def sources(num_rows: int) -> np.ndarray:
+    """Draw ended sources `(b, 8)`, some shorter and padded."""
+    rng = np.random.default_rng(2)
+    token_ids = np.zeros((num_rows, 8), "int32")
+    for row, length in zip(token_ids, rng.integers(1, 8, num_rows), strict=True):
+        row[: length + 1] = [*rng.integers(4, 37, length), 3]
+    return token_ids
+
+
+def answers_of_ours(model: Any, search: Any, token_ids: np.ndarray) -> list[tuple[list[int], float]]:
+    """Give the best hypothesis of each row, up to its end token, and its score."""
+
+    def search_all(token_ids: Any) -> Any:
+        return kt.decoding.generate(model, token_ids, search, MAX_LENGTH)
+
+    result = compile_function(search_all, model.variables)(ops.convert_to_tensor(token_ids))
+    best, scores = (ops.convert_to_numpy(values)[:, 0] for values in result)
+    return [
+        ([int(token) for token in row if token], float(score))
+        for row, score in zip(best, scores, strict=True)
+    ]
+
+
+def answers_of_theirs(
+    directory: Path, token_ids: np.ndarray, **options: Any
+) -> list[tuple[list[int], float]]:
+    """Give the same, from CTranslate2."""
+    rows = [[str(token) for token in row if token > 3] for row in token_ids]
+    options = {"length_penalty": 0, "min_decoding_length": 0, "return_scores": True, **options}
+    results = ctranslate2.Translator(str(directory), intra_threads=1).translate_batch(
+        rows, max_decoding_length=MAX_LENGTH, return_end_token=True, **options
+    )
+    tokens = vocabulary_tokens(41)
+    return [([tokens.index(token) for token in r.hypotheses[0]], r.scores[0]) for r in results]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"seed": 2, "end_logit": 2.0},
+        {"seed": 1, "end_logit": 0.0, "norm_first": True, "share_embeddings": True},
+        {
+            "seed": 2,
+            "end_logit": 2.0,
+            "tie_output": False,
+            "num_encoder_layers": 1,
+            "num_decoder_layers": 3,
+        },
+    ],
+    ids=str,
+)
+def test_tokens_and_scores_are_the_same(
+    make_model: MakeModel, options: dict[str, Any], tmp_path: Path
+) -> None:
+    model, token_ids = make_model(**options), sources(29)
+    directory = export_ctranslate2(model, tmp_path / "model")
+    greedy = answers_of_ours(model, kt.decoding.GreedySearch(), token_ids)
+    beam = answers_of_ours(model, kt.decoding.BeamSearch(4, length_penalty=0.0), token_ids)
+    check_same(greedy, answers_of_theirs(directory, token_ids, beam_size=1))
+    # With `patience` they too go on until no running hypothesis can win: see ours.
+    check_same(beam, answers_of_theirs(directory, token_ids, beam_size=4, patience=MAX_LENGTH))
+    assert any(one != other for one, other in zip(greedy, beam, strict=True))
+    assert len({len(tokens) for tokens, _ in greedy}) > 2, "some answers end early, some late"
+
+
+def check_same(ours: list[tuple[list[int], float]], theirs: list[tuple[list[int], float]]) -> None:
+    """Fail unless tokens are equal, and scores to 1e-4."""
+    assert [tokens for tokens, _ in ours] == [tokens for tokens, _ in theirs]
+    assert [score for _, score in ours] == pytest.approx([score for _, score in theirs], abs=1e-4)
+
+
+def test_suppressed_tokens_are_the_ones_that_ours_never_generates(
+    make_model: MakeModel, tmp_path: Path
+) -> None:
+    model, token_ids = make_model(seed=3), sources(29)
+    directory = export_ctranslate2(model, tmp_path / "model")
+    ours = answers_of_ours(model, kt.decoding.GreedySearch(), token_ids)
+    theirs = answers_of_theirs(directory, token_ids, beam_size=1, suppress_sequences=BANNED)
+    assert [tokens for tokens, _ in ours] == [tokens for tokens, _ in theirs]
+    free = answers_of_theirs(directory, token_ids, beam_size=1)
+    assert any(set(tokens) & {0, 1, 2} for tokens, _ in free), "without it they are generated"
+
+
+@pytest.fixture(scope="module")
+def translator() -> kt.Translator:
+    keras.utils.set_random_seed(5)
+    tokenizer = kt.text.SubwordTokenizer.train(["a dog sat", "the cat ran"], vocabulary_size=20)
+    size = tokenizer.vocabulary_size
+    model = kt.Transformer(size, size, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=8)
+    return kt.Translator(model, tokenizer, tokenizer, search=kt.decoding.GreedySearch(), max_target_length=7)
+
+
+def test_a_translator_is_written_with_its_tokens(translator: kt.Translator, tmp_path: Path) -> None:
+    directory = export_ctranslate2(translator, tmp_path / "deep" / "mine", num_positions=300)
+    tokenizer = kt.text.load_tokenizer(directory / "source_tokenizer")
+    tokens = json.loads((directory / "shared_vocabulary.json").read_text(encoding="utf-8"))
+    assert tokens[:4] == ["[PAD]", "[UNK]", "[START]", "[END]"]
+    assert len(set(tokens)) == tokenizer.vocabulary_size
+    config = json.loads((directory / "config.json").read_text(encoding="utf-8"))
+    assert (config["unk_token"], config["eos_token"]) == ("[UNK]", "[END]")
+    readme = (directory / "README.md").read_text(encoding="utf-8")
+    assert 'Translator("mine"' in readme
+    assert "max_input_length=256,\n        max_decoding_length=7,\n" in readme
+    assert [path.name for path in directory.parent.iterdir()] == ["mine"]
+
+    texts = ["a cat sat", "the dog"]
+    pieces = tokenizer.tokens(tokenizer.tokenize(texts)).numpy()
+    rows = [[piece.decode() for piece in row if piece] for row in pieces]
+    results = ctranslate2.Translator(str(directory)).translate_batch(
+        rows, beam_size=1, max_decoding_length=7, min_decoding_length=0, suppress_sequences=BANNED
+    )
+    ids = [[tokens.index(token) for token in result.hypotheses[0]] for result in results]
+    width = max(map(len, ids))
+    padded = np.array([[*row, *[0] * (width - len(row))] for row in ids], "int32").reshape(2, width)
+    answers = [text.decode() for text in tokenizer.detokenize(padded).numpy()]
+    assert answers == translator.translate(texts)
+
+
+def test_the_programs_of_the_readme_answer_as_the_translator(
+    translator: kt.Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    readme = (export_ctranslate2(translator, tmp_path / "mine") / "README.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"(?:^    .*\n|^\n)+", readme, re.MULTILINE)
+    call, texts = [textwrap.dedent(block) for block in blocks if "import" in block]
+    make_tokens, make_text = texts.split("target = ")
+    # What is 300 tokens long needs `max_input_length`: there are 256 positions.
+    for text in ("a cat sat", "the dog", "a " * 150):
+        names: dict[str, Any] = {"text": text}
+        monkeypatch.chdir(tmp_path)
+        exec(make_tokens, names)
+        exec(call.replace("beam_size=4", "beam_size=1"), names)
+        *lines, last = ("target = " + make_text).strip().splitlines()
+        exec("\n".join(lines), names)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", kt.decoding.TruncationWarning)
+            assert eval(last, names) == translator.translate([text])[0]
+
+
+def test_a_model_alone_names_what_ctranslate2_takes(make_model: MakeModel, tmp_path: Path) -> None:
+    for options, lengths in (({}, "1024 256"), ({"positions": "learned", "max_length": 99}, "99 99")):
+        directory = export_ctranslate2(make_model(**options), tmp_path / lengths)
+        readme = (directory / "README.md").read_text(encoding="utf-8")
+        source_length, target_length = lengths.split()
+        assert f"max_input_length={source_length},\n        max_decoding_length={target_length},\n" in readme
+
+
+def test_positions_reach_as_far_as_the_limits_of_a_translator(
+    translator: kt.Translator, tmp_path: Path
+) -> None:
+    directory = export_ctranslate2(translator, tmp_path / "short", num_positions=9)
+    engine = ctranslate2.Translator(str(directory))
+    # 255 tokens and the end are the translator's 256 positions.
+    [result] = engine.translate_batch([["▁a"] * 255], beam_size=1, max_decoding_length=2)
+    assert len(result.hypotheses) == 1
+    with pytest.raises(RuntimeError, match="positions >= 256"):
+        engine.translate_batch([["▁a"] * 256], beam_size=1, max_decoding_length=2)
+
+
+def test_int8_is_a_quarter_of_the_size(make_model: MakeModel, tmp_path: Path) -> None:
+    model = make_model(hidden_dim=120, num_heads=3, intermediate_dim=240)
+    sizes = [
+        (export_ctranslate2(model, tmp_path / str(kind), quantization=kind, num_positions=2) / "model.bin")
+        .stat()
+        .st_size
+        for kind in (None, "int8")
+    ]
+    assert sizes[1] < 0.3 * sizes[0]
+
+
+def test_mistakes_are_named(translator: kt.Translator, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"one of None, int8, .* Received: quantization='int4'"):
+        export_ctranslate2(translator, tmp_path / "model", quantization="int4")
+    with pytest.raises(InputError, match=r"Cannot write .*: it is there already"):
+        export_ctranslate2(translator, tmp_path)
+    (tmp_path / "file").write_text("no directory", encoding="utf-8")
+    with pytest.raises(InputError, match=r"Cannot write .*file/model: Not a directory"):
+        export_ctranslate2(translator, tmp_path / "file" / "model")
+
+
+def test_nothing_is_left_of_a_failed_export(
+    translator: kt.Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*arguments: Any) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr(type(translator.source_tokenizer), "save", refuse)
+    with pytest.raises(InputError, match="disk full"):
+        export_ctranslate2(translator, tmp_path / "model")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_two_exports_at_once_do_not_mix(
+    make_model: MakeModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first to end gets the name; the other one says so, and leaves nothing."""
+    slow, fast, directory = make_model(seed=1), make_model(seed=2), tmp_path / "model"
+    write_readme = module.ctranslate2_readme
+
+    def write_another_first(*arguments: Any) -> str:
+        monkeypatch.setattr(module, "ctranslate2_readme", write_readme)
+        export_ctranslate2(fast, directory)
+        return write_readme(*arguments)
+
+    alone = (export_ctranslate2(fast, tmp_path / "alone") / "model.bin").read_bytes()
+    monkeypatch.setattr(module, "ctranslate2_readme", write_another_first)
+    with pytest.raises(InputError, match="Cannot write"):
+        export_ctranslate2(slow, directory)
+    assert (directory / "model.bin").read_bytes() == alone
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["alone", "model"]
