@@ -24,7 +24,7 @@ import numpy as np
 from machine import machine
 
 import keras_transformer as kt
-from keras_transformer.backend.compiler import compile_function
+from keras_transformer.backend import compile_function
 from keras_transformer.data import read_lines
 from keras_transformer.export import export_ctranslate2
 from keras_transformer.export.ctranslate2 import vocabulary_tokens

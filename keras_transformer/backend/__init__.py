@@ -1,1 +1,49 @@
 """The one room that asks which backend runs. Each function has one meaning, and a fast body if it helps."""
+
+from keras_transformer.backend.batch_parts import BatchParts, batch_parts, num_batch_parts
+from keras_transformer.backend.buffers import make_buffer, write_rows, written_in_place
+from keras_transformer.backend.compiler import (
+    compile_function,
+    compile_step,
+    has_fast_doubles,
+    in_compiler,
+    without_doubles,
+    writes_slices,
+)
+from keras_transformer.backend.gather import first_largest, largest, take_each, take_rows, top_k
+from keras_transformer.backend.gradients import add_at_labels, after, sum_over_replicas
+from keras_transformer.backend.loop_constants import fixed_weights, kept_while_decoding, prepare, prepared
+from keras_transformer.backend.products import batched_product, product_with_transpose
+from keras_transformer.backend.random import draw_uniforms, fresh_seed, random_bits
+
+__all__ = [
+    "BatchParts",
+    "add_at_labels",
+    "after",
+    "batch_parts",
+    "batched_product",
+    "compile_function",
+    "compile_step",
+    "draw_uniforms",
+    "first_largest",
+    "fixed_weights",
+    "fresh_seed",
+    "has_fast_doubles",
+    "in_compiler",
+    "kept_while_decoding",
+    "largest",
+    "make_buffer",
+    "num_batch_parts",
+    "prepare",
+    "prepared",
+    "product_with_transpose",
+    "random_bits",
+    "sum_over_replicas",
+    "take_each",
+    "take_rows",
+    "top_k",
+    "without_doubles",
+    "write_rows",
+    "writes_slices",
+    "written_in_place",
+]

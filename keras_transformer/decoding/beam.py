@@ -5,7 +5,7 @@ from typing import Any, ClassVar, NamedTuple
 from keras import ops
 
 from keras_transformer.arguments import check_positive
-from keras_transformer.backend.gather import largest, take_each, top_k
+from keras_transformer.backend import largest, take_each, top_k
 from keras_transformer.decoding.constraints import Constraints, is_possible
 from keras_transformer.decoding.log_probabilities import LOWEST_SCORE, best_tokens, length_penalty
 from keras_transformer.decoding.search import (

@@ -8,9 +8,7 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.arguments import check_token_ids
-from keras_transformer.backend.compiler import compile_step
-from keras_transformer.backend.loop_constants import fixed_weights
-from keras_transformer.backend.random import fresh_seed
+from keras_transformer.backend import compile_step, fixed_weights, fresh_seed
 from keras_transformer.decoding.sampling import GreedySearch, RowSearch
 from keras_transformer.decoding.search import Cache, Request, Search, SearchResult, first_length
 from keras_transformer.decoding.validation import check_model, check_positions

@@ -4,7 +4,7 @@ import math
 
 from keras import ops
 
-from keras_transformer.backend.gather import first_largest, largest, take_each, top_k
+from keras_transformer.backend import first_largest, largest, take_each, top_k
 from keras_transformer.types import SpecialIds, Tensor
 
 # Stands for a log-probability of minus infinity: sums of it stay finite.

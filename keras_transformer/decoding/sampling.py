@@ -7,8 +7,7 @@ from typing import ClassVar, NamedTuple
 from keras import ops
 
 from keras_transformer.arguments import check_positive
-from keras_transformer.backend.gather import first_largest, top_k
-from keras_transformer.backend.random import draw_uniforms
+from keras_transformer.backend import draw_uniforms, first_largest, top_k
 from keras_transformer.decoding.constraints import FORCED_LOG_PROBABILITY, Constraints, is_possible
 from keras_transformer.decoding.log_probabilities import LOWEST_SCORE, best_tokens, length_penalty
 from keras_transformer.decoding.search import (

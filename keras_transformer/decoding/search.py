@@ -6,8 +6,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 from keras import ops
 
-from keras_transformer.backend.buffers import written_in_place
-from keras_transformer.backend.compiler import in_compiler
+from keras_transformer.backend import in_compiler, written_in_place
 from keras_transformer.decoding.constraints import Constraints, force_prefix
 from keras_transformer.decoding.log_probabilities import check_length_penalty, next_token_log_probabilities
 from keras_transformer.types import SpecialIds, Tensor

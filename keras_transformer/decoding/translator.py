@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from keras import ops
 
-from keras_transformer.backend.compiler import compile_function
+from keras_transformer.backend import compile_function
 from keras_transformer.decoding.beam import BeamSearch
 from keras_transformer.decoding.generation import TokenStreamer, generate
 from keras_transformer.decoding.sampling import RowSearch

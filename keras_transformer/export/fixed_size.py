@@ -13,8 +13,7 @@ from keras import ops
 from tensorflow.lite.python.convert_phase import ConverterError
 
 from keras_transformer.arguments import check_positive
-from keras_transformer.backend.compiler import without_doubles
-from keras_transformer.backend.loop_constants import fixed_weights
+from keras_transformer.backend import fixed_weights, without_doubles
 from keras_transformer.decoding import GreedySearch, Translator
 from keras_transformer.decoding.sampling import RowState
 from keras_transformer.decoding.search import Request

@@ -6,10 +6,7 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.arguments import as_position, known_values
-from keras_transformer.backend.buffers import make_buffer, write_rows
-from keras_transformer.backend.compiler import writes_slices
-from keras_transformer.backend.gather import take_rows
-from keras_transformer.backend.products import batched_product
+from keras_transformer.backend import batched_product, make_buffer, take_rows, write_rows, writes_slices
 from keras_transformer.layers.masks import combine_masks
 from keras_transformer.types import Tensor
 

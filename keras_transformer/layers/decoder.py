@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from keras_transformer.arguments import as_boolean, check_positive, check_width, freeze_parts
-from keras_transformer.backend.gather import take_rows
+from keras_transformer.backend import take_rows
 from keras_transformer.layers.block import Block
 from keras_transformer.layers.cached_attention import AttentionCache, StepPlan, plan_step
 from keras_transformer.types import Shape, Tensor

@@ -20,7 +20,7 @@ from keras_transformer.arguments import (
     freeze_parts,
     known_width,
 )
-from keras_transformer.backend.loop_constants import prepare, prepared
+from keras_transformer.backend import prepare, prepared
 from keras_transformer.layers.cached_attention import (
     AttentionCache,
     Hypotheses,

@@ -7,7 +7,7 @@ import keras
 from keras import ops
 
 from keras_transformer.arguments import check_choice
-from keras_transformer.backend.random import random_bits
+from keras_transformer.backend import random_bits
 from keras_transformer.types import Shape, Tensor
 
 _NUM_VALUES = 2**8

@@ -16,7 +16,7 @@ from keras_transformer.arguments import (
     check_sequence,
     known_sizes,
 )
-from keras_transformer.backend.compiler import has_fast_doubles
+from keras_transformer.backend import has_fast_doubles
 from keras_transformer.types import Shape, Tensor
 
 LAYOUTS = ("interleaved", "concatenated")

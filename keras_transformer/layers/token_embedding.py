@@ -6,10 +6,7 @@ import keras
 from keras import ops
 
 from keras_transformer.arguments import as_tensor, as_token_ids, check_positive, check_token_ids, check_width
-from keras_transformer.backend.compiler import in_compiler
-from keras_transformer.backend.gather import take_rows
-from keras_transformer.backend.loop_constants import prepare, prepared
-from keras_transformer.backend.products import product_with_transpose
+from keras_transformer.backend import in_compiler, prepare, prepared, product_with_transpose, take_rows
 from keras_transformer.types import Shape, Tensor
 
 

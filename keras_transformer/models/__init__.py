@@ -1,6 +1,6 @@
 """Whole models, each a Functional `keras.Model` built from `layers`."""
 
-from keras_transformer.backend.batch_parts import BatchParts
+from keras_transformer.backend import BatchParts
 from keras_transformer.models.causal_lm import CausalLM
 from keras_transformer.models.config import preset
 from keras_transformer.models.configured_model import SecondPass

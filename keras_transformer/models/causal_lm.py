@@ -7,7 +7,7 @@ from keras import ops
 
 from keras_transformer.layers import DecoderCache, padding_mask
 from keras_transformer.models.config import check_options, constructor_arguments
-from keras_transformer.models.configured_model import ConfiguredModel
+from keras_transformer.models.configured_model import ConfiguredModel, Step
 from keras_transformer.models.parts import Parts, causal_parts
 from keras_transformer.types import Tensor
 
@@ -98,6 +98,51 @@ class CausalLM(ConfiguredModel):
         x = self.position_encoding(self.token_embedding(token_ids))
         x = self.embedding_dropout(x, training=training)
         return self.decoder(x, padding_mask=padding_mask(token_ids), training=training)
+
+    def start_decoding(
+        self,
+        inputs: Tensor,
+        max_length: Tensor | int,
+        beam_size: int = 1,
+        *,
+        padding_mask: Tensor | None = None,
+        track_attention: bool = False,
+    ) -> tuple[Step, DecoderCache]:
+        """Write prompts into a cache and prepare to continue them step by step.
+
+        Args:
+            inputs: the prompts, integers `(b, p)` of one length without padding; the first token is
+                usually the start token.
+            max_length: the number of positions there is room for, from the last token of the prompts on.
+            beam_size: hypotheses for each prompt, `n`.
+            padding_mask: must be None: the cache knows no holes.
+            track_attention: must be False: there is no cross-attention.
+
+        Returns:
+            `step` and the cache of all tokens but the last of each prompt. Position 0 is that last token:
+            `step(token_ids (b * n,), position, cache)` returns the logits `(b * n, v)` of the token after
+            `position`, and the cache with this position written.
+
+        Raises:
+            ValueError: a padding mask, or attention to be tracked.
+        """
+        if padding_mask is not None or track_attention:
+            raise ValueError(
+                "`padding_mask` and `track_attention` need a model with an encoder. Received: "
+                f"padding_mask={padding_mask}, track_attention={track_attention}."
+            )
+        prompt_ids = ops.convert_to_tensor(inputs)
+        last = prompt_ids.shape[1] - 1
+        rows = ops.repeat(prompt_ids, beam_size, axis=0)  # (b * n, p)
+        cache = self.create_cache(ops.shape(prompt_ids)[0], last, beam_size)
+        for position in range(last):
+            _, cache = self.decode_step(rows[:, position], position, cache)
+
+        def step(token_ids: Tensor, position: Tensor, cache: DecoderCache) -> tuple[Tensor, DecoderCache]:
+            """Count positions from the last token of the prompts."""
+            return self.decode_step(token_ids, position + last, cache)
+
+        return step, cache.grow(max_length)
 
     def create_cache(
         self, batch_size: Tensor | int, max_length: Tensor | int, beam_size: int = 1

@@ -1,15 +1,20 @@
 """What all models have in common: they are made of named parts, from a config that is saved."""
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import keras
 
-from keras_transformer.backend.batch_parts import BatchParts
+from keras_transformer.backend import BatchParts
 from keras_transformer.models.config import preset
 from keras_transformer.types import Tensor
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+
+Step: TypeAlias = Callable[[Tensor, Tensor, Any], tuple[Tensor, Any]]
+"""`(token_ids (b * n,), position, cache) -> (logits (b * n, v), cache)`."""
 
 
 class SecondPass:

@@ -8,6 +8,7 @@ import keras
 from keras import ops
 
 from keras_transformer.layers.decoder import DecoderCache
+from keras_transformer.models.configured_model import Step
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.types import Tensor
 
@@ -101,6 +102,23 @@ class Ensemble(keras.Model):
 
     def call(self, inputs: Any, training: bool | None = None) -> Tensor:
         return _mean([model(inputs, training=training) for model in self.members])
+
+    def start_decoding(
+        self,
+        inputs: Tensor,
+        max_length: Tensor | int,
+        beam_size: int = 1,
+        *,
+        padding_mask: Tensor | None = None,
+        track_attention: bool = False,
+    ) -> tuple[Step, EnsembleCache]:
+        """Run the encoders and prepare to decode step by step; see `Transformer.start_decoding`.
+
+        The step returns logarithms of probabilities in place of logits.
+        """
+        return self.decode_step, self.create_cache(
+            inputs, max_length, beam_size, padding_mask=padding_mask, track_attention=track_attention
+        )
 
     def create_cache(self, *arguments: Any, **options: Any) -> EnsembleCache:
         """Run the encoders, and make room to decode step by step.

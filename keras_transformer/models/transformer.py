@@ -7,6 +7,7 @@ from keras import ops
 
 from keras_transformer.layers import DecoderCache, padding_mask
 from keras_transformer.models.config import check_exactly_one, check_options, constructor_arguments
+from keras_transformer.models.configured_model import Step
 from keras_transformer.models.encoding_model import EncodingModel
 from keras_transformer.models.parts import Parts, transformer_parts
 from keras_transformer.models.source import one_segment, segment_inputs, segments_of, source_inputs
@@ -109,6 +110,32 @@ class Transformer(EncodingModel):
         parts = transformer_parts(config, kwargs.pop("dtype", None))
         inputs, outputs = _connect(parts, encoder_feature_dim, packed)
         super().__init__(config, parts, inputs=inputs, outputs=outputs, **kwargs)
+
+    def start_decoding(
+        self,
+        inputs: Tensor,
+        max_length: Tensor | int,
+        beam_size: int = 1,
+        *,
+        padding_mask: Tensor | None = None,
+        track_attention: bool = False,
+    ) -> tuple[Step, DecoderCache]:
+        """Run the encoder and prepare to decode step by step.
+
+        Args:
+            inputs: the source, as for `encode`.
+            max_length: the number of target positions there is room for.
+            beam_size: hypotheses for each source, `n`.
+            padding_mask: as for `encode`.
+            track_attention: whether the cache sums up the cross-attention, for a coverage penalty.
+
+        Returns:
+            `step` and the first cache. `step(token_ids (b * n,), position, cache)` returns the logits
+            `(b * n, v)` of the token after `position`, and the cache with this position written.
+        """
+        return self.decode_step, self.create_cache(
+            inputs, max_length, beam_size, padding_mask, track_attention
+        )
 
     def create_cache(
         self,

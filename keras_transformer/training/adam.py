@@ -6,7 +6,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_transformer.backend.gradients import after
+from keras_transformer.backend import after
 from keras_transformer.types import Tensor
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import keras
 
-from keras_transformer.backend.batch_parts import BatchParts, batch_parts, num_batch_parts
+from keras_transformer.backend import BatchParts, batch_parts, num_batch_parts
 from keras_transformer.errors import InputError
 from keras_transformer.training.losses import MaskedCrossentropy
 

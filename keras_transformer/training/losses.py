@@ -7,7 +7,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_transformer.backend.gradients import add_at_labels, after, sum_over_replicas
+from keras_transformer.backend import add_at_labels, after, sum_over_replicas
 from keras_transformer.types import Tensor
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import keras_transformer as kt
-from keras_transformer.backend.batch_parts import batch_parts, num_batch_parts
+from keras_transformer.backend import batch_parts, num_batch_parts
 from keras_transformer.models import BatchParts
 
 RNG = np.random.default_rng(7)

@@ -6,7 +6,7 @@ import pytest
 from keras import ops
 
 from helpers import array
-from keras_transformer.backend.buffers import make_buffer, write_rows, written_in_place
+from keras_transformer.backend import make_buffer, write_rows, written_in_place
 
 tensorflow_only = pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="TensorFlow's operation")
 

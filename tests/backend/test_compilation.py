@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_transformer.backend.compiler import compile_function, compile_step
+from keras_transformer.backend import compile_function, compile_step
 
 
 @pytest.mark.parametrize("shape", [(2, 3), (5, 3), (1, 7)])

@@ -3,7 +3,7 @@
 import keras
 import pytest
 
-from keras_transformer.backend.compiler import has_fast_doubles, in_compiler, without_doubles, writes_slices
+from keras_transformer.backend import has_fast_doubles, in_compiler, without_doubles, writes_slices
 
 
 def test_each_backend_outside_of_a_graph() -> None:

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_transformer.backend.loop_constants import fixed_weights
+from keras_transformer.backend import fixed_weights
 
 
 class Model:

@@ -3,7 +3,7 @@ import numpy as np
 from keras import ops
 
 from helpers import array
-from keras_transformer.backend.gather import first_largest, take_each, take_rows
+from keras_transformer.backend import first_largest, take_each, take_rows
 
 
 def test_rows_of_a_matrix() -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_transformer.backend.gradients import add_at_labels
+from keras_transformer.backend import add_at_labels
 from keras_transformer.training import MaskedCrossentropy
 
 RNG = np.random.default_rng(11)

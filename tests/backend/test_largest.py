@@ -5,7 +5,7 @@ import pytest
 from keras import ops
 
 from helpers import array
-from keras_transformer.backend.gather import largest, top_k
+from keras_transformer.backend import largest, top_k
 
 
 @pytest.mark.parametrize("width", [7, 2048, 3000, 2503, 8000])

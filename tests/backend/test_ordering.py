@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_transformer.backend.gradients import after
+from keras_transformer.backend import after
 
 
 def test_numbers_and_none_stay() -> None:

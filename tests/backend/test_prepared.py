@@ -1,4 +1,4 @@
-from keras_transformer.backend.loop_constants import kept_while_decoding, prepare, prepared
+from keras_transformer.backend import kept_while_decoding, prepare, prepared
 
 
 def test_what_was_prepared_is_kept_until_the_end() -> None:

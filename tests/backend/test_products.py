@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_transformer.backend.products import batched_product, product_with_transpose
+from keras_transformer.backend import batched_product, product_with_transpose
 
 rng = np.random.default_rng(0)
 

@@ -9,7 +9,7 @@ if keras.backend.backend() != "tensorflow":
 
 import tensorflow as tf
 
-from keras_transformer.backend.random import random_bits
+from keras_transformer.backend import random_bits
 
 WORD = 2**64 - 1
 GAMMA = 0x9E3779B97F4A7C15

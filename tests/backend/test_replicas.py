@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_transformer.backend.gradients import sum_over_replicas
+from keras_transformer.backend import sum_over_replicas
 
 # In a process of its own, since the devices of TensorFlow are chosen before it is used.
 COMPARE = """

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_transformer.backend.compiler import compile_function
-from keras_transformer.backend.random import draw_uniforms
+from keras_transformer.backend import compile_function, draw_uniforms
 
 
 def draw(seed: int | None, max_length: int, num_rows: Any) -> np.ndarray:

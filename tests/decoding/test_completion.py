@@ -6,7 +6,7 @@ import pytest
 from keras import ops
 
 import keras_transformer as kt
-from keras_transformer.backend.compiler import compile_function
+from keras_transformer.backend import compile_function
 from keras_transformer.decoding import BeamSearch, GreedySearch, Request, Search, complete
 
 SEARCHES = [GreedySearch(), BeamSearch(3, length_penalty=1.0)]

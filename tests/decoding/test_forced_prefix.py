@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_transformer.backend.compiler import compile_function
+from keras_transformer.backend import compile_function
 from keras_transformer.decoding import SpecialIds
 from keras_transformer.decoding.constraints import FORCED_LOG_PROBABILITY, force_prefix
 from keras_transformer.decoding.log_probabilities import LOWEST_SCORE

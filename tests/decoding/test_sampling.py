@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_transformer.backend.compiler import compile_function
-from keras_transformer.backend.random import draw_uniforms
+from keras_transformer.backend import compile_function, draw_uniforms
 from keras_transformer.decoding.log_probabilities import LOWEST_SCORE
 from keras_transformer.decoding.sampling import Sampler
 

@@ -7,7 +7,7 @@ import pytest
 from keras import ops
 
 import keras_transformer as kt
-from keras_transformer.backend.compiler import compile_function
+from keras_transformer.backend import compile_function
 from keras_transformer.decoding import BeamSearch, GreedySearch, generate
 from keras_transformer.decoding.constraints import Constraints
 from keras_transformer.decoding.generation import TokenStreamer, stream

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_transformer.backend.compiler import compile_function
+from keras_transformer.backend import compile_function
 from keras_transformer.decoding.constraints import (
     FORCED_LOG_PROBABILITY,
     banned_tokens,

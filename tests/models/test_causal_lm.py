@@ -4,10 +4,11 @@ from typing import Any
 import keras
 import numpy as np
 import pytest
+from keras import ops
 
 from helpers import array
 from keras_transformer import CausalLM
-from keras_transformer.backend.compiler import compile_function
+from keras_transformer.backend import compile_function
 from keras_transformer.decoding import BeamSearch, GreedySearch, Request
 from keras_transformer.layers import padding_mask
 
@@ -126,3 +127,13 @@ def test_texts_in_place_of_their_number() -> None:
     message = "`decoding.complete` continues texts. Received: batch_size of shape (2, 3)."
     with pytest.raises(ValueError, match=re.escape(message)):
         model.create_cache(np.ones((2, 3), "int32"), 5)
+
+
+def test_decoding_starts_at_the_last_token_of_the_prompts() -> None:
+    model = CausalLM(11, num_layers=2, hidden_dim=8, num_heads=2, intermediate_dim=16)
+    token_ids = ops.convert_to_tensor([[2, 7, 9, 4, 5], [2, 3, 8, 6, 1]])
+    step, cache = model.start_decoding(token_ids[:, :3], max_length=3)
+    expected = model(token_ids, training=False)
+    for position in range(3):
+        logits, cache = step(token_ids[:, 2 + position], position, cache)
+        np.testing.assert_allclose(array(logits), array(expected)[:, 2 + position], atol=1e-5)

@@ -15,7 +15,7 @@ import keras
 import pytest
 
 import keras_transformer as kt
-from keras_transformer.backend.batch_parts import batch_parts
+from keras_transformer.backend import batch_parts
 from keras_transformer.errors import InputError
 from keras_transformer.runs import config as config_training
 from keras_transformer.training import claim_cores, distributed, distribution

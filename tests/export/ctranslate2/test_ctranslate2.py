@@ -14,7 +14,7 @@ import pytest
 from keras import ops
 
 import keras_transformer as kt
-from keras_transformer.backend.compiler import compile_function
+from keras_transformer.backend import compile_function
 from keras_transformer.errors import InputError
 from keras_transformer.export import ctranslate2 as module
 from keras_transformer.export import export_ctranslate2
