@@ -8,7 +8,6 @@ from keras import ops
 from keras_transformer.arguments import (
     as_position,
     as_tensor,
-    check_known_positions,
     check_positive,
     check_sequence,
     check_width,
@@ -61,14 +60,12 @@ class LearnedPositionEncoding(keras.layers.Layer):
 
     def call(self, inputs: Tensor, start: Tensor | int = 0, positions: Tensor | None = None) -> Tensor:
         positions = None if positions is None else as_tensor(positions)
-        check_sequence(inputs, positions)
+        check_sequence(inputs, positions, self.max_length)
         check_width(self.marks.shape[-1], inputs=inputs)
         if positions is None:
             start = as_position(start)
             self._check_length(inputs, start)
             positions = (ops.arange(ops.shape(inputs)[1], dtype="int32") + start)[None, :]  # (1, t)
-        else:
-            check_known_positions(positions, self.max_length)
         is_known = ops.logical_and(positions >= 0, positions < self.max_length)
         positions = ops.clip(positions, 0, self.max_length - 1)
         marks = ops.take(self.marks, positions, axis=0)  # (b, t, d)

@@ -10,10 +10,9 @@ from keras import ops
 
 from keras_transformer.arguments import (
     as_tensor,
-    check_belong_together,
+    check_attention_inputs,
     check_choice,
     check_groups,
-    check_one_rank,
     check_positive,
     check_rates,
     check_width,
@@ -604,13 +603,13 @@ class MultiHeadAttention(StepwiseAttention):
     ) -> Tensor | tuple[Tensor, Tensor]:
         query, value = as_tensor(query), as_tensor(value)
         key = value if key is None else as_tensor(key)
-        check_one_rank(query.shape, value.shape, key.shape)
+        check_attention_inputs(query.shape, value.shape, key.shape)
         check_width(self.query_kernel.shape[0], query=query)
         axes = SequenceAxes(len(query.shape), self.attention_axes)
         axes.check_leading(query=query, value=value, key=key)
         queries, values = axes.flatten(query), axes.flatten(value)
         keys = values if key is value else axes.flatten(key)
-        check_belong_together(queries.shape, values.shape, keys.shape)
+        check_attention_inputs(queries.shape, values.shape, keys.shape)
         if padding_mask is None:
             padding_mask = intersect_masks(value_mask=value_mask, key_mask=key_mask)
         lengths = ops.shape(queries)[1], ops.shape(values)[1]

@@ -12,7 +12,6 @@ from keras_transformer.arguments import (
     as_position,
     as_tensor,
     check_choice,
-    check_known_positions,
     check_sequence,
     known_sizes,
 )
@@ -142,7 +141,7 @@ class PositionEncoding(keras.layers.Layer):
 
     def call(self, inputs: Tensor, start: Tensor | int = 0, positions: Tensor | None = None) -> Tensor:
         positions = None if positions is None else as_tensor(positions)
-        check_sequence(inputs, positions)
+        check_sequence(inputs, positions, *known_sizes(inputs.shape[1:2]))
         length, hidden_dim = ops.shape(inputs)[1], inputs.shape[-1]
         encoding = sinusoidal_position_encoding(
             length,
@@ -153,7 +152,6 @@ class PositionEncoding(keras.layers.Layer):
         )
         marks = encoding[None, :, :]
         if positions is not None:
-            check_known_positions(positions, *known_sizes((length,)))
             is_known = ops.logical_and(positions >= 0, positions < length)
             marks = ops.take(encoding, ops.clip(positions, 0, length - 1), axis=0)  # (b, t, d)
             marks = ops.where(ops.expand_dims(is_known, -1), marks, float("nan"))

@@ -3,9 +3,10 @@
 from typing import Any
 
 import keras
+import numpy as np
 from keras import ops
 
-from keras_transformer.arguments import as_tensor, as_token_ids, check_positive, check_token_ids, check_width
+from keras_transformer.arguments import as_tensor, check_positive, check_token_ids, check_width, known_values
 from keras_transformer.backend import in_compiler, prepare, prepared, product_with_transpose, take_rows
 from keras_transformer.types import Shape, Tensor
 
@@ -60,7 +61,7 @@ class TokenEmbedding(keras.layers.Layer):
         )
 
     def call(self, token_ids: Tensor) -> Tensor:
-        token_ids = as_token_ids(as_tensor(token_ids))
+        token_ids = _as_integers(as_tensor(token_ids))
         check_token_ids(token_ids, self.vocabulary_size)
         if keras.backend.standardize_dtype(token_ids.dtype) != "int64":  # which may hold what int32 cannot
             token_ids = ops.cast(token_ids, "int32")
@@ -80,6 +81,20 @@ class TokenEmbedding(keras.layers.Layer):
             "hidden_dim": self.hidden_dim,
             "scale": self.scale,
         }
+
+
+def _as_integers(token_ids: Tensor) -> Tensor:
+    """Return whole numbers as integers; raise TypeError for fractions, or give -1 where a graph is traced."""
+    # Keras hands floats over where it makes the inputs itself: it rebuilds a subclassed model from a file so,
+    # and a `Sequential` without an `Input`. Half precision has no large ids, so it is left to be refused.
+    dtype = keras.backend.standardize_dtype(token_ids.dtype)
+    if dtype not in ("float32", "float64"):
+        return token_ids
+    values = known_values(token_ids)
+    if values is not None and (values != np.floor(values)).any():
+        raise TypeError(f"`token_ids` must be integers. Received: fractions, dtype={dtype}.")
+    ids = ops.cast(token_ids, "int32")
+    return ops.where(ops.equal(ops.cast(ids, dtype), token_ids), ids, -1)
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")

@@ -1,3 +1,4 @@
+import math
 import re
 from typing import Any
 
@@ -6,18 +7,23 @@ import numpy as np
 import pytest
 
 from keras_transformer.arguments import (
+    as_position,
     check_alike,
-    check_belong_together,
+    check_attention_inputs,
     check_choice,
     check_groups,
     check_heads,
+    check_number,
     check_positive,
     check_rates,
+    check_sequence,
+    check_token_ids,
     check_vectors,
     check_width,
     freeze_parts,
     get_activation,
     known_sizes,
+    known_values,
     known_width,
 )
 
@@ -37,6 +43,37 @@ def test_sizes_that_are_no_integers(size: Any) -> None:
     message = f"`key_dim` must be an integer. Received: key_dim={size!r}."
     with pytest.raises(TypeError, match=re.escape(message)):
         check_positive(key_dim=size)
+
+
+@pytest.mark.parametrize(
+    ("limits", "value", "wanted"),
+    [
+        ({}, -0.5, "at least 0 and finite"),
+        ({}, math.inf, "at least 0 and finite"),
+        ({}, math.nan, "at least 0 and finite"),
+        ({"above": 0}, 0.0, "above zero and finite"),
+        ({"above": 0.5}, 0.5, "above 0.5 and finite"),
+        ({"at_least": 2, "whole": True}, 1, "at least 2"),
+        ({"below": 2**31, "whole": True}, 2**31, "at least 0 and below 2147483648"),
+    ],
+)
+def test_numbers_out_of_range(limits: Any, value: float, wanted: str) -> None:
+    message = f"`weight` must be {wanted}. Received: weight={value}."
+    with pytest.raises(ValueError, match=re.escape(message)):
+        check_number(**limits, weight=value)
+
+
+@pytest.mark.parametrize(("whole", "kind"), [(True, "an integer"), (False, "a number")])
+@pytest.mark.parametrize("value", ["1", None, True])
+def test_what_is_no_number(whole: bool, kind: str, value: Any) -> None:
+    message = f"`weight` must be {kind}. Received: weight={value!r}."
+    with pytest.raises(TypeError, match=re.escape(message)):
+        check_number(whole=whole, weight=value)
+
+
+def test_numbers_in_range() -> None:
+    check_number(weight=0, other=np.float32(0.5))
+    check_number(at_least=-1, below=2, whole=True, weight=-1, other=np.int64(1))
 
 
 def test_rates_pass() -> None:
@@ -119,11 +156,19 @@ def test_sizes_that_are_symbols_are_not_known() -> None:
 def test_inputs_that_do_not_belong_together(shapes: Any) -> None:
     message = "one batch size, and `value` and `key` one length. Received: query of shape "
     with pytest.raises(ValueError, match=re.escape(f"{message}{shapes[0]}, value of shape {shapes[1]}, key")):
-        check_belong_together(*shapes)
+        check_attention_inputs(*shapes)
 
 
 def test_inputs_that_belong_together() -> None:
-    check_belong_together((3, 5, 8), (3, 7, 2), (None, 7, 11))
+    check_attention_inputs((3, 5, 8), (3, 7, 2), (None, 7, 11))
+
+
+def test_attention_inputs_of_different_ranks() -> None:
+    message = (
+        "one rank; a mask is an `attention_mask` or a `padding_mask`. Received: query of shape (3, 5, 8), "
+    )
+    with pytest.raises(ValueError, match=re.escape(message)):
+        check_attention_inputs((3, 5, 8), (3, 7, 8), (3, 7))
 
 
 def test_parts_made_in_build_are_frozen_too() -> None:
@@ -171,3 +216,68 @@ def test_shapes_that_differ_are_named_where_they_are_known() -> None:
     received = "inputs of shape (2, 8), other of shape (None, 9)."
     with pytest.raises(ValueError, match=re.escape(f"must have one shape. Received: {received}")):
         check_alike(inputs=np.zeros((2, 8)), other=keras.KerasTensor((None, 9)))
+
+
+def test_values_are_known_unless_a_graph_is_traced() -> None:
+    tensor = keras.ops.convert_to_tensor([1, 2])
+    assert known_values(tensor).tolist() == [1, 2]
+    assert known_values(keras.KerasTensor((2,))) is None
+
+
+def test_values_are_not_known_inside_a_compiled_function() -> None:
+    seen = []
+
+    def function(tensor: Any) -> Any:
+        seen.append(known_values(tensor))
+        return tensor
+
+    if keras.backend.backend() == "tensorflow":
+        pytest.importorskip("tensorflow").function(function)(keras.ops.ones(2))
+    elif keras.backend.backend() == "jax":
+        pytest.importorskip("jax").jit(function)(keras.ops.ones(2))
+    else:
+        pytest.skip("torch traces nothing here")
+    assert seen == [None]
+
+
+def test_token_ids() -> None:
+    check_token_ids(np.array([[0, 4]]), 5)
+    message = "`token_ids` must be at least 0 and below vocabulary_size=5. Received: 5 at (0, 1)."
+    with pytest.raises(ValueError, match=re.escape(message)):
+        check_token_ids(np.array([[0, 5]]), 5)
+    with pytest.raises(TypeError, match=re.escape("`token_ids` must be integers. Received: dtype=float64.")):
+        check_token_ids(np.array([[0.0]]), 5)
+
+
+def test_positions_of_any_integer_type() -> None:
+    assert as_position(np.int64(3)) == 3
+    assert type(as_position(np.int64(3))) is int
+    assert keras.backend.standardize_dtype(as_position(keras.ops.ones((), "int16")).dtype) == "int32"
+    with pytest.raises(ValueError, match=r"`start` must be at least 0\. Received: start=-1\."):
+        as_position(-1)
+
+
+@pytest.mark.parametrize(("positions", "limit"), [([[0, 4]], 4), ([[-1, 0]], 4), ([[-1, 0]], None)])
+def test_positions_out_of_range(positions: list[list[int]], limit: int | None) -> None:
+    inputs = np.zeros((1, 2, 8))
+    with pytest.raises(ValueError, match=rf"at least 0 and below {limit}\. Received: from"):
+        check_sequence(inputs, np.array(positions), limit)
+    check_sequence(inputs, np.array([[0, 3]]), 4)
+
+
+@pytest.mark.parametrize("shape", [(2,), (1, 3), (3, 2), (1, 2, 1)])
+def test_positions_of_another_shape(shape: tuple[int, ...]) -> None:
+    message = f"`positions` must have the shape (b, t) = (2, 2). Received: shape={shape}."
+    with pytest.raises(ValueError, match=re.escape(message)):
+        check_sequence(np.zeros((2, 2, 8)), np.zeros(shape, "int32"))
+
+
+def test_positions_of_all_examples_or_of_each() -> None:
+    for shape in ((1, 2), (2, 2)):
+        check_sequence(np.zeros((2, 2, 8)), np.zeros(shape, "int32"))
+    check_sequence(keras.KerasTensor((None, None, 8)), keras.KerasTensor((None, 2), "int32"))
+
+
+def test_sequences_have_three_axes() -> None:
+    with pytest.raises(ValueError, match=re.escape("the shape (b, t, d). Received: shape=(2, 8).")):
+        check_sequence(np.zeros((2, 8)), None)
