@@ -177,7 +177,7 @@ def kill(
     _, status = os.waitpid(process, 0)
     if not os.WIFSIGNALED(status):
         return None
-    left = [*partial_files(checkpoints), *(path.name for path in checkpoints.glob(".state*.tmp"))]
+    left = [*partial_files(checkpoints), *(path.name for path in checkpoints.glob(".partial-*.json"))]
     state = read_state(checkpoints)
     orphans = {path.name for path in checkpoints.glob("epoch-*.keras")} - set(state.sha256 if state else ())
     epochs, last = (state.epoch, state.last_file) if state else (0, "")
@@ -188,7 +188,7 @@ def kill(
 def partial_files(checkpoints: Path) -> dict[str, int]:
     """List checkpoints that are or were being written, and when each changed last."""
     found = {}
-    for path in checkpoints.glob(".partial-*"):
+    for path in checkpoints.glob(".partial-*.keras"):
         # It may get its name meanwhile.
         with contextlib.suppress(FileNotFoundError):
             found[path.name] = path.stat().st_mtime_ns

@@ -1,146 +1,96 @@
-"""Reading and writing whole files, with errors a user understands."""
+"""Files and directories that appear whole or not at all, and errors that name them."""
 
 import contextlib
 import hashlib
 import os
+import secrets
 import shutil
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from keras_transformer.errors import InputError
 
+_PARTIAL = ".partial-"
+
 
 @contextlib.contextmanager
-def written_as_one(directory: Path) -> Iterator[Path]:
-    """Give a place to write to, whose content appears in a directory when all of it is there.
+def atomic_file(path: Path) -> Iterator[Path]:
+    """Yield a path to write to, which takes the name of `path` once its content is on the disk.
 
-    What the directory has of the same names is replaced; other files in it stay. If anything fails,
-    the directory is what it was.
-
-    Args:
-        directory: made if absent.
-
-    Yields:
-        An empty directory beside it, or in it if it is there: it may be a disk of its own.
-
-    Raises:
-        OSError: something cannot be written or renamed.
+    What the caller raises passes; what fails here is an `InputError`, here and in `atomic_directory`.
     """
-    directory = directory.resolve()
-    directory.parent.mkdir(parents=True, exist_ok=True)
-    place = directory if directory.is_dir() else directory.parent
-    beside, replaced = (place / f".{directory.name}.{os.getpid()}.{kind}" for kind in ("tmp", "old"))
-    try:
-        for place in (beside, replaced):
-            shutil.rmtree(place, ignore_errors=True)
-        beside.mkdir()
-        yield beside
-        if directory.exists():
-            _exchange(beside, directory, replaced)
-        else:
-            beside.rename(directory)
-    finally:
-        for place in (beside, replaced):
-            shutil.rmtree(place, ignore_errors=True)
+    with errors_named("write", path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    with _partial(path, path.parent) as partial:
+        yield partial
+        with errors_named("write", path):
+            _flush(partial)
+            partial.replace(path)
+            _flush(path.parent)
 
 
-def _exchange(beside: Path, directory: Path, replaced: Path) -> None:
-    """Move each entry in, and the one that it replaces out; back again if one cannot be moved."""
-    replaced.mkdir()
-    moves: list[tuple[Path, Path]] = []
-    try:
-        for entry in sorted(beside.iterdir()):
-            if (directory / entry.name).exists():
-                _move(directory / entry.name, replaced / entry.name, moves)
-            _move(entry, directory / entry.name, moves)
-    except BaseException:
-        for source, target in reversed(moves):
-            target.rename(source)
-        raise
+@contextlib.contextmanager
+def atomic_directory(directory: Path, *, replace: bool = False) -> Iterator[Path]:
+    """Yield an empty directory to write to, which takes the name of `directory` once all is on the disk.
 
-
-def _move(source: Path, target: Path, moves: list[tuple[Path, Path]]) -> None:
-    source.rename(target)
-    moves.append((source, target))
+    With `replace`, a directory that exists gets the new entries and keeps its others. Otherwise only an empty
+    one is replaced: of several processes the first to finish gets the name. A failure leaves all as it was.
+    """
+    directory = directory.resolve()  # a link stays a link
+    exists = replace and directory.is_dir()
+    # An existing directory may be a disk of its own, and nothing is renamed from one disk to another.
+    parent = directory if exists else directory.parent
+    with _partial(directory, parent) as partial:
+        with errors_named("write", directory):
+            partial.mkdir(parents=True)
+        yield partial
+        with errors_named("write", directory):
+            for path in partial.rglob("*"):
+                _flush(path)
+            if exists:
+                _exchange_entries(partial, directory)
+            else:
+                partial.rename(directory)
+            _flush(parent)
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Writes a file beside its place and renames it, so that no half file remains.
+    """Write a whole file; raise `InputError` if that fails."""
+    with errors_named("write", path), atomic_file(path) as partial:
+        partial.write_bytes(content)
 
-    What was written is on the disk before the name says so, and stays there when the power fails.
 
-    Args:
-        path: the file; an existing one is replaced, its directory is created.
-        content: all bytes of the file.
+def read_file(path: Path) -> bytes:
+    """Read a whole file; raise `InputError` if it is missing, unreadable or empty."""
+    with errors_named("read", path):
+        content = path.read_bytes()
+    if not content:
+        raise InputError(f"Cannot read {path}: the file is empty.")
+    return content
 
-    Raises:
-        InputError: the file cannot be written; the message names it and the cause.
-    """
-    # Not `tempfile`: its files are readable by their owner alone, and a model
-    # server often runs as somebody else.
-    beside = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.tmp")
+
+@contextlib.contextmanager
+def errors_named(action: str, path: Path) -> Iterator[None]:
+    """Raise an `OSError` again as an `InputError` that says which path the program cannot read or write."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        beside.write_bytes(content)
-        move_file(beside, path)
+        yield
     except OSError as error:
-        raise InputError(f"Cannot write {path}: {error.strerror or error}.") from error
-    finally:
-        _remove_quietly(beside)
+        raise InputError(f"Cannot {action} {path}: {error.strerror or error}.") from error
 
 
-def move_file(source: Path, target: Path) -> None:
-    """Renames a file once all of it is on the disk, and waits until the new name is there too.
-
-    Args:
-        source: a file that was written.
-        target: in the same directory; an existing file is replaced.
-
-    Raises:
-        OSError: the disk is full or failed.
-    """
-    # Windows flushes only what is open for writing.
-    with source.open("r+b") as file:
-        os.fsync(file.fileno())
-    source.replace(target)
-    # A rename is an entry of the directory. Windows opens no directories.
-    if os.name == "posix":
-        directory = os.open(target.parent, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
-
-
-def remove_stale(directory: Path, seconds: float = 3600) -> None:
-    """Removes what a killed process has left: a directory in which nothing has appeared for so long.
-
-    Args:
-        directory: that a process at work would write to.
-        seconds: how long.
-
-    Raises:
-        OSError: the directory cannot be looked at.
-    """
-    with contextlib.suppress(FileNotFoundError):  # its process has just given it its name
-        if time.time() - directory.stat().st_mtime > seconds:
-            shutil.rmtree(directory, ignore_errors=True)
+def remove_partials(directory: Path, name: str = "", seconds: float = 3600) -> None:
+    """Remove what killed processes left of `name`: partial files and directories unchanged for so long."""
+    for partial in directory.glob(f"{_PARTIAL}*"):
+        if not partial.name.endswith(name):
+            continue
+        with contextlib.suppress(FileNotFoundError):  # its process has just renamed it
+            if time.time() - partial.stat().st_mtime >= seconds:
+                _remove(partial)
 
 
 def file_sha256(path: Path) -> str:
-    """Computes the SHA-256 of a file without holding all of it in memory.
-
-    Args:
-        path: the file.
-
-    Returns:
-        64 hexadecimal digits.
-
-    Raises:
-        OSError: the file cannot be read.
-    """
+    """Compute the SHA-256 of a file, in hexadecimal, without holding all of it in memory."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while block := file.read(1 << 20):
@@ -148,30 +98,53 @@ def file_sha256(path: Path) -> str:
     return digest.hexdigest()
 
 
-def _remove_quietly(path: Path) -> None:
-    """Removes what an interrupted write left; the first error is the one to report."""
+@contextlib.contextmanager
+def _partial(path: Path, parent: Path) -> Iterator[Path]:
+    """Yield a new name in a directory, and remove what still has it at the end."""
+    with errors_named("write", path):
+        remove_partials(parent, f"-{path.name}")
+    # Not `tempfile`: only its owner may read such files, and a model server often runs as another user.
+    # Each call has its own name, since several processes or threads may write the same file.
+    # The suffix stays, since Keras saves only to `.keras`.
+    partial = parent / f"{_PARTIAL}{secrets.token_hex(4)}-{path.name}"
     try:
+        yield partial
+    finally:
+        with contextlib.suppress(OSError):  # the first error is the one to report
+            _remove(partial)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
         path.unlink(missing_ok=True)
-    except OSError:
-        return
 
 
-def read_file(path: Path) -> bytes:
-    """Reads a whole file.
-
-    Args:
-        path: the file.
-
-    Returns:
-        its bytes, at least one.
-
-    Raises:
-        InputError: the file is missing, unreadable or empty; the message names it.
-    """
+def _flush(path: Path) -> None:
+    """Wait until a file, or the names in a directory, are on the disk: they survive a power failure."""
+    if os.name != "posix" and path.is_dir():
+        return  # Windows opens no directories, and flushes only what is open for writing.
+    number = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
     try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise InputError(f"Cannot read {path}: {error.strerror or error}.") from error
-    if not content:
-        raise InputError(f"Cannot read {path}: the file is empty.")
-    return content
+        os.fsync(number)
+    finally:
+        os.close(number)
+
+
+def _exchange_entries(partial: Path, directory: Path) -> None:
+    """Move each entry in, and the one that it replaces out; move all back if one move fails."""
+    entries, replaced = sorted(partial.iterdir()), partial / f"{_PARTIAL}replaced"
+    replaced.mkdir()
+    moved: list[tuple[Path, Path]] = []
+    try:
+        for entry in entries:
+            target = directory / entry.name
+            for source, destination in ((target, replaced / entry.name), (entry, target)):
+                if source.exists():
+                    source.rename(destination)
+                    moved.append((source, destination))
+    except BaseException:
+        for source, destination in reversed(moved):
+            destination.rename(source)
+        raise

@@ -1,12 +1,8 @@
 """Batches of more pairs than memory holds, tokenized while a model trains."""
 
-import contextlib
 import itertools
 import json
 import logging
-import os
-import secrets
-import shutil
 import zipfile
 import zlib
 from collections import Counter
@@ -29,7 +25,7 @@ from keras_transformer.data.pairs import Pair, has_text, report_empty
 from keras_transformer.data.pipeline import change_rows, plan_batches
 from keras_transformer.data.transformations import Transformation, keep_ready, pad_batches, teacher_forcing
 from keras_transformer.errors import InputError
-from keras_transformer.files import remove_stale, write_file
+from keras_transformer.files import atomic_directory, errors_named, write_file
 from keras_transformer.text.tokenizer import Tokenizer
 
 PairSource: TypeAlias = Iterable[Pair] | Callable[[], Iterable[Pair]] | tf.data.Dataset
@@ -177,51 +173,23 @@ class CachedChunks:
 
 
 def _write(chunks: EncodedChunks, directory: Path) -> None:
-    # Of this process alone: several may make the same cache, and the first to end gives it its name.
-    partial = directory.with_name(f"{_partial(directory)}{secrets.token_hex(4)}")
     num_chunks = num_pairs = 0
     try:
-        with _writing(directory):
-            for left in directory.parent.glob(f"{_partial(directory)}*"):
-                remove_stale(left)
-            partial.mkdir(parents=True)
-        for encoded in chunks:
-            with _writing(directory):
+        with atomic_directory(directory) as partial:
+            for encoded in chunks:
                 _save(encoded, partial / _name(num_chunks))
-            num_chunks, num_pairs = num_chunks + 1, num_pairs + len(encoded)
-            _LOGGER.info("Tokenized %d pairs for %s.", num_pairs, directory)
-        description = {**chunks.description, "num_chunks": num_chunks}
-        write_file(partial / _DESCRIPTION, (json.dumps(description, indent=2) + "\n").encode())
-        with _writing(directory):
-            _rename(partial, directory)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+                num_chunks, num_pairs = num_chunks + 1, num_pairs + len(encoded)
+                _LOGGER.info("Tokenized %d pairs for %s.", num_pairs, directory)
+            description = {**chunks.description, "num_chunks": num_chunks}
+            write_file(partial / _DESCRIPTION, (json.dumps(description, indent=2) + "\n").encode())
+    except InputError:
+        # Several processes may make the same cache, and the first to finish gives it its name.
+        if not (directory / _DESCRIPTION).exists():
+            raise
 
 
 def _is_empty(directory: Path) -> bool:
     return directory.is_dir() and not any(directory.iterdir())
-
-
-def _partial(directory: Path) -> str:
-    return f".partial-{directory.name}."
-
-
-@contextlib.contextmanager
-def _writing(directory: Path) -> Iterator[None]:
-    """Say what could not be written; errors of the texts are not these."""
-    try:
-        yield
-    except OSError as error:
-        raise InputError(f"Cannot write {directory}: {error.strerror or error}.") from error
-
-
-def _rename(partial: Path, directory: Path) -> None:
-    """Give the cache its name, unless another process was first."""
-    try:
-        partial.rename(directory)
-    except OSError:
-        if not (directory / _DESCRIPTION).exists():
-            raise
 
 
 def _check_description(directory: Path, wanted: dict[str, Any]) -> int:
@@ -251,10 +219,8 @@ def _save(encoded: EncodedPairs, path: Path) -> None:
         token_ids = getattr(encoded, side)
         arrays[f"{side}_ids"] = token_ids.flat_values.numpy()
         arrays[f"{side}_lengths"] = token_ids.row_lengths().numpy()
-    with path.open("wb") as file:
+    with errors_named("write", path), path.open("wb") as file:
         np.savez(file, **arrays)
-        file.flush()
-        os.fsync(file.fileno())  # the name of the directory promises whole files, also after a power failure
 
 
 def _read(path: Path) -> EncodedPairs:

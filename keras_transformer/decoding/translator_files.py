@@ -10,7 +10,7 @@ from keras_transformer.decoding.constraints import Constraints
 from keras_transformer.decoding.sampling import GreedySearch, SampleSearch
 from keras_transformer.decoding.search import Search
 from keras_transformer.errors import InputError
-from keras_transformer.files import file_sha256, write_file, written_as_one
+from keras_transformer.files import atomic_directory, file_sha256, write_file
 from keras_transformer.training.checkpoint_state import load_model, save_model
 from keras_transformer.types import SpecialIds
 
@@ -145,7 +145,7 @@ def save_translator(translator: Any, directory: Path) -> None:
         "max_source_length": translator.max_source_length,
         "max_target_length": translator.max_target_length,
     }
-    with written_as_one(directory) as beside:
+    with atomic_directory(directory, replace=True) as beside:
         translator.source_tokenizer.save(beside / SOURCE_TOKENIZER)
         translator.target_tokenizer.save(beside / TARGET_TOKENIZER)
         save_model(translator.model, beside / MODEL_FILE)

@@ -1,7 +1,5 @@
 """A model as a directory that CTranslate2, the C++ engine, loads as it is."""
 
-import secrets
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,7 @@ from keras import ops
 from keras_transformer.decoding import Translator
 from keras_transformer.errors import InputError
 from keras_transformer.export.directory_readme import ctranslate2_readme
-from keras_transformer.files import remove_stale
+from keras_transformer.files import atomic_directory, errors_named
 from keras_transformer.layers.position_encoding import sinusoidal_position_encoding
 from keras_transformer.text.tokenizer import END_ID, PAD_ID, SPECIAL_TOKENS, START_ID, UNKNOWN_ID
 from keras_transformer.types import Tensor
@@ -322,20 +320,10 @@ def _name_tokens(spec: Any, model: Any) -> None:
 
 
 def _write(spec: Any, model: Any, directory: Path, lengths: tuple[int, int]) -> None:
-    # Of this export alone: another one may be at work, and the first to end gets the name.
-    partial = directory.with_name(f".partial-{directory.name}-{secrets.token_hex(4)}")
-    try:
-        for left in directory.parent.glob(f".partial-{directory.name}-*"):
-            remove_stale(left)
-        partial.mkdir(parents=True)
+    with errors_named("write", directory), atomic_directory(directory) as partial:
         spec.save(str(partial))
         for side in ("source", "target") if isinstance(model, Translator) else ():
             getattr(model, f"{side}_tokenizer").save(partial / f"{side}_tokenizer")
         banned = [SPECIAL_TOKENS[token_id] for token_id in (PAD_ID, UNKNOWN_ID, START_ID)]
         readme = ctranslate2_readme(directory.name, banned, *lengths)
         (partial / "README.md").write_text(readme, encoding="utf-8")
-        partial.rename(directory)
-    except OSError as error:
-        raise InputError(f"Cannot write {directory}: {error.strerror or error}.") from error
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)

@@ -1,8 +1,6 @@
 """A translator as a directory that TensorFlow Serving loads as it is."""
 
 import contextlib
-import secrets
-import shutil
 import tempfile
 import warnings
 from collections.abc import Sequence
@@ -20,7 +18,7 @@ from keras_transformer.export.graph_size import shrink_graph
 from keras_transformer.export.serving_module import OPTIMIZATIONS, SIGNATURES, ServingModule
 from keras_transformer.export.stored_weights import rounded
 from keras_transformer.export.verification import Expected, verify_saved_model
-from keras_transformer.files import remove_stale, write_file
+from keras_transformer.files import atomic_directory, errors_named, write_file
 
 WARMUP_FILE = Path("assets.extra", "tf_serving_warmup_requests")
 
@@ -234,24 +232,20 @@ def export_saved_model(
             f"`directory` must be that of a model, with its versions in it. Received: {directory}, a version."
         )
     is_new, name, version = not directory.exists(), model_name(directory), next_version(directory)
-    # Of this export alone: another one may be at work, and the first to end gets the number.
-    own = f"{version}-{secrets.token_hex(4)}"
-    written, moved = (directory / f".{state}-{own}" for state in ("partial", "moved"))
     examples = check_texts(examples, "examples")[:MAX_EXAMPLES]
     try:
-        for left in (*directory.glob(".partial-*"), *directory.glob(".moved-*")):
-            remove_stale(left)
-        written.mkdir(parents=True)
-        write_version(translator, written, examples, optimize=optimize, name=name, version=version)
-        # What is checked has another path than what was written, as it has when it is deployed.
-        _verify(translator, written.rename(moved), examples, optimize)
-        write_models_config(directory)
-        return moved.rename(directory / str(version))
-    except OSError as error:
-        raise InputError(f"Cannot write {directory}: {error.strerror or error}.") from error
+        with errors_named("write", directory), atomic_directory(directory / str(version)) as partial:
+            written = partial / "written"
+            written.mkdir()
+            write_version(translator, written, examples, optimize=optimize, name=name, version=version)
+            # What is checked has another path than what was written, as it has when it is deployed.
+            for entry in list(written.iterdir()):
+                entry.rename(partial / entry.name)
+            written.rmdir()
+            _verify(translator, partial, examples, optimize)
+            write_models_config(directory)
+        return directory / str(version)
     finally:
-        for place in (written, moved):
-            shutil.rmtree(place, ignore_errors=True)
         if is_new:
             with contextlib.suppress(OSError):  # it holds the version
                 directory.rmdir()

@@ -1,6 +1,5 @@
 """Where a run stands, beside its weights: what `state.json` holds."""
 
-import contextlib
 import dataclasses
 import hashlib
 import json
@@ -16,10 +15,9 @@ import keras
 import numpy as np
 
 from keras_transformer.errors import InputError
-from keras_transformer.files import move_file, write_file
+from keras_transformer.files import atomic_file, write_file
 from keras_transformer.models import Transformer
 
-PARTIAL = ".partial-"
 _EPOCH = re.compile(r"epoch-(\d{4,})\.keras")
 
 
@@ -51,14 +49,8 @@ def save_model(model: keras.Model, path: Path) -> None:
     Raises:
         OSError: the file cannot be written; nothing is left of it.
     """
-    # Keras wants the suffix `.keras`, and the name must tell that the file is not whole.
-    partial = path.with_name(f"{PARTIAL}{path.name}")
-    try:
+    with atomic_file(path) as partial:
         model.save(partial)
-        move_file(partial, path)
-    finally:
-        with contextlib.suppress(OSError):
-            partial.unlink(missing_ok=True)
 
 
 def load_model(path: Path) -> keras.Model:

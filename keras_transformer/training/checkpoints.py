@@ -16,10 +16,9 @@ from keras import ops
 
 from keras_transformer.arguments import check_positive
 from keras_transformer.errors import InputError
-from keras_transformer.files import file_sha256, write_file
+from keras_transformer.files import atomic_file, file_sha256, remove_partials, write_file
 from keras_transformer.training.checkpoint_reading import average_weights
 from keras_transformer.training.checkpoint_state import (
-    PARTIAL,
     CheckpointState,
     CheckpointWarning,
     backend_random_state,
@@ -151,10 +150,7 @@ class Checkpoint(keras.callbacks.Callback):
         for path in saved_epochs(self.directory):
             if path.name not in kept:
                 path.unlink(missing_ok=True)
-        # A process that was killed leaves what it was writing.
-        for pattern in (f"{PARTIAL}epoch-*.keras", ".state*.tmp"):
-            for path in self.directory.glob(pattern):
-                path.unlink(missing_ok=True)
+        remove_partials(self.directory, seconds=0)
 
 
 def _of_monitor(state: CheckpointState, monitor: str) -> CheckpointState:
@@ -412,12 +408,8 @@ def _recent(directory: str | Path, num: int) -> list[Path]:
 
 
 def _link(path: Path, copy: Path) -> None:
-    partial = copy.with_name(f".partial-{copy.name}")
-    partial.unlink(missing_ok=True)
-    try:
-        os.link(path, partial)
-    except OSError:  # a file system without a second name for a file
-        shutil.copyfile(path, partial)
-    partial.replace(copy)
-    # Where both were names of the same file, `replace` does nothing.
-    partial.unlink(missing_ok=True)
+    with atomic_file(copy) as partial:
+        try:
+            os.link(path, partial)
+        except OSError:  # a file system without a second name for a file
+            shutil.copyfile(path, partial)

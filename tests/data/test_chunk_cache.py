@@ -81,7 +81,7 @@ def test_several_processes_may_make_one_cache(tokenizer: CharacterTokenizer, tmp
 
 
 def test_what_a_killed_process_left_is_removed_later(tokenizer: CharacterTokenizer, tmp_path: Path) -> None:
-    old, new = (tmp_path / f".partial-ids.{name}" for name in ("old", "new"))
+    old, new = (tmp_path / f".partial-{name}-ids" for name in ("old", "new"))
     for path in (old, new):
         path.mkdir()
     os.utime(old, (0, 0))

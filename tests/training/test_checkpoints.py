@@ -77,7 +77,7 @@ def test_two_files_where_the_last_is_the_best(
 def test_what_a_killed_process_left_is_removed(
     run_epochs: Callable[..., None], model: keras.Model, tmp_path: Path
 ) -> None:
-    for name in (".partial-epoch-0007.keras", ".state.json.123.tmp", "epoch-0008.keras", "notes.txt"):
+    for name in (".partial-1-epoch-0007.keras", ".partial-2-state.json", "epoch-0008.keras", "notes.txt"):
         (tmp_path / name).write_bytes(b"half")
     run_epochs(Checkpoint(tmp_path), model, [1.0])
     assert files(tmp_path) == ["epoch-0001.keras", "notes.txt", "state.json"]

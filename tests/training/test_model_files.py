@@ -69,7 +69,8 @@ def test_a_file_gets_its_name_when_it_is_whole(
 
     monkeypatch.setattr(model, "save", watched_save)
     save_model(model, tmp_path / "model.keras")
-    assert seen == [".partial-model.keras"]
+    assert len(seen) == 1
+    assert seen[0].startswith(".partial-")
 
 
 @pytest.mark.parametrize("content", [None, b"", b"PK half", b"\x00" * 1000])
