@@ -8,6 +8,7 @@ positions that a cache has room for.
 
 from keras_transformer.layers.block import Block
 from keras_transformer.layers.cached_attention import AttentionCache
+from keras_transformer.layers.cached_decoder import CachedDecoder
 from keras_transformer.layers.decoder import Decoder, DecoderCache, DecoderLayer, DecoderLayerCache
 from keras_transformer.layers.dot_product_attention import (
     dot_product_attention,
@@ -35,6 +36,7 @@ from keras_transformer.layers.token_embedding import OutputProjection, TokenEmbe
 __all__ = [
     "AttentionCache",
     "Block",
+    "CachedDecoder",
     "Decoder",
     "DecoderCache",
     "DecoderLayer",
