@@ -28,7 +28,6 @@ from keras_transformer.backend import compile_function
 from keras_transformer.data import read_lines
 from keras_transformer.export import export_ctranslate2
 from keras_transformer.export.ctranslate2 import vocabulary_tokens
-from keras_transformer.text.tokenizer import source_token_ids
 
 PACKAGES = ("keras", "tensorflow", "ctranslate2")
 SEARCHES = {
@@ -58,7 +57,7 @@ def source_ids(translator: kt.Translator, texts: Sequence[str]) -> Ids:
     Returns:
         the ids of each, ended, not padded.
     """
-    padded = source_token_ids(list(texts), translator.source_tokenizer, translator.max_source_length)
+    padded = translator.source_tokenizer.padded_ids(list(texts), translator.max_source_length)
     return [[int(token) for token in row if token] for row in padded.numpy()]
 
 

@@ -24,7 +24,6 @@ from decoding_cells import NUM_SPECIAL, SEARCHES, SHAPES, SOURCE_LENGTH, Cell, p
 import keras_transformer as kt
 from keras_transformer.data import read_lines
 from keras_transformer.export import export_ctranslate2
-from keras_transformer.text.tokenizer import source_token_ids
 
 
 def random_model(shape: str) -> kt.Transformer:
@@ -173,7 +172,7 @@ def write_sources(translator: kt.Translator, directory: Path) -> None:
     """
     place = json.loads((directory / "texts.json").read_text(encoding="utf-8"))
     texts = read_lines(Path(place["path"]))[: place["limit"]]
-    rows = source_token_ids(texts, translator.source_tokenizer, translator.max_source_length).numpy()
+    rows = translator.source_tokenizer.padded_ids(texts, translator.max_source_length).numpy()
     ids = [[token for token in row if token] for row in rows.tolist()]
     order = sorted(range(len(ids)), key=lambda row: len(ids[row]))
     both = [[side[row] for row in order] for side in (ids, texts)]

@@ -15,7 +15,7 @@ import numpy as np
 
 import keras_transformer as kt
 
-OFFSET = kt.text.NUM_SPECIAL_TOKENS
+OFFSET = len(kt.text.SPECIAL_TOKENS)
 
 
 def alternate(first: int, length: int) -> list[int]:
@@ -29,9 +29,10 @@ def draw_rows(count: int, longest: int, seed: int) -> Any:
     lengths = generator.integers(2, longest + 1, count)
     firsts = generator.integers(0, 2, count)
     rows = [
-        [kt.text.START_ID, *alternate(first, length)] for first, length in zip(firsts, lengths, strict=True)
+        [kt.text.SPECIAL_IDS.start, *alternate(first, length)]
+        for first, length in zip(firsts, lengths, strict=True)
     ]
-    return keras.utils.pad_sequences(rows, maxlen=longest + 1, padding="post", value=kt.text.PAD_ID)
+    return keras.utils.pad_sequences(rows, maxlen=longest + 1, padding="post", value=kt.text.SPECIAL_IDS.pad)
 
 
 def count_exact(model: kt.CausalLM, longest: int) -> int:
@@ -39,7 +40,7 @@ def count_exact(model: kt.CausalLM, longest: int) -> int:
     num_exact = 0
     for length in range(1, longest):
         wanted = np.array([alternate(first, longest) for first in (0, 1)])
-        prompts = np.insert(wanted[:, :length], 0, kt.text.START_ID, axis=1)
+        prompts = np.insert(wanted[:, :length], 0, kt.text.SPECIAL_IDS.start, axis=1)
         search = kt.decoding.GreedySearch()
         answers = kt.decoding.complete(model, prompts, search, max_length=longest - length)
         answers = keras.ops.convert_to_numpy(answers.token_ids)[:, 0]

@@ -30,8 +30,8 @@ def read_images() -> tuple[Any, Any]:
 def spell(tokenizer: kt.text.Tokenizer, numbers: Any) -> Any:
     """Give the token ids of the words, between marks and padded with 0: `(n, 7)`."""
     letters = tokenizer.tokenize(WORDS).to_list()
-    rows = [[kt.text.START_ID, *letters[number], kt.text.END_ID] for number in numbers]
-    return keras.utils.pad_sequences(rows, maxlen=7, padding="post", value=kt.text.PAD_ID)
+    rows = [[kt.text.SPECIAL_IDS.start, *letters[number], kt.text.SPECIAL_IDS.end] for number in numbers]
+    return keras.utils.pad_sequences(rows, maxlen=7, padding="post", value=kt.text.SPECIAL_IDS.pad)
 
 
 def main() -> None:

@@ -31,7 +31,7 @@ def windows(token_ids: Any, length: int, shift: int) -> tf.data.Dataset:
 
     def cut(start: Any) -> tuple[Any, Any]:
         window = tf.slice(token_ids, [start], [length])
-        return tf.concat([[kt.text.START_ID], window[:-1]], axis=0), window
+        return tf.concat([[kt.text.SPECIAL_IDS.start], window[:-1]], axis=0), window
 
     return tf.data.Dataset.range(0, len(token_ids) - length + 1, shift).map(cut)
 
@@ -69,7 +69,7 @@ def main() -> None:
     result = model.evaluate(windows(held_out, length, shift=length).batch(64), verbose=0, return_dict=True)
     bits = math.log2(result["perplexity"])
     counted = bits_by_counting(training, held_out, tokenizer.vocabulary_size)
-    prompt = tf.concat([[kt.text.START_ID], tokenizer.tokenize(["The object "])[0]], axis=0)
+    prompt = tf.concat([[kt.text.SPECIAL_IDS.start], tokenizer.tokenize(["The object "])[0]], axis=0)
     sample = kt.decoding.complete(model, prompt[None], kt.decoding.GreedySearch(), max_length=length - 12)
     print("The object", tokenizer.detokenize(sample.token_ids[:, 0]).numpy()[0].decode())
     print(f"bits for each character: {bits:.2f}, by counting pairs {counted:.2f}, wanted {wanted} less")

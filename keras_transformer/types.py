@@ -20,3 +20,7 @@ class SpecialIds(NamedTuple):
     """What decoding starts from; never generated."""
     end: int = 3
     """Ends a hypothesis."""
+
+
+SPECIAL_IDS = SpecialIds()
+"""The ids of the special tokens in every vocabulary of this package."""

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from keras_transformer.data.pairs import MANY_DROPPED, Pair, check_pairs, has_text
 from keras_transformer.errors import InputError
-from keras_transformer.text.tokenizer import Tokenizer
+from keras_transformer.text import Tokenizer
 
 # So many texts are tokenized at once: enough for speed, few enough for the memory of a large corpus.
 _CHUNK_SIZE = 8192

@@ -10,7 +10,7 @@ from numbers import Real
 
 import tensorflow as tf
 
-from keras_transformer.text.tokenizer import NUM_SPECIAL_TOKENS, PAD_ID
+from keras_transformer.text import SPECIAL_IDS, SPECIAL_TOKENS
 
 _MASK_SHARE = 0.8
 _RANDOM_SHARE = 0.1
@@ -67,20 +67,20 @@ def _mask(
     """Chooses among int32 (b, s) or (s,), and gives masked ids and labels of the same shape."""
     choice_seed, fate_seed, random_seed = tf.unstack(tf.random.split(seed, 3))
     shape = tf.shape(token_ids)
-    is_regular = (token_ids >= NUM_SPECIAL_TOKENS) & (token_ids != mask_id)
+    is_regular = (token_ids >= len(SPECIAL_TOKENS)) & (token_ids != mask_id)
     chosen = is_regular & (tf.random.stateless_uniform(shape, choice_seed) < rate)
     fate = tf.random.stateless_uniform(shape, fate_seed)  # of each chosen token: mask, another, itself
     others = _draw_regular(shape, mask_id, vocabulary_size, random_seed)
     replaced = tf.where(fate < _MASK_SHARE + _RANDOM_SHARE, others, token_ids)
     replaced = tf.where(fate < _MASK_SHARE, mask_id, replaced)
-    return tf.where(chosen, replaced, token_ids), tf.where(chosen, token_ids, PAD_ID)
+    return tf.where(chosen, replaced, token_ids), tf.where(chosen, token_ids, SPECIAL_IDS.pad)
 
 
 def _draw_regular(shape: tf.Tensor, mask_id: int, vocabulary_size: int, seed: tf.Tensor) -> tf.Tensor:
     """Draws int32 ids evenly from those that are neither special nor the mask."""
-    if mask_id < NUM_SPECIAL_TOKENS:
-        return tf.random.stateless_uniform(shape, seed, NUM_SPECIAL_TOKENS, vocabulary_size, tf.int32)
-    drawn = tf.random.stateless_uniform(shape, seed, NUM_SPECIAL_TOKENS, vocabulary_size - 1, tf.int32)
+    if mask_id < len(SPECIAL_TOKENS):
+        return tf.random.stateless_uniform(shape, seed, len(SPECIAL_TOKENS), vocabulary_size, tf.int32)
+    drawn = tf.random.stateless_uniform(shape, seed, len(SPECIAL_TOKENS), vocabulary_size - 1, tf.int32)
     return drawn + tf.cast(drawn >= mask_id, tf.int32)  # the ids from the mask on move up by one
 
 
@@ -96,13 +96,13 @@ def _check_ids(mask_id: int, vocabulary_size: int) -> None:
     for name, value in (("mask_id", mask_id), ("vocabulary_size", vocabulary_size)):
         if not isinstance(value, int) or isinstance(value, bool):
             raise TypeError(f"`{name}` must be an integer. Received: {name}={value!r}.")
-    num_regular = vocabulary_size - NUM_SPECIAL_TOKENS - (mask_id >= NUM_SPECIAL_TOKENS)
+    num_regular = vocabulary_size - len(SPECIAL_TOKENS) - (mask_id >= len(SPECIAL_TOKENS))
     if num_regular < 1:
         raise ValueError(
             "`vocabulary_size` must leave at least one id besides the special tokens and the mask. "
             f"Received: vocabulary_size={vocabulary_size}, mask_id={mask_id}."
         )
-    if not PAD_ID < mask_id < vocabulary_size:
+    if not SPECIAL_IDS.pad < mask_id < vocabulary_size:
         raise ValueError(
             "`mask_id` must be above the padding's 0 and below `vocabulary_size`. "
             f"Received: mask_id={mask_id}, vocabulary_size={vocabulary_size}."

@@ -13,8 +13,7 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from keras_transformer.data.transformations import Transformation
-from keras_transformer.text.subword import SubwordTokenizer
-from keras_transformer.text.tokenizer import NUM_SPECIAL_TOKENS
+from keras_transformer.text import SPECIAL_TOKENS, SubwordTokenizer
 
 Spelling = tuple[int, ...]
 """Token ids whose texts, one after the other, are that of a piece."""
@@ -75,7 +74,7 @@ class _Merges:
         self._ids = {
             piece.piece: token_id
             for token_id, piece in enumerate(model.pieces)
-            if token_id >= NUM_SPECIAL_TOKENS and piece.type == piece.NORMAL
+            if token_id >= len(SPECIAL_TOKENS) and piece.type == piece.NORMAL
         }
         self._scores = [piece.score for piece in model.pieces]
 

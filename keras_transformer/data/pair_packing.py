@@ -10,7 +10,7 @@ import tensorflow as tf
 from keras_transformer.data.batches import ordered_batches, shuffled_batches
 from keras_transformer.data.encoding import EncodedPairs
 from keras_transformer.data.transformations import Example, keep_ready
-from keras_transformer.text.tokenizer import END_ID, PAD_ID, START_ID
+from keras_transformer.text import SPECIAL_IDS
 
 
 def pack_texts(token_ids: tf.RaggedTensor, length: int) -> tf.data.Dataset:
@@ -40,7 +40,9 @@ def pack_texts(token_ids: tf.RaggedTensor, length: int) -> tf.data.Dataset:
     """
     if length < 1:
         raise ValueError(f"`length` must be at least 1. Received: length={length}.")
-    start, end = (tf.fill([token_ids.nrows(), 1], token_id) for token_id in (START_ID, END_ID))  # (n, 1)
+    start, end = (
+        tf.fill([token_ids.nrows(), 1], token_id) for token_id in (SPECIAL_IDS.start, SPECIAL_IDS.end)
+    )  # (n, 1)
     sides = tf.concat([start, token_ids], axis=1), tf.concat([token_ids, end], axis=1)
     return tf.data.Dataset.from_tensor_slices(tuple(_fill_rows(side.flat_values, length) for side in sides))
 
@@ -48,7 +50,7 @@ def pack_texts(token_ids: tf.RaggedTensor, length: int) -> tf.data.Dataset:
 def _fill_rows(stream: tf.Tensor, length: int) -> tf.Tensor:
     """Cut int32 (m,) into rows `(ceil(m / length), length)`."""
     padding = -tf.size(stream) % length
-    return tf.reshape(tf.pad(stream, [[0, padding]], constant_values=PAD_ID), (-1, length))
+    return tf.reshape(tf.pad(stream, [[0, padding]], constant_values=SPECIAL_IDS.pad), (-1, length))
 
 
 _NUM_OPEN = 64
@@ -170,7 +172,7 @@ class _Filling:
         source, target = (tf.gather(ids, pairs) for ids in (self._encoded.source, self._encoded.target))
         start, end = (
             tf.expand_dims(pairs.with_values(tf.fill(tf.shape(pairs.flat_values), token_id)), 2)
-            for token_id in (START_ID, END_ID)
+            for token_id in (SPECIAL_IDS.start, SPECIAL_IDS.end)
         )
         source, labels = tf.concat([source, end], axis=2), tf.concat([target, end], axis=2)
         inputs = {
@@ -183,7 +185,9 @@ class _Filling:
 
     def _side_by_side(self, ids: tf.RaggedTensor) -> tf.Tensor:
         """Join the pairs of each row: int32 (b, ragged, ragged) to (b, length)."""
-        return tf.ensure_shape(ids.merge_dims(1, 2).to_tensor(PAD_ID, shape=self._shape), self._shape)
+        return tf.ensure_shape(
+            ids.merge_dims(1, 2).to_tensor(SPECIAL_IDS.pad, shape=self._shape), self._shape
+        )
 
 
 def _segment_ids(ids: tf.RaggedTensor) -> tf.RaggedTensor:

@@ -21,7 +21,7 @@ from keras_transformer.data.transformations import (
     pad_batches,
     teacher_forcing,
 )
-from keras_transformer.text.tokenizer import Tokenizer
+from keras_transformer.text import Tokenizer
 
 
 def regroup_by_length(num_batches: int = 256, *, seed: int = 0) -> Transformation:

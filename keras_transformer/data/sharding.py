@@ -6,10 +6,10 @@ from typing import Any
 import tensorflow as tf
 
 from keras_transformer.data.transformations import Transformation
-from keras_transformer.text.tokenizer import PAD_ID
+from keras_transformer.text import SPECIAL_IDS
 
 
-def weigh_for_accumulation(num_batches: int, pad_id: int = PAD_ID) -> Transformation:
+def weigh_for_accumulation(num_batches: int, pad_id: int = SPECIAL_IDS.pad) -> Transformation:
     """Says how much each token counts, for an optimizer that accumulates gradients.
 
     `gradient_accumulation_steps` of a Keras optimizer takes the mean of the gradients of so many batches.
@@ -106,7 +106,7 @@ def fill_rows(multiple: int) -> Transformation:
         """Add rows to one matrix, or to the weights of rows."""
         missing = -tf.shape(rows)[0] % multiple
         padding = [[0, missing], *[[0, 0]] * (rows.shape.rank - 1)]
-        return tf.pad(rows, padding, constant_values=tf.cast(PAD_ID, rows.dtype))
+        return tf.pad(rows, padding, constant_values=tf.cast(SPECIAL_IDS.pad, rows.dtype))
 
     return _of_each_matrix(fill)
 

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.text.tokenizer import PAD_ID
+from keras_transformer.text import SPECIAL_IDS
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -77,6 +77,6 @@ def _count(inputs: dict[str, np.ndarray], labels: np.ndarray) -> tuple[int, ...]
     """Counts pairs, positions and tokens of source (b, s) and labels (b, t)."""
     source = inputs["encoder_token_ids"]
     # Packed rows number their pairs from 1; other rows are one, unless they are padding alone.
-    pairs = inputs.get("decoder_segment_ids", labels != PAD_ID)  # (b, t)
-    num_tokens = [int(np.count_nonzero(token_ids != PAD_ID)) for token_ids in (source, labels)]
+    pairs = inputs.get("decoder_segment_ids", labels != SPECIAL_IDS.pad)  # (b, t)
+    num_tokens = [int(np.count_nonzero(token_ids != SPECIAL_IDS.pad)) for token_ids in (source, labels)]
     return int(pairs.max(axis=1).sum()), source.size, num_tokens[0], labels.size, num_tokens[1]

@@ -26,7 +26,7 @@ from keras_transformer.data.pipeline import change_rows, plan_batches
 from keras_transformer.data.transformations import Transformation, keep_ready, pad_batches, teacher_forcing
 from keras_transformer.errors import InputError
 from keras_transformer.files import atomic_directory, errors_named, write_file
-from keras_transformer.text.tokenizer import Tokenizer
+from keras_transformer.text import Tokenizer
 
 PairSource: TypeAlias = Iterable[Pair] | Callable[[], Iterable[Pair]] | tf.data.Dataset
 

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import tensorflow as tf
 
 from keras_transformer.data.encoding import EncodedPairs
-from keras_transformer.text.tokenizer import END_ID, PAD_ID, START_ID
+from keras_transformer.text import SPECIAL_IDS
 
 Transformation: TypeAlias = Callable[[tf.data.Dataset], tf.data.Dataset]
 Example: TypeAlias = tuple[dict[str, tf.Tensor], tf.Tensor]  # inputs by name, and labels
@@ -48,8 +48,8 @@ def teacher_forcing(dataset: tf.data.Dataset) -> tf.data.Dataset:
 
     def shift(source: tf.RaggedTensor, target: tf.RaggedTensor) -> Example:
         """Put the start before one copy of the target and the end after the other."""
-        start = tf.fill([target.nrows(), 1], START_ID)  # (b, 1)
-        end = tf.fill([target.nrows(), 1], END_ID)
+        start = tf.fill([target.nrows(), 1], SPECIAL_IDS.start)  # (b, 1)
+        end = tf.fill([target.nrows(), 1], SPECIAL_IDS.end)
         inputs = {
             "encoder_token_ids": tf.concat([source, end], axis=1),
             "decoder_token_ids": tf.concat([start, target], axis=1),
@@ -108,5 +108,5 @@ def _fitting_boundary(rows: Sequence[tf.RaggedTensor], bucket_boundaries: Sequen
 def _to_dense(token_ids: tf.RaggedTensor, width: tf.Tensor | None) -> tf.Tensor:
     """Pads int32 (b, ragged) to (b, width)."""
     shape = None if width is None else tf.stack([token_ids.nrows(), width])
-    dense = token_ids.to_tensor(PAD_ID, shape=shape)
+    dense = token_ids.to_tensor(SPECIAL_IDS.pad, shape=shape)
     return tf.ensure_shape(dense, [None, None])

@@ -160,10 +160,7 @@ def token_ids_of(texts: Sequence[str], tokenizer: Any, max_length: int) -> tuple
     Returns:
         int32 `(b, s)`, and bool `(b,)`, which rows were cut.
     """
-    # Imported here: tokenizers need TensorFlow, the rest of decoding does not.
-    from keras_transformer.text.tokenizer import source_token_ids
-
-    token_ids = source_token_ids(utf8(texts), tokenizer, max_length + 1).numpy()
+    token_ids = tokenizer.padded_ids(texts, max_length + 1).numpy()
     if token_ids.shape[1] <= max_length:
         return token_ids, np.zeros(len(token_ids), "bool")
     is_cut = token_ids[:, max_length] != SpecialIds().pad
@@ -247,21 +244,6 @@ def make_alignment(
 
 def _decoded(tokens: np.ndarray) -> tuple[str, ...]:
     return tuple(token.decode("utf-8") for token in tokens if token)
-
-
-def respelled(texts: Sequence[str], tokenizer: Any) -> list[str]:
-    """Tokenize texts, and join their tokens again.
-
-    Args:
-        texts: any.
-        tokenizer: of their language.
-
-    Returns:
-        Each text as a model with this vocabulary would write it: in lower case, with other spaces or
-        characters, where that is how the tokenizer reads it.
-    """
-    written = tokenizer.detokenize(tokenizer.tokenize(utf8(texts))).numpy().tolist()
-    return [text.decode("utf-8", "replace") for text in written]
 
 
 Pair = tuple[str, str]

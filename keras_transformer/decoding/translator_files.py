@@ -169,7 +169,7 @@ def load_translator(translator_class: Any, directory: Path) -> Any:
         InputError: a part is missing or damaged, or the parts do not fit together.
     """
     # Imported here: tokenizers need TensorFlow, the rest of decoding does not.
-    from keras_transformer.text.loading import load_tokenizer
+    from keras_transformer.text import load_tokenizer
 
     for name in (OPTIONS_FILE, MODEL_FILE):
         if not (directory / name).is_file():

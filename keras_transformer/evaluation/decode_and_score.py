@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import keras
 
 from keras_transformer.arguments import check_choice, check_positive
-from keras_transformer.decoding.text_translator import TextTranslator, respelled
+from keras_transformer.decoding.text_translator import TextTranslator
 from keras_transformer.errors import InputError
 from keras_transformer.evaluation.report import METRICS, evaluate
 from keras_transformer.training.moving_average import moving_average
@@ -159,5 +159,5 @@ class DecodeAndScore(keras.callbacks.Callback):
 def _writable(references: References, tokenizer: Any) -> References:
     """Write references as a translator with this target vocabulary would write them."""
     groups = [[targets] if isinstance(targets, str) else list(targets) for targets in references]
-    written = iter(respelled([target for targets in groups for target in targets], tokenizer))
+    written = iter(tokenizer.round_trip([target for targets in groups for target in targets]))
     return [[next(written) for _ in targets] for targets in groups]

@@ -13,7 +13,7 @@ from keras_transformer.errors import InputError
 from keras_transformer.export.directory_readme import ctranslate2_readme
 from keras_transformer.files import atomic_directory, errors_named
 from keras_transformer.layers.position_encoding import sinusoidal_position_encoding
-from keras_transformer.text.tokenizer import END_ID, PAD_ID, SPECIAL_TOKENS, START_ID, UNKNOWN_ID
+from keras_transformer.text import SPECIAL_IDS, SPECIAL_TOKENS
 from keras_transformer.types import Tensor
 
 Array = npt.NDArray[np.float32]
@@ -312,10 +312,10 @@ def _name_tokens(spec: Any, model: Any) -> None:
     target_tokenizer = getattr(model, "target_tokenizer", None)
     spec.register_source_vocabulary(vocabulary_tokens(source_size, source_tokenizer))
     spec.register_target_vocabulary(vocabulary_tokens(target_size, target_tokenizer))
-    spec.config.unk_token = SPECIAL_TOKENS[UNKNOWN_ID]
-    spec.config.bos_token = SPECIAL_TOKENS[START_ID]
-    spec.config.eos_token = SPECIAL_TOKENS[END_ID]
-    spec.config.decoder_start_token = SPECIAL_TOKENS[START_ID]
+    spec.config.unk_token = SPECIAL_TOKENS[SPECIAL_IDS.unknown]
+    spec.config.bos_token = SPECIAL_TOKENS[SPECIAL_IDS.start]
+    spec.config.eos_token = SPECIAL_TOKENS[SPECIAL_IDS.end]
+    spec.config.decoder_start_token = SPECIAL_TOKENS[SPECIAL_IDS.start]
     spec.config.add_source_eos = True
 
 
@@ -324,6 +324,8 @@ def _write(spec: Any, model: Any, directory: Path, lengths: tuple[int, int]) -> 
         spec.save(str(partial))
         for side in ("source", "target") if isinstance(model, Translator) else ():
             getattr(model, f"{side}_tokenizer").save(partial / f"{side}_tokenizer")
-        banned = [SPECIAL_TOKENS[token_id] for token_id in (PAD_ID, UNKNOWN_ID, START_ID)]
+        banned = [
+            SPECIAL_TOKENS[token_id] for token_id in (SPECIAL_IDS.pad, SPECIAL_IDS.unknown, SPECIAL_IDS.start)
+        ]
         readme = ctranslate2_readme(directory.name, banned, *lengths)
         (partial / "README.md").write_text(readme, encoding="utf-8")

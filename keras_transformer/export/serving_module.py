@@ -19,7 +19,7 @@ from keras_transformer.decoding.log_probabilities import LOWEST_SCORE
 from keras_transformer.decoding.scoring import normalized
 from keras_transformer.decoding.text_translator import make_alignment, make_hypotheses
 from keras_transformer.export.stored_weights import StoredWeights
-from keras_transformer.text.tokenizer import END_ID, PAD_ID, START_ID, Tokenizer, source_token_ids
+from keras_transformer.text import SPECIAL_IDS, Tokenizer
 
 
 class Signature(NamedTuple):
@@ -113,9 +113,9 @@ def pad_to_bucket(token_ids: tf.Tensor, max_length: int) -> tf.Tensor:
     batch_size, length = tf.shape(token_ids)[0], tf.shape(token_ids)[1]
     num_rows = _next([2**power for power in range(LARGEST_BATCH.bit_length())], batch_size)
     num_columns = _next(length_buckets(max_length), length)
-    token_ids = tf.pad(token_ids, [[0, 0], [0, num_columns - length]], constant_values=PAD_ID)
+    token_ids = tf.pad(token_ids, [[0, 0], [0, num_columns - length]], constant_values=SPECIAL_IDS.pad)
     # Where there is no first row, an empty source stands for it.
-    nothing = tf.concat([[[END_ID]], tf.fill([1, num_columns - 1], PAD_ID)], axis=1)
+    nothing = tf.concat([[[SPECIAL_IDS.end]], tf.fill([1, num_columns - 1], SPECIAL_IDS.pad)], axis=1)
     rows = tf.range(num_rows)
     rows = tf.where(rows < batch_size, rows, 0)
     return tf.gather(tf.concat([token_ids, nothing], axis=0), rows)
@@ -314,7 +314,7 @@ class ServingModule(tf.Module):
 
 def _ended_ids(text: tf.Tensor, tokenizer: Tokenizer, max_length: int) -> tf.Tensor:
     """Tokenize, with a column even where there are no rows: a reshape cannot tell what 0 elements are."""
-    token_ids = source_token_ids(text, tokenizer, max_length)  # (b, s)
+    token_ids = tokenizer.padded_ids(text, max_length)  # (b, s)
     return tf.pad(token_ids, [[0, 0], [0, tf.maximum(1 - tf.shape(token_ids)[1], 0)]])
 
 
@@ -324,10 +324,10 @@ def _is_empty(text: tf.Tensor) -> tf.Tensor:
 
 def _started(token_ids: tf.Tensor) -> tf.Tensor:
     """Put the start token before targets `(b, t)`."""
-    return tf.pad(token_ids, [[0, 0], [1, 0]], constant_values=START_ID)
+    return tf.pad(token_ids, [[0, 0], [1, 0]], constant_values=SPECIAL_IDS.start)
 
 
 def _trimmed(token_ids: tf.Tensor) -> tf.Tensor:
     """Drop the columns of `(b, T)` in which every row is padding, all but the first."""
-    lengths = tf.math.count_nonzero(token_ids != PAD_ID, axis=1, dtype=tf.int32)  # (b,)
+    lengths = tf.math.count_nonzero(token_ids != SPECIAL_IDS.pad, axis=1, dtype=tf.int32)  # (b,)
     return token_ids[:, : tf.reduce_max(tf.concat([lengths, [1]], axis=0))]

@@ -20,7 +20,6 @@ from keras_transformer.files import write_file
 from keras_transformer.runs.config import RunConfig
 from keras_transformer.runs.data import RunPairs, initial_tokenizers, train_tokenizers
 from keras_transformer.text import Tokenizer, load_tokenizer
-from keras_transformer.text.tokenizer import OPTIONS_FILE
 from keras_transformer.training import read_state
 from keras_transformer.training.checkpoint_state import STATE_FILE
 from keras_transformer.training.checkpoints import PICTURE, TABLE
@@ -348,7 +347,7 @@ def run_tokenizers(run: RunConfig, directory: Path, pairs: list[Pair]) -> tuple[
     """
     paths = [directory / "source_tokenizer", directory / "target_tokenizer"]
     # A run that was killed may have left half a vocabulary; the file of options is written last.
-    if all((path / OPTIONS_FILE).exists() for path in paths):
+    if all((path / Tokenizer.options_file).exists() for path in paths):
         return load_tokenizer(paths[0]), load_tokenizer(paths[1])
     if read_state(directory / "checkpoints") is not None:
         raise InputError(

@@ -19,7 +19,6 @@ from keras import ops
 from keras_transformer.cli.progress import EpochProgress, progress_bar
 from keras_transformer.data import EncodedPairs, Pair, weigh_for_accumulation
 from keras_transformer.decoding import Translator, make_search
-from keras_transformer.decoding.text_translator import respelled
 from keras_transformer.errors import InputError
 from keras_transformer.evaluation import METRICS, DecodeAndScore, EvaluationReport, evaluate
 from keras_transformer.export import export_saved_model
@@ -37,8 +36,7 @@ from keras_transformer.runs.directory import (
     settle,
     write_report,
 )
-from keras_transformer.text import END_ID, START_ID, Tokenizer
-from keras_transformer.text.tokenizer import source_token_ids
+from keras_transformer.text import SPECIAL_IDS, Tokenizer
 from keras_transformer.training import (
     CheckpointState,
     check_engine,
@@ -119,12 +117,11 @@ def answer_attention(translator: Translator, text: str) -> AnswerAttention:
         The maps and the tokens of their rows and columns.
     """
     # A lone surrogate is no UTF-8, which the tokenizer takes for an unknown token.
-    encoded = [text.encode("utf-8", "surrogatepass")]
-    source_ids = source_token_ids(encoded, translator.source_tokenizer, translator.max_source_length).numpy()
+    source_ids = translator.source_tokenizer.padded_ids([text], translator.max_source_length).numpy()
     answer = ops.convert_to_numpy(translator.generate(ops.convert_to_tensor(source_ids)).token_ids)[0, 0]
-    length = int(np.argmax(answer == END_ID)) + 1 if END_ID in answer else len(answer)
+    length = int(np.argmax(answer == SPECIAL_IDS.end)) + 1 if SPECIAL_IDS.end in answer else len(answer)
     answer = answer[:length]
-    decoder_ids = np.concatenate([[START_ID], answer[:-1]])[None].astype("int32")
+    decoder_ids = np.concatenate([[SPECIAL_IDS.start], answer[:-1]])[None].astype("int32")
     scores = translator.model.attention_scores(
         {"encoder_token_ids": source_ids, "decoder_token_ids": decoder_ids}
     )
@@ -366,7 +363,7 @@ def _warn_of_what_cannot_be_written(translator: Any, targets: list[str]) -> None
     tokenizer = getattr(translator, "target_tokenizer", None)
     if tokenizer is None:
         return
-    written = respelled(targets, tokenizer)
+    written = tokenizer.round_trip(targets)
     others = [pair for pair in zip(targets, written, strict=True) if pair[0] != pair[1]]
     if others:
         target, nearest = others[0]

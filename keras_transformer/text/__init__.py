@@ -1,25 +1,13 @@
 """Strings to token ids and back: special tokens, tokenizers, vocabulary training."""
 
-from keras_transformer.text.loading import load_tokenizer
-from keras_transformer.text.lookup_tokenizer import CharacterTokenizer, WhitespaceTokenizer
+from keras_transformer.text.lookup import CharacterTokenizer, WhitespaceTokenizer
 from keras_transformer.text.subword import SubwordTokenizer, VocabularyWarning
-from keras_transformer.text.tokenizer import (
-    END_ID,
-    NUM_SPECIAL_TOKENS,
-    PAD_ID,
-    SPECIAL_TOKENS,
-    START_ID,
-    UNKNOWN_ID,
-    Tokenizer,
-)
+from keras_transformer.text.tokenizer import SPECIAL_TOKENS, Tokenizer, load_tokenizer
+from keras_transformer.types import SPECIAL_IDS
 
 __all__ = [
-    "END_ID",
-    "NUM_SPECIAL_TOKENS",
-    "PAD_ID",
+    "SPECIAL_IDS",
     "SPECIAL_TOKENS",
-    "START_ID",
-    "UNKNOWN_ID",
     "CharacterTokenizer",
     "SubwordTokenizer",
     "Tokenizer",

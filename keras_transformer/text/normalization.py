@@ -3,9 +3,12 @@
 They trace in a `tf.function`, accept every byte string and treat each row alone.
 """
 
+import itertools
+from collections.abc import Iterable, Iterator
+
 import tensorflow as tf
 
-# Stands for bytes that are no UTF-8, and therefore never is in a vocabulary.
+# Stands for bytes that are not UTF-8, and therefore never is in a vocabulary.
 REPLACEMENT_CHARACTER = "\N{REPLACEMENT CHARACTER}"
 
 # Unicode white space: that of ASCII, NEXT LINE, and the separator categories.
@@ -24,57 +27,35 @@ _LOCALE_DEPENDENT_CAPITALS = {
     "İ": "i\N{COMBINING DOT ABOVE}",
 }
 
+_TEXTS_PER_BATCH = 1024
+
 
 def normalize(texts: tf.Tensor, *, lowercase: bool) -> tf.Tensor:
-    """Prepares texts for splitting; what every tokenizer and its training do first.
-
-    Args:
-        texts: string (b,), any bytes.
-        lowercase: whether to lower-case.
-
-    Returns:
-        string (b,), valid UTF-8 without NUL.
-    """
-    texts = valid_utf8(texts)
-    return lower(texts) if lowercase else texts
-
-
-def valid_utf8(texts: tf.Tensor) -> tf.Tensor:
-    """Replaces everything that is not clean UTF-8 by U+FFFD.
-
-    NUL is replaced too, because `tf.strings.lower` cuts a string at its first NUL.
-
-    Args:
-        texts: string (b,), any bytes.
-
-    Returns:
-        string (b,), valid UTF-8 without NUL.
-    """
+    """Replace what is not clean UTF-8 by U+FFFD, and lower-case by Unicode's rules, string (b,)."""
     texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
-    return tf.strings.regex_replace(texts, r"\x00", REPLACEMENT_CHARACTER)
-
-
-def lower(texts: tf.Tensor) -> tf.Tensor:
-    """Lower-cases by Unicode's rules, the same in every locale.
-
-    Args:
-        texts: string (b,), valid UTF-8 without NUL.
-
-    Returns:
-        string (b,).
-    """
+    # NUL too, because `tf.strings.lower` cuts a string at its first NUL.
+    texts = tf.strings.regex_replace(texts, r"\x00", REPLACEMENT_CHARACTER)
+    if not lowercase:
+        return texts
     for capital, small in _LOCALE_DEPENDENT_CAPITALS.items():
         texts = tf.strings.regex_replace(texts, capital, small)
     return tf.strings.lower(texts, encoding="utf-8")
 
 
 def single_spaces(texts: tf.Tensor) -> tf.Tensor:
-    """Makes each run of white space one space and strips both ends.
-
-    Args:
-        texts: string (b,), valid UTF-8.
-
-    Returns:
-        string (b,).
-    """
+    """Make each run of white space one space and strip both ends, string (b,)."""
     return tf.strings.strip(tf.strings.regex_replace(texts, _WHITE_SPACE, " "))
+
+
+def as_utf8(text: str | bytes) -> bytes:
+    """Encode a text; a lone surrogate, which JSON may hold, becomes bytes that `normalize` replaces."""
+    return text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+
+
+def normalized_batches(texts: Iterable[str], *, lowercase: bool) -> Iterator[tf.Tensor]:
+    """Yield the texts of a corpus as tokenizers see them, string (b,) each."""
+    if isinstance(texts, str):  # whose characters would be taken for texts
+        raise TypeError(f"`texts` must be several strings. Received: {texts[:60]!r}.")
+    rows = map(as_utf8, texts)
+    while batch := list(itertools.islice(rows, _TEXTS_PER_BATCH)):
+        yield normalize(tf.constant(batch, tf.string), lowercase=lowercase)

@@ -1,148 +1,32 @@
-"""Subword tokens from a trained SentencePiece model."""
+"""Subword tokens from a trained SentencePiece model.
+
+SentencePiece gives back the spaces as they were, its operations are in TensorFlow Text, which the
+stock server links, and `keras_nlp` wraps it.
+"""
 
 import io
 import re
 import warnings
 from collections.abc import Iterable
-from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from typing import TYPE_CHECKING, ClassVar
 
 import tensorflow as tf
 from typing_extensions import Self
 
 from keras_transformer.errors import InputError
-from keras_transformer.text.lookup_tokenizer import text_batches
-from keras_transformer.text.normalization import REPLACEMENT_CHARACTER, normalize
-from keras_transformer.text.tokenizer import (
-    END_ID,
-    NUM_SPECIAL_TOKENS,
-    PAD_ID,
-    SPECIAL_TOKENS,
-    START_ID,
-    UNKNOWN_ID,
-    Tokenizer,
-)
+from keras_transformer.text.normalization import REPLACEMENT_CHARACTER, normalized_batches
+from keras_transformer.text.tokenizer import SPECIAL_TOKENS, Tokenizer
+from keras_transformer.types import SPECIAL_IDS
 
 if TYPE_CHECKING:
     from keras_nlp.tokenizers import SentencePieceTokenizer
 
-
-MODEL_TYPES = ("bpe", "unigram")
-
+_MODEL_TYPES = ("bpe", "unigram")
 _DEFAULT_MAX_SENTENCE_LENGTH = 4192
 
 
 class VocabularyWarning(UserWarning):
     """A corpus yields fewer subwords than were wanted, and the vocabulary is smaller."""
-
-
-def train_sentence_piece(
-    texts: Iterable[str],
-    *,
-    vocabulary_size: int,
-    model_type: str,
-    lowercase: bool,
-) -> bytes:
-    """Trains a SentencePiece model with this library's special tokens.
-
-    The same corpus gives the same model: one thread, no sampling, every character kept.
-
-    Args:
-        texts: the corpus.
-        vocabulary_size: the number of token ids, special ones included; fewer where the corpus
-            yields fewer.
-        model_type: `"bpe"` or `"unigram"`.
-        lowercase: whether texts are lower-cased first.
-
-    Returns:
-        the serialized model.
-
-    Raises:
-        ValueError: `model_type` is unknown.
-        InputError: the corpus is empty, there is no room beside the special tokens, or its
-            characters alone are more than `vocabulary_size`; the message says how many are needed.
-
-    Warns:
-        VocabularyWarning: the corpus yields fewer pieces; all that it yields are taken.
-    """
-    if model_type not in MODEL_TYPES:
-        raise ValueError(f"`model_type` must be one of {MODEL_TYPES}. Received: {model_type!r}.")
-    if vocabulary_size <= len(SPECIAL_TOKENS):
-        raise InputError(
-            f"`vocabulary_size` must be above {len(SPECIAL_TOKENS)}, the number of special tokens. "
-            f"Received: vocabulary_size={vocabulary_size}."
-        )
-    lines = _training_lines(texts, lowercase)
-    try:
-        return _train(lines, vocabulary_size, model_type)
-    except RuntimeError as error:
-        largest = _largest_size(str(error))
-        if largest is None:
-            raise InputError(_explanation(str(error), vocabulary_size)) from error
-    warnings.warn(
-        f"The corpus is too small for a subword vocabulary of {vocabulary_size} tokens. "
-        f"It yields {largest}, which are taken.",
-        VocabularyWarning,
-        stacklevel=3,  # whoever called SubwordTokenizer.train
-    )
-    return _train(lines, largest, model_type)
-
-
-def _training_lines(texts: Iterable[str], lowercase: bool) -> list[bytes]:
-    """Normalizes the corpus as the tokenizer will, without unusable characters."""
-    batches = (normalize(batch, lowercase=lowercase).numpy() for batch in text_batches(texts))
-    replacement = REPLACEMENT_CHARACTER.encode()
-    lines = [line.replace(replacement, b" ").strip() for batch in batches for line in batch]
-    lines = [line for line in lines if line]
-    if not lines:
-        raise InputError("Cannot train a vocabulary: the corpus holds no text. Received: 0 lines.")
-    return lines
-
-
-def _train(lines: list[bytes], vocabulary_size: int, model_type: str) -> bytes:
-    # Imported here: characters and words need no SentencePiece.
-    from sentencepiece import SentencePieceTrainer
-
-    pad, unknown, start, end = SPECIAL_TOKENS
-    model = io.BytesIO()
-    SentencePieceTrainer.train(
-        sentence_iterator=iter(lines),
-        model_writer=model,
-        vocab_size=vocabulary_size,
-        model_type=model_type,
-        # The default leaves out longer lines without a word.
-        max_sentence_length=max(_DEFAULT_MAX_SENTENCE_LENGTH, *map(len, lines)) + 1,
-        character_coverage=1.0,
-        num_threads=1,
-        minloglevel=2,
-        pad_id=PAD_ID,
-        unk_id=UNKNOWN_ID,
-        bos_id=START_ID,
-        eos_id=END_ID,
-        pad_piece=pad,
-        unk_piece=unknown,
-        bos_piece=start,
-        eos_piece=end,
-    )
-    return model.getvalue()
-
-
-def _largest_size(message: str) -> int | None:
-    """Reads how many tokens a corpus yields, if SentencePiece has failed because they are too few."""
-    largest = re.search(r"value <= (\d+)", message)
-    return int(largest[1]) if largest else None
-
-
-def _explanation(message: str, vocabulary_size: int) -> str:
-    """Says in one line what SentencePiece says in several, with a source position."""
-    start = f"Cannot train a subword vocabulary of {vocabulary_size} tokens on this corpus: "
-    smallest = re.search(r"required_chars\. \d+ vs (\d+)", message)
-    if smallest:
-        return f"{start}its characters alone need {smallest[1]} tokens."
-    return start + " ".join(message.split())
-
-
-AnySubwordTokenizer = TypeVar("AnySubwordTokenizer", bound="SubwordTokenizer")
 
 
 class SubwordTokenizer(Tokenizer):
@@ -159,7 +43,7 @@ class SubwordTokenizer(Tokenizer):
 
     Raises:
         TypeError: `proto` is not bytes.
-        ValueError: `proto` is no SentencePiece model, or has other special tokens.
+        ValueError: `proto` is not a SentencePiece model, or has other special tokens.
 
     Example:
         >>> tokenizer = SubwordTokenizer.train(["a dog", "a cat"], vocabulary_size=15)
@@ -185,8 +69,10 @@ class SubwordTokenizer(Tokenizer):
         model_type: str = "bpe",
         *,
         lowercase: bool = False,
-    ) -> "SubwordTokenizer":
-        """Trains a SentencePiece model on a corpus; deterministic.
+    ) -> Self:
+        """Train a SentencePiece model on a corpus.
+
+        The same corpus gives the same model: one thread, no sampling, every character kept.
 
         Args:
             texts: the corpus.
@@ -196,20 +82,37 @@ class SubwordTokenizer(Tokenizer):
             lowercase: as in the constructor.
 
         Returns:
-            a tokenizer.
+            A tokenizer.
 
         Raises:
             ValueError: `model_type` is unknown.
-            InputError: the corpus is empty, or its characters alone are more than
-                `vocabulary_size`.
+            InputError: the corpus is empty, there is no room next to the special tokens, or its
+                characters alone are more than `vocabulary_size`; the message gives the size needed.
 
         Warns:
             VocabularyWarning: the corpus yields fewer pieces; all that it yields are taken.
         """
-        proto = train_sentence_piece(
-            texts, vocabulary_size=vocabulary_size, model_type=model_type, lowercase=lowercase
+        if model_type not in _MODEL_TYPES:
+            raise ValueError(f"`model_type` must be one of {_MODEL_TYPES}. Received: {model_type!r}.")
+        if vocabulary_size <= len(SPECIAL_TOKENS):
+            raise InputError(
+                f"`vocabulary_size` must be above {len(SPECIAL_TOKENS)}, the number of special tokens. "
+                f"Received: vocabulary_size={vocabulary_size}."
+            )
+        lines = _training_lines(texts, lowercase)
+        try:
+            return cls(_train(lines, vocabulary_size, model_type), lowercase=lowercase)
+        except RuntimeError as error:
+            largest = _largest_size(str(error))
+            if largest is None:
+                raise InputError(_explanation(str(error), vocabulary_size)) from error
+        warnings.warn(
+            f"The corpus is too small for a subword vocabulary of {vocabulary_size} tokens. "
+            f"It yields {largest}, which are taken.",
+            VocabularyWarning,
+            stacklevel=2,
         )
-        return cls(proto, lowercase=lowercase)
+        return cls(_train(lines, largest, model_type), lowercase=lowercase)
 
     def _encode(self, texts: tf.Tensor) -> tf.RaggedTensor:
         self._revive()
@@ -225,14 +128,14 @@ class SubwordTokenizer(Tokenizer):
         # which a SavedModel must find.
         self._resource = getattr(layer, "_sentence_piece", None)
         # Compiled, because the layer's eager path is another implementation, in Python,
-        # that refuses bytes; this one is what an export runs.
+        # that raises for bytes; this one is what an export runs.
         self._tokenize = tf.function(layer.tokenize, input_signature=[tf.TensorSpec([None], tf.string)])
         self._detokenize = tf.function(
             layer.detokenize, input_signature=[tf.RaggedTensorSpec([None, None], tf.int32)]
         )
 
     def _revive(self) -> None:
-        """Loads the model anew if TensorFlow has lost it.
+        """Load the model again if TensorFlow has lost it.
 
         TensorFlow Text leaves the model to an operation in TensorFlow's cache, and that cache is
         cleared by whoever sets the global seed, `keras.utils.set_random_seed` among them.
@@ -247,9 +150,8 @@ class SubwordTokenizer(Tokenizer):
         return self.proto
 
     @classmethod
-    def _restore(cls, path: Path, vocabulary: bytes, flags: dict[str, bool]) -> Self:
-        del path  # The model is one piece: its errors have no line to name.
-        return cls(vocabulary, **flags)
+    def _restore(cls, vocabulary: bytes, options: dict[str, bool]) -> Self:
+        return cls(vocabulary, **options)
 
 
 def _sentence_piece_layer(proto: bytes) -> "SentencePieceTokenizer":
@@ -263,7 +165,61 @@ def _sentence_piece_layer(proto: bytes) -> "SentencePieceTokenizer":
     except (tf.errors.OpError, RuntimeError) as error:
         received = f"{len(proto)} bytes starting with {proto[:16]!r}"
         raise ValueError(f"`proto` must be a SentencePiece model. Received: {received}.") from error
-    first = tuple(layer.get_vocabulary()[:NUM_SPECIAL_TOKENS])
+    first = tuple(layer.get_vocabulary()[: len(SPECIAL_TOKENS)])
     if first != SPECIAL_TOKENS:
         raise ValueError(f"`proto` must start with {SPECIAL_TOKENS}. Received: {first}.")
     return layer
+
+
+def _training_lines(texts: Iterable[str], lowercase: bool) -> list[bytes]:
+    """Return the corpus as the tokenizer will see it, without unusable characters."""
+    batches = (batch.numpy() for batch in normalized_batches(texts, lowercase=lowercase))
+    replacement = REPLACEMENT_CHARACTER.encode()
+    lines = [line.replace(replacement, b" ").strip() for batch in batches for line in batch]
+    lines = [line for line in lines if line]
+    if not lines:
+        raise InputError("Cannot train a vocabulary: the corpus holds no text. Received: 0 lines.")
+    return lines
+
+
+def _train(lines: list[bytes], vocabulary_size: int, model_type: str) -> bytes:
+    # Imported here: characters and words need no SentencePiece.
+    from sentencepiece import SentencePieceTrainer
+
+    pad, unknown, start, end = SPECIAL_TOKENS
+    model = io.BytesIO()
+    SentencePieceTrainer.train(
+        sentence_iterator=iter(lines),
+        model_writer=model,
+        vocab_size=vocabulary_size,
+        model_type=model_type,
+        # The default leaves out longer lines without a warning.
+        max_sentence_length=max(_DEFAULT_MAX_SENTENCE_LENGTH, *map(len, lines)) + 1,
+        character_coverage=1.0,
+        num_threads=1,
+        minloglevel=2,
+        pad_id=SPECIAL_IDS.pad,
+        unk_id=SPECIAL_IDS.unknown,
+        bos_id=SPECIAL_IDS.start,
+        eos_id=SPECIAL_IDS.end,
+        pad_piece=pad,
+        unk_piece=unknown,
+        bos_piece=start,
+        eos_piece=end,
+    )
+    return model.getvalue()
+
+
+def _largest_size(message: str) -> int | None:
+    """Read how many tokens a corpus yields, if SentencePiece has failed because they are too few."""
+    largest = re.search(r"value <= (\d+)", message)
+    return int(largest[1]) if largest else None
+
+
+def _explanation(message: str, vocabulary_size: int) -> str:
+    """Shorten SentencePiece's several lines with a source position to one."""
+    start = f"Cannot train a subword vocabulary of {vocabulary_size} tokens on this corpus: "
+    smallest = re.search(r"required_chars\. \d+ vs (\d+)", message)
+    if smallest:
+        return f"{start}its characters alone need {smallest[1]} tokens."
+    return start + " ".join(message.split())

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from keras_transformer.data.encoding import EncodedPairs
-from keras_transformer.text.lookup_tokenizer import CharacterTokenizer
+from keras_transformer.text import CharacterTokenizer
 
 LETTERS = "abcdefgh"
 

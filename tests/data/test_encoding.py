@@ -6,8 +6,7 @@ import pytest
 from keras_transformer.data import encoding
 from keras_transformer.data.encoding import encode_pairs
 from keras_transformer.errors import InputError
-from keras_transformer.text.lookup_tokenizer import CharacterTokenizer
-from keras_transformer.text.tokenizer import UNKNOWN_ID
+from keras_transformer.text import SPECIAL_IDS, CharacterTokenizer
 
 PAIRS = [("ab", "c"), ("abcde", "cd"), ("a", "bcdefg"), ("abcdef", "abcdef"), ("", "a")]
 
@@ -29,7 +28,7 @@ def test_a_lone_surrogate_is_an_unknown_character(tokenizer: CharacterTokenizer)
     encoded = encode_pairs([("a\ud800b", "c")], tokenizer, tokenizer)
     [[first, *unknown, last]] = encoded.source.to_list()
     assert (first, last) == (4, 5)
-    assert set(unknown) == {UNKNOWN_ID}
+    assert set(unknown) == {SPECIAL_IDS.unknown}
 
 
 def test_uses_a_tokenizer_for_each_side(tokenizer: CharacterTokenizer) -> None:

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from keras_transformer.data import mask_tokens
-from keras_transformer.text.tokenizer import NUM_SPECIAL_TOKENS
+from keras_transformer.text import SPECIAL_TOKENS
 
 VOCABULARY_SIZE = 101
 
@@ -13,7 +13,7 @@ VOCABULARY_SIZE = 101
 def random_ids(shape: tuple[int, ...], mask_id: int | None = None) -> np.ndarray:
     """Draws ids of every kind but the mask."""
     ids = np.random.default_rng(0).integers(0, VOCABULARY_SIZE, shape, dtype=np.int32)
-    return np.where(ids == mask_id, NUM_SPECIAL_TOKENS, ids)
+    return np.where(ids == mask_id, len(SPECIAL_TOKENS), ids)
 
 
 def masked_once(token_ids: np.ndarray, mask_id: int = 100, **options: float) -> tuple[np.ndarray, np.ndarray]:
@@ -29,7 +29,7 @@ def test_only_what_a_label_holds_was_changed() -> None:
     chosen = labels != 0
     np.testing.assert_array_equal(labels[chosen], token_ids[chosen])
     np.testing.assert_array_equal(masked[~chosen], token_ids[~chosen])
-    assert labels[chosen].min() >= NUM_SPECIAL_TOKENS
+    assert labels[chosen].min() >= len(SPECIAL_TOKENS)
     assert masked.dtype == labels.dtype == np.int32
 
 
@@ -39,9 +39,9 @@ def test_the_shares_are_those_of_bert(rate: float) -> None:
     masked, labels = masked_once(token_ids, rate=rate)
     chosen = labels != 0
     kept = masked[chosen] == token_ids[chosen]
-    num_regular = VOCABULARY_SIZE - NUM_SPECIAL_TOKENS - 1
+    num_regular = VOCABULARY_SIZE - len(SPECIAL_TOKENS) - 1
     # Three standard deviations of 70,000 draws are below 0.005.
-    assert chosen.sum() / (token_ids >= NUM_SPECIAL_TOKENS).sum() == pytest.approx(rate, abs=0.005)
+    assert chosen.sum() / (token_ids >= len(SPECIAL_TOKENS)).sum() == pytest.approx(rate, abs=0.005)
     assert np.mean(masked[chosen] == 100) == pytest.approx(0.8, abs=0.005)
     assert np.mean(kept) == pytest.approx(0.1 + 0.1 / num_regular, abs=0.005)
 
@@ -51,7 +51,7 @@ def test_others_are_every_regular_id_evenly(mask_id: int) -> None:
     token_ids = np.full((503, 997), 60, np.int32)
     masked, _ = masked_once(token_ids, mask_id, rate=1.0)
     counts = np.bincount(masked.ravel(), minlength=VOCABULARY_SIZE)
-    regular = [i for i in range(NUM_SPECIAL_TOKENS, VOCABULARY_SIZE) if i not in (mask_id, 60)]
+    regular = [i for i in range(len(SPECIAL_TOKENS), VOCABULARY_SIZE) if i not in (mask_id, 60)]
     expected = 0.1 * token_ids.size / (len(regular) + 1)
     assert set(np.flatnonzero(counts)) == {mask_id, 60, *regular}
     np.testing.assert_allclose(counts[regular], expected, rtol=0.25)

@@ -9,8 +9,7 @@ from keras_transformer.data.encoding import encode_pairs
 from keras_transformer.data.pipeline import encoded_dataset, translation_dataset
 from keras_transformer.data.text_files import read_parallel_text
 from keras_transformer.errors import InputError
-from keras_transformer.text.lookup_tokenizer import CharacterTokenizer
-from keras_transformer.text.tokenizer import END_ID, PAD_ID, START_ID
+from keras_transformer.text import SPECIAL_IDS, CharacterTokenizer
 
 MULTI30K = Path(__file__).parents[2].parent / "shared" / "data" / "multi30k"
 
@@ -78,11 +77,11 @@ def test_the_autotuner_is_off(pairs: Pairs, tokenizer: CharacterTokenizer) -> No
 def test_decoder_inputs_and_labels(pairs: Pairs, tokenizer: CharacterTokenizer) -> None:
     for inputs, labels in batches(translation_dataset(pairs, tokenizer, tokenizer)):
         decoder_token_ids = inputs["decoder_token_ids"]
-        assert (decoder_token_ids[:, 0] == START_ID).all()
-        shifted = np.where(labels[:, :-1] == END_ID, PAD_ID, labels[:, :-1])
+        assert (decoder_token_ids[:, 0] == SPECIAL_IDS.start).all()
+        shifted = np.where(labels[:, :-1] == SPECIAL_IDS.end, SPECIAL_IDS.pad, labels[:, :-1])
         np.testing.assert_array_equal(decoder_token_ids[:, 1:], shifted)
         for token_ids in (inputs["encoder_token_ids"], labels):
-            assert ((token_ids == END_ID).sum(axis=1) == 1).all()
+            assert ((token_ids == SPECIAL_IDS.end).sum(axis=1) == 1).all()
 
 
 def test_few_shapes_when_padded_to_boundaries(pairs: Pairs, tokenizer: CharacterTokenizer) -> None:

@@ -4,7 +4,7 @@ import tensorflow as tf
 
 from keras_transformer.data.encoding import EncodedPairs
 from keras_transformer.data.transformations import gather_pairs, pad_batches, teacher_forcing
-from keras_transformer.text.tokenizer import END_ID, START_ID
+from keras_transformer.text import SPECIAL_IDS
 
 POSITIONS = tf.ragged.constant([[2, 0], [1]], tf.int64)
 
@@ -21,21 +21,23 @@ def test_gathers_the_pairs_of_each_batch(rows: tf.data.Dataset) -> None:
 
 def test_teacher_forcing_shifts_by_one(rows: tf.data.Dataset) -> None:
     inputs, labels = next(iter(rows.apply(teacher_forcing)))
-    assert inputs["encoder_token_ids"].to_list() == [[12, 12, END_ID], [10, END_ID]]
-    assert inputs["decoder_token_ids"].to_list() == [[START_ID, 12, 12], [START_ID, 10, 10]]
-    assert labels.to_list() == [[12, 12, END_ID], [10, 10, END_ID]]
+    assert inputs["encoder_token_ids"].to_list() == [[12, 12, SPECIAL_IDS.end], [10, SPECIAL_IDS.end]]
+    assert inputs["decoder_token_ids"].to_list() == [[SPECIAL_IDS.start, 12, 12], [SPECIAL_IDS.start, 10, 10]]
+    assert labels.to_list() == [[12, 12, SPECIAL_IDS.end], [10, 10, SPECIAL_IDS.end]]
 
 
 def test_pads_to_the_longest_of_each_side(rows: tf.data.Dataset) -> None:
     inputs, labels = next(iter(rows.apply(teacher_forcing).apply(pad_batches()).skip(1)))
-    np.testing.assert_array_equal(inputs["encoder_token_ids"], [[11, 11, 11, END_ID]])
-    np.testing.assert_array_equal(inputs["decoder_token_ids"], [[START_ID, 11]])
-    np.testing.assert_array_equal(labels, [[11, END_ID]])
+    np.testing.assert_array_equal(inputs["encoder_token_ids"], [[11, 11, 11, SPECIAL_IDS.end]])
+    np.testing.assert_array_equal(inputs["decoder_token_ids"], [[SPECIAL_IDS.start, 11]])
+    np.testing.assert_array_equal(labels, [[11, SPECIAL_IDS.end]])
 
 
 def test_pads_with_zeros(rows: tf.data.Dataset) -> None:
     inputs, _ = next(iter(rows.apply(teacher_forcing).apply(pad_batches())))
-    np.testing.assert_array_equal(inputs["encoder_token_ids"], [[12, 12, END_ID], [10, END_ID, 0]])
+    np.testing.assert_array_equal(
+        inputs["encoder_token_ids"], [[12, 12, SPECIAL_IDS.end], [10, SPECIAL_IDS.end, 0]]
+    )
 
 
 @pytest.mark.parametrize(("boundaries", "widths"), [([3, 7], [3, 7]), ([4, 5], [4, 4]), ([9], [9, 9])])

@@ -4,17 +4,7 @@ from typing import get_type_hints
 
 import pytest
 
-from keras_transformer.decoding import BeamSearch, GreedySearch, Search, SearchResult, SpecialIds
-from keras_transformer.text import tokenizer as special_tokens
-
-
-def test_special_ids_are_those_of_the_tokenizers() -> None:
-    assert SpecialIds() == (
-        special_tokens.PAD_ID,
-        special_tokens.UNKNOWN_ID,
-        special_tokens.START_ID,
-        special_tokens.END_ID,
-    )
+from keras_transformer.decoding import BeamSearch, GreedySearch, Search, SearchResult
 
 
 @pytest.mark.parametrize(("search", "beam_size"), [(BeamSearch(3), 3), (GreedySearch(), 1)])

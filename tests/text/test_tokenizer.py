@@ -1,7 +1,10 @@
-"""What every kind of tokenizer promises."""
+"""What every kind of tokenizer promises, saving and loading included."""
 
 import copy
+import json
 import pickle
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +15,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from keras_transformer.errors import InputError
-from keras_transformer.text import END_ID, NUM_SPECIAL_TOKENS, PAD_ID, START_ID, UNKNOWN_ID, Tokenizer
+from keras_transformer.text import (
+    SPECIAL_IDS,
+    SPECIAL_TOKENS,
+    CharacterTokenizer,
+    SubwordTokenizer,
+    Tokenizer,
+    load_tokenizer,
+)
 
 AWKWARD = [
     b"",
@@ -30,6 +40,10 @@ AWKWARD = [
     b"\xff" * 100_000,
     b"a cat sits",
 ]
+
+ABC_SHA256 = (
+    "024d32d539dfd59f27f8852c9a5cc6bb251501a1fc1c7af32227a9403069b9e7"  # of the vocabulary file of a, b, c
+)
 
 
 def ids(tokenizer: Tokenizer, *texts: str | bytes) -> list[list[int]]:
@@ -50,7 +64,7 @@ def test_ids_are_int32_and_never_special_but_unknown(tokenizer: Tokenizer) -> No
     result = tokenizer.tokenize(AWKWARD)
     assert (result.dtype, result.shape.rank, result.nrows()) == (tf.int32, 2, len(AWKWARD))
     values = set(result.flat_values.numpy().tolist())
-    assert values <= {UNKNOWN_ID, *range(NUM_SPECIAL_TOKENS, tokenizer.vocabulary_size)}
+    assert values <= {SPECIAL_IDS.unknown, *range(len(SPECIAL_TOKENS), tokenizer.vocabulary_size)}
 
 
 def test_each_row_is_treated_alone(tokenizer: Tokenizer) -> None:
@@ -88,6 +102,32 @@ def test_graph_and_eager_agree(tokenizer: Tokenizer) -> None:
     np.testing.assert_array_equal(pieces, tokenizer.tokens(eager))
 
 
+def test_the_special_tokens_have_the_first_ids(tokenizer: Tokenizer) -> None:
+    assert SPECIAL_IDS == (0, 1, 2, 3)
+    names = [piece.decode() for piece in tokenizer.tokens(tf.constant([[1, 2, 3]])).numpy()[0]]
+    assert ("[PAD]", *names) == SPECIAL_TOKENS == ("[PAD]", "[UNK]", "[START]", "[END]")
+
+
+def test_padded_ids_end_each_text_and_cut_the_long_ones() -> None:
+    tokenizer = CharacterTokenizer("ab")
+    rows = tokenizer.padded_ids(tf.constant(["ab", "", "b"]), 10)
+    assert (rows.dtype, rows.numpy().tolist()) == (tf.int32, [[4, 5, 3], [3, 0, 0], [5, 3, 0]])
+    assert tokenizer.padded_ids(["ababab"], 4).numpy().tolist() == [[4, 5, 4, 3]]
+    assert tokenizer.padded_ids(["ababab"], 1).numpy().tolist() == [[3]]
+    assert tokenizer.padded_ids([], 10).shape == (0, 0)
+
+
+def test_a_round_trip_writes_texts_as_a_model_would() -> None:
+    texts = ["A  B", "a\ud800b", "", "ac"]
+    assert CharacterTokenizer("ab ", lowercase=True, normalize_spaces=True).round_trip(texts) == [
+        "a b",
+        "ab",
+        "",
+        "a",
+    ]
+    assert SubwordTokenizer.train(["ab...", "a b ."] * 5, 12).round_trip(["ab…"]) == ["ab..."]
+
+
 def test_datasets_can_be_mapped(tokenizer: Tokenizer) -> None:
     rows = tf.data.Dataset.from_tensor_slices(["a cat", "the dog"]).batch(2).map(tokenizer.tokenize)
     assert next(iter(rows)).to_list() == ids(tokenizer, "a cat", "the dog")
@@ -95,12 +135,21 @@ def test_datasets_can_be_mapped(tokenizer: Tokenizer) -> None:
 
 def test_detokenize_stops_at_the_first_end(tokenizer: Tokenizer) -> None:
     (cat,) = ids(tokenizer, "cat")
-    assert texts(tokenizer, [[START_ID, *cat, END_ID, *cat, END_ID, PAD_ID]]) == ["cat"]
+    assert texts(
+        tokenizer, [[SPECIAL_IDS.start, *cat, SPECIAL_IDS.end, *cat, SPECIAL_IDS.end, SPECIAL_IDS.pad]]
+    ) == ["cat"]
 
 
 def test_detokenize_leaves_out_special_and_foreign_ids(tokenizer: Tokenizer) -> None:
     (cat,) = ids(tokenizer, "cat")
-    foreign = [PAD_ID, UNKNOWN_ID, START_ID, -1, tokenizer.vocabulary_size, 2**31 - 1]
+    foreign = [
+        SPECIAL_IDS.pad,
+        SPECIAL_IDS.unknown,
+        SPECIAL_IDS.start,
+        -1,
+        tokenizer.vocabulary_size,
+        2**31 - 1,
+    ]
     assert texts(tokenizer, [[*foreign, *cat, *foreign]]) == ["cat"]
 
 
@@ -111,7 +160,17 @@ def test_detokenize_takes_any_integers(tokenizer: Tokenizer) -> None:
 
 
 def test_tokens_name_every_id(tokenizer: Tokenizer) -> None:
-    token_ids = [[START_ID, NUM_SPECIAL_TOKENS, UNKNOWN_ID, 999, -1, END_ID, PAD_ID]]
+    token_ids = [
+        [
+            SPECIAL_IDS.start,
+            len(SPECIAL_TOKENS),
+            SPECIAL_IDS.unknown,
+            999,
+            -1,
+            SPECIAL_IDS.end,
+            SPECIAL_IDS.pad,
+        ]
+    ]
     result = [piece.decode() for piece in tokenizer.tokens(tf.constant(token_ids)).numpy()[0]]
     assert result[:1] + result[2:] == ["[START]", "[UNK]", "[UNK]", "[UNK]", "[END]", ""]
     assert result[1] not in ("", "[UNK]")
@@ -136,7 +195,8 @@ def test_wrong_ranks_are_named(tokenizer: Tokenizer) -> None:
 
 def test_saved_tokenizer_is_loaded(tokenizer: Tokenizer, tmp_path: Path) -> None:
     tokenizer.save(tmp_path)
-    loaded = type(tokenizer).load(str(tmp_path))
+    loaded = load_tokenizer(str(tmp_path))
+    assert type(loaded) is type(tokenizer)
     assert loaded.options == tokenizer.options
     assert ids(loaded, *AWKWARD) == ids(tokenizer, *AWKWARD)
     assert [path for path in tokenizer.asset_files(tmp_path) if not path.is_file()] == []
@@ -154,7 +214,7 @@ def test_a_missing_vocabulary_is_named(tokenizer: Tokenizer, tmp_path: Path) -> 
     (path,) = tokenizer.asset_files(tmp_path)
     path.unlink()
     with pytest.raises(InputError, match=rf"Cannot read {path}: No such file or directory\."):
-        tokenizer.load(tmp_path)
+        load_tokenizer(tmp_path)
 
 
 def test_an_empty_vocabulary_is_named(tokenizer: Tokenizer, tmp_path: Path) -> None:
@@ -162,7 +222,7 @@ def test_an_empty_vocabulary_is_named(tokenizer: Tokenizer, tmp_path: Path) -> N
     (path,) = tokenizer.asset_files(tmp_path)
     path.write_bytes(b"")
     with pytest.raises(InputError, match=rf"Cannot read {path}: the file is empty\."):
-        tokenizer.load(tmp_path)
+        load_tokenizer(tmp_path)
 
 
 @pytest.mark.parametrize("end", [-1, 1, 50])
@@ -171,6 +231,91 @@ def test_a_vocabulary_cut_short_is_named(tokenizer: Tokenizer, tmp_path: Path, e
     (path,) = tokenizer.asset_files(tmp_path)
     path.write_bytes(path.read_bytes()[:end])
     with pytest.raises(InputError) as error:
-        tokenizer.load(tmp_path)
+        load_tokenizer(tmp_path)
     assert str(path) in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_a_fingerprint_is_of_vocabulary_and_options() -> None:
+    tokenizers = [
+        CharacterTokenizer(["a", "b"]),
+        CharacterTokenizer(["a", "b"]),
+        CharacterTokenizer(["a", "c"]),
+        CharacterTokenizer(["a", "b"], lowercase=True),
+    ]
+    first, *others = (tokenizer.fingerprint() for tokenizer in tokenizers)
+    assert [first == other for other in others] == [True, False, False]
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    CharacterTokenizer("abc", lowercase=True).save(tmp_path / "saved")
+    return tmp_path / "saved"
+
+
+def test_the_files_of_a_tokenizer(directory: Path) -> None:
+    assert sorted(path.name for path in directory.iterdir()) == ["tokenizer.json", "vocabulary.txt"]
+    assert json.loads((directory / CharacterTokenizer.options_file).read_text()) == {
+        "kind": "character",
+        "lowercase": True,
+        "normalize_spaces": False,
+        "vocabulary_sha256": ABC_SHA256,
+    }
+
+
+@pytest.mark.parametrize("kind", [None, "words", 7, []])
+def test_an_unknown_kind_is_named(kind: object, tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").write_text(json.dumps({"kind": kind}))
+    with pytest.raises(InputError) as error:
+        load_tokenizer(tmp_path)
+    wanted = "kind must be one of ('character', 'subword', 'whitespace')"
+    assert str(error.value) == f"{tmp_path / 'tokenizer.json'}: {wanted}. Received: {kind!r}."
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"stemming": True}, r"options must be among \('lowercase', .*\)\. Received: 'stemming'\."),
+        ({"lowercase": "no"}, r"lowercase must be true or false\. Received: 'no'\."),
+    ],
+)
+def test_a_wrong_option_is_named(directory: Path, options: dict[str, object], message: str) -> None:
+    (directory / "tokenizer.json").write_text(json.dumps({"kind": "character", **options}))
+    with pytest.raises(InputError, match=message):
+        load_tokenizer(directory)
+
+
+@pytest.mark.parametrize("content", [b"{", b"\xff", b"{'a': 1}", b"[" * 99999])
+def test_options_must_be_json(directory: Path, content: bytes) -> None:
+    (directory / "tokenizer.json").write_bytes(content)
+    with pytest.raises(InputError, match=r"saved/tokenizer\.json must hold JSON\. Received: "):
+        load_tokenizer(directory)
+
+
+def test_options_must_be_an_object(directory: Path) -> None:
+    (directory / "tokenizer.json").write_text("[1]")
+    with pytest.raises(InputError, match=r"must hold a JSON object\. Received: \[1\]\."):
+        load_tokenizer(directory)
+
+
+def test_a_directory_that_is_no_tokenizer_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=rf"Cannot read {tmp_path}/tokenizer\.json: No such file"):
+        load_tokenizer(tmp_path)
+
+
+def test_a_changed_vocabulary_is_refused_unless_there_is_no_checksum(directory: Path) -> None:
+    CharacterTokenizer("xyz").save(directory.parent / "other")
+    (directory.parent / "other" / "vocabulary.txt").rename(directory / "vocabulary.txt")
+    with pytest.raises(
+        InputError,
+        match=rf"vocabulary\.txt is damaged: SHA-256 must be {ABC_SHA256}\. Rec",
+    ):
+        load_tokenizer(directory)
+    (directory / "tokenizer.json").write_text('{"kind": "character"}')
+    assert ids(load_tokenizer(directory), "yz") == [[5, 6]]
+
+
+def test_importing_the_room_imports_no_subword_library() -> None:
+    script = "import sys, keras_transformer.text; print({'keras_nlp', 'tensorflow_text'} & set(sys.modules))"
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "set()"
