@@ -22,8 +22,7 @@ from sacrebleu.metrics import BLEU
 
 from keras_transformer.data import read_lines
 from keras_transformer.errors import InputError
-from keras_transformer.evaluation import bleu
-from keras_transformer.evaluation.translation_quality import TOKENIZATIONS
+from keras_transformer.evaluation import TOKENIZATIONS, evaluate
 from keras_transformer.files import write_file
 
 
@@ -77,7 +76,8 @@ def distill(arguments: argparse.Namespace) -> None:
         raise InputError(f"Wanted an answer to any source in {', '.join(arguments.answers)}. Received: none.")
     write_lines(f"{arguments.output}.source.gz", [*sources, *(sources[number] for number in chosen)])
     write_lines(f"{arguments.output}.target.gz", [*references, *chosen.values()])
-    near = bleu(list(chosen.values()), [references[number] for number in chosen], tokenize=arguments.tokenize)
+    right = [references[number] for number in chosen]
+    near = evaluate(list(chosen.values()), right, ["bleu"], tokenize=arguments.tokenize).scores["bleu"]
     print(f"{len(sources):,} pairs, and answers to {len(chosen):,} sources, against their references {near}")
 
 

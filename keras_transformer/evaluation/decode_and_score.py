@@ -1,42 +1,44 @@
-"""A number of decoded answers after each epoch, to choose the best checkpoint by."""
+"""A score of decoded validation pairs after each epoch, to choose the best checkpoint by.
+
+It needs searches and metrics, so it stands in a later room than training: `training.fit` takes it as any
+callback with a `monitor`.
+"""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
 
 import keras
 
 from keras_transformer.arguments import check_choice, check_positive
-from keras_transformer.decoding.text_translator import TextTranslator
+from keras_transformer.decoding import TextTranslator
 from keras_transformer.errors import InputError
+from keras_transformer.evaluation.error_rates import References
 from keras_transformer.evaluation.report import METRICS, evaluate
+from keras_transformer.text import Tokenizer
 from keras_transformer.training.moving_average import moving_average
 
-References: TypeAlias = Sequence[str | Sequence[str]]
-
-# The highest value, where higher is better; the other metrics are error rates.
+# The best value, where higher is better; the other metrics are error rates.
 _PERFECT = {"bleu": 100.0, "chrf": 100.0, "exact_match": 1.0}
 
 
 class DecodeAndScore(keras.callbacks.Callback):
     """Decodes validation pairs after an epoch, and adds the score to the epoch's logs.
 
-    Teacher-forced loss does not say how well a model answers alone. This adds `val_bleu`, or another
-    metric's name after `val_`, for people, and where higher is better also `val_bleu_loss`, what is
-    missing to the perfect value. The attribute `monitor` is the name of the one whose lowest value is
-    best, so that every metric fits `Checkpoint`, which looks for the lowest. Put it before the callbacks
-    that read the logs.
+    Teacher-forced loss does not say how well a model translates on its own. This adds `val_bleu`, or another
+    metric's name after `val_`, and where higher is better also `val_bleu_loss`, what is missing to the
+    perfect value. `monitor` is the name of the one whose lowest value is best, as `Checkpoint` wants it. Put
+    it before the callbacks that read the logs.
 
     References are compared as the vocabulary of the translator can write them, in lower case for example:
-    else no answer would be right, and the first epoch the best. Scores of `evaluate` are against the texts
+    otherwise no hypothesis would be right, and the first epoch the best. `evaluate` compares with the texts
     themselves.
 
-    If the optimizer keeps a moving average of the weights, that average is scored, since it is what
-    `fit` leaves in the model at its end. Decoding uses the weights of the moment and changes none.
+    If the optimizer keeps a moving average of the weights, that average is scored, since it is what `fit`
+    leaves in the model at its end.
 
     Between two decodings the last value is repeated, which is no improvement to any callback. The first
     and the last epoch of a run are always decoded. `training.fit` tells it of the epochs before a stop; a
-    script that goes on by itself calls `continue_from`.
+    script that resumes by itself calls `continue_from`.
 
     Args:
         make_translator: makes the translator of the model, once for all epochs; for example
@@ -50,7 +52,7 @@ class DecodeAndScore(keras.callbacks.Callback):
 
     Raises:
         ValueError: an unknown metric, no pairs, or a number not above zero.
-        InputError: the metric is 0 for the references themselves, as BLEU is of texts below four tokens.
+        InputError: the metric is 0 for the references themselves, as BLEU is for texts below four tokens.
 
     Example:
         ```python
@@ -81,28 +83,29 @@ class DecodeAndScore(keras.callbacks.Callback):
             raise ValueError(f"`pairs` must hold at least one pair. Received: pairs={pairs!r}.")
         self.make_translator = make_translator
         self.sources = [source for source, _ in pairs[:limit]]
-        self._given: References = [target for _, target in pairs[:limit]]
-        self.references: References = self._given
+        self.references = [[right] if isinstance(right, str) else list(right) for _, right in pairs[:limit]]
         self.metric = metric
-        self._refuse_zeros(tokenize)
         self.every = every
         self.batch_size = batch_size
         self.tokenize = tokenize
+        self._check_metric()
         self._translator: TextTranslator | None = None
+        self._written: References = self.references
         self._values: dict[str, float] = {}
         self._earlier: dict[str, float] = {}
 
-    def _refuse_zeros(self, tokenize: str) -> None:
-        """Refuse a metric that would call the first epoch the best, whatever the others answer."""
-        if self.metric not in ("bleu", "chrf"):
-            return
-        right = [target if isinstance(target, str) else target[0] for target in self.references]
-        if evaluate(right, self.references, [self.metric], tokenize=tokenize)[self.metric] == 0:
+    def _check_metric(self) -> None:
+        """Raise InputError if the metric would call the first epoch the best, whatever the others give."""
+        right = [targets[0] for targets in self.references]
+        if self.metric in ("bleu", "chrf") and self._measure(right, self.references) == 0:
             raise InputError(
                 f"The metric must be above 0 where all answers are right. Received: {self.metric} with the "
-                f"tokenization {tokenize!r}, and targets such as {right[0]!r}. BLEU counts four tokens in a "
-                "row; exact_match and character_error_rate take any text."
+                f"tokenization {self.tokenize!r}, and targets such as {right[0]!r}. BLEU counts four tokens "
+                "in a row; exact_match and character_error_rate take any text."
             )
+
+    def _measure(self, hypotheses: Sequence[str], references: References) -> float:
+        return evaluate(hypotheses, references, [self.metric], tokenize=self.tokenize)[self.metric]
 
     @property
     def monitor(self) -> str:
@@ -119,21 +122,19 @@ class DecodeAndScore(keras.callbacks.Callback):
         last = {name: history[name][-1] for name in names if history.get(name)}
         self._earlier = last if not any(map(math.isnan, last.values())) else {}
 
-    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
+    def on_train_begin(self, logs: dict[str, float] | None = None) -> None:
         """Forget the model of an earlier run."""
         self._translator = None
         self._values, self._earlier = self._earlier, {}
 
-    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Decode if it is time, and add the score.
-
-        Args:
-            epoch: counted from 0.
-            logs: each metric's value; the score is added.
-        """
+    def on_epoch_end(self, epoch: int, logs: dict[str, float] | None = None) -> None:
+        """Decode if it is time, and add the score to the logs."""
         is_last = epoch + 1 == self.params.get("epochs")
         if not self._values or is_last or (epoch + 1) % self.every == 0:
-            self._values = self._named(self.score())
+            value = self.score()
+            self._values = {f"val_{self.metric}": value}
+            if self.metric in _PERFECT:
+                self._values[self.monitor] = _PERFECT[self.metric] - value
         if logs is not None:
             logs.update(self._values)
 
@@ -146,18 +147,13 @@ class DecodeAndScore(keras.callbacks.Callback):
         if self._translator is None:
             self._translator = self.make_translator(self.model)
             tokenizer = getattr(self._translator, "target_tokenizer", None)
-            self.references = self._given if tokenizer is None else _writable(self._given, tokenizer)
+            self._written = self.references if tokenizer is None else _writable(self.references, tokenizer)
         with moving_average(self.model):
-            answers = self._translator.translate(self.sources, batch_size=self.batch_size)
-        return evaluate(answers, self.references, [self.metric], tokenize=self.tokenize)[self.metric]
-
-    def _named(self, value: float) -> dict[str, float]:
-        values = {f"val_{self.metric}": value}
-        return {**values, self.monitor: _PERFECT[self.metric] - value} if self.metric in _PERFECT else values
+            hypotheses = self._translator.translate(self.sources, batch_size=self.batch_size)
+        return self._measure(hypotheses, self._written)
 
 
-def _writable(references: References, tokenizer: Any) -> References:
-    """Write references as a translator with this target vocabulary would write them."""
-    groups = [[targets] if isinstance(targets, str) else list(targets) for targets in references]
-    written = iter(tokenizer.round_trip([target for targets in groups for target in targets]))
-    return [[next(written) for _ in targets] for targets in groups]
+def _writable(references: list[list[str]], tokenizer: Tokenizer) -> References:
+    """Return references as a translator with this target vocabulary would write them."""
+    written = iter(tokenizer.round_trip([right for rights in references for right in rights]))
+    return [[next(written) for _ in rights] for rights in references]

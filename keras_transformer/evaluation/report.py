@@ -1,49 +1,85 @@
-"""Many measures of the same answers, as one table."""
+"""Measures of the same hypotheses, as one table."""
 
 import dataclasses
+import functools
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 
+from sacrebleu.metrics import BLEU, CHRF
+
+from keras_transformer.arguments import check_choice
 from keras_transformer.evaluation.error_rates import (
     References,
-    character_error_rate,
+    checked_references,
     exact_match,
     token_error_rate,
-    word_error_rate,
 )
-from keras_transformer.evaluation.translation_quality import Score, bleu, chrf
 
-_RATES: Mapping[str, Callable[[Sequence[str], References], float]] = {
+TOKENIZATIONS = tuple(BLEU.TOKENIZERS)
+"""The names of sacreBLEU's tokenizations, such as "13a", "none", "intl", "char" and "zh"."""
+
+_Measure = Callable[[Sequence[str], Sequence[Sequence[str]]], float]
+
+_RATES: Mapping[str, _Measure] = {
     "exact_match": exact_match,
-    "word_error_rate": word_error_rate,
+    # Of pronunciations: an item is one word, right or wrong as a whole. The word error rate of speech
+    # recognition, which counts edits between the words of a sentence, is the token error rate.
+    "word_error_rate": lambda hypotheses, references: 1.0 - exact_match(hypotheses, references),
     "token_error_rate": token_error_rate,
-    "character_error_rate": character_error_rate,
+    "character_error_rate": functools.partial(token_error_rate, split=list),
 }
 
-#: What `evaluate` can measure.
-METRICS: tuple[str, ...] = ("bleu", "chrf", *_RATES)
+METRICS = ("bleu", "chrf", *_RATES)
+"""The names of what `evaluate` can measure."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Score:
+    """A measured number, with what is needed to measure it again.
+
+    >>> print(Score(name="BLEU", value=41.024, signature="nrefs:1|tok:none"))
+    BLEU 41.02 (nrefs:1|tok:none)
+    >>> print(Score(name="exact match", value=0.995, is_fraction=True))
+    exact match 99.50 %
+    """
+
+    name: str
+    """The measure, for people."""
+    value: float
+    """The number; BLEU and chrF count from 0 to 100, rates from 0 to 1."""
+    signature: str = ""
+    """The settings in sacreBLEU's notation; empty where there are none."""
+    details: str = ""
+    """The parts of the number, for example the n-gram precisions of BLEU."""
+    is_fraction: bool = False
+    """Whether `value` is a rate, which is printed in percent."""
+
+    def _formatted(self) -> str:
+        return f"{100 * self.value:.2f} %" if self.is_fraction else f"{self.value:.2f}"
+
+    def __str__(self) -> str:
+        signature = f" ({self.signature})" if self.signature else ""
+        return f"{self.name} {self._formatted()}{signature}"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EvaluationReport:
-    """Scores of the same answers; `print` shows them as a table."""
+    """Scores of the same hypotheses; `print` shows them as a table, `report["bleu"]` is one number."""
 
     num_items: int
-    """How many answers were compared."""
-
+    """The number of hypotheses."""
     scores: Mapping[str, Score]
-    """The score of each measured metric, by its name in `METRICS`."""
+    """The score of each metric, by its name in `METRICS`."""
 
     def __getitem__(self, metric: str) -> float:
-        """Return the number of one metric."""
         return self.scores[metric].value
 
     def to_dict(self) -> dict[str, object]:
         """Return the report as plain values, for JSON."""
-        scores = {metric: dataclasses.asdict(score) for metric, score in self.scores.items()}
-        return {"num_items": self.num_items, "scores": scores}
+        return dataclasses.asdict(self)
 
     def __str__(self) -> str:
-        rows = [(score.name, score.formatted_value, score.signature) for score in self.scores.values()]
+        rows = [(score.name, score._formatted(), score.signature) for score in self.scores.values()]
         # Digits stand below digits, with or without a percent sign after them.
         rows = [(name, value if "%" in value else f"{value}  ", note) for name, value, note in rows]
         widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
@@ -59,20 +95,30 @@ def evaluate(
     tokenize: str = "13a",
     lowercase: bool = False,
 ) -> EvaluationReport:
-    """Measure answers against their references.
+    """Measure hypotheses against their references.
+
+    - `bleu` and `chrf`: corpus BLEU (Papineni et al. 2002) and chrF (Popović 2015) as the `sacrebleu`
+      command computes them, from 0 to 100.
+    - `exact_match`: the share of hypotheses that equal one of their references.
+    - `word_error_rate`: the share of those that equal none: the WER of pronunciations.
+    - `token_error_rate`: the edits from each hypothesis to its closest reference, divided by the references'
+      length. Tokens stand between white space: with phones this is PER, with words the WER of speech.
+    - `character_error_rate`: the same with characters as tokens, white space included.
 
     Args:
-        hypotheses: the answers.
-        references: for each answer one right string, or several.
+        hypotheses: what a model gave, as strings.
+        references: for each hypothesis one right string, or several.
         metrics: names from `METRICS`, in the order of the table.
-        tokenize: sacreBLEU's tokenization for BLEU: `"13a"`, or `"none"` for tokenized text.
+        tokenize: sacreBLEU's tokenization for BLEU, one of `TOKENIZATIONS`: `"13a"` for plain text, `"none"`
+            where hypotheses and references are tokenized already.
         lowercase: whether BLEU and chrF ignore case.
 
     Returns:
         A report with a score for each metric.
 
     Raises:
-        ValueError: there are no hypotheses, not as many references, or a name is unknown.
+        TypeError: hypotheses or references are no lists of strings.
+        ValueError: there are no hypotheses, not as many references, or only empty ones; or a name is unknown.
 
     >>> print(evaluate(["2023-03-03"], ["2023-03-04"], ["exact_match", "character_error_rate"]))
     exact match            0.00 %
@@ -82,17 +128,34 @@ def evaluate(
     unknown = [metric for metric in metrics if metric not in METRICS]
     if unknown or not metrics:
         raise ValueError(f"`metrics` must name some of {', '.join(METRICS)}. Received: {unknown or metrics}.")
-    scores = {}
-    for metric in metrics:
-        if metric == "bleu":
-            scores[metric] = bleu(hypotheses, references, tokenize=tokenize, lowercase=lowercase)
-        elif metric == "chrf":
-            scores[metric] = chrf(hypotheses, references, lowercase=lowercase)
-        else:
-            scores[metric] = _rate(metric, hypotheses, references)
+    check_choice(TOKENIZATIONS, tokenize=tokenize)
+    rights = checked_references(hypotheses, references)
+    scores = {metric: _measure(metric, hypotheses, rights, tokenize, lowercase) for metric in metrics}
     return EvaluationReport(num_items=len(hypotheses), scores=scores)
 
 
-def _rate(metric: str, hypotheses: Sequence[str], references: References) -> Score:
-    value = _RATES[metric](hypotheses, references)
-    return Score(name=metric.replace("_", " "), value=value, is_fraction=True)
+def _measure(
+    metric: str,
+    hypotheses: Sequence[str],
+    references: Sequence[Sequence[str]],
+    tokenize: str,
+    lowercase: bool,
+) -> Score:
+    if metric in _RATES:
+        value = _RATES[metric](hypotheses, references)
+        return Score(name=metric.replace("_", " "), value=value, is_fraction=True)
+    # `force` only silences the warning about tokenized text, which "none" asks for.
+    measure = (
+        BLEU(tokenize=tokenize, lowercase=lowercase, force=tokenize == "none")
+        if metric == "bleu"
+        else CHRF(lowercase=lowercase)
+    )
+    # sacreBLEU reads one list for each position of a reference; None stands for "no further reference".
+    result = measure.corpus_score(list(hypotheses), list(itertools.zip_longest(*references)))
+    return Score(
+        name=result.name,
+        value=result.score,
+        signature=str(measure.get_signature()),
+        # "BLEU = 41.02 71.0/47.5/34.3/24.5 (BP = ...": what follows the number.
+        details=result.format().partition(" = ")[2].partition(" ")[2],
+    )

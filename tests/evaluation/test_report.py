@@ -1,27 +1,100 @@
+"""BLEU and chrF as sacreBLEU has them, and the table of several measures."""
+
 import json
+import logging
+from collections.abc import Sequence
 
 import pytest
+from sacrebleu.metrics import BLEU, CHRF
 
-from keras_transformer.evaluation.error_rates import exact_match
-from keras_transformer.evaluation.report import METRICS, evaluate
-from keras_transformer.evaluation.translation_quality import bleu, chrf
+from keras_transformer.evaluation import METRICS, TOKENIZATIONS, Score, evaluate
 
-ANSWERS = ["the cat sat on the mat .", "a dog runs"]
-RIGHT = [["the cat sat on a mat .", "a cat"], "a dog runs"]
+ANSWERS = ["the cat sat on the mat .", "A dog runs through the snow ."]
+RIGHT = ["the cat is on the mat .", "a dog runs through deep snow ."]
+FEW, FEW_RIGHT = (
+    ["the cat sat on the mat .", "a dog runs"],
+    [["the cat sat on a mat .", "a cat"], "a dog runs"],
+)
 
 
-def test_every_metric_is_measured_as_its_function_does() -> None:
-    report = evaluate(ANSWERS, RIGHT, tokenize="none", lowercase=True)
+def bleu(hypotheses: Sequence[str], references: Sequence[str | Sequence[str]], **options: object) -> Score:
+    return evaluate(hypotheses, references, ["bleu"], **options).scores["bleu"]
+
+
+def chrf(hypotheses: Sequence[str], references: Sequence[str | Sequence[str]], **options: object) -> Score:
+    return evaluate(hypotheses, references, ["chrf"], **options).scores["chrf"]
+
+
+def test_bleu_is_what_sacrebleu_computes() -> None:
+    score = bleu(ANSWERS, RIGHT, tokenize="none", lowercase=True)
+    expected = BLEU(tokenize="none", lowercase=True).corpus_score(ANSWERS, [RIGHT])
+    assert score.value == expected.score
+    assert 0 < score.value < 100
+    assert score.signature.startswith("nrefs:1|case:lc|eff:no|tok:none|smooth:exp|version:")
+    assert score.details == str(expected).split(" ", 3)[3]
+    assert score.details.startswith("85.7/66.7/40.0/25.0 (BP = 1.000")
+
+
+def test_chrf_is_what_sacrebleu_computes() -> None:
+    score = chrf(ANSWERS, RIGHT)
+    assert score.value == CHRF().corpus_score(ANSWERS, [RIGHT]).score
+    assert (score.name, score.details) == ("chrF2", "")
+    assert "nc:6|nw:0" in score.signature
+
+
+def test_right_answers_have_the_best_score() -> None:
+    assert bleu(RIGHT, RIGHT).value == pytest.approx(100)
+    assert chrf(RIGHT, RIGHT).value == pytest.approx(100)
+    assert bleu(["", ""], RIGHT).value == 0
+
+
+def test_case_counts_unless_it_is_ignored() -> None:
+    capitals = [text.upper() for text in RIGHT]
+    assert bleu(capitals, RIGHT).value < 10
+    assert bleu(capitals, RIGHT, lowercase=True).value == pytest.approx(100)
+    assert chrf(capitals, RIGHT, lowercase=True).value == pytest.approx(100)
+
+
+def test_tokenization_matters() -> None:
+    glued = [text.replace(" .", ".") for text in RIGHT]
+    assert bleu(glued, RIGHT, tokenize="13a").value == pytest.approx(100)
+    assert bleu(glued, RIGHT, tokenize="none").value < 90
+
+
+def test_the_number_of_references_may_vary() -> None:
+    several = [[RIGHT[0], ANSWERS[0]], RIGHT[1]]
+    score = bleu(ANSWERS, several, tokenize="none")
+    streams = [[RIGHT[0], RIGHT[1]], [ANSWERS[0], None]]
+    assert score.value == BLEU(tokenize="none").corpus_score(ANSWERS, streams).score
+    assert score.value > bleu(ANSWERS, RIGHT, tokenize="none").value
+    assert score.signature.startswith("nrefs:var|")
+
+
+def test_tokenized_text_is_not_warned_about_when_it_is_meant(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, logger="sacrebleu"):
+        bleu(RIGHT * 60, RIGHT * 60, tokenize="none")
+        assert not caplog.records
+        bleu(RIGHT * 60, RIGHT * 60)
+        assert caplog.records
+
+
+def test_an_unknown_tokenization_is_named() -> None:
+    assert {"13a", "none", "intl", "char", "zh"} <= set(TOKENIZATIONS)
+    with pytest.raises(ValueError, match=r"`tokenize` must be one of .*13a.* Received: tokenize='14a'"):
+        bleu(ANSWERS, RIGHT, tokenize="14a")
+
+
+def test_every_metric_is_measured() -> None:
+    report = evaluate(FEW, FEW_RIGHT, tokenize="none", lowercase=True)
     assert tuple(report.scores) == METRICS
-    assert report.scores["bleu"] == bleu(ANSWERS, RIGHT, tokenize="none", lowercase=True)
-    assert report.scores["chrf"] == chrf(ANSWERS, RIGHT, lowercase=True)
-    assert report["exact_match"] == exact_match(ANSWERS, RIGHT) == 0.5
+    assert report.scores["bleu"] == bleu(FEW, FEW_RIGHT, tokenize="none", lowercase=True)
+    assert report["exact_match"] == 0.5
     assert report["token_error_rate"] == pytest.approx(1 / 10)
     assert report.num_items == 2
 
 
 def test_the_table_aligns_names_and_digits() -> None:
-    report = evaluate(ANSWERS, RIGHT, ["exact_match", "bleu", "character_error_rate"], tokenize="none")
+    report = evaluate(FEW, FEW_RIGHT, ["exact_match", "bleu", "character_error_rate"], tokenize="none")
     signature = report.scores["bleu"].signature
     assert str(report).splitlines() == [
         "exact match           50.00 %",
@@ -32,7 +105,7 @@ def test_the_table_aligns_names_and_digits() -> None:
 
 
 def test_the_report_is_json() -> None:
-    plain = json.loads(json.dumps(evaluate(ANSWERS, RIGHT).to_dict()))
+    plain = json.loads(json.dumps(evaluate(FEW, FEW_RIGHT).to_dict()))
     assert plain["num_items"] == 2
     assert plain["scores"]["word_error_rate"]["value"] == 0.5
     assert plain["scores"]["bleu"]["signature"].startswith("nrefs:var|")
@@ -46,6 +119,14 @@ def test_unknown_metrics_are_named(metrics: list[str], received: str) -> None:
         evaluate(ANSWERS, RIGHT, metrics)
 
 
-def test_different_lengths_are_an_error() -> None:
-    with pytest.raises(ValueError, match="Received: 1 references for 2 hypotheses"):
-        evaluate(ANSWERS, RIGHT[:1])
+@pytest.mark.parametrize(
+    ("score", "text"),
+    [
+        (Score(name="BLEU", value=41.024, signature="nrefs:1|tok:none"), "BLEU 41.02 (nrefs:1|tok:none)"),
+        (Score(name="BLEU", value=41.0, details="71.0/47.5"), "BLEU 41.00"),
+        (Score(name="exact match", value=0.99456, is_fraction=True), "exact match 99.46 %"),
+        (Score(name="token error rate", value=1.5, is_fraction=True), "token error rate 150.00 %"),
+    ],
+)
+def test_scores_print_with_unit_and_signature(score: Score, text: str) -> None:
+    assert str(score) == text

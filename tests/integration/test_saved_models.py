@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from keras_transformer.data import read_pairs, read_tsv
-from keras_transformer.evaluation import exact_match, token_error_rate, word_error_rate
+from keras_transformer.evaluation import evaluate
 from keras_transformer.export import ServedModel
 
 ROOT = Path(__file__).parents[2]
@@ -71,7 +71,8 @@ def test_fresh_dates_are_right() -> None:
     pytest.importorskip("babel", reason="the extra `demo` is not installed")
     pairs = read_pairs("dates", "test", num_pairs=500, seed=11)
     answers = ServedModel(SAVED_MODELS / "dates").translate([source for source, _ in pairs])
-    assert exact_match(answers, [target for _, target in pairs]) >= 0.98
+    targets = [target for _, target in pairs]
+    assert evaluate(answers, targets, ["exact_match"])["exact_match"] >= 0.98
 
 
 @pytest.mark.slow
@@ -82,5 +83,6 @@ def test_the_error_rates_of_the_results_table() -> None:
         references.setdefault(source, []).append(target)
     answers = ServedModel(SAVED_MODELS / "cmudict").translate(list(references))
     assert len(answers) == 12_000
-    assert word_error_rate(answers, list(references.values())) <= WORD_ERROR_RATE
-    assert token_error_rate(answers, list(references.values())) <= PHONE_ERROR_RATE
+    rates = evaluate(answers, list(references.values()), ["word_error_rate", "token_error_rate"])
+    assert rates["word_error_rate"] <= WORD_ERROR_RATE
+    assert rates["token_error_rate"] <= PHONE_ERROR_RATE
