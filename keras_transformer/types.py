@@ -8,6 +8,9 @@ Tensor: TypeAlias = Any
 # A static shape as Keras passes it to `build`: None where a size is not known.
 Shape: TypeAlias = tuple[int | None, ...]
 
+# The arguments of a constructor as `get_config` returns them, ready for JSON.
+Config: TypeAlias = dict[str, Any]
+
 
 class SpecialIds(NamedTuple):
     """The token ids that a search must know."""

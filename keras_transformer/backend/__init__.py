@@ -1,6 +1,6 @@
 """The one room that asks which backend runs. Each function has one meaning, and a fast body if it helps."""
 
-from keras_transformer.backend.batch_parts import BatchParts, batch_parts, num_batch_parts
+from keras_transformer.backend.batch_parts import claim_cores, num_cores, train_on_parts
 from keras_transformer.backend.buffers import make_buffer, write_rows, written_in_place
 from keras_transformer.backend.compiler import (
     compile_function,
@@ -17,11 +17,10 @@ from keras_transformer.backend.products import batched_product, product_with_tra
 from keras_transformer.backend.random import draw_uniforms, fresh_seed, random_bits
 
 __all__ = [
-    "BatchParts",
     "add_at_labels",
     "after",
-    "batch_parts",
     "batched_product",
+    "claim_cores",
     "compile_function",
     "compile_step",
     "draw_uniforms",
@@ -33,7 +32,7 @@ __all__ = [
     "kept_while_decoding",
     "largest",
     "make_buffer",
-    "num_batch_parts",
+    "num_cores",
     "prepare",
     "prepared",
     "product_with_transpose",
@@ -42,6 +41,7 @@ __all__ = [
     "take_each",
     "take_rows",
     "top_k",
+    "train_on_parts",
     "without_doubles",
     "write_rows",
     "writes_slices",

@@ -1,109 +1,117 @@
-"""A batch of training in parts, each of which a core of the processor works on by itself."""
+"""A batch of training in parts, one for each core of the processor."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+import os
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Any
 
 import keras
 from keras import ops
 
+from keras_transformer.errors import InputError
 from keras_transformer.types import Tensor
 
-_num_parts: ContextVar[int] = ContextVar("num_parts", default=1)
+_num_cores = 1
 
 
-@contextmanager
-def batch_parts(num_parts: int) -> Iterator[None]:
-    """Train models inside on so many parts of each batch; TensorFlow computes them at the same time.
+def num_cores() -> int:
+    """Return the number of cores that `claim_cores` has claimed in this process, 1 if it was not called."""
+    return _num_cores
+
+
+def claim_cores() -> int:
+    """Have TensorFlow run each operation on one core, and as many operations at a time as there are cores.
+
+    TensorFlow cannot take this back, so it holds for the rest of the process: models that are made from now
+    on train on as many parts of each batch.
+
+    Returns:
+        The number of cores that this process may use.
+
+    Raises:
+        InputError: if TensorFlow has computed something already, with other threads.
+    """
+    import tensorflow as tf
+
+    global _num_cores
+    num_cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    threading = tf.config.threading
+    if (1, num_cores) != (
+        threading.get_intra_op_parallelism_threads(),
+        threading.get_inter_op_parallelism_threads(),
+    ):
+        try:
+            threading.set_intra_op_parallelism_threads(1)
+            threading.set_inter_op_parallelism_threads(num_cores)
+        except RuntimeError as error:
+            raise InputError(
+                "TensorFlow has begun to compute with other threads. Call "
+                'kt.training.distributed("cores") or kt.training.claim_cores() before anything else. '
+                f"TensorFlow: {error}"
+            ) from error
+    _num_cores = num_cores
+    return num_cores
+
+
+def train_on_parts(
+    model: keras.Model, num_parts: int, x: Tensor, y: Tensor, sample_weight: Tensor
+) -> dict[str, Tensor]:
+    """Do what Keras's `train_step` does, on parts of a batch; on TensorFlow.
+
+    The parts are chains of operations that do not wait for each other: with one thread for each operation
+    and one chain for each core, no core waits for the others before all gradients are there. A step is that
+    of the whole batch to rounding, since the loss tells how much each part counts.
 
     Args:
-        num_parts: above zero; 1 for the usual step.
+        model: compiled, with a loss that has the method `shares`, such as `training.MaskedCrossentropy`.
+        num_parts: the number of parts; some are empty where there are too few examples.
+        x: the inputs of the model.
+        y: the labels.
+        sample_weight: weights of the labels, or None.
 
-    Yields:
-        nothing.
+    Returns:
+        The metrics.
+
+    Raises:
+        ValueError: if the loss does not tell how much a part counts.
     """
-    token = _num_parts.set(num_parts)
-    try:
-        yield
-    finally:
-        _num_parts.reset(token)
+    import tensorflow as tf
+
+    num_examples = ops.shape(next(part for part in keras.tree.flatten(x) if part is not None))[0]
+    parts = list(_split((x, y, sample_weight), num_examples, num_parts))
+    with tf.GradientTape() as tape:
+        predictions = [model(part[0], training=True) for part in parts]
+        loss = _loss_of_parts(model, parts, predictions)
+        scaled_loss = model.optimizer.scale_loss(loss)
+    gradients = tape.gradient(scaled_loss, model.trainable_weights)
+    model.optimizer.apply_gradients(zip(gradients, model.trainable_weights, strict=True))
+    for metric in model.metrics:
+        if metric.name == "loss":
+            metric.update_state(loss, sample_weight=num_examples)
+    results = {}
+    for (x, y, sample_weight), y_pred in zip(parts, predictions, strict=True):
+        results = model.compute_metrics(x, y, y_pred, sample_weight)
+    return results
 
 
-def num_batch_parts() -> int:
-    """Give the number of parts that batches have here; 1 outside of `batch_parts`."""
-    return _num_parts.get()
+def _loss_of_parts(model: keras.Model, parts: Sequence[Tensor], predictions: Sequence[Tensor]) -> Tensor:
+    """Add up the losses, each as much as it counts."""
+    if not hasattr(model.loss, "shares"):
+        raise ValueError(
+            "A batch is trained in parts only with a loss that says how much each counts, such as "
+            f"`training.MaskedCrossentropy`. Received: loss={model.loss!r}."
+        )
+    shares = model.loss.shares([(y, sample_weight) for _, y, sample_weight in parts])
+    losses = [
+        share * model.compute_loss(x, y, y_pred, sample_weight, training=True)
+        for share, (x, y, sample_weight), y_pred in zip(shares, parts, predictions, strict=True)
+    ]
+    return sum(losses[1:], start=losses[0])
 
 
-class BatchParts:
-    """Mixed into a Keras model, this trains it on parts of each batch within `batch_parts`; on TensorFlow.
-
-    All models here have it, and `training.distributed("cores")` is the way to use it. The parts are chains of
-    operations that do not wait for each other: with one thread for each operation and one chain for each
-    core, no core waits for the others before all gradients are there. A step is that of the whole batch to
-    rounding: the loss has to say how much the parts count, `shares`, as `training.MaskedCrossentropy` does.
-    """
-
-    def train_step(self, *arguments: Any) -> Any:
-        """Train on one batch; Keras calls this.
-
-        Args:
-            *arguments: the batch, as `fit` hands it over; on JAX the state before it.
-
-        Returns:
-            The metrics; on JAX the state after them.
-
-        Raises:
-            ValueError: a loss that cannot say how much a part counts.
-        """
-        if num_batch_parts() == 1 or keras.backend.backend() != "tensorflow":
-            keras_model: Any = super()  # since this class stands before it
-            return keras_model.train_step(*arguments)
-        return self._train_on_parts(*keras.utils.unpack_x_y_sample_weight(*arguments))
-
-    def _train_on_parts(self, x: Any, y: Any, sample_weight: Any) -> Any:
-        """Do what Keras's step does, but for the parts."""
-        import tensorflow as tf
-
-        this: Any = self
-        num_rows = ops.shape(next(rows for rows in keras.tree.flatten(x) if rows is not None))[0]
-        parts = _split((x, y, sample_weight), num_rows, num_batch_parts())
-        with tf.GradientTape() as tape:
-            predictions = [this(part[0], training=True) for part in parts]
-            loss = self._loss_of_parts(parts, predictions)
-            scaled_loss = this.optimizer.scale_loss(loss)
-        gradients = tape.gradient(scaled_loss, this.trainable_weights)
-        this.optimizer.apply_gradients(zip(gradients, this.trainable_weights, strict=True))
-        for metric in this.metrics:
-            if metric.name == "loss":
-                metric.update_state(loss, sample_weight=num_rows)
-        results: Any = {}
-        for (x, y, sample_weight), y_pred in zip(parts, predictions, strict=True):
-            results = this.compute_metrics(x, y, y_pred, sample_weight)
-        return results
-
-    def _loss_of_parts(self, parts: list[Any], predictions: list[Any]) -> Tensor:
-        """Add up the losses, each as much as it counts."""
-        this: Any = self
-        if not hasattr(this.loss, "shares"):
-            raise ValueError(
-                "A batch is trained in parts only with a loss that says how much each counts, such as "
-                f"`training.MaskedCrossentropy`. Received: loss={this.loss!r}."
-            )
-        shares = this.loss.shares([(y, sample_weight) for _, y, sample_weight in parts])
-        losses = [
-            share * this.compute_loss(x, y, y_pred, sample_weight, training=True)
-            for share, (x, y, sample_weight), y_pred in zip(shares, parts, predictions, strict=True)
-        ]
-        return sum(losses[1:], start=losses[0])
-
-
-def _split(batch: Any, num_rows: Any, num_parts: int) -> list[Any]:
-    """Cut all tensors of a batch between the same rows; parts are empty where there are too few."""
-    bounds = [number * num_rows // num_parts for number in range(num_parts + 1)]
-
-    def part(start: Any, end: Any) -> Any:
-        return keras.tree.map_structure(lambda rows: None if rows is None else rows[start:end], batch)
-
-    return [part(*ends) for ends in pairwise(bounds)]
+def _split(batch: Tensor, num_examples: Tensor, num_parts: int) -> Iterator[Tensor]:
+    """Cut all tensors of a batch between the same examples."""
+    bounds = [number * num_examples // num_parts for number in range(num_parts + 1)]
+    for start, end in pairwise(bounds):
+        yield keras.tree.map_structure(
+            lambda rows, cut=slice(start, end): None if rows is None else rows[cut], batch
+        )

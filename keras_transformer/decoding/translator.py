@@ -316,7 +316,7 @@ class Translator(TextTranslator):
             raise ValueError(
                 f"`{name}` must be at least 2, a token and the end token. Received: {name}={length}."
             )
-        return min(length, getattr(self.model, "config", {}).get("max_length") or length)
+        return min(length, getattr(self.model, "max_length", None) or length)
 
     def _generate(self, encoder_token_ids: Tensor, numbers: Tensor) -> SearchResult:
         return generate(

@@ -31,7 +31,7 @@ def check_positions(model: Any, num_positions: int) -> None:
     Raises:
         ValueError: the model's `max_length` is lower.
     """
-    limit = getattr(model, "config", {}).get("max_length")
+    limit = getattr(model, "max_length", None)
     if limit is not None and num_positions > limit:
         raise ValueError(
             "`max_length`, with the beginning, must be at most the positions that the model has learned. "

@@ -59,12 +59,12 @@ def check_supported(model: Any) -> None:
             that CTranslate2 does not know.
     """
     config = model.config
-    if config["encoder_feature_dim"] is not None:
+    if config.encoder_feature_dim is not None:
         raise ValueError(
             "CTranslate2 reads token ids, no frames. "
-            f"Received: a model with encoder_feature_dim={config['encoder_feature_dim']}."
+            f"Received: a model with encoder_feature_dim={config.encoder_feature_dim}."
         )
-    _check_option(POSITIONS, positions=config["positions"])
+    _check_option(POSITIONS, positions=config.positions)
     _check_option(tuple(ACTIVATIONS), activation=_activation_name(model))
 
 
@@ -91,13 +91,13 @@ def transformer_spec(model: Any, num_positions: int) -> Any:
     _fill_embedding(decoder.embeddings, model.target_embedding)
     _fill_stack(encoder, model.encoder)
     _fill_stack(decoder, model.decoder)
-    if model.config["positions"] != "rotary":
+    if model.config.positions != "rotary":
         encoder.position_encodings.encodings = _positions(model, num_positions)
         decoder.position_encodings.encodings = encoder.position_encodings.encodings
     decoder.projection.weight = _projection(model.output_projection)
     spec = specs.TransformerSpec(encoder, decoder)
     # Otherwise CTranslate2 adds 1e-5 to the variance.
-    spec.config.layer_norm_epsilon = model.config["layer_norm_epsilon"]
+    spec.config.layer_norm_epsilon = model.config.layer_norm_epsilon
     return spec
 
 
@@ -106,14 +106,14 @@ def _options(model: Any) -> dict[str, Any]:
     config = model.config
     activations = ctranslate2_specs().common_spec.Activation
     return {
-        "num_heads": config["num_heads"],
-        "num_heads_kv": config["num_key_value_heads"],
-        "pre_norm": config["norm_first"],
+        "num_heads": config.num_heads,
+        "num_heads_kv": config.num_key_value_heads,
+        "pre_norm": config.norm_first,
         "activation": activations[ACTIVATIONS[_activation_name(model)]],
-        "ffn_glu": config["gated"],
-        "rms_norm": config["normalization"] == "rms",
+        "ffn_glu": config.gated,
+        "rms_norm": config.normalization == "rms",
         # 0 stands for every feature of a head; ours pairs feature i with i + k / 2.
-        "rotary_dim": 0 if config["positions"] == "rotary" else None,
+        "rotary_dim": 0 if config.positions == "rotary" else None,
         "rotary_interleave": False,
     }
 
@@ -194,13 +194,13 @@ def _projection(projection: Any) -> Array:
 
 def _positions(model: Any, num_positions: int) -> Array:
     """Give the vectors that are added to embeddings, `(positions, d)`."""
-    if model.config["positions"] == "learned":
+    if model.config.positions == "learned":
         return _array(model.position_encoding.marks)
-    return _array(sinusoidal_position_encoding(num_positions, model.config["hidden_dim"]))
+    return _array(sinusoidal_position_encoding(num_positions, model.config.hidden_dim))
 
 
 def _activation_name(model: Any) -> Any:
-    return keras.activations.serialize(keras.activations.get(model.config["activation"]))
+    return keras.activations.serialize(keras.activations.get(model.config.activation))
 
 
 def _array(weight: Tensor) -> Array:
@@ -300,7 +300,7 @@ def _longest(model: Any, num_positions: int) -> tuple[int, int]:
     """Give the most tokens of source and target for the README: where nothing limits them, the defaults."""
     if isinstance(model, Translator):
         return _limits(model)
-    longest = model.config["max_length"] or num_positions
+    longest = model.config.max_length or num_positions
     source_length, target_length = DEFAULT_LENGTHS
     return min(source_length, longest), min(target_length, longest)
 

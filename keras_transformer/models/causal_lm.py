@@ -1,14 +1,12 @@
 """A decoder alone, which predicts the next token of a text."""
 
-from typing import Any
-
 import keras
 from keras import ops
 
-from keras_transformer.layers import DecoderCache, padding_mask
-from keras_transformer.models.config import check_options, constructor_arguments
+from keras_transformer.layers import Decoder, DecoderCache, OutputProjection, TokenEmbedding, padding_mask
+from keras_transformer.models.config import Activation, CausalConfig
 from keras_transformer.models.configured_model import ConfiguredModel, Step
-from keras_transformer.models.parts import Parts, causal_parts
+from keras_transformer.models.parts import Parts, input_parts
 from keras_transformer.types import Tensor
 
 
@@ -16,28 +14,15 @@ from keras_transformer.types import Tensor
 class CausalLM(ConfiguredModel):
     """A Functional model from token ids to the logits of each next token.
 
-    It is the decoder of Figure 1 without an encoder to attend to, as in
-    Radford et al., "Improving Language Understanding by Generative
-    Pre-Training" (2018). 0 is padding, and stands after the tokens of a row.
+    It is the decoder of Figure 1 without an encoder to attend to, as in Radford et al., "Improving Language
+    Understanding by Generative Pre-Training" (2018). 0 is padding, and stands after the tokens.
 
     Args:
-        vocabulary_size: the number of ids, `v`.
-        num_layers: decoder layers.
-        hidden_dim: the model width, `d`.
-        num_heads: the number of heads, `h`; it must divide `hidden_dim`.
-        intermediate_dim: the inner width of the feed-forward networks, `f`.
-        dropout: the rate of the dropout on embeddings and sub-layer outputs.
-        attention_dropout: the rate of the dropout on the attention scores.
-        intermediate_dropout: the rate of the dropout inside the feed-forward networks.
-        activation: of the feed-forward networks.
-        gated: whether the feed-forward networks are gated; see `layers.FeedForward`.
-        norm_first: True for pre-norm, False for the paper's post-norm.
-        normalization: `layer` or `rms`.
-        layer_norm_epsilon: what normalisation adds to the variance.
-        num_key_value_heads: heads of keys and values; `num_heads` if None.
-        positions: `sinusoidal`, `learned`, `rotary` or `relative`.
-        max_length: the number of learned positions; None for the other kinds.
+        vocabulary_size: the number of token ids, `v`.
         tie_output: whether the logits use the embedding's table.
+        num_layers: the number of decoder layers. This and the other options mean what they do in
+            `TransformerConfig`.
+        hidden_dim: see `TransformerConfig`, as for those that follow.
         **kwargs: `name` and `dtype` of a Keras model.
 
     Call arguments:
@@ -47,8 +32,8 @@ class CausalLM(ConfiguredModel):
         Logits `(b, t, v)`: at each position those of the token that follows.
 
     Raises:
-        ValueError: sizes not above zero, heads that do not divide the width,
-            rates outside [0, 1).
+        TypeError: if an argument is unknown or of another type.
+        ValueError: if an option is out of its range.
 
     Example:
         >>> model = CausalLM(100, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=16)
@@ -67,7 +52,7 @@ class CausalLM(ConfiguredModel):
         dropout: float = 0.1,
         attention_dropout: float = 0.0,
         intermediate_dropout: float = 0.0,
-        activation: Any = "relu",
+        activation: Activation = "relu",
         gated: bool = False,
         norm_first: bool = False,
         normalization: str = "layer",
@@ -76,28 +61,13 @@ class CausalLM(ConfiguredModel):
         positions: str = "sinusoidal",
         max_length: int | None = None,
         tie_output: bool = True,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> None:
-        config = constructor_arguments(locals())
-        check_options(config)
-        parts = causal_parts(config, kwargs.pop("dtype", None))
+        config = CausalConfig.from_arguments(locals())
+        parts = _parts(config, kwargs.pop("dtype", None))
         inputs, outputs = _connect(parts)
-        super().__init__(config, parts, inputs=inputs, outputs=outputs, **kwargs)
-
-    def hidden_states(self, token_ids: Tensor, training: bool = False) -> Tensor:
-        """Give the vectors that the logits are made from.
-
-        Args:
-            token_ids: integers `(b, t)`.
-            training: whether dropout is on.
-
-        Returns:
-            `(b, t, d)`, the output of the last layer.
-        """
-        token_ids = ops.convert_to_tensor(token_ids)
-        x = self.position_encoding(self.token_embedding(token_ids))
-        x = self.embedding_dropout(x, training=training)
-        return self.decoder(x, padding_mask=padding_mask(token_ids), training=training)
+        super().__init__(inputs=inputs, outputs=outputs, **kwargs)
+        self._keep(config, parts)
 
     def start_decoding(
         self,
@@ -107,7 +77,7 @@ class CausalLM(ConfiguredModel):
         *,
         padding_mask: Tensor | None = None,
         track_attention: bool = False,
-    ) -> tuple[Step, DecoderCache]:
+    ) -> tuple[Step[DecoderCache], DecoderCache]:
         """Write prompts into a cache and prepare to continue them step by step.
 
         Args:
@@ -124,7 +94,7 @@ class CausalLM(ConfiguredModel):
             `position`, and the cache with this position written.
 
         Raises:
-            ValueError: a padding mask, or attention to be tracked.
+            ValueError: if there is a padding mask, or attention is to be tracked.
         """
         if padding_mask is not None or track_attention:
             raise ValueError(
@@ -147,19 +117,7 @@ class CausalLM(ConfiguredModel):
     def create_cache(
         self, batch_size: Tensor | int, max_length: Tensor | int, beam_size: int = 1
     ) -> DecoderCache:
-        """Make room to decode step by step.
-
-        Args:
-            batch_size: the number of texts, `b`.
-            max_length: the number of positions there is room for.
-            beam_size: hypotheses for each text, `n`.
-
-        Returns:
-            The cache for `decode_step`.
-
-        Raises:
-            ValueError: texts in place of their number; `decoding.complete` takes texts.
-        """
+        """Make room to decode step by step, for a number of texts."""
         shape = tuple(getattr(batch_size, "shape", ()))
         if shape:
             raise ValueError(
@@ -172,23 +130,14 @@ class CausalLM(ConfiguredModel):
     def decode_step(
         self, token_ids: Tensor, position: Tensor, cache: DecoderCache
     ) -> tuple[Tensor, DecoderCache]:
-        """Compute the logits of the token that follows, from one token and the cache.
-
-        Args:
-            token_ids: integers `(b * n,)`, the token at `position` of each hypothesis.
-            position: an integer scalar.
-            cache: from `create_cache` or the step before.
-
-        Returns:
-            Logits `(b * n, v)` and the cache with this position written.
-        """
+        """Compute the logits `(b * n, v)` of the token that follows, from one token and the cache."""
         x = self.token_embedding(token_ids[:, None])  # (b * n, 1, d)
         x = self.position_encoding(x, start=position)
         x, cache = self.decoder.step(x, cache, position)
         return self.output_projection.step(x[:, 0, :]), cache
 
     def attention_scores(self, token_ids: Tensor) -> dict[str, Tensor]:
-        """Give every attention map of one pass.
+        """Return every attention map of one pass.
 
         Args:
             token_ids: integers `(b, t)`.
@@ -200,6 +149,22 @@ class CausalLM(ConfiguredModel):
         x = self.position_encoding(self.token_embedding(token_ids))
         _, scores = self.decoder(x, padding_mask=padding_mask(token_ids), return_attention_scores=True)
         return {f"decoder/{name}": scores[name] for name in scores}
+
+
+def _parts(config: CausalConfig, dtype: object) -> Parts:
+    """Make the layers."""
+    embedding = TokenEmbedding(config.vocabulary_size, config.hidden_dim, dtype=dtype, name="token_embedding")
+    return {
+        "token_embedding": embedding,
+        **input_parts(config, dtype),
+        "decoder": Decoder(config.num_layers, **config.stack_options(), dtype=dtype, name="decoder"),
+        "output_projection": OutputProjection(
+            config.vocabulary_size,
+            embedding=embedding if config.tie_output else None,
+            dtype=dtype,
+            name="output_projection",
+        ),
+    }
 
 
 def _connect(parts: Parts) -> tuple[Tensor, Tensor]:

@@ -1,10 +1,9 @@
-"""The options of the models: their names, and what is refused before any weight is made."""
+"""Options of the models: a field with its meaning, its range and its default, and the presets."""
 
+import dataclasses
 import difflib
-from collections.abc import Collection
-from typing import Any
-
-import keras
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args, get_origin
 
 from keras_transformer.arguments import (
     check_choice,
@@ -14,238 +13,209 @@ from keras_transformer.arguments import (
     check_rates,
     get_activation,
 )
-from keras_transformer.layers import LearnedPositionEncoding, PositionEncoding
-from keras_transformer.layers.normalization import NORMALIZATIONS
-from keras_transformer.types import Shape, Tensor
+from keras_transformer.types import Tensor
 
-_PRESETS: dict[str, dict[str, Any]] = {
-    # Wu et al., "Good for Misconceived Reasons", ACL 2021: Transformer-Tiny.
-    "tiny": {
-        "num_layers": 4,
-        "hidden_dim": 128,
-        "num_heads": 4,
-        "intermediate_dim": 256,
-        "dropout": 0.3,
-    },
-    "small": {
-        "num_layers": 3,
-        "hidden_dim": 256,
-        "num_heads": 8,
-        "intermediate_dim": 1024,
-        "dropout": 0.1,
-    },
-    # "Attention Is All You Need", Table 3.
-    "base": {
-        "num_layers": 6,
-        "hidden_dim": 512,
-        "num_heads": 8,
-        "intermediate_dim": 2048,
-        "dropout": 0.1,
-    },
-    "big": {
-        "num_layers": 6,
-        "hidden_dim": 1024,
-        "num_heads": 16,
-        "intermediate_dim": 4096,
-        "dropout": 0.3,
-    },
-}
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+Activation: TypeAlias = str | Callable[[Tensor], Tensor] | None
+_KERAS_ARGUMENTS = {"name", "dtype", "trainable"}
 
 
-def preset(name: str) -> dict[str, Any]:
-    """Look up the constructor arguments of a preset.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ModelConfig:
+    """Options that all models have; the defaults are those of the paper's base model.
 
-    Args:
-        name: `tiny`, `small`, `base` or `big`.
-
-    Returns:
-        A new dict of arguments for `Transformer`.
+    A model makes its configuration from its constructor's arguments, and keeps it as `model.config`.
 
     Raises:
-        ValueError: an unknown name.
+        TypeError: if a size is not an integer or a rate is not a number.
+        ValueError: if a value is out of its range, or two values do not fit together.
     """
-    if name not in _PRESETS:
-        raise ValueError(f"`preset` must be one of {', '.join(_PRESETS)}. Received: preset={name!r}.")
-    return dict(_PRESETS[name])
+
+    num_layers: int = 6
+    """Layers of each stack."""
+    hidden_dim: int = 512
+    """Width `d` of the embeddings and of each layer's output."""
+    num_heads: int = 8
+    """Attention heads `h`; they must divide `hidden_dim`."""
+    intermediate_dim: int = 2048
+    """Inner width `f` of the feed-forward networks."""
+    dropout: float = 0.1
+    """Dropout rate on embeddings and sub-layer outputs, in [0, 1)."""
+    attention_dropout: float = 0.0
+    """Dropout rate on the attention scores, in [0, 1)."""
+    intermediate_dropout: float = 0.0
+    """Dropout rate inside the feed-forward networks, in [0, 1)."""
+    activation: Activation = "relu"
+    """Activation of the feed-forward networks: a name that Keras knows, or a function."""
+    gated: bool = False
+    """Whether the feed-forward networks are gated (Shazeer 2020)."""
+    norm_first: bool = False
+    """Whether to normalize before each sub-layer (pre-norm), not after it as the paper does."""
+    normalization: Literal["layer", "rms"] = "layer"
+    """Kind of normalization."""
+    layer_norm_epsilon: float = 1e-6
+    """Number that normalization adds to the variance."""
+    num_key_value_heads: int | None = None
+    """Heads of the keys and values; they must divide `num_heads`, which they are if None."""
+    positions: Literal["sinusoidal", "learned", "rotary", "relative"] = "sinusoidal"
+    """How the order of tokens is known: `sinusoidal` as in the paper, `learned`, `rotary` (Su et al. 2021) or
+    `relative` (Raffel et al. 2020)."""
+    max_length: int | None = None
+    """Number of learned positions; None for the other kinds."""
+
+    def __post_init__(self) -> None:
+        """Check each value, then what must fit together, before any weight is made."""
+        for field in dataclasses.fields(self):
+            value = {field.name: getattr(self, field.name)}
+            is_absent = field.type == int | None and value[field.name] is None
+            if field.type in (int, int | None) and not is_absent:
+                check_positive(**value)
+            elif field.name.endswith("dropout"):
+                check_rates(**value)
+            elif get_origin(field.type) is Literal:
+                check_choice(get_args(field.type), **value)
+        get_activation(self.activation)
+        check_heads(self.num_heads, self.hidden_dim)
+        check_groups(self.num_key_value_heads, self.num_heads)
+        if (self.positions == "learned") != (self.max_length is not None):
+            raise ValueError(
+                "`max_length` must be given for positions='learned', and for no others. "
+                f"Received: positions={self.positions!r}, max_length={self.max_length}."
+            )
+        if self.positions == "rotary" and self.hidden_dim // self.num_heads % 2:
+            raise ValueError(
+                "`hidden_dim / num_heads` must be even for positions='rotary'. "
+                f"Received: hidden_dim={self.hidden_dim}, num_heads={self.num_heads}."
+            )
+
+    @classmethod
+    def from_arguments(cls, arguments: Mapping[str, object]) -> "Self":
+        """Pick the fields from a constructor's `locals()`; raise for one that Keras would ignore."""
+        names = [field.name for field in dataclasses.fields(cls)]
+        kwargs = arguments["kwargs"] if isinstance(arguments["kwargs"], dict) else {}
+        unknown = {name: value for name, value in kwargs.items() if name not in _KERAS_ARGUMENTS}
+        if unknown:
+            similar = difflib.get_close_matches(min(unknown), names, 1)
+            hint = f" Did you mean `{similar[0]}`?" if similar else ""
+            model = type(arguments["self"]).__name__
+            raise TypeError(f"{model} has no such argument.{hint} Received: {unknown}.")
+        return cls(**{name: arguments[name] for name in names})
+
+    def options(self) -> dict[str, object]:
+        """Return each field's name and value."""
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+
+    def stack_options(self) -> dict[str, object]:
+        """Return the arguments of `layers.Encoder` and `layers.Decoder`, apart from their depth."""
+        options = {field.name: getattr(self, field.name) for field in dataclasses.fields(ModelConfig)}
+        for name in ("num_layers", "hidden_dim", "max_length"):
+            del options[name]
+        # The other kinds are added to the embeddings.
+        return {**options, "positions": self.positions if self.positions in ("rotary", "relative") else None}
 
 
-POSITIONS = ("sinusoidal", "learned", "rotary", "relative")
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TransformerConfig(ModelConfig):
+    """Options of a `Transformer`, and of the model that a run trains.
 
-
-def check_positions(positions: str, max_length: int | None) -> None:
-    """Refuse what is not known, and learned positions without a number of them.
-
-    Args:
-        positions: `sinusoidal`, as in the paper, `learned`, `rotary` or `relative`.
-        max_length: the number of positions that are learned; None for the others.
+    The vocabulary sizes may be None as long as the vocabularies are not known. Make the same configuration
+    with other values by `dataclasses.replace`.
 
     Raises:
-        ValueError: an unknown name; a length where none is needed, or none where one is.
-    """
-    check_choice(POSITIONS, positions=positions)
-    if (positions == "learned") != (max_length is not None):
-        raise ValueError(
-            "`max_length` must be given for positions='learned', and for no others. "
-            f"Received: positions={positions!r}, max_length={max_length}."
-        )
-    if max_length is not None:
-        check_positive(max_length=max_length)
+        TypeError: if a size is not an integer or a rate is not a number.
+        ValueError: if a value is out of its range, or two values do not fit together.
 
-
-def attention_positions(positions: str) -> str | None:
-    """Give the option of the stacks.
-
-    Args:
-        positions: as for `check_positions`.
-
-    Returns:
-        `rotary` or `relative`, which the self-attention of each layer does; None
-        for what is added to the embeddings.
-    """
-    return positions if positions in ("rotary", "relative") else None
-
-
-def make_position_encoding(positions: str, max_length: int | None, dtype: Any) -> keras.layers.Layer:
-    """Make the layer between embeddings and stacks.
-
-    Args:
-        positions: as for `check_positions`.
-        max_length: the number of positions that are learned.
-        dtype: the dtype or dtype policy; None for Keras's own.
-
-    Returns:
-        A layer that is called with vectors `(b, t, d)`, and `start` or `positions`.
-    """
-    if positions == "sinusoidal":
-        return PositionEncoding(dtype=dtype, name="position_encoding")
-    if positions == "learned":
-        return LearnedPositionEncoding(max_length or 1, dtype=dtype, name="position_encoding")
-    return NoPositionEncoding(dtype=dtype, name="position_encoding")
-
-
-@keras.saving.register_keras_serializable(package="keras_transformer")
-class NoPositionEncoding(keras.layers.Layer):
-    """Adds nothing: the attention of each layer knows the positions.
-
-    Args:
-        **kwargs: `name` and `dtype` of a Keras layer.
-
-    Call arguments:
-        inputs: `(b, t, d)`.
-        start: the position of the first vector; ignored.
-        positions: of each vector; ignored.
-
-    Returns:
-        The inputs.
+    Example:
+        >>> TransformerConfig(**{**PRESETS["big"].options(), "num_encoder_layers": 12}).hidden_dim
+        1024
     """
 
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.supports_masking = True
+    source_vocabulary_size: int | None = None
+    """Number of source token ids; None for frames."""
+    target_vocabulary_size: int | None = None
+    """Number of target token ids `v`."""
+    encoder_feature_dim: int | None = None
+    """Width `w` of a source frame; None for token ids."""
+    num_encoder_layers: int | None = None
+    """Layers of the encoder; `num_layers` if None."""
+    num_decoder_layers: int | None = None
+    """Layers of the decoder; `num_layers` if None."""
+    share_embeddings: bool = False
+    """Whether source and target use one embedding; their vocabularies must be the same."""
+    tie_output: bool = True
+    """Whether the logits use the target embedding's table."""
+    packed: bool = False
+    """Whether an example may hold several pairs, as packed datasets have them. The weights are the same."""
 
-    def call(self, inputs: Tensor, start: Tensor | int = 0, positions: Tensor | None = None) -> Tensor:
-        return inputs
-
-    def compute_output_shape(self, input_shape: Shape) -> Shape:
-        return tuple(input_shape)
-
-
-BLOCK_OPTIONS = (
-    "num_heads",
-    "intermediate_dim",
-    "activation",
-    "gated",
-    "dropout",
-    "attention_dropout",
-    "intermediate_dropout",
-    "norm_first",
-    "normalization",
-    "layer_norm_epsilon",
-    "num_key_value_heads",
-)
-"""The arguments that every model hands to its stacks as they are; a new option of `Block` goes here."""
-
-
-_OF_KERAS = {"name", "dtype", "trainable"}
-
-
-def constructor_arguments(names: dict[str, Any]) -> dict[str, Any]:
-    """Collect a constructor's arguments, so that each is written down only once.
-
-    Args:
-        names: `locals()`, in the first line of the constructor.
-
-    Returns:
-        Each argument's name and value, without `self` and `kwargs`.
-
-    Raises:
-        TypeError: `kwargs` has more than a Keras model takes, which Keras would pass over.
-    """
-    unknown = names.get("kwargs", {}).keys() - _OF_KERAS
-    if unknown:
-        received = {name: names["kwargs"][name] for name in sorted(unknown)}
-        known = [name for name in names if name not in ("self", "kwargs", "__class__")]
-        like = difflib.get_close_matches(min(unknown), known, 1)
-        hint = f" Did you mean `{like[0]}`?" if like else ""
-        raise TypeError(
-            f"{type(names['self']).__name__} must be given arguments of its own.{hint} Received: {received}."
-        )
-    return {name: value for name, value in names.items() if name not in ("self", "kwargs", "__class__")}
+    def __post_init__(self) -> None:
+        """Check what the source and both vocabularies allow."""
+        super().__post_init__()
+        if self.packed and self.encoder_feature_dim is not None:
+            raise ValueError(
+                "`packed` needs token ids as a source. Received: "
+                f"packed={self.packed}, encoder_feature_dim={self.encoder_feature_dim}."
+            )
+        if self.share_embeddings and self.source_vocabulary_size != self.target_vocabulary_size:
+            raise ValueError(
+                "`share_embeddings` needs vocabularies of the same size. Received: "
+                f"source_vocabulary_size={self.source_vocabulary_size}, "
+                f"target_vocabulary_size={self.target_vocabulary_size}, "
+                f"encoder_feature_dim={self.encoder_feature_dim}."
+            )
 
 
-def block_options(config: dict[str, Any]) -> dict[str, Any]:
-    """Choose the options of the stacks.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CausalConfig(ModelConfig):
+    """Options of a `CausalLM`."""
 
-    Args:
-        config: each constructor argument's name and value.
-
-    Returns:
-        The ones that are arguments of `Block`.
-    """
-    options = {name: config[name] for name in BLOCK_OPTIONS}
-    return {**options, "positions": attention_positions(config["positions"])}
+    vocabulary_size: int
+    """Number of token ids `v`."""
+    tie_output: bool = True
+    """Whether the logits use the embedding's table."""
 
 
-def check_options(config: dict[str, Any], optional: Collection[str] = ()) -> None:
-    """Refuse sizes, rates and heads that no model can have.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EncoderConfig(ModelConfig):
+    """Options of an `EncoderModel`."""
 
-    Args:
-        config: each constructor argument's name and value.
-        optional: the names of sizes that may be None.
+    vocabulary_size: int | None = None
+    """Number of token ids `v`; None for frames."""
+    num_outputs: int | None = None
+    """Logits of each position or example; None for vectors."""
+    feature_dim: int | None = None
+    """Width `w` of a frame; None for token ids."""
+    pooling: str | None = None
+    """`mean` over what is no padding or `first`, for one output an example; None for one at each position."""
+    tie_output: bool = False
+    """Whether the logits use the embedding's table; then there are as many of them as ids."""
 
-    Raises:
-        TypeError: a size that is not an integer, a rate that is not a number.
-        ValueError: a size not above zero, a rate outside [0, 1), heads that
-            do not divide the width, a name that is not known.
-    """
-    for name, value in config.items():
-        if name.endswith(("_size", "_dim", "_layers", "_heads", "_outputs")):
-            if value is not None or name not in (*optional, "num_key_value_heads"):
-                check_positive(**{name: value})
-        elif name.endswith("dropout"):
-            check_rates(**{name: value})
-    check_heads(config["num_heads"], config["hidden_dim"])
-    check_groups(config["num_key_value_heads"], config["num_heads"])
-    check_choice(NORMALIZATIONS, normalization=config["normalization"])
-    get_activation(config["activation"])
-    check_positions(config["positions"], config["max_length"])
-    if config["positions"] == "rotary" and config["hidden_dim"] // config["num_heads"] % 2:
-        raise ValueError(
-            "`hidden_dim / num_heads` must be even for positions='rotary'. "
-            f"Received: hidden_dim={config['hidden_dim']}, num_heads={config['num_heads']}."
-        )
+    def __post_init__(self) -> None:
+        """Check the source and the output."""
+        super().__post_init__()
+        check_exactly_one(vocabulary_size=self.vocabulary_size, feature_dim=self.feature_dim)
+        if self.tie_output and (self.num_outputs is None or self.num_outputs != self.vocabulary_size):
+            raise ValueError(
+                "`tie_output` needs `num_outputs` to be `vocabulary_size`. Received: "
+                f"num_outputs={self.num_outputs}, vocabulary_size={self.vocabulary_size}."
+            )
 
 
 def check_exactly_one(**options: int | None) -> None:
-    """Refuse two ways to say the same thing, and none.
-
-    Args:
-        **options: each argument's name and the value received.
-
-    Raises:
-        ValueError: not exactly one of them is given.
-    """
+    """Raise unless exactly one of two ways to say the same thing is given."""
     if sum(value is not None for value in options.values()) != 1:
         names = " and ".join(f"`{name}`" for name in options)
         received = ", ".join(f"{name}={value}" for name, value in options.items())
         raise ValueError(f"Exactly one of {names} must be given. Received: {received}.")
+
+
+PRESETS = {
+    # Wu et al., "Good for Misconceived Reasons", ACL 2021: Transformer-Tiny.
+    "tiny": ModelConfig(num_layers=4, hidden_dim=128, num_heads=4, intermediate_dim=256, dropout=0.3),
+    "small": ModelConfig(num_layers=3, hidden_dim=256, num_heads=8, intermediate_dim=1024),
+    # "Attention Is All You Need", Table 3.
+    "base": ModelConfig(),
+    "big": ModelConfig(hidden_dim=1024, num_heads=16, intermediate_dim=4096, dropout=0.3),
+}
+"""The options of known sizes, by the names that `from_preset` takes."""

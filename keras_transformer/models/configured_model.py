@@ -1,110 +1,48 @@
-"""What all models have in common: they are made of named parts, from a config that is saved."""
+"""The base of the models: a configuration that is saved, training in two passes or on parts of a batch."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import keras
 
-from keras_transformer.backend import BatchParts
-from keras_transformer.models.config import preset
-from keras_transformer.types import Tensor
+from keras_transformer.arguments import check_choice
+from keras_transformer.backend import num_cores, train_on_parts
+from keras_transformer.models.config import PRESETS, ModelConfig
+from keras_transformer.models.parts import Parts
+from keras_transformer.types import Config, Tensor
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-
-Step: TypeAlias = Callable[[Tensor, Tensor, Any], tuple[Tensor, Any]]
+Cache = TypeVar("Cache")
+Step: TypeAlias = Callable[[Tensor, Tensor, Cache], tuple[Tensor, Cache]]
 """`(token_ids (b * n,), position, cache) -> (logits (b * n, v), cache)`."""
 
 
-class SecondPass:
-    """Mixed into a Keras model, this lets its loss see two passes over the same batch, with other dropout.
-
-    All models here have it. It does nothing unless the loss has the method
-    `compare_passes(y_true, y_pred, second_y_pred, sample_weight)`, as `training.RDropCrossentropy` has.
-    Then each batch of `fit` runs through the model twice, and its loss is the mean of those of both
-    passes and what the method returns. `evaluate`, and all metrics, see one pass.
-
-    Example:
-        >>> import keras
-        >>> class MyModel(SecondPass, keras.Model):
-        ...     pass
-        >>> inputs = keras.Input((3,), dtype="int32")
-        >>> model = MyModel(inputs, keras.layers.Dropout(0.5)(keras.layers.Embedding(7, 7)(inputs)))
-    """
-
-    def compute_loss(
-        self,
-        x: Any = None,
-        y: Tensor | None = None,
-        y_pred: Tensor | None = None,
-        sample_weight: Tensor | None = None,
-        training: bool = True,
-    ) -> Tensor:
-        """Compute the loss, with a second pass where the loss asks for one; Keras calls this.
-
-        Args:
-            x: the inputs of the model.
-            y: the labels.
-            y_pred: what the first pass gave.
-            sample_weight: how much each sample counts, or None.
-            training: whether the step trains.
-
-        Returns:
-            A scalar.
-
-        Raises:
-            ValueError: a loss that compares two passes is in a list or dict of losses.
-        """
-        this: Any = self
-        keras_model: Any = super()  # since this class stands before it
-        loss = keras_model.compute_loss(x, y, y_pred, sample_weight, training)
-        compare_passes = getattr(this.loss, "compare_passes", None)
-        if compare_passes is None and any(
-            hasattr(x, "compare_passes") for x in keras.tree.flatten(this.loss)
-        ):
-            raise ValueError(
-                "A loss that compares two passes must be given alone, as `loss=RDropCrossentropy(...)`. "
-                f"Received: loss={this.loss!r}."
-            )
-        if not training or compare_passes is None:
-            return loss
-        second_y_pred = this(x, training=True)
-        second_loss = keras_model.compute_loss(x, y, second_y_pred, sample_weight, training)
-        return (loss + second_loss) / 2 + compare_passes(y, y_pred, second_y_pred, sample_weight)
-
-
-class ConfiguredModel(BatchParts, SecondPass, keras.Model):
-    """The base of the models: a Functional model that remembers its constructor's arguments.
+class ConfiguredModel(keras.Model):
+    """The base of the models: a Functional model that keeps its configuration.
 
     `type(model).from_config(model.get_config())` is another model of the same shape.
-    `keras.models.clone_model` makes none: it copies layer by layer, and so gives a tied
-    output a table of its own.
-
-    Args:
-        config: each constructor argument's name and value.
-        parts: each layer by the name of the attribute that it becomes.
-        inputs: of the Functional model.
-        outputs: of the Functional model.
-        **kwargs: `name` of a Keras model.
+    `keras.models.clone_model` makes none: it copies layer by layer, and so gives a tied output a table of
+    its own.
     """
 
-    def __init__(
-        self,
-        config: dict[str, Any],
-        parts: dict[str, keras.layers.Layer],
-        inputs: Tensor,
-        outputs: Tensor,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(inputs=inputs, outputs=outputs, **kwargs)
+    config: ModelConfig
+
+    def _keep(self, config: ModelConfig, parts: Parts) -> None:
+        """Keep the configuration, and each part as the attribute of its name."""
         self.config = config
-        self.part_names = tuple(parts)
+        self.num_batch_parts = num_cores()
         for name, part in parts.items():
             setattr(self, name, part)
 
+    @property
+    def max_length(self) -> int | None:
+        """Number of positions that the model has learned; None if it has no limit."""
+        return self.config.max_length
+
     @classmethod
-    def from_preset(cls, name: str, *sizes: int | None, **overrides: Any) -> "Self":
+    def from_preset(cls, name: str, *sizes: int | None, **overrides: object) -> "Self":
         """Make an untrained model of a known size.
 
         Args:
@@ -116,10 +54,10 @@ class ConfiguredModel(BatchParts, SecondPass, keras.Model):
             The model.
 
         Raises:
-            ValueError: an unknown preset.
+            ValueError: if the preset is unknown.
         """
-        constructor: Any = cls  # which takes what its own class says
-        return constructor(*sizes, **{**preset(name), **overrides})
+        check_choice(tuple(PRESETS), preset=name)
+        return cls(*sizes, **{**PRESETS[name].options(), **overrides})
 
     def with_dtype(self, dtype: str) -> "Self":
         """Make a model of the same weights that computes in another precision.
@@ -138,28 +76,71 @@ class ConfiguredModel(BatchParts, SecondPass, keras.Model):
         model.set_weights(self.get_weights())
         return model
 
-    def get_config(self) -> dict[str, Any]:
-        activation = keras.activations.serialize(keras.activations.get(self.config["activation"]))
-        dtype = keras.saving.serialize_keras_object(self.position_encoding.dtype_policy)
+    def __call__(self, inputs: Tensor, *args: object, **kwargs: object) -> Tensor:
+        """Call the model on complete inputs."""
+        return super().__call__(self._complete(inputs), *args, **kwargs)
+
+    def call(self, inputs: Tensor, training: bool | None = None, mask: Tensor | None = None) -> Tensor:
+        # Keras on JAX trains through `call`, everything else comes through `__call__`.
+        return super().call(self._complete(inputs), training=training, mask=mask)
+
+    def _complete(self, inputs: Tensor) -> Tensor:
+        """Fill in the inputs that may be left out."""
+        return inputs
+
+    def compute_loss(
+        self,
+        x: Tensor = None,
+        y: Tensor | None = None,
+        y_pred: Tensor | None = None,
+        sample_weight: Tensor | None = None,
+        training: bool = True,
+    ) -> Tensor:
+        """Compute the loss; Keras calls this.
+
+        A loss with the method `compare_passes`, such as `training.RDropCrossentropy`, sees two passes over a
+        batch of `fit`, with other dropout. Then the loss is the mean of those of both passes and what the
+        method returns. Evaluation and metrics see one pass.
+        """
+        loss = super().compute_loss(x, y, y_pred, sample_weight, training)
+        compare_passes = getattr(self.loss, "compare_passes", None)
+        if compare_passes is None and any(
+            hasattr(x, "compare_passes") for x in keras.tree.flatten(self.loss)
+        ):
+            raise ValueError(
+                "A loss that compares two passes must be given alone, as `loss=RDropCrossentropy(...)`. "
+                f"Received: loss={self.loss!r}."
+            )
+        if not training or compare_passes is None:
+            return loss
+        second_y_pred = self(x, training=True)
+        second_loss = super().compute_loss(x, y, second_y_pred, sample_weight, training)
+        return (loss + second_loss) / 2 + compare_passes(y, y_pred, second_y_pred, sample_weight)
+
+    def train_step(self, *arguments: Tensor) -> Tensor:
+        """Train on one batch; Keras calls this. Several cores train on a part of it each."""
+        if self.num_batch_parts == 1:
+            return super().train_step(*arguments)
+        return train_on_parts(self, self.num_batch_parts, *keras.utils.unpack_x_y_sample_weight(*arguments))
+
+    def get_config(self) -> Config:
         # By number, since names of layers depend on what was made before.
         frozen = [number for number, layer in enumerate(self._flatten_layers()) if not layer.trainable]
         frozen_weights = [number for number, weight in enumerate(self.weights) if not weight.trainable]
         return {
-            **self.config,
-            "activation": activation,
-            "dtype": dtype,
+            **self.config.options(),
+            "activation": keras.activations.serialize(keras.activations.get(self.config.activation)),
+            "dtype": keras.saving.serialize_keras_object(self.position_encoding.dtype_policy),
             "name": self.name,
             "frozen": frozen,
             "frozen_weights": frozen_weights,
         }
 
     @classmethod
-    def from_config(cls, config: dict[str, Any], custom_objects: dict[str, Any] | None = None) -> "Self":
-        config = dict(config)
-        config["dtype"] = keras.saving.deserialize_keras_object(config["dtype"])
+    def from_config(cls, config: Config, custom_objects: Config | None = None) -> "Self":
+        config = {**config, "dtype": keras.saving.deserialize_keras_object(config["dtype"])}
         frozen, frozen_weights = config.pop("frozen", []), config.pop("frozen_weights", [])
-        constructor: Any = cls
-        model = constructor(**config)
+        model = cls(**config)
         for number, layer in enumerate(list(model._flatten_layers())):  # each after those that hold it
             if layer.trainable != (number not in frozen):
                 layer.trainable = number not in frozen

@@ -83,12 +83,9 @@ class Ensemble(keras.Model):
         self.built = True  # as its models are
 
     @property
-    def config(self) -> dict[str, Any]:
-        """Sizes that all models share, and the fewest positions that one has learned, `max_length`."""
-        lengths = [model.config["max_length"] for model in self.members]
-        learned = [length for length in lengths if length is not None]
-        shared = {name: self.members[0].config[name] for name in _SAME}
-        return {**shared, "max_length": min(learned, default=None)}
+    def max_length(self) -> int | None:
+        """The fewest positions that one of the models has learned; None if none has a limit."""
+        return min((model.max_length for model in self.members if model.max_length is not None), default=None)
 
     @property
     def source_embedding(self) -> keras.layers.Layer:
@@ -180,7 +177,7 @@ def _check(models: Sequence[Transformer]) -> None:
     if len(models) < 2:
         raise ValueError(f"`models` must be two or more. Received: {len(models)}.")
     for name in _SAME:
-        values = [model.config[name] for model in models]
+        values = [getattr(model.config, name) for model in models]
         if len(set(values)) > 1:
             raise ValueError(f"`models` must have the same vocabularies. Received: {name} of {values}.")
 

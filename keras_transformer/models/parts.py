@@ -1,104 +1,22 @@
-"""The layers of the models, made from their options and not yet connected."""
+"""The layers that stand between inputs, stacks and outputs of the models."""
 
-from typing import Any
+from typing import TypeAlias
 
 import keras
+from keras import ops
 
-from keras_transformer.layers import Decoder, Encoder, OutputProjection, TokenEmbedding
+from keras_transformer.layers import LearnedPositionEncoding, PositionEncoding, TokenEmbedding
 from keras_transformer.layers.normalization import Dropout
-from keras_transformer.models.config import block_options, make_position_encoding
-from keras_transformer.models.source import Pooling
+from keras_transformer.models.config import ModelConfig
+from keras_transformer.models.source import check_padding_mask
+from keras_transformer.types import Config, Shape, Tensor
 
-Parts = dict[str, keras.layers.Layer]
+Parts: TypeAlias = dict[str, keras.layers.Layer]
 """Each layer by the name of the model's attribute."""
 
 
-def transformer_parts(config: dict[str, Any], dtype: Any) -> Parts:
-    """Make the layers of a `Transformer`.
-
-    Args:
-        config: each constructor argument's name and value.
-        dtype: the dtype or dtype policy of every layer; None for Keras's own.
-
-    Returns:
-        The layers. With shared embeddings two names stand for one layer.
-    """
-    target_size, width = config["target_vocabulary_size"], config["hidden_dim"]
-    target_embedding = TokenEmbedding(target_size, width, dtype=dtype, name="target_embedding")
-    source: Parts = {"source_embedding": target_embedding}
-    if not config["share_embeddings"]:
-        source = source_part(config["source_vocabulary_size"], width, dtype)
-    encoder_depth = config["num_encoder_layers"] or config["num_layers"]
-    decoder_depth = config["num_decoder_layers"] or config["num_layers"]
-    options = block_options(config)
-    return {
-        **source,
-        "target_embedding": target_embedding,
-        **input_parts(config, dtype),
-        "encoder": Encoder(encoder_depth, **options, dtype=dtype, name="encoder"),
-        "decoder": Decoder(decoder_depth, **options, dtype=dtype, name="decoder"),
-        "output_projection": projection_part(
-            target_size, target_embedding if config["tie_output"] else None, dtype
-        ),
-    }
-
-
-def causal_parts(config: dict[str, Any], dtype: Any) -> Parts:
-    """Make the layers of a `CausalLM`.
-
-    Args:
-        config: each constructor argument's name and value.
-        dtype: as for `transformer_parts`.
-
-    Returns:
-        The layers.
-    """
-    size = config["vocabulary_size"]
-    embedding = TokenEmbedding(size, config["hidden_dim"], dtype=dtype, name="token_embedding")
-    return {
-        "token_embedding": embedding,
-        **input_parts(config, dtype),
-        "decoder": Decoder(config["num_layers"], **block_options(config), dtype=dtype, name="decoder"),
-        "output_projection": projection_part(size, embedding if config["tie_output"] else None, dtype),
-    }
-
-
-def encoder_parts(config: dict[str, Any], dtype: Any) -> Parts:
-    """Make the layers of an `EncoderModel`.
-
-    Args:
-        config: each constructor argument's name and value.
-        dtype: as for `transformer_parts`.
-
-    Returns:
-        The layers; `pooling` and `output_projection` where they are asked for.
-    """
-    num_outputs = config["num_outputs"]
-    parts = {
-        **source_part(config["vocabulary_size"], config["hidden_dim"], dtype),
-        **input_parts(config, dtype),
-        "encoder": Encoder(config["num_layers"], **block_options(config), dtype=dtype, name="encoder"),
-    }
-    if config["pooling"] is not None:
-        parts["pooling"] = Pooling(config["pooling"], dtype=dtype, name="pooling")
-    if config["tie_output"]:
-        parts["output_projection"] = projection_part(num_outputs, parts["source_embedding"], dtype)
-    elif num_outputs is not None:
-        parts["output_projection"] = keras.layers.Dense(num_outputs, dtype=dtype, name="output_projection")
-    return parts
-
-
-def source_part(vocabulary_size: int | None, hidden_dim: int, dtype: Any) -> Parts:
-    """Make what turns a source into vectors: a table for token ids, a kernel for frames.
-
-    Args:
-        vocabulary_size: the number of ids; None where the source is frames.
-        hidden_dim: the width of the vectors, `d`.
-        dtype: as for `transformer_parts`.
-
-    Returns:
-        `source_embedding` or `source_projection`.
-    """
+def source_part(vocabulary_size: int | None, hidden_dim: int, dtype: object) -> Parts:
+    """Make what turns a source into vectors: an embedding of token ids, or a projection of frames."""
     if vocabulary_size is None:
         projection = keras.layers.Dense(hidden_dim, dtype=dtype, name="source_projection")
         return {"source_projection": projection}
@@ -106,31 +24,66 @@ def source_part(vocabulary_size: int | None, hidden_dim: int, dtype: Any) -> Par
     return {"source_embedding": embedding}
 
 
-def input_parts(config: dict[str, Any], dtype: Any) -> Parts:
-    """Make what stands between vectors and a stack: positions and dropout.
+def input_parts(config: ModelConfig, dtype: object) -> Parts:
+    """Make what stands between embeddings and a stack: positions and dropout."""
+    encoding: keras.layers.Layer = NoPositionEncoding(dtype=dtype, name="position_encoding")
+    if config.positions == "sinusoidal":
+        encoding = PositionEncoding(dtype=dtype, name="position_encoding")
+    elif config.positions == "learned":
+        encoding = LearnedPositionEncoding(config.max_length, dtype=dtype, name="position_encoding")
+    dropout = Dropout(config.dropout, dtype=dtype, name="embedding_dropout")
+    return {"position_encoding": encoding, "embedding_dropout": dropout}
 
-    Args:
-        config: each constructor argument's name and value.
-        dtype: as for `transformer_parts`.
 
-    Returns:
-        `position_encoding` and `embedding_dropout`.
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class NoPositionEncoding(keras.layers.Layer):
+    """Adds nothing where the attention of each layer knows the positions; called as `PositionEncoding` is."""
+
+    def __init__(self, **kwargs: object) -> None:
+        super().__init__(**kwargs)
+        self.supports_masking = True
+
+    def call(self, inputs: Tensor, start: Tensor | int = 0, positions: Tensor | None = None) -> Tensor:
+        return inputs
+
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
+        return tuple(input_shape)
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class Pooling(keras.layers.Layer):
+    """Turns the vectors `(b, s, d)` of a sequence into one, `(b, d)`: their mean, or the first.
+
+    The mean is taken over tokens only, in float32, so that padding never changes it; it is 0 for a sequence
+    without any token. `first` takes position 0, whatever the mask, for sequences that start with a token
+    that stands for the whole, as BERT's do.
     """
-    return {
-        "position_encoding": make_position_encoding(config["positions"], config["max_length"], dtype),
-        "embedding_dropout": Dropout(config["dropout"], dtype=dtype, name="embedding_dropout"),
-    }
 
+    def __init__(self, mode: str = "mean", **kwargs: object) -> None:
+        super().__init__(**kwargs)
+        if mode not in ("mean", "first"):
+            raise ValueError(f"`pooling` must be 'mean' or 'first'. Received: pooling={mode!r}.")
+        self.mode = mode
+        self.supports_masking = True
 
-def projection_part(vocabulary_size: int, embedding: TokenEmbedding | None, dtype: Any) -> OutputProjection:
-    """Make what gives each token a logit.
+    def call(self, inputs: Tensor, padding_mask: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        if self.mode == "first":
+            return inputs[:, 0, :]
+        x = ops.cast(inputs, "float32")
+        given = mask if padding_mask is None else padding_mask
+        if given is None:
+            return ops.cast(ops.mean(x, axis=1), self.compute_dtype)
+        mask = ops.expand_dims(check_padding_mask(given, inputs.shape), -1)  # (b, s, 1)
+        # Chosen, not multiplied: whatever stands at padding, NaN too, stays out.
+        total = ops.sum(ops.where(mask, x, 0.0), axis=1)  # (b, d)
+        count = ops.sum(ops.cast(mask, "float32"), axis=1)  # (b, 1)
+        return ops.cast(total / ops.maximum(count, 1.0), self.compute_dtype)
 
-    Args:
-        vocabulary_size: the number of logits, `v`.
-        embedding: the table that is used; None for a kernel of its own.
-        dtype: as for `transformer_parts`.
+    def compute_mask(self, inputs: Tensor, previous_mask: Tensor | None = None) -> None:
+        """End the Keras mask: no positions are left."""
 
-    Returns:
-        The projection.
-    """
-    return OutputProjection(vocabulary_size, embedding=embedding, dtype=dtype, name="output_projection")
+    def compute_output_shape(self, inputs_shape: Shape) -> Shape:
+        return (inputs_shape[0], inputs_shape[2])
+
+    def get_config(self) -> Config:
+        return {**super().get_config(), "mode": self.mode}

@@ -1,6 +1,6 @@
-"""What an encoder reads: token ids, or continuous frames such as audio, sensors or rows of images."""
+"""Sources of an encoder: token ids or frames, their padding, and the segments of packed examples."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import keras
 from keras import ops
@@ -13,8 +13,93 @@ from keras_transformer.types import Shape, Tensor
 SEGMENT_INPUTS = ("encoder_segment_ids", "decoder_segment_ids")
 
 
+class Source(NamedTuple):
+    """The inputs of an encoder: token ids, or frames such as audio, sensors or rows of images."""
+
+    prefix: str
+    """Beginning of the inputs' names."""
+    feature_dim: int | None
+    """Width of a frame, `w`; None for token ids."""
+
+    @property
+    def values_name(self) -> str:
+        """Name of the token ids `(b, s)` or frames `(b, s, w)`."""
+        return self.prefix + ("token_ids" if self.feature_dim is None else "features")
+
+    @property
+    def mask_name(self) -> str:
+        """Name of the padding mask `(b, s)`, an input for frames only."""
+        return f"{self.prefix}padding_mask"
+
+    def make_inputs(self) -> dict[str, Tensor]:
+        """Return each `keras.Input` by its name."""
+        if self.feature_dim is None:
+            return {self.values_name: keras.Input((None,), dtype="int32", name=self.values_name)}
+        return {
+            self.values_name: keras.Input((None, self.feature_dim), name=self.values_name),
+            self.mask_name: keras.Input((None,), dtype="bool", name=self.mask_name),
+        }
+
+    def complete(self, inputs: Tensor, names: set[str]) -> Tensor:
+        """Fill in a mask that was left out; raise if a key is unknown, which Keras would drop silently."""
+        if not isinstance(inputs, dict):
+            return inputs
+        if not names - {self.mask_name, *SEGMENT_INPUTS} <= set(inputs) <= names:
+            raise ValueError(f"`inputs` must have the keys {sorted(names)}. Received: keys {sorted(inputs)}.")
+        if self.mask_name not in names:
+            return inputs
+        # Keras does not take tensors next to arrays.
+        given = {name: as_tensor(value) for name, value in inputs.items() if name != self.mask_name}
+        frames, mask = given[self.values_name], inputs.get(self.mask_name)
+        if mask is None:
+            return {**given, self.mask_name: ops.ones_like(frames[..., 0], dtype="bool")}
+        # Checked here, since Keras makes booleans of any numbers.
+        return {**given, self.mask_name: check_padding_mask(mask, frames.shape)}
+
+    def split(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the values and the padding mask of a call's inputs."""
+        if not isinstance(inputs, dict):
+            return self.read(inputs, None)
+        return self.read(inputs[self.values_name], inputs.get(self.mask_name))
+
+    def read(self, values: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Check values and mask; without a mask 0 is padding among ids, and every frame counts."""
+        values = as_tensor(values)
+        self._check(values)
+        if mask is not None:
+            return values, check_padding_mask(mask, values.shape)
+        if self.feature_dim is None:
+            return values, padding_mask_of(values)
+        return values, ops.ones(ops.shape(values)[:2], "bool")
+
+    def _check(self, values: Tensor) -> None:
+        shape, dtype = tuple(values.shape), keras.backend.standardize_dtype(values.dtype)
+        wanted = "integer token ids of shape (b, s)"
+        fits = len(shape) == 2
+        if self.feature_dim is not None:
+            wanted = f"features of shape (b, s, {self.feature_dim})"
+            fits = len(shape) == 3 and shape[-1] == self.feature_dim
+        if not fits:
+            raise ValueError(f"`encoder_inputs` must be {wanted}. Received: shape={shape}.")
+        if self.feature_dim is None and "int" not in dtype:
+            raise TypeError(f"`encoder_inputs` must be {wanted}. Received: dtype={dtype}.")
+
+
+def check_padding_mask(mask: Tensor, source_shape: Shape) -> Tensor:
+    """Return a padding mask as booleans; raise if it is not of the shape `(b, s)` of the source."""
+    mask = as_boolean(mask, "padding_mask")
+    shape, source_shape = known_sizes(mask.shape), known_sizes(source_shape)
+    sizes = zip(shape, source_shape, strict=False)
+    if len(shape) != 2 or any(None not in pair and pair[0] != pair[1] for pair in sizes):
+        raise ValueError(
+            "`padding_mask` must have the shape (b, s) of the source. Received: padding_mask of shape "
+            f"{shape}, source of shape {source_shape}."
+        )
+    return mask
+
+
 class Segments(NamedTuple):
-    """Positions and masks; all None where a row holds one pair."""
+    """What keeps the pairs of a packed example apart; all None where an example holds one pair."""
 
     source_positions: Tensor | None = None
     """`(b, s)`, counted from 0 in each segment."""
@@ -27,49 +112,23 @@ class Segments(NamedTuple):
     cross_mask: Tensor | None = None
     """`(b, t, s)`: a target sees the source of its own pair."""
 
-
-def segment_inputs() -> dict[str, Tensor]:
-    """Make the inputs that number the pairs of a row.
-
-    Returns:
-        Each `keras.Input` by its name.
-    """
-    return {name: keras.Input((None,), dtype="int32", name=name) for name in SEGMENT_INPUTS}
-
-
-def segments_of(inputs: dict[str, Tensor]) -> Segments:
-    """Work out what keeps the pairs of a row apart.
-
-    Args:
-        inputs: of a model, with segment ids or without.
-
-    Returns:
-        Positions and masks.
-    """
-    if not set(SEGMENT_INPUTS) <= set(inputs):
-        return Segments()
-    source, target = (inputs[name] for name in SEGMENT_INPUTS)
-    return Segments(
-        segment_positions(source),
-        segment_positions(target),
-        segment_mask(source, source),
-        segment_mask(target, target),
-        segment_mask(target, source),
-    )
+    @classmethod
+    def of(cls, inputs: dict[str, Tensor]) -> "Segments":
+        """Compute positions and masks from the segment ids, if there are any."""
+        if not set(SEGMENT_INPUTS) <= set(inputs):
+            return cls()
+        source, target = (inputs[name] for name in SEGMENT_INPUTS)
+        return cls(
+            segment_positions(source),
+            segment_positions(target),
+            segment_mask(source, source),
+            segment_mask(target, target),
+            segment_mask(target, source),
+        )
 
 
-def one_segment(inputs: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Make one segment of each row where none are given.
-
-    Args:
-        inputs: of a packed model, with both segment ids or without them.
-
-    Returns:
-        The inputs with segment ids; where they were missing, 1 for each token, padding too.
-
-    Raises:
-        ValueError: segment ids of one side alone.
-    """
+def with_segments(inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Fill in segment ids that were left out: 1 everywhere, padding too, so that an example is one pair."""
     given = [name for name in SEGMENT_INPUTS if inputs.get(name) is not None]
     if len(given) == 1:
         raise ValueError(f"`inputs` must have the keys {SEGMENT_INPUTS}, or neither. Received: {given}.")
@@ -81,152 +140,24 @@ def one_segment(inputs: dict[str, Tensor]) -> dict[str, Tensor]:
     return tensors
 
 
-class Source(NamedTuple):
-    """The source of a Functional model."""
-
-    inputs: dict[str, Tensor]
-    """Each `keras.Input` by its name."""
-    values: Tensor
-    """Token ids `(b, s)` or features `(b, s, w)`."""
-    padding_mask: Tensor
-    """`(b, s)`, True (1) where there is a token or a frame."""
-
-
-def source_inputs(prefix: str, feature_dim: int | None) -> Source:
-    """Make the inputs of the encoder.
-
-    Args:
-        prefix: what the names of the inputs begin with.
-        feature_dim: the width of a frame, `w`; None for token ids.
-
-    Returns:
-        `token_ids`, whose padding is read from the ids; or `features` and
-        `padding_mask`.
-    """
-    if feature_dim is None:
-        token_ids = keras.Input((None,), dtype="int32", name=f"{prefix}token_ids")  # (b, s)
-        return Source({f"{prefix}token_ids": token_ids}, token_ids, padding_mask_of(token_ids))
-    features = keras.Input((None, feature_dim), name=f"{prefix}features")  # (b, s, w)
-    mask = keras.Input((None,), dtype="bool", name=f"{prefix}padding_mask")  # (b, s)
-    return Source({f"{prefix}features": features, f"{prefix}padding_mask": mask}, features, mask)
-
-
-def read_source(values: Tensor, mask: Tensor | None, feature_dim: int | None) -> tuple[Tensor, Tensor]:
-    """Check a source and its mask, and make the mask where none is given.
-
-    Args:
-        values: token ids `(b, s)` or features `(b, s, w)`, of any array type.
-        mask: `(b, s)`, True (1) where there is a token or a frame. If None, 0
-            is padding among ids, and every frame counts.
-        feature_dim: the width of a frame, `w`; None for token ids.
-
-    Returns:
-        The source and its boolean mask as tensors.
-
-    Raises:
-        TypeError: token ids that are not integers.
-        ValueError: a source or a mask of another shape.
-    """
-    values = ops.convert_to_tensor(values)
-    _check_values(values, feature_dim)
-    if mask is not None:
-        return values, check_padding_mask(mask, values.shape)
-    if feature_dim is None:
-        return values, padding_mask_of(values)
-    return values, ops.ones(ops.shape(values)[:2], "bool")
-
-
-def _check_values(values: Tensor, feature_dim: int | None) -> None:
-    shape, dtype = tuple(values.shape), keras.backend.standardize_dtype(values.dtype)
-    wanted = "integer token ids of shape (b, s)"
-    if feature_dim is not None:
-        wanted = f"features of shape (b, s, {feature_dim})"
-    fits = len(shape) == 2 if feature_dim is None else len(shape) == 3 and shape[-1] == feature_dim
-    if not fits:
-        raise ValueError(f"`encoder_inputs` must be {wanted}. Received: shape={shape}.")
-    if feature_dim is None and "int" not in dtype:
-        raise TypeError(f"`encoder_inputs` must be {wanted}. Received: dtype={dtype}.")
-
-
-def check_padding_mask(mask: Tensor, source_shape: Shape) -> Tensor:
-    """Check a mask against what it covers.
-
-    Args:
-        mask: `(b, s)`, True (1) where there is a token or a frame.
-        source_shape: `(b, s)` or `(b, s, w)`.
-
-    Returns:
-        The mask as a boolean tensor.
-
-    Raises:
-        TypeError: a mask of neither booleans nor numbers.
-        ValueError: a mask of another shape, or of other numbers than 0 and 1.
-    """
-    mask = as_boolean(mask, "padding_mask")
-    shape, source_shape = known_sizes(mask.shape), known_sizes(source_shape)
-    sizes = zip(shape, source_shape, strict=False)
-    if len(shape) != 2 or any(None not in pair and pair[0] != pair[1] for pair in sizes):
-        raise ValueError(
-            "`padding_mask` must have the shape (b, s) of the source. Received: padding_mask of shape "
-            f"{shape}, source of shape {source_shape}."
-        )
-    return mask
-
-
-@keras.saving.register_keras_serializable(package="keras_transformer")
-class Pooling(keras.layers.Layer):
-    """Turns the vectors of a sequence into one: their mean, or the first.
-
-    The mean is taken over tokens only, in float32, so that padding never
-    changes it.
-
-    Args:
-        mode: `mean`; or `first`, for sequences that start with a token that
-            stands for the whole, as BERT's do.
-        **kwargs: `name` and `dtype` of a Keras layer.
-
-    Call arguments:
-        inputs: `(b, s, d)`.
-        padding_mask: `(b, s)`, True (1) where there is a token; None if
-            everywhere. `first` takes position 0, whatever the mask.
-
-    Returns:
-        `(b, d)`; zeros for the mean of a sequence without any token.
-
-    Raises:
-        ValueError: an unknown mode.
-
-    Example:
-        >>> x = keras.ops.convert_to_tensor([[[1.0], [3.0], [9.0]]])
-        >>> float(Pooling("mean")(x, padding_mask=keras.ops.convert_to_tensor([[1, 1, 0]]))[0, 0])
-        2.0
-    """
-
-    def __init__(self, mode: str = "mean", **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        if mode not in ("mean", "first"):
-            raise ValueError(f"`pooling` must be 'mean' or 'first'. Received: pooling={mode!r}.")
-        self.mode = mode
-        self.supports_masking = True
-
-    def call(self, inputs: Tensor, padding_mask: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
-        if self.mode == "first":
-            return inputs[:, 0, :]
-        x = ops.cast(inputs, "float32")
-        given = mask if padding_mask is None else padding_mask
-        if given is None:
-            return ops.cast(ops.mean(x, axis=1), self.compute_dtype)
-        mask = ops.expand_dims(check_padding_mask(given, inputs.shape), -1)  # (b, s, 1)
-        # Chosen, not multiplied: whatever stands at padding, NaN too, stays out.
-        total = ops.sum(ops.where(mask, x, 0.0), axis=1)  # (b, d)
-        count = ops.sum(ops.cast(mask, "float32"), axis=1)  # (b, 1)
-        return ops.cast(total / ops.maximum(count, 1.0), self.compute_dtype)
-
-    def compute_mask(self, inputs: Tensor, previous_mask: Tensor | None = None) -> None:
-        """End the Keras mask: no positions are left."""
-
-    def compute_output_shape(self, inputs_shape: Shape) -> Shape:
-        return (inputs_shape[0], inputs_shape[2])
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "mode": self.mode}
+def run_encoder(
+    model: keras.Model,
+    values: Tensor,
+    padding_mask: Tensor,
+    segments: Segments | None = None,
+    *,
+    training: bool = False,
+    return_attention_scores: bool = False,
+) -> Tensor:
+    """Run the layers of a model from its source to the encoder's output `(b, s, d)`."""
+    segments = segments or Segments()
+    embed = model.source_embedding if hasattr(model, "source_embedding") else model.source_projection
+    x = model.position_encoding(embed(values), positions=segments.source_positions)
+    x = model.embedding_dropout(x, training=training)
+    return model.encoder(
+        x,
+        padding_mask=padding_mask,
+        attention_mask=segments.source_mask,
+        return_attention_scores=return_attention_scores,
+        training=training,
+    )

@@ -277,7 +277,7 @@ def _new_model(run: RunConfig, tokenizers: Tokenizers, num_batches: int) -> Tran
         peak_learning_rate=run.training.peak_learning_rate,
         warmup_steps=run.training.warmup_steps,
         num_steps=run.training.epochs * num_batches // run.training.gradient_accumulation_steps,
-        hidden_dim=model.config["hidden_dim"],
+        hidden_dim=model.config.hidden_dim,
     )
     compile_model(
         model,

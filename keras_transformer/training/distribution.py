@@ -2,13 +2,14 @@
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import keras
 
-from keras_transformer.backend import BatchParts, batch_parts, num_batch_parts
+from keras_transformer.backend import claim_cores, num_cores
 from keras_transformer.errors import InputError
+from keras_transformer.models import CausalLM, EncoderModel, Transformer
 from keras_transformer.training.losses import MaskedCrossentropy
 
 ENGINES = {
@@ -72,7 +73,7 @@ def distributed(engine: str, *, model_shards: int = 2) -> Iterator[None]:
     """
     check_engine(engine)
     makers: dict[str, Callable[[], AbstractContextManager[Any]]] = {
-        "cores": lambda: batch_parts(claim_cores()),
+        "cores": lambda: nullcontext(claim_cores()),
         "mirrored": lambda: _mirrored().scope(),
         "tpu": lambda: _tpu().scope(),
         "data_parallel": lambda: _data_parallel().scope(),
@@ -101,35 +102,6 @@ def check_engine(engine: str) -> None:
         )
 
 
-def claim_cores() -> int:
-    """Have TensorFlow run each operation on one core, and as many at a time as there are cores.
-
-    Returns:
-        The number of cores that this process may use.
-
-    Raises:
-        InputError: TensorFlow has computed something already, with other threads.
-    """
-    import tensorflow as tf
-
-    num_cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    threading = tf.config.threading
-    if (1, num_cores) != (
-        threading.get_intra_op_parallelism_threads(),
-        threading.get_inter_op_parallelism_threads(),
-    ):
-        try:
-            threading.set_intra_op_parallelism_threads(1)
-            threading.set_inter_op_parallelism_threads(num_cores)
-        except RuntimeError as error:
-            raise InputError(
-                "TensorFlow has begun to compute with other threads. Call "
-                'kt.training.distributed("cores") or kt.training.claim_cores() before anything else. '
-                f"TensorFlow: {error}"
-            ) from error
-    return num_cores
-
-
 def refuse_other_models(model: keras.Model) -> None:
     """Refuse a model that would be trained on one core, each operation having one thread.
 
@@ -139,11 +111,8 @@ def refuse_other_models(model: keras.Model) -> None:
     Raises:
         InputError: it cannot be trained on parts of its batches, within `distributed("cores")`.
     """
-    if num_batch_parts() > 1 and not isinstance(model, BatchParts):
-        raise InputError(
-            '"cores" trains models of this package, or with the mixin `models.BatchParts`. '
-            f"Received: {type(model).__name__}."
-        )
+    if num_cores() > 1 and not isinstance(model, CausalLM | EncoderModel | Transformer):
+        raise InputError(f'"cores" trains models of this package. Received: {type(model).__name__}.')
 
 
 def share_rows(model: keras.Model, dataset: Any) -> Any:

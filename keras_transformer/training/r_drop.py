@@ -40,7 +40,7 @@ class RDropCrossentropy(MaskedCrossentropy):
     takes about twice as long. `evaluate` has one pass, no dropout, and the plain cross-entropy.
 
     The second pass is the work of the model: it must be one of this package or have the mixin
-    `models.SecondPass`. In another model this is the plain `MaskedCrossentropy`, without a word;
+    a model of this package. In another model this is the plain `MaskedCrossentropy`, without a word;
     `compile_model(model, ..., r_drop=5.0)` refuses such a model.
 
     Args:
@@ -76,7 +76,7 @@ class RDropCrossentropy(MaskedCrossentropy):
     def compare_passes(
         self, y_true: Tensor, y_pred: Tensor, second_y_pred: Tensor, sample_weight: Tensor | None = None
     ) -> Tensor:
-        """Compute what is added to the mean of both passes' losses; `models.SecondPass` calls this.
+        """Compute what is added to the mean of both passes' losses; the models of this package call this.
 
         Args:
             y_true: labels, integers `(b, t)`.

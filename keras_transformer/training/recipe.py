@@ -7,7 +7,7 @@ from typing import Any
 import keras
 
 from keras_transformer.arguments import check_positive
-from keras_transformer.models import SecondPass
+from keras_transformer.models import CausalLM, EncoderModel, Transformer
 from keras_transformer.training.adam import Adam
 from keras_transformer.training.losses import MaskedCrossentropy
 from keras_transformer.training.metrics import MaskedAccuracy, Perplexity
@@ -52,11 +52,11 @@ def compile_model(
 
     Raises:
         TypeError: `gradient_accumulation_steps` is no integer.
-        ValueError: a number out of its range, or R-Drop of a model without `models.SecondPass`.
+        ValueError: a number out of its range, or R-Drop of a model that is not of this package.
     """
-    if r_drop and not isinstance(model, SecondPass):
+    if r_drop and not isinstance(model, CausalLM | EncoderModel | Transformer):
         raise ValueError(
-            "R-Drop needs a model of this package, or one with the mixin `models.SecondPass`. "
+            "R-Drop needs a model of this package. "
             f"Received: r_drop={r_drop}, a model of class {type(model).__name__}."
         )
     check_above_zero(learning_rate=learning_rate, clip_norm=clip_norm)

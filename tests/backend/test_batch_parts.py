@@ -7,8 +7,6 @@ import numpy as np
 import pytest
 
 import keras_transformer as kt
-from keras_transformer.backend import batch_parts, num_batch_parts
-from keras_transformer.models import BatchParts
 
 RNG = np.random.default_rng(7)
 ONLY_TENSORFLOW = pytest.mark.skipif(
@@ -33,9 +31,9 @@ def trained(
     # Not Adam, which would blow up the rounding of gradients that are zero, as a key's bias has them.
     metrics = [kt.training.MaskedAccuracy(), kt.training.Perplexity()]
     model.compile(keras.optimizers.SGD(0.1, **options), loss, weighted_metrics=metrics)
-    with batch_parts(num_parts):
-        for x, y in batches:
-            model.train_on_batch(x, y, *weights)
+    model.num_batch_parts = num_parts if keras.backend.backend() == "tensorflow" else 1
+    for x, y in batches:
+        model.train_on_batch(x, y, *weights)
     return {name: float(value) for name, value in model.get_metrics_result().items()}, model.get_weights()
 
 
@@ -89,8 +87,8 @@ def test_each_part_runs_by_itself() -> None:
     model = Spy(19, 19, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=8)
     kt.training.compile_model(model, 0.01)
     calls.clear()
-    with batch_parts(2):
-        model.train_on_batch(*batch(7))
+    model.num_batch_parts = 2
+    model.train_on_batch(*batch(7))
     assert set(calls) == {(3, 5), (4, 5)}
 
 
@@ -98,16 +96,12 @@ def test_each_part_runs_by_itself() -> None:
 def test_a_loss_that_cannot_tell_what_a_part_counts_is_refused() -> None:
     model = kt.EncoderModel(19, 2, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=8)
     model.compile("sgd", "mse")
-    with batch_parts(2), pytest.raises(ValueError, match=r"MaskedCrossentropy`\. Received: loss='mse'"):
+    model.num_batch_parts = 2
+    with pytest.raises(ValueError, match=r"MaskedCrossentropy`\. Received: loss='mse'"):
         model.train_on_batch(RNG.integers(1, 19, (4, 5)), np.zeros((4, 5, 2)))
 
 
-def test_every_model_here_can_be_trained_so() -> None:
-    for kind in (kt.Transformer, kt.CausalLM, kt.EncoderModel):
-        assert issubclass(kind, BatchParts)
-
-
-def test_parts_end_with_their_context() -> None:
-    with batch_parts(3):
-        assert num_batch_parts() == 3
-    assert num_batch_parts() == 1
+def test_models_train_on_the_whole_batch_unless_cores_are_claimed() -> None:
+    sizes = {"num_layers": 1, "hidden_dim": 8, "num_heads": 2, "intermediate_dim": 8}
+    for model in (kt.Transformer(9, 9, **sizes), kt.CausalLM(9, **sizes), kt.EncoderModel(9, **sizes)):
+        assert model.num_batch_parts == 1

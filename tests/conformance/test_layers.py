@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from helpers import array, draw
-from keras_transformer import layers, models
+from keras_transformer import layers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,9 +53,6 @@ CASES = {
         options={"intermediate_dim": 11, "activation": "gelu", "gated": True, "dropout": 0.1}, inputs=(X,)
     ),
     "LearnedPositionEncoding": Case(options={"max_length": 7}, inputs=(X,)),
-    "models.Pooling": Case(
-        options={"mode": "mean"}, inputs=(X,), masks={"padding_mask": TARGET}, unknown=(None, 8)
-    ),
     "MultiHeadAttention": Case(
         options={
             "num_heads": 6,
@@ -111,7 +108,7 @@ every_layer = pytest.mark.parametrize("name", CASES)
 
 
 def class_of(name: str) -> Any:
-    return getattr(models if name.startswith("models.") else layers, name.removeprefix("models."))
+    return getattr(layers, name)
 
 
 def make(layer: str, **options: Any) -> Any:
@@ -127,13 +124,8 @@ def numbers(outputs: Any) -> Any:
 
 
 def test_every_public_layer_is_listed() -> None:
-    public = [*layers.__all__, *(f"models.{name}" for name in models.__all__)]
-    classes = {name: class_of(name) for name in public if inspect.isclass(class_of(name))}
-    found = {
-        name
-        for name, cls in classes.items()
-        if issubclass(cls, keras.layers.Layer) and not issubclass(cls, keras.Model)
-    }
+    classes = {name: class_of(name) for name in layers.__all__ if inspect.isclass(class_of(name))}
+    found = {name for name, cls in classes.items() if issubclass(cls, keras.layers.Layer)}
     assert found == set(CASES) | NOT_CALLED
 
 

@@ -31,7 +31,6 @@ def test_composed_of_its_parts(design: dict[str, Any]) -> None:
     model = made(**design)
     x = model.position_encoding(model.token_embedding(IDS))
     states = model.decoder(x, padding_mask=padding_mask(IDS))
-    np.testing.assert_allclose(array(model.hidden_states(IDS)), array(states), atol=1e-5)
     np.testing.assert_allclose(array(model(IDS)), array(model.output_projection(states)), atol=1e-5)
     assert tuple(model.output.shape) == (None, None, 13)
     assert not any("cross" in weight.path for weight in model.weights)
@@ -70,9 +69,11 @@ def test_a_row_of_padding_only() -> None:
 @pytest.mark.parametrize("beam_size", [1, 2])
 def test_steps_equal_the_whole_pass(design: dict[str, Any], beam_size: int) -> None:
     model, ids = made(**design), np.random.default_rng(1).integers(1, 13, (2 * beam_size, 5))
-    full, cache = array(model(ids)), model.create_cache(2, 7, beam_size)
+    ids[beam_size : 2 * beam_size, 0], ids[:beam_size, 0] = 2, 3
+    full = array(model(ids))
+    step, cache = model.start_decoding([[3], [2]], 7, beam_size)
     for position in range(5):
-        logits, cache = model.decode_step(ids[:, position], position, cache)
+        logits, cache = step(ids[:, position], position, cache)
         np.testing.assert_allclose(array(logits), full[:, position], atol=1e-5)
 
 
@@ -81,7 +82,7 @@ def test_searches_drive_it(search: Any) -> None:
     model = made()
 
     def generate() -> Any:
-        return search(model.decode_step, model.create_cache(2, 5, search.beam_size), Request(2, 5))
+        return search(*model.start_decoding([[2], [2]], 5, search.beam_size), Request(2, 5))
 
     token_ids = array(generate().token_ids)
     assert token_ids.shape == (2, search.beam_size, 5)
@@ -109,10 +110,8 @@ def test_attention_scores() -> None:
 
 def test_dropout_is_on_in_training_only() -> None:
     model = made(dropout=0.5)
-    np.testing.assert_array_equal(array(model.hidden_states(IDS)), array(made().hidden_states(IDS)))
-    assert (
-        np.abs(array(model.hidden_states(IDS, training=True)) - array(model.hidden_states(IDS))).max() > 0.01
-    )
+    np.testing.assert_array_equal(array(model(IDS)), array(made()(IDS)))
+    assert np.abs(array(model(IDS, training=True)) - array(model(IDS))).max() > 0.01
 
 
 def test_wrong_arguments() -> None:
@@ -120,13 +119,6 @@ def test_wrong_arguments() -> None:
         CausalLM(None)
     with pytest.raises(ValueError, match=re.escape("Received: num_heads=7, hidden_dim=512.")):
         CausalLM(13, num_heads=7)
-
-
-def test_texts_in_place_of_their_number() -> None:
-    model = CausalLM(11, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=11)
-    message = "`decoding.complete` continues texts. Received: batch_size of shape (2, 3)."
-    with pytest.raises(ValueError, match=re.escape(message)):
-        model.create_cache(np.ones((2, 3), "int32"), 5)
 
 
 def test_decoding_starts_at_the_last_token_of_the_prompts() -> None:
@@ -137,3 +129,12 @@ def test_decoding_starts_at_the_last_token_of_the_prompts() -> None:
     for position in range(3):
         logits, cache = step(token_ids[:, 2 + position], position, cache)
         np.testing.assert_allclose(array(logits), array(expected)[:, 2 + position], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("options", "received"),
+    [({"padding_mask": IDS > 0}, "padding_mask=[["), ({"track_attention": True}, "track_attention=True.")],
+)
+def test_what_needs_an_encoder(options: dict[str, Any], received: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(received)):
+        made().start_decoding(IDS, 3, **options)

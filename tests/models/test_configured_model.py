@@ -10,7 +10,6 @@ import pytest
 
 from helpers import array
 from keras_transformer import CausalLM, EncoderModel, Transformer
-from keras_transformer.models.configured_model import ConfiguredModel
 
 SIZES: dict[str, Any] = {"num_layers": 1, "hidden_dim": 8, "num_heads": 2, "intermediate_dim": 11}
 IDS = np.array([[2, 5, 11, 3], [2, 12, 0, 0]], "int32")
@@ -81,17 +80,6 @@ def test_fit_lowers_the_loss(name: str) -> None:
     assert history[2] < history[0]
 
 
-def test_from_preset() -> None:
-    with keras.StatelessScope(initialize_variables=False):
-        model = CausalLM.from_preset("tiny", 11, num_layers=1)
-        encoder = EncoderModel.from_preset("tiny", 11, 3, pooling="mean")
-        speech = Transformer.from_preset("tiny", None, 13, encoder_feature_dim=5)
-    assert (model.config["num_layers"], model.config["hidden_dim"]) == (1, 128)
-    assert (encoder.config["num_layers"], encoder.config["num_outputs"]) == (4, 3)
-    assert speech.config["encoder_feature_dim"] == 5
-    assert all(isinstance(each, ConfiguredModel) for each in (model, encoder, speech))
-
-
 def test_frozen_parts_are_saved(tmp_path: Path) -> None:
     sizes = {"num_layers": 1, "hidden_dim": 8, "num_heads": 2, "intermediate_dim": 11}
     model = Transformer(11, 13, **sizes)
@@ -106,7 +94,7 @@ def test_frozen_parts_are_saved(tmp_path: Path) -> None:
 @every_model
 def test_what_was_trained_in_mixed_precision_answers_in_float32(name: str) -> None:
     model, inputs = made(name, dtype="mixed_bfloat16", name="mine"), CASES[name][2]
-    model.get_layer(model.part_names[0]).trainable = False
+    model.position_encoding.trainable = False
     precise = model.with_dtype("float32")
     assert {layer.compute_dtype for layer in precise._flatten_layers()} == {"float32"}
     assert precise.get_config() == {**model.get_config(), "dtype": precise.get_config()["dtype"]}
@@ -147,3 +135,35 @@ def test_a_frozen_model_that_was_read_can_be_trained_again(by: str, tmp_path: Pa
         assert len(other.trainable_weights) == len(model.weights) - num_frozen
         (other.decoder.layers[0].feed_forward if by == "layer" else other).trainable = True
         assert len(other.trainable_weights) == len(model.weights)
+
+
+class Comparing(keras.losses.MeanSquaredError):
+    """Adds 100 to the mean of two passes."""
+
+    def compare_passes(self, y_true: Any, y_pred: Any, second_y_pred: Any, sample_weight: Any) -> Any:
+        return 100.0 + keras.ops.mean(keras.ops.abs(y_pred - second_y_pred))
+
+
+@pytest.mark.parametrize("name", ["causal", "classes", "speech"])
+def test_a_loss_that_compares_passes_sees_two_in_training(name: str) -> None:
+    model, inputs = made(name, dropout=0.0), CASES[name][2]
+    outputs = array(model(inputs))
+    labels = np.zeros_like(outputs)
+    plain = float(np.mean(np.square(outputs)))
+    for loss, in_training in ((Comparing(), 100 + plain), ("mse", plain), (["mse"], plain)):
+        model.compile(keras.optimizers.SGD(0.0), loss)
+        assert model.train_on_batch(inputs, labels) == pytest.approx(in_training, rel=1e-5)
+        assert model.test_on_batch(inputs, labels) == pytest.approx(plain, rel=1e-5)
+    model.compile(keras.optimizers.SGD(0.0), [Comparing()])
+    with pytest.raises(ValueError, match="must be given alone, as `loss=RDropCrossentropy"):
+        model.train_on_batch(inputs, labels)
+
+
+def test_regularizers_count_once_in_two_passes() -> None:
+    model = made("classes", dropout=0.0)
+    inputs, labels = CASES["classes"][2], np.zeros((2, 7))
+    model.output_projection.kernel.regularizer = keras.regularizers.L2(7.0)
+    model.compile(keras.optimizers.SGD(0.0), Comparing())
+    plain = float(np.mean(np.square(array(model(inputs)))))
+    penalty = 7.0 * float(np.sum(np.square(array(model.output_projection.kernel))))
+    assert model.train_on_batch(inputs, labels) == pytest.approx(100 + plain + penalty, rel=1e-5)

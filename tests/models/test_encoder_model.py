@@ -1,6 +1,7 @@
 import re
 from typing import Any
 
+import keras
 import numpy as np
 import pytest
 
@@ -77,6 +78,32 @@ def test_a_row_of_padding_only() -> None:
     logits = frames({"features": FRAMES, "padding_mask": 0 * MASK})
     bias = frames.output_projection.get_weights()[1]
     np.testing.assert_allclose(array(logits), [bias, bias], atol=1e-6)
+
+
+def test_pooling_ignores_whatever_stands_at_padding() -> None:
+    model = made(13, pooling="mean")
+    x = np.concatenate([model.position_encoding(np.ones((1, 2, 8))), np.full((1, 2, 8), np.nan)], axis=1)
+    pooled = model.pooling(x, padding_mask=np.array([[1, 1, 0, 0]]))
+    np.testing.assert_allclose(array(pooled), x[:, :2].mean(axis=1), rtol=1e-6)
+
+
+def test_long_means_in_half_precision() -> None:
+    """Their sum is above what float16 can hold."""
+    pooling = made(13, pooling="mean", dtype="mixed_float16").pooling
+    pooled = pooling(np.full((1, 4099, 8), 17.0, "float32"))
+    assert keras.backend.standardize_dtype(pooled.dtype) == "float16"
+    np.testing.assert_array_equal(array(pooled), np.full((1, 8), 17.0))
+
+
+@pytest.mark.parametrize("mode", ["mean", "first"])
+def test_pooling_is_a_layer_that_is_saved(mode: str) -> None:
+    pooling = made(13, pooling=mode).pooling
+    assert type(pooling).from_config(pooling.get_config()).get_config() == pooling.get_config()
+    embedding = keras.layers.Embedding(9, 8, mask_zero=True)
+    padded, plain = embedding(np.array([[3, 4, 0, 0]])), embedding(np.array([[3, 4]]))
+    np.testing.assert_allclose(array(pooling(padded)), array(pooling(plain)), atol=1e-6)
+    with pytest.raises(ValueError, match=re.escape("of shape (2, 1), source of shape (2, 4, 1).")):
+        made(13, pooling="mean").pooling(np.ones((2, 4, 1), "float32"), padding_mask=np.array([[1], [1]]))
 
 
 def test_attention_scores() -> None:

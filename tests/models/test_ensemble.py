@@ -46,10 +46,10 @@ def test_steps_equal_the_whole_pass(models: list[Transformer]) -> None:
     ensemble = Ensemble(models)
     target = np.where(TARGET, TARGET, 4)  # a step hides no padding
     whole = array(ensemble({**INPUTS, "decoder_token_ids": target}))
-    cache: Any = ensemble.create_cache(SOURCE, 4)
+    step, cache = ensemble.start_decoding(SOURCE, 4)
     for position in range(4):
-        step, cache = ensemble.decode_step(target[:, position], position, cache)
-        np.testing.assert_allclose(array(step), whole[:, position], atol=1e-5)
+        logits, cache = step(target[:, position], position, cache)
+        np.testing.assert_allclose(array(logits), whole[:, position], atol=1e-5)
 
 
 @pytest.mark.parametrize("search", [GreedySearch(), BeamSearch(3, coverage_penalty=0.5)])

@@ -8,7 +8,6 @@ import pytest
 
 from helpers import array
 from keras_transformer import Transformer
-from keras_transformer.models.config import preset
 
 SIZES: dict[str, Any] = {"num_layers": 2, "hidden_dim": 8, "num_heads": 2, "intermediate_dim": 11}
 SOURCES = [[5, 3, 9, 2, 7], [4, 8, 6], [9, 9]]
@@ -111,7 +110,7 @@ def test_is_made_again_from_its_config() -> None:
     again = Transformer.from_config(model.get_config())
     again.set_weights(model.get_weights())
     np.testing.assert_array_equal(array(again(packed_inputs())), array(model(packed_inputs())))
-    assert "packed" not in preset("tiny")
+    assert not Transformer(11, 13, **SIZES).config.packed
 
 
 def test_segments_of_one_side_are_refused() -> None:

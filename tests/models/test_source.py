@@ -1,3 +1,5 @@
+"""Frames as the source of a Transformer, and the mask that may be left out."""
+
 import re
 from typing import Any
 
@@ -6,56 +8,165 @@ import numpy as np
 import pytest
 
 from helpers import array
-from keras_transformer.models.source import read_source, source_inputs
+from keras_transformer import EncoderModel, Transformer
+from keras_transformer.decoding import BeamSearch
+from keras_transformer.decoding.generation import generate
 
-IDS = np.array([[5, 3, 0], [4, 0, 0]])
-FRAMES = np.zeros((2, 3, 7), "float32")
-
-
-def test_inputs_of_token_ids() -> None:
-    source = source_inputs("encoder_", None)
-    assert list(source.inputs) == ["encoder_token_ids"]
-    assert (source.values.dtype, tuple(source.padding_mask.shape)) == ("int32", (None, None))
+SIZES: dict[str, Any] = {"num_layers": 1, "hidden_dim": 8, "num_heads": 2, "intermediate_dim": 11}
+FRAMES = np.random.default_rng(1).normal(size=(2, 7, 5)).astype("float32")
+MASK = np.array([[1] * 7, [1, 1, 1, 0, 0, 0, 0]])
+TARGET = np.array([[2, 5, 11, 3], [2, 12, 0, 0]])
 
 
-def test_inputs_of_frames() -> None:
-    source = source_inputs("", 7)
-    assert list(source.inputs) == ["features", "padding_mask"]
-    assert tuple(source.values.shape) == (None, None, 7)
-    assert source.padding_mask.dtype == "bool"
+def made(**options: Any) -> Any:
+    """A model in which every weight, biases too, is random."""
+    model = Transformer(None, 13, **{**SIZES, "encoder_feature_dim": 5, **options})
+    generator = np.random.default_rng(0)
+    model.set_weights([generator.normal(scale=0.5, size=weight.shape) for weight in model.weights])
+    return model
 
 
-def test_the_mask_of_ids_and_of_frames() -> None:
-    assert array(read_source(IDS, None, None)[1]).astype(int).tolist() == [[1, 1, 0], [1, 0, 0]]
-    assert array(read_source(FRAMES, None, 7)[1]).astype(int).tolist() == [[1, 1, 1], [1, 1, 1]]
+def inputs(frames: Any = FRAMES, **masks: Any) -> dict[str, Any]:
+    return {"encoder_features": frames, "decoder_token_ids": TARGET, **masks}
 
 
-@pytest.mark.parametrize("dtype", ["bool", "int32", "float32"])
-@pytest.mark.parametrize(("values", "width"), [(IDS, None), (FRAMES, 7)])
-def test_an_explicit_mask_wins(values: Any, width: int | None, dtype: str) -> None:
-    wanted = np.array([[0, 1, 1], [1, 1, 0]])
-    _, mask = read_source(values, wanted.astype(dtype), width)
-    assert keras.backend.standardize_dtype(mask.dtype) == "bool"
-    assert array(mask).astype(int).tolist() == wanted.tolist()
+def test_composed_of_its_parts() -> None:
+    model = made()
+    x = model.position_encoding(model.source_projection(FRAMES))
+    memory = model.encoder(x, padding_mask=MASK)
+    y = model.position_encoding(model.target_embedding(TARGET))
+    y = model.decoder(y, memory, padding_mask=TARGET > 0, encoder_padding_mask=MASK)
+    expected = array(model.output_projection(y))
+    np.testing.assert_allclose(array(model(inputs(encoder_padding_mask=MASK))), expected, atol=1e-5)
+    np.testing.assert_allclose(array(model.encode(FRAMES, padding_mask=MASK)[0]), array(memory), atol=1e-5)
+    assert tuple(model.source_projection.kernel.shape) == (5, 8)
 
 
-@pytest.mark.parametrize("shape", [(2, 4), (2, 1), (1, 3), (3,), (2, 1, 3)])
+@pytest.mark.parametrize("dtype", ["bool", "int32", "int64", "uint8", "float32"])
+def test_masks_of_any_type(dtype: str) -> None:
+    model = made()
+    expected = array(model(inputs(encoder_padding_mask=MASK.astype(bool))))
+    np.testing.assert_array_equal(array(model(inputs(encoder_padding_mask=MASK.astype(dtype)))), expected)
+
+
+@pytest.mark.parametrize("masks", [{}, {"encoder_padding_mask": None}])
+def test_without_a_mask_every_frame_counts(masks: dict[str, Any]) -> None:
+    model = made()
+    expected = array(model(inputs(encoder_padding_mask=np.ones_like(MASK))))
+    np.testing.assert_allclose(array(model(inputs(**masks))), expected, atol=1e-6)
+    assert np.abs(array(model(inputs(encoder_padding_mask=MASK)))[1] - expected[1]).max() > 1e-2
+    np.testing.assert_allclose(array(model.predict(inputs(**masks), verbose=0)), expected, atol=1e-5)
+    symbolic = model({name: keras.Input(x.shape[1:]) for name, x in inputs().items()})
+    assert tuple(symbolic.shape) == (None, 4, 13)
+
+
+def test_frames_at_padding_change_nothing() -> None:
+    model, other = made(), np.where(MASK[:, :, None] > 0, FRAMES, 99.0).astype("float32")
+    expected = array(model(inputs(encoder_padding_mask=MASK)))
+    np.testing.assert_allclose(array(model(inputs(other, encoder_padding_mask=MASK))), expected, atol=1e-5)
+    logits = array(model(inputs(encoder_padding_mask=0 * MASK)))
+    assert np.all(np.isfinite(logits))
+
+
+@pytest.mark.parametrize("masks", [{}, {"encoder_padding_mask": MASK}])
+def test_fit_on_a_dataset(masks: dict[str, Any]) -> None:
+    tf = pytest.importorskip("tensorflow")
+    model, data = made(dropout=0.0), tf.data.Dataset.from_tensors((inputs(**masks), TARGET))
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.SGD(0.01), loss)
+    losses = model.fit(data.repeat(3), epochs=2, shuffle=False, verbose=0).history["loss"]
+    assert losses[1] < losses[0]
+
+
+@pytest.mark.slow
+def test_steps_and_search() -> None:
+    model = made()
+    full = array(model(inputs(encoder_padding_mask=MASK)))
+    step, cache = model.start_decoding(FRAMES, 4, padding_mask=MASK)
+    for position in range(2):  # further on, the second target is padding
+        logits, cache = step(TARGET[:, position], position, cache)
+        np.testing.assert_allclose(array(logits), full[:, position], atol=1e-5)
+    masked = generate(model, FRAMES, BeamSearch(2), 3, padding_mask=MASK)
+    alone = generate(model, FRAMES[1:, :3], BeamSearch(2), 3)
+    np.testing.assert_array_equal(array(masked.token_ids)[1], array(alone.token_ids)[0])
+    np.testing.assert_allclose(array(masked.scores)[1], array(alone.scores)[0], rtol=1e-4)
+
+
+def test_an_explicit_mask_wins_over_the_ids() -> None:
+    model, ids = Transformer(11, 13, **SIZES), np.array([[5, 0, 3]])
+    every = np.ones((1, 3))
+    output, mask = model.encode(ids, padding_mask=every)
+    assert array(mask).astype(int).tolist() == [[1, 1, 1]]
+    assert np.abs(array(output) - array(model.encode(ids)[0])).max() > 1e-3
+    _, cache = model.start_decoding(ids, 2, padding_mask=every)
+    assert array(cache.encoder_padding_mask).all()
+
+
+@pytest.mark.parametrize("shape", [(2, 6), (2, 1), (1, 7), (7,), (2, 1, 7)])
 def test_masks_of_another_shape(shape: tuple[int, ...]) -> None:
-    message = f"Received: padding_mask of shape {shape}, source of shape (2, 3, 7)."
+    message = f"Received: padding_mask of shape {shape}, source of shape (2, 7, 5)."
     with pytest.raises(ValueError, match=re.escape(message)):
-        read_source(FRAMES, np.ones(shape), 7)
+        made().encode(FRAMES, padding_mask=np.ones(shape))
 
 
-@pytest.mark.parametrize("shape", [(2, 3), (2, 3, 5), (7,)])
-def test_features_of_another_shape(shape: tuple[int, ...]) -> None:
-    message = f"`encoder_inputs` must be features of shape (b, s, 7). Received: shape={shape}."
-    with pytest.raises(ValueError, match=re.escape(message)):
-        read_source(np.zeros(shape, "float32"), None, 7)
+def test_attention_scores() -> None:
+    scores = made().attention_scores(inputs(encoder_padding_mask=MASK))
+    assert {name: tuple(score.shape) for name, score in scores.items()} == {
+        "encoder/layer_1/self_attention": (2, 2, 7, 7),
+        "decoder/layer_1/self_attention": (2, 2, 4, 4),
+        "decoder/layer_1/cross_attention": (2, 2, 4, 7),
+    }
+    for name in ("encoder/layer_1/self_attention", "decoder/layer_1/cross_attention"):
+        np.testing.assert_array_equal(array(scores[name])[1, :, :, 3:], 0)
+    unmasked = made().attention_scores(inputs())["decoder/layer_1/cross_attention"]
+    assert np.all(array(unmasked) > 0)
 
 
-def test_ids_of_another_shape_or_type() -> None:
+def test_wrong_inputs() -> None:
+    model, ids = made(), Transformer(11, 13, **SIZES)
+    names = "['decoder_token_ids', 'encoder_features', 'encoder_padding_mask']"
+    with pytest.raises(ValueError, match=re.escape(f"{names}. Received: keys ['decoder_token_ids'].")):
+        model({"decoder_token_ids": TARGET})
+    # A mask that the model has no place for is refused, not dropped.
+    with pytest.raises(ValueError, match=re.escape("must have the keys ['decoder_token_ids', 'encoder_tok")):
+        ids({"encoder_token_ids": TARGET, "decoder_token_ids": TARGET, "encoder_padding_mask": TARGET})
+    with pytest.raises(ValueError, match=r"'encoder_features'.*found shape=\(2, 7, 3\)"):
+        model(inputs(FRAMES[..., :3]))
+    for shape in [(2, 4), (2, 3, 4), (5,)]:
+        message = f"`encoder_inputs` must be features of shape (b, s, 5). Received: shape={shape}."
+        with pytest.raises(ValueError, match=re.escape(message)):
+            model.encode(np.zeros(shape, "float32"))
     wanted = "`encoder_inputs` must be integer token ids of shape (b, s). Received: "
-    with pytest.raises(ValueError, match=re.escape(wanted + "shape=(2, 3, 7).")):
-        read_source(FRAMES, None, None)
-    with pytest.raises(TypeError, match=re.escape(wanted + "dtype=float32.")):
-        read_source(FRAMES[:, :, 0], None, None)
+    with pytest.raises(ValueError, match=re.escape(f"{wanted}shape=(2, 7, 5).")):
+        ids.encode(FRAMES)
+    with pytest.raises(TypeError, match=re.escape(f"{wanted}dtype=float32.")):
+        ids.encode(FRAMES[:, :, 0])
+
+
+def test_wrong_arguments() -> None:
+    message = "Exactly one of `source_vocabulary_size` and `encoder_feature_dim` must be given. Received: "
+    with pytest.raises(
+        ValueError, match=re.escape(f"{message}source_vocabulary_size=11, encoder_feature_dim=5.")
+    ):
+        Transformer(11, 13, encoder_feature_dim=5)
+    with pytest.raises(ValueError, match=re.escape("size=None, encoder_feature_dim=None.")):
+        Transformer(None, 13)
+    wanted = "source_vocabulary_size=None, target_vocabulary_size=13, encoder_feature_dim=5."
+    with pytest.raises(
+        ValueError,
+        match=re.escape(f"`share_embeddings` needs vocabularies of the same size. Received: {wanted}"),
+    ):
+        made(share_embeddings=True)
+    with pytest.raises(ValueError, match=re.escape("Received: encoder_feature_dim=0.")):
+        made(encoder_feature_dim=0)
+
+
+def test_a_mask_of_frames_that_would_be_added_is_refused() -> None:
+    """Keras makes booleans of what it is given, which would turn such a mask around."""
+    sizes = {"num_layers": 1, "hidden_dim": 8, "num_heads": 2, "intermediate_dim": 11}
+    model = EncoderModel(feature_dim=3, **sizes)
+    frames, mask = np.ones((1, 2, 3), "float32"), np.array([[0.0, -1e9]], "float32")
+    with pytest.raises(ValueError, match="`padding_mask` must hold 1 where a key may be attended to"):
+        model({"features": frames, "padding_mask": mask})
+    with pytest.raises(ValueError, match=re.escape("of shape (1, 1), source of shape (1, 2, 3).")):
+        model({"features": frames, "padding_mask": np.array([[1]])})

@@ -73,7 +73,7 @@ def test_rows_of_a_batch_do_not_mix() -> None:
 class Unchanged(keras.layers.Layer):
     """Stands for an encoder that does nothing."""
 
-    def call(self, inputs: Any, padding_mask: Any = None) -> Any:
+    def call(self, inputs: Any, padding_mask: Any = None, attention_mask: Any = None, **options: Any) -> Any:
         return inputs
 
 
@@ -95,17 +95,18 @@ def test_steps_equal_the_whole_pass(design: dict[str, Any], beam_size: int) -> N
     model = made(**design)
     target = np.random.default_rng(1).integers(1, 13, size=(2 * beam_size, 5))
     full = call(model, np.repeat(SOURCE, beam_size, axis=0), target)
-    cache = model.create_cache(SOURCE, max_length=5, beam_size=beam_size)
+    step, cache = model.start_decoding(SOURCE, max_length=5, beam_size=beam_size)
     for position in range(5):
-        logits, cache = model.decode_step(target[:, position], position, cache)
+        logits, cache = step(target[:, position], position, cache)
         np.testing.assert_allclose(array(logits), full[:, position], atol=1e-5)
 
 
 def test_steps_of_reordered_hypotheses() -> None:
     model, rows = made(), [1, 1, 2, 3]
     target = np.array([[2, 5], [2, 7], [2, 9], [2, 4]])
-    _, cache = model.decode_step(target[:, 0], 0, model.create_cache(SOURCE, 2, beam_size=2))
-    logits, _ = model.decode_step(target[rows, 1], 1, cache.reorder(np.array(rows)))
+    step, cache = model.start_decoding(SOURCE, 2, beam_size=2)
+    _, cache = step(target[:, 0], 0, cache)
+    logits, _ = step(target[rows, 1], 1, cache.reorder(np.array(rows)))
     expected = call(model, np.repeat(SOURCE, 2, axis=0), target[rows])[:, 1]
     np.testing.assert_allclose(array(logits), expected, atol=1e-5)
 
@@ -183,10 +184,12 @@ def test_wrong_arguments_are_refused_at_construction() -> None:
         Transformer(11, 13, **SIZES, activation="nonsense")
 
 
-def test_shared_embeddings_of_different_vocabularies() -> None:
-    message = "same size. Received: source_vocabulary_size=11, target_vocabulary_size=13"
-    with pytest.raises(ValueError, match=re.escape(message)):
-        Transformer(11, 13, **SIZES, share_embeddings=True)
+@pytest.mark.parametrize("tie_output", [False, True])
+@pytest.mark.parametrize("share_embeddings", [False, True])
+def test_sharing_and_tying(share_embeddings: bool, tie_output: bool) -> None:
+    model = Transformer(13, 13, **SIZES, share_embeddings=share_embeddings, tie_output=tie_output)
+    assert (model.source_embedding is model.target_embedding) == share_embeddings
+    assert (model.output_projection.embedding is model.target_embedding) == tie_output
 
 
 def test_sequences_of_no_length() -> None:

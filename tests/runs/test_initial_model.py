@@ -23,8 +23,8 @@ def test_weights_are_the_earlier_ones_and_rates_and_precision_are_new(earlier: s
     run = RunConfig(model=ModelConfig(dropout=0.45), training=TrainingConfig(precision="mixed_bfloat16"))
     model = initial_transformer(earlier, run)
     before = Translator.load(earlier).model
-    assert before.config["dropout"] == 0.3
-    assert model.config["dropout"] == 0.45
+    assert before.config.dropout == 0.3
+    assert model.config.dropout == 0.45
     assert model.get_config()["dtype"]["config"]["name"] == "mixed_bfloat16"
     for weight, same in zip(model.get_weights(), before.get_weights(), strict=True):
         np.testing.assert_array_equal(weight, same)
@@ -45,7 +45,7 @@ def test_another_architecture_is_refused_by_name(earlier: str) -> None:
 
 
 def test_as_many_key_value_heads_as_heads_are_the_earlier_architecture(earlier: str) -> None:
-    num_heads = Translator.load(earlier).model.config["num_heads"]
+    num_heads = Translator.load(earlier).model.config.num_heads
     run = RunConfig(model=ModelConfig(num_heads=num_heads, num_key_value_heads=num_heads))
     model = initial_transformer(earlier, run)
     assert len(model.get_weights()) == len(Translator.load(earlier).model.get_weights())

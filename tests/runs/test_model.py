@@ -1,11 +1,11 @@
 """The sizes of a model: ranges, what must fit together, and what differs from a preset."""
 
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import pytest
 
 from keras_transformer.layers import normalization as layers_normalization
-from keras_transformer.models import config as models_positions
+from keras_transformer.models import TransformerConfig as Options
 from keras_transformer.runs import ModelConfig, TransformerConfig
 from keras_transformer.runs.config import NORMALIZATIONS, POSITIONS, field_names
 
@@ -76,7 +76,7 @@ def test_names_are_known_ones(config: Any) -> None:
 
 
 def test_known_names_are_those_of_the_models() -> None:
-    assert set(POSITIONS) == set(models_positions.POSITIONS) - {"learned"}
+    assert set(POSITIONS) == set(get_args(get_type_hints(Options)["positions"])) - {"learned"}
     assert NORMALIZATIONS == layers_normalization.NORMALIZATIONS
 
 

@@ -78,7 +78,7 @@ def test_packed_rows_train_a_translator_of_single_texts(
     result = run("train", "--pairs", pairs_file, "--name", "packed", *small, "--packed-length", "64")
     assert result.exit_code == 0, result.output
     translator = Translator.load(tmp_path / "runs/packed")
-    assert translator.model.config["packed"]
+    assert translator.model.config.packed
     assert len(translator.translate(["a b"])) == 1
 
 
@@ -119,7 +119,7 @@ def test_choices_of_a_file_reach_the_model(
     path.write_text("\n".join(["[data]", 'pairs = "pairs.tsv"', "[model]", *lines]), encoding="utf-8")
     run("train", "--config", path, *small, "--positions", "relative")
     config = models[0].config
-    assert {name: config[name] for name in choices} == {**choices, "positions": "relative"}
+    assert {name: getattr(config, name) for name in choices} == {**choices, "positions": "relative"}
 
 
 @pytest.mark.slow
@@ -130,7 +130,7 @@ def test_positions_from_pairs_to_the_served_model(
     # The verb compares the answers of what it wrote with the translator's before it ends.
     result = run("train", "--pairs", pairs_file, "--name", "served", *small, "--positions", positions)
     assert result.exit_code == 0, result.output
-    assert Translator.load(tmp_path / "runs/served").model.config["positions"] == positions
+    assert Translator.load(tmp_path / "runs/served").model.config.positions == positions
     assert (tmp_path / "saved_models/served/1/saved_model.pb").exists()
 
 

@@ -29,9 +29,7 @@ def steer_logits(model: keras.Model, end_logit: float) -> None:
     """Make the banned tokens impossible and the end likely: feature 0 of every state becomes 1."""
     stack = model.decoder
     norm = (
-        stack.final_normalization
-        if model.config["norm_first"]
-        else stack.layers[-1].feed_forward_residual.norm
+        stack.final_normalization if model.config.norm_first else stack.layers[-1].feed_forward_residual.norm
     )
     for weight, first in ((norm.gamma, 0.0), (norm.beta, 1.0)):
         values = ops.convert_to_numpy(weight).copy()
