@@ -1,7 +1,7 @@
-"""Pictures of a model: where it looks, where it may look, how it tells positions, how it learned.
+"""Pictures of a model: attention, masks, position encodings and training curves.
 
-Every function returns a `matplotlib` figure and writes it to a file where a path is given, except
-`plot_attention_maps`, which writes many and returns their paths. None of them opens a window or touches the
+Every function returns a `matplotlib` figure and writes it to a file if a path is given, except
+`plot_attention_maps`, which writes many and returns their paths. None of them opens a window or changes the
 state of `pyplot`.
 """
 

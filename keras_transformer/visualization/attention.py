@@ -7,22 +7,23 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-from keras import ops
 from matplotlib.figure import Figure
 
 from keras_transformer.types import Tensor
-from keras_transformer.visualization.token_labels import (
+from keras_transformer.visualization.figures import (
+    finite_array,
+    label_axis,
     label_inches,
-    save_figure,
-    set_token_labels,
-    show_any_script,
+    new_figure,
+    saved_figure,
 )
 
-MAX_COLUMNS = 4
+_MAX_COLUMNS = 4
 _INCHES_PER_TOKEN = 0.28
 _MIN_MAP_INCHES = 2.0  # the names of the axes need as much
 _MAX_PANEL_INCHES = 18.0
 _MAX_INCHES = 48.0
+_MAP_NAME = re.compile(r"(?P<side>encoder|decoder)/(?P<layer>[\w-]+)/(?P<kind>self|cross)_attention")
 
 
 def plot_attention(
@@ -43,8 +44,8 @@ def plot_attention(
         scores: `(t, s)`, or `(h, t, s)` for a map of each head; each row is a distribution.
         source_tokens: the `s` tokens that are looked at, in any script.
         target_tokens: the `t` tokens that look.
-        path: where to write the picture; it is not written without one.
-        title: what stands above it.
+        path: the file to write the picture to, if any; its suffix names the format.
+        title: the title of the picture.
         source_label: the name of the horizontal axis.
         target_label: the name of the vertical axis.
 
@@ -55,56 +56,32 @@ def plot_attention(
         ValueError: `scores` do not have the shape that the tokens ask for, or are not finite.
         InputError: the picture cannot be written.
     """
-    maps = attention_maps(scores, len(source_tokens), len(target_tokens))  # (h, t, s)
-    num_columns = min(len(maps), MAX_COLUMNS)
+    maps = _attention_maps("scores", scores, source_tokens, target_tokens)  # (h, t, s)
+    num_columns = min(len(maps), _MAX_COLUMNS)
     num_rows = math.ceil(len(maps) / num_columns)
     vmax = float(maps.max()) or 1.0  # a map of zeros has a scale, too
-    figure = Figure(_size(source_tokens, target_tokens, num_rows, num_columns), layout="constrained")
-    show_any_script(figure.suptitle(title))
+    figure = new_figure(_size(source_tokens, target_tokens, num_rows, num_columns), title)
     panels = list(figure.subplots(num_rows, num_columns, squeeze=False).flat)
     for head, (axes, weights) in enumerate(zip(panels, maps, strict=False), start=1):
         image = axes.imshow(weights, cmap="viridis", vmin=0, vmax=vmax, aspect="auto")
-        axes.set(xlabel=source_label, ylabel=target_label, title=f"head {head}" if len(maps) > 1 else "")
-        show_any_script(axes.xaxis.label)
-        show_any_script(axes.yaxis.label)
-        set_token_labels(axes.xaxis, source_tokens, rotation=90)
-        set_token_labels(axes.yaxis, target_tokens)
+        axes.set_title(f"head {head}" if len(maps) > 1 else "")
+        label_axis(axes.xaxis, source_label, source_tokens, rotation=90)
+        label_axis(axes.yaxis, target_label, target_tokens)
     for axes in panels[len(maps) :]:
         axes.remove()
     figure.colorbar(image, ax=panels[: len(maps)], label="attention weight", aspect=30, pad=0.02)
-    if path is not None:
-        save_figure(figure, path)
-    return figure
+    return saved_figure(figure, path)
 
 
-def attention_maps(
-    scores: Tensor, source_length: int, target_length: int, *, name: str = "scores"
-) -> np.ndarray:
-    """Check attention scores and make them an array; a map without heads becomes one of one head.
-
-    Args:
-        scores: `(t, s)` or `(h, t, s)`.
-        source_length: `s`.
-        target_length: `t`.
-        name: what messages call the scores.
-
-    Returns:
-        float32 `(h, t, s)`.
-
-    Raises:
-        ValueError: the shape is another, or a number is not finite.
-    """
-    values = np.asarray(ops.convert_to_numpy(scores), dtype="float32")
+def _attention_maps(name: str, scores: Tensor, source: Sequence[str], target: Sequence[str]) -> np.ndarray:
+    """Return scores as an array `(h, t, s)`; raise ValueError unless they fit the tokens."""
+    values = finite_array(name, scores)
     maps = values[None] if values.ndim == 2 else values
-    if maps.ndim != 3 or maps.shape[1:] != (target_length, source_length) or not maps.size:
+    if maps.ndim != 3 or maps.shape[1:] != (len(target), len(source)) or not maps.size:
         raise ValueError(
             f"`{name}` must have the shape (target tokens, source tokens) or (heads, target tokens, source "
-            f"tokens), none of them 0. Received: scores of shape {values.shape} for {target_length} target "
-            f"tokens and {source_length} source tokens."
-        )
-    if not np.isfinite(maps).all():
-        raise ValueError(
-            f"`{name}` must be finite. Received: {np.count_nonzero(~np.isfinite(maps))} NaN or inf."
+            f"tokens), none of them 0. Received: scores of shape {values.shape} for {len(target)} target "
+            f"tokens and {len(source)} source tokens."
         )
     return maps
 
@@ -118,10 +95,6 @@ def _size(source: Sequence[str], target: Sequence[str], rows: int, columns: int)
     )
 
 
-_NAME = re.compile(r"(?P<side>encoder|decoder)/(?P<layer>[\w-]+)/(?P<kind>self|cross)_attention")
-_SOURCE, _READ, _WRITTEN = "source token", "target token, read", "target token, written"
-
-
 def plot_attention_maps(
     scores: Mapping[str, Tensor],
     source_tokens: Sequence[str],
@@ -133,9 +106,9 @@ def plot_attention_maps(
 ) -> list[Path]:
     """Write a picture of every attention map of a model: of each layer, with all heads.
 
-    The name says which tokens belong to the axes: in the encoder, source looks at source; in the
-    decoder, target looks at target (self-attention) or at source (cross-attention). No picture is
-    written unless all maps fit the tokens.
+    The name of a map says which tokens belong to the axes: in the encoder, source looks at source; in the
+    decoder, target looks at target (self-attention) or at source (cross-attention). No picture is written
+    unless all maps fit the tokens.
 
     Args:
         scores: what `model.attention_scores` gives for one pair: `(h, t, s)` by names such as
@@ -154,57 +127,43 @@ def plot_attention_maps(
         ValueError: a name is unknown, or a map does not have the shape that the tokens ask for.
         InputError: a picture cannot be written.
     """
-    queries = (target_tokens, _READ) if output_tokens is None else (output_tokens, _WRITTEN)
+    source, target = (source_tokens, "source token"), (target_tokens, "target token, read")
+    queries = target if output_tokens is None else (output_tokens, "target token, written")
     if len(queries[0]) != len(target_tokens):
         raise ValueError(
             "`output_tokens` must have a token for each of `target_tokens`. Received: "
             f"{len(queries[0])} output tokens, {len(target_tokens)} target tokens."
         )
-    source, target = (source_tokens, _SOURCE), (target_tokens, _READ)
-    axes = {name: _axes(_parts(name), source, target, queries) for name in scores}
-    for name, (columns, rows) in axes.items():
-        attention_maps(scores[name], len(columns[0]), len(rows[0]), name=f"scores[{name!r}]")
+    axes = {}
+    for name in scores:
+        side, _, kind = _parts(name)
+        columns = source if side == "encoder" or kind == "cross" else target
+        axes[name] = columns, source if side == "encoder" else queries
+        _attention_maps(f"scores[{name!r}]", scores[name], *(tokens for tokens, _ in axes[name]))
     paths = []
-    for name, (columns, rows) in axes.items():
+    for name, ((columns, source_label), (rows, target_label)) in axes.items():
+        side, layer, kind = _parts(name)
         paths.append(Path(directory) / f"{name.replace('/', '_')}.png")
         plot_attention(
             scores[name],
-            columns[0],
-            rows[0],
+            columns,
+            rows,
             path=paths[-1],
-            title=_title(_parts(name)),
-            source_label=columns[1],
-            target_label=rows[1],
+            title=f"{side.capitalize()}, {layer.replace('_', ' ')}, {kind}-attention",
+            source_label=source_label,
+            target_label=target_label,
         )
         if progress is not None:
             progress(1)
     return paths
 
 
-_Labels = tuple[Sequence[str], str]
-
-
-def _axes(
-    parts: tuple[str, str, str], source: _Labels, target: _Labels, queries: _Labels
-) -> tuple[_Labels, _Labels]:
-    """Return the labels of columns and rows, each with the name of its axis."""
-    side, _, kind = parts
-    if side == "encoder":
-        return source, source
-    return (source if kind == "cross" else target), queries
-
-
 def _parts(name: str) -> tuple[str, str, str]:
     """Split the name of a map into side, layer and kind."""
-    match = _NAME.fullmatch(name)
+    match = _MAP_NAME.fullmatch(name)
     if match is None or (match["side"], match["kind"]) == ("encoder", "cross"):
         raise ValueError(
             "`scores` must have names such as encoder/layer_1/self_attention, decoder/layer_1/self_attention "
             f"or decoder/layer_1/cross_attention. Received: {name!r}."
         )
     return match["side"], match["layer"], match["kind"]
-
-
-def _title(parts: tuple[str, str, str]) -> str:
-    side, layer, kind = parts
-    return f"{side.capitalize()}, {layer.replace('_', ' ')}, {kind}-attention"

@@ -6,22 +6,15 @@ from collections.abc import Sequence
 import numpy as np
 from keras import ops
 from matplotlib.axes import Axes
-from matplotlib.axis import Axis
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
-from matplotlib.ticker import MaxNLocator
 
 from keras_transformer.types import Tensor
-from keras_transformer.visualization.token_labels import (
-    label_inches,
-    save_figure,
-    set_token_labels,
-    show_any_script,
-)
+from keras_transformer.visualization.figures import label_axis, label_inches, new_figure, saved_figure
 
-ALLOWED_COLOR = "#fde725"
-BLOCKED_COLOR = "#440154"
+_ALLOWED_COLOR = "#fde725"
+_BLOCKED_COLOR = "#440154"
 _GRID_COLOR = "#b0b0b0"
 _INCHES_PER_CELL = 0.28
 _MAX_INCHES = 24.0
@@ -44,10 +37,10 @@ def plot_mask(
 
     Args:
         mask: `(t, s)`, or `(b, s)`, True (1) where the key may be attended to.
-        path: where to write the picture; it is not written without one.
+        path: the file to write the picture to, if any; its suffix names the format.
         query_tokens: the `t` tokens that look; positions from 0 if None.
         key_tokens: the `s` tokens that are looked at; positions from 0 if None.
-        title: what stands above it.
+        title: the title of the picture.
         query_label: the name of the vertical axis.
         key_label: the name of the horizontal axis.
 
@@ -66,42 +59,24 @@ def plot_mask(
     allowed = _cells(mask)  # (t, s)
     _check_tokens("query_tokens", query_tokens, allowed.shape[0], "row")
     _check_tokens("key_tokens", key_tokens, allowed.shape[1], "column")
-    figure = Figure(_size(allowed.shape, query_tokens or (), key_tokens or ()), layout="constrained")
-    show_any_script(figure.suptitle(title))
+    figure = new_figure(_size(allowed.shape, query_tokens or (), key_tokens or ()), title)
     axes = figure.subplots()
     _draw_cells(axes, allowed)
-    axes.set(xlabel=key_label, ylabel=query_label)
-    _label(axes.xaxis, key_tokens, rotation=90)
-    _label(axes.yaxis, query_tokens)
-    figure.legend(
-        handles=[
-            Patch(facecolor=color, edgecolor=_GRID_COLOR, label=text)
-            for color, text in ((ALLOWED_COLOR, "may be attended to"), (BLOCKED_COLOR, "may not"))
-        ],
-        loc="outside lower center",
-        ncols=2,
-    )
-    if path is not None:
-        save_figure(figure, path)
-    return figure
+    label_axis(axes.xaxis, key_label, key_tokens, rotation=90)
+    label_axis(axes.yaxis, query_label, query_tokens)
+    meanings = ((_ALLOWED_COLOR, "may be attended to"), (_BLOCKED_COLOR, "may not"))
+    patches = [Patch(facecolor=color, edgecolor=_GRID_COLOR, label=text) for color, text in meanings]
+    figure.legend(handles=patches, loc="outside lower center", ncols=2)
+    return saved_figure(figure, path)
 
 
 def _draw_cells(axes: Axes, allowed: np.ndarray) -> None:
     """Draw a square for each cell of `(t, s)`, with lines between them."""
-    colors = ListedColormap([BLOCKED_COLOR, ALLOWED_COLOR])
+    colors = ListedColormap([_BLOCKED_COLOR, _ALLOWED_COLOR])
     axes.imshow(allowed, cmap=colors, vmin=0, vmax=1, interpolation="nearest")
     rows, columns = allowed.shape
     axes.vlines(np.arange(columns - 1) + 0.5, -0.5, rows - 0.5, colors=_GRID_COLOR, linewidth=0.6)
     axes.hlines(np.arange(rows - 1) + 0.5, -0.5, columns - 0.5, colors=_GRID_COLOR, linewidth=0.6)
-
-
-def _label(axis: Axis, tokens: Sequence[str] | None, *, rotation: float = 0) -> None:
-    """Label cells with tokens, or with their positions."""
-    show_any_script(axis.label)
-    if tokens is None:
-        axis.set_major_locator(MaxNLocator("auto", integer=True, min_n_ticks=1))
-    else:
-        set_token_labels(axis, tokens, rotation=rotation)
 
 
 def _cells(mask: Tensor) -> np.ndarray:
@@ -126,12 +101,10 @@ def _check_tokens(name: str, tokens: Sequence[str] | None, size: int, cell: str)
         )
 
 
-def _size(
-    shape: tuple[int, ...], query_tokens: Sequence[str], key_tokens: Sequence[str]
-) -> tuple[float, float]:
+def _size(shape: tuple[int, ...], query: Sequence[str], key: Sequence[str]) -> tuple[float, float]:
     """Return width and height in inches: square cells with room around them, within reason."""
     rows, columns = shape
     cell = min(_INCHES_PER_CELL, _MAX_INCHES / max(rows, columns))
-    width = cell * columns + label_inches(query_tokens) + 1.0
-    height = cell * rows + label_inches(key_tokens) + 1.4
+    width = cell * columns + label_inches(query) + 1.0
+    height = cell * rows + label_inches(key) + 1.4
     return max(width, _MIN_INCHES), height

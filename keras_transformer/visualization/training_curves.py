@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
-from keras_transformer.visualization.token_labels import save_figure, show_any_script
+from keras_transformer.visualization.figures import label_axis, new_figure, saved_figure
 
-MAX_COLUMNS = 3
+_MAX_COLUMNS = 3
 _VALIDATION = "val_"
 
 
@@ -27,8 +26,8 @@ def plot_training(
 
     Args:
         history: values by epoch, as `model.fit(...).history` holds them.
-        path: where to write the picture; it is not written without one.
-        title: what stands above it.
+        path: the file to write the picture to, if any; its suffix names the format.
+        title: the title of the picture.
         validation_freq: as it was given to `model.fit`: validation has values of every so many epochs alone.
 
     Returns:
@@ -43,22 +42,19 @@ def plot_training(
     history = {name: values for name, values in history.items() if len(values)}
     epochs = _epochs(history, validation_freq)
     metrics = list(dict.fromkeys(name.removeprefix(_VALIDATION) for name in history))
-    num_columns = min(len(metrics), MAX_COLUMNS)
+    num_columns = min(len(metrics), _MAX_COLUMNS)
     num_rows = math.ceil(len(metrics) / num_columns)
-    figure = Figure((4.5 * num_columns, 3.5 * num_rows), layout="constrained")
-    show_any_script(figure.suptitle(title))
+    figure = new_figure((4.5 * num_columns, 3.5 * num_rows), title)
     panels = list(figure.subplots(num_rows, num_columns, squeeze=False).flat)
     for metric, axes in zip(metrics, panels, strict=False):
         _draw(axes, metric, history, epochs)
     for axes in panels[len(metrics) :]:
         axes.remove()
-    if path is not None:
-        save_figure(figure, path)
-    return figure
+    return saved_figure(figure, path)
 
 
 def _epochs(history: Mapping[str, Sequence[float]], validation_freq: int) -> dict[str, range]:
-    """Say which epochs the values are of, counted from 1."""
+    """Return the epochs of the values, counted from 1."""
     steps = {name: validation_freq if name.startswith(_VALIDATION) else 1 for name in history}
     of_training = [len(history[name]) for name in history if not name.startswith(_VALIDATION)]
     num_epochs = max(of_training or (len(history[name]) * steps[name] for name in history))
@@ -81,8 +77,7 @@ def _draw(
         if name in history:
             # Markers show a single epoch, which has no line.
             axes.plot(epochs[name], history[name], marker="o", markersize=3, label=label)
-    axes.set_xlabel("epoch")
+    label_axis(axes.xaxis, "epoch")
     axes.set_ylabel(metric.replace("_", " "))
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     axes.grid(alpha=0.3)
     axes.legend()

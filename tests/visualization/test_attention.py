@@ -1,4 +1,7 @@
+"""Attention maps, of one attention and of all of a model."""
+
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -6,8 +9,7 @@ from keras import ops
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from keras_transformer.errors import InputError
-from keras_transformer.visualization.attention import plot_attention
+from keras_transformer.visualization import plot_attention, plot_attention_maps
 
 SOURCE = ["3", " ", "月", "[END]"]
 TARGET = ["2", "$", "[END]"]
@@ -95,7 +97,96 @@ def test_scores_that_are_not_numbers_are_counted() -> None:
         plot_attention(scores, SOURCE, TARGET)
 
 
-def test_a_path_that_cannot_be_written_is_named(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("not a directory")
-    with pytest.raises(InputError, match=r"Cannot write .*file/attention\.png"):
-        plot_attention(SCORES[0], SOURCE, TARGET, path=tmp_path / "file" / "attention.png")
+ENCODER, SELF, CROSS = (
+    "encoder/layer_1/self_attention",
+    "decoder/layer_1/self_attention",
+    "decoder/layer_2/cross_attention",
+)
+READ, WRITTEN = ["[START]", "2", "0"], ["2", "0", "[END]"]
+ALL_MAPS = {ENCODER: np.full((2, 4, 4), 0.2), SELF: np.full((2, 3, 3), 0.3), CROSS: np.full((2, 3, 4), 0.4)}
+
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
+    """The figures that would be written."""
+    figures: list[Figure] = []
+    monkeypatch.setattr(Figure, "savefig", lambda self, *_, **__: figures.append(self))
+    return figures
+
+
+def axis_texts(figure: Figure) -> dict[str, Any]:
+    """Return what stands at the axes of the first head's map."""
+    axes = maps(figure)[0]
+    return {
+        "title": figure.get_suptitle(),
+        "columns": [label.get_text().replace("␣", " ") for label in axes.get_xticklabels()],
+        "rows": [label.get_text().replace("␣", " ") for label in axes.get_yticklabels()],
+        "names": (axes.get_xlabel(), axes.get_ylabel()),
+    }
+
+
+def test_each_map_is_a_picture(tmp_path: Path) -> None:
+    done: list[int] = []
+    paths = plot_attention_maps(ALL_MAPS, SOURCE, READ, tmp_path / "new", progress=done.append)
+    assert [path.name for path in paths] == [f"{name.replace('/', '_')}.png" for name in ALL_MAPS]
+    assert all(path.read_bytes().startswith(b"\x89PNG") for path in paths)
+    assert sorted((tmp_path / "new").iterdir()) == sorted(paths)
+    assert done == [1, 1, 1]
+
+
+def test_the_name_of_a_map_chooses_the_tokens(drawn: list[Figure], tmp_path: Path) -> None:
+    source = ["3", " ", "x", "[END]"]
+    plot_attention_maps(ALL_MAPS, source, READ, tmp_path)
+    names = ("source token", "target token, read")
+    assert [axis_texts(figure) for figure in drawn] == [
+        {
+            "title": "Encoder, layer 1, self-attention",
+            "columns": source,
+            "rows": source,
+            "names": (names[0], names[0]),
+        },
+        {
+            "title": "Decoder, layer 1, self-attention",
+            "columns": READ,
+            "rows": READ,
+            "names": (names[1], names[1]),
+        },
+        {"title": "Decoder, layer 2, cross-attention", "columns": source, "rows": READ, "names": names},
+    ]
+    values = [image(maps(figure)[1]) for figure in drawn]
+    for found, scores in zip(values, ALL_MAPS.values(), strict=True):
+        np.testing.assert_array_equal(found, scores[1].astype("float32"))
+
+
+def test_what_is_written_labels_the_rows_of_the_decoder(drawn: list[Figure], tmp_path: Path) -> None:
+    source = ["3", " ", "x", "[END]"]
+    plot_attention_maps(ALL_MAPS, source, READ, tmp_path, output_tokens=WRITTEN)
+    texts = [axis_texts(figure) for figure in drawn]
+    assert [text["rows"] for text in texts] == [source, WRITTEN, WRITTEN]
+    assert [text["columns"] for text in texts] == [source, READ, source]
+    assert texts[1]["names"] == ("target token, read", "target token, written")
+
+
+@pytest.mark.parametrize(
+    "name", ["layer_1", "encoder/layer_1/cross_attention", "decoder/../self_attention", "x/y/self_attention"]
+)
+def test_unknown_names_of_maps_are_named(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"names such as .* Received: ") as caught:
+        plot_attention_maps({name: ALL_MAPS[SELF]}, SOURCE, READ, tmp_path)
+    assert str(caught.value).endswith(f"Received: {name!r}.")
+
+
+@pytest.mark.parametrize("shape", [(2, 4, 3), (1, 2, 3, 4)])
+def test_a_map_that_does_not_fit_is_named_and_nothing_is_written(
+    shape: tuple[int, ...], tmp_path: Path
+) -> None:
+    with pytest.raises(ValueError, match=r"for 3 target tokens and 4 source tokens") as caught:
+        plot_attention_maps({**ALL_MAPS, CROSS: np.zeros(shape)}, SOURCE, READ, tmp_path)
+    assert f"`scores['{CROSS}']` must have the shape" in str(caught.value)
+    assert f"Received: scores of shape {shape}" in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_output_tokens_must_fit(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"`output_tokens` .* Received: 2 output tokens, 3 target tokens\."):
+        plot_attention_maps(ALL_MAPS, SOURCE, READ, tmp_path, output_tokens=["a", "b"])

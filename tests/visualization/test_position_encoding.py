@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_transformer.errors import InputError
-from keras_transformer.visualization.position_encoding import plot_position_encoding
+from keras_transformer.visualization import plot_position_encoding
 
 ENCODING = np.linspace(-0.5, 2.0, 5 * 16, dtype="float32").reshape(5, 16)
 
@@ -30,11 +29,6 @@ def test_four_columns_are_drawn_as_curves() -> None:
         np.testing.assert_array_equal(line.get_ydata(), ENCODING[:, column])
     [legend] = figure.legends
     assert [text.get_text() for text in legend.get_texts()] == [line.get_label() for line in lines]
-
-
-def test_columns_can_be_chosen() -> None:
-    lines = plot_position_encoding(ENCODING, columns=[15, 1, 15]).axes[1].get_lines()
-    assert [line.get_label() for line in lines] == ["column 15", "column 1"]
 
 
 @pytest.mark.parametrize(("length", "marker"), [(1, "o"), (100, "o"), (101, "None")])
@@ -65,16 +59,3 @@ def test_wrong_shapes_are_named(shape: tuple[int, ...]) -> None:
 def test_numbers_that_are_not_finite_are_counted() -> None:
     with pytest.raises(ValueError, match=r"`encoding` must be finite\. Received: 2 NaN or inf\."):
         plot_position_encoding([[np.nan, 1.0, -np.inf]])
-
-
-@pytest.mark.parametrize("columns", [[], [16], [0, -1]])
-def test_columns_that_do_not_exist_are_named(columns: list[int]) -> None:
-    with pytest.raises(ValueError, match=r"`columns` must be .* from 0 to 15\. Received: ") as caught:
-        plot_position_encoding(ENCODING, columns=columns)
-    assert str(caught.value).endswith(f"columns={columns}.")
-
-
-def test_an_unknown_format_writes_nothing(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"Received: .*positions\.xyz"):
-        plot_position_encoding(ENCODING, path=tmp_path / "positions.xyz")
-    assert list(tmp_path.iterdir()) == []

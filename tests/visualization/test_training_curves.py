@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from matplotlib.axes import Axes
 
-from keras_transformer.visualization.training_curves import plot_training
+from keras_transformer.visualization import plot_training
 
 HISTORY = {
     "loss": [3.0, 2.0, 1.5],
