@@ -20,6 +20,7 @@ SIZES: dict[str, dict[str, Any]] = {
     "cmudict": {"num_layers": 4, "hidden_dim": 128, "num_heads": 4, "intermediate_dim": 512},
 }
 MAX_TARGET_LENGTH = 40
+NUM_SPECIAL_TOKENS = 4  # the first lines of a vocabulary
 NUM_ALIGNED = 20
 SEARCHES = {"greedy": kt.decoding.GreedySearch(), "beam": kt.decoding.BeamSearch(4)}
 
@@ -78,7 +79,7 @@ def _sources(name: str) -> list[str]:
 def _vocabulary(path: Path) -> list[str]:
     """Read the entries after the special tokens."""
     lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
-    return [json.loads(line) for line in lines][kt.text.NUM_SPECIAL_TOKENS :]
+    return [json.loads(line) for line in lines][NUM_SPECIAL_TOKENS :]
 
 
 def _texts(answers: list[Any]) -> np.ndarray:
