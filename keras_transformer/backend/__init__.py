@@ -12,8 +12,15 @@ from keras_transformer.backend.compiler import (
 )
 from keras_transformer.backend.gather import first_largest, largest, take_each, take_rows, top_k
 from keras_transformer.backend.gradients import add_at_labels, after, sum_over_replicas
-from keras_transformer.backend.loop_constants import fixed_weights, kept_while_decoding, prepare, prepared
-from keras_transformer.backend.products import batched_product, product_with_transpose
+from keras_transformer.backend.loop_constants import (
+    fixed_weights,
+    kept_while_decoding,
+    prepare,
+    prepared,
+    weight_now,
+    weights_now,
+)
+from keras_transformer.backend.products import batched_product, product_with_table, product_with_transpose
 from keras_transformer.backend.random import draw_uniforms, fresh_seed, random_bits
 
 __all__ = [
@@ -35,6 +42,7 @@ __all__ = [
     "num_cores",
     "prepare",
     "prepared",
+    "product_with_table",
     "product_with_transpose",
     "random_bits",
     "sum_over_replicas",
@@ -42,6 +50,8 @@ __all__ = [
     "take_rows",
     "top_k",
     "train_on_parts",
+    "weight_now",
+    "weights_now",
     "without_doubles",
     "write_rows",
     "writes_slices",

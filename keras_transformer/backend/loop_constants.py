@@ -2,10 +2,12 @@
 
 import contextlib
 import contextvars
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 import keras
+
+from keras_transformer.types import Tensor
 
 Value = TypeVar("Value")
 
@@ -91,3 +93,22 @@ def _read_once(model: Any) -> contextlib.AbstractContextManager[Any]:
 
     # Read now: what is no more than converted is still a variable.
     return keras.StatelessScope([(variable, tf.identity(variable.value)) for variable in weights])
+
+
+def weights_now(weights: Iterable[keras.Variable]) -> list[tuple[keras.Variable, Tensor]]:
+    """Return weights with the values that they have now, for a `keras.StatelessScope` around each step.
+
+    TensorFlow reads a variable again in each round of a loop, a copy each time, since another operation might
+    have changed it; torch keeps what a gradient would need.
+    """
+    return [(weight, weight_now(weight)) for weight in weights]
+
+
+def weight_now(weight: keras.Variable) -> Tensor:
+    """Return the value that a weight has now, as a tensor without a gradient on torch."""
+    backend, value = keras.backend.backend(), weight.value
+    if backend == "tensorflow":
+        import tensorflow as tf
+
+        return tf.identity(value)  # what is no more than converted is still a variable
+    return value.detach() if backend == "torch" else value

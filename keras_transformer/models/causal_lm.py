@@ -6,6 +6,7 @@ from keras import ops
 from keras_transformer.layers import Decoder, DecoderCache, OutputProjection, TokenEmbedding, padding_mask
 from keras_transformer.models.config import Activation, CausalConfig
 from keras_transformer.models.configured_model import ConfiguredModel, Step
+from keras_transformer.models.decoding_step import DecodingStep
 from keras_transformer.models.parts import Parts, input_parts
 from keras_transformer.types import Tensor
 
@@ -77,6 +78,7 @@ class CausalLM(ConfiguredModel):
         *,
         padding_mask: Tensor | None = None,
         track_attention: bool = False,
+        in_place: bool = False,
     ) -> tuple[Step[DecoderCache], DecoderCache]:
         """Write prompts into a cache and prepare to continue them step by step.
 
@@ -87,6 +89,7 @@ class CausalLM(ConfiguredModel):
             beam_size: hypotheses for each prompt, `n`.
             padding_mask: must be None: the cache knows no holes.
             track_attention: must be False: there is no cross-attention.
+            in_place: see `Transformer.start_decoding`.
 
         Returns:
             `step` and the cache of all tokens but the last of each prompt. Position 0 is that last token:
@@ -104,15 +107,18 @@ class CausalLM(ConfiguredModel):
         prompt_ids = ops.convert_to_tensor(inputs)
         last = prompt_ids.shape[1] - 1
         rows = ops.repeat(prompt_ids, beam_size, axis=0)  # (b * n, p)
-        cache = self.create_cache(ops.shape(prompt_ids)[0], last, beam_size)
+        step = DecodingStep(self, self.token_embedding, beam_size, in_place=in_place)
+        cache = step.decoder.create_cache(None, None, last, beam_size, batch_size=ops.shape(prompt_ids)[0])
         for position in range(last):
-            _, cache = self.decode_step(rows[:, position], position, cache)
+            _, cache = step(rows[:, position], position, cache)
 
-        def step(token_ids: Tensor, position: Tensor, cache: DecoderCache) -> tuple[Tensor, DecoderCache]:
+        def step_from_last(
+            token_ids: Tensor, position: Tensor, cache: DecoderCache
+        ) -> tuple[Tensor, DecoderCache]:
             """Count positions from the last token of the prompts."""
-            return self.decode_step(token_ids, position + last, cache)
+            return step(token_ids, position + last, cache)
 
-        return step, cache.grow(max_length)
+        return step_from_last, cache.grow(max_length)
 
     def create_cache(
         self, batch_size: Tensor | int, max_length: Tensor | int, beam_size: int = 1

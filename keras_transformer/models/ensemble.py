@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
-from keras_transformer.layers.decoder import DecoderCache
+from keras_transformer.layers import DecoderCache
 from keras_transformer.models.configured_model import Step
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.types import Tensor
@@ -108,14 +108,32 @@ class Ensemble(keras.Model):
         *,
         padding_mask: Tensor | None = None,
         track_attention: bool = False,
-    ) -> tuple[Step, EnsembleCache]:
+        in_place: bool = False,
+    ) -> tuple[Step[EnsembleCache], EnsembleCache]:
         """Run the encoders and prepare to decode step by step; see `Transformer.start_decoding`.
 
         The step returns logarithms of probabilities in place of logits.
         """
-        return self.decode_step, self.create_cache(
-            inputs, max_length, beam_size, padding_mask=padding_mask, track_attention=track_attention
-        )
+        starts = [
+            model.start_decoding(
+                inputs,
+                max_length,
+                beam_size,
+                padding_mask=padding_mask,
+                track_attention=track_attention,
+                in_place=in_place,
+            )
+            for model in self.members
+        ]
+
+        def step(token_ids: Tensor, position: Tensor, cache: EnsembleCache) -> tuple[Tensor, EnsembleCache]:
+            """Take a step of each model."""
+            pairs = zip(starts, cache.members, strict=True)
+            steps = [step(token_ids, position, member) for (step, _), member in pairs]
+            logits, caches = zip(*steps, strict=True)
+            return _mean(logits), EnsembleCache(caches)
+
+        return step, EnsembleCache(tuple(cache for _, cache in starts))
 
     def create_cache(self, *arguments: Any, **options: Any) -> EnsembleCache:
         """Run the encoders, and make room to decode step by step.

@@ -14,6 +14,7 @@ from keras_transformer.layers import (
 )
 from keras_transformer.models.config import Activation, TransformerConfig, check_exactly_one
 from keras_transformer.models.configured_model import ConfiguredModel, Step
+from keras_transformer.models.decoding_step import DecodingStep
 from keras_transformer.models.parts import Parts, input_parts, source_part
 from keras_transformer.models.source import SEGMENT_INPUTS, Segments, Source, run_encoder, with_segments
 from keras_transformer.types import Tensor
@@ -136,6 +137,7 @@ class Transformer(ConfiguredModel):
         *,
         padding_mask: Tensor | None = None,
         track_attention: bool = False,
+        in_place: bool = False,
     ) -> tuple[Step[DecoderCache], DecoderCache]:
         """Run the encoder and prepare to decode step by step.
 
@@ -145,13 +147,19 @@ class Transformer(ConfiguredModel):
             beam_size: hypotheses for each source, `n`.
             padding_mask: as for `encode`.
             track_attention: whether the cache sums up the cross-attention, for a coverage penalty.
+            in_place: whether a step may overwrite the cache that it is given, so that TensorFlow copies
+                nothing; for a loop that owns its cache.
 
         Returns:
             `step` and the first cache. `step(token_ids (b * n,), position, cache)` returns the logits
             `(b * n, v)` of the token after `position`, and the cache with this position written.
         """
-        return self.decode_step, self.create_cache(
-            inputs, max_length, beam_size, padding_mask, track_attention
+        encoder_output, mask = self.encode(inputs, padding_mask=padding_mask)
+        step = DecodingStep(self, self.target_embedding, beam_size, in_place=in_place)
+        # So that torch keeps nothing of the encoder for a gradient that nobody will ask for.
+        encoder_output = ops.stop_gradient(encoder_output)
+        return step, step.decoder.create_cache(
+            encoder_output, mask, max_length, beam_size, track_attention=track_attention
         )
 
     def create_cache(

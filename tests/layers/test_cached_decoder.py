@@ -1,8 +1,8 @@
 import keras
 import numpy as np
 import pytest
-from helpers import array, draw
 
+from helpers import array, draw
 from keras_transformer import layers
 
 
