@@ -1,4 +1,4 @@
-"""Prints the README's table of results from the reports that `keras-transformer train` wrote.
+"""Prints the table of results in docs/results.md from the reports that `keras-transformer train` wrote.
 
 python benchmarks/results_table.py runs/dates runs/en_de_0 runs/en_de_1 runs/en_de_2
 

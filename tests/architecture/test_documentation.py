@@ -1,4 +1,4 @@
-"""What the pages say exists: commands, options, links; examples in docstrings run."""
+"""What the pages say exists: commands, options, programs, files and links; examples in docstrings run."""
 
 import ast
 import doctest
@@ -11,7 +11,9 @@ from pathlib import Path
 import click
 import pytest
 
-PAGES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")
+ROOT = Path(__file__).parents[2]
+PAGES = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md"]
+PAGES += sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))
 README_COMMANDS = (
     'python -m pip install ".[demo]" && keras-transformer train',
     'python -m pip install ".[test]" && python -m pytest',
@@ -26,12 +28,17 @@ def page(root: Path, name: str) -> str:
     return path.read_text(encoding="utf-8")
 
 
+def code(text: str) -> str:
+    """Return the code of a page, blocks and spans, a command in each line."""
+    blocks = re.findall(r"^```.*?\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+    prose = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    spans = [" ".join(span.split()) for span in re.findall(r"`([^`]+)`", prose)]
+    return "\n".join(blocks).replace("\\\n", " ") + "\n" + "\n".join(spans)
+
+
 def quoted_commands(text: str) -> Iterator[list[str]]:
     """Yield the words of each `keras-transformer ...` call in a page's code, without the program."""
-    text = text.replace("\\\n", " ")
-    code = re.findall(r"^```.*?\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
-    code += re.findall(r"`(keras-transformer [^`\n]+)`", text)
-    for line in "\n".join(code).splitlines():
+    for line in code(text).splitlines():
         for command in re.split(r"&&|\||;|\$ ", line):
             if re.match(r"\s*keras-transformer(\s|$)", command):
                 yield shlex.split(command.split(" #")[0])[1:]
@@ -39,7 +46,7 @@ def quoted_commands(text: str) -> Iterator[list[str]]:
 
 def test_quoted_commands() -> None:
     fence = "```\npip install x && keras-transformer train \\\n  --epochs 3  # it's quick\n```\n"
-    text = fence + "then `keras-transformer plot`\n"
+    text = fence + "then `keras-transformer\nplot`\n"
     assert list(quoted_commands(text)) == [["train", "--epochs", "3"], ["plot"]]
 
 
@@ -53,11 +60,8 @@ def test_commands_that_do_not_exist_are_noticed() -> None:
 
 @pytest.mark.parametrize("name", PAGES)
 def test_every_quoted_command_exists(root: Path, name: str) -> None:
-    text = page(root, name)
-    if not (root / "keras_transformer" / "cli" / "__init__.py").exists():
-        pytest.skip("the command line is not there")
     main = importlib.import_module("keras_transformer.cli").main
-    for words in quoted_commands(text):
+    for words in quoted_commands(page(root, name)):
         check_command(main, words)
 
 
@@ -78,6 +82,14 @@ def check_command(group: click.Group, words: list[str]) -> None:
     assert used <= known, f"keras-transformer {verb} has no {sorted(used - known)}"
 
 
+@pytest.mark.parametrize("name", PAGES)
+def test_quoted_files_exist(root: Path, name: str) -> None:
+    quoted = re.findall(
+        r"(?:benchmarks|examples|keras_transformer|tests)/[\w/]*\.\w+", code(page(root, name))
+    )
+    assert {path for path in quoted if not (root / path).exists()} == set()
+
+
 def anchors(text: str) -> set[str]:
     """Return the anchors that headings of a Markdown page make."""
     headings = re.findall(r"^#+ (.+)$", text, flags=re.MULTILINE)
@@ -86,14 +98,24 @@ def anchors(text: str) -> set[str]:
 
 @pytest.mark.parametrize("name", PAGES)
 def test_internal_links_resolve(root: Path, name: str) -> None:
-    text = page(root, name)
-    for link in re.findall(r"\]\(([^)\s]+)\)", text):
+    for link in re.findall(r"\]\(([^)\s]+)\)", page(root, name)):
         if re.match(r"[a-z]+:", link):
             continue
         target, _, anchor = link.partition("#")
-        assert not target or (root / target).exists(), f"{name}: {link}"
+        path = (root / name).parent / target if target else root / name
+        assert path.exists(), f"{name}: {link}"
         if anchor:
-            assert anchor in anchors(page(root, target or name)), f"{name}: {link}"
+            assert anchor in anchors(path.read_text(encoding="utf-8")), f"{name}: {link}"
+
+
+def test_every_page_is_linked_from_the_readme(root: Path) -> None:
+    text = page(root, "README.md")
+    assert [name for name in PAGES if name != "README.md" and f"({name})" not in text] == []
+
+
+@pytest.mark.parametrize(("name", "most"), [("README.md", 220), ("CONTRIBUTING.md", 120)])
+def test_first_pages_are_short(root: Path, name: str, most: int) -> None:
+    assert len(page(root, name).splitlines()) <= most
 
 
 def test_the_readme_has_the_commands_that_ci_runs(root: Path) -> None:

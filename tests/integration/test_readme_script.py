@@ -1,4 +1,4 @@
-"""The Python of the README runs as it stands, but for the sizes of the Keras script."""
+"""The Python of README.md and docs/ runs as it stands, but for the sizes of the Keras script."""
 
 import gzip
 import os
@@ -11,7 +11,7 @@ import pytest
 
 import keras_transformer as kt
 
-README = Path(__file__).parents[2] / "README.md"
+ROOT = Path(__file__).parents[2]
 SMALLER = {
     "BeamSearch(4)": "BeamSearch(2), max_target_length=8",
     "8000": "120",
@@ -21,7 +21,8 @@ SMALLER = {
 
 
 def blocks() -> list[str]:
-    return re.findall(r"^```python\n(.*?)^```", README.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
+    texts = [path.read_text("utf-8") for path in (ROOT / "README.md", *(ROOT / "docs").glob("*.md"))]
+    return re.findall(r"^```python\n(.*?)^```", "\n".join(texts), flags=re.DOTALL | re.MULTILINE)
 
 
 def run(script: str, directory: Path) -> None:
@@ -36,7 +37,9 @@ def run(script: str, directory: Path) -> None:
     assert finished.returncode == 0, finished.stderr
 
 
-@pytest.mark.parametrize("name", ["kt.layers.MultiHeadAttention", "course.EncoderLayer"])
+@pytest.mark.parametrize(
+    "name", ["kt.layers.DecoderLayer", "kt.layers.MultiHeadAttention", "course.EncoderLayer"]
+)
 def test_single_layers(name: str, tmp_path: Path) -> None:
     [script] = [block for block in blocks() if name in block]
     run(script, tmp_path)

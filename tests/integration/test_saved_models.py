@@ -32,7 +32,7 @@ ANSWERS: dict[str, dict[str, str]] = {
         "ABBY": "AE B IY",
     },
 }
-# As README's table of results has them, and a little for the last bits of other processors.
+# As docs/results.md has them, and a little for the last bits of other processors.
 WORD_ERROR_RATE, PHONE_ERROR_RATE = 0.2170 + 0.0005, 0.0516 + 0.0002
 
 every_export = pytest.mark.parametrize("name", ANSWERS)
