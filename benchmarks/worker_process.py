@@ -21,13 +21,18 @@ class WorkerProcess:
         program: its file name.
         words: its arguments.
         log: the file that its standard error is added to.
+        checkout: whose program and package run; this one if None.
     """
 
-    def __init__(self, program: str, words: Sequence[str], log: Path) -> None:
+    def __init__(self, program: str, words: Sequence[str], log: Path, checkout: Path | None = None) -> None:
         self._log = log.open("ab")
         self._process = subprocess.Popen(
-            [sys.executable, str(HERE / program), *words],
-            env=ENVIRONMENT,
+            [
+                sys.executable,
+                str(HERE / program if checkout is None else checkout / "benchmarks" / program),
+                *words,
+            ],
+            env=ENVIRONMENT if checkout is None else {**ENVIRONMENT, "PYTHONPATH": str(checkout)},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
