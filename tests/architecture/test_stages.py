@@ -60,6 +60,8 @@ BACKENDS = ("tensorflow", "jax", "torch")
 # What the rooms still import from each other without its being exported. The list may only shrink.
 MAX_UNEXPORTED_IMPORTS = 91
 MAX_NAMED_BACKENDS = 20
+# Context variables and tables keyed by `id(...)`. The list may only shrink.
+MAX_HIDDEN_ARGUMENTS = 8
 
 
 def imported(nodes: Iterable[ast.AST]) -> Iterator[str]:
@@ -97,35 +99,30 @@ def test_a_stage_imports_only_from_earlier_ones(trees: dict[str, ast.Module]) ->
     assert wrong == [], "\n".join(wrong)
 
 
-def exported(tree: ast.Module) -> set[str]:
-    """Return the names in the `__all__` of a module."""
-    return {
-        element.value
-        for node in tree.body
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.List)
-        for element in node.value.elts
-        if isinstance(element, ast.Constant)
-        and [getattr(name, "id", "") for name in node.targets] == ["__all__"]
-    }
-
-
-def test_a_stage_imports_only_what_others_export(trees: dict[str, ast.Module]) -> None:
-    rooms = {stage_of(module) for module in trees if f"{PACKAGE}.{stage_of(module)}" != module} - {""}
+def test_a_stage_imports_only_what_others_export(
+    trees: dict[str, ast.Module], exports: dict[str, set[str]]
+) -> None:
     wrong = []
     for module, tree in trees.items():
         for node in ast.walk(tree):
-            if not isinstance(node, ast.ImportFrom) or not node.module:
-                continue
-            room = stage_of(node.module)
-            if room in rooms and room != stage_of(module):
-                names = {alias.name for alias in node.names} - exported(trees[f"{PACKAGE}.{room}"])
+            room = f"{PACKAGE}.{stage_of(getattr(node, 'module', None) or '')}"
+            if isinstance(node, ast.ImportFrom) and room in exports and stage_of(module) != stage_of(room):
+                names = {alias.name for alias in node.names} - exports[room]
                 wrong += [f"{module} imports {node.module}.{name}" for name in sorted(names)]
     assert len(wrong) <= MAX_UNEXPORTED_IMPORTS, "\n".join(wrong)
 
 
 def import_graph(trees: dict[str, ast.Module]) -> dict[str, set[str]]:
-    """Return the modules that each module imports when it is imported itself."""
-    return {module: {name for name in imported(tree.body) if name in trees} for module, tree in trees.items()}
+    """Return the modules that each module imports, in a function too if that is no backward import."""
+    backward = {module for module, _ in BACKWARD_IMPORTS}
+    return {
+        module: {
+            name
+            for name in imported(tree.body if module in backward else ast.walk(tree))
+            if name in trees and name != module
+        }
+        for module, tree in trees.items()
+    }
 
 
 def find_cycle(graph: dict[str, set[str]]) -> list[str]:
@@ -174,6 +171,16 @@ def test_only_some_rooms_name_a_backend(trees: dict[str, ast.Module]) -> None:
         if name.split(".")[0].split("_")[0] in BACKENDS or name.split(".")[0] in ("keras_nlp", "keras_hub")
     ]
     assert len(wrong) <= MAX_NAMED_BACKENDS, "\n".join(wrong)
+
+
+def test_nothing_is_an_argument_without_being_one(trees: dict[str, ast.Module]) -> None:
+    hidden = [
+        f"{module}:{node.lineno}"
+        for module, tree in trees.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in ("ContextVar", "id")
+    ]
+    assert len(hidden) <= MAX_HIDDEN_ARGUMENTS, "\n".join(hidden)
 
 
 # `None` in sys.modules makes the import statement raise ModuleNotFoundError.
