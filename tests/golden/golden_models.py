@@ -152,7 +152,9 @@ def logits() -> Arrays:
     arrays["Transformer/paper/encode"] = numpy(model.encode(SOURCE)[0])
     maps = {"Transformer": model.attention_scores(transformer_inputs({}))}
     model = causal_lm()
-    arrays["CausalLM/paper/hidden_states"] = numpy(model.hidden_states(TARGET))
+    arrays["CausalLM/paper/hidden_states"] = numpy(
+        model.decoder(model.position_encoding(model.token_embedding(TARGET)), padding_mask=TARGET > 0)
+    )
     maps["CausalLM"] = model.attention_scores(TARGET)
     maps["EncoderModel"] = encoder_model().attention_scores(SOURCE)
     for class_name, scores in maps.items():
