@@ -79,7 +79,7 @@ def _sources(name: str) -> list[str]:
 def _vocabulary(path: Path) -> list[str]:
     """Read the entries after the special tokens."""
     lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
-    return [json.loads(line) for line in lines][NUM_SPECIAL_TOKENS :]
+    return [json.loads(line) for line in lines][NUM_SPECIAL_TOKENS:]
 
 
 def _texts(answers: list[Any]) -> np.ndarray:

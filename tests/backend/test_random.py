@@ -1,4 +1,4 @@
-"""Uniform numbers: spread evenly, independent, and the same however they are drawn."""
+"""Random numbers: spread evenly, independent, and the same however they are drawn."""
 
 from typing import Any
 
@@ -7,30 +7,41 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_transformer.backend import compile_function, draw_uniforms
+from keras_transformer.backend import compile_function, draw_uniforms, random_bits
+
+GOLDEN = 0x9E3779B9
+only_tensorflow = pytest.mark.skipif(
+    keras.backend.backend() != "tensorflow", reason="the other backends draw their own bits for dropout"
+)
 
 
 def draw(seed: int | None, max_length: int, num_rows: Any) -> np.ndarray:
     return ops.convert_to_numpy(draw_uniforms(seed, max_length, ops.arange(num_rows)))
 
 
-def reference(seed: int, step: int, row: int) -> float:
-    """Compute one number with Python's integers."""
+def mix(x: int) -> int:
+    """One step of lowbias32 with Python's integers."""
+    x = ((x ^ x >> 16) * 0x7FEB352D) & 0xFFFFFFFF
+    x = ((x ^ x >> 15) * 0x846CA68B) & 0xFFFFFFFF
+    return x ^ x >> 16
 
-    def mix(x: int) -> int:
-        x = ((x ^ x >> 16) * 0x7FEB352D) & 0xFFFFFFFF
-        x = ((x ^ x >> 15) * 0x846CA68B) & 0xFFFFFFFF
-        return x ^ x >> 16
 
-    golden = 0x9E3779B9
-    row = mix((mix((seed ^ seed >> 32) & 0xFFFFFFFF) + golden * (1 + row)) & 0xFFFFFFFF)
-    return (mix((mix(row ^ golden * (1 + step) & 0xFFFFFFFF) + row) & 0xFFFFFFFF) >> 8) / 2**24
+def word(number: int, first: int, second: int) -> int:
+    first = mix((first + GOLDEN) & 0xFFFFFFFF)
+    second = mix((first + second) & 0xFFFFFFFF)
+    return mix((mix((first + GOLDEN * number) & 0xFFFFFFFF) + second) & 0xFFFFFFFF)
+
+
+def uniform(seed: int, step: int, row: int) -> float:
+    seed = (seed ^ seed >> 32) & 0xFFFFFFFF
+    key = word(row, seed, seed)
+    return (word(step, key, key) >> 8) / 2**24
 
 
 @pytest.mark.parametrize("seed", [0, 7, -1, 2**31, 2**40 + 5])
 def test_the_numbers_are_those_of_python(seed: int) -> None:
     numbers = draw(seed, 3, 5)
-    expected = [[reference(seed, step, row) for row in range(5)] for step in range(3)]
+    expected = [[uniform(seed, step, row) for row in range(5)] for step in range(3)]
     np.testing.assert_array_equal(numbers, np.array(expected, "float32"))
     assert numbers.dtype == np.float32
 
@@ -77,3 +88,36 @@ def test_without_a_seed_each_call_of_a_graph_is_another() -> None:
 def test_without_a_seed_jax_refuses_to_compile() -> None:
     with pytest.raises(ValueError, match="seeded random ops"):
         compile_function(lambda ids: draw_uniforms(None, 3, ops.arange(5)))(ops.zeros((5, 1), "int32"))
+
+
+def bits(num_words: int, *seed: int) -> np.ndarray:
+    return ops.convert_to_numpy(random_bits(num_words, ops.convert_to_tensor(seed, "uint32")))
+
+
+@only_tensorflow
+@pytest.mark.parametrize("seed", [(0, 0), (1, 2), (2**32 - 1, 7)])
+def test_bits_of_dropout_are_words_of_the_same_generator(seed: tuple[int, int]) -> None:
+    assert bits(5, *seed).view(np.uint32).tolist() == [word(number, *seed) for number in range(10)]
+
+
+@only_tensorflow
+def test_graph_and_compiler_draw_the_same_bits() -> None:
+    tf = pytest.importorskip("tensorflow")
+    for jit_compile in (False, True):
+        function = tf.function(lambda seed: random_bits(9, seed), jit_compile=jit_compile)
+        np.testing.assert_array_equal(function(tf.constant([5, 6], tf.uint32)), bits(9, 5, 6))
+
+
+@only_tensorflow
+def test_every_byte_comes_as_often() -> None:
+    counts = np.bincount(bits(2**18, 3, 4).view(np.uint8), minlength=256)
+    chi_square = np.sum((counts - counts.mean()) ** 2 / counts.mean())
+    assert 255 - 4 * 22.6 < chi_square < 255 + 4 * 22.6  # the deviation of 255 degrees of freedom
+
+
+@only_tensorflow
+@pytest.mark.parametrize("others", [[(9, n) for n in range(64)], [(n, 9) for n in range(64)]])
+def test_neighboring_seeds_have_nothing_in_common(others: list[tuple[int, int]]) -> None:
+    words = np.stack([np.unpackbits(bits(64, *seed).view(np.uint8)) for seed in others])  # (64, 4096)
+    correlations = np.corrcoef(words) - np.eye(len(others))
+    assert np.abs(correlations).max() < 6 / 64  # six deviations
