@@ -147,7 +147,7 @@ def naming(option: str) -> int:
 
 def config_through_train() -> int:
     """Count the returns of the configuration, or a section of it, through `keras-transformer train`."""
-    room = (kt.runs if hasattr(kt, "runs") else kt.config).RunConfig.__module__.rsplit(".", 1)[0]
+    room = getattr(kt, "runs" if hasattr(kt, "runs") else "config").RunConfig.__module__.rsplit(".", 1)[0]
     with tempfile.TemporaryDirectory() as directory, contextlib.chdir(directory):
         Path("pairs.tsv").write_text("".join(f"w{n}ab\tW{n}AB\n" for n in range(40)), encoding="utf-8")
         with walked(lambda value: dataclasses.is_dataclass(value) and is_config(value, room)) as files:

@@ -85,10 +85,10 @@ def row(directories: Sequence[Path]) -> str:
     return f"| {names} | {reports[0]['num_items']:,} | {'; '.join(cells)} | {seeds} | {minutes:.1f} |"
 
 
-def main() -> None:
-    """Print the table of the runs that are named on the command line."""
+def main(runs: Sequence[Path]) -> None:
+    """Print the table of some runs, by their directories."""
     groups: dict[str, list[Path]] = {}
-    for directory in map(Path, sys.argv[1:]):
+    for directory in runs:
         groups.setdefault(recipe(directory), []).append(directory)
     print("| run | test items | scores | seeds | minutes of a run, all in all |")
     print("|---|---|---|---|---|")
@@ -98,4 +98,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main([Path(word) for word in sys.argv[1:]])

@@ -3,13 +3,17 @@
 import ast
 import doctest
 import importlib
+import importlib.util
 import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
+
+import keras_transformer
 
 ROOT = Path(__file__).parents[2]
 PAGES = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md"]
@@ -88,6 +92,54 @@ def test_quoted_files_exist(root: Path, name: str) -> None:
         r"(?:benchmarks|examples|keras_transformer|tests)/[\w/]*\.\w+", code(page(root, name))
     )
     assert {path for path in quoted if not (root / path).exists()} == set()
+
+
+def python_programs(root: Path) -> Iterator[tuple[str, str]]:
+    """Yield what is no part of the package and uses it: programs, and the Python of the pages."""
+    for path in sorted((*root.glob("benchmarks/*.py"), *root.glob("examples/**/*.py"))):
+        yield path.name, path.read_text(encoding="utf-8")
+    for name in PAGES:
+        for block in re.findall(r"^```python\n(.*?)^```", page(root, name), flags=re.MULTILINE | re.DOTALL):
+            yield name, block
+
+
+def used_names(tree: ast.Module) -> Iterator[str]:
+    """Yield the names of the package that a program imports, or reads as `kt.room.name`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "keras_transformer":
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        if isinstance(node, ast.Attribute) and re.fullmatch(r"kt(\.\w+){1,2}", ast.unparse(node)):
+            yield ast.unparse(node).replace("kt.", "keras_transformer.", 1)
+
+
+def exists(name: str) -> bool:
+    """Return whether a dotted name leads to a module, or to an attribute of one or of a class in it."""
+    found: Any = keras_transformer
+    for part in name.split(".")[1:]:
+        if hasattr(found, "__path__") and importlib.util.find_spec(f"{found.__name__}.{part}"):
+            found = importlib.import_module(f"{found.__name__}.{part}")
+        elif hasattr(found, part):
+            found = getattr(found, part)
+        else:
+            return False
+    return True
+
+
+def test_exists() -> None:
+    assert exists("keras_transformer.layers.FeedForward")
+    assert exists("keras_transformer.Translator.load")
+    assert exists("keras_transformer.layers.masks.causal_mask")
+    assert not exists("keras_transformer.layers.feed_backward")
+
+
+def test_programs_use_what_exists(root: Path) -> None:
+    wrong = [
+        f"{file}: {name}"
+        for file, text in python_programs(root)
+        for name in used_names(ast.parse(text))
+        if not exists(name)
+    ]
+    assert wrong == [], "\n".join(wrong)
 
 
 def anchors(text: str) -> set[str]:

@@ -1,10 +1,12 @@
-"""Programs of `benchmarks`, run as their docstrings say."""
+"""Programs of `benchmarks`, as modules and run as their docstrings say."""
 
+import importlib
 import os
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -12,9 +14,10 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
 @pytest.fixture
-def benchmarks() -> Path:
-    """The directory of the programs."""
-    return BENCHMARKS
+def load(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
+    """Import a program, or a module of several, by its name."""
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    return importlib.import_module
 
 
 @pytest.fixture
