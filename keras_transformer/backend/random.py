@@ -51,7 +51,8 @@ def draw_uniforms(seed: Tensor | int | None, max_length: int, rows: Tensor) -> T
     Args:
         seed: an integer, a scalar tensor of one, or None.
         max_length: the most tokens, `T`.
-        rows: integers `(r,)`, the numbers of the hypotheses.
+        rows: integers `(r,)`, the numbers of the hypotheses, among all batches of a call: otherwise outputs
+            would depend on the batch size.
 
     Returns:
         float32 `(T, r)`, at least 0 and below 1, multiples of `2 ** -24`.

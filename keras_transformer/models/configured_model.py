@@ -124,7 +124,7 @@ class ConfiguredModel(keras.Model):
         return train_on_parts(self, self.num_batch_parts, *keras.utils.unpack_x_y_sample_weight(*arguments))
 
     def get_config(self) -> Config:
-        # By number, since names of layers depend on what was made before.
+        # By number: the names of layers inside a part depend on what was made before, their order does not.
         frozen = [number for number, layer in enumerate(self._flatten_layers()) if not layer.trainable]
         frozen_weights = [number for number, weight in enumerate(self.weights) if not weight.trainable]
         return {

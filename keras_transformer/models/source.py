@@ -48,7 +48,8 @@ class Source(NamedTuple):
             raise ValueError(f"`inputs` must have the keys {sorted(names)}. Received: keys {sorted(inputs)}.")
         if self.mask_name not in names:
             return inputs
-        # Keras does not take tensors next to arrays.
+        # Not `keras.Input(optional=True)`, which fails for a missing key on one backend and mispairs inputs
+        # on another. Keras does not take tensors next to arrays.
         given = {name: as_tensor(value) for name, value in inputs.items() if name != self.mask_name}
         frames, mask = given[self.values_name], inputs.get(self.mask_name)
         if mask is None:
