@@ -2,7 +2,7 @@
 
 import dataclasses
 import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args, get_origin
 
 from keras_transformer.arguments import (
@@ -13,7 +13,7 @@ from keras_transformer.arguments import (
     check_rates,
     get_activation,
 )
-from keras_transformer.types import Tensor
+from keras_transformer.types import Config, Tensor
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -91,11 +91,10 @@ class ModelConfig:
             )
 
     @classmethod
-    def from_arguments(cls, arguments: Mapping[str, object]) -> "Self":
+    def from_arguments(cls, arguments: Config) -> "Self":
         """Pick the fields from a constructor's `locals()`; raise for one that Keras would ignore."""
         names = [field.name for field in dataclasses.fields(cls)]
-        kwargs = arguments["kwargs"] if isinstance(arguments["kwargs"], dict) else {}
-        unknown = {name: value for name, value in kwargs.items() if name not in _KERAS_ARGUMENTS}
+        unknown = {name: value for name, value in arguments["kwargs"].items() if name not in _KERAS_ARGUMENTS}
         if unknown:
             similar = difflib.get_close_matches(min(unknown), names, 1)
             hint = f" Did you mean `{similar[0]}`?" if similar else ""
@@ -103,11 +102,11 @@ class ModelConfig:
             raise TypeError(f"{model} has no such argument.{hint} Received: {unknown}.")
         return cls(**{name: arguments[name] for name in names})
 
-    def options(self) -> dict[str, object]:
+    def options(self) -> Config:
         """Return each field's name and value."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
-    def stack_options(self) -> dict[str, object]:
+    def stack_options(self) -> Config:
         """Return the arguments of `layers.Encoder` and `layers.Decoder`, apart from their depth."""
         options = {field.name: getattr(self, field.name) for field in dataclasses.fields(ModelConfig)}
         for name in ("num_layers", "hidden_dim", "max_length"):

@@ -1,10 +1,12 @@
 """One step of decoding: from a token of each hypothesis to the logits of the next."""
 
+from collections.abc import Callable
+
 import keras
 from keras import ops
 
 from keras_transformer.backend import product_with_table, weight_now, weights_now
-from keras_transformer.layers import CachedDecoder, DecoderCache, TokenEmbedding
+from keras_transformer.layers import CachedDecoder, DecoderCache, OutputProjection, TokenEmbedding
 from keras_transformer.types import Tensor
 
 
@@ -24,14 +26,7 @@ class DecodingStep:
         self.decoder = CachedDecoder(model.decoder, in_place=in_place)
         self._embedding, self._position_encoding = embedding, model.position_encoding
         self._weights = weights_now([*embedding.weights, *model.position_encoding.weights])
-        projection = model.output_projection
-        if projection.embedding is None:
-            kernel = ops.cast(weight_now(projection.kernel), projection.compute_dtype)
-            self._project = lambda rows: ops.matmul(rows, kernel)
-        else:
-            table = ops.cast(weight_now(projection.embedding.embeddings), projection.compute_dtype)
-            self._project = product_with_table(table, beam_size)
-        self._dtype = projection.compute_dtype
+        self._project = _projection(model.output_projection, beam_size)
 
     def __call__(
         self, token_ids: Tensor, position: Tensor, cache: DecoderCache
@@ -41,4 +36,14 @@ class DecodingStep:
             x = self._embedding(token_ids[:, None])  # (b * n, 1, d)
             x = self._position_encoding(x, start=position)
         x, cache = self.decoder.step(x, position, cache)
-        return self._project(ops.cast(x[:, 0, :], self._dtype)), cache
+        return self._project(x[:, 0, :]), cache
+
+
+def _projection(layer: OutputProjection, beam_size: int) -> Callable[[Tensor], Tensor]:
+    """Return what gives rows `(r, d)` their logits `(r, v)` in each step."""
+    dtype = layer.compute_dtype
+    if layer.embedding is None:
+        kernel = ops.cast(weight_now(layer.kernel), dtype)
+        return lambda rows: ops.matmul(ops.cast(rows, dtype), kernel)
+    product = product_with_table(ops.cast(weight_now(layer.embedding.embeddings), dtype), beam_size)
+    return lambda rows: product(ops.cast(rows, dtype))

@@ -123,13 +123,13 @@ def _parts(config: EncoderConfig, dtype: object) -> Parts:
     }
     if config.pooling is not None:
         parts["pooling"] = Pooling(config.pooling, dtype=dtype, name="pooling")
-    if config.tie_output:
-        parts["output_projection"] = OutputProjection(
-            config.num_outputs, embedding=parts["source_embedding"], dtype=dtype, name="output_projection"
+    if config.num_outputs is not None:
+        name = "output_projection"
+        parts[name] = (
+            OutputProjection(config.num_outputs, embedding=parts["source_embedding"], dtype=dtype, name=name)
+            if config.tie_output
+            else keras.layers.Dense(config.num_outputs, dtype=dtype, name=name)
         )
-    elif config.num_outputs is not None:
-        projection = keras.layers.Dense(config.num_outputs, dtype=dtype, name="output_projection")
-        parts["output_projection"] = projection
     return parts
 
 

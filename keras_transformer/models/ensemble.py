@@ -1,8 +1,8 @@
-"""Several models that answer together."""
+"""Several models decoded as one."""
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import keras
 from keras import ops
@@ -10,38 +10,35 @@ from keras import ops
 from keras_transformer.layers import DecoderCache
 from keras_transformer.models.configured_model import Step
 from keras_transformer.models.transformer import Transformer
-from keras_transformer.types import Tensor
+from keras_transformer.types import Config, Tensor
 
 _SAME = ("source_vocabulary_size", "encoder_feature_dim", "target_vocabulary_size")
 
 
 class EnsembleCache(NamedTuple):
-    """What the models of an ensemble keep between the steps of decoding."""
+    """The caches of an ensemble's models, used as one `DecoderCache` is."""
 
     members: tuple[DecoderCache, ...]
     """The cache of each model."""
 
     @property
     def attention_sums(self) -> Tensor:
-        """The mean of those of the models, `(b, n, s)`; `()` where nobody asked."""
+        """Mean over the models, `(b, n, s)`; `()` unless tracked."""
         sums = [cache.attention_sums for cache in self.members]
         return () if isinstance(sums[0], tuple) else ops.mean(ops.stack(sums), axis=0)
 
     @property
     def encoder_padding_mask(self) -> Tensor:
-        """That of each model, `(b, s)`; `()` where everything is a token."""
+        """The mask that all models share, `(b, s)`; `()` where everything is a token."""
         return self.members[0].encoder_padding_mask
 
     def reorder(self, rows: Tensor) -> "EnsembleCache":
-        """Take hypotheses in another order; see `DecoderCache.reorder`."""
         return EnsembleCache(tuple(cache.reorder(rows) for cache in self.members))
 
     def select(self, rows: Tensor) -> "EnsembleCache":
-        """Take some sources with all their hypotheses; see `DecoderCache.select`."""
         return EnsembleCache(tuple(cache.select(rows) for cache in self.members))
 
     def grow(self, num_positions: Tensor | int) -> "EnsembleCache":
-        """Make room for more positions; see `DecoderCache.grow`."""
         return EnsembleCache(tuple(cache.grow(num_positions) for cache in self.members))
 
 
@@ -49,9 +46,9 @@ class EnsembleCache(NamedTuple):
 class Ensemble(keras.Model):
     """The mean of the probabilities of several trained models (Sutskever et al. 2014, section 3.6).
 
-    Models that were begun from other random numbers err in other places, so that they answer better together
-    than each alone, at the cost of all of them. An ensemble is decoded, scored, saved and exported as a
-    `Transformer` is; it is not trained, its models are.
+    Models that started from other random weights make other mistakes, so that together they are better than
+    each alone, at the cost of all of them. An ensemble is decoded, scored, saved and exported as a
+    `Transformer` is. It is not trained; its models are.
 
     Args:
         models: two or more `Transformer`s of the same vocabularies, of any other sizes.
@@ -65,8 +62,8 @@ class Ensemble(keras.Model):
         float32 `(b, t, v)`: the logarithm of the mean probability of each token.
 
     Raises:
-        TypeError: what is no `Transformer`.
-        ValueError: fewer than two models, or models of other vocabularies.
+        TypeError: if a model is not a `Transformer`.
+        ValueError: if there are fewer than two models, or their vocabularies differ.
 
     Example:
         >>> sizes = {"num_layers": 1, "num_heads": 2, "intermediate_dim": 16}
@@ -76,11 +73,11 @@ class Ensemble(keras.Model):
         (1, 2, 11)
     """
 
-    def __init__(self, models: Sequence[Transformer], **kwargs: Any) -> None:
+    def __init__(self, models: Sequence[Transformer], **kwargs: object) -> None:
         super().__init__(**kwargs)
         _check(models)
         self.members = list(models)
-        self.built = True  # as its models are
+        self.built = True
 
     @property
     def max_length(self) -> int | None:
@@ -89,15 +86,15 @@ class Ensemble(keras.Model):
 
     @property
     def source_embedding(self) -> keras.layers.Layer:
-        """That of the first model; all have its vocabulary."""
+        """The embedding of the first model, whose vocabulary all have."""
         return self.members[0].source_embedding
 
     @property
     def target_embedding(self) -> keras.layers.Layer:
-        """That of the first model; all have its vocabulary."""
+        """The embedding of the first model, whose vocabulary all have."""
         return self.members[0].target_embedding
 
-    def call(self, inputs: Any, training: bool | None = None) -> Tensor:
+    def call(self, inputs: dict[str, Tensor], training: bool | None = None) -> Tensor:
         return _mean([model(inputs, training=training) for model in self.members])
 
     def start_decoding(
@@ -135,7 +132,7 @@ class Ensemble(keras.Model):
 
         return step, EnsembleCache(tuple(cache for _, cache in starts))
 
-    def create_cache(self, *arguments: Any, **options: Any) -> EnsembleCache:
+    def create_cache(self, *arguments: Tensor, **options: Tensor) -> EnsembleCache:
         """Run the encoders, and make room to decode step by step.
 
         Args:
@@ -168,7 +165,7 @@ class Ensemble(keras.Model):
         return _mean(logits), EnsembleCache(caches)
 
     def attention_scores(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Give the attention maps of the first model; the heads of others are other heads.
+        """Return the attention maps of the first model; other models have other heads.
 
         Args:
             inputs: as for the call.
@@ -178,18 +175,18 @@ class Ensemble(keras.Model):
         """
         return self.members[0].attention_scores(inputs)
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> Config:
         models = [keras.saving.serialize_keras_object(model) for model in self.members]
         return {"models": models, "name": self.name}
 
     @classmethod
-    def from_config(cls, config: dict[str, Any], custom_objects: dict[str, Any] | None = None) -> "Ensemble":
+    def from_config(cls, config: Config, custom_objects: Config | None = None) -> "Ensemble":
         models = [keras.saving.deserialize_keras_object(model, custom_objects) for model in config["models"]]
         return cls(models, name=config["name"])
 
 
 def _check(models: Sequence[Transformer]) -> None:
-    """Refuse models that cannot answer together."""
+    """Raise if models cannot be decoded together."""
     if others := [type(model).__name__ for model in models if not isinstance(model, Transformer)]:
         raise TypeError(f"`models` must be Transformers. Received: {', '.join(others)}.")
     if len(models) < 2:
@@ -201,6 +198,6 @@ def _check(models: Sequence[Transformer]) -> None:
 
 
 def _mean(logits: Sequence[Tensor]) -> Tensor:
-    """Take the mean of probabilities; gives its logarithm."""
+    """Return the logarithm of the mean of the probabilities."""
     logarithms = ops.stack([ops.log_softmax(ops.cast(each, "float32"), axis=-1) for each in logits])
     return ops.logsumexp(logarithms, axis=0) - math.log(len(logits))

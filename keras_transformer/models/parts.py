@@ -29,7 +29,7 @@ def input_parts(config: ModelConfig, dtype: object) -> Parts:
     encoding: keras.layers.Layer = NoPositionEncoding(dtype=dtype, name="position_encoding")
     if config.positions == "sinusoidal":
         encoding = PositionEncoding(dtype=dtype, name="position_encoding")
-    elif config.positions == "learned":
+    elif config.max_length is not None:
         encoding = LearnedPositionEncoding(config.max_length, dtype=dtype, name="position_encoding")
     dropout = Dropout(config.dropout, dtype=dtype, name="embedding_dropout")
     return {"position_encoding": encoding, "embedding_dropout": dropout}

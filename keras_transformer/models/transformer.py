@@ -95,7 +95,7 @@ class Transformer(ConfiguredModel):
             source_vocabulary_size=source_vocabulary_size, encoder_feature_dim=encoder_feature_dim
         )
         check_positive(target_vocabulary_size=target_vocabulary_size)
-        parts = _parts(config, kwargs.pop("dtype", None))
+        parts = _parts(config, target_vocabulary_size, kwargs.pop("dtype", None))
         inputs, outputs = _connect(parts, Source("encoder_", encoder_feature_dim), packed)
         super().__init__(inputs=inputs, outputs=outputs, **kwargs)
         self._keep(config, parts)
@@ -215,13 +215,12 @@ class Transformer(ConfiguredModel):
         return {f"{stack}/{name}": scores[name] for stack, scores in stacks.items() for name in scores}
 
 
-def _parts(config: TransformerConfig, dtype: object) -> Parts:
+def _parts(config: TransformerConfig, target_size: int, dtype: object) -> Parts:
     """Make the layers. With shared embeddings two names stand for one layer."""
-    target_size, hidden_dim = config.target_vocabulary_size, config.hidden_dim
-    target_embedding = TokenEmbedding(target_size, hidden_dim, dtype=dtype, name="target_embedding")
+    target_embedding = TokenEmbedding(target_size, config.hidden_dim, dtype=dtype, name="target_embedding")
     source: Parts = {"source_embedding": target_embedding}
     if not config.share_embeddings:
-        source = source_part(config.source_vocabulary_size, hidden_dim, dtype)
+        source = source_part(config.source_vocabulary_size, config.hidden_dim, dtype)
     encoder_depth = config.num_encoder_layers or config.num_layers
     decoder_depth = config.num_decoder_layers or config.num_layers
     return {
