@@ -88,7 +88,12 @@ def batches(rows: Ids, size: int) -> list[list[int]]:
     return [order[start : start + size] for start in range(0, len(order), size)]
 
 
-def answers_of_ours(translator: kt.Translator, rows: Ids, search: kt.decoding.Search, batch_size: int) -> Ids:
+def answers_of_ours(
+    translator: kt.Translator,
+    rows: Ids,
+    search: kt.decoding.GreedySearch | kt.decoding.BeamSearch,
+    batch_size: int,
+) -> Ids:
     """Decode with our search.
 
     Args:

@@ -23,7 +23,7 @@ from decoding_cells import NUM_SPECIAL, SEARCHES, SHAPES, SOURCE_LENGTH, Cell, p
 
 import keras_transformer as kt
 from keras_transformer.data import read_lines
-from keras_transformer.export import export_ctranslate2
+from keras_transformer.export import export_ctranslate2, export_saved_model
 
 
 def random_model(shape: str) -> kt.Transformer:
@@ -160,7 +160,7 @@ def save_strings_models(translator: kt.Translator, directory: Path, variants: li
             max_target_length=translator.max_target_length,
         )
         for variant in variants:
-            searching.export(directory / f"{variant}_{name}", optimize=variant)
+            export_saved_model(searching, directory / f"{variant}_{name}", optimize=variant)
 
 
 def write_sources(translator: kt.Translator, directory: Path) -> None:

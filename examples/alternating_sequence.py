@@ -42,7 +42,7 @@ def count_exact(model: kt.CausalLM, longest: int) -> int:
         wanted = np.array([alternate(first, longest) for first in (0, 1)])
         prompts = np.insert(wanted[:, :length], 0, kt.text.SPECIAL_IDS.start, axis=1)
         search = kt.decoding.GreedySearch()
-        answers = kt.decoding.complete(model, prompts, search, max_length=longest - length)
+        answers = kt.decoding.generate(model, prompts, search, max_length=longest - length)
         answers = keras.ops.convert_to_numpy(answers.token_ids)[:, 0]
         num_exact += int(np.sum(np.all(answers == wanted[:, length:], axis=1)))
         print(*prompts[1, 1:] - OFFSET, "->", *answers[1] - OFFSET)

@@ -5,7 +5,7 @@ message. Values of tensors are checked only where they are known: while a graph 
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from numbers import Integral, Real
 
 import keras
@@ -249,3 +249,15 @@ def as_boolean(mask: Tensor, name: str) -> Tensor:
     # A mask that is added to the scores is 0 where a key may be attended to, and below elsewhere. Where its
     # numbers are not known it allows nothing so, and never the opposite of what it means.
     return mask > 0
+
+
+def as_strings(**texts: Iterable[str]) -> list[str]:
+    """Return strings of any iterable as a list; raise TypeError for a single string and for other things."""
+    [(name, given)] = texts.items()
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        raise TypeError(f"`{name}` must be several strings, such as a list. Received: {name}={given!r}.")
+    strings = list(given)
+    for row, text in enumerate(strings):
+        if not isinstance(text, str):
+            raise TypeError(f"`{name}` must hold strings. Received: {name}[{row}]={text!r}.")
+    return strings

@@ -4,7 +4,7 @@ from keras_transformer.backend.batch_parts import claim_cores, num_cores, train_
 from keras_transformer.backend.buffers import make_buffer, write_rows, written_in_place
 from keras_transformer.backend.compiler import (
     compile_function,
-    compile_step,
+    compile_rounds,
     has_fast_doubles,
     in_compiler,
     without_doubles,
@@ -29,7 +29,7 @@ __all__ = [
     "batched_product",
     "claim_cores",
     "compile_function",
-    "compile_step",
+    "compile_rounds",
     "draw_uniforms",
     "first_largest",
     "fixed_weights",

@@ -100,29 +100,46 @@ def compile_function(
     return function
 
 
-def compile_step(
-    function: Callable[..., Any], variables: Sequence[keras.Variable] = ()
-) -> Callable[..., Any]:
-    """Compile a function of any tensors, such as the step of a search, as the backend does it best.
+def compile_rounds(
+    begin: Callable[..., tuple[Any, Any]],
+    advance: Callable[[Any, Any], Any],
+    variables: Sequence[keras.Variable] = (),
+) -> Callable[..., tuple[Any, Callable[[Any], Any]]]:
+    """Compile a loop whose rounds Python asks for one by one.
 
-    TensorFlow gets a graph that leaves free what changes between calls; JAX its `jit`, which
-    compiles for each shape; and torch runs as it is.
+    It is `constants, first = begin(*inputs)`, then `state = advance(constants, state)` again and again.
+    Constants need not be tensors, so no graph can return them: each round has a `begin` of its own, of which
+    the compiler leaves out what only `first` needs. Torch, which compiles nothing, keeps the constants.
 
     Args:
-        function: takes and returns nests of tensors.
+        begin: from tensors to constants and a nest of tensors, without side effects.
+        advance: from the constants and a nest of tensors to one of the same structure.
         variables: of the models that it uses, so that what changes later is seen.
 
     Returns:
-        A function that gives the same.
+        A function of the inputs, which returns `first`, and a function from one state to the next.
     """
     backend = keras.backend.backend()
-    if backend == "tensorflow":
+
+    def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+        """Leave free what changes between calls; JAX compiles for each shape."""
+        if backend == "jax":
+            return _compile_with_jax(function, variables)
         import tensorflow as tf
 
         return tf.function(function, autograph=False, reduce_retracing=True)
-    if backend == "jax":
-        return _compile_with_jax(function, variables)
-    return function
+
+    if backend == "torch":
+
+        def start(*inputs: Any) -> tuple[Any, Callable[[Any], Any]]:
+            """Run both functions as they are."""
+            constants, first = begin(*inputs)
+            return first, lambda state: advance(constants, state)
+
+        return start
+    first_of = compiled(lambda *inputs: begin(*inputs)[1])
+    next_of = compiled(lambda inputs, state: advance(begin(*inputs)[0], state))
+    return lambda *inputs: (first_of(*inputs), lambda state: next_of(inputs, state))
 
 
 def _compile_with_jax(

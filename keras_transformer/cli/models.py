@@ -1,5 +1,6 @@
 """Which model a command asks: a directory of `train`, or an export."""
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -83,12 +84,27 @@ def change_search(translator: Any, beam_size: int | None, length_penalty: float 
             f"Received: --beam-size {beam_size}, --length-penalty {length_penalty}."
         )
 
-    from keras_transformer import decoding
-
     try:
-        translator.search = decoding.change_search(search, beam_size, length_penalty)
+        translator.search = _changed(search, beam_size, length_penalty)
     except ValueError as error:
         raise InputError(str(error)) from error
+
+
+def _changed(search: Any, beam_size: int | None, length_penalty: float | None) -> Any:
+    """Return the same search with another beam or length penalty; 1 is greedy search."""
+    from keras_transformer.decoding import BeamSearch, GreedySearch, SampleSearch
+
+    if isinstance(search, SampleSearch):
+        raise InputError("`search` must be greedy or a beam. Received: SampleSearch.")
+    if length_penalty is not None:
+        search = dataclasses.replace(search, length_penalty=length_penalty)
+    if beam_size is None:
+        return search
+    shared = {name: getattr(search, name) for name in ("length_penalty", "constraints", "special_ids")}
+    if beam_size == 1:
+        return GreedySearch(**shared)
+    beam = search if isinstance(search, BeamSearch) else BeamSearch(**shared)
+    return dataclasses.replace(beam, beam_size=beam_size)
 
 
 def _only_export() -> Path:

@@ -1,28 +1,29 @@
-"""Log-probabilities of the next token, and the score of a whole hypothesis."""
-
-import math
+"""Log-probabilities of the next token, and the length penalty."""
 
 from keras import ops
 
 from keras_transformer.backend import first_largest, largest, take_each, top_k
 from keras_transformer.types import SpecialIds, Tensor
 
-# Stands for a log-probability of minus infinity: sums of it stay finite.
 LOWEST_SCORE = -1e30
+"""Stands for a log-probability of minus infinity: sums of it stay finite."""
+
+FORCED_LOG_PROBABILITY = -100.0
+"""The least that a token which must be generated counts: a model may give it no probability at all, and then
+the hypothesis still needs a score that others can be compared with."""
+
+
+def is_possible(log_probabilities: Tensor) -> Tensor:
+    """Return where tokens or whole hypotheses are not forbidden, booleans of the same shape."""
+    # Hypotheses add what the model gave to `LOWEST_SCORE`, so a wide gap separates the two.
+    return log_probabilities > LOWEST_SCORE / 1e6
 
 
 def next_token_log_probabilities(logits: Tensor, special_ids: SpecialIds) -> Tensor:
-    """Turn logits into log-probabilities of tokens that may be generated.
+    """Turn logits `(r, v)` into float32 log-probabilities of tokens that may be generated.
 
-    Padding, the unknown token and the start token may not: their probability
-    is lost, not shared among the others, so scores stay those of the model.
-
-    Args:
-        logits: `(n, v)`.
-        special_ids: which tokens are special.
-
-    Returns:
-        A float32 tensor `(n, v)`.
+    Padding, the unknown token and the start token may not: their probability is lost, not shared among the
+    others, so scores stay those of the model.
     """
     log_probabilities = ops.log_softmax(ops.cast(logits, "float32"), axis=-1)
     banned = _is_banned(ops.arange(logits.shape[-1]), special_ids)
@@ -30,18 +31,9 @@ def next_token_log_probabilities(logits: Tensor, special_ids: SpecialIds) -> Ten
 
 
 def best_tokens(logits: Tensor, num_tokens: int, special_ids: SpecialIds) -> tuple[Tensor, Tensor]:
-    """Find the most likely tokens that may be generated.
+    """Find the `m` largest of `next_token_log_probabilities` and their int32 ids, both `(r, m)`.
 
-    The same as the largest of `next_token_log_probabilities`, but with fewer passes over
-    the vocabulary: what may not be generated is sorted out afterwards.
-
-    Args:
-        logits: `(r, v)`.
-        num_tokens: how many, `m`; fewer where the vocabulary is smaller.
-        special_ids: which tokens are special.
-
-    Returns:
-        Float32 log-probabilities, best first, and int32 ids, both `(r, m)`.
+    It needs fewer passes over the vocabulary: what may not be generated is sorted out afterwards.
     """
     logits = ops.cast(logits, "float32")
     # The maximum by itself: XLA sorts the whole vocabulary if a part of the `top_k` is used alone.
@@ -68,30 +60,5 @@ def _is_banned(ids: Tensor, special_ids: SpecialIds) -> Tensor:
 
 
 def length_penalty(length: Tensor | int, alpha: float) -> Tensor:
-    """Compute what a log-probability is divided by.
-
-    `((5 + length) / 6) ** alpha`, Wu et al. 2016 ("GNMT"), section 7.
-
-    Args:
-        length: tokens of the hypothesis, the end token included.
-        alpha: 0 for no penalty; larger favours longer hypotheses.
-
-    Returns:
-        A float32 tensor of the shape of `length`.
-    """
+    """Compute `((5 + length) / 6) ** alpha`, Wu et al. 2016 ("GNMT"), section 7; the end token counts."""
     return ops.power((5.0 + ops.cast(length, "float32")) / 6.0, alpha)
-
-
-def check_length_penalty(alpha: float) -> None:
-    """Refuse a length penalty that is negative or no finite number.
-
-    Args:
-        alpha: the value received.
-
-    Raises:
-        ValueError: it is below zero: then a search could not know when to stop; or not finite.
-    """
-    if not 0 <= alpha < math.inf:
-        raise ValueError(
-            f"`length_penalty` must be finite and not negative. Received: length_penalty={alpha}."
-        )

@@ -1,4 +1,4 @@
-"""Drawing the next token by chance: temperature, top-k, top-p."""
+"""Greedy search and sampling: each hypothesis is extended by one token at a time, whatever the others are."""
 
 import abc
 import dataclasses
@@ -6,28 +6,24 @@ from typing import ClassVar, NamedTuple
 
 from keras import ops
 
-from keras_transformer.arguments import check_positive
+from keras_transformer.arguments import check_number, check_positive
 from keras_transformer.backend import draw_uniforms, first_largest, top_k
-from keras_transformer.decoding.constraints import FORCED_LOG_PROBABILITY, Constraints, is_possible
-from keras_transformer.decoding.log_probabilities import LOWEST_SCORE, best_tokens, length_penalty
-from keras_transformer.decoding.search import (
-    Cache,
-    GuidedSearch,
-    Limits,
-    Request,
-    SearchResult,
-    Step,
-    pad_tokens,
+from keras_transformer.decoding.constraints import Limits
+from keras_transformer.decoding.log_probabilities import (
+    FORCED_LOG_PROBABILITY,
+    LOWEST_SCORE,
+    best_tokens,
+    is_possible,
 )
-from keras_transformer.decoding.validation import check_number
-from keras_transformer.types import SpecialIds, Tensor
+from keras_transformer.decoding.search import Cache, Request, Search, SearchResult, Step
+from keras_transformer.types import Tensor
 
 
-class RowState(NamedTuple):
-    """What changes from step to step, and what it depends on."""
+class IndependentState(NamedTuple):
+    """State of a search whose hypotheses are independent."""
 
     position: Tensor
-    """An integer scalar: how many tokens were generated."""
+    """An integer scalar: the number of tokens that were generated."""
     last_ids: Tensor
     """int32 `(b, n)`: the token before; first the start token."""
     token_ids: Tensor
@@ -38,16 +34,17 @@ class RowState(NamedTuple):
     """int32 `(b, n)`: tokens so far, the end token included."""
     ended: Tensor
     """bool `(b, n)`."""
-    chance: Tensor
-    """float32 `(b, n, T)`: uniform numbers, one for each step, or none, `(b, n, 0)`."""
+    uniforms: Tensor
+    """float32 `(b, n, T)`: random numbers, one for each step, or none, `(b, n, 0)`."""
     limits: Limits
     """Of each source."""
     cache: Cache
-    """The model's."""
+    """That of the model."""
 
 
-class RowSearch(GuidedSearch):
-    """The base of `GreedySearch` and `SampleSearch`, whose hypotheses do not know of each other."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class IndependentSearch(Search[IndependentState]):
+    """Base of `GreedySearch` and `SampleSearch`, whose hypotheses do not compete."""
 
     axes: ClassVar[dict[str, str]] = {
         "last_ids": "bn",
@@ -55,47 +52,30 @@ class RowSearch(GuidedSearch):
         "log_probabilities": "bn",
         "lengths": "bn",
         "ended": "bn",
-        "chance": "bnc",
+        "uniforms": "bnT",
     }
 
-    def initialize(self, cache: Cache, request: Request, length: Tensor | int) -> RowState:
-        """Make the state before the first token; see `GuidedSearch`."""
+    def initialize(self, cache: Cache, request: Request, length: Tensor | int) -> IndependentState:
+        """Make the state before the first token."""
         sizes = request.batch_size, self.beam_size
-        return RowState(
+        return IndependentState(
             position=ops.convert_to_tensor(0, "int32"),
             last_ids=self._first_ids(request),
             token_ids=ops.full((*sizes, length), self.special_ids.pad, dtype="int32"),
             log_probabilities=ops.zeros(sizes, "float32"),
             lengths=ops.zeros(sizes, "int32"),
             ended=ops.zeros(sizes, "bool"),
-            chance=self._chance(request),
+            uniforms=self._uniforms(request),
             limits=self._limits(request),
             cache=cache,
         )
 
-    def is_running(self, state: RowState, max_length: int) -> Tensor:
-        """Say which sources have a hypothesis that has not ended.
-
-        Args:
-            state: after a step.
-            max_length: the most tokens of a hypothesis.
-
-        Returns:
-            Boolean `(b,)`.
-        """
+    def is_running(self, state: IndependentState, max_length: int) -> Tensor:
+        """Return which sources have a hypothesis that has not ended, boolean `(b,)`."""
         return ops.logical_not(ops.all(state.ended, axis=1))
 
-    def advance(self, state: RowState, step: Step, max_length: int) -> RowState:
-        """Generate one token of every hypothesis.
-
-        Args:
-            state: before the token.
-            step: the model.
-            max_length: the most tokens of a hypothesis.
-
-        Returns:
-            The state after it.
-        """
+    def advance(self, state: IndependentState, step: Step, max_length: int) -> IndependentState:
+        """Generate one token of every hypothesis."""
         logits, cache = step(ops.reshape(state.last_ids, (-1,)), state.position, state.cache)
         chosen, gained = self._choose(logits, state, max_length)
         chosen, gained = (ops.reshape(part, (-1, self.beam_size)) for part in (chosen, gained))
@@ -112,55 +92,40 @@ class RowSearch(GuidedSearch):
             cache=cache,
         )
 
-    def finalize(self, state: RowState, max_length: int) -> SearchResult:
-        """Order the hypotheses of each source, the best score first.
-
-        Args:
-            state: after the last token.
-            max_length: the length of the result, `T`.
-
-        Returns:
-            `n` hypotheses for each source.
-        """
-        scores = state.log_probabilities / length_penalty(state.lengths, self.length_penalty)
-        token_ids = pad_tokens(state.token_ids, self.special_ids.pad, max_length)
+    def finalize(self, state: IndependentState, max_length: int) -> SearchResult:
+        """Order the hypotheses of each source, the best score first."""
+        scores = self.score(state.log_probabilities, state.lengths)
+        token_ids = self._padded(state.token_ids, max_length)
         if self.beam_size == 1:
             return SearchResult(token_ids, scores)
         scores, order = top_k(scores, self.beam_size)
         return SearchResult(ops.take_along_axis(token_ids, order[..., None], axis=1), scores)
 
-    def _chance(self, request: Request) -> Tensor:
-        """Draw what the search needs of chance, `(b, n, any)`."""
+    def _uniforms(self, request: Request) -> Tensor:
+        """Draw the random numbers of the whole search, `(b, n, any)`."""
         return ops.zeros((request.batch_size, self.beam_size, 0))
 
     @abc.abstractmethod
-    def _choose(self, logits: Tensor, state: RowState, max_length: int) -> tuple[Tensor, Tensor]:
+    def _choose(self, logits: Tensor, state: IndependentState, max_length: int) -> tuple[Tensor, Tensor]:
         """Choose a token for each row: int32 `(b * n,)`, and its log-probability."""
 
 
-class GreedySearch(RowSearch):
-    """Takes the most likely token at each step, until every row has ended.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GreedySearch(IndependentSearch):
+    """Take the most likely token at each step, until every hypothesis has ended.
 
-    Args:
-        length_penalty: of the score that is reported; the search ignores it.
-        constraints: what may not be generated; None for no rules.
-        special_ids: which tokens are special.
+    The length penalty is that of the score which is reported; it does not change the search.
 
     Raises:
-        ValueError: a negative length penalty.
+        ValueError: If the length penalty is negative.
+
+    Example:
+        >>> GreedySearch(length_penalty=0.5) == GreedySearch()
+        False
     """
 
-    def __init__(
-        self,
-        *,
-        length_penalty: float = 0.0,
-        constraints: Constraints | None = None,
-        special_ids: SpecialIds | None = None,
-    ) -> None:
-        super().__init__(length_penalty=length_penalty, constraints=constraints, special_ids=special_ids)
-
-    def _choose(self, logits: Tensor, state: RowState, max_length: int) -> tuple[Tensor, Tensor]:
-        if self._is_free(state.limits):
+    def _choose(self, logits: Tensor, state: IndependentState, max_length: int) -> tuple[Tensor, Tensor]:
+        if self.constraints.is_idle(state.limits):
             gained, chosen = best_tokens(logits, 1, self.special_ids)
         else:
             scores, allowed = self._allowed(logits, state.token_ids, state.position, state.limits, max_length)
@@ -170,156 +135,86 @@ class GreedySearch(RowSearch):
 
 
 @dataclasses.dataclass(frozen=True)
-class Sampler:
-    """Draws tokens from the model's distribution, reshaped by up to three options.
+class SampleSearch(IndependentSearch):
+    """Sample hypotheses from the model's distribution, `num_samples` for each source.
 
-    They are applied in this order: first the temperature, then `top_k`, then `top_p`, which sees the
-    probabilities of the `k` tokens that are left, as they share the whole.
+    The distribution of each token is reshaped by the constraints, then by the temperature, then by `top_k`,
+    then by `top_p`, which sees the probabilities of the `k` tokens that are left, renormalised. The score is
+    the model's own all the same: the log-probability that it gives to the output, at temperature 1 and over
+    the whole vocabulary, divided by the length penalty. So scores of different options, and of other
+    searches, can be compared.
 
-    Args:
-        temperature: what log-probabilities are divided by: below 1 for likelier tokens, above 1 for
-            more variety. Greedy search is the limit 0.
-        top_k: only so many of the most likely tokens; None for all.
-        top_p: only the fewest most likely tokens that are at least as likely together, at least one;
-            "nucleus sampling", Holtzman et al. 2020. None for all.
+    One seed gives the same outputs eagerly and compiled, to a source of the same number: its row in the
+    batch, or for a `Translator` its index among all texts of a call, however many are decoded together.
 
     Raises:
-        TypeError: a value that is no number.
-        ValueError: a temperature or `top_k` not above zero, a `top_p` outside (0, 1].
+        TypeError: If an option has another type.
+        ValueError: If an option is out of its range.
+
+    Example:
+        >>> SampleSearch(temperature=0.8, top_p=0.95, num_samples=3, seed=7).num_outputs
+        3
     """
 
     temperature: float = 1.0
+    """Divides log-probabilities: below 1 for likelier tokens, above 1 for more variety. Greedy search is the
+    limit 0."""
     top_k: int | None = None
+    """Only so many of the most likely tokens; None for all."""
     top_p: float | None = None
+    """Only the fewest most likely tokens that are at least as likely together, at least one: "nucleus
+    sampling", Holtzman et al. 2020. None for all."""
+    _: dataclasses.KW_ONLY
+    num_samples: int = 1
+    """Hypotheses for each source, `n`; the best score comes first."""
+    seed: int | None = None
+    """Of the random numbers; None for other outputs at each call, by Keras's global generator."""
 
     def __post_init__(self) -> None:
-        """Check the values."""
+        super().__post_init__()
         if not self.temperature:
             raise ValueError(
                 "`temperature` must be above zero; `GreedySearch` always takes the likeliest token. "
                 f"Received: temperature={self.temperature}."
             )
-        check_number("temperature", self.temperature)
-        if self.top_k is not None:
-            check_positive(top_k=self.top_k)
+        check_number(temperature=self.temperature)
+        check_positive(num_samples=self.num_samples, top_k=1 if self.top_k is None else self.top_k)
         if self.top_p is not None:
-            check_number("top_p", self.top_p, above_zero=True)
+            check_number(above=0, top_p=self.top_p)
             if self.top_p > 1:
                 raise ValueError(f"`top_p` must be at most 1. Received: top_p={self.top_p}.")
+        if self.seed is not None and (isinstance(self.seed, bool) or not isinstance(self.seed, int)):
+            raise TypeError(f"`seed` must be an integer or None. Received: seed={self.seed!r}.")
 
-    def choose(self, log_probabilities: Tensor, uniform: Tensor) -> Tensor:
-        """Draw one token for each row, by inverting the cumulated distribution.
+    @property
+    def beam_size(self) -> int:
+        """Hypotheses that the cache has for each source, `n`."""
+        return self.num_samples
 
-        The chance comes from outside, so the same numbers give the same tokens in every kind of loop.
+    def choose(self, log_probabilities: Tensor, uniforms: Tensor) -> Tensor:
+        """Draw a token int32 `(r,)` from each distribution `(r, v)` with numbers `(r,)` in [0, 1).
+
+        It inverts the cumulated distribution, so the same numbers give the same tokens in every kind of loop.
         What may not be generated is never drawn, unless a row has nothing else.
-
-        Args:
-            log_probabilities: `(r, v)`, `LOWEST_SCORE` for what may not be generated.
-            uniform: float `(r,)`, at least 0 and below 1.
-
-        Returns:
-            int32 `(r,)`.
         """
         scores = ops.maximum(ops.cast(log_probabilities, "float32"), LOWEST_SCORE)
         if self.top_k is None and self.top_p in (None, 1):
-            return _draw(self._weights(scores), uniform)
+            return _invert(self._weights(scores), uniforms)
         size = min(self.top_k or scores.shape[-1], scores.shape[-1])
         scores, token_ids = top_k(scores, size)  # (r, k), the most likely first
         weights = self._weights(scores)
         if self.top_p is not None:
             weights = _nucleus(weights, self.top_p)
-        place = _draw(weights, uniform)
-        return ops.take_along_axis(token_ids, place[:, None], axis=1)[:, 0]
+        rank = _invert(weights, uniforms)
+        return ops.take_along_axis(token_ids, rank[:, None], axis=1)[:, 0]
 
     def _weights(self, scores: Tensor) -> Tensor:
-        """Give what probabilities are proportional to, 1 for the most likely token, `(r, m)`."""
+        """Return numbers that probabilities are proportional to, 1 for the most likely token, `(r, m)`."""
         # Differences first: divided by a small temperature, the scores themselves would overflow.
         below_best = scores - ops.max(scores, axis=-1, keepdims=True)
         return ops.where(is_possible(scores), ops.exp(below_best / self.temperature), 0.0)
 
-
-def _nucleus(weights: Tensor, top_p: float) -> Tensor:
-    """Keep the fewest weights `(r, m)`, largest first, that sum up to `top_p` of the whole."""
-    cumulated = ops.cumsum(weights, axis=-1)
-    before = cumulated - weights  # what is more likely: 0 for the first, so that one always stays
-    return ops.where(before < top_p * cumulated[:, -1:], weights, 0.0)
-
-
-def _draw(weights: Tensor, uniform: Tensor) -> Tensor:
-    """Find the first place where the cumulated weights `(r, m)` pass the uniform numbers `(r,)`."""
-    size = weights.shape[-1]
-    cumulated = ops.cumsum(weights, axis=-1)
-    passed = cumulated > uniform[:, None] * cumulated[:, -1:]
-    # A sum computed in parallel need not grow where a weight is zero, so such places are left out.
-    passed = ops.logical_and(passed, weights > 0)
-    first = ops.min(ops.where(passed, ops.arange(size), size), axis=-1)
-    # Close to 1 the product may round up to the whole sum, which nothing passes.
-    best = ops.cast(ops.argmax(weights, axis=-1), "int32")
-    return ops.where(first < size, ops.cast(first, "int32"), best)
-
-
-class SampleSearch(RowSearch):
-    """Draws answers, `num_samples` for each source.
-
-    Each token is drawn from the model's distribution after the constraints and the sampler have
-    reshaped it. The score is the model's own all the same: the log-probability that it gives to the
-    answer, at temperature 1 and over the whole vocabulary, divided by the length penalty. So scores
-    of different options, and of other searches, can be compared.
-
-    One seed gives the same answers eagerly and compiled, to a source of the same number: its row in the
-    batch, or for a `Translator` its place among all texts of a call, however many are decoded together.
-
-    Args:
-        temperature: of the distribution; see `Sampler`.
-        top_k: only so many of the most likely tokens; see `Sampler`.
-        top_p: only the most likely tokens of this probability; see `Sampler`.
-        num_samples: hypotheses for each source, `n`; the best score comes first.
-        seed: of the chance; None for other answers at each call, see `draw_uniforms`.
-        length_penalty: of the scores.
-        constraints: what may not be generated; None for no rules.
-        special_ids: which tokens are special.
-
-    Raises:
-        TypeError: an option that is no number.
-        ValueError: an option out of its range.
-
-    Example:
-        >>> SampleSearch(temperature=0.8, top_p=0.95, num_samples=3, seed=7).beam_size
-        3
-    """
-
-    def __init__(
-        self,
-        temperature: float = 1.0,
-        top_k: int | None = None,
-        top_p: float | None = None,
-        *,
-        num_samples: int = 1,
-        seed: int | None = None,
-        length_penalty: float = 0.0,
-        constraints: Constraints | None = None,
-        special_ids: SpecialIds | None = None,
-    ) -> None:
-        super().__init__(length_penalty=length_penalty, constraints=constraints, special_ids=special_ids)
-        Sampler(temperature, top_k, top_p)  # checks them
-        if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int)):
-            raise TypeError(f"`seed` must be an integer or None. Received: seed={seed!r}.")
-        self.temperature, self.top_k, self.top_p = temperature, top_k, top_p
-        self.num_samples = num_samples
-        self.seed = seed
-
-    @property
-    def num_samples(self) -> int:
-        """Hypotheses for each source, `n`."""
-        return self.beam_size
-
-    @num_samples.setter
-    def num_samples(self, value: int) -> None:
-        """Ask for another number of them."""
-        check_positive(num_samples=value)
-        self.beam_size = self.num_hypotheses = value
-
-    def _chance(self, request: Request) -> Tensor:
+    def _uniforms(self, request: Request) -> Tensor:
         seed = request.seed if self.seed is None else self.seed
         numbers = request.source_numbers
         if numbers is None:
@@ -329,9 +224,29 @@ class SampleSearch(RowSearch):
         uniforms = ops.transpose(draw_uniforms(seed, request.max_length, rows))  # (b * n, T)
         return ops.reshape(uniforms, (-1, self.beam_size, request.max_length))
 
-    def _choose(self, logits: Tensor, state: RowState, max_length: int) -> tuple[Tensor, Tensor]:
+    def _choose(self, logits: Tensor, state: IndependentState, max_length: int) -> tuple[Tensor, Tensor]:
         scores, allowed = self._allowed(logits, state.token_ids, state.position, state.limits, max_length)
-        uniform = ops.reshape(ops.take(state.chance, state.position, axis=2), (-1,))
-        chosen = Sampler(self.temperature, self.top_k, self.top_p).choose(allowed, uniform)
-        # Not what the sampler saw: the score is that of the model.
+        uniforms = ops.reshape(ops.take(state.uniforms, state.position, axis=2), (-1,))
+        chosen = self.choose(allowed, uniforms)
+        # Not the reshaped distribution: the score is that of the model.
         return chosen, ops.take_along_axis(scores, chosen[:, None], axis=1)[:, 0]
+
+
+def _nucleus(weights: Tensor, top_p: float) -> Tensor:
+    """Keep the fewest weights `(r, m)`, largest first, that sum up to `top_p` of the whole."""
+    cumulated = ops.cumsum(weights, axis=-1)
+    before = cumulated - weights  # what is more likely: 0 for the first, so that one always stays
+    return ops.where(before < top_p * cumulated[:, -1:], weights, 0.0)
+
+
+def _invert(weights: Tensor, uniforms: Tensor) -> Tensor:
+    """Find the first index at which the cumulated weights `(r, m)` pass the uniform numbers `(r,)`."""
+    size = weights.shape[-1]
+    cumulated = ops.cumsum(weights, axis=-1)
+    passed = cumulated > uniforms[:, None] * cumulated[:, -1:]
+    # A sum computed in parallel need not grow where a weight is zero, so such indices are left out.
+    passed = ops.logical_and(passed, weights > 0)
+    first = ops.min(ops.where(passed, ops.arange(size), size), axis=-1)
+    # Close to 1 the product may round up to the whole sum, which nothing passes.
+    best = ops.cast(ops.argmax(weights, axis=-1), "int32")
+    return ops.where(first < size, ops.cast(first, "int32"), best)

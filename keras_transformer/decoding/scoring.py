@@ -1,118 +1,22 @@
-"""How likely given targets are: the sums of a search, of sequences that somebody else chose."""
+"""Scores and alignments of given targets, by one teacher-forced pass."""
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple, Protocol
 
+import keras
 from keras import ops
 
-from keras_transformer.decoding.log_probabilities import length_penalty
-from keras_transformer.decoding.search import Search
-from keras_transformer.types import Tensor
+from keras_transformer.arguments import known_values
+from keras_transformer.types import SPECIAL_IDS, SpecialIds, Tensor
 
 
-class TeacherForcing(NamedTuple):
-    """A target, shifted by one token."""
+class _ScoringModel(Protocol):
+    """A `Transformer` or an `Ensemble`."""
 
-    inputs: dict[str, Tensor]
-    """What the model is called with; its decoder reads `(b, t - 1)`."""
-    target_ids: Tensor
-    """int32 `(b, t - 1)`, what it has to predict."""
+    def __call__(self, inputs: dict[str, Tensor]) -> Tensor:
+        """Return logits `(b, t, v)`."""
 
-
-def teacher_forcing(
-    encoder_inputs: Tensor, decoder_token_ids: Tensor, padding_mask: Tensor | None = None
-) -> TeacherForcing:
-    """Make the inputs of a model from a source and a whole target.
-
-    Args:
-        encoder_inputs: token ids `(b, s)`; or features `(b, s, w)`.
-        decoder_token_ids: integers `(b, t)`, the start token first, padded with 0.
-        padding_mask: `(b, s)`, True (1) where features have a frame; None for ids, or if every frame
-            counts.
-
-    Returns:
-        The inputs, and the tokens that each position of the decoder has to predict.
-
-    Raises:
-        TypeError: targets that are not integers.
-        ValueError: targets of another rank, or without a token after the first.
-    """
-    encoder_inputs, ids = ops.convert_to_tensor(encoder_inputs), ops.convert_to_tensor(decoder_token_ids)
-    _check_targets(ids)
-    ids = ops.cast(ids, "int32")
-    inputs: dict[str, Any] = {"decoder_token_ids": ids[:, :-1]}
-    if len(encoder_inputs.shape) == 2:
-        return TeacherForcing({"encoder_token_ids": encoder_inputs, **inputs}, ids[:, 1:])
-    if padding_mask is not None:
-        inputs["encoder_padding_mask"] = padding_mask
-    return TeacherForcing({"encoder_features": encoder_inputs, **inputs}, ids[:, 1:])
-
-
-def _check_targets(ids: Tensor) -> None:
-    shape = tuple(ids.shape)
-    if "int" not in str(ids.dtype):
-        raise TypeError(f"`decoder_token_ids` must be integers. Received: dtype={ids.dtype}.")
-    if len(shape) != 2 or (isinstance(shape[1], int) and shape[1] < 2):
-        raise ValueError(
-            "`decoder_token_ids` must have the shape (b, t), the start token and at least one more. "
-            f"Received: shape={shape}."
-        )
-
-
-def align_targets(
-    model: Any,
-    encoder_inputs: Tensor,
-    decoder_token_ids: Tensor,
-    layer: int = -1,
-    padding_mask: Tensor | None = None,
-    pad_id: int = 0,
-) -> Tensor:
-    """Read the cross-attention of a source and a given target.
-
-    One teacher-forced pass over a hypothesis gives what was computed while it was generated, so a
-    search need not carry attention along. Attention shows where a model looked, which often, but not
-    always, is the translation of the token. The last layer is the default, since it decides; in deep
-    models the last but one (-2) tends to align better.
-
-    Args:
-        model: a `Transformer` with weights.
-        encoder_inputs: as for `Transformer.encode`.
-        decoder_token_ids: integers `(b, t)`: the start token, the tokens, usually the end token, and
-            padding.
-        layer: which decoder layer, from 0; negative numbers count from the last.
-        padding_mask: `(b, s)`, True (1) where features have a frame; None for ids.
-        pad_id: what fills the rows.
-
-    Returns:
-        float32 `(b, t - 1, s)`: row `i` belongs to the token that follows position `i`, so the start
-        token has none. The mean over the heads: a row sums to 1, and is 0 where there is padding.
-
-    Raises:
-        TypeError: targets that are not integers.
-        ValueError: targets of another rank, or without a token after the first; no such layer.
-
-    Example:
-        >>> from keras_transformer.models import Transformer
-        >>> model = Transformer(9, 11, num_layers=2, hidden_dim=8, num_heads=2, intermediate_dim=16)
-        >>> tuple(align_targets(model, [[4, 5, 3]], [[2, 7, 9, 6, 3]]).shape)
-        (1, 4, 3)
-    """
-    inputs, target_ids = teacher_forcing(encoder_inputs, decoder_token_ids, padding_mask)
-    scores = model.attention_scores(inputs)
-    attention = scores[_layer_name(scores, layer)]  # (b, h, t - 1, s)
-    attention = ops.mean(ops.cast(attention, "float32"), axis=1)  # (b, t - 1, s)
-    is_token = ops.not_equal(target_ids, pad_id)
-    return ops.where(is_token[..., None], attention, 0.0)
-
-
-def _layer_name(scores: dict[str, Tensor], layer: int) -> str:
-    """Find the name of a decoder layer's cross-attention; its layers are counted from 1."""
-    num_layers = sum(name.startswith("decoder/") and name.endswith("/cross_attention") for name in scores)
-    if not -num_layers <= layer < num_layers:
-        raise ValueError(
-            f"`layer` must be one of the {num_layers} layers of the decoder. Received: layer={layer}."
-        )
-    return f"decoder/layer_{layer % num_layers + 1}/cross_attention"
+    def attention_scores(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Return attention maps by the name of their layer."""
 
 
 class TargetScores(NamedTuple):
@@ -125,45 +29,43 @@ class TargetScores(NamedTuple):
 
 
 def score_targets(
-    model: Callable[[dict[str, Tensor]], Any],
-    encoder_inputs: Tensor,
-    decoder_token_ids: Tensor,
+    model: _ScoringModel,
+    inputs: Tensor,
+    target_ids: Tensor,
     padding_mask: Tensor | None = None,
-    pad_id: int = 0,
+    special_ids: SpecialIds = SPECIAL_IDS,
 ) -> TargetScores:
-    """Score targets in one teacher-forced pass.
+    """Compute the log-probabilities of targets.
 
-    The sums are those of a search: divided by its length penalty, the score of a hypothesis is the
-    one that the search gave. A search never generates the unknown token; here it has the probability
-    that the model gives it.
+    Divided by the length penalty, that of a hypothesis is the score which the search gave. A search never
+    generates the unknown token; here it has the probability that the model gives it.
 
     Args:
-        model: a `Transformer`, or any function of its inputs that gives logits `(b, t, v)`.
-        encoder_inputs: as for `Transformer.encode`.
-        decoder_token_ids: integers `(b, t)`: the start token, the tokens, usually the end token, and
-            padding.
+        model: a `Transformer`, or any function of its inputs that returns logits `(b, t, v)`.
+        inputs: sources, as for `generate`.
+        target_ids: integers `(b, t)` as in a `SearchResult`: without the start token, usually with the end
+            token, then padding, which is not scored.
         padding_mask: `(b, s)`, True (1) where features have a frame; None for ids.
-        pad_id: what fills the rows; it is not scored.
+        special_ids: the special tokens of the target.
 
     Returns:
         Log-probabilities `(b,)` and numbers of tokens `(b,)`.
 
     Raises:
-        TypeError: targets that are not integers.
-        ValueError: targets of another rank, or without a token after the first.
+        TypeError: If targets are not integers.
+        ValueError: If targets have another rank, no token, or begin with the start token.
 
     Example:
         >>> from keras_transformer.models import Transformer
         >>> model = Transformer(9, 11, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=16)
-        >>> scores = score_targets(model, [[4, 5, 3]], [[2, 7, 9, 3, 0]])
-        >>> int(scores.num_tokens[0])
+        >>> int(score_targets(model, [[4, 5, 3]], [[7, 9, 3, 0]]).num_tokens[0])
         3
     """
-    inputs, target_ids = teacher_forcing(encoder_inputs, decoder_token_ids, padding_mask)
-    logits = model(inputs)  # (b, t - 1, v)
+    target_ids = _checked_targets(target_ids, special_ids)
+    logits = model(_teacher_forcing(inputs, target_ids, padding_mask, special_ids))  # (b, t, v)
     log_probabilities = ops.log_softmax(ops.cast(logits, "float32"), axis=-1)
-    chosen = ops.take_along_axis(log_probabilities, target_ids[..., None], axis=-1)[..., 0]  # (b, t - 1)
-    is_token = ops.not_equal(target_ids, pad_id)
+    chosen = ops.take_along_axis(log_probabilities, target_ids[..., None], axis=-1)[..., 0]  # (b, t)
+    is_token = ops.not_equal(target_ids, special_ids.pad)
     return TargetScores(
         # Not a product: an impossible token may have minus infinity where there is padding.
         log_probabilities=ops.sum(ops.where(is_token, chosen, 0.0), axis=1),
@@ -171,17 +73,89 @@ def score_targets(
     )
 
 
-def normalized(scores: TargetScores, search: Search) -> Tensor:
-    """Divide log-probabilities as a search does.
+def align_targets(
+    model: _ScoringModel,
+    inputs: Tensor,
+    target_ids: Tensor,
+    layer: int = -1,
+    padding_mask: Tensor | None = None,
+    special_ids: SpecialIds = SPECIAL_IDS,
+) -> Tensor:
+    """Read the cross-attention of sources and given targets.
 
-    A coverage penalty is not in the result: it belongs to the attention of a search on its way.
+    One teacher-forced pass over a hypothesis gives what was computed while it was generated, so a search need
+    not carry attention along. Attention shows where a model looked, which often, but not always, is the
+    translation of the token. The last layer is the default, since it decides; in deep models the last but one
+    (-2) tends to align better.
 
     Args:
-        scores: of targets.
-        search: whose length penalty is meant; one without any divides by nothing.
+        model: a `Transformer` or an `Ensemble` with weights.
+        inputs: sources, as for `generate`.
+        target_ids: as for `score_targets`.
+        layer: the decoder layer, from 0; negative numbers count from the last.
+        padding_mask: as for `score_targets`.
+        special_ids: the special tokens of the target.
 
     Returns:
-        float32 `(b,)`.
+        float32 `(b, t, s)`: row `i` belongs to token `i` of the target. The mean over the heads: a row sums
+        to 1, and is 0 where there is padding.
+
+    Raises:
+        TypeError: If targets are not integers.
+        ValueError: If targets have another rank, no token, or begin with the start token; if there is no such
+            layer.
+
+    Example:
+        >>> from keras_transformer.models import Transformer
+        >>> model = Transformer(9, 11, num_layers=2, hidden_dim=8, num_heads=2, intermediate_dim=16)
+        >>> tuple(align_targets(model, [[4, 5, 3]], [[7, 9, 6, 3]]).shape)
+        (1, 4, 3)
     """
-    alpha: float = getattr(search, "length_penalty", 0.0)
-    return scores.log_probabilities / length_penalty(scores.num_tokens, alpha)
+    target_ids = _checked_targets(target_ids, special_ids)
+    scores = model.attention_scores(_teacher_forcing(inputs, target_ids, padding_mask, special_ids))
+    attention = scores[_layer_name(scores, layer)]  # (b, h, t, s)
+    attention = ops.mean(ops.cast(attention, "float32"), axis=1)  # (b, t, s)
+    is_token = ops.not_equal(target_ids, special_ids.pad)
+    return ops.where(is_token[..., None], attention, 0.0)
+
+
+def _teacher_forcing(
+    inputs: Tensor, target_ids: Tensor, padding_mask: Tensor | None, special_ids: SpecialIds
+) -> dict[str, Tensor]:
+    """Return the inputs of a model that predicts each token of a target from those before it."""
+    inputs = ops.convert_to_tensor(inputs)
+    start = ops.full_like(target_ids[:, :1], special_ids.start)
+    decoder = {"decoder_token_ids": ops.concatenate([start, target_ids[:, :-1]], axis=1)}
+    if len(inputs.shape) == 2:
+        return {"encoder_token_ids": inputs, **decoder}
+    mask = {} if padding_mask is None else {"encoder_padding_mask": padding_mask}
+    return {"encoder_features": inputs, **mask, **decoder}
+
+
+def _checked_targets(target_ids: Tensor, special_ids: SpecialIds) -> Tensor:
+    """Return targets as int32."""
+    target_ids = ops.convert_to_tensor(target_ids)
+    shape = tuple(target_ids.shape)
+    if not keras.backend.is_int_dtype(target_ids.dtype):
+        dtype = keras.backend.standardize_dtype(target_ids.dtype)
+        raise TypeError(f"`target_ids` must be integers. Received: dtype={dtype}.")
+    if len(shape) != 2 or shape[1] == 0:
+        raise ValueError(
+            f"`target_ids` must have the shape (b, t), with at least one token. Received: shape={shape}."
+        )
+    values = known_values(target_ids)
+    if values is not None and (values[:, 0] == special_ids.start).any():
+        raise ValueError(
+            f"`target_ids` must not begin with the start token. Received: target_ids={values.tolist()}."
+        )
+    return ops.cast(target_ids, "int32")
+
+
+def _layer_name(scores: dict[str, Tensor], layer: int) -> str:
+    """Find the name of a decoder layer's cross-attention; names count layers from 1."""
+    num_layers = sum(name.startswith("decoder/") and name.endswith("/cross_attention") for name in scores)
+    if not -num_layers <= layer < num_layers:
+        raise ValueError(
+            f"`layer` must be one of the {num_layers} layers of the decoder. Received: layer={layer}."
+        )
+    return f"decoder/layer_{layer % num_layers + 1}/cross_attention"

@@ -3,162 +3,70 @@
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from keras import ops
+from typing_extensions import Self
 
+from keras_transformer.arguments import check_number
 from keras_transformer.backend import compile_function
 from keras_transformer.decoding.beam import BeamSearch
-from keras_transformer.decoding.generation import TokenStreamer, generate
-from keras_transformer.decoding.sampling import RowSearch
-from keras_transformer.decoding.scoring import align_targets, normalized, score_targets
+from keras_transformer.decoding.generation import generate, token_stream
+from keras_transformer.decoding.log_probabilities import LOWEST_SCORE
+from keras_transformer.decoding.sampling import GreedySearch
+from keras_transformer.decoding.scoring import align_targets, score_targets
 from keras_transformer.decoding.search import Search, SearchResult
 from keras_transformer.decoding.text_translator import (
-    BatchAnswers,
-    Pair,
-    PairScore,
+    Outputs,
+    Signature,
     TextTranslator,
     TruncationWarning,
-    make_alignment,
-    make_hypotheses,
-    started,
-    token_ids_of,
 )
-from keras_transformer.decoding.translator_files import load_translator, save_translator
-from keras_transformer.types import Tensor
+from keras_transformer.decoding.translator_directory import read_translator, write_translator
+from keras_transformer.errors import InputError
+from keras_transformer.models import Ensemble, Transformer
+from keras_transformer.types import SPECIAL_IDS, Tensor
 
-# What stands for bytes that are no character, or not yet.
-REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+if TYPE_CHECKING:
+    from keras_transformer.text import Tokenizer
 
-
-class TextStreamer:
-    """Translates one text at a time, and gives each part of the answer as soon as it is certain.
-
-    Args:
-        translator: a `Translator`, for its model, tokenizers and limits.
-        search: `GreedySearch()` if None, whatever search the translator has: a beam does not know its
-            answer before the end. `SampleSearch` of one sample will do.
-
-    Raises:
-        ValueError: a search of several hypotheses.
-    """
-
-    def __init__(self, translator: Any, search: RowSearch | None = None) -> None:
-        self.translator = translator
-        self.search = search
-        self._stream = self._new_stream()
-
-    def __call__(self, text: str) -> Iterator[str]:
-        """Give the pieces of an answer, which together are the answer.
-
-        Args:
-            text: the source. As for the translator, an empty one has an empty answer, and what is too
-                long is cut off.
-
-        Returns:
-            An iterator over pieces that are not empty. A character of several tokens comes when it is
-            complete.
-
-        Raises:
-            TypeError: what is no string.
-
-        Warns:
-            TruncationWarning: the text is too long.
-        """
-        if not isinstance(text, str):
-            raise TypeError(f"`text` must be a string. Received: text={text!r}.")
-        if not text:
-            return iter(())
-        if self.translator.max_target_length != self._stream.max_length:
-            self._stream = self._new_stream()
-        return join_pieces(self._stream(self._encode(text)), self.translator.target_tokenizer)
-
-    def _new_stream(self) -> TokenStreamer:
-        return TokenStreamer(self.translator.model, self.search, self.translator.max_target_length)
-
-    def _encode(self, text: str) -> np.ndarray[Any, Any]:
-        limit = self.translator.max_source_length
-        token_ids, is_cut = token_ids_of([text], self.translator.source_tokenizer, limit)
-        if is_cut.any():
-            message = f"The text was longer than the translator's {limit} tokens and was cut off."
-            warnings.warn(message, TruncationWarning, stacklevel=3)
-        return token_ids
-
-
-def stream_text(translator: Any, text: str, search: RowSearch | None = None) -> Iterator[str]:
-    """Yield the pieces of one translation as they are generated.
-
-    For more than one text a `TextStreamer` is faster, since it compiles its step only once.
-
-    Args:
-        translator: a `Translator`.
-        text: the source.
-        search: as for `TextStreamer`.
-
-    Returns:
-        An iterator over pieces; together they are the answer.
-
-    Raises:
-        ValueError: a search of several hypotheses.
-        TypeError: what is no string.
-    """
-    return TextStreamer(translator, search)(text)
-
-
-def join_pieces(steps: Iterable[np.ndarray[Any, Any]], tokenizer: Any) -> Iterator[str]:
-    """Yield what each token adds to the text, once no later token can change it.
-
-    The tokens so far are joined anew at each step, since what a token adds depends on its neighbors.
-
-    Args:
-        steps: integers `(1,)`, one token after the other.
-        tokenizer: of the answer.
-
-    Yields:
-        Pieces that are not empty.
-    """
-    token_ids: list[int] = []
-    given = text = ""
-    for step in steps:
-        token_ids.append(int(step[0]))
-        text = tokenizer.detokenize([token_ids]).numpy()[0].decode("utf-8")
-        # The bytes of a character may come one by one: until the last, they are no character.
-        certain = text.rstrip(REPLACEMENT)
-        if certain.startswith(given) and certain != given:
-            yield certain[len(given) :]
-            given = certain
-    if text != given:
-        yield text[len(given) :]
+# Stands for bytes that are no character, or not yet.
+_REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
 class Translator(TextTranslator):
-    """Translates strings with a trained model.
+    """Translate strings with a trained model.
 
-    An empty source has an empty answer. What is longer than the limits is cut
-    off: the source after `max_source_length` tokens, the answer after
-    `max_target_length`. A call that cut a source, or a target to be scored, says so
-    by one `TruncationWarning`. `search` and the limits may be changed at any time.
-    Where positions are learned, limits above their number are taken down to it.
+    An empty source has an empty output. What is longer than the limits is cut off: the source after
+    `max_source_length` tokens, the output after `max_target_length`. A call that cut a source, or a target to
+    be scored, says so by one `TruncationWarning`. Where positions are learned, limits above their number are
+    taken down to it. `search` and the limits are plain attributes, which may be assigned: the next call uses
+    them.
 
     Args:
-        model: a `Transformer` with weights.
+        model: a `Transformer` or an `Ensemble` with weights, of token ids on both sides.
         source_tokenizer: of the source language.
         target_tokenizer: of the target language.
         search: `BeamSearch(4)` if None.
         max_source_length: most tokens of a source, the end token included.
-        max_target_length: most tokens of an answer, the end token included.
+        max_target_length: most tokens of an output, the end token included.
 
     Raises:
-        ValueError: a tokenizer whose vocabulary does not have the model's size,
-            or a limit below 2.
+        ValueError: If a tokenizer's vocabulary does not have the model's size, or a limit is below 2.
+
+    Example:
+        ```python
+        translator = Translator(model, source_tokenizer, target_tokenizer, search=BeamSearch(4))
+        translator.translate(["Ein Hund läuft."])
+        ```
     """
 
     def __init__(
         self,
-        model: Any,
-        source_tokenizer: Any,
-        target_tokenizer: Any,
+        model: Transformer | Ensemble,
+        source_tokenizer: "Tokenizer",
+        target_tokenizer: "Tokenizer",
         *,
         search: Search | None = None,
         max_source_length: int = 256,
@@ -166,43 +74,29 @@ class Translator(TextTranslator):
     ) -> None:
         if not (hasattr(model, "source_embedding") and hasattr(model, "target_embedding")):
             raise ValueError(
-                "`model` must read and write token ids; `decoding.generate` decodes other sources, and "
-                f"`decoding.complete` a decoder alone. Received: {type(model).__name__} {model.name!r}."
+                "`model` must read and write token ids; `decoding.generate` decodes other models. "
+                f"Received: {type(model).__name__} {model.name!r}."
             )
-        _check_vocabulary("source", source_tokenizer, model.source_embedding)
-        _check_vocabulary("target", target_tokenizer, model.target_embedding)
+        _check_vocabulary("source", source_tokenizer, model.source_embedding.vocabulary_size)
+        _check_vocabulary("target", target_tokenizer, model.target_embedding.vocabulary_size)
+        check_number(
+            at_least=2, whole=True, max_source_length=max_source_length, max_target_length=max_target_length
+        )
         self.model = model
         self.source_tokenizer = source_tokenizer
         self.target_tokenizer = target_tokenizer
-        self.search = search or BeamSearch(4)
-        self.max_source_length = max_source_length
-        self.max_target_length = max_target_length
-        self._compiled: dict[str, tuple[str, Callable[..., Any]]] = {}
-
-    @property
-    def max_source_length(self) -> int:
-        """Most tokens of a source, the end token included."""
-        return self._max_source_length
-
-    @max_source_length.setter
-    def max_source_length(self, length: int) -> None:
-        """Check the limit; see `Translator`."""
-        self._max_source_length = self._limit("max_source_length", length)
-
-    @property
-    def max_target_length(self) -> int:
-        """Most tokens of an answer, the end token included."""
-        return self._max_target_length
-
-    @max_target_length.setter
-    def max_target_length(self, length: int) -> None:
-        """Check the limit; see `Translator`."""
-        self._max_target_length = self._limit("max_target_length", length)
+        self.search: Search = search or BeamSearch(4)
+        # Where positions are learned, there are no others.
+        limit = getattr(model, "max_length", None) or max(max_source_length, max_target_length)
+        self.max_source_length = min(max_source_length, limit)
+        self.max_target_length = min(max_target_length, limit)
+        # By name, search and limit, so that what is assigned takes effect.
+        self._compiled: dict[tuple[str, Search, int], Callable[..., Any]] = {}
 
     def generate(
         self, encoder_token_ids: Tensor, source_numbers: Sequence[int] | None = None
     ) -> SearchResult:
-        """Find answers of a batch as token ids.
+        """Find the outputs of a batch as token ids.
 
         Args:
             encoder_token_ids: integers `(b, s)`, each row ended and padded.
@@ -211,138 +105,194 @@ class Translator(TextTranslator):
         Returns:
             Hypotheses `(b, n, T)` and scores `(b, n)`, best first.
         """
+        model, search, max_length = self.model, self.search, self.max_target_length
+
+        def run(token_ids: Tensor, numbers: Tensor) -> SearchResult:
+            return generate(model, token_ids, search, max_length, source_numbers=numbers[:, 0])
+
         numbers = range(len(encoder_token_ids)) if source_numbers is None else source_numbers
-        return self._run("generate", self._generate, encoder_token_ids, np.reshape(numbers, (-1, 1)))
+        return self._run("generate", run, encoder_token_ids, np.reshape(numbers, (-1, 1)))
+
+    def stream(self, text: str, search: Search | None = None) -> Iterator[str]:
+        """Translate one text piece by piece, each as soon as it is certain.
+
+        Args:
+            text: the source. As in `translate`, an empty one has an empty output, and what is too long is cut
+                off.
+            search: `GreedySearch()` if None, whatever search the translator has: a beam does not know its
+                output before the end. `SampleSearch` of one sample will do.
+
+        Returns:
+            An iterator over pieces that are not empty; together they are the output. A character of several
+            tokens comes when it is complete.
+
+        Raises:
+            TypeError: If `text` is not a string.
+            ValueError: If the search has several hypotheses.
+
+        Warns:
+            TruncationWarning: If the text is too long.
+        """
+        if not isinstance(text, str):
+            raise TypeError(f"`text` must be a string. Received: text={text!r}.")
+        search = search or GreedySearch()
+        key = "stream", search, self.max_target_length
+        if key not in self._compiled:
+            self._compiled[key] = token_stream(self.model, search, self.max_target_length)
+        if not text:
+            return iter(())
+        source_ids, is_cut = _token_ids([text], self.source_tokenizer, self.max_source_length)
+        if is_cut.any():
+            message = f"The text was longer than the translator's {self.max_source_length} tokens"
+            warnings.warn(f"{message} and was cut off.", TruncationWarning, stacklevel=2)
+        token_ids = (int(step[0]) for step in self._compiled[key](source_ids))
+        return _join_pieces(token_ids, self.target_tokenizer)
 
     def save(self, directory: str | Path) -> None:
         """Write the model, the tokenizers and the search, to be read by `load`.
 
         Args:
-            directory: made if absent. If something fails, it is what it was; files of others stay.
+            directory: made if absent. If something fails, it is what it was; other files in it stay.
 
         Raises:
-            OSError: a file cannot be written.
-            ValueError: the search is of a class that cannot be read back.
+            InputError: If a file cannot be written.
+            ValueError: If the search is of a class that cannot be read back.
         """
-        save_translator(self, Path(directory))
+        tokenizers = self.source_tokenizer, self.target_tokenizer
+        limits = {name: getattr(self, name) for name in ("max_source_length", "max_target_length")}
+        write_translator(Path(directory), self.model, tokenizers, self.search, limits)
 
     @classmethod
-    def load(cls, directory: str | Path) -> "Translator":
+    def load(cls, directory: str | Path) -> Self:
         """Read what `save` wrote.
 
         Args:
-            directory: where it was written.
+            directory: the one that was given to `save`, or a copy of it.
 
         Returns:
             The translator.
 
         Raises:
-            InputError: the directory is not that of a translator, or a part of it is damaged.
+            InputError: If the directory is not that of a translator, or a part of it is damaged.
         """
-        return load_translator(cls, Path(directory))
+        arguments = read_translator(Path(directory))
+        try:
+            return cls(**arguments)
+        # A Keras model of another class lacks the attributes of a `Transformer`.
+        except (ValueError, TypeError, AttributeError) as error:
+            raise InputError(f"{directory}: {error}") from error
 
-    def export(self, directory: str | Path, examples: Sequence[str] = (), optimize: str = "float32") -> Path:
-        """Write the next version of a SavedModel; see `export.export_saved_model`.
-
-        Args:
-            directory: of the model; its last part is the model's name on the server.
-            examples: real sources, for the check and for the warm-up requests.
-            optimize: `float32`, `bfloat16` or `xla`.
-
-        Returns:
-            The directory of the version.
-
-        Raises:
-            InputError: the directory cannot be written, or Keras runs on another backend.
-            ExportError: the SavedModel does not answer as this translator does.
-        """
-        # Imported here: exporting needs TensorFlow, and comes after decoding.
-        from keras_transformer.export.saved_model import export_saved_model
-
-        return export_saved_model(self, directory, examples, optimize)
+    def token_ids(self, texts: Sequence[str]) -> np.ndarray:
+        """Tokenize sources as the model reads them, int32 `(b, s)`: each ended, cut off and padded."""
+        return _token_ids(texts, self.source_tokenizer, self.max_source_length)[0]
 
     @property
-    def _num_hypotheses(self) -> int:
-        return self.search.num_hypotheses
+    def _num_outputs(self) -> int:
+        return self.search.num_outputs
 
-    def _translate_batch(self, texts: list[str], places: list[int]) -> BatchAnswers:
-        batch = self._n_best_batch(texts, places)
-        return batch._replace(answers=[hypotheses[0] for hypotheses in batch.answers])
+    def _outputs(self, signature: Signature, columns: list[list[str]], numbers: list[int]) -> Outputs:
+        is_empty = np.array([not any(row) for row in zip(*columns, strict=True)])
+        source_ids, is_cut = _token_ids(columns[0], self.source_tokenizer, self.max_source_length)
+        if signature == "score":
+            limit = self.max_target_length
+            target_ids, is_target_cut = _token_ids(columns[1], self.target_tokenizer, limit)
+            score, num_tokens = map(ops.convert_to_numpy, self._score(source_ids, target_ids))
+            outputs = {"score": score, "num_tokens": num_tokens}
+            return {**_blanked(outputs, is_empty), "is_cut": is_cut | is_target_cut}
+        token_ids, scores = map(ops.convert_to_numpy, self.generate(source_ids, numbers))
+        if signature == "n_best":
+            texts = self.target_tokenizer.detokenize(token_ids.reshape(-1, token_ids.shape[-1])).numpy()
+            outputs = {"output": texts.reshape(scores.shape), "score": scores}
+        else:
+            outputs = self._best_outputs(source_ids, token_ids[:, 0], scores[:, 0], signature == "align")
+        return {**_blanked(outputs, is_empty), "is_cut": is_cut}
 
-    def _n_best_batch(self, texts: list[str], places: list[int]) -> BatchAnswers:
-        source_ids, is_cut = token_ids_of(texts, self.source_tokenizer, self.max_source_length)
-        result = self.generate(source_ids, places)
-        token_ids, scores = ops.convert_to_numpy(result.token_ids), ops.convert_to_numpy(result.scores)
-        outputs = self.target_tokenizer.detokenize(token_ids.reshape(-1, token_ids.shape[-1])).numpy()
-        rows = zip(texts, outputs.reshape(scores.shape), scores, strict=True)
-        answers = [make_hypotheses(*row) for row in rows]
-        return BatchAnswers(answers, int(is_cut.sum()), self._named_limits("source"))
+    def _best_outputs(
+        self, source_ids: np.ndarray, token_ids: np.ndarray, scores: np.ndarray, with_attention: bool
+    ) -> dict[str, np.ndarray]:
+        outputs = {"output": self.target_tokenizer.detokenize(token_ids).numpy(), "score": scores}
+        if not with_attention:
+            return outputs
+        return {
+            **outputs,
+            "source_tokens": self.source_tokenizer.tokens(source_ids).numpy(),
+            "output_tokens": self.target_tokenizer.tokens(token_ids).numpy(),
+            "attention": ops.convert_to_numpy(self._align(source_ids, token_ids)),  # (b, T, s)
+        }
 
-    def _score_batch(self, pairs: list[Pair], places: list[int]) -> BatchAnswers:
-        sources, targets = ([pair[side] for pair in pairs] for side in (0, 1))
-        source_ids, is_cut_source = token_ids_of(sources, self.source_tokenizer, self.max_source_length)
-        target_ids, is_cut_target = token_ids_of(targets, self.target_tokenizer, self.max_target_length)
-        result = self._run("score", self._score, source_ids, started(target_ids))
-        numbers = zip(pairs, *(ops.convert_to_numpy(values) for values in result), strict=True)
-        answers = [
-            PairScore(float(score), int(num_tokens)) if any(pair) else PairScore(0.0, 0)
-            for pair, score, num_tokens in numbers
-        ]
-        num_cut = int((is_cut_source | is_cut_target).sum())
-        return BatchAnswers(answers, num_cut, self._named_limits("source", "target"))
+    def _limits(self, signature: Signature) -> str:
+        limits = f"max_source_length={self.max_source_length}"
+        return f"{limits}, max_target_length={self.max_target_length}" if signature == "score" else limits
 
-    def _align_batch(self, texts: list[str], places: list[int]) -> BatchAnswers:
-        source_ids, is_cut = token_ids_of(texts, self.source_tokenizer, self.max_source_length)
-        result = self.generate(source_ids, places)
-        best_ids = ops.convert_to_numpy(result.token_ids)[:, 0]  # (b, T)
-        attention = self._run("align", self._align, source_ids, started(best_ids))  # (b, T, s)
-        columns = (
-            self.target_tokenizer.detokenize(best_ids).numpy(),
-            ops.convert_to_numpy(result.scores)[:, 0],
-            self.source_tokenizer.tokens(source_ids).numpy(),
-            self.target_tokenizer.tokens(best_ids).numpy(),
-            ops.convert_to_numpy(attention),
-        )
-        answers = [make_alignment(*row) for row in zip(texts, *columns, strict=True)]
-        return BatchAnswers(answers, int(is_cut.sum()), self._named_limits("source"))
+    def _score(self, source_ids: np.ndarray, target_ids: np.ndarray) -> tuple[Tensor, Tensor]:
+        model, search = self.model, self.search
 
-    def _named_limits(self, *sides: str) -> str:
-        """Name the limits for a warning."""
-        return ", ".join(f"max_{side}_length={getattr(self, f'max_{side}_length')}" for side in sides)
+        def run(source_ids: Tensor, target_ids: Tensor) -> tuple[Tensor, Tensor]:
+            scores = score_targets(model, source_ids, target_ids)
+            return search.score(*scores), scores.num_tokens
 
-    def _limit(self, name: str, length: int) -> int:
-        """Check a limit; beyond the learned positions there are none, and no answer."""
-        if length < 2:
-            raise ValueError(
-                f"`{name}` must be at least 2, a token and the end token. Received: {name}={length}."
-            )
-        return min(length, getattr(self.model, "max_length", None) or length)
+        return self._run("score", run, source_ids, target_ids)
 
-    def _generate(self, encoder_token_ids: Tensor, numbers: Tensor) -> SearchResult:
-        return generate(
-            self.model, encoder_token_ids, self.search, self.max_target_length, source_numbers=numbers[:, 0]
-        )
-
-    def _score(self, encoder_token_ids: Tensor, decoder_token_ids: Tensor) -> tuple[Tensor, Tensor]:
-        scores = score_targets(self.model, encoder_token_ids, decoder_token_ids)
-        return normalized(scores, self.search), scores.num_tokens
-
-    def _align(self, encoder_token_ids: Tensor, decoder_token_ids: Tensor) -> Tensor:
-        return align_targets(self.model, encoder_token_ids, decoder_token_ids)
+    def _align(self, source_ids: np.ndarray, target_ids: np.ndarray) -> Tensor:
+        model = self.model
+        return self._run("align", lambda *ids: align_targets(model, *ids), source_ids, target_ids)
 
     def _run(self, name: str, function: Callable[..., Any], *token_ids: Any) -> Any:
-        """Call a compiled function, compiled anew if the search or a limit was changed."""
-        options = f"{self.max_target_length} {self.search!r} {getattr(self.search, '__dict__', None)}"
-        if self._compiled.get(name, ("", None))[0] != options:
-            compiled = compile_function(function, self.model.variables, num_inputs=len(token_ids))
-            self._compiled[name] = options, compiled
-        return self._compiled[name][1](*(ops.convert_to_tensor(ids, "int32") for ids in token_ids))
+        """Call a function of token ids, compiled once for each search and limit."""
+        key = name, self.search, self.max_target_length
+        if key not in self._compiled:
+            variables = self.model.variables
+            self._compiled[key] = compile_function(function, variables, num_inputs=len(token_ids))
+        return self._compiled[key](*(ops.convert_to_tensor(ids, "int32") for ids in token_ids))
 
 
-def _check_vocabulary(side: str, tokenizer: Any, embedding: Any) -> None:
-    if tokenizer.vocabulary_size != embedding.vocabulary_size:
+def _token_ids(
+    texts: Sequence[str], tokenizer: "Tokenizer", max_length: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Tokenize texts, end each row and pad it: int32 `(b, s)`, and bool `(b,)` for rows that were cut off."""
+    token_ids = tokenizer.padded_ids(texts, max_length + 1).numpy()
+    if token_ids.shape[1] <= max_length:
+        return token_ids, np.zeros(len(token_ids), "bool")
+    is_cut = token_ids[:, max_length] != SPECIAL_IDS.pad
+    token_ids[is_cut, max_length - 1] = SPECIAL_IDS.end
+    return token_ids[:, :max_length], is_cut
+
+
+def _join_pieces(token_ids: Iterable[int], tokenizer: "Tokenizer") -> Iterator[str]:
+    """Yield what each token adds to a text, once no later token can change it; no piece is empty.
+
+    The tokens so far are joined again at each step, since what a token adds depends on its neighbors.
+    """
+    so_far: list[int] = []
+    given = text = ""
+    for token_id in token_ids:
+        so_far.append(token_id)
+        text = tokenizer.detokenize([so_far]).numpy()[0].decode("utf-8")
+        # The bytes of a character may come one by one: until the last, they are no character.
+        certain = text.rstrip(_REPLACEMENT)
+        if certain.startswith(given) and certain != given:
+            yield certain[len(given) :]
+            given = certain
+    if text != given:
+        yield text[len(given) :]
+
+
+def _blanked(outputs: dict[str, np.ndarray], is_empty: np.ndarray) -> dict[str, np.ndarray]:
+    """Replace the outputs for empty texts: by empty strings and zeros, and no second hypothesis."""
+    blanked = {}
+    for name, values in outputs.items():
+        blank = np.zeros(values.shape[1:], values.dtype) if values.dtype != object else np.array(b"", object)
+        if name == "score" and values.ndim == 2:
+            blank[1:] = LOWEST_SCORE
+        rows = is_empty.reshape(-1, *[1] * (values.ndim - 1))
+        blanked[name] = np.where(rows, blank, values)
+    return blanked
+
+
+def _check_vocabulary(side: str, tokenizer: "Tokenizer", size: int) -> None:
+    if tokenizer.vocabulary_size != size:
         raise ValueError(
             f"`{side}_tokenizer` must have the vocabulary of the model. Received: "
             f"{side}_tokenizer.vocabulary_size={tokenizer.vocabulary_size}, "
-            f"model {side} vocabulary size={embedding.vocabulary_size}."
+            f"model {side} vocabulary size={size}."
         )

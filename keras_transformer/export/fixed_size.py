@@ -9,15 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
-from keras import ops
 from tensorflow.lite.python.convert_phase import ConverterError
 
-from keras_transformer.arguments import check_positive
-from keras_transformer.backend import fixed_weights, without_doubles
-from keras_transformer.decoding import GreedySearch, Translator
-from keras_transformer.decoding.sampling import RowState
-from keras_transformer.decoding.search import Request
-from keras_transformer.decoding.text_translator import check_texts, token_ids_of
+from keras_transformer.arguments import as_strings, check_positive
+from keras_transformer.backend import without_doubles
+from keras_transformer.decoding import GreedySearch, Translator, generate
 from keras_transformer.errors import ExportError, InputError
 from keras_transformer.export.saved_model import HARD_TEXTS, MAX_EXAMPLES, check_backend
 from keras_transformer.export.stored_weights import StoredWeights
@@ -56,7 +52,7 @@ def check_engine(
         ExportError: a token or a score of an answer differs.
     """
     limit = translator.max_source_length
-    short, _ = token_ids_of(texts, translator.source_tokenizer, limit)
+    short = translator.token_ids(texts)
     # The engine reads more padding than the translator does, which must not matter.
     source_ids = np.pad(short, [(0, 0), (0, limit - short.shape[1])])  # (texts, s)
     wanted = [np.array(part)[:, 0] for part in translator.generate(short)]
@@ -96,12 +92,12 @@ def greedy_translator(
         ValueError: a length below 2.
     """
     search = translator.search
-    options = {name: getattr(search, name, None) for name in ("constraints", "special_ids")}
+    options = {name: getattr(search, name) for name in ("length_penalty", "constraints", "special_ids")}
     return Translator(
         translator.model,
         translator.source_tokenizer,
         translator.target_tokenizer,
-        search=GreedySearch(length_penalty=getattr(search, "length_penalty", 0.0), **options),
+        search=GreedySearch(**options),
         max_source_length=translator.max_source_length if source_length is None else source_length,
         max_target_length=translator.max_target_length if max_length is None else max_length,
     )
@@ -141,10 +137,9 @@ class GreedyGraph(tf.Module):
             `token_ids`, int32 `(b, T)`, ended and padded; and `score`, float32 `(b,)`: the
             log-probability, divided by the search's length penalty.
         """
-        search, max_length = self._search, self._translator.max_target_length
-        with fixed_weights(self._translator.model), without_doubles():
-            state = self._advance(self._initial_state(source_ids))
-            token_ids, scores = search.finalize(state, max_length)
+        model, max_length = self._translator.model, self._translator.max_target_length
+        with without_doubles():
+            token_ids, scores = generate(model, source_ids, self._search, max_length, room=max_length)
         return {"token_ids": token_ids[:, 0], "score": scores[:, 0]}
 
     def function(self) -> Any:
@@ -156,26 +151,6 @@ class GreedyGraph(tf.Module):
         sizes = self.batch_size, self._translator.max_source_length
         signature = [tf.TensorSpec(sizes, tf.int32, name="source_ids")]
         return tf.function(self.answer, input_signature=signature, autograph=False)
-
-    def _initial_state(self, source_ids: tf.Tensor) -> RowState:
-        max_length = self._translator.max_target_length
-        source_lengths = ops.sum(ops.cast(source_ids != 0, "int32"), axis=1)  # (b,)
-        cache = self._translator.model.create_cache(source_ids, max_length)
-        request = Request(self.batch_size, max_length, source_lengths)
-        return self._search.initialize(cache, request, max_length)
-
-    def _advance(self, state: RowState) -> RowState:
-        search, max_length = self._search, self._translator.max_target_length
-        step = self._translator.model.decode_step
-
-        def is_running(*fields: tf.Tensor) -> tf.Tensor:
-            state = RowState(*fields)
-            return ops.logical_and(state.position < max_length, ops.any(search.is_running(state, max_length)))
-
-        fields = ops.while_loop(
-            is_running, lambda *fields: search.advance(RowState(*fields), step, max_length), state
-        )
-        return RowState(*fields)
 
 
 Convert = Callable[[GreedyGraph], tuple[bytes, Callable[[Ids], EngineAnswer]]]
@@ -212,7 +187,7 @@ def write_single_file(
         ExportError: the engine does not answer as the model does; nothing is written.
     """
     check_backend()
-    path, texts = Path(path), [*check_texts(examples, "examples")[:MAX_EXAMPLES], *HARD_TEXTS]
+    path, texts = Path(path), [*as_strings(examples=examples)[:MAX_EXAMPLES], *HARD_TEXTS]
     greedy = greedy_translator(translator, source_length, max_length)
     content, ask = convert(GreedyGraph(greedy, batch_size))
     check_engine(engine, ask, greedy, texts, batch_size)

@@ -10,12 +10,12 @@ import keras
 import tensorflow as tf
 from tensorflow_serving.apis import model_pb2, predict_pb2, prediction_log_pb2
 
+from keras_transformer.arguments import as_strings
 from keras_transformer.decoding import SampleSearch, Translator, TruncationWarning
-from keras_transformer.decoding.text_translator import check_texts, utf8
 from keras_transformer.errors import InputError
 from keras_transformer.export.directory_readme import directory_readme
 from keras_transformer.export.graph_size import shrink_graph
-from keras_transformer.export.serving_module import OPTIMIZATIONS, SIGNATURES, ServingModule
+from keras_transformer.export.serving_module import OPTIMIZATIONS, SIGNATURES, ServingModule, utf8
 from keras_transformer.export.stored_weights import rounded
 from keras_transformer.export.verification import Expected, verify_saved_model
 from keras_transformer.files import atomic_directory, errors_named, write_file
@@ -89,7 +89,7 @@ def write_version(
         name,
         list(zip(examples, outputs, strict=True)),
         version=version,
-        num_hypotheses=translator.search.num_hypotheses,
+        num_hypotheses=translator.search.num_outputs,
         max_target_length=translator.max_target_length,
         optimize=optimize,
         needs_tensorflow_text=needs_tensorflow_text(translator),
@@ -232,7 +232,7 @@ def export_saved_model(
             f"`directory` must be that of a model, with its versions in it. Received: {directory}, a version."
         )
     is_new, name, version = not directory.exists(), model_name(directory), next_version(directory)
-    examples = check_texts(examples, "examples")[:MAX_EXAMPLES]
+    examples = as_strings(examples=examples)[:MAX_EXAMPLES]
     try:
         with errors_named("write", directory), atomic_directory(directory / str(version)) as partial:
             written = partial / "written"

@@ -4,13 +4,13 @@ import importlib
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from keras_transformer.decoding import TextTranslator
-from keras_transformer.decoding.text_translator import BatchAnswers, Pair, utf8
 from keras_transformer.errors import InputError
 from keras_transformer.export.saved_model import versions
-from keras_transformer.export.serving_module import SIGNATURES, read_answers
+from keras_transformer.export.serving_module import SIGNATURES, utf8
 
 
 class ServedModel(TextTranslator):
@@ -37,27 +37,14 @@ class ServedModel(TextTranslator):
         self._signature("serving_default")
 
     @property
-    def _num_hypotheses(self) -> int:
-        [_, num_hypotheses] = self._signature("n_best").structured_outputs["score"].shape
-        return int(num_hypotheses)
+    def _num_outputs(self) -> int:
+        [_, num_outputs] = self._signature("n_best").structured_outputs["score"].shape
+        return int(num_outputs)
 
-    def _translate_batch(self, texts: list[str], places: list[int]) -> BatchAnswers:
-        return self._ask("serving_default", texts)
-
-    def _n_best_batch(self, texts: list[str], places: list[int]) -> BatchAnswers:
-        return self._ask("n_best", texts)
-
-    def _score_batch(self, pairs: list[Pair], places: list[int]) -> BatchAnswers:
-        return self._ask("score", [source for source, _ in pairs], [target for _, target in pairs])
-
-    def _align_batch(self, texts: list[str], places: list[int]) -> BatchAnswers:
-        return self._ask("align", texts)
-
-    def _ask(self, name: str, *columns: list[str]) -> BatchAnswers:
-        inputs = zip(SIGNATURES[name].inputs, columns, strict=True)
-        outputs = self._signature(name)(**{side: tf.constant(utf8(texts)) for side, texts in inputs})
-        arrays = {output: values.numpy() for output, values in outputs.items()}
-        return BatchAnswers(read_answers(name, columns[0], arrays))
+    def _outputs(self, signature: str, columns: list[list[str]], numbers: list[int]) -> dict[str, np.ndarray]:
+        inputs = zip(SIGNATURES[signature].inputs, columns, strict=True)
+        outputs = self._signature(signature)(**{side: tf.constant(utf8(texts)) for side, texts in inputs})
+        return {output: values.numpy() for output, values in outputs.items()}
 
     def _signature(self, name: str) -> Any:
         """Find a signature, and refuse one that is not ours."""

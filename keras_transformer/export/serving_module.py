@@ -3,21 +3,16 @@
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
 import tensorflow as tf
 
 from keras_transformer.decoding import (
-    PairScore,
     SearchResult,
-    Translation,
     Translator,
     align_targets,
     generate,
     score_targets,
 )
 from keras_transformer.decoding.log_probabilities import LOWEST_SCORE
-from keras_transformer.decoding.scoring import normalized
-from keras_transformer.decoding.text_translator import make_alignment, make_hypotheses
 from keras_transformer.export.stored_weights import StoredWeights
 from keras_transformer.text import SPECIAL_IDS, Tokenizer
 
@@ -29,6 +24,11 @@ class Signature(NamedTuple):
     """dtype and rank by name."""
     outputs: dict[str, tuple[str, int]]
     """Likewise."""
+
+
+def utf8(texts: Sequence[str]) -> list[bytes]:
+    """Encode texts; a lone surrogate is no UTF-8, and an unknown token to a tokenizer."""
+    return [text.encode("utf-8", "surrogatepass") for text in texts]
 
 
 _TEXT = {"text": ("string", 1)}
@@ -50,31 +50,6 @@ SIGNATURES = {
         {**_TEXT, "output": ("string", 1)}, {"score": ("float32", 1), "num_tokens": ("int32", 1)}
     ),
 }
-
-Outputs = dict[str, np.ndarray]
-
-
-def read_answers(name: str, texts: Sequence[str], outputs: Outputs) -> list[Any]:
-    """Turn the outputs of a signature into what a `Translator` answers.
-
-    Args:
-        name: of the signature.
-        texts: the sources that were asked, `b`.
-        outputs: an array for each output, strings as bytes.
-
-    Returns:
-        `b` times a `Translation`, a list of them, an `Alignment` or a `PairScore`.
-    """
-    columns = [outputs[output] for output in SIGNATURES[name].outputs]
-    rows = zip(texts, *columns, strict=True)
-    if name == "n_best":
-        return [make_hypotheses(*row) for row in rows]
-    if name == "align":
-        return [make_alignment(*row) for row in rows]
-    if name == "score":
-        return [PairScore(float(score), int(num_tokens)) for _, score, num_tokens in rows]
-    return [Translation(output.decode("utf-8"), float(score)) for _, output, score in rows]
-
 
 SHORTEST = 16
 LARGEST_BATCH = 2**20
@@ -232,7 +207,7 @@ class ServingModule(tf.Module):
         result, is_empty = self._graphs.generate(self._source_ids(text)), _is_empty(text)[:, None]
         token_ids, scores = result
         output = self.target_tokenizer.detokenize(tf.reshape(token_ids, [-1, token_ids.shape[-1]]))
-        scores_of_empty = [0.0, *[LOWEST_SCORE] * (self._translator.search.num_hypotheses - 1)]  # (n,)
+        scores_of_empty = [0.0, *[LOWEST_SCORE] * (self._translator.search.num_outputs - 1)]  # (n,)
         return {
             "output": tf.where(is_empty, "", tf.reshape(output, tf.shape(scores))),
             "score": tf.where(is_empty, scores_of_empty, scores),
@@ -253,7 +228,7 @@ class ServingModule(tf.Module):
         result = self._graphs.generate(source_ids)
         best_ids = _trimmed(result.token_ids[:, 0])  # (b, t)
         with self._weights.scope():
-            attention = align_targets(self._translator.model, source_ids, _started(best_ids))
+            attention = align_targets(self._translator.model, source_ids, best_ids)
         source_tokens = self.source_tokenizer.tokens(source_ids)
         output_tokens = self.target_tokenizer.tokens(best_ids)
         return {
@@ -282,10 +257,10 @@ class ServingModule(tf.Module):
         tf.debugging.assert_equal(tf.shape(text), tf.shape(output), same_size)
         target_ids = _ended_ids(output, self.target_tokenizer, self._translator.max_target_length)
         with self._weights.scope():
-            scores = score_targets(self._translator.model, self._source_ids(text), _started(target_ids))
+            scores = score_targets(self._translator.model, self._source_ids(text), target_ids)
         is_empty = _is_empty(text) & _is_empty(output)
         return {
-            "score": tf.where(is_empty, 0.0, normalized(scores, self._translator.search)),
+            "score": tf.where(is_empty, 0.0, self._translator.search.score(*scores)),
             "num_tokens": tf.where(is_empty, 0, scores.num_tokens),
         }
 
@@ -320,11 +295,6 @@ def _ended_ids(text: tf.Tensor, tokenizer: Tokenizer, max_length: int) -> tf.Ten
 
 def _is_empty(text: tf.Tensor) -> tf.Tensor:
     return tf.equal(tf.strings.length(text), 0)
-
-
-def _started(token_ids: tf.Tensor) -> tf.Tensor:
-    """Put the start token before targets `(b, t)`."""
-    return tf.pad(token_ids, [[0, 0], [1, 0]], constant_values=SPECIAL_IDS.start)
 
 
 def _trimmed(token_ids: tf.Tensor) -> tf.Tensor:

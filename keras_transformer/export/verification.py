@@ -12,10 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from keras_transformer.decoding import Alignment, PairScore, Translation
-from keras_transformer.decoding.text_translator import utf8
+from keras_transformer.decoding import Alignment, PairScore, TextTranslator, Translation
 from keras_transformer.errors import ExportError
-from keras_transformer.export.serving_module import SIGNATURES, Outputs, read_answers
+from keras_transformer.export.serving_module import SIGNATURES, utf8
 
 # Scores may differ in the last digits: another batch size, another order of additions.
 SCORE_TOLERANCE = 1e-3
@@ -156,12 +155,12 @@ def check_answers(name: str, texts: Sequence[str], report: dict[str, Any], expec
     Raises:
         ExportError: an answer differs from the expected one, or from that to the text alone.
     """
-    together = read_answers(name, texts, as_arrays(report["together"]))
+    together = TextTranslator.read(name, as_arrays(report["together"]))
     for text, answer, wanted in zip(texts, together, expected, strict=False):
         if not same_answer(answer, wanted):
             raise ExportError(f"{name} must answer {text!r} with {wanted}. Received: {answer}.")
     for text, answer, outputs in zip(texts, together, report["alone"], strict=True):
-        [alone] = read_answers(name, [text], as_arrays(outputs))
+        [alone] = TextTranslator.read(name, as_arrays(outputs))
         if not same_answer(answer, alone):
             raise ExportError(
                 f"{name} must answer {text!r} in a batch as alone: {alone}. Received: {answer}."
@@ -172,7 +171,7 @@ def check_answers(name: str, texts: Sequence[str], report: dict[str, Any], expec
         )
 
 
-def as_arrays(outputs: dict[str, Any]) -> Outputs:
+def as_arrays(outputs: dict[str, Any]) -> dict[str, np.ndarray]:
     """Makes arrays of what a fresh process wrote.
 
     Args:

@@ -13,8 +13,8 @@ from typing import Any
 import click
 
 from keras_transformer.data import Pair
-from keras_transformer.decoding.translator_files import MODEL_FILE
-from keras_transformer.decoding.translator_files import OPTIONS_FILE as TRANSLATOR_FILE
+from keras_transformer.decoding.translator_directory import MODEL_FILE
+from keras_transformer.decoding.translator_directory import OPTIONS_FILE as TRANSLATOR_FILE
 from keras_transformer.errors import InputError
 from keras_transformer.files import write_file
 from keras_transformer.runs.config import RunConfig

@@ -18,7 +18,7 @@ from keras import ops
 
 from keras_transformer.cli.progress import EpochProgress, progress_bar
 from keras_transformer.data import EncodedPairs, Pair, weigh_for_accumulation
-from keras_transformer.decoding import Translator, make_search
+from keras_transformer.decoding import BeamSearch, GreedySearch, Translator
 from keras_transformer.errors import InputError
 from keras_transformer.evaluation import METRICS, DecodeAndScore, EvaluationReport, evaluate
 from keras_transformer.export import export_saved_model
@@ -247,10 +247,13 @@ def _weighed(dataset: tf.data.Dataset, num_batches: int) -> tf.data.Dataset:
 
 
 def _translator(run: RunConfig, tokenizers: Tokenizers, model: keras.Model) -> Translator:
+    size, penalty = run.decoding.beam_size, run.decoding.length_penalty
     return Translator(
         model,
         *tokenizers,
-        search=make_search(run.decoding.beam_size, run.decoding.length_penalty),
+        search=GreedySearch(length_penalty=penalty)
+        if size == 1
+        else BeamSearch(size, length_penalty=penalty),
         max_source_length=run.data.max_source_length,
         max_target_length=run.decoding.max_target_length,
     )

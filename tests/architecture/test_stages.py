@@ -49,7 +49,6 @@ BACKEND_NEUTRAL = (
 
 # Still against the order; the list may only shrink.
 BACKWARD_IMPORTS = {
-    ("keras_transformer.decoding.translator", "export"),
     ("keras_transformer.runs.train", "cli"),
 }
 

@@ -1,11 +1,13 @@
 """Compiled functions give what the plain ones give."""
 
+from typing import Any
+
 import keras
 import numpy as np
 import pytest
 from keras import ops
 
-from keras_transformer.backend import compile_function, compile_step
+from keras_transformer.backend import compile_function, compile_rounds
 
 
 @pytest.mark.parametrize("shape", [(2, 3), (5, 3), (1, 7)])
@@ -40,34 +42,44 @@ def test_sizes_that_change_are_not_traced_again() -> None:
     assert len(traces) == 1
 
 
-def test_a_compiled_step_takes_nests_of_every_size() -> None:
-    step = compile_step(lambda state, factor: {"sum": state[0] + state[1], "product": state[0] * factor})
+def test_rounds_go_from_state_to_state() -> None:
+    def begin(values: Any, factor: Any) -> Any:
+        return {"factor": factor, "name": "no tensor"}, {"sum": values, "product": values}
+
+    def advance(constants: Any, state: Any) -> Any:
+        return {"sum": state["sum"] + 1, "product": state["product"] * constants["factor"]}
+
+    compiled = compile_rounds(begin, advance)
     for size in (2, 3, 5):
         values = np.arange(size, dtype="float32")
-        result = step((ops.convert_to_tensor(values), ops.ones((size,))), ops.convert_to_tensor(3.0))
-        np.testing.assert_allclose(ops.convert_to_numpy(result["sum"]), values + 1)
-        np.testing.assert_allclose(ops.convert_to_numpy(result["product"]), values * 3)
+        state, next_state = compiled(ops.convert_to_tensor(values), ops.convert_to_tensor(3.0))
+        for _ in range(2):
+            state = next_state(state)
+        np.testing.assert_allclose(ops.convert_to_numpy(state["sum"]), values + 2)
+        np.testing.assert_allclose(ops.convert_to_numpy(state["product"]), values * 9)
 
 
-def test_a_compiled_step_sees_variables_that_change() -> None:
+def test_rounds_see_variables_that_change() -> None:
     variable = keras.Variable(2.0, trainable=False)
-    step = compile_step(lambda x: x * variable, [variable])
+    compiled = compile_rounds(lambda x: (variable + 0, x), lambda factor, x: x * factor, [variable])
     for factor in (2.0, 3.0):
         variable.assign(factor)
-        np.testing.assert_allclose(ops.convert_to_numpy(step(ops.ones((2,)))), [factor, factor])
+        state, next_state = compiled(ops.ones((2,)))
+        np.testing.assert_allclose(ops.convert_to_numpy(next_state(state)), [factor, factor])
 
 
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="counts traces of TensorFlow")
-def test_a_step_is_traced_a_few_times_at_most() -> None:
+def test_a_round_is_traced_a_few_times_at_most() -> None:
     traces = []
 
-    def double(x: object) -> object:
+    def double(constants: object, x: object) -> object:
         traces.append(x)
         return ops.multiply(x, 2)
 
-    step = compile_step(double)
+    compiled = compile_rounds(lambda x: ((), x), double)
     for size in range(1, 9):
-        step(ops.ones((size, 10 - size), "int32"))
+        state, next_state = compiled(ops.ones((size, 10 - size), "int32"))
+        next_state(state)
     assert len(traces) <= 3
 
 

@@ -40,8 +40,8 @@ class TableModel:
         probabilities[probabilities.sum(1) == 0] = 1 / vocabulary_size
         self.logits = np.log(probabilities, where=probabilities > 0, out=np.full_like(probabilities, -np.inf))
 
-    def create_cache(self, encoder_token_ids: Any, max_length: int, beam_size: int = 1) -> ScriptedCache:
-        return ScriptedCache(ops.zeros((ops.shape(encoder_token_ids)[0], beam_size, 1)))
+    def start_decoding(self, inputs: Any, max_length: Any, beam_size: int = 1, **options: Any) -> Any:
+        return self.decode_step, ScriptedCache(ops.zeros((ops.shape(inputs)[0], beam_size, 1)))
 
     def decode_step(self, token_ids: Any, position: Any, cache: Any) -> tuple[Any, ScriptedCache]:
         return ops.take(ops.convert_to_tensor(self.logits), token_ids, axis=0), cache
@@ -60,9 +60,9 @@ class RecurrentModel:
         self.recurrent = rng.normal(size=(5, 5)).astype("float32")
         self.output = 2 * rng.normal(size=(5, vocabulary_size)).astype("float32")
 
-    def create_cache(self, encoder_token_ids: Any, max_length: int, beam_size: int = 1) -> ScriptedCache:
-        states = ops.take(ops.convert_to_tensor(self.first), encoder_token_ids[:, 0], axis=0)
-        return ScriptedCache(ops.repeat(states[:, None], beam_size, axis=1))
+    def start_decoding(self, inputs: Any, max_length: Any, beam_size: int = 1, **options: Any) -> Any:
+        states = ops.take(ops.convert_to_tensor(self.first), inputs[:, 0], axis=0)
+        return self.decode_step, ScriptedCache(ops.repeat(states[:, None], beam_size, axis=1))
 
     def decode_step(self, token_ids: Any, position: Any, cache: Any) -> tuple[Any, ScriptedCache]:
         embedded = ops.take(ops.convert_to_tensor(self.embedding), token_ids, axis=0)

@@ -1,4 +1,4 @@
-"""Decoding with a Transformer: the cache, batches, and compiled code change nothing."""
+"""Decoding with a model: the cache, batches, and compiled code change nothing; and prompts count."""
 
 from typing import Any, NamedTuple
 
@@ -9,7 +9,7 @@ from keras import ops
 
 import keras_transformer as kt
 from keras_transformer.backend import compile_function
-from keras_transformer.decoding import BeamSearch, Constraints, GreedySearch, Search, generate
+from keras_transformer.decoding import BeamSearch, Constraints, GreedySearch, generate
 
 SEARCHES = [GreedySearch(), BeamSearch(3, length_penalty=1.0)]
 
@@ -32,9 +32,9 @@ class UncachedModel:
     def __init__(self, model: keras.Model) -> None:
         self.model = model
 
-    def create_cache(self, encoder_token_ids: Any, max_length: int, beam_size: int = 1) -> PrefixCache:
-        sources = ops.repeat(encoder_token_ids, beam_size, axis=0)
-        return PrefixCache(sources, ops.zeros((sources.shape[0], max_length), "int32"))
+    def start_decoding(self, inputs: Any, max_length: int, beam_size: int = 1, **options: Any) -> Any:
+        sources = ops.repeat(inputs, beam_size, axis=0)
+        return self.decode_step, PrefixCache(sources, ops.zeros((sources.shape[0], max_length), "int32"))
 
     def decode_step(self, token_ids: Any, position: Any, cache: Any) -> tuple[Any, PrefixCache]:
         at_position = ops.equal(ops.arange(cache.decoder_token_ids.shape[1]), position)
@@ -50,7 +50,7 @@ def assert_same(result: Any, expected: Any) -> None:
 
 
 @pytest.mark.parametrize("search", SEARCHES)
-def test_the_cache_changes_nothing(transformer: Any, source_ids: np.ndarray, search: Search) -> None:
+def test_the_cache_changes_nothing(transformer: Any, source_ids: np.ndarray, search: Any) -> None:
     sources = ops.convert_to_tensor(source_ids)
     cached = generate(transformer, sources, search, 5)
     best = ops.convert_to_numpy(cached.token_ids)[:, 0]
@@ -59,7 +59,7 @@ def test_the_cache_changes_nothing(transformer: Any, source_ids: np.ndarray, sea
 
 
 @pytest.mark.parametrize("search", SEARCHES)
-def test_rows_do_not_change_each_other(transformer: Any, source_ids: np.ndarray, search: Search) -> None:
+def test_rows_do_not_change_each_other(transformer: Any, source_ids: np.ndarray, search: Any) -> None:
     compiled = compile_function(lambda ids: generate(transformer, ids, search, 7))
     token_ids, scores = compiled(ops.convert_to_tensor(source_ids))
     for row, source in enumerate(source_ids):
@@ -68,7 +68,7 @@ def test_rows_do_not_change_each_other(transformer: Any, source_ids: np.ndarray,
 
 
 @pytest.mark.parametrize("search", SEARCHES)
-def test_compiled_code_gives_the_same(transformer: Any, source_ids: np.ndarray, search: Search) -> None:
+def test_compiled_code_gives_the_same(transformer: Any, source_ids: np.ndarray, search: Any) -> None:
     compiled = compile_function(lambda ids: generate(transformer, ids, search, 5))
     for sources in (source_ids, source_ids[1:3, :3]):
         token_ids = ops.convert_to_tensor(sources)
@@ -76,7 +76,7 @@ def test_compiled_code_gives_the_same(transformer: Any, source_ids: np.ndarray, 
 
 
 @pytest.mark.parametrize("search", SEARCHES)
-def test_the_shape_of_a_result(transformer: Any, source_ids: np.ndarray, search: Search) -> None:
+def test_the_shape_of_a_result(transformer: Any, source_ids: np.ndarray, search: Any) -> None:
     token_ids, scores = generate(transformer, ops.convert_to_tensor(source_ids), search, 4)
     assert tuple(token_ids.shape) == (5, search.beam_size, 4)
     assert tuple(scores.shape) == (5, search.beam_size)
@@ -112,7 +112,7 @@ def test_prefixes_outside_the_vocabulary_are_refused(transformer: Any, prefix: l
 
 @pytest.mark.parametrize("dtype", ["mixed_float16", "float16", "mixed_bfloat16"])
 @pytest.mark.parametrize("search", SEARCHES)
-def test_half_precision(source_ids: np.ndarray, search: Search, dtype: str) -> None:
+def test_half_precision(source_ids: np.ndarray, search: Any, dtype: str) -> None:
     keras.utils.set_random_seed(0)
     sizes = {"num_layers": 1, "hidden_dim": 8, "num_heads": 2, "intermediate_dim": 16}
     model = kt.Transformer(int(source_ids.max()) + 1, 9, dtype=dtype, **sizes)
@@ -129,25 +129,17 @@ def test_lists_are_sources_too(transformer: Any) -> None:
         generate(transformer, [[4, 5, 3], [6, 3]], GreedySearch(), 5)
 
 
-@pytest.mark.parametrize(
-    ("sources", "received"),
-    [([4, 5, 3], r"shape=\(3,\)"), (np.zeros((1, 2, 3, 4)), "shape="), ("abc", "str")],
-)
-def test_what_is_no_batch_of_sources_is_refused(transformer: Any, sources: Any, received: str) -> None:
-    with pytest.raises(
-        ValueError, match=rf"token ids \(b, s\) or features \(b, s, w\)\. Received: {received}"
-    ):
+@pytest.mark.parametrize("sources", [np.array([4, 5, 3]), np.zeros((1, 2, 3, 4))])
+def test_what_is_no_batch_of_sources_is_refused(transformer: Any, sources: Any) -> None:
+    with pytest.raises(ValueError, match=r"token ids \(b, s\) or features \(b, s, w\)\. Received: shape="):
         generate(transformer, sources, GreedySearch(), 5)
 
 
-@pytest.mark.parametrize("kind", ["CausalLM", "EncoderModel", "list"])
-def test_a_model_without_an_encoder_is_refused(kind: str) -> None:
+def test_a_model_that_does_not_decode_is_refused() -> None:
     sizes = {"num_layers": 1, "hidden_dim": 8, "num_heads": 2, "intermediate_dim": 16}
-    arguments = {"CausalLM": (8,), "EncoderModel": (8, 3)}.get(kind)
-    model = [] if arguments is None else getattr(kt, kind)(*arguments, **sizes)
-    message = rf"with an encoder, such as a `Transformer`; `decoding\.complete` .* Received: {kind}\."
-    with pytest.raises(TypeError, match=message):
-        generate(model, np.ones((1, 2), "int32"), GreedySearch(), 5)
+    for model, name in ((kt.EncoderModel(8, 3, **sizes), "EncoderModel"), ([], "list")):
+        with pytest.raises(TypeError, match=rf"`model` must decode, .* Received: {name}\."):
+            generate(model, np.ones((1, 2), "int32"), GreedySearch(), 5)
 
 
 def test_more_tokens_than_positions_are_refused() -> None:
@@ -157,3 +149,134 @@ def test_more_tokens_than_positions_are_refused() -> None:
     assert generate(model, [[4, 5, 3]], GreedySearch(), 6).token_ids.shape == (1, 1, 6)
     with pytest.raises(ValueError, match=r"Received: 7 tokens, a model with max_length=6\."):
         generate(model, [[4, 5, 3]], GreedySearch(), 7)
+
+
+PROMPTS = np.array([[2, 4, 6], [2, 7, 5], [2, 1, 3], [2, 6, 4], [2, 5, 5]])
+
+
+@pytest.fixture(scope="module")
+def causal_lm() -> keras.Model:
+    """A tiny model whose random weights are so large that different prompts have different ends."""
+    model = kt.CausalLM(8, num_layers=2, hidden_dim=8, num_heads=2, intermediate_dim=16, tie_output=False)
+    rng = np.random.default_rng(3)
+    for weight in model.trainable_variables:
+        if len(weight.shape) > 1:
+            weight.assign(rng.normal(size=weight.shape))
+    return model
+
+
+def log_probabilities(model: keras.Model, token_ids: np.ndarray) -> np.ndarray:
+    """Give those of each next token by the whole model without a cache: `(b, t, v)`, in NumPy."""
+    logits = ops.convert_to_numpy(model(token_ids, training=False)).astype("float64")
+    return logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
+
+
+def test_greedy_search_gives_what_the_whole_model_says(causal_lm: keras.Model) -> None:
+    token_ids, scores = map(ops.convert_to_numpy, generate(causal_lm, PROMPTS, GreedySearch(), 4))
+    rows, totals, ended = PROMPTS, np.zeros(5), np.zeros(5, bool)
+    for _ in range(4):
+        following = log_probabilities(causal_lm, rows)[:, -1]
+        following[:, :3] = -np.inf  # padding, unknown and start are never generated
+        totals += np.where(ended, 0, following.max(axis=1))
+        added = np.where(ended, 0, following.argmax(axis=1))
+        rows, ended = np.concatenate([rows, added[:, None]], axis=1), ended | (added == 3)
+    np.testing.assert_array_equal(token_ids[:, 0], rows[:, 3:])
+    np.testing.assert_allclose(scores[:, 0], totals, rtol=1e-4)
+    assert len(np.unique(token_ids, axis=0)) > 2, "continuations should differ"
+
+
+def test_a_wide_beam_finds_the_most_likely_end(causal_lm: keras.Model) -> None:
+    token_ids, scores = map(
+        ops.convert_to_numpy, generate(causal_lm, PROMPTS, BeamSearch(5, length_penalty=0), 2)
+    )
+    first = log_probabilities(causal_lm, PROMPTS)[:, -1]
+    longer = np.concatenate([np.repeat(PROMPTS, 4, axis=0), np.tile(np.arange(4, 8), 5)[:, None]], axis=1)
+    second = log_probabilities(causal_lm, longer)[:, -1].reshape(5, 4, 8)
+    for row in range(5):
+        totals = {(3, 0): first[row, 3]} | {
+            (a, 3): first[row, a] + second[row, a - 4, 3] for a in range(4, 8)
+        }
+        best = max(totals, key=totals.get)
+        assert tuple(token_ids[row, 0]) == best
+        assert scores[row, 0] == pytest.approx(totals[best], rel=1e-4)
+
+
+def test_the_start_token_alone_asks_for_a_whole_text(causal_lm: keras.Model) -> None:
+    token_ids, scores = map(ops.convert_to_numpy, generate(causal_lm, [[2]], GreedySearch(), 6))
+    tokens = np.concatenate([[2], token_ids[0, 0][token_ids[0, 0] > 0]])[None]
+    following = log_probabilities(causal_lm, tokens[:, :-1])[0]
+    assert scores[0, 0] == pytest.approx(following[np.arange(tokens.size - 1), tokens[0, 1:]].sum(), rel=1e-4)
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+def test_prompts_do_not_change_each_other(causal_lm: keras.Model, search: Any) -> None:
+    together = generate(causal_lm, PROMPTS, search, 4)
+    alone = generate(causal_lm, PROMPTS[1:2], search, 4)
+    for result, expected in zip(alone, together, strict=True):
+        np.testing.assert_allclose(
+            ops.convert_to_numpy(result), ops.convert_to_numpy(expected)[1:2], rtol=1e-4, atol=1e-5
+        )
+
+
+def test_a_longer_prompt_goes_on_where_a_shorter_one_was_heading(causal_lm: keras.Model) -> None:
+    best = ops.convert_to_numpy(generate(causal_lm, PROMPTS, GreedySearch(), 3).token_ids)[:, 0]
+    running = ~np.any(best[:, :2] == 3, axis=1)
+    longer = np.concatenate([PROMPTS, best[:, :1]], axis=1)
+    continued = generate(causal_lm, longer, GreedySearch(), 2).token_ids
+    assert running.any()
+    np.testing.assert_array_equal(ops.convert_to_numpy(continued)[running, 0], best[running, 1:])
+
+
+def test_compiled_code_continues_alike(causal_lm: keras.Model) -> None:
+    search = BeamSearch(3)
+    compiled = compile_function(lambda ids: generate(causal_lm, ops.reshape(ids, (-1, 3)), search, 4))
+    prompts = ops.convert_to_tensor(PROMPTS, "int32")
+    for result, expected in zip(compiled(prompts), generate(causal_lm, prompts, search, 4), strict=True):
+        np.testing.assert_allclose(
+            ops.convert_to_numpy(result), ops.convert_to_numpy(expected), rtol=1e-4, atol=1e-5
+        )
+
+
+@pytest.mark.parametrize(
+    ("prompts", "error", "message"),
+    [
+        (np.array([2, 4]), ValueError, r"Prompts must be integers of shape \(b, p\).* shape=\(2,\)"),
+        (np.zeros((3, 0), "int32"), ValueError, r"above zero. Received: shape=\(3, 0\)"),
+        (np.array([[2.0, 4.0]], "float32"), TypeError, r"Prompts must be integers.* dtype=float32"),
+    ],
+)
+def test_other_prompts_are_refused(
+    causal_lm: keras.Model, prompts: np.ndarray, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        generate(causal_lm, prompts, GreedySearch(), 3)
+
+
+def test_a_prompt_has_neither_padding_nor_coverage(causal_lm: keras.Model) -> None:
+    with pytest.raises(ValueError, match="need a model with an encoder"):
+        generate(causal_lm, PROMPTS, BeamSearch(2, coverage_penalty=0.1), 3)
+    with pytest.raises(ValueError, match="need a model with an encoder"):
+        generate(causal_lm, PROMPTS, GreedySearch(), 3, padding_mask=PROMPTS > 0)
+    with pytest.raises(ValueError, match="Length ratios need sources"):
+        generate(causal_lm, PROMPTS, GreedySearch(constraints=Constraints(min_length_ratio=1.0)), 3)
+
+
+def test_continuations_can_have_a_prefix(causal_lm: keras.Model) -> None:
+    forced = generate(causal_lm, PROMPTS, BeamSearch(2), 4, prefix_ids=np.full((5, 1), 6))
+    assert (ops.convert_to_numpy(forced.token_ids)[:, 0, 0] == 6).all()
+    with pytest.raises(ValueError, match=r"`prefix_ids` must be at least 0 and below vocabulary_size=8\."):
+        generate(causal_lm, PROMPTS, GreedySearch(), 4, prefix_ids=np.full((5, 1), 8))
+
+
+def test_lists_are_prompts_too(causal_lm: keras.Model) -> None:
+    lists, arrays = (generate(causal_lm, ids, GreedySearch(), 3) for ids in (PROMPTS.tolist(), PROMPTS))
+    np.testing.assert_array_equal(*map(ops.convert_to_numpy, (lists.token_ids, arrays.token_ids)))
+
+
+def test_more_tokens_than_positions_are_refused_with_a_prompt() -> None:
+    model = kt.CausalLM(
+        9, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=8, positions="learned", max_length=6
+    )
+    assert generate(model, [[2, 5, 5]], GreedySearch(), 4).token_ids.shape == (1, 1, 4)
+    with pytest.raises(ValueError, match=r"Received: 7 tokens, a model with max_length=6\."):
+        generate(model, [[2, 5, 5]], GreedySearch(), 5)

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_transformer.decoding import GreedySearch, SpecialIds, generate
+from keras_transformer.decoding import GreedySearch, generate
+from keras_transformer.types import SpecialIds
 
 ONE_SOURCE = np.zeros((1, 1), "int32")
 
@@ -65,8 +66,3 @@ def test_rows_do_not_change_each_other(recurrent_model: Any, seed: int) -> None:
         np.testing.assert_allclose(score_alone[0], score, rtol=1e-5)
         tokens = ids[: list(ids).index(3) + 1] if 3 in ids else ids
         assert score == pytest.approx(model.log_probability(int(source[0]), [2, *tokens]), rel=1e-4)
-
-
-def test_a_negative_length_penalty_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"Received: length_penalty=-1\.0\."):
-        GreedySearch(length_penalty=-1.0)

@@ -1,11 +1,10 @@
-"""Scores of given targets: by hand, and against what a search says of its own answers."""
+"""Scores and attention of given targets: by hand, and against what a search says of its own outputs."""
 
 import keras
 import numpy as np
 import pytest
 
-from keras_transformer.decoding import BeamSearch, GreedySearch, generate, length_penalty
-from keras_transformer.decoding.scoring import score_targets
+from keras_transformer.decoding import BeamSearch, GreedySearch, align_targets, generate, score_targets
 
 
 def test_hand_computed() -> None:
@@ -15,9 +14,9 @@ def test_hand_computed() -> None:
     def model(inputs: dict) -> np.ndarray:
         return np.log(probabilities)[inputs["decoder_token_ids"]]
 
-    result = score_targets(model, [[5, 3], [3, 0]], [[2, 1, 2, 3], [1, 3, 0, 0]])
-    # 2 -> 1 (0.25), 1 -> 2 (0.2), 2 -> 3 (0.25); and 1 -> 3 (0.1), then padding.
-    wanted = [np.log(0.25) + np.log(0.2) + np.log(0.25), np.log(0.1)]
+    result = score_targets(model, [[5, 3], [3, 0]], [[1, 2, 3], [3, 0, 0]])
+    # start -> 1 (0.25), 1 -> 2 (0.2), 2 -> 3 (0.25); and start -> 3 (0.25), then padding.
+    wanted = [np.log(0.25) + np.log(0.2) + np.log(0.25), np.log(0.25)]
     np.testing.assert_allclose(keras.ops.convert_to_numpy(result.log_probabilities), wanted, rtol=1e-6)
     np.testing.assert_array_equal(keras.ops.convert_to_numpy(result.num_tokens), [3, 1])
 
@@ -26,7 +25,7 @@ def test_impossible_padding_changes_nothing() -> None:
     def model(inputs: dict) -> np.ndarray:
         return np.broadcast_to(np.array([-np.inf, 0.0, 0.0, 0.0], "float32"), (1, 2, 4))
 
-    result = score_targets(model, [[5, 3]], [[2, 3, 0]])
+    result = score_targets(model, [[5, 3]], [[3, 0]])
     assert float(result.log_probabilities[0]) == pytest.approx(-np.log(3))
 
 
@@ -38,15 +37,15 @@ def test_hypotheses_score_as_the_search_said(
     hypotheses = keras.ops.convert_to_numpy(result.token_ids)  # (b, n, T)
     said = keras.ops.convert_to_numpy(result.scores)
     for rank in range(hypotheses.shape[1]):
-        token_ids = np.pad(hypotheses[:, rank], [(0, 0), (1, 0)], constant_values=2)
-        scored = score_targets(transformer, source_ids, token_ids)
-        penalty = length_penalty(scored.num_tokens, 0.7)
-        scores = keras.ops.convert_to_numpy(scored.log_probabilities / penalty)
+        log_probabilities, num_tokens = map(
+            keras.ops.convert_to_numpy, score_targets(transformer, source_ids, hypotheses[:, rank])
+        )
+        scores = log_probabilities / ((5 + num_tokens) / 6) ** 0.7
         np.testing.assert_allclose(scores, said[:, rank], atol=1e-4)
 
 
 def test_padding_changes_nothing(transformer: keras.Model, source_ids: np.ndarray) -> None:
-    token_ids = np.array([[2, 4, 5, 3]] * 5)
+    token_ids = np.array([[4, 5, 3]] * 5)
     alone = score_targets(transformer, source_ids, token_ids)
     padded = score_targets(
         transformer, np.pad(source_ids, [(0, 0), (0, 3)]), np.pad(token_ids, [(0, 0), (0, 2)])
@@ -57,3 +56,88 @@ def test_padding_changes_nothing(transformer: keras.Model, source_ids: np.ndarra
         atol=1e-5,
     )
     np.testing.assert_array_equal(keras.ops.convert_to_numpy(padded.num_tokens), [3] * 5)
+
+
+TARGETS = np.array([[4, 5, 3, 0], [6, 3, 0, 0], [3, 0, 0, 0], [7, 4, 5, 3], [4, 4, 3, 0]])
+
+
+def align(
+    transformer: keras.Model, source_ids: np.ndarray, targets: np.ndarray, **options: int
+) -> np.ndarray:
+    return keras.ops.convert_to_numpy(align_targets(transformer, source_ids, targets, **options))
+
+
+def test_it_is_the_mean_over_the_heads_of_a_layer(transformer: keras.Model, source_ids: np.ndarray) -> None:
+    targets = TARGETS[3:4]  # no padding
+    inputs = {"encoder_token_ids": source_ids[:1], "decoder_token_ids": np.array([[2, 7, 4, 5]])}
+    scores = transformer.attention_scores(inputs)
+    for layer, number in ((0, 1), (-2, 1), (1, 2), (-1, 2)):
+        heads = keras.ops.convert_to_numpy(scores[f"decoder/layer_{number}/cross_attention"])
+        actual = align(transformer, source_ids[:1], targets, layer=layer)
+        np.testing.assert_allclose(actual, heads.mean(1), atol=1e-6)
+    last = align(transformer, source_ids[:1], targets)
+    np.testing.assert_array_equal(last, align(transformer, source_ids[:1], targets, layer=1))
+
+
+def test_rows_sum_to_one_and_padding_is_zero(transformer: keras.Model, source_ids: np.ndarray) -> None:
+    attention = align(transformer, source_ids, TARGETS)
+    assert attention.shape == (5, 4, 6)
+    is_token = TARGETS != 0
+    np.testing.assert_allclose(attention.sum(-1), is_token, atol=1e-6)
+    assert not attention[~is_token].any()
+    assert not attention.transpose(0, 2, 1)[source_ids == 0].any()
+
+
+def test_a_row_does_not_depend_on_what_follows(transformer: keras.Model, source_ids: np.ndarray) -> None:
+    changed = TARGETS.copy()
+    changed[:, 2] = 6
+    actual, expected = align(transformer, source_ids, changed), align(transformer, source_ids, TARGETS)
+    np.testing.assert_allclose(actual[:, :1], expected[:, :1], atol=1e-6)
+
+
+@pytest.mark.parametrize("layer", [2, -3])
+def test_a_layer_that_is_not_there_is_refused(
+    transformer: keras.Model, source_ids: np.ndarray, layer: int
+) -> None:
+    with pytest.raises(ValueError, match=rf"one of the 2 layers of the decoder\. Received: layer={layer}\."):
+        align(transformer, source_ids, TARGETS, layer=layer)
+
+
+class Spy:
+    """Keeps the inputs that a model is called with."""
+
+    def __call__(self, inputs: dict) -> np.ndarray:
+        self.inputs = {name: keras.ops.convert_to_numpy(values) for name, values in inputs.items()}
+        return np.zeros((*inputs["decoder_token_ids"].shape, 9), "float32")
+
+
+def test_the_decoder_reads_the_target_shifted_by_one() -> None:
+    spy = Spy()
+    score_targets(spy, [[5, 3]], [[7, 3, 0]])
+    assert set(spy.inputs) == {"encoder_token_ids", "decoder_token_ids"}
+    np.testing.assert_array_equal(spy.inputs["decoder_token_ids"], [[2, 7, 3]])
+
+
+def test_features_go_with_their_mask() -> None:
+    spy, features = Spy(), np.zeros((1, 2, 3), "float32")
+    score_targets(spy, features, [[3]])
+    assert set(spy.inputs) == {"encoder_features", "decoder_token_ids"}
+    score_targets(spy, features, [[3]], padding_mask=np.array([[1, 0]]))
+    np.testing.assert_array_equal(spy.inputs["encoder_padding_mask"], [[1, 0]])
+
+
+@pytest.mark.parametrize(
+    ("targets", "error", "message"),
+    [
+        (np.zeros((1, 0), "int32"), ValueError, r"at least one token\. Received: shape=\(1, 0\)\."),
+        ([4, 3], ValueError, r"Received: shape=\(2,\)\."),
+        (np.ones((1, 3), "float32"), TypeError, r"`target_ids` must be integers\. Received: dtype=float32\."),
+        ([[2, 4, 3]], ValueError, r"must not begin with the start token\. Received: .*\[\[2, 4, 3\]\]\."),
+    ],
+)
+def test_other_targets_are_refused(
+    transformer: keras.Model, targets: object, error: type[Exception], message: str
+) -> None:
+    for function in (score_targets, align_targets):
+        with pytest.raises(error, match=message):
+            function(transformer, [[5, 3]], targets)

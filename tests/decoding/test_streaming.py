@@ -1,4 +1,4 @@
-"""Tokens that are streamed are those that are found at once."""
+"""Pieces of text that together are the translation, each as soon as it is certain."""
 
 from typing import Any
 
@@ -7,94 +7,143 @@ import pytest
 from keras import ops
 
 import keras_transformer as kt
-from keras_transformer.backend import compile_function
-from keras_transformer.decoding import BeamSearch, GreedySearch, generate
-from keras_transformer.decoding.constraints import Constraints
-from keras_transformer.decoding.generation import TokenStreamer, stream
-from keras_transformer.decoding.sampling import SampleSearch
+from keras_transformer.decoding import BeamSearch, Constraints, GreedySearch, SampleSearch, TruncationWarning
+from keras_transformer.text import CharacterTokenizer, SubwordTokenizer, WhitespaceTokenizer
 
+CORPUS = ["A dog runs.", "a cat sits\ton it", "the cat runs", "the dog sits"]
+TOKENIZERS = {
+    "character": lambda: CharacterTokenizer.train(CORPUS),
+    "whitespace": lambda: WhitespaceTokenizer.train(CORPUS),
+    "subword": lambda: SubwordTokenizer.train(CORPUS, vocabulary_size=30),
+}
 SEARCHES = [
     GreedySearch(),
     GreedySearch(constraints=Constraints(max_length_ratio=1.5, max_length_offset=2)),
     SampleSearch(1.3, top_k=5, seed=3, constraints=Constraints(no_repeat_ngram_size=2)),
 ]
-SOURCES = np.arange(5, dtype="int32")[:, None]
-ONE_SOURCE = np.zeros((1, 1), "int32")
 
 
-@pytest.mark.parametrize("search", SEARCHES)
-def test_streamed_tokens_are_those_of_the_search(recurrent_model: Any, search: Any) -> None:
-    model = recurrent_model(5, 7, seed=2)
-    streamer = TokenStreamer(model, search, 7)
-    for sources in (SOURCES, SOURCES[1:3], SOURCES[:1]):
-        steps = list(streamer(sources))
-        assert all(step.shape == (len(sources),) and step.dtype == np.int32 for step in steps)
-        expected = generate(model, ops.convert_to_tensor(sources), search, 7)
-        expected_ids = ops.convert_to_numpy(expected.token_ids)[:, 0]
-        np.testing.assert_array_equal(np.stack(steps, axis=1), expected_ids[:, : len(steps)])
-        assert not expected_ids[:, len(steps) :].any(), "nothing but padding follows"
-
-
-def test_a_transformer_is_streamed(transformer: Any, source_ids: np.ndarray) -> None:
-    streamed = np.stack(list(stream(transformer, source_ids, max_length=3)), axis=1)
-    compiled = compile_function(lambda ids: generate(transformer, ids, GreedySearch(), 3).token_ids)
-    expected_ids = ops.convert_to_numpy(compiled(ops.convert_to_tensor(source_ids)))[:, 0]
-    np.testing.assert_array_equal(streamed, expected_ids[:, : streamed.shape[1]])
-
-
-def test_tokens_come_before_the_answer_is_complete(table_model: Any) -> None:
-    steps = stream(table_model({2: {4: 1.0}, 4: {4: 1.0}}, 6), ONE_SOURCE, max_length=1000)
-    assert [next(steps).tolist() for _ in range(3)] == [[4], [4], [4]]
-
-
-def test_it_stops_when_every_row_has_ended(table_model: Any) -> None:
-    model = table_model({2: {4: 0.6, 5: 0.4}, 4: {5: 1.0}, 5: {3: 1.0}}, 6)
-    steps = [step.tolist() for step in stream(model, np.repeat(ONE_SOURCE, 2, axis=0), max_length=9)]
-    assert steps == [[4, 4], [5, 5], [3, 3]]
-
-
-def test_it_stops_at_the_longest_length(table_model: Any) -> None:
-    model = table_model({2: {4: 1.0}, 4: {4: 1.0}}, 6)
-    assert [step.tolist() for step in stream(model, ONE_SOURCE, max_length=2)] == [[4], [4]]
-
-
-def test_without_a_seed_each_stream_is_another(recurrent_model: Any) -> None:
-    streamer = TokenStreamer(recurrent_model(5, 7, seed=1), SampleSearch(2.0), 8)
-    answers = {tuple(step.item() for step in streamer(ONE_SOURCE)) for _ in range(8)}
-    assert len(answers) > 1
-
-
-class CountingModel:
-    """Writes the number of positions that the mask allows."""
-
-    def create_cache(
-        self, sources: Any, max_length: int, beam_size: int = 1, padding_mask: Any = None
-    ) -> Any:
-        return ops.sum(ops.cast(padding_mask, "int32"), axis=1)
-
-    def decode_step(self, token_ids: Any, position: Any, cache: Any) -> tuple[Any, Any]:
-        return ops.one_hot(cache, 9), cache
-
-
-def test_a_mask_reaches_the_model() -> None:
-    mask = np.arange(8) < np.array([[5], [7]])
-    steps = stream(CountingModel(), np.ones((2, 8), "int32"), max_length=5, padding_mask=mask)
-    assert next(steps).tolist() == [5, 7]
-
-
-def test_a_search_of_several_hypotheses_is_refused(table_model: Any) -> None:
-    with pytest.raises(ValueError, match=r"Received: BeamSearch, beam_size=3\."):
-        TokenStreamer(table_model({}, 6), BeamSearch(3))
-
-
-def test_a_beam_of_one_is_refused_too(table_model: Any) -> None:
-    with pytest.raises(ValueError, match=r"Received: BeamSearch, beam_size=1\."):
-        TokenStreamer(table_model({}, 6), BeamSearch(1))
-
-
-def test_more_tokens_than_positions_are_refused() -> None:
-    model = kt.Transformer(
-        9, 9, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=8, positions="learned", max_length=6
+@pytest.fixture(scope="module")
+def translator(transformer: Any) -> kt.Translator:
+    return kt.Translator(
+        transformer,
+        CharacterTokenizer("abcde"),
+        CharacterTokenizer("wxyz"),
+        search=GreedySearch(),
+        max_source_length=40,
+        max_target_length=6,
     )
-    with pytest.raises(ValueError, match=r"Received: 256 tokens, a model with max_length=6\."):
-        TokenStreamer(model)
+
+
+class ScriptedModel:
+    """Writes given tokens, one after the other, whatever the source is."""
+
+    def __init__(self, token_ids: list[int], vocabulary_size: int) -> None:
+        self.token_ids = np.array(token_ids, "int32")
+        self.source_embedding = type("Embedding", (), {"vocabulary_size": 9})
+        self.target_embedding = type("Embedding", (), {"vocabulary_size": vocabulary_size})
+        self.variables: list[Any] = []
+
+    def start_decoding(self, inputs: Any, max_length: Any, beam_size: int = 1, **options: Any) -> Any:
+        def step(token_ids: Any, position: Any, cache: Any) -> Any:
+            token_id = ops.take(ops.convert_to_tensor(self.token_ids), position)
+            row = ops.one_hot(token_id, self.target_embedding.vocabulary_size) * 100
+            return ops.repeat(row[None], ops.shape(token_ids)[0], axis=0), cache
+
+        return step, ops.zeros((ops.shape(inputs)[0], 1))
+
+
+def pieces(token_ids: list[int], tokenizer: Any) -> list[str]:
+    """Stream a text of given tokens."""
+    model = ScriptedModel(token_ids, tokenizer.vocabulary_size)
+    translator = kt.Translator(
+        model, CharacterTokenizer("abcde"), tokenizer, max_target_length=max(2, len(token_ids))
+    )
+    return list(translator.stream("a"))
+
+
+class ByteTokenizer:
+    """Stands for a tokenizer whose tokens are bytes: those that are no character are replaced."""
+
+    vocabulary_size = 256
+
+    def detokenize(self, token_ids: list[list[int]]) -> Any:
+        texts = [bytes(row).decode("utf-8", "replace").encode() for row in token_ids]
+        return type("Texts", (), {"numpy": lambda self: texts})()
+
+
+@pytest.mark.filterwarnings("ignore::keras_transformer.decoding.TruncationWarning")
+@pytest.mark.parametrize("search", SEARCHES)
+def test_the_pieces_are_the_translation(translator: kt.Translator, search: Any) -> None:
+    most = 0
+    translator.search = search
+    for text in ["abc", "\ud800", "ab" * 50, "abc", ""]:
+        streamed = list(translator.stream(text, search))
+        assert "".join(streamed) == translator.translate([text])[0]
+        assert all(streamed)
+        most = max(most, len(streamed))
+    assert most > 1, "the pieces should come one by one"
+
+
+def test_pieces_come_before_the_output_is_complete() -> None:
+    tokenizer = CharacterTokenizer("wxyz")
+    model = ScriptedModel([4, 5] * 500, 8)
+    steps = kt.Translator(model, CharacterTokenizer("abcde"), tokenizer, max_target_length=1000).stream("a")
+    assert [next(steps) for _ in range(4)] == ["w", "x", "w", "x"]
+
+
+def test_it_stops_at_the_end_token_and_at_the_longest_length() -> None:
+    tokenizer = CharacterTokenizer("wxyz")
+    assert pieces([4, 5, 3, 6, 7], tokenizer) == ["w", "x"]
+    assert pieces([4, 5, 6], tokenizer) == ["w", "x", "y"]
+
+
+def test_without_a_seed_each_stream_is_another(translator: kt.Translator) -> None:
+    assert len({"".join(translator.stream("cab e", SampleSearch(4.0))) for _ in range(8)}) > 1
+
+
+def test_a_limit_that_is_changed_takes_effect(translator: kt.Translator) -> None:
+    before = translator.max_target_length
+    whole = "".join(translator.stream("abc"))
+    translator.max_target_length = 3
+    try:
+        assert "".join(translator.stream("abc")) == whole[:3]
+    finally:
+        translator.max_target_length = before
+
+
+@pytest.mark.parametrize("kind", TOKENIZERS)
+def test_pieces_of_every_tokenizer_are_the_text(kind: str) -> None:
+    tokenizer = TOKENIZERS[kind]()
+    rng = np.random.default_rng(7)
+    for length in (2, 5, 11, 11):
+        token_ids = rng.integers(3, tokenizer.vocabulary_size, length).tolist()
+        expected = tokenizer.detokenize([token_ids]).numpy()[0].decode()
+        assert "".join(pieces(token_ids, tokenizer)) == expected
+
+
+def test_a_character_comes_when_it_is_complete() -> None:
+    assert pieces([*"aé☃b".encode()], ByteTokenizer()) == ["a", "é", "☃", "b"]
+
+
+def test_bytes_that_never_become_a_character_come_last() -> None:
+    assert pieces([*b"a\xe2\x98"], ByteTokenizer()) == ["a", "\N{REPLACEMENT CHARACTER}"]
+
+
+def test_a_text_that_is_cut_off_warns(translator: kt.Translator) -> None:
+    with pytest.warns(TruncationWarning, match="longer than the translator's 40 tokens") as caught:
+        list(translator.stream("a" * 40))
+    assert caught[0].filename == __file__
+    list(translator.stream("a" * 39))
+
+
+def test_what_is_no_text_is_refused(translator: kt.Translator) -> None:
+    with pytest.raises(TypeError, match=r"`text` must be a string\. Received: text=\['a'\]\."):
+        translator.stream(["a"])
+
+
+@pytest.mark.parametrize("search", [BeamSearch(3), BeamSearch(1), SampleSearch(num_samples=2)])
+def test_a_search_that_decides_late_is_refused(translator: kt.Translator, search: Any) -> None:
+    message = rf"Received: {type(search).__name__}, beam_size={search.beam_size}\."
+    with pytest.raises(ValueError, match=message):
+        translator.stream("a", search)

@@ -74,8 +74,6 @@ def test_learned_positions_are_the_limits(source_tokenizer: Any, target_tokenize
     assert together[0].text == alone.text
     assert together[0].score == pytest.approx(alone.score, abs=1e-5)
     assert all(answer.score > -1e3 for answer in together)
-    translator.max_source_length = translator.max_target_length = 50
-    assert (translator.max_source_length, translator.max_target_length) == (10, 10)
 
 
 class LetterModel:
@@ -132,6 +130,7 @@ def test_a_strange_text_alone_gets_an_answer(translator: kt.Translator, name: st
 
 def test_an_empty_text_has_an_empty_answer(translator: kt.Translator) -> None:
     assert translator.translate_with_scores(["", "a"])[0] == Translation("", 0.0)
+    assert translator.n_best(["a", ""])[1] == [Translation("", 0.0)]
     assert translator.translate([]) == []
 
 
@@ -219,7 +218,7 @@ def test_batches_are_of_similar_length(source_tokenizer: Any, monkeypatch: pytes
 
     def copy(token_ids: Any, places: Sequence[int]) -> SearchResult:
         shapes.append(tuple(token_ids.shape))
-        return SearchResult(token_ids[:, None, :], token_ids[:, :1])
+        return SearchResult(token_ids[:, None, :], token_ids[:, :1].astype("float32"))
 
     monkeypatch.setattr(translator, "generate", copy)
     texts = ["a", "abcdeabcde", "ab", "edcbaedcba", "abc"]
@@ -274,10 +273,6 @@ def test_limits_without_room_are_refused(source_tokenizer: Any, name: str) -> No
     limits: dict[str, Any] = {name: 1}
     with pytest.raises(ValueError, match=rf"`{name}` must be at least 2.*{name}=1\."):
         kt.Translator(LetterModel(9, 9), source_tokenizer, source_tokenizer, **limits)
-    translator = kt.Translator(LetterModel(9, 9), source_tokenizer, source_tokenizer)
-    with pytest.raises(ValueError, match=rf"`{name}` must be at least 2.*{name}=0\."):
-        setattr(translator, name, 0)
-    assert getattr(translator, name) == 256
 
 
 IN_A_NEW_PROCESS = """
@@ -328,3 +323,16 @@ def test_samples_do_not_depend_on_the_batches(
 def test_a_pair_that_is_cut_on_both_sides_is_one(translator: kt.Translator) -> None:
     with pytest.warns(TruncationWarning, match=r"1 of 2 were longer"):
         translator.score(["abc" * 99, "a"], ["wx" * 99, "w"])
+
+
+@pytest.mark.parametrize("length", [2, 3, 4, 5])
+def test_sources_are_ended_cut_and_padded(transformer: Any, target_tokenizer: Any, length: int) -> None:
+    source_tokenizer = CharacterTokenizer("abcde")
+    translator = kt.Translator(transformer, source_tokenizer, target_tokenizer, max_source_length=length)
+    rows = {
+        2: [[4, 3], [4, 3], [3, 0]],
+        3: [[4, 5, 3], [4, 3, 0], [3, 0, 0]],
+        4: [[4, 5, 4, 3], [4, 3, 0, 0], [3, 0, 0, 0]],
+        5: [[4, 5, 4, 3], [4, 3, 0, 0], [3, 0, 0, 0]],
+    }
+    np.testing.assert_array_equal(translator.token_ids(["aba", "a", ""]), rows[length])

@@ -7,6 +7,7 @@ import keras
 import pytest
 
 import keras_transformer as kt
+from keras_transformer.export import export_saved_model
 
 if keras.backend.backend() != "tensorflow":
     pytest.skip("exports are made on the TensorFlow backend", allow_module_level=True)
@@ -15,7 +16,7 @@ MadeOnce = Callable[[str, Callable[[Path], object]], Path]
 SOURCES = ["a dog sat", "the cat ran", "a rat"]
 
 
-def make_translator(tokenizer: kt.text.Tokenizer, search: kt.decoding.Search) -> kt.Translator:
+def make_translator(tokenizer: kt.text.Tokenizer, search: object) -> kt.Translator:
     """Join a tokenizer with a tiny model."""
     keras.utils.set_random_seed(1)
     size = tokenizer.vocabulary_size
@@ -35,7 +36,9 @@ def translator() -> kt.Translator:
 @pytest.fixture(scope="session")
 def exported(translator: kt.Translator, made_once: MadeOnce) -> Path:
     """An export of it; exporting takes seconds."""
-    models = made_once("models", lambda models: translator.export(models / "tiny", ["a dog", "a cat"]))
+    models = made_once(
+        "models", lambda models: export_saved_model(translator, models / "tiny", ["a dog", "a cat"])
+    )
     return models / "tiny" / "1"
 
 

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import keras_transformer as kt
-from keras_transformer.decoding.text_translator import token_ids_of
 from keras_transformer.export import ExportError, export_litert
 from keras_transformer.export.fixed_size import GreedyGraph, LiteRTModel, greedy_translator
 
@@ -20,7 +19,7 @@ def test_the_file_answers_as_greedy_search_does(translator: kt.Translator, tmp_p
     assert [file.name for file in path.parent.iterdir()] == ["tiny.tflite"]
     content = path.read_bytes()
     assert b"Flex" not in content  # an operation of TensorFlow, which LiteRT itself has not
-    source_ids, _ = token_ids_of(TEXTS, translator.source_tokenizer, 13)
+    source_ids = greedy_translator(translator, 13).token_ids(TEXTS)
     padded = np.pad(source_ids, [(0, 0), (0, 13 - source_ids.shape[1])])
     answer = LiteRTModel(content).answer(padded)
     wanted = GreedyGraph(greedy_translator(translator, 13, 5), 2).function()(padded)

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import keras_transformer as kt
-from keras_transformer.decoding.text_translator import token_ids_of
 from keras_transformer.errors import InputError
 from keras_transformer.export import ExportError, export_onnx
 from keras_transformer.export import fixed_size as onnx_model
@@ -26,7 +25,7 @@ def test_the_file_answers_as_greedy_search_does(translator: kt.Translator, tmp_p
         translator, tmp_path / "tiny.onnx", ["a dog"], source_length=13, max_length=5, batch_size=2
     )
     assert [file.name for file in tmp_path.iterdir()] == ["tiny.onnx"]
-    source_ids, _ = token_ids_of(TEXTS, translator.source_tokenizer, 13)
+    source_ids = greedy_translator(translator, 13).token_ids(TEXTS)
     padded = np.pad(source_ids, [(0, 0), (0, 13 - source_ids.shape[1])])
     token_ids, score = runtime.InferenceSession(path).run(["token_ids", "score"], {"source_ids": padded})
     wanted = GreedyGraph(greedy_translator(translator, 13, 5), 2).function()(padded)

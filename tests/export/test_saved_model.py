@@ -65,7 +65,7 @@ def test_other_optimizations_answer_too(
     exported: Path, translator: kt.Translator, tmp_path: Path, optimize: str
 ) -> None:
     # The writer has compared all signatures: bfloat16 with rounded weights, xla with those of float32.
-    version = translator.export(tmp_path / "tiny", ["a dog", "the cat ran over it"], optimize)
+    version = export_saved_model(translator, tmp_path / "tiny", ["a dog", "the cat ran over it"], optimize)
     sizes = [
         (path / "variables/variables.data-00000-of-00001").stat().st_size for path in (version, exported)
     ]
@@ -81,7 +81,7 @@ def test_other_optimizations_answer_too(
 def test_subwords_need_only_the_operations_of_tensorflow_text(
     subword_translator: kt.Translator, tmp_path: Path
 ) -> None:
-    directory = subword_translator.export(tmp_path / "tiny", ["a dog sat"])
+    directory = export_saved_model(subword_translator, tmp_path / "tiny", ["a dog sat"])
     served = ServedModel(directory).translate_with_scores(["a cat", "a dog sat"])
     assert [answer.text for answer in served] == subword_translator.translate(["a cat", "a dog sat"])
 
@@ -164,5 +164,5 @@ def test_a_disk_that_is_full_is_named(
 
     monkeypatch.setattr(tf.saved_model, "save", full)
     with pytest.raises(InputError, match=r"Cannot write .*: No space left on device"):
-        translator.export(tmp_path / "tiny", ["a dog"])
+        export_saved_model(translator, tmp_path / "tiny", ["a dog"])
     assert not (tmp_path / "tiny").exists()

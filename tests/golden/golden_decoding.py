@@ -12,11 +12,10 @@ from keras_transformer.decoding import (
     GreedySearch,
     SampleSearch,
     align_targets,
-    complete,
     generate,
     score_targets,
-    stream,
 )
+from keras_transformer.decoding.generation import token_stream
 
 MAX_LENGTH, SEED = 7, 10
 SOURCE = np.array(
@@ -76,13 +75,13 @@ def decoding() -> models.Arrays:
         arrays[f"{name}/tokens"] = models.numpy(result.token_ids)
         arrays[f"{name}/scores"] = models.numpy(result.scores)
     model = _model()
-    arrays["stream/tokens"] = np.stack(list(stream(model, SOURCE, max_length=MAX_LENGTH)), axis=1)
+    arrays["stream/tokens"] = np.stack(list(token_stream(model, GreedySearch(), MAX_LENGTH)(SOURCE)), axis=1)
     for name, each in (("Transformer", model), ("Ensemble", models.ensemble())):
-        scores = score_targets(each, SOURCE, TARGET)
+        scores = score_targets(each, SOURCE, TARGET[:, 1:])
         arrays[f"score_targets/{name}"] = models.numpy(scores.log_probabilities)
         arrays[f"score_targets/{name}/num_tokens"] = models.numpy(scores.num_tokens)
-        arrays[f"align_targets/{name}"] = models.numpy(align_targets(each, SOURCE, TARGET))
-    arrays["align_targets/first_layer"] = models.numpy(align_targets(model, SOURCE, TARGET, layer=0))
+        arrays[f"align_targets/{name}"] = models.numpy(align_targets(each, SOURCE, TARGET[:, 1:]))
+    arrays["align_targets/first_layer"] = models.numpy(align_targets(model, SOURCE, TARGET[:, 1:], layer=0))
     return arrays
 
 
@@ -93,7 +92,7 @@ def sampling() -> models.Arrays:
     for name, search in SAMPLES.items():
         results = {
             "generate": generate(model, SOURCE, search, MAX_LENGTH),
-            "complete": complete(causal_lm, PROMPT, search, MAX_LENGTH),
+            "complete": generate(causal_lm, PROMPT, search, MAX_LENGTH),
         }
         for kind, result in results.items():
             arrays[f"{kind}/{name}/tokens"] = models.numpy(result.token_ids)
@@ -111,7 +110,7 @@ def _results() -> Iterator[tuple[str, Any]]:
         yield f"prefix/{name}", generate(model, SOURCE, search, MAX_LENGTH, prefix_ids=PREFIX)
         yield (
             f"complete/{name}",
-            complete(models.causal_lm(seed=SEED, tie_output=False), PROMPT, search, MAX_LENGTH),
+            generate(models.causal_lm(seed=SEED, tie_output=False), PROMPT, search, MAX_LENGTH),
         )
     for name, options in MODELS.items():
         yield f"Transformer/{name}", generate(_model(**options), SOURCE, beam, MAX_LENGTH)
@@ -120,7 +119,7 @@ def _results() -> Iterator[tuple[str, Any]]:
     yield "Ensemble", generate(models.ensemble(), SOURCE, beam, MAX_LENGTH)
     for name in ("learned", "relative", "modern"):
         causal_lm = models.causal_lm(seed=SEED, tie_output=False, **models.CAUSAL_OPTIONS[name])
-        yield f"CausalLM/{name}", complete(causal_lm, PROMPT, beam, MAX_LENGTH)
+        yield f"CausalLM/{name}", generate(causal_lm, PROMPT, beam, MAX_LENGTH)
 
 
 def _model(**options: Any) -> Any:

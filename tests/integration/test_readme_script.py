@@ -67,5 +67,5 @@ def test_decoding(tmp_path: Path) -> None:
     search = kt.decoding.GreedySearch()  # as that of runs/dates
     translator = kt.Translator(model, tokenizer, tokenizer, search=search, max_target_length=12)
     translator.save(tmp_path / "runs/dates")
-    [script] = [block for block in blocks() if "stream_text" in block]
+    [script] = [block for block in blocks() if "translator.stream(" in block]
     run(script + 'print(translator.translate(["27. jan. 2094"]))', tmp_path)

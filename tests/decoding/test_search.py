@@ -1,5 +1,6 @@
-"""However the loop runs, the answers are the same, and the room for them grows as they do."""
+"""Searches as descriptions, what all of them share, and the loop, whose forms give the same outputs."""
 
+import dataclasses
 from typing import Any
 
 import keras
@@ -13,10 +14,9 @@ from keras_transformer.decoding import (
     GreedySearch,
     SampleSearch,
     SearchResult,
-    SpecialIds,
     generate,
 )
-from keras_transformer.decoding.search import CHUNK, first_length, pad_tokens
+from keras_transformer.types import SpecialIds
 
 SEARCHES = [
     GreedySearch(),
@@ -26,7 +26,8 @@ SEARCHES = [
     SampleSearch(num_samples=2, seed=5),
     BeamSearch(2, constraints=Constraints(no_repeat_ngram_size=2, max_length_ratio=2.0)),
 ]
-LONG = 2 * CHUNK + 7
+ROOM = 32  # positions that a loop has room for at first
+LONG = 2 * ROOM + 7
 
 tensorflow_only = pytest.mark.skipif(
     keras.backend.backend() != "tensorflow", reason="a graph of unknown sizes"
@@ -49,10 +50,10 @@ def plain_greedy(model: Any, source: Any, max_length: int) -> list[int]:
 
 def test_a_long_answer_is_that_of_the_whole_decoder(transformer: Any, source_ids: Any) -> None:
     sources = source_ids[:2]
-    token_ids, _ = answers(generate(transformer, sources, GreedySearch(), CHUNK + 9))
-    expected = [plain_greedy(transformer, source, CHUNK + 9) for source in sources]
+    token_ids, _ = answers(generate(transformer, sources, GreedySearch(), ROOM + 9))
+    expected = [plain_greedy(transformer, source, ROOM + 9) for source in sources]
     np.testing.assert_array_equal(token_ids[:, 0], expected)
-    assert (np.array(expected)[:, CHUNK:] > 0).any(), "no answer outgrows the room it starts with"
+    assert (np.array(expected)[:, ROOM:] > 0).any(), "no answer outgrows the room it starts with"
 
 
 @tensorflow_only
@@ -133,15 +134,74 @@ def test_xla_needs_no_batch_size_while_it_is_traced(transformer: Any, source_ids
         np.testing.assert_allclose(found[1], expected[1], atol=1e-3)
 
 
-def test_it_starts_with_little_room() -> None:
-    assert first_length(7, 3) == 7
-    assert first_length(1000, 3) == CHUNK
-    # Where sizes may change, the loop makes its own room.
-    assert int(first_length(1000, ops.convert_to_tensor(3))) == 0
+@tensorflow_only
+def test_one_loop_of_fixed_sizes(transformer: Any, source_ids: Any) -> None:
+    import tensorflow as tf
+
+    @tf.function(autograph=False)
+    def graph(ids: Any) -> SearchResult:
+        return generate(transformer, ids, GreedySearch(), LONG, room=LONG)
+
+    function = graph.get_concrete_function(tf.TensorSpec(source_ids.shape, tf.int32))
+    nodes = function.graph.as_graph_def()
+    operations = [
+        node.op for body in (nodes.node, *(f.node_def for f in nodes.library.function)) for node in body
+    ]
+    assert sum("While" in operation for operation in operations) == 1
+    expected = answers(generate(transformer, source_ids, GreedySearch(), LONG))
+    np.testing.assert_array_equal(ops.convert_to_numpy(graph(source_ids).token_ids), expected[0])
 
 
-def test_hypotheses_are_padded_to_one_length() -> None:
-    padded = ops.convert_to_numpy(pad_tokens(ops.ones((2, 3, 4), "int32"), 9, 6))
-    assert padded.shape == (2, 3, 6)
-    assert (padded[..., :4] == 1).all()
-    assert (padded[..., 4:] == 9).all()
+SOURCES = np.arange(1, 5, dtype="int32")[:, None]
+CLASSES = [GreedySearch, BeamSearch, SampleSearch]
+
+
+@pytest.mark.parametrize("search_class", CLASSES)
+def test_a_search_is_a_value(search_class: Any) -> None:
+    search = search_class(constraints=Constraints(min_length=2))
+    assert search == search_class(constraints=Constraints(min_length=2))
+    assert hash(search) == hash(search_class(constraints=Constraints(min_length=2)))
+    assert search != search_class()
+    assert dataclasses.replace(search, constraints=Constraints()) == search_class()
+    assert not search.tracks_attention
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        search.length_penalty = 2.0
+
+
+def test_searches_of_different_kinds_differ() -> None:
+    assert len({GreedySearch(), BeamSearch(1), SampleSearch()}) == 3
+    assert GreedySearch() != SampleSearch()
+
+
+@pytest.mark.parametrize(
+    ("search", "beam_size", "num_outputs"),
+    [
+        (GreedySearch(), 1, 1),
+        (BeamSearch(3), 3, 3),
+        (BeamSearch(4, num_hypotheses=2), 4, 2),
+        (dataclasses.replace(BeamSearch(4), beam_size=6), 6, 6),
+        (SampleSearch(num_samples=5), 5, 5),
+    ],
+)
+def test_hypotheses_that_are_kept_and_returned(search: Any, beam_size: int, num_outputs: int) -> None:
+    assert (search.beam_size, search.num_outputs) == (beam_size, num_outputs)
+
+
+@pytest.mark.parametrize("value", [-0.5, float("nan"), float("inf")])
+@pytest.mark.parametrize("search_class", CLASSES)
+def test_a_length_penalty_must_be_finite_and_not_negative(search_class: Any, value: float) -> None:
+    with pytest.raises(ValueError, match=rf"at least 0 and finite\. Received: length_penalty={value}\."):
+        search_class(length_penalty=value)
+
+
+@pytest.mark.parametrize("search_class", CLASSES)
+def test_constraints_and_prefixes_hold(search_class: Any, recurrent_model: Any) -> None:
+    rules = Constraints(min_length=3, max_length_ratio=5.0, banned_token_ids=(4,))
+    search = search_class(constraints=rules)
+    prefix_ids = ops.convert_to_tensor([[5]] * 4, "int32")
+    result = generate(recurrent_model(5, 7, 3), SOURCES, search, 9, prefix_ids=prefix_ids)
+    best = ops.convert_to_numpy(result.token_ids)[:, 0]
+    assert (best[:, 0] == 5).all()
+    assert ((best > 0).sum(1) >= 3).all()
+    assert ((best > 0).sum(1) <= 5).all()
+    assert (best != 4).all()
