@@ -35,8 +35,7 @@ from keras_transformer.runs import DataConfig, ModelConfig, RunConfig, TrainingC
 from keras_transformer.runs.data import encode, load_pairs
 from keras_transformer.runs.directory import CONFIG_FILE, begin_run, run_tokenizers, saved_run
 from keras_transformer.runs.train import fit
-from keras_transformer.training import read_state
-from keras_transformer.training.checkpoint_state import read_states
+from keras_transformer.training import Checkpoint
 
 SHAPE = {"num_encoder_layers": 1, "num_decoder_layers": 1, "hidden_dim": 16, "num_heads": 2}
 SECONDS_BETWEEN_LOOKS = 0.0005
@@ -178,11 +177,21 @@ def kill(
     if not os.WIFSIGNALED(status):
         return None
     left = [*partial_files(checkpoints), *(path.name for path in checkpoints.glob(".partial-*.json"))]
-    state = read_state(checkpoints)
-    orphans = {path.name for path in checkpoints.glob("epoch-*.keras")} - set(state.sha256 if state else ())
-    epochs, last = (state.epoch, state.last_file) if state else (0, "")
-    unknown = "; newest file not in the state yet" if max(orphans, default="") > last else ""
-    return f"epochs saved: {epochs}; half-written: {', '.join(left) or '-'}{unknown}"
+    epoch = max(saved_epochs(checkpoints), default=0)
+    newest = max((path.name for path in checkpoints.glob("epoch-*.keras")), default="")
+    unknown = "; newest file not in the state yet" if newest > epoch_file(epoch) else ""
+    return f"epochs saved: {epoch}; half-written: {', '.join(left) or '-'}{unknown}"
+
+
+def epoch_file(epoch: int) -> str:
+    """Name the checkpoint of an epoch."""
+    return f"epoch-{epoch:04d}.keras"
+
+
+def saved_epochs(checkpoints: Path) -> list[int]:
+    """List the epochs in the state of a run, the newest last."""
+    path = checkpoints / "state.json"
+    return [saved["epoch"] for saved in json.loads(path.read_text())["saved"]] if path.exists() else []
 
 
 def partial_files(checkpoints: Path) -> dict[str, int]:
@@ -205,12 +214,11 @@ def damage(checkpoints: Path, draw: random.Random) -> str:
     Returns:
         What was done, for the line about the kill.
     """
-    states = read_states(checkpoints)
-    # Killed between the two files of states, a run has one checkpoint to go on from.
-    if len(states) < 2 or states[0].epoch == states[1].epoch:
+    # Of those that are whole; what was damaged before is newer.
+    newest = Checkpoint(checkpoints.parent).epoch
+    if sum(epoch <= newest for epoch in saved_epochs(checkpoints)) < 2:
         return ""
-    state = states[0]
-    path = checkpoints / state.last_file
+    path = checkpoints / epoch_file(newest)
     content = bytearray(path.read_bytes())
     content[draw.randrange(len(content))] ^= 1
     path.write_bytes(content)
@@ -228,15 +236,20 @@ def fingerprint(checkpoints: Path) -> dict[str, str]:
     """
     state = json.loads((checkpoints / "state.json").read_text())
     digests = {name: hashlib.sha256() for name in ("weights", "optimizer")}
-    for kept in sorted(state["sha256"]):  # the last, the best, and those that are averaged
-        with zipfile.ZipFile(checkpoints / kept) as archive:
+    for epoch in saved_epochs(checkpoints):  # the last, the best, and those that are averaged
+        with zipfile.ZipFile(checkpoints / epoch_file(epoch)) as archive:
             file = h5py.File(io.BytesIO(archive.read("model.weights.h5")))
         for name, values in datasets(file):
             digests["optimizer" if name.startswith("optimizer/") else "weights"].update(
                 name.encode() + values
             )
     state["history"].pop("tokens_per_second", None)  # of the machine
-    texts = {name: json.dumps(state[name]).encode() for name in ("random_state", "history", "best_file")}
+    values = {
+        "random_state": [saved["seeds"] for saved in state["saved"]],
+        "history": state["history"],
+        "saved": saved_epochs(checkpoints),
+    }
+    texts = {name: json.dumps(value).encode() for name, value in values.items()}
     return {name: digest.hexdigest() for name, digest in digests.items()} | {
         name: hashlib.sha256(text).hexdigest() for name, text in texts.items()
     }

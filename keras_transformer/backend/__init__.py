@@ -1,6 +1,7 @@
 """The one room that asks which backend runs. Each function has one meaning, and a fast body if it helps."""
 
-from keras_transformer.backend.batch_parts import claim_cores, num_cores, train_on_parts
+from keras_transformer.backend.adam import adam_update, finished_gradients
+from keras_transformer.backend.batch_parts import num_cores, train_on_parts
 from keras_transformer.backend.buffers import make_buffer, write_rows, written_in_place
 from keras_transformer.backend.compiler import (
     compile_function,
@@ -10,6 +11,7 @@ from keras_transformer.backend.compiler import (
     without_doubles,
     writes_slices,
 )
+from keras_transformer.backend.distribution import device_scope
 from keras_transformer.backend.gather import first_largest, largest, take_each, take_rows, top_k
 from keras_transformer.backend.gradients import add_at_labels, after, sum_over_replicas
 from keras_transformer.backend.loop_constants import (
@@ -21,19 +23,28 @@ from keras_transformer.backend.loop_constants import (
     weights_now,
 )
 from keras_transformer.backend.products import batched_product, product_with_table, product_with_transpose
-from keras_transformer.backend.random import draw_uniforms, fresh_seed, random_bits
+from keras_transformer.backend.random import (
+    draw_uniforms,
+    fresh_seed,
+    generator_state,
+    random_bits,
+    set_generator_state,
+)
 
 __all__ = [
+    "adam_update",
     "add_at_labels",
     "after",
     "batched_product",
-    "claim_cores",
     "compile_function",
     "compile_rounds",
+    "device_scope",
     "draw_uniforms",
+    "finished_gradients",
     "first_largest",
     "fixed_weights",
     "fresh_seed",
+    "generator_state",
     "has_fast_doubles",
     "in_compiler",
     "kept_while_decoding",
@@ -45,6 +56,7 @@ __all__ = [
     "product_with_table",
     "product_with_transpose",
     "random_bits",
+    "set_generator_state",
     "sum_over_replicas",
     "take_each",
     "take_rows",

@@ -19,16 +19,10 @@ def num_cores() -> int:
 
 
 def claim_cores() -> int:
-    """Have TensorFlow run each operation on one core, and as many operations at a time as there are cores.
+    """Make TensorFlow run each operation on one core, and as many at a time as there are; return how many.
 
     TensorFlow cannot take this back, so it holds for the rest of the process: models that are made from now
     on train on as many parts of each batch. It is not the default, since searches then run on one core.
-
-    Returns:
-        The number of cores that this process may use.
-
-    Raises:
-        InputError: if TensorFlow has computed something already, with other threads.
     """
     import tensorflow as tf
 
@@ -45,8 +39,7 @@ def claim_cores() -> int:
         except RuntimeError as error:
             raise InputError(
                 "TensorFlow has begun to compute with other threads. Call "
-                'kt.training.distributed("cores") or kt.training.claim_cores() before anything else. '
-                f"TensorFlow: {error}"
+                f'kt.training.distributed("cores") before anything else. TensorFlow: {error}'
             ) from error
     _num_cores = num_cores
     return num_cores

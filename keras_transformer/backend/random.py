@@ -108,3 +108,23 @@ def _fold(seed: int) -> Tensor:
     """Make an integer of any size a 32-bit one."""
     bits = (seed ^ seed >> 32) & 0xFFFFFFFF
     return ops.convert_to_tensor(bits - (bits >> 31 << 32), "int32")
+
+
+def generator_state() -> list[int]:
+    """Return the state of the generator that the backend keeps for the whole process; only torch has one.
+
+    Keras leaves dropout without a seed to torch, which draws from it.
+    """
+    if keras.backend.backend() != "torch":
+        return []
+    import torch
+
+    return torch.get_rng_state().numpy().view("int64").tolist()
+
+
+def set_generator_state(state: list[int]) -> None:
+    """Make the backend's own generator go on where `generator_state` was read."""
+    if keras.backend.backend() == "torch" and state:
+        import torch
+
+        torch.set_rng_state(torch.tensor(state, dtype=torch.int64).view(torch.uint8))

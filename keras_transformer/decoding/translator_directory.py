@@ -14,7 +14,7 @@ from keras_transformer.decoding.sampling import GreedySearch, SampleSearch
 from keras_transformer.decoding.search import Search
 from keras_transformer.errors import InputError
 from keras_transformer.files import atomic_directory, file_sha256, write_file
-from keras_transformer.training import load_model, save_model
+from keras_transformer.training import load_model
 from keras_transformer.types import SpecialIds
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def write_translator(
     with atomic_directory(directory, replace=True) as partial:
         for name, tokenizer in zip(_TOKENIZERS, tokenizers, strict=True):
             tokenizer.save(partial / name)
-        save_model(model, partial / MODEL_FILE)
+        model.save(partial / MODEL_FILE)
         options["parts"] = _parts(tokenizers, partial)
         # NumPy's numbers are numbers, too.
         content = json.dumps(options, indent=2, default=lambda number: number.item())

@@ -28,7 +28,6 @@ from keras_transformer.errors import InputError
 from keras_transformer.models import Transformer
 from keras_transformer.runs.config import DataConfig, RunConfig
 from keras_transformer.text import CharacterTokenizer, SubwordTokenizer, Tokenizer, WhitespaceTokenizer
-from keras_transformer.training import jit_compiles
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -150,6 +149,11 @@ def noise(run: RunConfig, tokenizers: tuple[Tokenizer, Tokenizer]) -> list[Trans
         )
     except ValueError as error:
         raise InputError(str(error)) from error
+
+
+def jit_compiles() -> bool:
+    """Say whether each shape of a batch is compiled."""
+    return keras.backend.backend() == "jax"
 
 
 def batches(

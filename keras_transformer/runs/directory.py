@@ -20,10 +20,7 @@ from keras_transformer.files import write_file
 from keras_transformer.runs.config import RunConfig
 from keras_transformer.runs.data import RunPairs, initial_tokenizers, train_tokenizers
 from keras_transformer.text import Tokenizer, load_tokenizer
-from keras_transformer.training import read_state
-from keras_transformer.training.checkpoint_state import STATE_FILE
-from keras_transformer.training.checkpoints import PICTURE, TABLE
-from keras_transformer.training.fitting import BATCH_FILE, TENSORBOARD
+from keras_transformer.training import Checkpoint
 
 PAIRS_FILE = "pairs.json"
 
@@ -117,11 +114,17 @@ WITHOUT_A_CHECKPOINT = (
     "checkpoints",
     "source_tokenizer",
     "target_tokenizer",
-    TENSORBOARD,
-    BATCH_FILE,
+    "tensorboard",
+    "training.csv",
+    "training.png",
 )
 """What may be there before the first checkpoint is."""
-OF_A_RUN = (*WITHOUT_A_CHECKPOINT, *OF_A_TRANSLATOR, REPORT_FILE, TABLE, PICTURE, "attention.png")
+OF_A_RUN = (
+    *WITHOUT_A_CHECKPOINT,
+    *OF_A_TRANSLATOR,
+    REPORT_FILE,
+    "attention.png",
+)
 """All that a run writes; the rest of its directory is somebody else's, such as the texts to train on."""
 
 
@@ -145,12 +148,10 @@ def settle(directory: Path) -> None:
     aside = _aside(directory)
     if not aside.exists():
         return
-    if (directory / "checkpoints" / STATE_FILE).exists():
+    if (directory / "checkpoints" / "state.json").exists():
         _move_others(aside, directory)  # a process may have been killed before it did
         shutil.rmtree(aside)
         return
-    if (directory / BATCH_FILE).exists():  # of which the user has just been told
-        (directory / BATCH_FILE).replace(aside / BATCH_FILE)
     _move_others(directory, aside)
     shutil.rmtree(directory, ignore_errors=True)
     aside.rename(directory)
@@ -221,7 +222,7 @@ def _present(directory: Path, *names: str) -> list[str]:
 
 def _refuse_to_lose(directory: Path) -> None:
     """Refuse a directory that a run has left which saved something, or that is of something else."""
-    if read_state(directory / "checkpoints") is not None:
+    if Checkpoint(directory).epoch:
         raise InputError(
             f"{directory} holds a run already. Go on with --resume, begin anew with --overwrite, "
             "or choose another --name."
@@ -349,7 +350,7 @@ def run_tokenizers(run: RunConfig, directory: Path, pairs: list[Pair]) -> tuple[
     # A run that was killed may have left half a vocabulary; the file of options is written last.
     if all((path / Tokenizer.options_file).exists() for path in paths):
         return load_tokenizer(paths[0]), load_tokenizer(paths[1])
-    if read_state(directory / "checkpoints") is not None:
+    if Checkpoint(directory).epoch:
         raise InputError(
             f"{directory} holds checkpoints, and no longer both source_tokenizer and target_tokenizer, whose "
             "numbers they were trained on. Put them back, or begin anew with --overwrite."

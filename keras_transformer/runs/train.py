@@ -6,7 +6,7 @@ import os
 import shlex
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,15 @@ from keras_transformer.evaluation import METRICS, DecodeAndScore, EvaluationRepo
 from keras_transformer.export import export_saved_model
 from keras_transformer.models import Transformer
 from keras_transformer.runs.config import RunConfig
-from keras_transformer.runs.data import RunPairs, batches, encode, initial_transformer, load_pairs, noise
+from keras_transformer.runs.data import (
+    RunPairs,
+    batches,
+    encode,
+    initial_transformer,
+    jit_compiles,
+    load_pairs,
+    noise,
+)
 from keras_transformer.runs.directory import (
     begin_run,
     continue_run,
@@ -37,18 +45,7 @@ from keras_transformer.runs.directory import (
     write_report,
 )
 from keras_transformer.text import SPECIAL_IDS, Tokenizer
-from keras_transformer.training import (
-    CheckpointState,
-    check_engine,
-    claim_cores,
-    compile_model,
-    distributed,
-    jit_compiles,
-    make_schedule,
-    read_checkpoint,
-    read_state,
-    trained_model,
-)
+from keras_transformer.training import Checkpoint, compile_model, distributed, load_model, make_schedule
 from keras_transformer.training import fit as fit_model
 from keras_transformer.visualization import plot_attention, plot_training
 
@@ -147,6 +144,7 @@ def fit(
     training: EncodedPairs,
     validation: EncodedPairs,
     validation_pairs: Sequence[Pair],
+    devices: AbstractContextManager[object] | None = None,
 ) -> dict[str, list[float]]:
     """Train the model of a run, from its last checkpoint if there is one.
 
@@ -157,6 +155,7 @@ def fit(
         training: pairs to learn from.
         validation: pairs that choose the best epoch.
         validation_pairs: the same as texts, to be decoded where a score chooses.
+        devices: from `devices_of`; None to choose them now.
 
     Returns:
         Each metric's value after each epoch.
@@ -168,8 +167,13 @@ def fit(
     keras.utils.set_random_seed(run.training.seed)
     if run.training.deterministic:
         tf.config.experimental.enable_op_determinism()
-    with distributed(run.training.distribute) if run.training.distribute else nullcontext():
+    with devices or devices_of(run):
         return _fit(run, directory, tokenizers, training, validation, validation_pairs).history
+
+
+def devices_of(run: RunConfig) -> AbstractContextManager[object]:
+    """Choose the devices of a run; TensorFlow takes cores only before it has computed anything."""
+    return distributed(run.training.distribute) if run.training.distribute else nullcontext()
 
 
 def _fit(
@@ -179,15 +183,17 @@ def _fit(
     training: EncodedPairs,
     validation: EncodedPairs,
     validation_pairs: Sequence[Pair],
-) -> CheckpointState:
+) -> Checkpoint:
     """Train on the devices that are chosen."""
-    model, state = read_checkpoint(directory / "checkpoints")
+    checkpoint = Checkpoint(directory)
     changes = noise(run, tokenizers)
-    train_batches = batches(run, training, shuffle=True, first_epoch=state.epoch, noise=changes)
+    train_batches = batches(run, training, shuffle=True, first_epoch=checkpoint.epoch, noise=changes)
     train_batches = _weighed(train_batches, run.training.gradient_accumulation_steps)
-    if model is None:
+    if checkpoint.epoch:
+        model = checkpoint.load_model()
+        model.jit_compile = jit_compiles()  # it may have begun on another backend
+    else:
         model = _new_model(run, tokenizers, len(train_batches))
-    model.jit_compile = jit_compiles()  # also where the run was begun on another backend
     click.echo(
         f"{len(training):,} training pairs, {len(validation):,} validation pairs, "
         f"{len(train_batches):,} batches an epoch, {model.count_params():,} parameters"
@@ -207,7 +213,7 @@ def _fit(
             verbose=0,
         )
     except KeyboardInterrupt as interrupt:
-        raise InputError(_interrupted(read_state(directory / "checkpoints"), run)) from interrupt
+        raise InputError(_interrupted(Checkpoint(directory), run)) from interrupt
 
 
 def finish(run: RunConfig, directory: Path, tokenizers: Tokenizers) -> Translator:
@@ -223,12 +229,12 @@ def finish(run: RunConfig, directory: Path, tokenizers: Tokenizers) -> Translato
     Returns:
         The translator.
     """
-    average_last, state = run.training.average_last, read_state(directory / "checkpoints")
+    average_last = run.training.average_last
     if average_last is not None:
         click.echo(f"the mean of the last {average_last} epochs", err=True)
-    elif state is not None:
-        click.echo(f"best epoch: {state.best_epoch}", err=True)
-    model = trained_model(directory, average_last=average_last).with_dtype("float32")
+    else:
+        click.echo(f"best epoch: {Checkpoint(directory).best_epoch}", err=True)
+    model = load_model(directory, average_last=average_last).with_dtype("float32")
     translator = _translator(run, tokenizers, model)
     translator.save(directory)
     return translator
@@ -312,8 +318,8 @@ def _untrained_model(run: RunConfig, tokenizers: Tokenizers) -> Transformer:
         raise InputError(str(error)) from error
 
 
-def _interrupted(state: CheckpointState | None, run: RunConfig) -> str:
-    if state is None:
+def _interrupted(checkpoint: Checkpoint, run: RunConfig) -> str:
+    if not checkpoint.epoch:
         return (
             "Interrupted before the first epoch was saved: nothing to resume, the same command begins anew."
         )
@@ -321,7 +327,7 @@ def _interrupted(state: CheckpointState | None, run: RunConfig) -> str:
     if run.run_directory != RunConfig().run_directory:
         flags += f" --run-directory {shlex.quote(run.run_directory)}"
     return (
-        f"Interrupted. Epoch {state.epoch} of {run.training.epochs} is saved; "
+        f"Interrupted. Epoch {checkpoint.epoch} of {run.training.epochs} is saved; "
         f"go on with: keras-transformer train{flags} --resume"
     )
 
@@ -417,10 +423,7 @@ def train_run(
 def _train_run(run: RunConfig, directory: Path, saved: RunConfig | None, *, overwrite: bool) -> None:
     """Do it in a directory that no other process uses."""
     start = time.monotonic()
-    if run.training.distribute is not None:
-        check_engine(run.training.distribute)
-    if run.training.distribute == "cores":
-        claim_cores()  # while TensorFlow has not computed anything
+    devices = devices_of(run)
     pairs = load_pairs(run.data)
     _show_samples(pairs)
     if saved is None:
@@ -434,7 +437,7 @@ def _train_run(run: RunConfig, directory: Path, saved: RunConfig | None, *, over
         tokenizers = run_tokenizers(run, directory, pairs.train)
         training = encode(run, pairs.train, tokenizers)
         validation = encode(run, pairs.validation, tokenizers, part="validation")
-        history = fit(run, directory, tokenizers, training, validation, pairs.validation)
+        history = fit(run, directory, tokenizers, training, validation, pairs.validation, devices)
     finally:
         settle(directory)
     translator = finish(run, directory, tokenizers)

@@ -1,26 +1,18 @@
-"""Cross-entropy over real tokens, with label smoothing."""
+"""Cross-entropy over real tokens, with label smoothing, z-loss and R-Drop."""
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import keras
 from keras import ops
 
+from keras_transformer.arguments import check_number, check_rates
 from keras_transformer.backend import add_at_labels, after, sum_over_replicas
 from keras_transformer.types import Tensor
 
 
 def check_label_shape(labels: Tensor, logits: Tensor) -> None:
-    """Refuse labels of classes for whole rows, one-hot labels, and others that are not one id a token.
-
-    Args:
-        labels: to be `(b, t)`.
-        logits: to be `(b, t, v)`.
-
-    Raises:
-        ValueError: they are not.
-    """
+    """Raise unless labels are one id for each token: classes of rows and one-hot labels are not."""
     is_fitting = len(labels.shape) == 2 and len(logits.shape) == 3
     if is_fitting and all(
         size == wanted or None in (size, wanted)
@@ -28,97 +20,57 @@ def check_label_shape(labels: Tensor, logits: Tensor) -> None:
     ):
         return
     raise ValueError(
-        "Labels must be integers (b, t) beside logits (b, t, v), and the label 0 is padding; for one class a "
+        "Labels must be integers (b, t) for logits (b, t, v), and the label 0 is padding; for one class a "
         "row use keras.losses.SparseCategoricalCrossentropy(from_logits=True). "
         f"Received: labels of shape {tuple(labels.shape)}, logits of shape {tuple(logits.shape)}."
     )
 
 
-def known_labels(labels: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """Find the labels that a vocabulary has; negative ones would count from its end.
+def known_labels(labels: Tensor, size: int, pad_id: int = 0) -> tuple[Tensor, Tensor]:
+    """Return labels `(b, t)` that a vocabulary has, 0 for padding and others, and which are known `(b, t)`.
 
-    Args:
-        labels: integers `(b, t)`.
-        size: of the vocabulary.
-
-    Returns:
-        Integers `(b, t)`, 0 in the place of others, and booleans `(b, t)`, which are known.
+    Negative ones would count from the end of the vocabulary.
     """
     labels = ops.cast(labels, "int32")
+    if pad_id:
+        labels = ops.where(ops.equal(labels, pad_id), 0, labels)
     is_known = ops.logical_and(labels >= 0, labels < size)
     return ops.where(is_known, labels, 0), is_known
 
 
-def padding_as_zero(labels: Tensor, pad_id: int) -> Tensor:
-    """Give padding a label that every vocabulary has.
-
-    Args:
-        labels: integers `(b, t)`.
-        pad_id: the label that is padding, which has no weight.
-
-    Returns:
-        Integers `(b, t)`.
-    """
-    return ops.where(ops.equal(labels, pad_id), 0, labels) if pad_id else labels
-
-
 def token_weights(labels: Tensor, pad_id: int, sample_weight: Tensor | None = None) -> Tensor:
-    """Say how much each token counts: padding nothing, others one or their weight.
-
-    Args:
-        labels: integers `(b, t)`.
-        pad_id: the label that is padding.
-        sample_weight: `(b,)` or `(b, t)`, or None.
-
-    Returns:
-        A float32 tensor `(b, t)`.
-
-    Raises:
-        ValueError: sample weights of another rank.
-    """
+    """Return how much each token counts, `(b, t)`: padding nothing, others one or their weight."""
     weights = ops.cast(ops.not_equal(labels, pad_id), "float32")
     if sample_weight is None:
         return weights
     sample_weight = ops.cast(sample_weight, "float32")
     if len(sample_weight.shape) not in (1, 2):
         raise ValueError(
-            "`sample_weight` must be (b,) or (b, t) beside labels (b, t). "
+            "`sample_weight` must be (b,) or (b, t) for labels (b, t). "
             f"Received: sample_weight of shape {tuple(sample_weight.shape)}."
         )
-    if len(sample_weight.shape) == 1:
-        sample_weight = sample_weight[:, None]
-    return weights * sample_weight
+    return weights * (sample_weight[:, None] if len(sample_weight.shape) == 1 else sample_weight)
 
 
-def token_crossentropy(
-    labels: Tensor, logits: Tensor, label_smoothing: float = 0.0, z_loss: float = 0.0
-) -> Tensor:
-    """Compute the cross-entropy of each token, in float32.
+def weighted_sum(values: Tensor, weights: Tensor) -> Tensor:
+    """Sum `values * weights`; what has no weight may be NaN, as the loss of padding outside a vocabulary."""
+    return ops.sum(ops.where(ops.equal(weights, 0), 0.0, values * weights))
 
-    The label has the probability `1 - e`, and `e` is spread evenly over the
-    vocabulary (Szegedy et al. 2016, section 7):
-    `log sum exp(logits) - (1 - e) * (logit of the label) - e * (mean logit)`.
-    With `z_loss` its product with `(log sum exp(logits)) ** 2` is added; see `MaskedCrossentropy`.
-    The gradient is written out, since over a large vocabulary the derived one
-    takes four times as long: a dense tensor for each of the three terms.
 
-    Args:
-        labels: integers `(b, t)`.
-        logits: `(b, t, v)`.
-        label_smoothing: the probability `e` that is spread.
-        z_loss: how much the normaliser `log sum exp(logits)` is drawn to 0.
+def _crossentropy(labels: Tensor, logits: Tensor, label_smoothing: float, z_loss: float) -> Tensor:
+    """Compute the cross-entropy `(b, t)` of labels `(b, t)` that the vocabulary has, in float32.
 
-    Returns:
-        A float32 tensor `(b, t)`; NaN where a label is none of the vocabulary.
+    The label has the probability `1 - e`, and `e` is spread evenly over the vocabulary (Szegedy et al. 2016,
+    section 7): `log sum exp(logits) - (1 - e) * (logit of the label) - e * (mean logit)`.
     """
-    labels, is_known = known_labels(labels, logits.shape[-1])
     labels = labels[..., None]  # (b, t, 1)
 
+    # Written out, since over a large vocabulary the derived gradient takes four times as long: a dense tensor
+    # for each of the three terms.
     @ops.custom_gradient
     def crossentropy(logits: Tensor) -> tuple[Tensor, Callable[..., Tensor]]:
-        """Give the losses, and how their gradient is computed."""
-        label_logits = _float32(ops.take_along_axis(logits, labels, axis=-1))
-        precise = _float32(logits)  # (b, t, v)
+        label_logits = ops.cast(ops.take_along_axis(logits, labels, axis=-1), "float32")
+        precise = ops.cast(logits, "float32")  # (b, t, v)
         probabilities = ops.softmax(precise, axis=-1)
         # The logarithm of the sum of exponentials is that of the likeliest token, which is at least 1 / v.
         likeliest = ops.max(probabilities, axis=-1, keepdims=True)  # (b, t, 1)
@@ -129,10 +81,10 @@ def token_crossentropy(
             losses = losses - label_smoothing * ops.mean(precise, axis=-1, keepdims=True)
 
         def gradient(*arguments: Tensor, upstream: Tensor | None = None) -> Tensor:
-            """Give the softmax less the smoothed labels, times the upstream gradient."""
             # TensorFlow and JAX hand the upstream gradient over by position, torch by name.
             scale = (arguments[0] if upstream is None else upstream)[..., None]  # (b, t, 1)
-            # Nobody else reads them then, and what follows is computed where they are.
+            # Once the losses are there nobody else reads the probabilities, and TensorFlow computes in their
+            # memory: 265 MB beyond logits of 250, and 31 ms instead of 41.
             (dense,) = after([losses], [probabilities])
             dense = dense * (scale * (1 + 2 * z_loss * normalizers))
             if label_smoothing:
@@ -143,41 +95,37 @@ def token_crossentropy(
 
         return losses[..., 0], gradient
 
-    return ops.where(is_known, crossentropy(logits), math.nan)
-
-
-def _float32(tensor: Tensor) -> Tensor:
-    return ops.cast(tensor, "float32")
+    return crossentropy(logits)
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class MaskedCrossentropy(keras.losses.Loss):
     """The mean cross-entropy over the labels that are not padding.
 
-    Keras divides by the number of positions, padding included, so that a
-    batch's loss depends on how far it is padded. This one divides by the
-    number of real tokens, on all replicas of a `tf.distribute` strategy together.
+    Keras divides by the number of positions, padding included, so a batch's loss depends on how far it is
+    padded. This one divides by the number of real tokens, on all replicas of a `tf.distribute` strategy
+    together.
 
-    What Keras shows as `loss` and `val_loss` of an epoch is its own mean of the batches' losses, weighed by
+    What Keras shows as `loss` and `val_loss` of an epoch is its own mean of the batches' losses, weighted by
     their rows, so batches of short rows weigh more; `Perplexity` is over all tokens alike.
 
-    The cross-entropy does not mind what is added to all logits of a token alike, so that it may grow
-    until half precision no longer tells logits apart. `z_loss` adds
-    `z_loss * (log sum exp(logits)) ** 2`, which keeps logits where they can be told apart (Chowdhery et al.
-    2022, "PaLM", section 5, with 1e-4); `compile_model` has it where layers compute in half precision.
+    The cross-entropy does not change when a number is added to all logits of a token, so logits may drift
+    until half precision no longer tells them apart: in 33 epochs of R-Drop the mean logit went to 150, and
+    the loss rose again. `z_loss` adds `z_loss * (log sum exp(logits)) ** 2` (Chowdhery et al. 2022, "PaLM",
+    section 5, with 1e-4); `compile_model` sets it where layers compute in half precision.
 
     Args:
-        label_smoothing: the probability that is spread over the vocabulary.
-        pad_id: the label that is padding; also one that no vocabulary has, such as -100.
-        name: the name of the loss.
-        normalize: whether the sum is divided by that of the sample weights. False where they say
-            it all, as those of `data.weigh_for_accumulation` do; without any it is a mean still.
-        z_loss: how much the logarithm of the softmax's denominator is drawn to 0.
+        label_smoothing: The probability that is spread over the vocabulary.
+        pad_id: The label that is padding; also one that no vocabulary has, such as -100.
+        name: The name of the loss.
+        normalize: Whether the sum is divided by that of the sample weights. False for weights that are
+            shares of an update, as those of `data.weigh_for_accumulation`; without weights it is a mean.
+        z_loss: How strongly the logarithm of the softmax's denominator is regularised towards 0.
         **kwargs: `dtype` of a Keras loss.
 
     Call arguments:
-        y_true: labels, integers `(b, t)`.
-        y_pred: logits `(b, t, v)`.
+        y_true: Labels, integers `(b, t)`.
+        y_pred: Logits `(b, t, v)`.
         sample_weight: `(b,)` or `(b, t)`, how much a token counts.
 
     Returns:
@@ -185,8 +133,8 @@ class MaskedCrossentropy(keras.losses.Loss):
         padding nor in the vocabulary.
 
     Raises:
-        ValueError: a smoothing outside [0, 1), a `z_loss` that is below 0 or not finite, or labels that are
-            no `(b, t)` beside logits `(b, t, v)`.
+        ValueError: If `label_smoothing` is outside [0, 1), `z_loss` is below 0 or not finite, or labels are
+            not `(b, t)` for logits `(b, t, v)`.
     """
 
     def __init__(
@@ -196,17 +144,12 @@ class MaskedCrossentropy(keras.losses.Loss):
         name: str = "masked_crossentropy",
         normalize: bool = True,
         z_loss: float = 0.0,
-        **kwargs: Any,
+        **kwargs: Tensor,
     ) -> None:
-        # The reduction is this class's own: over tokens, not over positions.
+        # No reduction of Keras: the mean is over tokens, not over positions.
         super().__init__(name=name, reduction=None, **kwargs)
-        if not 0 <= label_smoothing < 1:
-            raise ValueError(
-                "`label_smoothing` must be at least 0 and below 1. "
-                f"Received: label_smoothing={label_smoothing}."
-            )
-        if not 0 <= z_loss < math.inf:
-            raise ValueError(f"`z_loss` must be at least 0 and finite. Received: z_loss={z_loss}.")
+        check_rates(label_smoothing=label_smoothing)
+        check_number(z_loss=z_loss)
         self.label_smoothing = label_smoothing
         self.pad_id = pad_id
         self.normalize = normalize
@@ -215,47 +158,30 @@ class MaskedCrossentropy(keras.losses.Loss):
     def __call__(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None) -> Tensor:
         y_true, y_pred = ops.convert_to_tensor(y_true), ops.convert_to_tensor(y_pred)
         check_label_shape(y_true, y_pred)
-        return self.reduce(self.call(y_true, y_pred), y_true, sample_weight)
+        return self._mean(self.call(y_true, y_pred), y_true, sample_weight)
 
-    def reduce(self, values: Tensor, labels: Tensor, sample_weight: Tensor | None = None) -> Tensor:
-        """Compute the mean of a value per token as that of the loss is computed.
+    def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
+        labels, is_known = known_labels(y_true, y_pred.shape[-1], self.pad_id)
+        losses = _crossentropy(labels, y_pred, self.label_smoothing, self.z_loss)
+        return ops.where(is_known, losses, math.nan)
 
-        Args:
-            values: `(b, t)`, any number where there is padding.
-            labels: integers `(b, t)`.
-            sample_weight: `(b,)` or `(b, t)`, or None.
-
-        Returns:
-            A scalar.
-        """
+    def _mean(self, values: Tensor, labels: Tensor, sample_weight: Tensor | None) -> Tensor:
+        """Compute the mean over real tokens of a number for each token `(b, t)`."""
         weights = token_weights(labels, self.pad_id, sample_weight)
-        # Not a product alone: the loss of a label that does not count and that no vocabulary has is NaN.
-        total = ops.sum(ops.where(ops.equal(weights, 0), 0.0, values * weights))
+        total = weighted_sum(values, weights)
         if sample_weight is not None and not self.normalize:
             return total
-        # At least one, since a batch without a token has the loss 0, not NaN.
         return total / _one_if_zero(sum_over_replicas(ops.sum(weights)))
 
     def shares(self, parts: Sequence[tuple[Tensor, Tensor | None]]) -> list[Tensor]:
-        """Say how much the losses of parts of a batch count: with these factors they add up to its own.
-
-        Args:
-            parts: of each its labels `(b, t)` and sample weights `(b,)`, `(b, t)` or None.
-
-        Returns:
-            A scalar for each part.
-        """
+        """Return factors with which the losses of parts `(labels, sample_weight)` add up to the batch's."""
         if parts[0][1] is not None and not self.normalize:
             return [ops.ones(()) for _ in parts]
         totals = [ops.sum(token_weights(labels, self.pad_id, weights)) for labels, weights in parts]
         whole = _one_if_zero(sum(totals[1:], start=totals[0]))
         return [total / whole for total in totals]
 
-    def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
-        labels = padding_as_zero(y_true, self.pad_id)
-        return token_crossentropy(labels, y_pred, self.label_smoothing, self.z_loss)
-
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> dict[str, object]:
         return {
             "name": self.name,
             "dtype": self.dtype,
@@ -267,4 +193,66 @@ class MaskedCrossentropy(keras.losses.Loss):
 
 
 def _one_if_zero(total: Tensor) -> Tensor:
+    """Divide a batch without a token by 1: its loss is 0, not NaN."""
     return ops.where(ops.equal(total, 0), ops.ones_like(total), total)
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class RDropCrossentropy(MaskedCrossentropy):
+    """The cross-entropy of two passes with other dropout, and how far they are apart.
+
+    Liang et al. 2021, "R-Drop: Regularized Dropout for Neural Networks", equation 4, divided by 2, so
+    that the loss is the usual one where both passes agree: the mean over real tokens of
+
+        (CE(p) + CE(q)) / 2 + weight * (KL(p || q) + KL(q || p)) / 4
+
+    `weight` is the paper's alpha; it has 5 for translation. Each step of `fit` runs the model twice, and
+    takes about twice as long. `evaluate` has one pass, no dropout, and the plain cross-entropy.
+
+    The second pass is the work of the model, so the model must be one of this package. In another model
+    this is the plain `MaskedCrossentropy`; `compile_model(model, ..., r_drop=5.0)` refuses such a model.
+
+    Args:
+        weight: How much the distance counts, alpha.
+        label_smoothing: The probability that is spread over the vocabulary.
+        pad_id: The label that is padding.
+        name: The name of the loss.
+        **kwargs: Further arguments of `MaskedCrossentropy`.
+
+    Raises:
+        ValueError: If `weight` is below 0 or not finite, or `label_smoothing` is outside [0, 1).
+
+    Example:
+        ```python
+        model = kt.Transformer(100, 120, dropout=0.3)
+        model.compile("adam", kt.training.RDropCrossentropy(weight=5.0, label_smoothing=0.1))
+        ```
+    """
+
+    def __init__(
+        self,
+        weight: float = 5.0,
+        label_smoothing: float = 0.0,
+        pad_id: int = 0,
+        name: str = "r_drop_crossentropy",
+        **kwargs: Tensor,
+    ) -> None:
+        super().__init__(label_smoothing, pad_id, name, **kwargs)
+        check_number(weight=weight)
+        self.weight = weight
+
+    def compare_passes(
+        self, y_true: Tensor, y_pred: Tensor, second_y_pred: Tensor, sample_weight: Tensor | None = None
+    ) -> Tensor:
+        """Compute what is added to the mean of both passes' losses; models call this."""
+        distances = _symmetric_divergence(y_pred, second_y_pred)
+        return self.weight / 2 * self._mean(distances, ops.convert_to_tensor(y_true), sample_weight)
+
+    def get_config(self) -> dict[str, object]:
+        return {**super().get_config(), "weight": self.weight}
+
+
+def _symmetric_divergence(logits: Tensor, other_logits: Tensor) -> Tensor:
+    """Compute `(KL(p || q) + KL(q || p)) / 2 = sum((p - q) * (log p - log q)) / 2` of each token `(b, t)`."""
+    log_p, log_q = (ops.log_softmax(ops.cast(each, "float32"), axis=-1) for each in (logits, other_logits))
+    return ops.sum((ops.exp(log_p) - ops.exp(log_q)) * (log_p - log_q), axis=-1) / 2

@@ -1,27 +1,25 @@
 """Learning-rate schedules with warm-up, saved with the optimizer."""
 
-from typing import Any
-
 import keras
 from keras import ops
 
-from keras_transformer.arguments import check_positive
+from keras_transformer.arguments import check_number, check_positive
 from keras_transformer.types import Tensor
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class InverseSquareRootSchedule(keras.optimizers.schedules.LearningRateSchedule):
-    """Rises linearly to a peak, then falls with the inverse square root of the step.
+    """A linear rise to a peak, then a fall with the inverse square root of the step.
 
     As in fairseq: at the last step of warm-up the rate is the peak.
 
     Args:
-        peak_learning_rate: the highest rate.
-        warmup_steps: the step of the peak.
-        initial_learning_rate: the rate at step 0.
+        peak_learning_rate: The highest rate.
+        warmup_steps: The step of the peak.
+        initial_learning_rate: The rate at step 0.
 
     Raises:
-        ValueError: a peak or a warm-up not above zero.
+        ValueError: If the peak or the warm-up is not above zero.
     """
 
     def __init__(
@@ -31,10 +29,7 @@ class InverseSquareRootSchedule(keras.optimizers.schedules.LearningRateSchedule)
         initial_learning_rate: float = 1e-7,
     ) -> None:
         check_positive(warmup_steps=warmup_steps)
-        if not peak_learning_rate > 0:
-            raise ValueError(
-                f"`peak_learning_rate` must be above zero. Received: peak_learning_rate={peak_learning_rate}."
-            )
+        check_number(above=0, peak_learning_rate=peak_learning_rate)
         self.peak_learning_rate = peak_learning_rate
         self.warmup_steps = warmup_steps
         self.initial_learning_rate = initial_learning_rate
@@ -46,7 +41,7 @@ class InverseSquareRootSchedule(keras.optimizers.schedules.LearningRateSchedule)
         falling = self.peak_learning_rate * ops.sqrt(self.warmup_steps / ops.maximum(step, 1.0))
         return ops.where(step < self.warmup_steps, rising, falling)
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> dict[str, float]:
         return {
             "peak_learning_rate": self.peak_learning_rate,
             "warmup_steps": self.warmup_steps,
@@ -62,18 +57,17 @@ class NoamSchedule(keras.optimizers.schedules.LearningRateSchedule):
     update is `n = 1`.
 
     Args:
-        hidden_dim: the model width, `d`.
-        warmup_steps: the update with the highest rate.
-        scale: a factor on the whole curve.
+        hidden_dim: The model width, `d`.
+        warmup_steps: The update with the highest rate.
+        scale: A factor on the whole curve.
 
     Raises:
-        ValueError: a width, a warm-up or a scale not above zero.
+        ValueError: If the width, the warm-up or the scale is not above zero.
     """
 
     def __init__(self, hidden_dim: int, warmup_steps: int = 4000, scale: float = 1.0) -> None:
         check_positive(hidden_dim=hidden_dim, warmup_steps=warmup_steps)
-        if not scale > 0:
-            raise ValueError(f"`scale` must be above zero. Received: scale={scale}.")
+        check_number(above=0, scale=scale)
         self.hidden_dim = hidden_dim
         self.warmup_steps = warmup_steps
         self.scale = scale
@@ -84,7 +78,7 @@ class NoamSchedule(keras.optimizers.schedules.LearningRateSchedule):
         factor = ops.minimum(update**-0.5, update * self.warmup_steps**-1.5)
         return self.scale * self.hidden_dim**-0.5 * factor
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> dict[str, float]:
         return {
             "hidden_dim": self.hidden_dim,
             "warmup_steps": self.warmup_steps,

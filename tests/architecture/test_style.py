@@ -179,14 +179,20 @@ def test_what_is_exported_is_documented(trees: Trees, exports: dict[str, set[str
 
 def test_few_files_have_one_user(paths: Paths, trees: Trees) -> None:
     files = {name for name, path in paths.items() if path.name != "__init__.py"}
+    imports = [
+        (module, node.module, alias.name)
+        for module, tree in trees.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module
+        for alias in node.names
+    ]
+    # What a room hands on is used of the file that it comes from, and the room is no user.
+    origins = {(room, name): module for room, module, name in imports if room not in files}
     users: dict[str, set[str]] = {name: set() for name in files}
-    for module, tree in trees.items():
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ImportFrom) and node.module:
-                for name in {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)} & files:
-                    users[name].add(module)
-    # A room that hands a name on is no user.
-    lonely = [name for name in files if len(users[name] - {name.rpartition(".")[0]}) <= 1]
+    for user, module, name in imports:
+        for used in {module, f"{module}.{name}", origins.get((module, name))} & files:
+            users[used] |= {user} & files
+    lonely = [name for name in files if len(users[name]) <= 1]
     assert len(lonely) <= MAX_SHARE_WITH_ONE_USER * len(files), "\n".join(sorted(lonely))
 
 

@@ -108,7 +108,7 @@ def save_run(directory: Path, *, change: str = "", epochs: int = 1) -> Path:
     checkpoint.set_model(model)
     for epoch in range(epochs):
         checkpoint.on_epoch_end(epoch, {"val_loss": 2.5 if change == "history" else 3.5})
-    return directory
+    return directory / "checkpoints"
 
 
 @pytest.mark.parametrize("change", ["", "weights", "optimizer", "random_state", "history"])

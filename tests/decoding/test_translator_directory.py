@@ -17,7 +17,6 @@ from keras_transformer.decoding import (
     Constraints,
     GreedySearch,
     SampleSearch,
-    translator_directory,
 )
 from keras_transformer.errors import InputError
 from keras_transformer.text import CharacterTokenizer
@@ -209,7 +208,7 @@ def test_a_save_that_fails_leaves_the_old_translator(
     def no_space(*arguments: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(translator_directory, "save_model", no_space)
+    monkeypatch.setattr(keras.Model, "save", no_space)
     translator.search = GreedySearch()
     with pytest.raises(OSError, match="No space left"):
         translator.save(directory)

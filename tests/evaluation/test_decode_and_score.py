@@ -11,7 +11,7 @@ import pytest
 from keras_transformer.errors import InputError
 from keras_transformer.evaluation import DecodeAndScore
 from keras_transformer.text import WhitespaceTokenizer
-from keras_transformer.training import Checkpoint, read_state
+from keras_transformer.training import Checkpoint
 
 X, Y = np.ones((2, 1), "float32"), np.zeros((2, 1), "float32")
 PAIRS = [("a b", "a b"), ("c d", "c d"), ("e f", ["e g", "e f"]), ("g h", "x y")]
@@ -136,9 +136,9 @@ def test_checkpoints_and_early_stopping_go_by_the_score(tmp_path: Path) -> None:
     scoring = DecodeAndScore(Parrots(), PAIRS, "exact_match")
     stopping = keras.callbacks.EarlyStopping(scoring.monitor, mode="min", patience=2)
     fit([scoring, Checkpoint(tmp_path, monitor=scoring.monitor), stopping], epochs=11)
-    state = read_state(tmp_path)
-    assert state is not None
-    assert (state.epoch, state.best_epoch, state.best_value) == (5, 3, 0.5)
+    checkpoint = Checkpoint(tmp_path)
+    assert (checkpoint.epoch, checkpoint.best_epoch) == (5, 3)
+    assert checkpoint.history[scoring.monitor][2] == 0.5
 
 
 def test_wrong_arguments_are_refused() -> None:

@@ -14,7 +14,7 @@ import numpy as np
 import keras_transformer as kt
 
 FILES = Path(__file__).parent / "fixtures" / "files"
-CHECKPOINT, TRANSLATOR, WEIGHTS = FILES / "checkpoint", FILES / "translator", FILES / "causallm.weights.h5"
+RUN, TRANSLATOR, WEIGHTS = FILES / "run", FILES / "translator", FILES / "causallm.weights.h5"
 
 # Which cases of `golden_models` are saved: each class, and what differs most from the paper.
 SAVED = (
@@ -44,7 +44,7 @@ def write() -> None:
     models.causal_lm().save_weights(WEIGHTS)
     model = models.transformer(dropout=0.0)
     model.compile(kt.training.Adam(1e-2), kt.training.MaskedCrossentropy(0.1), jit_compile=False)
-    checkpoint = kt.training.Checkpoint(CHECKPOINT, monitor="loss")
+    checkpoint = kt.training.Checkpoint(RUN, monitor="loss")
     model.fit(*_batch(), epochs=1, batch_size=3, shuffle=False, verbose=0, callbacks=[checkpoint])
     for name, tokenizer in _tokenizers().items():
         tokenizer.save(FILES / "tokenizers" / name)
@@ -79,12 +79,12 @@ def saved_logits() -> models.Arrays:
 
 def _checkpoint() -> models.Arrays:
     """Go on with the training."""
-    model, state = kt.training.read_checkpoint(CHECKPOINT)
-    assert model is not None
-    losses = [*state.history["loss"], *(model.train_on_batch(*_batch()) for _ in range(2))]
+    checkpoint = kt.training.Checkpoint(RUN)
+    model = checkpoint.load_model()
+    losses = [*checkpoint.history["loss"], *(model.train_on_batch(*_batch()) for _ in range(2))]
     return {
         "checkpoint/losses": np.array(losses, "float32"),
-        "checkpoint/epoch": np.array(state.epoch),
+        "checkpoint/epoch": np.array(checkpoint.epoch),
         "checkpoint/iterations": models.numpy(model.optimizer.iterations),
     }
 

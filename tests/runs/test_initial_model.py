@@ -10,7 +10,7 @@ from keras_transformer.decoding import Translator
 from keras_transformer.errors import InputError
 from keras_transformer.runs import ModelConfig, RunConfig, TrainingConfig
 from keras_transformer.runs.data import initial_tokenizers, initial_transformer
-from keras_transformer.training import read_state
+from keras_transformer.training import Checkpoint
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def test_a_run_begins_where_the_earlier_one_stands(
     before, after = Translator.load(earlier), Translator.load(tmp_path / "runs/further")
     for weight, same in zip(after.model.get_weights(), before.model.get_weights(), strict=True):
         np.testing.assert_allclose(weight, same, atol=1e-6)
-    assert read_state(tmp_path / "runs/further/checkpoints") is not None
+    assert Checkpoint(tmp_path / "runs/further").epoch == 1
 
 
 def test_nothing_to_begin_with_is_one_line(run: Callable, pairs_file: Path, tmp_path: Path) -> None:

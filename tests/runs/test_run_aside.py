@@ -4,17 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from helpers import save_epochs
 from keras_transformer.errors import InputError
 from keras_transformer.runs import RunConfig
 from keras_transformer.runs.directory import CONFIG_FILE, OF_A_RUN, begin_run, set_aside, settle
-from keras_transformer.training import CheckpointState
-from keras_transformer.training.checkpoint_state import write_state
 
-
-def save(directory: Path, epoch: int) -> None:
-    """Leave what a run leaves that has saved something."""
-    (directory / "checkpoints").mkdir(exist_ok=True)
-    write_state(directory / "checkpoints", CheckpointState(epoch=epoch), CheckpointState())
+SAVED = ("checkpoints", "training.csv", "training.png")
 
 
 @pytest.fixture
@@ -22,7 +17,7 @@ def directory(tmp_path: Path) -> Path:
     """A run that has saved something, and texts that are not its own."""
     directory = tmp_path / "runs/tiny"
     begin_run(RunConfig(name="tiny"), directory, overwrite=False)
-    save(directory, 3)
+    save_epochs(directory, 3)
     (directory / "train.en").write_text("a\n")
     (directory / "exports").mkdir()
     return directory
@@ -35,16 +30,16 @@ def names(directory: Path) -> set[str]:
 def test_what_no_run_has_written_stays(directory: Path) -> None:
     begin_run(RunConfig(name="tiny"), directory, overwrite=True)
     assert names(directory) == {CONFIG_FILE, "train.en", "exports"}
-    save(directory, 1)
+    save_epochs(directory, 1)
     settle(directory)
-    assert names(directory) == {CONFIG_FILE, "checkpoints", "train.en", "exports"}
+    assert names(directory) == {CONFIG_FILE, *SAVED, "train.en", "exports"}
     assert names(directory.parent) == {"tiny"}
 
 
 def test_what_no_run_has_written_stays_with_a_run_that_is_put_back(directory: Path) -> None:
     begin_run(RunConfig(name="tiny"), directory, overwrite=True)
     settle(directory)
-    assert names(directory) == {CONFIG_FILE, "checkpoints", "train.en", "exports"}
+    assert names(directory) == {CONFIG_FILE, *SAVED, "train.en", "exports"}
     assert names(directory.parent) == {"tiny"}
 
 
@@ -53,7 +48,7 @@ def test_a_process_that_was_killed_between_two_moves_loses_nothing(directory: Pa
     aside = directory.parent / ".replaced-tiny"
     (directory / "train.en").rename(aside / "train.en")
     settle(directory)
-    assert names(directory) == {CONFIG_FILE, "checkpoints", "train.en", "exports"}
+    assert names(directory) == {CONFIG_FILE, *SAVED, "train.en", "exports"}
 
 
 def test_a_link_to_another_disk_stays_one(directory: Path, tmp_path: Path) -> None:
@@ -61,10 +56,10 @@ def test_a_link_to_another_disk_stays_one(directory: Path, tmp_path: Path) -> No
     directory.rename(disk)
     directory.symlink_to(disk)
     begin_run(RunConfig(name="tiny"), directory, overwrite=True)
-    save(directory, 1)
+    save_epochs(directory, 1)
     settle(directory)
     assert directory.is_symlink()
-    assert names(disk) == {CONFIG_FILE, "checkpoints", "train.en", "exports"}
+    assert names(disk) == {CONFIG_FILE, *SAVED, "train.en", "exports"}
     assert names(tmp_path) == {"disk", "runs"}
 
 

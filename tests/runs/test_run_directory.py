@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from helpers import save_epochs
 from keras_transformer.errors import InputError
 from keras_transformer.files import write_file
 from keras_transformer.runs import RunConfig
@@ -16,8 +17,6 @@ from keras_transformer.runs.directory import (
     saved_run,
     settle,
 )
-from keras_transformer.training import CheckpointState
-from keras_transformer.training.checkpoint_state import write_state
 
 RUN = RunConfig(name="tiny").override({"kind": "character", "shared": False, "epochs": 7})
 PAIRS = [("ab", "xyz"), ("b", "z")]
@@ -36,7 +35,7 @@ def test_there_may_be_nothing_to_resume(tmp_path: Path) -> None:
 def test_checkpoints_are_removed_only_on_demand(tmp_path: Path) -> None:
     directory = tmp_path / "run"
     begin_run(RUN, directory, overwrite=False)
-    write_file(directory / "checkpoints/state.json", b"{}")
+    save_epochs(directory)
     with pytest.raises(InputError, match="holds a run already"):
         begin_run(RUN, directory, overwrite=False)
     begin_run(RUN, directory, overwrite=True)
@@ -48,7 +47,8 @@ def test_what_no_unfinished_run_leaves_is_not_removed(name: str, tmp_path: Path)
     directory = tmp_path / "run"
     begin_run(RUN, directory, overwrite=False)
     write_file(directory / name, b"precious")
-    with pytest.raises(InputError, match=f"holds more than a run that saved nothing: {Path(name).name}"):
+    message = f"(holds more than a run that saved nothing: |holds ){Path(name).name}"
+    with pytest.raises(InputError, match=message):
         begin_run(RUN, directory, overwrite=False)
     assert (directory / name).read_bytes() == b"precious"
 
@@ -98,17 +98,6 @@ def test_a_translator_is_neither_replaced_nor_its_vocabularies_used(name: str, t
     assert [path.name for path in directory.iterdir()] == ["config.json"]
     settle(directory)
     assert (directory / name).read_bytes() == b"precious"
-
-
-def test_a_batch_that_stopped_a_run_is_kept_where_the_message_says(tmp_path: Path) -> None:
-    directory = tmp_path / "run"
-    begin_run(RUN, directory, overwrite=False)
-    write_file(directory / "checkpoints/state.json", b"old")
-    begin_run(RUN, directory, overwrite=True)
-    write_file(directory / "non_finite_batch.npz", b"ids")
-    settle(directory)
-    assert (directory / "non_finite_batch.npz").read_bytes() == b"ids"
-    assert (directory / "checkpoints/state.json").read_bytes() == b"old"
 
 
 def test_a_configuration_that_is_no_text(tmp_path: Path) -> None:
@@ -190,8 +179,7 @@ def test_half_a_vocabulary_is_made_again(tmp_path: Path) -> None:
 
 def test_a_vocabulary_that_was_trained_on_is_not_made_again(tmp_path: Path) -> None:
     run_tokenizers(RUN, tmp_path, PAIRS)
-    (tmp_path / "checkpoints").mkdir()
-    write_state(tmp_path / "checkpoints", CheckpointState(epoch=1), CheckpointState())
+    save_epochs(tmp_path)
     for options in tmp_path.glob("target_tokenizer/*.json"):
         options.unlink()
     with pytest.raises(InputError, match=r"no longer both source_tokenizer and target_tokenizer"):

@@ -17,7 +17,7 @@ from keras_transformer.evaluation import METRICS
 from keras_transformer.runs import train as run_training
 from keras_transformer.runs import train as training_run
 from keras_transformer.runs.config import MONITORS
-from keras_transformer.training import RDropCrossentropy, read_checkpoint, read_state
+from keras_transformer.training import Checkpoint, RDropCrossentropy
 
 RECIPE = [
     *("--epochs", "3", "--monitor", "exact_match", "--monitored-pairs", "1", "--patience", "2"),
@@ -42,19 +42,18 @@ def test_every_option_of_the_recipe_at_once(
     result = run("train", "--pairs", pairs_file, "--name", "recipe", *small, *RECIPE)
     assert "the rest has its own tests" in result.stderr.splitlines()[-1], result.output
     directory = tmp_path / "runs/recipe"
-    state = read_state(directory / "checkpoints")
-    assert state is not None
+    checkpoint = Checkpoint(directory)
     # The untrained model is never right: the first epoch stays the best, and the run stops after two more.
-    assert (state.epoch, state.best_epoch, state.best_value) == (3, 1, 1.0)
+    assert (checkpoint.epoch, checkpoint.best_epoch) == (3, 1)
     assert "val_exact_match 0.0000" in result.stderr
     assert "the mean of the last 2 epochs" in result.stderr
-    kept = sorted(path.name for path in (directory / "checkpoints/recent").iterdir())
-    assert kept == ["epoch-0002.keras", "epoch-0003.keras"]
+    kept = sorted(path.name for path in directory.glob("checkpoints/*.keras"))
+    assert kept == ["epoch-0001.keras", "epoch-0002.keras", "epoch-0003.keras"]
     with (directory / "training.csv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 3
     assert all(float(row["tokens_per_second"]) > 0 and 0 <= float(row["padding"]) < 1 for row in rows)
-    model, _ = read_checkpoint(directory / "checkpoints")
+    model = checkpoint.load_model()
     check_compiled(model)
     assert model.get_config()["dtype"]["config"]["name"] == "mixed_bfloat16"
     assert Translator.load(directory).model.get_config()["dtype"]["config"]["name"] == "float32"

@@ -20,12 +20,13 @@ def model() -> keras.Model:
 
 
 @pytest.fixture
-def run_epochs() -> Callable[..., None]:
-    """Saves an epoch for each value of `val_loss`."""
+def run_epochs(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Save an epoch for each value of `val_loss`, without its picture."""
+    monkeypatch.setattr("keras_transformer.training.checkpoint.plot_training", lambda *_, **__: None)
 
-    def run(checkpoint: Checkpoint, model: keras.Model, values: list[float], start: int = 0) -> None:
+    def run(checkpoint: Checkpoint, model: keras.Model, values: list[float]) -> None:
         checkpoint.set_model(model)
-        for epoch, value in enumerate(values, start):
+        for epoch, value in enumerate(values, checkpoint.epoch):
             checkpoint.on_epoch_end(epoch, {"loss": 2 * value, "val_loss": value})
 
     return run

@@ -17,8 +17,8 @@ import pytest
 import keras_transformer as kt
 from keras_transformer.errors import InputError
 from keras_transformer.runs import config as config_training
-from keras_transformer.training import claim_cores, distributed, distribution
-from keras_transformer.training.distribution import share_rows
+from keras_transformer.training import distributed
+from keras_transformer.training.distribution import ENGINES, share_rows
 
 # In processes of their own, since devices are chosen before a backend is used. Batches have different
 # numbers of rows, and rows different numbers of tokens.
@@ -34,11 +34,10 @@ if keras.backend.backend() == "tensorflow":
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * int(devices))
 if process:
     keras.distribution.initialize(address, 2, int(process))
-if mode == "cores":
-    import keras_transformer.training
-    keras_transformer.training.claim_cores()  # before the dataset computes anything
 import numpy as np
 import keras_transformer as kt
+# Before the dataset computes anything.
+devices = kt.training.distributed(mode) if mode != "one" else contextlib.nullcontext()
 
 pairs = [("ab" * (1 + number % 5), "ba" * (1 + number % 4) + "a") for number in range(45)]
 tokenizer = kt.text.CharacterTokenizer(["a", "b"])
@@ -48,7 +47,7 @@ dataset = dataset.apply(kt.data.fill_rows(4))
 if process:
     dataset = dataset.apply(kt.data.rows_of_process(2, int(process)))
 keras.utils.set_random_seed(0)
-with kt.training.distributed(mode) if mode != "one" else contextlib.nullcontext():
+with devices:
     sizes = {"num_layers": 1, "hidden_dim": 16, "num_heads": 4, "intermediate_dim": 32, "dropout": 0.0}
     model = kt.models.Transformer(tokenizer.vocabulary_size, tokenizer.vocabulary_size, **sizes)
     kt.training.compile_model(model, 0.01)
@@ -117,7 +116,7 @@ def test_processes_train_as_one() -> None:
 
 def test_an_unknown_engine() -> None:
     message = (
-        "`engine` must be one of cores, mirrored, tpu, data_parallel, model_parallel. "
+        "`engine` must be one of 'cores', 'mirrored', 'tpu', 'data_parallel', 'model_parallel'. "
         "Received: engine='horovod'."
     )
     with pytest.raises(ValueError, match=re.escape(message)), distributed("horovod"):
@@ -125,7 +124,7 @@ def test_an_unknown_engine() -> None:
 
 
 def test_a_run_knows_the_same_engines() -> None:
-    assert set(config_training.ENGINES) == set(distribution.ENGINES)
+    assert set(config_training.ENGINES) == set(ENGINES)
 
 
 def test_an_engine_of_another_backend() -> None:
@@ -139,14 +138,14 @@ def test_an_engine_of_another_backend() -> None:
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="the threads are TensorFlow's")
 def test_cores_are_claimed_before_anything_is_computed() -> None:
     keras.ops.convert_to_numpy(keras.ops.ones(2))
-    with pytest.raises(InputError, match=re.escape('Call kt.training.distributed("cores")')):
-        claim_cores()
+    with pytest.raises(InputError, match=re.escape('Call kt.training.distributed("cores") before')):
+        distributed("cores")
 
 
 def test_cores_do_not_train_a_model_that_has_no_parts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(distribution, "num_cores", lambda: 2)
+    monkeypatch.setattr("keras_transformer.training.distribution.num_cores", lambda: 2)
     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
     model.compile("sgd", "mse")
     with pytest.raises(InputError, match=r"models of this package\. Received: Sequential"):
@@ -203,8 +202,8 @@ with kt.training.distributed(mode) if mode != "one" else contextlib.nullcontext(
     keras.utils.set_random_seed(0)
     model = kt.Transformer(12, 12, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=8, dropout=0.0)
     options = {"epochs": 2, "learning_rate": 0.01, "verbose": 0}
-    state = kt.training.fit(model, dataset, dataset, directory=directory, **options)
-print({name: state.history[name] for name in ("loss", "val_loss", "perplexity", "val_perplexity")})
+    checkpoint = kt.training.fit(model, dataset, dataset, directory=directory, **options)
+print({name: checkpoint.history[name] for name in ("loss", "val_loss", "perplexity", "val_perplexity")})
 """
 
 
@@ -242,7 +241,8 @@ def test_rows_are_filled_for_replicas_where_they_count_nothing(
 ) -> None:
     tf = pytest.importorskip("tensorflow")
     strategy = SimpleNamespace(num_replicas_in_sync=num_replicas)
+    model = SimpleNamespace(distribute_strategy=strategy, loss=loss)
     dataset = tf.data.Dataset.from_tensors(([[1, 2]] * 3, [[1, 2]] * 3))
-    shared = share_rows(SimpleNamespace(distribute_strategy=strategy, loss=loss), dataset)
+    shared, nothing = share_rows(model, dataset, None)
     assert [batch[0].shape[0] for batch in shared] == [num_rows]
-    assert share_rows(SimpleNamespace(distribute_strategy=strategy, loss=loss), None) is None
+    assert nothing is None

@@ -98,7 +98,7 @@ def test_a_short_cosine_is_not_all_warm_up(num_steps: int) -> None:
 
 
 def test_an_unknown_schedule_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"constant, cosine, .*noam\. Received: name='linear'\."):
+    with pytest.raises(ValueError, match=r"'constant', 'cosine', .*'noam'\. Received: name='linear'\."):
         make_schedule("linear", **OPTIONS)
 
 

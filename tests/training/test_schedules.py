@@ -69,12 +69,12 @@ def test_noam_refuses_what_is_not_above_zero(name: str) -> None:
 
 
 def test_noam_refuses_a_wrong_scale() -> None:
-    with pytest.raises(ValueError, match=r"`scale` must be above zero\. Received: scale=-1\.5\."):
+    with pytest.raises(ValueError, match=r"`scale` must be above zero and finite\. Received: scale=-1\.5\."):
         NoamSchedule(8, scale=-1.5)
 
 
 def test_inverse_square_root_refuses_wrong_values() -> None:
-    with pytest.raises(ValueError, match=r"above zero\. Received: peak_learning_rate=0\.0\."):
+    with pytest.raises(ValueError, match=r"above zero and finite\. Received: peak_learning_rate=0\.0\."):
         InverseSquareRootSchedule(0.0)
     with pytest.raises(ValueError, match=r"Received: warmup_steps=-3\."):
         InverseSquareRootSchedule(0.1, -3)

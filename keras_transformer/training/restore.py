@@ -1,0 +1,203 @@
+"""Reading checkpoints: the newest that is whole, the best, or the mean of the last.
+
+A damaged checkpoint costs the epochs after the one before it, with a warning, and not the run.
+"""
+
+import textwrap
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_transformer.errors import InputError
+from keras_transformer.training.checkpoint_state import (
+    CHECKPOINTS,
+    CheckpointState,
+    damage,
+    describe,
+    read_state,
+    set_seeds,
+)
+from keras_transformer.training.moving_average import apply_moving_average
+
+
+def load_model(path: str | Path, *, average_last: int | None = None) -> keras.Model:
+    """Load a model from a `.keras` file, or what `fit` trained from the directory of a run.
+
+    Args:
+        path: A file, or a directory that `fit` or `Checkpoint` wrote to.
+        average_last: For a directory, the number of last epochs whose weights are averaged. None for the
+            best epoch, with the moving average of its weights if the optimizer keeps one.
+
+    Returns:
+        The model, compiled as it was.
+
+    Raises:
+        InputError: If the file is missing or damaged, or the directory holds no whole checkpoint.
+    """
+    path = Path(path)
+    if not path.is_dir():
+        return _read_model(path)
+    directory = path / CHECKPOINTS
+    state = whole(directory, read_state(directory))
+    if not state.saved:
+        raise InputError(f"{directory} holds no checkpoint.")
+    if average_last is None:
+        model = _read_model(directory / whole(directory, state, best=True).best.file)
+        apply_moving_average(model)
+    else:
+        model = _read_model(directory / state.saved[-1].file)
+        _read_average(model, directory, state, average_last)
+    return model
+
+
+def restore(model: keras.Model, directory: Path, state: CheckpointState) -> None:
+    """Read the newest epoch into a compiled model, to go on with it."""
+    options = describe(model)
+    differing = [
+        f"{name}={options[name]!r} after {value!r}"
+        for name, value in state.model.items()
+        if name in options and options[name] != value
+    ]
+    if differing:
+        raise InputError(
+            f"{directory} holds checkpoints of another model or optimizer. Make it as it was, or choose "
+            f"another directory. Received: {', '.join(differing)}."
+        )
+    if state.saved:
+        _load_weights(model, directory / state.saved[-1].file)
+        set_seeds(model, state.saved[-1].seeds)
+
+
+def restore_result(
+    model: keras.Model, directory: Path, state: CheckpointState, average_last: int | None
+) -> None:
+    """Read the weights to use into a compiled model: those of the best epoch, or the mean of the last."""
+    if average_last is None:
+        _load_weights(model, directory / whole(directory, state, best=True).best.file)
+        apply_moving_average(model)
+    else:
+        _read_average(model, directory, state, average_last)
+
+
+def _read_average(model: keras.Model, directory: Path, state: CheckpointState, num: int) -> None:
+    """Give a model the mean of the weights of the last epochs that are whole."""
+    mean = _Mean()
+    for saved in state.saved:
+        if saved.epoch <= state.epoch - num:
+            continue
+        if (error := damage(directory, saved)) is None:
+            _load_weights(model, directory / saved.file)
+            mean.add(model)
+        else:
+            warnings.warn(f"{error} It is left out of the average.", UserWarning, stacklevel=3)
+    mean.assign(model)
+
+
+def whole(directory: Path, state: CheckpointState, *, best: bool = False) -> CheckpointState:
+    """Drop damaged checkpoints until the newest, or the best, is whole; raise if none is."""
+    errors: list[InputError] = []
+    while state.saved:
+        chosen = state.best if best else state.saved[-1]
+        error = damage(directory, chosen)
+        if error is None:
+            break
+        errors.append(error)
+        state = state.without(chosen)
+    if errors and not state.saved:
+        raise errors[0]
+    for error in errors:
+        warnings.warn(f"{error} {chosen.file} is used instead.", UserWarning, stacklevel=3)
+    return state
+
+
+def _read_model(path: Path) -> keras.Model:
+    try:
+        return keras.saving.load_model(path)
+    except Exception as error:  # Keras raises errors of many classes for a damaged archive
+        cause = textwrap.shorten(str(error), 200)
+        raise InputError(f"{path} cannot be read as a Keras model: {cause}") from error
+
+
+def _load_weights(model: keras.Model, path: Path) -> None:
+    """Read weights and optimizer from a `.keras` file."""
+    try:
+        # Keras's `LossScaleOptimizer` would make its variables a second time.
+        if not model.optimizer.built:
+            model.optimizer.build(model.trainable_variables)
+        with warnings.catch_warnings():
+            # Keras only warns, and leaves the optimizer as if it had never trained.
+            warnings.filterwarnings("error", message="Skipping variable loading for optimizer")
+            model.load_weights(path)
+    except Exception as error:  # Keras raises errors of many classes for a damaged archive
+        cause = textwrap.shorten(str(error), 200)
+        raise InputError(f"{path} cannot be read into the model: {cause}") from error
+
+
+def average_weights(models: Sequence[str | Path | keras.Model]) -> keras.Model:
+    """Make a model whose weights are the mean of those of several models.
+
+    Vaswani et al. 2017, section 6.1, average the last 5 checkpoints of the base model and the last 20 of
+    the big one. The result is as fast as one model, and up to a point of BLEU better.
+
+    Args:
+        models: `.keras` files or models with weights of the same shapes; none of them changes.
+
+    Returns:
+        A new model of the class of the last one. Its optimizer, if any, is that of the last file.
+
+    Raises:
+        ValueError: If `models` is empty, or a weight has another shape than in the first.
+        InputError: If a file is missing or damaged.
+
+    Example:
+        >>> first, second = (keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)]) for _ in "ab")
+        >>> for model, value in ((first, 1.0), (second, 4.0)):
+        ...     _ = model.layers[0].kernel.assign([[value]])
+        >>> average_weights([first, second]).get_weights()[0].item()
+        2.5
+    """
+    if not models:
+        raise ValueError(f"`models` must hold at least one file or model. Received: models={models!r}.")
+    mean = _Mean()
+    for source in models:
+        model = source if isinstance(source, keras.Model) else _read_model(Path(source))
+        mean.add(model)
+    if model is models[-1]:
+        # Not `clone_model`, which gives a tied output a table of its own.
+        model = type(model).from_config(model.get_config())
+    mean.assign(model)
+    return model
+
+
+class _Mean:
+    """The mean of the weights of models, summed in float64; one model is in memory at a time."""
+
+    def __init__(self) -> None:
+        self._num_models = 0
+        self._weights: list[tuple[str, np.ndarray]] = []  # paths of the first model, and sums
+
+    def add(self, model: keras.Model) -> None:
+        self._num_models += 1
+        values = [(each.path, ops.convert_to_numpy(each).astype("float64")) for each in model.weights]
+        self._weights = self._weights or [(path, np.zeros_like(value)) for path, value in values]
+        if len(values) != len(self._weights):
+            raise ValueError(
+                f"All models must have as many weights as the first, {len(self._weights)}. "
+                f"Received: {len(values)} in model {self._num_models}."
+            )
+        for (path, value), (wanted_path, total) in zip(values, self._weights, strict=True):
+            if value.shape != total.shape:
+                raise ValueError(
+                    f"All models must have weights of the same shapes: {wanted_path} of the first has the "
+                    f"shape {total.shape}. Received: {path} of shape {value.shape} in model "
+                    f"{self._num_models}."
+                )
+            total += value
+
+    def assign(self, model: keras.Model) -> None:
+        for weight, (_, total) in zip(model.weights, self._weights, strict=True):
+            weight.assign(ops.cast((total / self._num_models).astype("float32"), weight.dtype))
