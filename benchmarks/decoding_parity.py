@@ -11,6 +11,7 @@ when 4 have ended, sooner or later than that.
 """
 
 import argparse
+import json
 import shlex
 import sys
 import tempfile
@@ -27,7 +28,6 @@ import keras_transformer as kt
 from keras_transformer.backend import compile_function
 from keras_transformer.data import read_lines
 from keras_transformer.export import export_ctranslate2
-from keras_transformer.export.ctranslate2 import vocabulary_tokens
 
 PACKAGES = ("keras", "tensorflow", "ctranslate2")
 SEARCHES = {
@@ -117,6 +117,21 @@ def answers_of_ours(
     return answers
 
 
+def vocabulary(exported: Path, side: str) -> list[str]:
+    """Read the tokens of a CTranslate2 model by id.
+
+    Args:
+        exported: its directory.
+        side: `source` or `target`; where both are the same, there is one file.
+
+    Returns:
+        the tokens.
+    """
+    path = exported / f"{side}_vocabulary.json"
+    path = path if path.exists() else exported / "shared_vocabulary.json"
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
 def answers_of_ctranslate2(
     translator: kt.Translator, rows: Ids, beam_size: int, options: argparse.Namespace
 ) -> Ids:
@@ -131,13 +146,11 @@ def answers_of_ctranslate2(
     Returns:
         as for `answers_of_ours`.
     """
-    names = [
-        vocabulary_tokens(tokenizer.vocabulary_size, tokenizer)
-        for tokenizer in (translator.source_tokenizer, translator.target_tokenizer)
-    ]
-    ids = {name: token_id for token_id, name in enumerate(names[1])}
     with tempfile.TemporaryDirectory() as directory:
-        engine = ctranslate2.Translator(str(export_ctranslate2(translator, Path(directory, "model"))))
+        exported = export_ctranslate2(translator, Path(directory, "model"))
+        names = [vocabulary(exported, side) for side in ("source", "target")]
+        engine = ctranslate2.Translator(str(exported))
+    ids = {name: token_id for token_id, name in enumerate(names[1])}
     results = engine.translate_batch(
         [[names[0][token] for token in row[:-1]] for row in rows],
         beam_size=beam_size,

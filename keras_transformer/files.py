@@ -101,6 +101,7 @@ def file_sha256(path: Path) -> str:
 @contextlib.contextmanager
 def _partial(path: Path, parent: Path) -> Iterator[Path]:
     """Yield a new name in a directory, and remove what still has it at the end."""
+    is_new = not parent.exists()
     with errors_named("write", path):
         remove_partials(parent, f"-{path.name}")
     # Not `tempfile`: only its owner may read such files, and a model server often runs as another user.
@@ -112,6 +113,8 @@ def _partial(path: Path, parent: Path) -> Iterator[Path]:
     finally:
         with contextlib.suppress(OSError):  # the first error is the one to report
             _remove(partial)
+            if is_new:
+                parent.rmdir()  # fails if it holds what was written
 
 
 def _remove(path: Path) -> None:

@@ -10,7 +10,8 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from keras_transformer.arguments import as_strings, check_number
-from keras_transformer.decoding.log_probabilities import is_possible
+from keras_transformer.decoding.log_probabilities import LOWEST_SCORE, is_possible
+from keras_transformer.types import Tensor
 
 
 @dataclasses.dataclass(frozen=True)
@@ -218,6 +219,21 @@ class TextTranslator(abc.ABC):
         names, make = _READERS[signature]
         return [make(*row) for row in zip(*(outputs[name] for name in names), strict=True)]
 
+    @staticmethod
+    def blanked(outputs: Outputs, is_empty: Tensor, where: Callable[..., Tensor] = np.where) -> Outputs:
+        """Replace the outputs for empty texts: by empty strings and zeros, and no second hypothesis.
+
+        An exported graph does so too, with the `where` of TensorFlow.
+        """
+        blanked = {}
+        for name, values in outputs.items():
+            blank = _BLANKS.get(name, np.float32(0))
+            rank = len(values.shape)
+            if name == "score" and rank == 2:
+                blank = np.array([0.0, *[LOWEST_SCORE] * (values.shape[1] - 1)], "float32")  # (n,)
+            blanked[name] = where(is_empty[(..., *[None] * (rank - 1))], blank, values)
+        return blanked
+
     @property
     @abc.abstractmethod
     def _num_outputs(self) -> int:
@@ -234,6 +250,15 @@ class TextTranslator(abc.ABC):
     def _limits(self, signature: Signature) -> str:
         """Name the limits that texts of a signature are cut off at."""
         return ""
+
+
+_NO_TEXT = np.array(b"", object)
+_BLANKS = {
+    "output": _NO_TEXT,
+    "source_tokens": _NO_TEXT,
+    "output_tokens": _NO_TEXT,
+    "num_tokens": np.int32(0),
+}
 
 
 def _translation(output: bytes, score: float) -> Translation:

@@ -13,7 +13,6 @@ from keras_transformer.arguments import check_number
 from keras_transformer.backend import compile_function
 from keras_transformer.decoding.beam import BeamSearch
 from keras_transformer.decoding.generation import generate, token_stream
-from keras_transformer.decoding.log_probabilities import LOWEST_SCORE
 from keras_transformer.decoding.sampling import GreedySearch
 from keras_transformer.decoding.scoring import align_targets, score_targets
 from keras_transformer.decoding.search import Search, SearchResult
@@ -198,14 +197,14 @@ class Translator(TextTranslator):
             target_ids, is_target_cut = _token_ids(columns[1], self.target_tokenizer, limit)
             score, num_tokens = map(ops.convert_to_numpy, self._score(source_ids, target_ids))
             outputs = {"score": score, "num_tokens": num_tokens}
-            return {**_blanked(outputs, is_empty), "is_cut": is_cut | is_target_cut}
+            return {**self.blanked(outputs, is_empty), "is_cut": is_cut | is_target_cut}
         token_ids, scores = map(ops.convert_to_numpy, self.generate(source_ids, numbers))
         if signature == "n_best":
             texts = self.target_tokenizer.detokenize(token_ids.reshape(-1, token_ids.shape[-1])).numpy()
             outputs = {"output": texts.reshape(scores.shape), "score": scores}
         else:
             outputs = self._best_outputs(source_ids, token_ids[:, 0], scores[:, 0], signature == "align")
-        return {**_blanked(outputs, is_empty), "is_cut": is_cut}
+        return {**self.blanked(outputs, is_empty), "is_cut": is_cut}
 
     def _best_outputs(
         self, source_ids: np.ndarray, token_ids: np.ndarray, scores: np.ndarray, with_attention: bool
@@ -275,18 +274,6 @@ def _join_pieces(token_ids: Iterable[int], tokenizer: "Tokenizer") -> Iterator[s
             given = certain
     if text != given:
         yield text[len(given) :]
-
-
-def _blanked(outputs: dict[str, np.ndarray], is_empty: np.ndarray) -> dict[str, np.ndarray]:
-    """Replace the outputs for empty texts: by empty strings and zeros, and no second hypothesis."""
-    blanked = {}
-    for name, values in outputs.items():
-        blank = np.zeros(values.shape[1:], values.dtype) if values.dtype != object else np.array(b"", object)
-        if name == "score" and values.ndim == 2:
-            blank[1:] = LOWEST_SCORE
-        rows = is_empty.reshape(-1, *[1] * (values.ndim - 1))
-        blanked[name] = np.where(rows, blank, values)
-    return blanked
 
 
 def _check_vocabulary(side: str, tokenizer: "Tokenizer", size: int) -> None:

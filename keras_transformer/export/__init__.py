@@ -1,24 +1,18 @@
 """From a translator to a directory that TensorFlow Serving answers from, or to a file for another engine."""
 
-from keras_transformer.errors import ExportError
 from keras_transformer.export.ctranslate2 import export_ctranslate2
 from keras_transformer.export.fixed_size import export_litert, export_onnx
-from keras_transformer.export.saved_model import export_saved_model, next_version, versions
+from keras_transformer.export.saved_model import export_saved_model
 from keras_transformer.export.served_model import ServedModel
-from keras_transformer.export.serving_module import OPTIMIZATIONS, SIGNATURES, ServingModule
+from keras_transformer.export.serving_graphs import OPTIMIZATIONS
 from keras_transformer.export.verification import verify_saved_model
 
 __all__ = [
     "OPTIMIZATIONS",
-    "SIGNATURES",
-    "ExportError",
     "ServedModel",
-    "ServingModule",
     "export_ctranslate2",
     "export_litert",
     "export_onnx",
     "export_saved_model",
-    "next_version",
     "verify_saved_model",
-    "versions",
 ]

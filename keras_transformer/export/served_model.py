@@ -2,15 +2,13 @@
 
 import importlib
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from keras_transformer.decoding import TextTranslator
 from keras_transformer.errors import InputError
-from keras_transformer.export.saved_model import versions
-from keras_transformer.export.serving_module import SIGNATURES, utf8
+from keras_transformer.export.serving_graphs import SIGNATURES, ServedFunction, SignatureName, utf8
 
 
 class ServedModel(TextTranslator):
@@ -28,7 +26,7 @@ class ServedModel(TextTranslator):
     def __init__(self, directory: str | Path) -> None:
         # For its operations, which a SavedModel with subwords needs to load.
         importlib.import_module("tensorflow_text")
-        self.directory = saved_model_directory(Path(directory))
+        self.directory = _saved_model_directory(Path(directory))
         try:
             self._module = tf.saved_model.load(str(self.directory))
         # A half written directory raises one or the other, as far as it was written.
@@ -41,13 +39,15 @@ class ServedModel(TextTranslator):
         [_, num_outputs] = self._signature("n_best").structured_outputs["score"].shape
         return int(num_outputs)
 
-    def _outputs(self, signature: str, columns: list[list[str]], numbers: list[int]) -> dict[str, np.ndarray]:
+    def _outputs(
+        self, signature: SignatureName, columns: list[list[str]], numbers: list[int]
+    ) -> dict[str, np.ndarray]:
         inputs = zip(SIGNATURES[signature].inputs, columns, strict=True)
         outputs = self._signature(signature)(**{side: tf.constant(utf8(texts)) for side, texts in inputs})
-        return {output: values.numpy() for output, values in outputs.items()}
+        return {name: values.numpy() for name, values in outputs.items()}
 
-    def _signature(self, name: str) -> Any:
-        """Find a signature, and refuse one that is not ours."""
+    def _signature(self, name: SignatureName) -> ServedFunction:
+        """Return the function of a signature; raise InputError for one that is not ours."""
         serve = self._module.signatures.get(name)
         if serve is None:
             names = ", ".join(sorted(self._module.signatures)) or "none"
@@ -58,21 +58,18 @@ class ServedModel(TextTranslator):
             raise InputError(
                 f"{self.directory}: {name} must take {SIGNATURES[name].inputs}. Received: {received}."
             )
-        return serve
+        function: ServedFunction = serve
+        return function
 
 
-def saved_model_directory(directory: Path) -> Path:
-    """Finds the SavedModel that a directory stands for.
+def versions(directory: Path) -> list[int]:
+    """Return the numbers of a model's versions, ascending; none where the directory does not exist."""
+    paths = directory.iterdir() if directory.is_dir() else ()
+    return sorted(int(path.name) for path in paths if path.name.isdecimal())
 
-    Args:
-        directory: of a version, or of the model with its versions.
 
-    Returns:
-        the directory of the version; the highest where there are several.
-
-    Raises:
-        InputError: there is none, or a part of it is missing.
-    """
+def _saved_model_directory(directory: Path) -> Path:
+    """Return the directory of a version: of the highest one where it is that of a model."""
     if not (directory / "saved_model.pb").is_file():
         numbers = versions(directory)
         if not numbers:

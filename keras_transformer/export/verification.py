@@ -1,238 +1,213 @@
 """Whether a SavedModel answers as its translator does, before anyone relies on it."""
 
-import json
+import dataclasses
 import math
 import os
+import pickle
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 
-from keras_transformer.decoding import Alignment, PairScore, TextTranslator, Translation
+from keras_transformer.arguments import as_strings
+from keras_transformer.decoding import (
+    Alignment,
+    PairScore,
+    TextTranslator,
+    Translation,
+    Translator,
+    TruncationWarning,
+)
 from keras_transformer.errors import ExportError
-from keras_transformer.export.serving_module import SIGNATURES, utf8
+from keras_transformer.export.readmes import needs_tensorflow_text
+from keras_transformer.export.serving_graphs import SIGNATURES, SignatureName, utf8
 
-# Scores may differ in the last digits: another batch size, another order of additions.
-SCORE_TOLERANCE = 1e-3
-
-
-def same_answer(answer: Any, wanted: Any) -> bool:
-    """Compare two answers.
-
-    Args:
-        answer: a `Translation`, a list of them, an `Alignment` or a `PairScore`.
-        wanted: of the same kind.
-
-    Returns:
-        Whether texts and tokens are equal, and numbers close. Hypotheses after the first may be
-        exchanged where their scores are as close as that.
-    """
-    if isinstance(wanted, list):
-        return _same_hypotheses(answer, wanted)
-    if not close(answer.score, wanted.score):
-        return False
-    if isinstance(wanted, PairScore):
-        return bool(answer.num_tokens == wanted.num_tokens)
-    return bool(answer.text == wanted.text) and (
-        not isinstance(wanted, Alignment) or _same_attention(answer, wanted)
-    )
-
-
-def close(score: float, wanted: float) -> bool:
-    """Compare two scores.
-
-    Args:
-        score: a log-probability, perhaps divided.
-        wanted: another.
-
-    Returns:
-        Whether they are equal but for rounding.
-    """
-    return math.isclose(score, wanted, rel_tol=1e-4, abs_tol=SCORE_TOLERANCE)
-
-
-def _same_hypotheses(answers: Sequence[Translation], wanted: Sequence[Translation]) -> bool:
-    if len(answers) != len(wanted) or not all(
-        close(a.score, w.score) for a, w in zip(answers, wanted, strict=True)
-    ):
-        return False
-    if answers[0].text != wanted[0].text:
-        return False
-    return all(a.text == w.text or _is_tied(w, wanted) for a, w in zip(answers, wanted, strict=True))
-
-
-def _is_tied(hypothesis: Translation, hypotheses: Sequence[Translation]) -> bool:
-    """Say whether another one could stand in its place: the last may also be tied with one not kept."""
-    others = [other for other in hypotheses if other is not hypothesis]
-    return hypothesis is hypotheses[-1] or any(close(hypothesis.score, other.score) for other in others)
-
-
-def _same_attention(answer: Alignment, wanted: Alignment) -> bool:
-    tokens = (answer.source_tokens, answer.output_tokens) == (wanted.source_tokens, wanted.output_tokens)
-    return tokens and bool(np.allclose(answer.attention, wanted.attention, atol=SCORE_TOLERANCE))
-
-
+_MAX_EXAMPLES = 8
+# What users send by mistake.
+_HARD_TEXTS = ("", "  ", "\U0001f600 \u05e9\u05dc\u05d5\u05dd")
 # No UTF-8: there is no string of it that a translator could be asked.
-NOT_UTF8 = b"\xff\xfe\xc3"
-
+_NOT_UTF8 = b"\xff\xfe\xc3"
+# Scores may differ in the last digits: another batch size, another order of additions.
+_SCORE_TOLERANCE = 1e-3
 # The line after a traceback: the class of the exception, with its modules, and the message.
 _EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Interrupt|Exit)(:|$)")
 
-Expected = dict[str, Sequence[Any]]
+_Answer = Translation | list[Translation] | Alignment | PairScore
+_Outputs = dict[str, np.ndarray]
 
 
-def verify_saved_model(
-    directory: Path,
-    texts: Sequence[str],
-    outputs: Sequence[str],
-    expected: Expected,
-    *,
-    needs_tensorflow_text: bool,
-) -> None:
-    """Checks a SavedModel in a fresh process, as a server would see it.
+class SignatureReport(TypedDict):
+    """What a fresh process tells of a signature."""
 
-    It must have only operations of TensorFlow and TensorFlow Text, the four signatures as documented,
-    the expected answers, the same answers to each text alone, an answer to what is no UTF-8, and
-    none to a batch of no rows.
+    specification: dict[str, dict[str, tuple[str, list[int | None]]]]
+    """The dtype and shape of each of the `inputs` and `outputs`."""
+    together: _Outputs
+    """The outputs for all rows."""
+    alone: list[_Outputs]
+    """The outputs for each row."""
+    of_nothing: _Outputs
+    """The outputs for no rows."""
+
+
+class FreshReport(TypedDict):
+    """What a fresh process tells of a SavedModel."""
+
+    foreign_operations: list[str]
+    signatures: dict[SignatureName, SignatureReport]
+    """Nothing if there are foreign operations."""
+
+
+def verify_saved_model(directory: str | Path, translator: Translator, examples: Iterable[str] = ()) -> None:
+    """Raise ExportError unless a SavedModel answers as a translator does.
+
+    It is loaded in a new process that has neither Keras nor this package. It must have only operations of
+    TensorFlow and TensorFlow Text, the four signatures as documented, the translator's answers, the same
+    answers to each text alone, an answer to what is no UTF-8, and none to a batch of no rows.
 
     Args:
-        directory: of the SavedModel.
-        texts: sources, `b`.
-        outputs: targets to be scored, one for each source.
-        expected: for each signature the translator's answers, `b`.
-        needs_tensorflow_text: whether its operations include those of TensorFlow Text.
+        directory: of a version.
+        translator: the one that was exported.
+        examples: real sources, of which the first 8 are compared, besides what users send by mistake.
 
     Raises:
-        ExportError: what differed.
+        ExportError: what differs.
     """
-    columns = {"text": [*utf8(texts), NOT_UTF8], "output": [*utf8(outputs), NOT_UTF8]}
-    fresh = ask_fresh_process(directory, columns, needs_tensorflow_text=needs_tensorflow_text)
+    texts = compared_texts(examples)
+    expected, outputs = _expected_answers(translator, texts)
+    columns = {"text": [*utf8(texts), _NOT_UTF8], "output": [*utf8(outputs), _NOT_UTF8]}
+    fresh = _ask_fresh_process(Path(directory), columns, needs_text=needs_tensorflow_text(translator))
     if fresh["foreign_operations"]:
         raise ExportError(
             "A SavedModel must have only operations of TensorFlow and TensorFlow Text. "
             f"Received: {', '.join(fresh['foreign_operations'])}."
         )
-    check_specifications({name: report["specification"] for name, report in fresh["signatures"].items()})
-    names = [*texts, repr(NOT_UTF8)]
+    _check_specifications(fresh["signatures"])
     for name, report in fresh["signatures"].items():
-        check_answers(name, names, report, expected[name])
+        _check_answers(name, [*texts, _NOT_UTF8], report, expected[name])
 
 
-def check_specifications(specifications: dict[str, dict[str, dict[str, Any]]]) -> None:
-    """Checks that signatures are the documented ones.
-
-    Args:
-        specifications: for each signature `inputs` and `outputs`: a dtype and a shape by name.
-
-    Raises:
-        ExportError: a name, a dtype, a rank or a fixed batch size differs.
-    """
-    if set(specifications) != set(SIGNATURES):
-        raise ExportError(f"Signatures must be {sorted(SIGNATURES)}. Received: {sorted(specifications)}.")
-    for name, signature in SIGNATURES.items():
-        for side, documented in signature._asdict().items():
-            received = specifications[name][side]
-            ranks = {output: (dtype, len(shape)) for output, (dtype, shape) in received.items()}
-            if ranks != documented:
-                raise ExportError(f"The {side} of {name} must be {documented}. Received: {received}.")
-            if any(shape[0] is not None for _, shape in received.values()):
-                raise ExportError(f"The {side} of {name} must take any batch size. Received: {received}.")
+def compared_texts(examples: Iterable[str]) -> list[str]:
+    """Return the sources that are compared: some examples, and what users send by mistake."""
+    return [*as_strings(examples=examples)[:_MAX_EXAMPLES], *_HARD_TEXTS]
 
 
-def check_answers(name: str, texts: Sequence[str], report: dict[str, Any], expected: Sequence[Any]) -> None:
-    """Checks what a signature answered.
-
-    Args:
-        name: of the signature.
-        texts: what was asked; there may be more of them than expected answers.
-        report: `together`, the outputs for all rows; `alone`, those for each; and `rows_of_nothing`.
-        expected: the translator's answers to the first of the texts.
-
-    Raises:
-        ExportError: an answer differs from the expected one, or from that to the text alone.
-    """
-    together = TextTranslator.read(name, as_arrays(report["together"]))
-    for text, answer, wanted in zip(texts, together, expected, strict=False):
-        if not same_answer(answer, wanted):
-            raise ExportError(f"{name} must answer {text!r} with {wanted}. Received: {answer}.")
-    for text, answer, outputs in zip(texts, together, report["alone"], strict=True):
-        [alone] = TextTranslator.read(name, as_arrays(outputs))
-        if not same_answer(answer, alone):
-            raise ExportError(
-                f"{name} must answer {text!r} in a batch as alone: {alone}. Received: {answer}."
-            )
-    if any(report["rows_of_nothing"].values()):
-        raise ExportError(
-            f"{name} must answer no rows with no rows. Received: {report['rows_of_nothing']} rows."
-        )
+def _expected_answers(
+    translator: Translator, texts: list[str]
+) -> tuple[dict[SignatureName, Sequence[_Answer]], list[str]]:
+    """Return the translator's answers for each signature, and its outputs, which are scored."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TruncationWarning)
+        translations = translator.translate_with_scores(texts)
+        outputs = [translation.text for translation in translations]
+        return {
+            "serving_default": translations,
+            "n_best": translator.n_best(texts),
+            "align": translator.align(texts),
+            "score": translator.score(texts, outputs),
+        }, outputs
 
 
-def as_arrays(outputs: dict[str, Any]) -> dict[str, np.ndarray]:
-    """Makes arrays of what a fresh process wrote.
-
-    Args:
-        outputs: nested lists; a string has a character for each byte.
-
-    Returns:
-        an array for each output, with bytes for strings.
-    """
-    return {name: np.array(_with_bytes(values)) for name, values in outputs.items()}
-
-
-def ask_fresh_process(
-    directory: Path, columns: dict[str, list[bytes]], *, needs_tensorflow_text: bool
-) -> dict[str, Any]:
-    """Loads a SavedModel in a new process that imports only TensorFlow, and asks it.
-
-    Args:
-        directory: of the SavedModel.
-        columns: `text` and `output`.
-        needs_tensorflow_text: whether the operations of TensorFlow Text are loaded too.
-
-    Returns:
-        `foreign_operations`, a list of names; if there are none, `signatures`: for each its
-        `specification`, and the outputs to all rows `together` and to each `alone`.
-
-    Raises:
-        ExportError: the process fails.
-    """
+def _ask_fresh_process(directory: Path, columns: dict[str, list[bytes]], *, needs_text: bool) -> FreshReport:
+    """Run `fresh_process.py`; raise ExportError if it fails."""
     program = Path(__file__).with_name("fresh_process.py").read_text(encoding="utf-8")
-    options = ["text"] if needs_tensorflow_text else []
     process = subprocess.run(
-        [sys.executable, "-c", program, str(directory), *options],
-        input=json.dumps({name: [row.decode("latin-1") for row in rows] for name, rows in columns.items()}),
+        [sys.executable, "-c", program, str(directory), *(["text"] if needs_text else [])],
+        input=pickle.dumps(columns),
         capture_output=True,
-        text=True,
-        encoding="utf-8",
         env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2"},
         check=False,
     )
     if process.returncode:
-        cause = last_error(process.stderr) or f"exit status {process.returncode}"
-        raise ExportError(f"The SavedModel in {directory} must answer on its own. Received: {cause}")
-    answers: dict[str, Any] = json.loads(process.stdout)
-    return answers
+        cause = _last_error(process.stderr.decode("utf-8", "replace"))
+        raise ExportError(
+            f"The SavedModel in {directory} must answer on its own. "
+            f"Received: {cause or f'exit status {process.returncode}'}"
+        )
+    report: FreshReport = pickle.loads(process.stdout)
+    return report
 
 
-def last_error(text: str) -> str:
-    """Find the message of the exception that ended a process, whose last line alone may say nothing.
+def _last_error(text: str) -> str:
+    """Return the message of the exception that ended a process, on one line of at most 1,000 characters.
 
-    Args:
-        text: what the process wrote to its standard error.
-
-    Returns:
-        The message on one line, at most 1,000 characters of it; the last line where no exception is found.
+    Its last line alone may say nothing: TensorFlow's messages have several.
     """
     lines = text.strip().splitlines()
     starts = [number for number, line in enumerate(lines) if _EXCEPTION.match(line)]
     return " ".join(" ".join(lines[starts[-1] if starts else -1 :]).split())[:1000]
 
 
-def _with_bytes(values: Any) -> Any:
-    if isinstance(values, list):
-        return [_with_bytes(value) for value in values]
-    return values.encode("latin-1") if isinstance(values, str) else values
+def _check_specifications(reports: dict[SignatureName, SignatureReport]) -> None:
+    """Raise ExportError unless signatures are the documented ones, of any batch size."""
+    if set(reports) != set(SIGNATURES):
+        raise ExportError(f"Signatures must be {sorted(SIGNATURES)}. Received: {sorted(reports)}.")
+    for name, signature in SIGNATURES.items():
+        for side, documented in signature._asdict().items():
+            received = reports[name]["specification"][side]
+            ranks = {column: (dtype, len(shape)) for column, (dtype, shape) in received.items()}
+            if ranks != documented:
+                raise ExportError(f"The {side} of {name} must be {documented}. Received: {received}.")
+            if any(shape[0] is not None for _, shape in received.values()):
+                raise ExportError(f"The {side} of {name} must take any batch size. Received: {received}.")
+
+
+def _check_answers(
+    name: SignatureName, texts: Sequence[str | bytes], report: SignatureReport, expected: Sequence[_Answer]
+) -> None:
+    """Raise ExportError for an answer that is not the expected one, or not that to the text alone.
+
+    The last of the texts has no expected answer.
+    """
+    together = TextTranslator.read(name, report["together"])
+    for text, answer, wanted in zip(texts, together, expected, strict=False):
+        if not _is_same(answer, wanted):
+            raise ExportError(f"{name} must answer {text!r} with {wanted}. Received: {answer}.")
+    for text, answer, outputs in zip(texts, together, report["alone"], strict=True):
+        [alone] = TextTranslator.read(name, outputs)
+        if not _is_same(answer, alone):
+            raise ExportError(
+                f"{name} must answer {text!r} in a batch as alone: {alone}. Received: {answer}."
+            )
+    rows = {output: len(values) for output, values in report["of_nothing"].items()}
+    if any(rows.values()):
+        raise ExportError(f"{name} must answer no rows with no rows. Received: {rows} rows.")
+
+
+def _is_same(answer: _Answer, wanted: _Answer) -> bool:
+    """Return whether texts and tokens are equal, and numbers close."""
+    if isinstance(wanted, list):
+        return isinstance(answer, list) and _are_same_hypotheses(answer, wanted)
+    names = [field.name for field in dataclasses.fields(wanted)]
+    return all(_is_same_value(getattr(answer, name), getattr(wanted, name)) for name in names)
+
+
+def _is_same_value(value: object, wanted: object) -> bool:
+    if isinstance(value, float) and isinstance(wanted, float):
+        return is_close(value, wanted)
+    if isinstance(value, np.ndarray) and isinstance(wanted, np.ndarray):
+        return value.shape == wanted.shape and np.allclose(value, wanted, atol=_SCORE_TOLERANCE)
+    return value == wanted
+
+
+def _are_same_hypotheses(answers: list[Translation], wanted: list[Translation]) -> bool:
+    """Compare hypotheses; after the first, those of close scores may be exchanged."""
+    if len(answers) != len(wanted) or answers[0].text != wanted[0].text:
+        return False
+    pairs = list(zip(answers, wanted, strict=True))
+    return all(is_close(a.score, w.score) and (a.text == w.text or _is_tied(w, wanted)) for a, w in pairs)
+
+
+def _is_tied(hypothesis: Translation, hypotheses: Sequence[Translation]) -> bool:
+    """Return whether another one could stand in its place: the last may also be tied with one not kept."""
+    others = [other for other in hypotheses if other is not hypothesis]
+    return hypothesis is hypotheses[-1] or any(is_close(hypothesis.score, other.score) for other in others)
+
+
+def is_close(score: float, wanted: float) -> bool:
+    """Return whether two scores are equal but for rounding."""
+    return math.isclose(score, wanted, rel_tol=1e-4, abs_tol=_SCORE_TOLERANCE)

@@ -6,8 +6,7 @@ state of `pyplot`.
 """
 
 from keras_transformer.visualization.attention import plot_attention, plot_attention_maps
-from keras_transformer.visualization.mask import plot_mask
-from keras_transformer.visualization.position_encoding import plot_position_encoding
+from keras_transformer.visualization.matrices import plot_mask, plot_position_encoding
 from keras_transformer.visualization.training_curves import plot_training
 
 __all__ = [

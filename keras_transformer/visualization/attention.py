@@ -141,13 +141,13 @@ def plot_attention_maps(
         axes[name] = columns, source if side == "encoder" else queries
         _attention_maps(f"scores[{name!r}]", scores[name], *(tokens for tokens, _ in axes[name]))
     paths = []
-    for name, ((columns, source_label), (rows, target_label)) in axes.items():
+    for name, ((read, source_label), (looking, target_label)) in axes.items():
         side, layer, kind = _parts(name)
         paths.append(Path(directory) / f"{name.replace('/', '_')}.png")
         plot_attention(
             scores[name],
-            columns,
-            rows,
+            read,
+            looking,
             path=paths[-1],
             title=f"{side.capitalize()}, {layer.replace('_', ' ')}, {kind}-attention",
             source_label=source_label,

@@ -1,4 +1,4 @@
-"""A translator small enough to be exported in seconds, with weights drawn at random."""
+"""A translator small enough to be exported in seconds, with random weights."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -16,11 +16,12 @@ MadeOnce = Callable[[str, Callable[[Path], object]], Path]
 SOURCES = ["a dog sat", "the cat ran", "a rat"]
 
 
-def make_translator(tokenizer: kt.text.Tokenizer, search: object) -> kt.Translator:
+def make_translator(tokenizer: kt.text.Tokenizer) -> kt.Translator:
     """Join a tokenizer with a tiny model."""
     keras.utils.set_random_seed(1)
     size = tokenizer.vocabulary_size
     model = kt.Transformer(size, size, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=8)
+    search = kt.decoding.BeamSearch(2)
     return kt.Translator(
         model, tokenizer, tokenizer, search=search, max_source_length=20, max_target_length=7
     )
@@ -29,8 +30,12 @@ def make_translator(tokenizer: kt.text.Tokenizer, search: object) -> kt.Translat
 @pytest.fixture(scope="session")
 def translator() -> kt.Translator:
     """Characters: no operation of TensorFlow Text."""
-    tokenizer = kt.text.CharacterTokenizer.train(SOURCES)
-    return make_translator(tokenizer, kt.decoding.BeamSearch(2))
+    return make_translator(kt.text.CharacterTokenizer.train(SOURCES))
+
+
+@pytest.fixture(scope="session")
+def subword_translator() -> kt.Translator:
+    return make_translator(kt.text.SubwordTokenizer.train(SOURCES, vocabulary_size=20))
 
 
 @pytest.fixture(scope="session")
@@ -40,10 +45,3 @@ def exported(translator: kt.Translator, made_once: MadeOnce) -> Path:
         "models", lambda models: export_saved_model(translator, models / "tiny", ["a dog", "a cat"])
     )
     return models / "tiny" / "1"
-
-
-@pytest.fixture(scope="session")
-def subword_translator() -> kt.Translator:
-    """Subwords and beam search."""
-    tokenizer = kt.text.SubwordTokenizer.train(SOURCES, vocabulary_size=20)
-    return make_translator(tokenizer, kt.decoding.BeamSearch(2))

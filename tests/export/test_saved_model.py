@@ -1,21 +1,52 @@
-"""Versions, atomicity, and answers of the directory that is written."""
+"""Versions, atomicity, and the files of the directory that is written."""
 
+import ast
+import json
+import re
+import textwrap
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
+import keras
+import numpy as np
 import pytest
 import tensorflow as tf
+from google.protobuf import text_format
+from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
+from tensorflow_serving.apis import prediction_log_pb2
+from tensorflow_serving.config import model_server_config_pb2
 
 import keras_transformer as kt
-from keras_transformer.decoding import SampleSearch
-from keras_transformer.errors import InputError
-from keras_transformer.export import ExportError, ServedModel, export_saved_model, next_version, versions
+from keras_transformer.errors import ExportError, InputError
+from keras_transformer.export import ServedModel, export_saved_model
 from keras_transformer.export import saved_model as saved_model_module
-from keras_transformer.export.verification import same_answer
 
-TEXTS = ["a dog sat", "", "the cat", "\U0001f600 שלום", "x" * 100_000, "a\x00b", "the rat ran"]
+NAMES = {
+    "serving_default": ["text"],
+    "n_best": ["text"],
+    "align": ["text"],
+    "score": ["text", "output"],
+}
+WARMUP_FILE = "assets.extra/tf_serving_warmup_requests"
+Export = Callable[..., Path]
 
 
-def test_the_directory_is_what_a_server_wants(exported: Path) -> None:
+@pytest.fixture
+def export(translator: kt.Translator, monkeypatch: pytest.MonkeyPatch) -> Export:
+    """Write everything but the graph, which takes seconds, and do not verify it."""
+    monkeypatch.setattr(saved_model_module, "_write_graphs", lambda *_: None)
+    monkeypatch.setattr(saved_model_module, "verify_saved_model", lambda *_: None)
+
+    def write(
+        directory: Path, examples: Sequence[str] = (), optimize: str = "float32", **changes: Any
+    ) -> Path:
+        return export_saved_model(changes.get("translator", translator), directory, examples, optimize)
+
+    return write
+
+
+def test_the_directory_is_what_a_server_wants(exported: Path, translator: kt.Translator) -> None:
     assert exported.name == "1"
     assert sorted(path.name for path in exported.parent.iterdir()) == ["1", "models.config"]
     names = {str(path.relative_to(exported)) for path in exported.rglob("*") if path.is_file()}
@@ -23,40 +54,71 @@ def test_the_directory_is_what_a_server_wants(exported: Path) -> None:
         "README.md",
         "assets/source_vocabulary.txt",
         "assets/target_vocabulary.txt",
-        "assets.extra/tf_serving_warmup_requests",
+        WARMUP_FILE,
         "saved_model.pb",
         "variables/variables.index",
     }
+    for side in ("source", "target"):
+        lines = (exported / f"assets/{side}_vocabulary.txt").read_text(encoding="utf-8").splitlines()
+        assert len(lines) == translator.source_tokenizer.vocabulary_size
 
 
-@pytest.mark.filterwarnings("ignore:.*longer than the translator's limits")
-def test_answers_are_those_of_the_translator(exported: Path, translator: kt.Translator) -> None:
-    served = ServedModel(exported)
-    outputs = translator.translate(TEXTS)
-    for answers, wanted in (
-        (served.translate_with_scores(iter(TEXTS), batch_size=3), translator.translate_with_scores(TEXTS)),
-        (served.n_best(TEXTS, num=2), translator.n_best(TEXTS)),
-        (served.align(TEXTS), translator.align(TEXTS)),
-        (served.score(TEXTS, outputs), translator.score(TEXTS, outputs)),
-    ):
-        assert len(answers) == len(TEXTS)
-        assert all(same_answer(a, w) for a, w in zip(answers, wanted, strict=True))
+def variables(version: Path) -> dict[str, tuple[list[int], tf.DType]]:
+    """Return shapes and dtypes of the weights that a version holds."""
+    reader = tf.train.load_checkpoint(str(version / "variables/variables"))
+    dtypes = reader.get_variable_to_dtype_map()
+    return {
+        name: (shape, dtypes[name])
+        for name, shape in reader.get_variable_to_shape_map().items()
+        if name.startswith("model_variables")
+    }
 
 
-def test_answers_do_not_depend_on_the_batch(exported: Path) -> None:
-    served = ServedModel(exported)
-    alone = [served.translate_with_scores([text])[0] for text in TEXTS]
-    together = served.translate_with_scores(TEXTS)
-    assert [answer.text for answer in alone] == [answer.text for answer in together]
+def test_every_weight_is_stored_once(exported: Path, translator: kt.Translator) -> None:
+    assert len(variables(exported)) == len(translator.model.weights)
 
 
-def test_invalid_utf8_gets_an_answer_and_changes_no_neighbor(exported: Path) -> None:
-    serve = tf.saved_model.load(str(exported)).signatures["serving_default"]
-    rows = [b"a dog", b"\xff\xfe\xc3", b"", b"the rat"]
-    outputs = serve(text=tf.constant(rows))["output"].numpy().tolist()
-    alone = [serve(text=tf.constant([row]))["output"].numpy()[0] for row in rows]
-    assert outputs == alone
-    assert outputs[2] == b""
+def test_nothing_is_left_of_long_names_and_shapes(exported: Path) -> None:
+    [graph] = SavedModel.FromString((exported / "saved_model.pb").read_bytes()).meta_graphs
+    nodes = [node for function in graph.graph_def.library.function for node in function.node_def]
+    assert len(nodes) > 1000
+    assert max(len(node.name) for node in nodes) < 8
+    assert not any("_output_shapes" in node.attr for node in nodes)
+
+
+class Loop(tf.Module):
+    """A loop with a condition, a control dependency, a variable and a name that looks like a number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = tf.Variable(2.0)
+
+    @tf.function(input_signature=[tf.TensorSpec([None], name="n1")])
+    def serve(self, x: tf.Tensor) -> dict[str, tf.Tensor]:
+        with tf.control_dependencies([tf.debugging.assert_non_negative(x)]):
+            total = tf.identity(x)
+        for _ in tf.range(tf.size(x)):
+            total = tf.where(total > 100.0, total, total * self.weight)
+        return {"total": total, "first": total[:1]}
+
+
+def test_a_graph_with_short_names_is_the_same_graph(
+    translator: kt.Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save, module = tf.saved_model.save, Loop()
+    monkeypatch.setattr(saved_model_module, "verify_saved_model", lambda *_: None)
+    monkeypatch.setattr(
+        tf.saved_model, "save", lambda _, directory, **__: save(module, directory, signatures=module.serve)
+    )
+    version = export_saved_model(translator, tmp_path / "loop")
+    save(module, str(tmp_path / "long"), signatures=module.serve)
+    sizes = [(path / "saved_model.pb").stat().st_size for path in (tmp_path / "long", version)]
+    assert sizes[1] < 0.8 * sizes[0]
+    answers = tf.saved_model.load(str(version)).signatures["serving_default"](
+        n1=tf.constant([1.0, 3.0, 70.0])
+    )
+    np.testing.assert_array_equal(answers["total"], [8.0, 24.0, 140.0])
+    np.testing.assert_array_equal(answers["first"], [8.0])
 
 
 @pytest.mark.slow
@@ -64,8 +126,13 @@ def test_invalid_utf8_gets_an_answer_and_changes_no_neighbor(exported: Path) -> 
 def test_other_optimizations_answer_too(
     exported: Path, translator: kt.Translator, tmp_path: Path, optimize: str
 ) -> None:
-    # The writer has compared all signatures: bfloat16 with rounded weights, xla with those of float32.
+    before = translator.model.get_weights()
+    # All signatures are verified: bfloat16 with rounded weights, xla with those of float32, of two lengths.
     version = export_saved_model(translator, tmp_path / "tiny", ["a dog", "the cat ran over it"], optimize)
+    for old, new in zip(before, translator.model.get_weights(), strict=True):
+        np.testing.assert_array_equal(old, new)
+    dtypes = {(len(shape) > 1, dtype) for shape, dtype in variables(version).values() if dtype.is_floating}
+    assert dtypes == {(True, tf.bfloat16 if optimize == "bfloat16" else tf.float32), (False, tf.float32)}
     sizes = [
         (path / "variables/variables.data-00000-of-00001").stat().st_size for path in (version, exported)
     ]
@@ -81,29 +148,49 @@ def test_other_optimizations_answer_too(
 def test_subwords_need_only_the_operations_of_tensorflow_text(
     subword_translator: kt.Translator, tmp_path: Path
 ) -> None:
-    directory = export_saved_model(subword_translator, tmp_path / "tiny", ["a dog sat"])
-    served = ServedModel(directory).translate_with_scores(["a cat", "a dog sat"])
+    version = export_saved_model(subword_translator, tmp_path / "tiny", ["a dog sat"])
+    served = ServedModel(version).translate_with_scores(["a cat", "a dog sat"])
     assert [answer.text for answer in served] == subword_translator.translate(["a cat", "a dog sat"])
 
 
-def test_versions_count_up(tmp_path: Path) -> None:
-    assert next_version(tmp_path / "none") == 1
+def test_versions_count_up(export: Export, tmp_path: Path) -> None:
     for name in ("2", "10", ".partial-11", "notes"):
         (tmp_path / name).mkdir()
-    assert versions(tmp_path) == [2, 10]
-    assert next_version(tmp_path) == 11
+    assert export(tmp_path) == tmp_path / "11"
+    assert export(tmp_path) == tmp_path / "12"
 
 
 def test_a_wrong_export_never_appears(
-    translator: kt.Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    export: Export, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(*arguments: object, **options: object) -> None:
+    def refuse(*arguments: object) -> None:
         raise ExportError("differs")
 
     monkeypatch.setattr(saved_model_module, "verify_saved_model", refuse)
     with pytest.raises(ExportError, match="differs"):
-        export_saved_model(translator, tmp_path / "tiny", ["a dog"])
+        export(tmp_path / "tiny", ["a dog"])
     assert list(tmp_path.iterdir()) == []
+
+
+def test_two_exports_at_once_do_not_mix(
+    export: Export, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first to finish gets the number; the other one raises, and leaves nothing."""
+
+    def write_slowly(translator: object, directory: Path, optimize: str) -> None:
+        (directory / "graph").write_text("slow")
+        if not list((tmp_path / "tiny").glob("1")):
+            monkeypatch.setattr(saved_model_module, "_write_graphs", write_fast)
+            export(tmp_path / "tiny")
+
+    def write_fast(translator: object, directory: Path, optimize: str) -> None:
+        (directory / "graph").write_text("fast")
+
+    monkeypatch.setattr(saved_model_module, "_write_graphs", write_slowly)
+    with pytest.raises(InputError, match="Cannot write"):
+        export(tmp_path / "tiny")
+    assert (tmp_path / "tiny/1/graph").read_text() == "fast"
+    assert sorted(path.name for path in (tmp_path / "tiny").iterdir()) == ["1", "models.config"]
 
 
 def test_the_directory_of_a_version_is_refused(exported: Path, translator: kt.Translator) -> None:
@@ -113,47 +200,29 @@ def test_the_directory_of_a_version_is_refused(exported: Path, translator: kt.Tr
     assert sorted(exported.rglob("*")) == before
 
 
-def test_a_search_by_chance_is_refused(translator: kt.Translator, tmp_path: Path) -> None:
-    by_chance = kt.Translator(
-        translator.model, translator.source_tokenizer, translator.target_tokenizer, search=SampleSearch()
-    )
-    with pytest.raises(ValueError, match=r"same answer each time .* Received: SampleSearch\."):
-        export_saved_model(by_chance, tmp_path / "tiny")
-    assert not (tmp_path / "tiny").exists()
-
-
-def test_two_exports_at_once_do_not_mix(
+def test_what_cannot_be_compared_is_refused(
     translator: kt.Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first to end gets the number; the other one says so, and leaves nothing."""
-
-    def write(writer: object, directory: Path, *arguments: object, **options: object) -> None:
-        (directory / "graph").write_text("slow")
-        if not list((tmp_path / "tiny").glob("1")):
-            monkeypatch.setattr(saved_model_module, "write_version", write_fast)
-            export_saved_model(translator, tmp_path / "tiny")
-
-    def write_fast(writer: object, directory: Path, *arguments: object, **options: object) -> None:
-        (directory / "graph").write_text("fast")
-
-    monkeypatch.setattr(saved_model_module, "write_version", write)
-    monkeypatch.setattr(saved_model_module, "verify_saved_model", lambda *arguments, **options: None)
-    with pytest.raises(InputError, match="Cannot write"):
-        export_saved_model(translator, tmp_path / "tiny")
-    assert (tmp_path / "tiny/1/graph").read_text() == "fast"
-    assert sorted(path.name for path in (tmp_path / "tiny").iterdir()) == ["1", "models.config"]
-
-
-def test_an_unknown_optimization_is_refused(translator: kt.Translator, tmp_path: Path) -> None:
+    sampling = kt.Translator(
+        translator.model,
+        translator.source_tokenizer,
+        translator.target_tokenizer,
+        search=kt.decoding.SampleSearch(),
+    )
+    with pytest.raises(ValueError, match=r"same answer each time .* Received: SampleSearch\."):
+        export_saved_model(sampling, tmp_path / "tiny")
     with pytest.raises(ValueError, match=r"`optimize` must be one of .* Received: optimize='int8'\."):
         export_saved_model(translator, tmp_path / "tiny", optimize="int8")
+    monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
+    with pytest.raises(InputError, match=r"needs the TensorFlow backend.* Received: KERAS_BACKEND=jax"):
+        export_saved_model(translator, tmp_path / "tiny")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_place_that_cannot_be_written_is_named(translator: kt.Translator, tmp_path: Path) -> None:
+def test_a_path_that_cannot_be_written_is_named(export: Export, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no directory")
     with pytest.raises(InputError, match=r"Cannot write .*file/tiny/1: Not a directory"):
-        export_saved_model(translator, tmp_path / "file" / "tiny")
+        export(tmp_path / "file" / "tiny")
 
 
 def test_a_disk_that_is_full_is_named(
@@ -166,3 +235,135 @@ def test_a_disk_that_is_full_is_named(
     with pytest.raises(InputError, match=r"Cannot write .*: No space left on device"):
         export_saved_model(translator, tmp_path / "tiny", ["a dog"])
     assert not (tmp_path / "tiny").exists()
+
+
+@pytest.mark.parametrize("name", ["de_en", 'a "b" \\c', "ä"])
+def test_a_server_reads_the_configuration(export: Export, tmp_path: Path, name: str) -> None:
+    text = (export(tmp_path / name).parent / "models.config").read_text(encoding="utf-8")
+    parsed = text_format.Parse(text, model_server_config_pb2.ModelServerConfig())
+    [config] = parsed.model_config_list.config
+    assert (config.name, config.base_path) == (name, f"/models/{name}")
+    assert config.model_platform == "tensorflow"
+    assert not config.version_labels
+    lines = [line.strip() for line in text.splitlines()]
+    hints = [line.removeprefix("#   ") for line in lines if line.startswith("#   ")]
+    hinted = text_format.Parse("\n".join(hints), model_server_config_pb2.ModelConfig())
+    assert list(hinted.model_version_policy.specific.versions) == [1, 2]
+    assert dict(hinted.version_labels) == {"stable": 1}
+
+
+def test_a_configuration_that_was_edited_stays(export: Export, tmp_path: Path) -> None:
+    (tmp_path / "models.config").write_text("pinned to version 1")
+    export(tmp_path)
+    assert (tmp_path / "models.config").read_text() == "pinned to version 1"
+
+
+def test_a_model_has_the_name_of_its_directory(
+    export: Export, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "en_de/sub").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "en_de")
+    monkeypatch.chdir(tmp_path / "en_de/sub")
+    for path, name in (("..", "en_de"), (".", "sub"), ("../../link", "link")):
+        assert (export(Path(path)) / "README.md").read_text().startswith(f"# {name}\n")
+
+
+def warmup_requests(version: Path) -> list[Any]:
+    records = tf.data.TFRecordDataset(str(version / WARMUP_FILE)).as_numpy_iterator()
+    return [prediction_log_pb2.PredictionLog.FromString(record).predict_log.request for record in records]
+
+
+def test_warmup_requests_are_those_of_the_examples(
+    export: Export, translator: kt.Translator, tmp_path: Path
+) -> None:
+    texts = ["a dog", "läuft"]
+    requests = warmup_requests(export(tmp_path / "de_en", texts))
+    assert {request.model_spec.name for request in requests} == {"de_en"}
+    wanted = {"text": texts, "output": translator.translate(texts)}
+    for name, columns in NAMES.items():
+        batches = [r.inputs for r in requests if r.model_spec.signature_name == name]
+        assert len(batches) == 3
+        for column in columns:
+            first, second = (text.encode() for text in wanted[column])
+            values = [tf.make_ndarray(batch[column]).tolist() for batch in batches]
+            assert values == [[first], [second], [first, second]]
+
+
+def test_a_single_example_is_asked_once(export: Export, tmp_path: Path) -> None:
+    assert len(warmup_requests(export(tmp_path, ["a dog"]))) == len(NAMES)
+    assert warmup_requests(export(tmp_path, ["\ud800"]))  # half a surrogate is no error
+
+
+def test_a_loaded_export_answers_its_requests(exported: Path) -> None:
+    loaded = tf.saved_model.load(str(exported))
+    for request in warmup_requests(exported):
+        columns = {name: tf.constant(tf.make_ndarray(value)) for name, value in request.inputs.items()}
+        scores = loaded.signatures[request.model_spec.signature_name](**columns)["score"]
+        assert len(scores) == len(columns["text"])
+
+
+def readme(version: Path) -> str:
+    return (version / "README.md").read_text(encoding="utf-8")
+
+
+def test_requests_of_the_readme_are_json_that_a_shell_leaves_alone(
+    export: Export, translator: kt.Translator, tmp_path: Path
+) -> None:
+    text = 'it\'s "here"'
+    [output] = translator.translate([text])
+    page = readme(export(tmp_path / "en_fr", [text]))
+    requests = re.findall(r"curl -d '(.*)' http://localhost:8501/v1/models/en_fr:predict", page)
+    assert not any("'" in request for request in requests)
+    assert [json.loads(request) for request in requests] == [
+        {"instances": [text]},
+        {"signature_name": "n_best", "inputs": {"text": [text]}},
+        {"signature_name": "score", "instances": [{"text": text, "output": output}]},
+    ]
+
+
+def test_the_readme_describes_the_signatures(exported: Path) -> None:
+    rows = [line for line in readme(exported).splitlines() if line.startswith("| `")]
+    signatures = tf.saved_model.load(str(exported)).signatures
+    assert sorted(row.split("`")[1] for row in rows) == sorted(signatures)
+    for row in rows:
+        serve = signatures[row.split("`")[1]]
+        names = (*serve.structured_input_signature[1], *serve.structured_outputs)
+        assert all(f"`{name}`" in row for name in names)
+
+
+def test_the_programs_of_the_readme_are_python(exported: Path) -> None:
+    blocks = re.findall(r"(?:^    .*\n|^\n)+", readme(exported), re.MULTILINE)
+    programs = [block for block in blocks if "import" in block]
+    assert len(programs) == 2
+    for program in programs:
+        ast.parse(textwrap.dedent(program))
+
+
+def test_the_readme_names_the_version_the_examples_and_the_limits(exported: Path) -> None:
+    page = readme(exported)
+    assert "from the directory that holds `tiny`:" in page
+    assert '-v "$PWD/tiny:/models/tiny"' in page
+    assert 'tf.saved_model.load("tiny/1")' in page
+    assert str(exported.parent.parent) not in page
+    assert '{"instances": ["a dog"]}' in page
+    assert "n is 2;" in page
+    assert "of which 6 tokens are read" in page
+    assert "An output ends at 7 tokens, finished or not." in page
+
+
+def test_the_readme_says_what_is_particular(
+    export: Export, subword_translator: kt.Translator, tmp_path: Path
+) -> None:
+    plain = readme(export(tmp_path / "plain"))
+    for optimize, words in (("bfloat16", "half the size"), ("xla", "--xla_cpu_compilation_enabled")):
+        assert words in readme(export(tmp_path / optimize, optimize=optimize))
+        assert words not in plain
+    assert "import tensorflow_text" in readme(export(tmp_path / "subwords", translator=subword_translator))
+    assert "import tensorflow_text" not in plain
+
+
+def test_commands_of_the_readme_hold_for_any_name(export: Export, tmp_path: Path) -> None:
+    page = readme(export(tmp_path / "en de é"))
+    assert "-e 'MODEL_NAME=en de é' tensorflow/serving" in page
+    assert page.count("http://localhost:8501/v1/models/en%20de%20%C3%A9:predict") == 3
+    assert "'--model_config_file=/models/en de é/models.config'" in page

@@ -1,124 +1,185 @@
 """An export that is not what it must be is refused."""
 
+import ast
 import copy
+import pickle
+import re
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformer.decoding import Translation
-from keras_transformer.export import SIGNATURES, ExportError, verify_saved_model
-from keras_transformer.export.verification import (
-    NOT_UTF8,
-    as_arrays,
-    ask_fresh_process,
-    check_answers,
-    check_specifications,
-    last_error,
+import keras_transformer as kt
+from keras_transformer.errors import ExportError
+from keras_transformer.export import verification, verify_saved_model
+
+EXAMPLES = ["a dog", "the cat"]
+Change = Callable[[dict[str, Any]], object]
+Verify = Callable[[Change], None]
+
+
+@pytest.fixture(scope="module")
+def process(exported: Path, translator: kt.Translator) -> subprocess.CompletedProcess:
+    """The process that was asked while a good export was verified."""
+    run, finished = subprocess.run, []
+
+    def record(*arguments: Any, **options: Any) -> Any:
+        finished.append(run(*arguments, **options))
+        return finished[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(subprocess, "run", record)
+        verify_saved_model(exported, translator, EXAMPLES)
+    [process] = finished
+    return process
+
+
+@pytest.fixture
+def verify(
+    process: Any, exported: Path, translator: kt.Translator, monkeypatch: pytest.MonkeyPatch
+) -> Verify:
+    """Verify with a process that tells something else."""
+
+    def run(change: Change) -> None:
+        report = pickle.loads(process.stdout)
+        change(report["signatures"])
+        changed = copy.copy(process)
+        changed.stdout = pickle.dumps(report)
+        monkeypatch.setattr(subprocess, "run", lambda *_, **__: changed)
+        verify_saved_model(exported, translator, EXAMPLES)
+
+    return run
+
+
+def replace(name: str, output: str, row: int, value: Any, *, also_alone: bool = True) -> Change:
+    """Change the output of a signature for one row."""
+
+    def change(signatures: dict[str, Any]) -> None:
+        outputs = [(signatures[name]["together"], row)]
+        if also_alone:
+            outputs.append((signatures[name]["alone"][row], 0))
+        for values, number in outputs:
+            values[output] = values[output].copy()
+            values[output][number] = value(values[output][number]) if callable(value) else value
+
+    return change
+
+
+def test_equal_answers_pass(verify: Verify) -> None:
+    verify(lambda signatures: None)
+
+
+@pytest.mark.parametrize("name", ["serving_default", "n_best", "align", "score"])
+@pytest.mark.parametrize(("factor", "passes"), [(1.00005, True), (1.01, False)])
+def test_only_the_last_digits_of_a_score_may_differ(
+    verify: Verify, name: str, factor: float, passes: bool
+) -> None:
+    change = replace(name, "score", 1, lambda score: score * factor)
+    if passes:
+        verify(change)
+        return
+    with pytest.raises(ExportError, match=f"(?s){name} must answer 'the cat' with .* Received: "):
+        verify(change)
+
+
+@pytest.mark.parametrize(
+    ("name", "output", "value"),
+    [
+        ("serving_default", "output", b"no"),
+        ("serving_default", "score", float("nan")),
+        ("n_best", "output", [b"no", b"dog"]),
+        ("align", "output", b"no"),
+        ("align", "source_tokens", b"x"),
+        ("align", "output_tokens", b"x"),
+        ("align", "attention", 0.5),
+        ("score", "num_tokens", 99),
+    ],
 )
+def test_every_other_output_is_refused(verify: Verify, name: str, output: str, value: Any) -> None:
+    with pytest.raises(ExportError, match=f"(?s){name} must answer 'a dog' with .* Received: "):
+        verify(replace(name, output, 0, value))
 
 
-def good_report() -> dict[str, Any]:
-    return {
-        "together": {"output": ["yes", "\xc3\xa4"], "score": [-0.5, -0.25]},
-        "alone": [{"output": ["yes"], "score": [-0.5]}, {"output": ["\xc3\xa4"], "score": [-0.25]}],
-        "rows_of_nothing": {"output": 0, "score": 0},
-    }
+def test_hypotheses_may_be_exchanged_only_where_they_are_tied(
+    verify: Verify, translator: kt.Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    n_best = translator.n_best
+    wanted = [("a", -1.0), ("b", -2.0), ("c", -2.0), ("d", -3.0)]
+
+    def answers(change: dict[int, tuple[bytes, float]]) -> Change:
+        hypotheses = [(text.encode(), score) for text, score in wanted]
+        for rank, hypothesis in change.items():
+            hypotheses[rank] = hypothesis
+        texts, scores = zip(*hypotheses, strict=True)
+
+        def put(signatures: dict[str, Any]) -> None:
+            for outputs in (signatures["n_best"]["together"], *signatures["n_best"]["alone"]):
+                rows = len(outputs["score"])
+                outputs["output"] = np.array([texts] * rows, object)
+                outputs["score"] = np.array([scores] * rows, "float32")
+
+        return put
+
+    four = [kt.decoding.Translation(text, score) for text, score in wanted]
+    monkeypatch.setattr(translator, "n_best", lambda texts: [four for _ in n_best(texts)])
+    verify(answers({}))
+    verify(answers({1: (b"c", -2.0), 2: (b"b", -2.0)}))
+    verify(answers({3: (b"x", -3.0)}))  # the last may be tied with one that was not kept
+    for change in ({0: (b"x", -1.0)}, {1: (b"x", -1.5)}, {3: (b"d", -3.1)}):
+        with pytest.raises(ExportError, match="n_best must answer"):
+            verify(answers(change))
 
 
-def check(report: dict[str, Any]) -> None:
-    expected = [Translation("yes", -0.5)]
-    check_answers("serving_default", ["x", "beyond the expected"], report, expected)
+def test_an_answer_that_depends_on_the_batch_is_refused(verify: Verify) -> None:
+    # The last row is no UTF-8: nothing is known of it but that it must not depend on its neighbors.
+    with pytest.raises(ExportError, match=r"answer b'.xff.* in a batch as alone: .*Received: .*text='o'"):
+        verify(replace("serving_default", "output", -1, b"o", also_alone=False))
 
 
-def test_equal_answers_pass() -> None:
-    check(good_report())
+def test_rows_from_nothing_are_refused(verify: Verify) -> None:
+    def change(signatures: dict[str, Any]) -> None:
+        signatures["score"]["of_nothing"]["score"] = np.zeros(1)
 
-
-@pytest.mark.parametrize(("name", "value"), [("output", "no"), ("score", -0.4)])
-def test_another_text_or_score_is_refused(name: str, value: Any) -> None:
-    report = good_report()
-    report["together"][name][0] = value
-    wanted = r"serving_default must answer 'x' with Translation\(text='yes', score=-0\.5\)\. Received: "
-    with pytest.raises(ExportError, match=wanted):
-        check(report)
-
-
-def test_an_answer_that_depends_on_the_batch_is_refused() -> None:
-    report = good_report()
-    report["alone"][1]["output"] = ["o"]
-    with pytest.raises(
-        ExportError, match=r"'beyond the expected' in a batch as alone: .*'o'.*Received: .*'ä'"
-    ):
-        check(report)
-
-
-def test_rows_from_nothing_are_refused() -> None:
-    report = good_report()
-    report["rows_of_nothing"]["score"] = 1
     with pytest.raises(ExportError, match=r"must answer no rows with no rows\. Received: .*'score': 1"):
-        check(report)
-
-
-def specifications() -> dict[str, Any]:
-    return {
-        name: {
-            side: {key: [dtype, [None] * rank] for key, (dtype, rank) in columns.items()}
-            for side, columns in signature._asdict().items()
-        }
-        for name, signature in SIGNATURES.items()
-    }
-
-
-def test_documented_signatures_pass() -> None:
-    check_specifications(specifications())
+        verify(change)
 
 
 @pytest.mark.parametrize(
     ("signature", "side", "name", "value", "message"),
     [
-        ("score", "outputs", "num_tokens", ["int64", [None]], "The outputs of score must be .*int64"),
-        ("n_best", "outputs", "output", ["string", [None]], "The outputs of n_best must be "),
-        ("align", "inputs", "text", ["string", [1]], r"The inputs of align must take any batch size.*\[1\]"),
-        ("align", "inputs", "more", ["string", [None]], "The inputs of align must be .*more"),
+        ("score", "outputs", "num_tokens", ("int64", [None]), "The outputs of score must be .*int64"),
+        ("n_best", "outputs", "output", ("string", [None]), "The outputs of n_best must be "),
+        ("align", "inputs", "text", ("string", [1]), r"The inputs of align must take any batch size.*\[1\]"),
+        ("align", "inputs", "more", ("string", [None]), "The inputs of align must be .*more"),
     ],
 )
 def test_other_signatures_are_refused(
-    signature: str, side: str, name: str, value: list, message: str
+    verify: Verify, signature: str, side: str, name: str, value: tuple, message: str
 ) -> None:
-    changed = copy.deepcopy(specifications())
-    changed[signature][side][name] = value
+    def change(signatures: dict[str, Any]) -> None:
+        signatures[signature]["specification"][side][name] = value
+
     with pytest.raises(ExportError, match=message):
-        check_specifications(changed)
+        verify(change)
 
 
-def test_a_missing_signature_is_refused() -> None:
-    changed = specifications()
-    del changed["align"]
+def test_a_missing_signature_is_refused(verify: Verify) -> None:
     with pytest.raises(ExportError, match=r"Signatures must be \['align', .* Received: \['n_best', "):
-        check_specifications(changed)
+        verify(lambda signatures: signatures.pop("align"))
 
 
-def test_python_inside_the_graph_is_refused(tmp_path: Path) -> None:
+def test_python_inside_the_graph_is_refused(translator: kt.Translator, tmp_path: Path) -> None:
     def shout(text: tf.Tensor) -> dict[str, tf.Tensor]:
         return {"output": tf.numpy_function(lambda rows: rows, [text], tf.string)}
 
     function = tf.function(shout, input_signature=[tf.TensorSpec([None], tf.string, name="text")])
     tf.saved_model.save(tf.Module(), str(tmp_path), {"serving_default": function.get_concrete_function()})
     with pytest.raises(ExportError, match=r"only operations of TensorFlow .* Received: PyFunc\."):
-        verify_saved_model(tmp_path, ["x"], ["y"], {}, needs_tensorflow_text=False)
-
-
-def test_a_process_that_fails_says_why(tmp_path: Path) -> None:
-    with pytest.raises(ExportError, match=r"must answer on its own. Received: .*saved_model.pb"):
-        ask_fresh_process(tmp_path, {"text": [b"x"], "output": [b"y"]}, needs_tensorflow_text=False)
-
-
-def test_bytes_come_back_as_they_were() -> None:
-    arrays = as_arrays({"output": [["\xff\xfe", ""]], "score": [[-1.0, 0.0]]})
-    assert arrays["output"].tolist() == [[NOT_UTF8[:2], b""]]
-    assert arrays["score"].shape == (1, 2)
+        verify_saved_model(tmp_path, translator)
 
 
 @pytest.mark.parametrize(
@@ -131,9 +192,24 @@ def test_bytes_come_back_as_they_were() -> None:
         ),
         ("KeyError\nwhile that was handled\nMemoryError", "MemoryError"),
         ("Segmentation fault\n", "Segmentation fault"),
-        ("", ""),
+        ("", "exit status 9"),
         ("OSError: " + "x" * 2000, "OSError: " + "x" * 991),
     ],
 )
-def test_the_last_error(text: str, message: str) -> None:
-    assert last_error(text) == message
+def test_a_process_that_fails_says_why(
+    translator: kt.Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, message: str
+) -> None:
+    failed = subprocess.CompletedProcess([], 9, b"", text.encode())
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: failed)
+    with pytest.raises(ExportError, match=rf"must answer on its own\. Received: {re.escape(message)}$"):
+        verify_saved_model(tmp_path, translator)
+
+
+def test_the_process_imports_nothing_but_tensorflow(process: Any) -> None:
+    program = Path(verification.__file__).with_name("fresh_process.py").read_text(encoding="utf-8")
+    assert program in process.args
+    tree = ast.parse(program)
+    modules = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    assert modules == {"importlib", "importlib.util", "pickle", "sys"}
+    assert re.findall(r"import_module\(\"(\w+)", program) == ["tensorflow"] * 3
+    assert all(f'"{name}": None' in program for name in ("keras", "keras_transformer"))

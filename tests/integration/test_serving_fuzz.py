@@ -94,9 +94,8 @@ class Served:
             max_source_length=20,
             max_target_length=7,
         )
-        module = kt.export.ServingModule(translator, [])
-        tf.saved_model.save(module, str(directory), signatures=module.signatures())
-        self._model = tf.saved_model.load(str(directory))
+        version = kt.export.export_saved_model(translator, directory)
+        self._model = tf.saved_model.load(str(version))
         self.answers: set[str] = set()
         self.num_texts = 0
         self.ask([b"a dog"])  # The first call traces.
@@ -125,7 +124,7 @@ class Served:
 
 @pytest.fixture(scope="module", params=sorted(TOKENIZERS))
 def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Served:
-    return Served(TOKENIZERS[request.param](), tmp_path_factory.mktemp(request.param) / "1")
+    return Served(TOKENIZERS[request.param](), tmp_path_factory.mktemp(request.param) / "model")
 
 
 def fuzz(served: Served, num_batches: int) -> int:

@@ -7,8 +7,7 @@ import pytest
 import tensorflow as tf
 from model_server_double.errors import ServerError
 from model_server_double.registry import Registry
-
-from keras_transformer.export.saved_model import write_warmup_requests
+from tensorflow_serving.apis import model_pb2, predict_pb2, prediction_log_pb2
 
 CONFIG = "model_config_list {{ config {{ name: 'toy' base_path: '/models/toy' {} }} }}"
 
@@ -52,21 +51,25 @@ def test_a_model_without_versions_is_not_found(tmp_path: Path, config_file: Path
     assert caught.value.http_status == 404
 
 
+def write_warmup_requests(models: Path, *texts: str, signature_name: str = "serving_default") -> None:
+    path = models / "toy" / "1" / "assets.extra" / "tf_serving_warmup_requests"
+    path.parent.mkdir()
+    spec = model_pb2.ModelSpec(name="toy", signature_name=signature_name)
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for text in texts:
+            inputs = {"text": tf.make_tensor_proto([text], tf.string)}
+            request = predict_pb2.PredictRequest(model_spec=spec, inputs=inputs)
+            log = prediction_log_pb2.PredictLog(request=request)
+            writer.write(prediction_log_pb2.PredictionLog(predict_log=log).SerializeToString())
+
+
 def test_warm_up_requests_are_answered_at_load(models: Path, config_file: Path) -> None:
-    write_warmup_requests(models / "toy" / "1", "toy", ["a", "b"], ["A", "B"])
-    assert Registry(config_file, models).find("toy")[1].num_warmup_requests == 12
+    write_warmup_requests(models, "a", "b")
+    assert Registry(config_file, models).find("toy")[1].num_warmup_requests == 2
     assert Registry(config_file, models, warmup=False).find("toy")[1].num_warmup_requests == 0
 
 
 def test_a_wrong_warm_up_request_stops_the_load(models: Path, config_file: Path) -> None:
-    write_warmup_requests(models / "toy" / "1", "toy", ["a"], ["A"])
-    path = models / "toy" / "1" / "assets.extra" / "tf_serving_warmup_requests"
-    records = [
-        record.replace(b"serving_default", b"serving_defaulT")
-        for record in tf.data.TFRecordDataset(str(path)).as_numpy_iterator()
-    ]
-    with tf.io.TFRecordWriter(str(path)) as writer:
-        for record in records:
-            writer.write(record)
+    write_warmup_requests(models, "a", signature_name="serving_defaulT")
     with pytest.raises(ServerError, match='"serving_defaulT" not found'):
         Registry(config_file, models)

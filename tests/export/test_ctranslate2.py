@@ -1,7 +1,9 @@
-"""The same weights give the same tokens in both engines; directories are whole or not there."""
+"""The same weights give the same probabilities and tokens in CTranslate2; directories are whole or absent."""
 
+import ast
 import json
 import re
+import sys
 import textwrap
 import warnings
 from collections.abc import Callable
@@ -14,17 +16,157 @@ import pytest
 from keras import ops
 
 import keras_transformer as kt
-from keras_transformer.backend import compile_function
 from keras_transformer.errors import InputError
-from keras_transformer.export import ctranslate2 as module
 from keras_transformer.export import export_ctranslate2
-from keras_transformer.export.ctranslate2 import vocabulary_tokens
 
 ctranslate2 = pytest.importorskip("ctranslate2", reason="the extra `interop` is not installed")
 
 MakeModel = Callable[..., Any]
+
+BASE = {"num_layers": 2, "hidden_dim": 12, "num_heads": 3, "intermediate_dim": 17}
+BANNED = [0, 1, 2]
+END = 3
+
+
+def draw_weights(model: keras.Model, seed: int) -> None:
+    """Draw biases and scales too, which start as zeros and ones, and larger kernels."""
+    rng = np.random.default_rng(seed)
+    for weight in model.trainable_weights:
+        noise = 0.2 * rng.normal(size=weight.shape)
+        value = ops.convert_to_numpy(weight)
+        is_kernel = "kernel" in weight.path or "embeddings" in weight.path or "marks" in weight.path
+        weight.assign(1.5 * value if is_kernel else value + noise)
+
+
+def steer_logits(model: keras.Model, end_logit: float) -> None:
+    """Make the banned tokens impossible and the end likely: feature 0 of every state becomes 1."""
+    stack = model.decoder
+    norm = (
+        stack.final_normalization if model.config.norm_first else stack.layers[-1].feed_forward_residual.norm
+    )
+    for weight, first in ((norm.gamma, 0.0), (norm.beta, 1.0)):
+        values = ops.convert_to_numpy(weight).copy()
+        values[0] = first
+        weight.assign(values)
+    tied = model.output_projection.embedding
+    weight = model.output_projection.kernel if tied is None else tied.embeddings
+    rows = ops.convert_to_numpy(weight).copy()
+    table = rows.T if tied is None else rows  # (v, d)
+    table[:, 0] = 0.0
+    table[BANNED, 0] = -60.0
+    table[END, 0] = end_logit
+    weight.assign(rows)
+
+
+@pytest.fixture
+def make_model() -> Callable[..., Any]:
+    """Make a model from the options that differ; `end_logit` makes its search end soon."""
+
+    def make(seed: int = 0, end_logit: float | None = None, **options: Any) -> Any:
+        keras.utils.set_random_seed(seed)
+        source_size = 41 if options.get("share_embeddings") else 37
+        model = kt.Transformer(source_size, 41, **{**BASE, **options})
+        draw_weights(model, seed)
+        if end_logit is not None:
+            steer_logits(model, end_logit)
+        return model
+
+    return make
+
+
+OPTIONS: list[dict[str, Any]] = [
+    {},
+    {"norm_first": True},
+    {"num_encoder_layers": 1, "num_decoder_layers": 3},
+    {"tie_output": False},
+    {"share_embeddings": True},
+    {"share_embeddings": True, "tie_output": False, "norm_first": True},
+    {"layer_norm_epsilon": 0.1},
+    {"activation": "gelu"},
+    {"activation": "silu", "gated": True},
+    {"activation": "tanh"},
+    {"activation": "sigmoid"},
+    {"normalization": "rms", "norm_first": True},
+    {"num_key_value_heads": 1},
+    {"num_heads": 6, "num_key_value_heads": 2},
+    {"positions": "learned", "max_length": 11},
+    {"positions": "rotary"},
+]
+
+
+def target_log_probabilities(model: Any, source: np.ndarray, target: np.ndarray) -> np.ndarray:
+    """Give log p of each target token under our model, in one teacher-forced pass."""
+    decoder_input = np.concatenate([np.full((len(target), 1), 2), target[:, :-1]], axis=1)
+    logits = model({"encoder_token_ids": source, "decoder_token_ids": decoder_input.astype("int32")})
+    log_probabilities = ops.convert_to_numpy(ops.log_softmax(logits))
+    return np.take_along_axis(log_probabilities, target[..., None], axis=2)[..., 0]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_probabilities_are_the_same(make_model: MakeModel, options: dict[str, Any], tmp_path: Path) -> None:
+    model = make_model(**options)
+    rng, end = np.random.default_rng(1), np.full((3, 1), 3)
+    source, target = rng.integers(4, 37, (3, 7)), rng.integers(4, 41, (3, 9))
+    source[1, 4:] = 0  # a shorter neighbor: padding in ours, a ragged batch in theirs
+    rows = [[token for token in row if token] for row in source.tolist()]
+    padded = np.array([[*row, 3, *[0] * (7 - len(row))] for row in rows], "int32")
+
+    ours = target_log_probabilities(model, padded, np.concatenate([target, end], axis=1))
+    theirs = ctranslate2.Translator(str(export_ctranslate2(model, tmp_path / "model"))).score_batch(
+        [[str(token) for token in row] for row in rows], [[str(token) for token in row] for row in target]
+    )
+    np.testing.assert_allclose(ours, [result.log_probs for result in theirs], atol=2e-5)
+    assert np.ptp(ours) > 1  # the probabilities differ from token to token
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"positions": "relative"},
+            r"can have `positions` sinusoidal, learned, rotary\. Received: a model with positions='relative'",
+        ),
+        ({"activation": "elu"}, r"can have `activation` relu, .*sigmoid\. Received: .*activation='elu'"),
+    ],
+)
+def test_what_ctranslate2_has_no_layer_for(
+    make_model: MakeModel, options: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        export_ctranslate2(make_model(**options), tmp_path / "model")
+
+
+def test_frames_and_ensembles_are_refused(make_model: MakeModel, tmp_path: Path) -> None:
+    sizes = {"num_layers": 1, "hidden_dim": 4, "num_heads": 2, "intermediate_dim": 4}
+    model = kt.Transformer(None, 41, encoder_feature_dim=5, **sizes)
+    with pytest.raises(ValueError, match=r"no frames\. Received: a model with encoder_feature_dim=5"):
+        export_ctranslate2(model, tmp_path / "model")
+    ensemble = kt.models.Ensemble([make_model(), make_model()])
+    with pytest.raises(ValueError, match=r"a single `Transformer`\. Received: .*Ensemble"):
+        export_ctranslate2(ensemble, tmp_path / "model")
+
+
+def test_weights_of_another_dtype_become_float32(tmp_path: Path) -> None:
+    sizes = {"num_layers": 1, "hidden_dim": 4, "num_heads": 2, "intermediate_dim": 4}
+    half, full = (kt.Transformer(7, 7, **sizes, dtype=dtype) for dtype in ("bfloat16", "float32"))
+    full.set_weights([ops.convert_to_numpy(ops.cast(weight, "float32")) for weight in half.weights])
+    files = [
+        export_ctranslate2(model, tmp_path / str(number), num_positions=5) / "model.bin"
+        for number, model in enumerate((half, full))
+    ]
+    assert files[0].read_bytes() == files[1].read_bytes()
+
+
+def test_without_the_package(make_model: MakeModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [*sys.modules]:
+        if name.partition(".")[0] == "ctranslate2":
+            monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(InputError, match=r'needs the package ctranslate2; .*pip install "\.\[interop\]"'):
+        export_ctranslate2(make_model(), tmp_path / "model")
+
+
 MAX_LENGTH = 13
-BANNED = [["[PAD]"], ["[UNK]"], ["[START]"]]
+BANNED_TOKENS = [["[PAD]"], ["[UNK]"], ["[START]"]]
 
 
 def sources(num_rows: int) -> np.ndarray:
@@ -39,10 +181,7 @@ def sources(num_rows: int) -> np.ndarray:
 def answers_of_ours(model: Any, search: Any, token_ids: np.ndarray) -> list[tuple[list[int], float]]:
     """Give the best hypothesis of each row, up to its end token, and its score."""
 
-    def search_all(token_ids: Any) -> Any:
-        return kt.decoding.generate(model, token_ids, search, MAX_LENGTH)
-
-    result = compile_function(search_all, model.variables)(ops.convert_to_tensor(token_ids))
+    result = kt.decoding.generate(model, token_ids, search, MAX_LENGTH)
     best, scores = (ops.convert_to_numpy(values)[:, 0] for values in result)
     return [
         ([int(token) for token in row if token], float(score))
@@ -59,7 +198,8 @@ def answers_of_theirs(
     results = ctranslate2.Translator(str(directory), intra_threads=1).translate_batch(
         rows, max_decoding_length=MAX_LENGTH, return_end_token=True, **options
     )
-    tokens = vocabulary_tokens(41)
+    [*_, vocabulary] = sorted(directory.glob("*_vocabulary.json"))  # of the target, or shared
+    tokens = json.loads(vocabulary.read_text(encoding="utf-8"))
     return [([tokens.index(token) for token in r.hypotheses[0]], r.scores[0]) for r in results]
 
 
@@ -104,7 +244,7 @@ def test_suppressed_tokens_are_the_ones_that_ours_never_generates(
     model, token_ids = make_model(seed=3), sources(29)
     directory = export_ctranslate2(model, tmp_path / "model")
     ours = answers_of_ours(model, kt.decoding.GreedySearch(), token_ids)
-    theirs = answers_of_theirs(directory, token_ids, beam_size=1, suppress_sequences=BANNED)
+    theirs = answers_of_theirs(directory, token_ids, beam_size=1, suppress_sequences=BANNED_TOKENS)
     assert [tokens for tokens, _ in ours] == [tokens for tokens, _ in theirs]
     free = answers_of_theirs(directory, token_ids, beam_size=1)
     assert any(set(tokens) & {0, 1, 2} for tokens, _ in free), "without it they are generated"
@@ -136,7 +276,7 @@ def test_a_translator_is_written_with_its_tokens(translator: kt.Translator, tmp_
     pieces = tokenizer.tokens(tokenizer.tokenize(texts)).numpy()
     rows = [[piece.decode() for piece in row if piece] for row in pieces]
     results = ctranslate2.Translator(str(directory)).translate_batch(
-        rows, beam_size=1, max_decoding_length=7, min_decoding_length=0, suppress_sequences=BANNED
+        rows, beam_size=1, max_decoding_length=7, min_decoding_length=0, suppress_sequences=BANNED_TOKENS
     )
     ids = [[tokens.index(token) for token in result.hypotheses[0]] for result in results]
     width = max(map(len, ids))
@@ -197,7 +337,7 @@ def test_int8_is_a_quarter_of_the_size(make_model: MakeModel, tmp_path: Path) ->
 
 
 def test_mistakes_are_named(translator: kt.Translator, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"one of None, int8, .* Received: quantization='int4'"):
+    with pytest.raises(ValueError, match=r"one of None, 'int8', .* Received: quantization='int4'"):
         export_ctranslate2(translator, tmp_path / "model", quantization="int4")
     with pytest.raises(InputError, match=r"Cannot write .*: it is there already"):
         export_ctranslate2(translator, tmp_path)
@@ -221,18 +361,36 @@ def test_nothing_is_left_of_a_failed_export(
 def test_two_exports_at_once_do_not_mix(
     make_model: MakeModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first to end gets the name; the other one says so, and leaves nothing."""
+    """The first to finish gets the name; the other one raises, and leaves nothing."""
     slow, fast, directory = make_model(seed=1), make_model(seed=2), tmp_path / "model"
-    write_readme = module.ctranslate2_readme
+    spec_class = ctranslate2.specs.TransformerSpec
+    save = spec_class.save
 
-    def write_another_first(*arguments: Any) -> str:
-        monkeypatch.setattr(module, "ctranslate2_readme", write_readme)
+    def save_another_first(self: Any, path: str) -> None:
+        monkeypatch.setattr(spec_class, "save", save)
         export_ctranslate2(fast, directory)
-        return write_readme(*arguments)
+        save(self, path)
 
     alone = (export_ctranslate2(fast, tmp_path / "alone") / "model.bin").read_bytes()
-    monkeypatch.setattr(module, "ctranslate2_readme", write_another_first)
+    monkeypatch.setattr(spec_class, "save", save_another_first)
     with pytest.raises(InputError, match="Cannot write"):
         export_ctranslate2(slow, directory)
     assert (directory / "model.bin").read_bytes() == alone
     assert sorted(path.name for path in tmp_path.iterdir()) == ["alone", "model"]
+
+
+def test_the_call_in_the_readme_names_options_that_exist(make_model: MakeModel, tmp_path: Path) -> None:
+    text = (export_ctranslate2(make_model(), tmp_path / "mine") / "README.md").read_text(encoding="utf-8")
+    blocks = [block for block in text.split("\n\n") if block.startswith("    ")]
+    tree = ast.parse(textwrap.dedent("\n".join(blocks)))
+    [call] = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "translate_batch"
+    ]
+    options = {keyword.arg: keyword.value for keyword in call.keywords}
+    documented = ctranslate2.Translator.translate_batch.__doc__
+    assert all(f" {name}: " in documented for name in options)
+    assert ast.literal_eval(options["suppress_sequences"]) == BANNED_TOKENS
+    assert "for outputs that end before" in text
+    assert "`[PAD]`, `[UNK]`, `[START]`" in text

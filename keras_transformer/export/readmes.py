@@ -1,0 +1,79 @@
+"""The README of an exported directory: how to serve it and how to ask it. Its text is in `templates/`."""
+
+import json
+import shlex
+import urllib.parse
+from collections.abc import Sequence
+from pathlib import Path
+
+from keras_transformer.decoding import Translator
+from keras_transformer.text import SPECIAL_IDS, SPECIAL_TOKENS
+
+_TEXT_IMPORT = "    import tensorflow_text  # registers the tokenizer's operations\n"
+_NOTES = {
+    "float32": "",
+    "bfloat16": "\nMatrices are stored as bfloat16, in half the size, and computed with as float32.\n",
+    "xla": """
+The search is compiled by XLA, for sources padded to 16, 32, 64 and so on tokens and batches padded
+to powers of two. The first request of each such size waits for the compiler; the warm-up requests are
+examples of the usual ones.
+""",
+}
+_FLAGS = {"xla": " --xla_cpu_compilation_enabled"}
+
+
+def template(file: str, /, **values: object) -> str:
+    """Return a template with values in its braces."""
+    text = Path(__file__).with_name("templates").joinpath(file).read_text(encoding="utf-8")
+    return text.format(**values)
+
+
+def saved_model_readme(
+    translator: Translator, name: str, version: int, optimize: str, examples: Sequence[tuple[str, str]]
+) -> str:
+    """Return the README of a version in Markdown; the first example, a source and its output, is shown."""
+    text, output = examples[0] if examples else ("text", "output")
+    return template(
+        "saved_model.md",
+        name=name,
+        setting=shlex.quote(f"MODEL_NAME={name}"),
+        config_flag=shlex.quote(f"--model_config_file=/models/{name}/models.config"),
+        url_name=urllib.parse.quote(name),
+        version=version,
+        num_outputs=translator.search.num_outputs,
+        max_target_length=translator.max_target_length,
+        num_scored=translator.max_target_length - 1,
+        rows=_request(instances=[text]),
+        columns=_request(signature_name="n_best", inputs={"text": [text]}),
+        pairs=_request(signature_name="score", instances=[{"text": text, "output": output}]),
+        example=text,
+        note=_NOTES[optimize],
+        flags=_FLAGS.get(optimize, ""),
+        text_import=_TEXT_IMPORT if needs_tensorflow_text(translator) else "",
+    )
+
+
+def needs_tensorflow_text(translator: Translator) -> bool:
+    """Return whether the graph of a translator has operations of TensorFlow Text."""
+    tokenizers = (translator.source_tokenizer, translator.target_tokenizer)
+    return any(tokenizer.needs_tensorflow_text for tokenizer in tokenizers)
+
+
+def _request(**body: object) -> str:
+    """Return JSON that a shell leaves alone: an apostrophe would end its quoted string."""
+    return json.dumps(body, ensure_ascii=False).replace("'", "\\u0027")
+
+
+def ctranslate2_readme(name: str, max_source_length: int, max_target_length: int) -> str:
+    """Return the README of a CTranslate2 model; the lengths count the end token."""
+    banned = [
+        SPECIAL_TOKENS[token_id] for token_id in (SPECIAL_IDS.pad, SPECIAL_IDS.unknown, SPECIAL_IDS.start)
+    ]
+    return template(
+        "ctranslate2.md",
+        name=name,
+        banned=[[token] for token in banned],
+        tokens=", ".join(f"`{token}`" for token in banned),
+        max_source_length=max_source_length,
+        max_target_length=max_target_length,
+    )

@@ -1,0 +1,55 @@
+"""The weights of a model as an export stores them."""
+
+import contextlib
+
+import keras
+import tensorflow as tf
+
+from keras_transformer.decoding import Translator
+
+
+class StoredWeights:
+    """Variables that a SavedModel holds, and a model that computes with them.
+
+    With `bfloat16`, matrices are stored in half the size: rounded once, here, and cast back where they are
+    used, so that sums and products stay those of the model's dtype. Vectors (biases, scales) stay as they
+    are, since they weigh little and matter much.
+    """
+
+    def __init__(self, model: keras.Model, *, bfloat16: bool = False) -> None:
+        self.variables: list[tf.Variable] = [weight.value for weight in model.weights]
+        self._rounded: list[tuple[keras.Variable, tf.Variable]] = []
+        for number, weight in enumerate(model.weights):
+            if bfloat16 and _is_matrix(weight.value):
+                value = tf.cast(weight.value, tf.bfloat16)
+                self.variables[number] = tf.Variable(value, trainable=False, name="rounded")
+                self._rounded.append((weight, self.variables[number]))
+
+    def scope(self) -> contextlib.AbstractContextManager[object]:
+        """Return a context in which the model reads these variables."""
+        if not self._rounded:
+            return contextlib.nullcontext()
+        mapping = [(weight, tf.cast(stored, weight.dtype)) for weight, stored in self._rounded]
+        return keras.StatelessScope(state_mapping=mapping)
+
+
+def _is_matrix(value: tf.Variable) -> bool:
+    return value.dtype == tf.float32 and value.shape.rank >= 2
+
+
+def rounded(translator: Translator) -> Translator:
+    """Copy a translator, with the weights that a bfloat16 export computes with."""
+    model = type(translator.model).from_config(translator.model.get_config())
+    for weight, original in zip(model.weights, translator.model.weights, strict=True):
+        value = original.value
+        if _is_matrix(value):
+            value = tf.cast(tf.cast(value, tf.bfloat16), tf.float32)
+        weight.assign(value)
+    return type(translator)(
+        model,
+        translator.source_tokenizer,
+        translator.target_tokenizer,
+        search=translator.search,
+        max_source_length=translator.max_source_length,
+        max_target_length=translator.max_target_length,
+    )

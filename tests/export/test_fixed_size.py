@@ -1,0 +1,210 @@
+"""Single files for LiteRT and ONNX: greedy decoding in one loop of fixed sizes."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import keras_transformer as kt
+from keras_transformer.decoding import BeamSearch, Constraints, GreedySearch
+from keras_transformer.errors import ExportError, InputError
+from keras_transformer.export import export_litert, export_onnx
+
+TEXTS = ["the rat ran", "a cat"]
+SIZES: dict[str, Any] = {"source_length": 13, "max_length": 5, "batch_size": 2}
+Outputs = dict[str, np.ndarray]
+
+
+def with_search(translator: kt.Translator, search: Any, **limits: int) -> kt.Translator:
+    return kt.Translator(
+        translator.model, translator.source_tokenizer, translator.target_tokenizer, search=search, **limits
+    )
+
+
+def expected(translator: kt.Translator, search: GreedySearch) -> tuple[np.ndarray, np.ndarray]:
+    """Return the sources padded to 13 tokens, and the token ids and scores of greedy search."""
+    greedy = with_search(translator, search, max_source_length=13, max_target_length=5)
+    token_ids = greedy.token_ids(TEXTS)
+    result = greedy.generate(token_ids)
+    padded = np.pad(token_ids, [(0, 0), (0, 13 - token_ids.shape[1])])
+    return padded, np.array(result.token_ids)[:, 0], np.array(result.scores)[:, 0]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"length_penalty": 1.0, "constraints": Constraints(min_length=3, max_length_ratio=0.7)}],
+)
+def test_a_litert_file_answers_as_greedy_search_does(
+    translator: kt.Translator, tmp_path: Path, options: dict[str, Any]
+) -> None:
+    path = tmp_path / "new" / "tiny.tflite"
+    beam = with_search(translator, BeamSearch(3, **{"length_penalty": 0.0, **options}))
+    assert export_litert(beam, path, ["a dog"], **SIZES) == path
+    assert [file.name for file in path.parent.iterdir()] == ["tiny.tflite"]
+    content = path.read_bytes()
+    assert b"Flex" not in content  # an operation of TensorFlow, which LiteRT itself has not
+    source_ids, token_ids, scores = expected(translator, GreedySearch(**options))
+    with pytest.warns(UserWarning, match="tf.lite.Interpreter is deprecated"):
+        interpreter = tf.lite.Interpreter(model_content=content)
+    answer = interpreter.get_signature_runner("serving_default")(source_ids=source_ids)
+    np.testing.assert_array_equal(answer["token_ids"], token_ids)
+    np.testing.assert_allclose(answer["score"], scores, rtol=1e-4)
+    operations = [details["op_name"] for details in interpreter._get_ops_details()]
+    assert operations.count("WHILE") == 1
+    assert not any(details["dtype"] is np.float64 for details in interpreter.get_tensor_details())
+
+
+def test_sizes_are_the_limits_of_the_translator_if_none_are_given(
+    translator: kt.Translator, tmp_path: Path
+) -> None:
+    path = export_litert(translator, tmp_path / "tiny.tflite")
+    with pytest.warns(UserWarning, match="tf.lite.Interpreter is deprecated"):
+        interpreter = tf.lite.Interpreter(model_path=str(path))
+    runner = interpreter.get_signature_runner("serving_default")
+    assert [details["shape"].tolist() for details in runner.get_input_details().values()] == [[1, 20]]
+    shapes = {name: details["shape"].tolist() for name, details in runner.get_output_details().items()}
+    assert shapes["token_ids"] == [1, 7]
+
+
+class ChangedInterpreter:
+    """An interpreter that answers otherwise; it remembers what it was asked."""
+
+    def __init__(self, change: Callable[[Outputs], object]) -> None:
+        self.change, self.asked, self.make = change, [], tf.lite.Interpreter
+
+    def __call__(self, **options: Any) -> "ChangedInterpreter":
+        self.inner = self.make(**options)
+        return self
+
+    def allocate_tensors(self) -> None:
+        self.inner.allocate_tensors()
+
+    def get_signature_runner(self, name: str) -> Callable[..., Outputs]:
+        run = self.inner.get_signature_runner(name)
+
+        def ask(source_ids: np.ndarray) -> Outputs:
+            self.asked.append(source_ids)
+            outputs = {key: values.copy() for key, values in run(source_ids=source_ids).items()}
+            self.change(outputs)
+            return outputs
+
+        return ask
+
+
+def change_token(outputs: Outputs) -> None:
+    outputs["token_ids"][-1, 1] += 1
+
+
+def change_score(outputs: Outputs) -> None:
+    outputs["score"][0] += 0.01
+
+
+def change_last_digit(outputs: Outputs) -> None:
+    outputs["score"][0] *= 1.00001
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (change_token, r"LiteRT must answer 'the cat' with the token ids \[.*Received"),
+        (change_score, "LiteRT must answer 'a dog' with .* and the score"),
+        (change_last_digit, None),
+    ],
+)
+def test_an_engine_that_answers_otherwise_is_noticed(
+    translator: kt.Translator,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    change: Callable[[Outputs], object],
+    message: str | None,
+) -> None:
+    interpreter = ChangedInterpreter(change)
+    monkeypatch.setattr(tf.lite, "Interpreter", interpreter)
+    path = tmp_path / "tiny.tflite"
+    if message is not None:
+        with pytest.raises(ExportError, match=message):
+            export_litert(translator, path, ["a dog", "the cat"], **SIZES)
+        assert list(tmp_path.iterdir()) == []
+        return
+    export_litert(translator, path, ["a dog", "the cat"], **SIZES)
+    # Every text is asked in full batches of the full length: two examples, and three hard texts.
+    assert [source_ids.shape for source_ids in interpreter.asked] == [(2, 13)] * 3
+    np.testing.assert_array_equal(interpreter.asked[0][0], interpreter.asked[2][1])  # fills the last batch
+    assert interpreter.asked[1][0].tolist() == [3] + [0] * 12
+
+
+def test_an_operation_that_litert_lacks_is_named(translator: kt.Translator, tmp_path: Path) -> None:
+    model = translator.model.with_dtype("mixed_bfloat16")
+    half = kt.Translator(model, translator.source_tokenizer, translator.target_tokenizer)
+    with pytest.raises(ExportError, match=r"LiteRT must have every operation .* Received: .*Gather"):
+        export_litert(half, tmp_path / "tiny.tflite", source_length=5, max_length=3)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_makes_no_sense_is_refused(
+    translator: kt.Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "tiny.tflite"
+    with pytest.raises(ValueError, match=r"Received: max_source_length=1\."):
+        export_litert(translator, path, source_length=1)
+    with pytest.raises(ValueError, match=r"`batch_size` must be above zero. Received: batch_size=0"):
+        export_litert(translator, path, batch_size=0)
+    with pytest.raises(TypeError, match=r"`batch_size` must be an integer. Received: batch_size=1.5"):
+        export_litert(translator, path, batch_size=1.5)
+    monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
+    with pytest.raises(InputError, match=r"needs the TensorFlow backend.* Received: KERAS_BACKEND=jax"):
+        export_litert(translator, path)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_an_onnx_file_answers_as_greedy_search_does(translator: kt.Translator, tmp_path: Path) -> None:
+    pytest.importorskip("tf2onnx", reason="the extra `onnx` is not installed")
+    runtime = pytest.importorskip("onnxruntime", reason="the extra `onnx` is not installed")
+    path = export_onnx(translator, tmp_path / "tiny.onnx", ["a dog"], **SIZES)
+    assert [file.name for file in tmp_path.iterdir()] == ["tiny.onnx"]
+    search = GreedySearch(length_penalty=translator.search.length_penalty)
+    source_ids, token_ids, scores = expected(translator, search)
+    answer = runtime.InferenceSession(path).run(["token_ids", "score"], {"source_ids": source_ids})
+    np.testing.assert_array_equal(answer[0], token_ids)
+    np.testing.assert_allclose(answer[1], scores, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["tf2onnx", "onnxruntime"])
+def test_a_package_that_is_missing_is_named(
+    translator: kt.Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    for package in ("tf2onnx", "onnxruntime"):
+        monkeypatch.setitem(sys.modules, package, None if package == name else SimpleNamespace())
+    with pytest.raises(InputError, match=rf'the package {name}; in the clone: pip install "\.\[onnx\]"'):
+        export_onnx(translator, tmp_path / "tiny.onnx")
+
+
+class RefusalError(Exception):
+    """What the runtime raises."""
+
+
+def test_an_operation_that_onnx_lacks_is_named(
+    translator: kt.Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(content: bytes, providers: list[str]) -> None:
+        raise RefusalError(f"{content!r} with {providers}\nand more")
+
+    names = ("Fail", "InvalidGraph", "NotImplemented", "InvalidArgument")
+    errors = SimpleNamespace(**dict.fromkeys(names, RefusalError))
+    runtime = SimpleNamespace(
+        InferenceSession=refuse, capi=SimpleNamespace(onnxruntime_pybind11_state=errors)
+    )
+    model = SimpleNamespace(SerializeToString=lambda: b"model")
+    convert = SimpleNamespace(from_function=lambda *_, **__: (model, None))
+    monkeypatch.setitem(sys.modules, "tf2onnx", SimpleNamespace(convert=convert))
+    monkeypatch.setitem(sys.modules, "onnxruntime", runtime)
+    with pytest.raises(ExportError, match=r"every operation .* Received: b'model' with \['CPUExec"):
+        export_onnx(translator, tmp_path / "tiny.onnx")
+    assert list(tmp_path.iterdir()) == []
