@@ -18,8 +18,6 @@ of `keras_transformer.layers`.
 """
 
 import keras_transformer.course.addons as addons
-from keras_transformer.course.encoder import Decoder, Encoder
-from keras_transformer.course.encoder_layer import DecoderLayer, EncoderLayer
 from keras_transformer.course.functions import (
     FullyConnected,
     create_look_ahead_mask,
@@ -30,6 +28,8 @@ from keras_transformer.course.functions import (
     positional_encoding,
     scaled_dot_product_attention,
 )
+from keras_transformer.course.layers import DecoderLayer, EncoderLayer
+from keras_transformer.course.stacks import Decoder, Encoder
 from keras_transformer.course.transformer import Transformer
 
 __all__ = [

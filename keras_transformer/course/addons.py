@@ -1,17 +1,21 @@
 """Multi-head attention as TensorFlow Addons had it."""
 
-from typing import Any
+from typing import ClassVar
 
 import keras
 from keras import ops
 
-from keras_transformer.arguments import check_positive, check_rates, check_width, known_width
-from keras_transformer.course.encoder_layer import PositionalCall
+from keras_transformer.arguments import as_boolean, check_positive, check_rates, check_width, known_width
 from keras_transformer.course.functions import read_mask
-from keras_transformer.layers.dot_product_attention import dot_product_attention
-from keras_transformer.layers.masks import combine_masks, intersect_masks
-from keras_transformer.layers.multi_head_attention import fresh_copy
+from keras_transformer.course.layers import PositionalCall
+from keras_transformer.layers import dot_product_attention
 from keras_transformer.types import Shape, Tensor
+
+_SERIALIZE = {
+    "initializer": keras.initializers.serialize,
+    "regularizer": keras.regularizers.serialize,
+    "constraint": keras.constraints.serialize,
+}
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer.course.addons")
@@ -63,6 +67,15 @@ class MultiHeadAttention(PositionalCall):
         (1, 5, 3)
     """
 
+    option_names: ClassVar[tuple[str, ...]] = (
+        "head_size",
+        "num_heads",
+        "output_size",
+        "dropout",
+        "use_projection_bias",
+        "return_attn_coef",
+    )
+
     def __init__(
         self,
         head_size: int,
@@ -71,13 +84,13 @@ class MultiHeadAttention(PositionalCall):
         dropout: float = 0.0,
         use_projection_bias: bool = True,
         return_attn_coef: bool = False,
-        kernel_initializer: Any = "glorot_uniform",
-        kernel_regularizer: Any = None,
-        kernel_constraint: Any = None,
-        bias_initializer: Any = "zeros",
-        bias_regularizer: Any = None,
-        bias_constraint: Any = None,
-        **kwargs: Any,
+        kernel_initializer: object = "glorot_uniform",
+        kernel_regularizer: object = None,
+        kernel_constraint: object = None,
+        bias_initializer: object = "zeros",
+        bias_regularizer: object = None,
+        bias_constraint: object = None,
+        **kwargs: object,
     ) -> None:
         super().__init__(**kwargs)
         check_positive(head_size=head_size, num_heads=num_heads)
@@ -110,7 +123,7 @@ class MultiHeadAttention(PositionalCall):
             self.projection_bias = self._add("bias", "projection_bias", output_size)
 
     def call(
-        self, inputs: list[Tensor], training: bool | None = None, mask: Any = None
+        self, inputs: list[Tensor], training: bool | None = None, mask: Tensor | None = None
     ) -> Tensor | tuple[Tensor, Tensor]:
         query, key, value = _query_key_value(inputs)
         for name, tensor in {"query": query, "key": key, "value": value}.items():
@@ -127,57 +140,46 @@ class MultiHeadAttention(PositionalCall):
             output = output + self.projection_bias
         return (output, coefficients) if self.return_attn_coef else output
 
-    def compute_mask(self, inputs: list[Tensor], previous_mask: Any = None) -> Any:
-        """Hand on the Keras mask of the query."""
+    def compute_mask(self, inputs: list[Tensor], previous_mask: Tensor | None = None) -> Tensor | None:
+        # The Keras mask of the query goes on.
         mask = previous_mask[0] if isinstance(previous_mask, (list, tuple)) else None
         return (mask, None) if self.return_attn_coef else mask
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> dict[str, object]:
         serialized = {
             f"{weight}_{kind}": serialize(getattr(self, f"{weight}_{kind}"))
             for weight in ("kernel", "bias")
             for kind, serialize in _SERIALIZE.items()
         }
-        return {
-            **super().get_config(),
-            "head_size": self.head_size,
-            "num_heads": self.num_heads,
-            "output_size": self.output_size,
-            "dropout": self.dropout,
-            "use_projection_bias": self.use_projection_bias,
-            "return_attn_coef": self.return_attn_coef,
-            **serialized,
-        }
+        return {**super().get_config(), **serialized}
 
-    def _scores_mask(self, query: Tensor, key: Tensor, mask: Any) -> Tensor | None:
+    def _scores_mask(self, query: Tensor, key: Tensor, mask: Tensor | None) -> Tensor | None:
         """Give the mask a rank of 4, be it the caller's or, as a list, the Keras masks of the inputs."""
-        if _are_keras_masks(mask):
-            _, key_mask, value_mask = _query_key_value(mask)
-            return combine_masks(padding_mask=intersect_masks(key_mask=key_mask, value_mask=value_mask))
-        scores_shape = (query.shape[0], self.num_heads, query.shape[1], key.shape[1])
-        return combine_masks(attention_mask=read_mask("mask", mask, scores_shape, "queries and keys"))
+        if not _are_keras_masks(mask):
+            scores_shape = (query.shape[0], self.num_heads, query.shape[1], key.shape[1])
+            mask = read_mask("mask", mask, scores_shape, "queries and keys")
+            return mask[:, None, :, :] if mask is not None and len(mask.shape) == 3 else mask
+        _, *key_masks = _query_key_value(mask)
+        allowed = [as_boolean(one, "mask")[:, None, None, :] for one in key_masks if one is not None]
+        return ops.logical_and(allowed[0], allowed[-1]) if allowed else None
 
     def _add(self, weight: str, name: str, *shape: int) -> Tensor:
         options = {kind: getattr(self, f"{weight}_{kind}") for kind in _SERIALIZE}
-        options["initializer"] = fresh_copy(options["initializer"])
+        initializer = options["initializer"]
+        if isinstance(initializer, keras.initializers.Initializer):
+            # It draws the same numbers at every call: queries, keys and values would start equal.
+            options["initializer"] = initializer.clone()
         return self.add_weight(name=name, shape=shape, **options)
 
 
-_SERIALIZE = {
-    "initializer": keras.initializers.serialize,
-    "regularizer": keras.regularizers.serialize,
-    "constraint": keras.constraints.serialize,
-}
-
-
-def _are_keras_masks(mask: Any) -> bool:
+def _are_keras_masks(mask: Tensor | None) -> bool:
     """Tell the masks `(b, s)` of each input from a list of rows."""
     is_list = isinstance(mask, (list, tuple)) and len(mask) in (2, 3)
     return is_list and all(one is None or len(getattr(one, "shape", ())) == 2 for one in mask)
 
 
-def _query_key_value(inputs: Any) -> tuple[Any, Any, Any]:
-    """Take apart `[query, key, value]` or `[query, value]`."""
+def _query_key_value(inputs: list[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+    """Split `[query, key, value]` or `[query, value]`."""
     if not isinstance(inputs, (list, tuple)) or len(inputs) not in (2, 3):
         received = len(inputs) if isinstance(inputs, (list, tuple)) else type(inputs).__name__
         raise ValueError(f"`inputs` must be [query, key, value] or [query, value]. Received: {received}.")

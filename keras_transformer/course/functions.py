@@ -1,100 +1,28 @@
 """The functions that the assignments have their readers write."""
 
-from typing import Any, Literal
+from collections.abc import Callable
+from typing import Literal
 
 import keras
 import numpy as np
 from keras import ops
 
 from keras_transformer.arguments import as_boolean, as_tensor, known_sizes
-from keras_transformer.layers.dot_product_attention import dot_product_attention
-from keras_transformer.layers.masks import causal_mask, padding_mask
-from keras_transformer.layers.position_encoding import sinusoidal_position_encoding
+from keras_transformer.layers import (
+    causal_mask,
+    dot_product_attention,
+    padding_mask,
+    sinusoidal_position_encoding,
+)
 from keras_transformer.types import Shape, Tensor
 
-# What a mask of rank 2 covers is said by the name of its argument, never guessed from its sizes:
-# a guess would change its mind in the one batch that has as many rows as positions.
+# What a mask of rank 2 covers follows from the name of its argument: (b, s) where padding is asked for,
+# (t, t) where the future is. Rejected: to tell them apart by their sizes, which changes the meaning in
+# the one batch that has as many rows as positions.
 Covers = Literal["keys", "queries and keys"]
 
 
-def read_mask(name: str, mask: Tensor | None, scores_shape: Shape, covers: Covers) -> Tensor | None:
-    """Check a mask against the scores, and give it the rank of an `attention_mask`.
-
-    Args:
-        name: the argument that it was passed as, for the message.
-        mask: of any dtype, 1 (True) where the key may be attended to:
-            `(b, 1, s)`, `(b, t, s)`, `(b, 1, 1, s)`, `(b, 1, t, s)` or
-            `(b, h, t, s)`, where `b` may be 1; or of rank 2, see `covers`. None
-            lets everything be attended to.
-        scores_shape: `(b, h, t, s)`, None for sizes that are not known.
-        covers: what a mask of rank 2 is: "keys" for padding, `(b, s)` or
-            `(1, s)`; "queries and keys" for `(t, s)`, the same for every row.
-
-    Returns:
-        A boolean tensor of rank 3 or 4 that broadcasts to the scores, or None.
-
-    Raises:
-        TypeError: a mask of neither booleans nor numbers.
-        ValueError: a mask of another rank or size, or of other numbers than 0 and 1.
-    """
-    if mask is None:
-        return None
-    mask = as_boolean(mask, name)
-    shape, scores_shape = known_sizes(mask.shape), known_sizes(scores_shape)
-    if not _fits(shape, _wanted(len(shape), scores_shape, covers)):
-        raise ValueError(_message(name, shape, scores_shape, covers))
-    if len(shape) == 2:
-        return mask[:, None, :] if covers == "keys" else mask[None, :, :]
-    return mask
-
-
-def _wanted(rank: int, scores_shape: Shape, covers: Covers) -> Shape:
-    """Give the sizes that a mask of this rank has, or nothing if there is none."""
-    b, _, t, s = scores_shape
-    rank_2 = (b, s) if covers == "keys" else (t, s)
-    return {2: rank_2, 3: (b, t, s), 4: scores_shape}.get(rank, ())
-
-
-def _fits(shape: Shape, wanted: Shape) -> bool:
-    """Say whether each size is the wanted one, or 1 in front of the keys."""
-    if not wanted:
-        return False
-    *front, keys = zip(shape, wanted, strict=True)
-    same = [size is None or size == want or want is None for size, want in (*front, keys)]
-    return same[-1] and all(fits or size == 1 for fits, (size, _) in zip(same, front, strict=False))
-
-
-def _message(name: str, shape: Shape, scores_shape: Shape, covers: Covers) -> str:
-    rank_2 = "(b, s)" if covers == "keys" else "(t, s)"
-    return (
-        f"`{name}` must have the shape {rank_2}, (b, 1, s), (b, t, s), (b, 1, 1, s) or (b, 1, t, s), "
-        f"where b may be 1, with (b, h, t, s) = {scores_shape}. Received: shape={shape}."
-    )
-
-
-@keras.saving.register_keras_serializable(package="keras_transformer.course")
-def masked_loss(real: Tensor, pred: Tensor) -> Tensor:
-    """Compute the mean cross-entropy of the words that are not padding.
-
-    As in the course it is one number, so that Keras multiplies it with the mean of sample weights,
-    whichever rows they choose; `training.MaskedCrossentropy` weighs words, of logits.
-
-    Args:
-        real: ids `(b, t)`; 0 is padding.
-        pred: probabilities `(b, t, v)`.
-
-    Returns:
-        A float32 scalar; 0 where there is no word at all.
-    """
-    real = ops.cast(ops.convert_to_tensor(real), "int32")
-    pred = ops.cast(ops.convert_to_tensor(pred), "float32")
-    mask = ops.cast(ops.not_equal(real, 0), "float32")  # (b, t)
-    losses = keras.losses.sparse_categorical_crossentropy(real, pred)  # (b, t)
-    # At least one, since a batch without a word has the loss 0, not NaN.
-    return ops.sum(losses * mask) / ops.maximum(ops.sum(mask), 1.0)
-
-
-def get_angles(pos: Any, k: Any, d: int) -> Any:
+def get_angles(pos: np.ndarray, k: np.ndarray, d: int) -> np.ndarray:
     """Compute the angles `pos / 10000^(2i/d)` with `i = k // 2`.
 
     Args:
@@ -123,7 +51,7 @@ def positional_encoding(positions: int, d: int) -> Tensor:
 
 
 def create_padding_mask(decoder_token_ids: Tensor) -> Tensor:
-    """Mark the tokens that are not padding.
+    """Mask the tokens that are padding.
 
     Args:
         decoder_token_ids: integers `(b, s)`, of a source or a target; 0 is padding.
@@ -190,14 +118,23 @@ def scaled_dot_product_attention(
         if (rank, len(mask.shape)) == (4, 3):  # a mask for each row, such as `create_padding_mask` makes
             mask = ops.expand_dims(mask, 1)
         rank = max(rank, len(mask.shape))
-        mask = _to_rank_4(mask)
+        mask = _to_rank(mask, 4)
     # (..., t, k) is (b, h, t, k) with sizes of 1 in front; our function keeps the heads behind the time.
-    q, k, v = (ops.swapaxes(_to_rank_4(tensor), 1, 2) for tensor in (q, k, v))
+    q, k, v = (ops.swapaxes(_to_rank(tensor, 4), 1, 2) for tensor in (q, k, v))
     output, weights = dot_product_attention(q, k, v, mask)
     return _to_rank(ops.swapaxes(output, 1, 2), rank), _to_rank(weights, rank)
 
 
-def FullyConnected(embedding_dim: int, fully_connected_dim: int, **kwargs: Any) -> keras.Sequential:
+def _to_rank(tensor: Tensor, rank: int) -> Tensor:
+    """Put axes of size 1 in front, or take them from there."""
+    while len(tensor.shape) < rank:
+        tensor = ops.expand_dims(tensor, 0)
+    while len(tensor.shape) > rank:
+        tensor = ops.squeeze(tensor, 0)
+    return tensor
+
+
+def FullyConnected(embedding_dim: int, fully_connected_dim: int, **kwargs: object) -> keras.Sequential:
     """Make the two dense layers that follow attention.
 
     Args:
@@ -216,21 +153,31 @@ def FullyConnected(embedding_dim: int, fully_connected_dim: int, **kwargs: Any) 
     )
 
 
-def _to_rank_4(tensor: Tensor) -> Tensor:
-    """Put axes of size 1 in front."""
-    while len(tensor.shape) < 4:
-        tensor = ops.expand_dims(tensor, 0)
-    return tensor
+@keras.saving.register_keras_serializable(package="keras_transformer.course")
+def masked_loss(real: Tensor, pred: Tensor) -> Tensor:
+    """Compute the mean cross-entropy of the words that are not padding.
+
+    As in the course it is one number, so that Keras multiplies it with the mean of sample weights,
+    whichever rows they choose; `training.MaskedCrossentropy` weighs words, of logits.
+
+    Args:
+        real: ids `(b, t)`; 0 is padding.
+        pred: probabilities `(b, t, v)`.
+
+    Returns:
+        A float32 scalar; 0 where there is no word at all.
+    """
+    real = ops.cast(ops.convert_to_tensor(real), "int32")
+    pred = ops.cast(ops.convert_to_tensor(pred), "float32")
+    mask = ops.cast(ops.not_equal(real, 0), "float32")  # (b, t)
+    losses = keras.losses.sparse_categorical_crossentropy(real, pred)  # (b, t)
+    # At least one, since a batch without a word has the loss 0, not NaN.
+    return ops.sum(losses * mask) / ops.maximum(ops.sum(mask), 1.0)
 
 
-def _to_rank(tensor: Tensor, rank: int) -> Tensor:
-    """Take axes of size 1 from the front."""
-    while len(tensor.shape) > rank:
-        tensor = ops.squeeze(tensor, 0)
-    return tensor
-
-
-def next_word(model: Any, encoder_input: Tensor, output: Tensor) -> Tensor:
+def next_word(
+    model: Callable[..., tuple[Tensor, dict[str, Tensor]]], encoder_input: Tensor, output: Tensor
+) -> Tensor:
     """Predict the word that follows what was written so far.
 
     Args:
@@ -242,7 +189,33 @@ def next_word(model: Any, encoder_input: Tensor, output: Tensor) -> Tensor:
         The most likely ids, int32 `(b, 1)`.
     """
     encoder_input, output = ops.convert_to_tensor(encoder_input), ops.convert_to_tensor(output)
-    padding_mask = create_padding_mask(encoder_input)
+    mask = create_padding_mask(encoder_input)
     look_ahead_mask = create_look_ahead_mask(ops.shape(output)[1])
-    probabilities, _ = model(encoder_input, output, False, padding_mask, look_ahead_mask, padding_mask)
+    probabilities, _ = model(encoder_input, output, False, mask, look_ahead_mask, mask)
     return ops.cast(ops.argmax(probabilities[:, -1:, :], axis=-1), "int32")
+
+
+def read_mask(name: str, mask: Tensor | None, scores_shape: Shape, covers: Covers) -> Tensor | None:
+    """Check a mask against the scores `(b, h, t, s)`, and return it as booleans of rank 3 or 4, or None."""
+    if mask is None:
+        return None
+    mask = as_boolean(mask, name)
+    shape, scores_shape = known_sizes(mask.shape), known_sizes(scores_shape)
+    b, _, t, s = scores_shape
+    names, rank_2 = ("(b, s)", (b, s)) if covers == "keys" else ("(t, s)", (t, s))
+    if not _fits(shape, {2: rank_2, 3: (b, t, s), 4: scores_shape}.get(len(shape), ())):
+        raise ValueError(
+            f"`{name}` must have the shape {names}, (b, 1, s), (b, t, s), (b, 1, 1, s) or (b, 1, t, s), "
+            f"where b may be 1, with (b, h, t, s) = {scores_shape}. Received: shape={shape}."
+        )
+    if len(shape) == 2:
+        return mask[:, None, :] if covers == "keys" else mask[None, :, :]
+    return mask
+
+
+def _fits(shape: Shape, wanted: Shape) -> bool:
+    """Return whether each size is the wanted one, or 1 in front of the keys."""
+    if not wanted:
+        return False
+    same = [size is None or size == want or want is None for size, want in zip(shape, wanted, strict=True)]
+    return same[-1] and all(fits or size == 1 for fits, size in zip(same[:-1], shape, strict=False))

@@ -1,11 +1,11 @@
 """The model of the course: from two sentences to probabilities."""
 
-from typing import Any
+from typing import ClassVar
 
 import keras
 
-from keras_transformer.course.encoder import Decoder, Encoder
-from keras_transformer.course.encoder_layer import PositionalCall
+from keras_transformer.course.layers import PositionalCall
+from keras_transformer.course.stacks import Decoder, Encoder
 from keras_transformer.types import Shape, Tensor
 
 
@@ -28,7 +28,7 @@ class Transformer(PositionalCall, keras.Model):
         target_vocab_size: the number of token ids of the target, `v`.
         max_positional_encoding_input: the longest source.
         max_positional_encoding_target: the longest target.
-        dropout_rate: see `SentenceStack`.
+        dropout_rate: see `Encoder`.
         layernorm_eps: what normalization adds to the variance.
         **kwargs: `name` and `dtype` of a Keras model.
 
@@ -44,10 +44,21 @@ class Transformer(PositionalCall, keras.Model):
         Probabilities `(b, t, v)`, and the dict of `Decoder`.
 
     Raises:
-        TypeError: a size that is not an integer.
-        ValueError: sizes not above zero, a rate outside [0, 1), a sentence
-            that is too long, a mask of another rank or size.
+        TypeError, ValueError: see `Encoder`.
     """
+
+    option_names: ClassVar[tuple[str, ...]] = (
+        "num_layers",
+        "embedding_dim",
+        "num_heads",
+        "fully_connected_dim",
+        "input_vocab_size",
+        "target_vocab_size",
+        "max_positional_encoding_input",
+        "max_positional_encoding_target",
+        "dropout_rate",
+        "layernorm_eps",
+    )
 
     def __init__(
         self,
@@ -61,9 +72,19 @@ class Transformer(PositionalCall, keras.Model):
         max_positional_encoding_target: int,
         dropout_rate: float = 0.1,
         layernorm_eps: float = 1e-6,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> None:
         super().__init__(**kwargs)
+        self.num_layers = num_layers
+        self.embedding_dim = embedding_dim
+        self.num_heads = num_heads
+        self.fully_connected_dim = fully_connected_dim
+        self.input_vocab_size = input_vocab_size
+        self.target_vocab_size = target_vocab_size
+        self.max_positional_encoding_input = max_positional_encoding_input
+        self.max_positional_encoding_target = max_positional_encoding_target
+        self.dropout_rate = dropout_rate
+        self.layernorm_eps = layernorm_eps
         sizes = (num_layers, embedding_dim, num_heads, fully_connected_dim)
         options = {"dropout_rate": dropout_rate, "layernorm_eps": layernorm_eps, "dtype": self.dtype_policy}
         self.encoder = Encoder(
@@ -76,44 +97,28 @@ class Transformer(PositionalCall, keras.Model):
             target_vocab_size, activation="softmax", dtype=self.dtype_policy, name="final_layer"
         )
 
-    def __call__(self, input_sentence: Any, *args: Any, **kwargs: Any) -> Any:
-        """Call the model; `fit` hands all its inputs over as the first argument.
-
-        Args:
-            input_sentence: the source, a dict of call arguments, or a pair.
-            *args: further arguments of `call` by position.
-            **kwargs: further arguments of `call` by keyword.
-
-        Returns:
-            What `call` returns.
-        """
+    # `fit` passes all its inputs as the first argument; on JAX through `stateless_call`.
+    def __call__(self, input_sentence: Tensor, *args: Tensor, **kwargs: Tensor) -> Tensor:
         sentences, masks = _unpack(input_sentence)
         return super().__call__(*sentences, *args, **masks, **kwargs)
 
     def stateless_call(
-        self, trainable_variables: Any, non_trainable_variables: Any, inputs: Any, *args: Any, **kwargs: Any
-    ) -> Any:
-        """Call the model with given weights, as `fit` does on JAX.
-
-        Args:
-            trainable_variables: the values of the trainable weights.
-            non_trainable_variables: the values of the other variables.
-            inputs: the source, a dict of call arguments, or a pair.
-            *args: further arguments of `call` by position.
-            **kwargs: further arguments of `call` by keyword.
-
-        Returns:
-            What `call` returns, and the new values of the other variables.
-        """
+        self,
+        trainable_variables: Tensor,
+        non_trainable_variables: Tensor,
+        inputs: Tensor,
+        *args: Tensor,
+        **kwargs: Tensor,
+    ) -> Tensor:
+        """Call the model with given weights, as `fit` does on JAX."""
         sentences, masks = _unpack(inputs)
         variables = (trainable_variables, non_trainable_variables)
         return super().stateless_call(*variables, *sentences, *args, **masks, **kwargs)
 
     def build(self, input_sentence_shape: Shape, output_sentence_shape: Shape) -> None:
-        width = self.encoder.embedding_dim
         self.encoder.build(input_sentence_shape)
-        self.decoder.build(output_sentence_shape, (*input_sentence_shape, width))
-        self.final_layer.build((*output_sentence_shape, width))
+        self.decoder.build(output_sentence_shape, (*input_sentence_shape, self.embedding_dim))
+        self.final_layer.build((*output_sentence_shape, self.embedding_dim))
 
     def call(
         self,
@@ -130,58 +135,26 @@ class Transformer(PositionalCall, keras.Model):
         )
         return self.final_layer(dec_output), attention_weights
 
-    def compute_output_shape(
-        self, input_sentence_shape: Shape, output_sentence_shape: Shape
-    ) -> tuple[Shape, dict[str, Shape]]:
-        enc_output_shape = self.encoder.compute_output_shape(input_sentence_shape)
-        _, weights = self.decoder.compute_output_shape(output_sentence_shape, enc_output_shape)
-        return (*output_sentence_shape, self.decoder.target_vocab_size), weights
-
     def compute_loss(
-        self, x: Any = None, y: Any = None, y_pred: Any = None, *args: Any, **kwargs: Any
+        self,
+        x: Tensor = None,
+        y: Tensor = None,
+        y_pred: Tensor = None,
+        sample_weight: Tensor = None,
+        training: bool = True,
     ) -> Tensor:
-        """Compute the loss of the probabilities.
+        """Compute the loss of the probabilities, the first of what `call` returned."""
+        return super().compute_loss(x, y, y_pred[0], sample_weight, training)
 
-        Args:
-            x: the inputs.
-            y: target ids `(b, t)`.
-            y_pred: what `call` returned.
-            *args: what else Keras passes, by position.
-            **kwargs: what else Keras passes, by keyword.
-
-        Returns:
-            A scalar.
-        """
-        return super().compute_loss(x, y, y_pred[0], *args, **kwargs)
-
-    def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> dict[str, Any]:
-        """Compute the metrics of the probabilities.
-
-        Args:
-            x: the inputs.
-            y: target ids `(b, t)`.
-            y_pred: what `call` returned.
-            sample_weight: how much each row counts.
-
-        Returns:
-            Each metric's name and value.
-        """
+    def compute_metrics(
+        self, x: Tensor, y: Tensor, y_pred: Tensor, sample_weight: Tensor = None
+    ) -> dict[str, Tensor]:
+        """Compute the metrics of the probabilities, the first of what `call` returned."""
         return super().compute_metrics(x, y, y_pred[0], sample_weight)
 
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            **self.encoder.layer_options(),
-            "num_layers": self.encoder.num_layers,
-            "input_vocab_size": self.encoder.input_vocab_size,
-            "target_vocab_size": self.decoder.target_vocab_size,
-            "max_positional_encoding_input": self.encoder.maximum_position_encoding,
-            "max_positional_encoding_target": self.decoder.maximum_position_encoding,
-        }
 
-
-def _unpack(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Take apart what `fit` hands over in one piece: positional and keyword arguments."""
+def _unpack(inputs: Tensor) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
+    """Split what `fit` passes in one piece into positional and keyword arguments."""
     if isinstance(inputs, dict):
         return (), inputs
     return (tuple(inputs) if isinstance(inputs, (list, tuple)) else (inputs,)), {}

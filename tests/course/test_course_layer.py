@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from keras_transformer import course
-from keras_transformer.course.encoder_layer import CourseLayer
 
 BOTH = pytest.mark.parametrize("cls", [course.EncoderLayer, course.DecoderLayer])
 OPTIONS = {"embedding_dim": 7, "num_heads": 3, "fully_connected_dim": 11}
@@ -42,20 +41,6 @@ def test_config_round_trip(cls: Any) -> None:
 def test_wrong_options(cls: Any, wrong: dict[str, Any], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         cls(**{**OPTIONS, **wrong})
-
-
-def test_the_base_has_no_attention() -> None:
-    with pytest.raises(NotImplementedError, match="CourseLayer must say what attention it has"):
-        CourseLayer(7, 3, 11)
-
-    class Attention(CourseLayer):
-        """Has one, and nothing that normalizes it."""
-
-        def _create_attention(self) -> None:
-            self.mha = self._attention("mha")
-
-    with pytest.raises(NotImplementedError, match="Attention must say what is normalized"):
-        Attention(7, 3, 11)
 
 
 @BOTH

@@ -8,6 +8,7 @@ import pytest
 
 from helpers import array
 from keras_transformer import course
+from keras_transformer.course.functions import read_mask
 
 Q = np.array([[1, 0, 1, 1], [0, 1, 1, 1], [1, 0, 0, 1]])
 K = np.array([[1, 1, 0, 1], [1, 0, 1, 1], [0, 1, 1, 0], [0, 0, 0, 1]])
@@ -136,3 +137,152 @@ def test_a_mask_for_each_row_covers_every_head() -> None:
 def test_a_mask_that_would_be_added_is_refused() -> None:
     with pytest.raises(ValueError, match="`mask` must hold 1 where a key may be attended to"):
         course.scaled_dot_product_attention(np.eye(2), np.eye(2), np.eye(2), np.array([[0, -1e9], [0, 0]]))
+
+
+REAL = np.array([[2, 1, 0], [1, 0, 0]])
+PRED = np.full((2, 3, 4), 0.25, "float32")
+
+
+def test_by_hand() -> None:
+    pred = PRED.copy()
+    pred[0, 0] = [0.1, 0.2, 0.5, 0.2]
+    pred[0, 2] = [0.97, 0.01, 0.01, 0.01]  # padding, which does not count
+    expected = (np.log(2) + np.log(4) + np.log(4)) / 3
+    assert float(course.masked_loss(REAL, pred)) == pytest.approx(expected, abs=1e-6)
+    assert float(course.masked_loss(REAL.astype("float32"), pred)) == pytest.approx(expected, abs=1e-6)
+
+
+def test_no_word_at_all() -> None:
+    assert float(course.masked_loss(np.zeros((2, 3)), PRED)) == 0.0
+
+
+def test_as_a_loss_of_fit() -> None:
+    model = keras.Sequential([keras.Input((3, 4)), keras.layers.Softmax()])
+    model.compile("sgd", course.masked_loss)
+    loss = model.evaluate(np.zeros((2, 3, 4)), REAL, verbose=0)
+    assert loss == pytest.approx(np.log(4), abs=1e-5)
+
+
+def test_it_is_registered() -> None:
+    name = keras.saving.get_registered_name(course.masked_loss)
+    assert name == "keras_transformer.course>masked_loss"
+
+
+SOURCE = np.array([[4, 2, 0], [3, 3, 3]])
+
+
+def test_the_most_likely_word_behind_the_last_one() -> None:
+    calls: list[Any] = []
+
+    def model(*args: Any) -> Any:
+        calls.append(args)
+        return np.eye(5, dtype="float32")[[[1, 2], [3, 4]]], {}  # certain of 2 and 4 behind the last word
+
+    words = course.next_word(model, SOURCE, np.array([[1, 4], [1, 3]]))
+    assert keras.backend.standardize_dtype(words.dtype) == "int32"
+    np.testing.assert_array_equal(array(words), [[2], [4]])
+    [(source, output, training, enc_padding_mask, look_ahead_mask, dec_padding_mask)] = calls
+    assert training is False
+    np.testing.assert_array_equal(array(source), SOURCE)
+    np.testing.assert_array_equal(array(output), [[1, 4], [1, 3]])
+    for mask in (enc_padding_mask, dec_padding_mask):
+        np.testing.assert_array_equal(array(mask), [[[1, 1, 0]], [[1, 1, 1]]])
+    np.testing.assert_array_equal(array(look_ahead_mask), [[[1, 0], [1, 1]]])
+
+
+def test_with_the_model_of_the_course() -> None:
+    model = course.Transformer(1, 7, 2, 11, 5, 13, 8, 6)
+    output = np.array([[1, 4]])
+    padding, look_ahead = np.array([[[1, 1, 0]]]), np.tril(np.ones((1, 2, 2)))
+    probabilities, _ = model(SOURCE[:1], output, False, padding, look_ahead, padding)
+    word = course.next_word(model, SOURCE[:1], output)
+    assert array(word).tolist() == [[int(np.argmax(array(probabilities)[0, -1]))]]
+
+
+B, H, T, S = 2, 3, 5, 7
+SCORES = (B, H, T, S)
+KEYS = np.array([[1, 1, 1, 1, 1, 0, 0], [1, 0, 1, 0, 0, 0, 0]])
+MATRIX = np.tril(np.ones((T, S), int), 2)
+
+
+def over_scores(mask: Any) -> Any:
+    """Spread what `read_mask` gave over all scores, as attention does."""
+    mask = array(mask)
+    return np.broadcast_to(mask if mask.ndim == 4 else mask[:, None], SCORES)
+
+
+@pytest.mark.parametrize("dtype", ["int32", "float32", "float64", "bool"])
+@pytest.mark.parametrize("as_tensor", [False, True])
+@pytest.mark.parametrize(
+    "mask",
+    [KEYS, KEYS[:, None], KEYS[:, None, None], np.broadcast_to(KEYS[:, None], (B, T, S))],
+    ids=["(b, s)", "(b, 1, s)", "(b, 1, 1, s)", "(b, t, s)"],
+)
+def test_padding(mask: Any, dtype: str, as_tensor: bool) -> None:
+    mask = mask.astype(dtype)
+    result = read_mask("mask", keras.ops.convert_to_tensor(mask) if as_tensor else mask, SCORES, "keys")
+    assert keras.backend.standardize_dtype(result.dtype) == "bool"
+    np.testing.assert_array_equal(over_scores(result), np.broadcast_to(KEYS[:, None, None], SCORES))
+
+
+@pytest.mark.parametrize("mask", [KEYS[:1], KEYS[:1, None], KEYS[:1, None, None]])
+def test_one_padding_for_all_rows(mask: Any) -> None:
+    result = over_scores(read_mask("mask", mask, SCORES, "keys"))
+    np.testing.assert_array_equal(result, np.broadcast_to(KEYS[0], SCORES))
+
+
+@pytest.mark.parametrize(
+    "mask",
+    [
+        MATRIX,
+        MATRIX[None],
+        np.stack([MATRIX] * B),
+        np.stack([MATRIX] * B)[:, None],
+        np.tile(MATRIX, (B, H, 1, 1)),
+    ],
+    ids=["(t, s)", "(1, t, s)", "(b, t, s)", "(b, 1, t, s)", "(b, h, t, s)"],
+)
+def test_queries_and_keys(mask: Any) -> None:
+    result = over_scores(read_mask("look_ahead_mask", mask, SCORES, "queries and keys"))
+    np.testing.assert_array_equal(result, np.broadcast_to(MATRIX, SCORES))
+
+
+def test_rank_2_means_what_the_argument_says_even_in_a_square() -> None:
+    square, scores = np.array([[1, 0], [1, 1]]), (2, 3, 2, 2)
+    assert tuple(read_mask("mask", square, scores, "keys").shape) == (2, 1, 2)
+    assert tuple(read_mask("look_ahead_mask", square, scores, "queries and keys").shape) == (1, 2, 2)
+
+
+def test_no_mask() -> None:
+    assert read_mask("mask", None, SCORES, "keys") is None
+
+
+def test_unknown_sizes_are_left_to_the_run() -> None:
+    mask = keras.KerasTensor((None, 1, None), "int32")
+    assert tuple(read_mask("mask", mask, SCORES, "keys").shape) == (None, 1, None)
+    assert tuple(read_mask("mask", KEYS, (None, H, None, None), "keys").shape) == (B, 1, S)
+
+
+@pytest.mark.parametrize(
+    ("shape", "covers"),
+    [
+        ((S,), "keys"),
+        ((T, S), "keys"),
+        ((B, T), "keys"),
+        ((B, S), "queries and keys"),
+        ((1, T), "queries and keys"),
+        ((B, S, 1), "keys"),
+        ((B, 1, 1), "keys"),
+        ((3, 1, S), "keys"),
+        ((B, 2, S), "keys"),
+        ((B, 2, T, S), "queries and keys"),
+        ((1, 1, 1, 1, S), "keys"),
+        ((), "keys"),
+    ],
+)
+def test_wrong_shapes(shape: tuple[int, ...], covers: Any) -> None:
+    rank_2 = r"\(b, s\)" if covers == "keys" else r"\(t, s\)"
+    received = str(shape).replace("(", r"\(").replace(")", r"\)")
+    message = rf"`enc_mask` must have the shape {rank_2}, .* = \(2, 3, 5, 7\). Received: shape={received}\."
+    with pytest.raises(ValueError, match=message):
+        read_mask("enc_mask", np.ones(shape), SCORES, covers)
