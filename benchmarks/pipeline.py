@@ -41,14 +41,16 @@ def pipelines(
     texts = kt.data.ParallelText(source, target)
     pairs = list(texts)
     tokenizer = kt.text.SubwordTokenizer.train([text for pair in pairs for text in pair], vocabulary_size)
-    encoded = kt.data.encode_pairs(pairs, tokenizer, tokenizer)
+    encoded = kt.data.EncodedPairs.encode(pairs, tokenizer, tokenizer)
+    longest = int(encoded.lengths().max())
     noise = [kt.data.subword_dropout(tokenizer, tokenizer, 0.1)]
     batch = {"tokens_per_batch": tokens_per_batch}
+    stream = {"chunk_size": 65_536, **batch}
     return {
-        "in memory": kt.data.encoded_dataset(encoded, **batch),
-        "in memory, subword dropout": kt.data.encoded_dataset(encoded, noise=noise, **batch),
-        "in memory, packed": kt.data.packed_dataset(encoded, int(encoded.lengths().max()), **batch),
-        "tokenized on the fly": kt.data.streamed_dataset(texts, tokenizer, tokenizer, **batch),
+        "in memory": kt.data.translation_dataset(encoded, **batch),
+        "in memory, subword dropout": kt.data.translation_dataset(encoded, noise=noise, **batch),
+        "in memory, packed": kt.data.translation_dataset(encoded, packed_length=longest, **batch),
+        "tokenized on the fly": kt.data.translation_dataset(texts, tokenizer, tokenizer, **stream),
     }
 
 

@@ -5,6 +5,9 @@ from typing import Any, NamedTuple, TypeAlias
 # Keras tensors have no common static type: each backend brings its own class.
 Tensor: TypeAlias = Any
 
+# A source text and its target text.
+Pair: TypeAlias = tuple[str, str]
+
 # A static shape as Keras passes it to `build`: None where a size is not known.
 Shape: TypeAlias = tuple[int | None, ...]
 

@@ -1,7 +1,5 @@
 """`keras-transformer evaluate`."""
 
-from pathlib import Path
-
 import click
 
 from keras_transformer.cli.models import change_search, model_options, open_model
@@ -72,10 +70,7 @@ def _pairs(
             "Give --pairs, or --source and --target. "
             f"Received: --pairs {pairs}, --source {source}, --target {target}."
         )
-    from keras_transformer.data import read_pairs, read_parallel_text, read_tsv
+    from keras_transformer.data import read_pairs
 
-    if unique and pairs is not None and pairs.endswith((".tsv", ".tsv.gz")):
-        return read_tsv(pairs, further_targets=True)
-    if source is not None and target is not None:
-        return read_parallel_text(Path(source), Path(target))
-    return read_pairs(str(pairs), split)
+    origin = str(pairs) if source is None or target is None else (source, target)
+    return read_pairs(origin, split, further_targets=unique)

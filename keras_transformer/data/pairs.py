@@ -1,81 +1,19 @@
-"""What a sentence pair is, and which pairs are worth keeping."""
+"""Lists of sentence pairs: which are worth keeping, splits, and mixtures of corpora."""
 
 import logging
 import math
 import random
 from collections.abc import Sequence
-from typing import TypeAlias
 
 import numpy as np
 
 from keras_transformer.errors import InputError
-
-Pair: TypeAlias = tuple[str, str]
+from keras_transformer.types import Pair
 
 MANY_DROPPED = 0.05
 """A share of the pairs that is worth a question."""
 
 _LOGGER = logging.getLogger(__name__)
-
-
-def check_pairs(pairs: Sequence[object]) -> None:
-    """Refuses what is no pair of texts, such as the NaN that an empty cell of a table becomes.
-
-    Args:
-        pairs: to be two strings each.
-
-    Raises:
-        TypeError: one is not.
-    """
-    for number, pair in enumerate(pairs):
-        texts = pair if isinstance(pair, tuple | list) else ()
-        if len(texts) != 2 or not all(isinstance(text, str | bytes) for text in texts):
-            raise TypeError(f"Each pair must be two strings. Received: pairs[{number}]={pair!r}.")
-
-
-def drop_empty_pairs(pairs: Sequence[Pair], origin: str) -> list[Pair]:
-    """Leaves out pairs of which one side has no text, and logs how many.
-
-    Aligned corpora mark an untranslated sentence with an empty line. Trained on, such a
-    pair teaches the model to answer nothing, or to invent.
-
-    Args:
-        pairs: source and target texts.
-        origin: where the pairs come from, for messages.
-
-    Returns:
-        the other pairs, in their order.
-
-    Raises:
-        InputError: no pair is left.
-    """
-    kept = [pair for pair in pairs if has_text(pair)]
-    if not kept:
-        raise InputError(f"No pair of {origin} has text on both sides. Received: {len(pairs)} pairs.")
-    report_empty(len(pairs) - len(kept), len(pairs), origin)
-    return kept
-
-
-def has_text(pair: Pair) -> bool:
-    """Say whether both sides have more than white space."""
-    source, target = pair
-    return bool(source.strip() and target.strip())
-
-
-def report_empty(num_dropped: int, num_pairs: int, origin: str) -> None:
-    """Logs how many pairs were left out because a side had no text.
-
-    Args:
-        num_dropped: of them.
-        num_pairs: those that were kept included.
-        origin: where the pairs come from.
-    """
-    if not num_dropped:
-        return
-    share = num_dropped / num_pairs
-    hint = " That is more than 5 %: do the two sides belong together?" if share > MANY_DROPPED else ""
-    message = "Dropped %d of %d pairs (%.1f %%) of %s: empty.%s"
-    _LOGGER.warning(message, num_dropped, num_pairs, 100 * share, origin, hint)
 
 
 def split_pairs(
@@ -85,7 +23,7 @@ def split_pairs(
     validation_count: int | None = None,
     seed: int = 0,
 ) -> tuple[list[Pair], list[Pair]]:
-    """Splits pairs at random into training and validation pairs.
+    """Split pairs at random into training and validation pairs.
 
     Pairs with the same source text stay on the same side: corpora repeat sentences, and a
     validation sentence that was trained on measures memory. So a few more pairs than asked for may be
@@ -98,7 +36,7 @@ def split_pairs(
         seed: the same seed and pairs give the same split.
 
     Returns:
-        training and validation pairs, both in the order of `pairs`.
+        Training and validation pairs, both in the order of `pairs`.
 
     Raises:
         ValueError: both or none of the sizes are given, or one is out of range.
@@ -116,7 +54,7 @@ def split_pairs(
 
 
 def _validation_count(num_pairs: int, fraction: float | None, count: int | None) -> int:
-    """Turns either way to give the size into a number of pairs, at least 1."""
+    """Turn either way to give the size into a number of pairs, at least 1."""
     if (fraction is None) == (count is None):
         raise ValueError(
             "Give one of `validation_fraction` and `validation_count`. "
@@ -132,7 +70,7 @@ def _validation_count(num_pairs: int, fraction: float | None, count: int | None)
 
 
 def _choose_sources(sources: list[str], count: int, seed: int) -> set[str]:
-    """Draws source texts until they cover `count` pairs, none of which is of more pairs than that alone."""
+    """Draw source texts until they cover `count` pairs, none with more pairs than that alone."""
     repeats = dict.fromkeys(sources, 0)  # keeps the order, which a set of strings does not
     for source in sources:
         repeats[source] += 1
@@ -152,7 +90,7 @@ def _choose_sources(sources: list[str], count: int, seed: int) -> set[str]:
 
 
 def mix_pairs(corpora: Sequence[tuple[Sequence[Pair], float]], *, seed: int = 0) -> list[Pair]:
-    """Joins corpora, each as often as its weight says.
+    """Join corpora, each as often as its weight.
 
     A weight of 2 takes every pair twice, 0.5 a random half of them, 2.5 every pair twice and a random half
     once more. The result is a list, so that everything that follows, from the vocabulary to the order of an
@@ -163,7 +101,7 @@ def mix_pairs(corpora: Sequence[tuple[Sequence[Pair], float]], *, seed: int = 0)
         seed: of what is drawn for the fraction of a weight.
 
     Returns:
-        the pairs, corpus after corpus.
+        The pairs, corpus after corpus.
 
     Raises:
         ValueError: a weight that is below 0 or not finite.
@@ -182,3 +120,38 @@ def mix_pairs(corpora: Sequence[tuple[Sequence[Pair], float]], *, seed: int = 0)
         drawn = np.random.default_rng((seed, number)).permutation(len(pairs))[:num_drawn]
         mixed += [pairs[index] for index in sorted(drawn)]
     return mixed
+
+
+def is_pair(pair: object) -> bool:
+    """Return whether a value is two texts, unlike the NaN that an empty cell of a table becomes."""
+    texts = pair if isinstance(pair, tuple | list) else ()
+    return len(texts) == 2 and all(isinstance(text, str | bytes) for text in texts)
+
+
+def has_text(pair: Pair) -> bool:
+    """Return whether neither side is empty or only white space."""
+    source, target = pair
+    return bool(source.strip() and target.strip())
+
+
+def drop_empty_pairs(pairs: Sequence[Pair], origin: str) -> list[Pair]:
+    """Leave out pairs with an empty side, and log how many; raise InputError if no pair is left.
+
+    Aligned corpora mark an untranslated sentence with an empty line. Trained on, such a
+    pair teaches the model to answer nothing, or to invent.
+    """
+    kept = [pair for pair in pairs if has_text(pair)]
+    if not kept:
+        raise InputError(f"No pair of {origin} has text on both sides. Received: {len(pairs)} pairs.")
+    report_empty(len(pairs) - len(kept), len(pairs), origin)
+    return kept
+
+
+def report_empty(num_dropped: int, num_pairs: int, origin: str) -> None:
+    """Log how many of all pairs were left out because a side had no text."""
+    if not num_dropped:
+        return
+    share = num_dropped / num_pairs
+    hint = " That is more than 5 %: do the two sides belong together?" if share > MANY_DROPPED else ""
+    message = "Dropped %d of %d pairs (%.1f %%) of %s: empty.%s"
+    _LOGGER.warning(message, num_dropped, num_pairs, 100 * share, origin, hint)

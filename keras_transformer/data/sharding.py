@@ -1,23 +1,57 @@
-"""Batches for several devices and processes."""
-
-from collections.abc import Callable
-from typing import Any
+"""Batches for several devices and processes, and for updates of several batches."""
 
 import tensorflow as tf
 
-from keras_transformer.data.transformations import Transformation
-from keras_transformer.text import SPECIAL_IDS
+from keras_transformer.arguments import check_number, check_positive
+from keras_transformer.data.batching import Transformation
+from keras_transformer.types import SPECIAL_IDS
 
 
-def weigh_for_accumulation(num_batches: int, pad_id: int = SPECIAL_IDS.pad) -> Transformation:
-    """Says how much each token counts, for an optimizer that accumulates gradients.
+def shard_rows(num_shards: int, shard: int | None = None) -> Transformation:
+    """Make a step that lets devices or processes share the rows of each batch evenly.
+
+    Rows of padding fill each batch up to a multiple of `num_shards`. Without a token they change neither the
+    loss nor a gradient: `training.MaskedCrossentropy` is a mean over real tokens. All processes make the same
+    batches, so that each knows how far all are padded.
+
+    Args:
+        num_shards: how many devices or processes share a batch.
+        shard: the one to keep the rows of, from 0; those of all if None.
+
+    Returns:
+        From a dataset of nested integers (b, t), and weights (b,), to the same structure with other rows.
+
+    Raises:
+        ValueError: `num_shards` is not above zero, or there is no such shard.
+    """
+    check_positive(num_shards=num_shards)
+    if shard is not None:
+        check_number(shard=shard, below=num_shards, whole=True)
+
+    def share(rows: tf.Tensor) -> tf.Tensor:
+        missing = -tf.shape(rows)[0] % num_shards
+        padding = [[0, missing], *[[0, 0]] * (rows.shape.rank - 1)]
+        rows = tf.pad(rows, padding, constant_values=tf.cast(SPECIAL_IDS.pad, rows.dtype))
+        if shard is None:
+            return rows
+        size = tf.shape(rows)[0] // num_shards
+        return rows[shard * size : (shard + 1) * size]
+
+    def share_batch(*batch: object) -> object:
+        # A batch that is not a tuple comes as the only argument.
+        return tf.nest.map_structure(share, batch if len(batch) > 1 else batch[0])
+
+    return lambda dataset: dataset.map(share_batch)
+
+
+def accumulation_weights(num_batches: int, pad_id: int = SPECIAL_IDS.pad) -> Transformation:
+    """Make a step that weights each token, for an optimizer that accumulates gradients.
 
     `gradient_accumulation_steps` of a Keras optimizer takes the mean of the gradients of so many batches.
     Batches of sentences have different numbers of tokens, and the mean of their means is not the mean over
-    all tokens: a token of a small batch would count for more. Only who has seen all batches of an update
-    knows the number of their tokens, and that is the dataset. It gives each token the weight
-    `num_batches / number of tokens in the group`. With a loss that adds up what is weighted, an update is
-    exactly that of one batch with all their rows.
+    all tokens: a token of a small batch would count for more. The step looks at all batches of an update
+    and gives each token the weight `num_batches / number of their tokens`. With a loss that adds up what is
+    weighted, an update is exactly that of one batch with all their rows.
 
     The batches that are left at the end of an epoch, fewer than `num_batches`, are left out, so that each
     update of the optimizer is one group.
@@ -27,7 +61,7 @@ def weigh_for_accumulation(num_batches: int, pad_id: int = SPECIAL_IDS.pad) -> T
         pad_id: the label that is padding.
 
     Returns:
-        from inputs and labels `(b, t)` to inputs, labels and weights, float32 (b,).
+        From a dataset of inputs and labels `(b, t)` to inputs, labels and weights, float32 (b,).
 
     Raises:
         ValueError: `num_batches` is not above zero, or more than the dataset has, or it has weights already.
@@ -39,30 +73,15 @@ def weigh_for_accumulation(num_batches: int, pad_id: int = SPECIAL_IDS.pad) -> T
             keras.optimizers.Adam(1e-3, gradient_accumulation_steps=4),
             kt.training.MaskedCrossentropy(0.1, normalize=False),
         )
-        model.fit(dataset.apply(kt.data.weigh_for_accumulation(4)))
+        model.fit(dataset.apply(kt.data.accumulation_weights(4)))
         ```
     """
-    if num_batches < 1:
-        raise ValueError(f"`num_batches` must be above zero. Received: num_batches={num_batches}.")
+    check_positive(num_batches=num_batches)
 
-    def weigh_dataset(dataset: tf.data.Dataset) -> tf.data.Dataset:
-        """Weigh the groups, and say how many batches there are."""
-        weighed = dataset.window(num_batches, drop_remainder=True).flat_map(weigh_group)
-        cardinality = int(dataset.cardinality())
-        if 0 <= cardinality < num_batches:
-            raise ValueError(
-                "The dataset must have at least the `num_batches` batches of an update. "
-                f"Received: num_batches={num_batches}, a dataset of {cardinality} batches."
-            )
-        if cardinality < 0:  # infinite or unknown
-            return weighed
-        whole = cardinality // num_batches * num_batches
-        return weighed.apply(tf.data.experimental.assert_cardinality(whole))
+    def count(total: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+        return total + tf.math.count_nonzero(tf.not_equal(labels, pad_id))
 
-    def weigh_group(
-        inputs: dict[str, tf.data.Dataset], labels: tf.data.Dataset, *weights: tf.data.Dataset
-    ) -> tf.data.Dataset:
-        """Weigh the batches of one update."""
+    def weight_group(inputs: object, labels: tf.data.Dataset, *weights: object) -> tf.data.Dataset:
         if weights:
             raise ValueError(
                 "The dataset must give inputs and labels, since the weights are made here. "
@@ -70,86 +89,21 @@ def weigh_for_accumulation(num_batches: int, pad_id: int = SPECIAL_IDS.pad) -> T
             )
         num_tokens = labels.reduce(tf.constant(0, tf.int64), count)
         weight = num_batches / tf.maximum(tf.cast(num_tokens, tf.float32), 1.0)
-
-        def weigh(inputs: dict[str, tf.Tensor], labels: tf.Tensor) -> tuple[dict[str, tf.Tensor], ...]:
-            """Give each row of a batch the weight of the group."""
-            return inputs, labels, tf.fill([tf.shape(labels)[0]], weight)
-
-        return tf.data.Dataset.zip((inputs, labels)).map(weigh)
-
-    def count(total: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
-        """Add the tokens of a batch."""
-        return total + tf.math.count_nonzero(tf.not_equal(labels, pad_id))
-
-    return weigh_dataset
-
-
-def fill_rows(multiple: int) -> Transformation:
-    """Fills each batch with rows of padding, so that devices can share it evenly.
-
-    Rows without a token change neither the loss nor a gradient: `training.MaskedCrossentropy` is a mean
-    over real tokens.
-
-    Args:
-        multiple: that the number of rows shall be of, such as the number of devices.
-
-    Returns:
-        from nested integers (b, t), and weights (b,), to the same structure with more rows.
-
-    Raises:
-        ValueError: `multiple` is not above zero.
-    """
-    if multiple < 1:
-        raise ValueError(f"`multiple` must be above zero. Received: multiple={multiple}.")
-
-    def fill(rows: tf.Tensor) -> tf.Tensor:
-        """Add rows to one matrix, or to the weights of rows."""
-        missing = -tf.shape(rows)[0] % multiple
-        padding = [[0, missing], *[[0, 0]] * (rows.shape.rank - 1)]
-        return tf.pad(rows, padding, constant_values=tf.cast(SPECIAL_IDS.pad, rows.dtype))
-
-    return _of_each_matrix(fill)
-
-
-def _of_each_matrix(change: Callable[[tf.Tensor], tf.Tensor]) -> Transformation:
-    """Change every matrix of a batch."""
-
-    def change_batch(*batch: Any) -> Any:
-        """Keep the structure; a batch that is no tuple comes as the only argument."""
-        return tf.nest.map_structure(change, batch if len(batch) > 1 else batch[0])
-
-    return lambda dataset: dataset.map(change_batch)
-
-
-def rows_of_process(num_processes: int, process: int) -> Transformation:
-    """Keeps the rows of each batch that one process trains on.
-
-    All processes make the same batches, filled by `fill_rows`, so that each knows how far all are padded.
-
-    Args:
-        num_processes: that share a batch.
-        process: which one, from 0.
-
-    Returns:
-        from nested (b, t) to the same structure of (b / num_processes, t).
-
-    Raises:
-        ValueError: there is no such process.
-    """
-    if not 0 <= process < num_processes:
-        raise ValueError(
-            "`process` must be at least 0 and below `num_processes`. "
-            f"Received: process={process}, num_processes={num_processes}."
+        return tf.data.Dataset.zip((inputs, labels)).map(
+            lambda inputs, labels: (inputs, labels, tf.fill([tf.shape(labels)[0]], weight))
         )
 
-    def keep(rows: tf.Tensor) -> tf.Tensor:
-        """Keep a part of one matrix."""
-        tf.debugging.assert_equal(
-            tf.shape(rows)[0] % num_processes,
-            0,
-            f"{num_processes} processes must have equally many rows: apply `fill_rows({num_processes})`.",
-        )
-        size = tf.shape(rows)[0] // num_processes
-        return rows[process * size : (process + 1) * size]
+    def weight_dataset(dataset: tf.data.Dataset) -> tf.data.Dataset:
+        weighted = dataset.window(num_batches, drop_remainder=True).flat_map(weight_group)
+        cardinality = int(dataset.cardinality())
+        if cardinality < 0:  # infinite or unknown
+            return weighted
+        if cardinality < num_batches:
+            raise ValueError(
+                "The dataset must have at least the `num_batches` batches of an update. "
+                f"Received: num_batches={num_batches}, a dataset of {cardinality} batches."
+            )
+        whole = cardinality // num_batches * num_batches
+        return weighted.apply(tf.data.experimental.assert_cardinality(whole))
 
-    return _of_each_matrix(keep)
+    return weight_dataset

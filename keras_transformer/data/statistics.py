@@ -5,12 +5,12 @@ import dataclasses
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.text import SPECIAL_IDS
+from keras_transformer.types import SPECIAL_IDS
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class BatchStatistics:
-    """What one epoch holds; `str()` makes a report of one line."""
+class _BatchStatistics:
+    """Counts of one epoch; `str()` makes a report of one line."""
 
     num_batches: int
     """Batches of the epoch, which are its steps."""
@@ -33,7 +33,6 @@ class BatchStatistics:
         return self.num_target_tokens / self.num_batches
 
     def __str__(self) -> str:
-        """The report."""
         return (
             f"{self.num_pairs:,} pairs in {self.num_batches:,} batches; "
             f"{self.target_tokens_per_batch:,.0f} target tokens a batch, at most "
@@ -42,8 +41,8 @@ class BatchStatistics:
         )
 
 
-def batch_statistics(dataset: tf.data.Dataset) -> BatchStatistics:
-    """Counts the tokens and the padding of one iteration over a dataset.
+def batch_statistics(dataset: tf.data.Dataset) -> _BatchStatistics:
+    """Count the tokens and the padding of one iteration over a dataset.
 
     The iteration counts as an epoch of a shuffled dataset. Measure one of `shuffle=False`, which
     has the same batch sizes, where the order of a training run must not move.
@@ -52,7 +51,8 @@ def batch_statistics(dataset: tf.data.Dataset) -> BatchStatistics:
         dataset: a dataset as `translation_dataset` makes it.
 
     Returns:
-        the counts.
+        Counts as attributes, such as `num_pairs`, `source_padding` and `target_tokens_per_batch`; `str()`
+        makes a report of one line.
 
     Raises:
         ValueError: the dataset has no batch.
@@ -62,7 +62,7 @@ def batch_statistics(dataset: tf.data.Dataset) -> BatchStatistics:
         raise ValueError("`dataset` must have at least one batch. Received: 0 batches.")
     counts = np.asarray(rows, np.int64)  # (number of batches, 5)
     num_pairs, source_size, source_tokens, target_size, target_tokens = counts.sum(axis=0).tolist()
-    return BatchStatistics(
+    return _BatchStatistics(
         num_batches=len(rows),
         num_pairs=num_pairs,
         num_source_tokens=source_tokens,
@@ -74,7 +74,7 @@ def batch_statistics(dataset: tf.data.Dataset) -> BatchStatistics:
 
 
 def _count(inputs: dict[str, np.ndarray], labels: np.ndarray) -> tuple[int, ...]:
-    """Counts pairs, positions and tokens of source (b, s) and labels (b, t)."""
+    """Count pairs, positions and tokens of source (b, s) and labels (b, t)."""
     source = inputs["encoder_token_ids"]
     # Packed rows number their pairs from 1; other rows are one, unless they are padding alone.
     pairs = inputs.get("decoder_segment_ids", labels != SPECIAL_IDS.pad)  # (b, t)

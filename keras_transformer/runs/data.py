@@ -1,8 +1,7 @@
 """What a run takes from an earlier one: its vocabularies and its weights."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import click
@@ -11,23 +10,20 @@ import tensorflow as tf
 
 from keras_transformer.data import (
     EncodedPairs,
-    Pair,
-    encode_pairs,
-    encoded_dataset,
-    fill_rows,
-    packed_dataset,
     read_pairs,
-    read_parallel_text,
+    shard_rows,
     split_pairs,
     subword_dropout,
+    translation_dataset,
 )
-from keras_transformer.data.registry import has_split
-from keras_transformer.data.transformations import Transformation
 from keras_transformer.decoding import Translator
 from keras_transformer.errors import InputError
 from keras_transformer.models import Transformer
 from keras_transformer.runs.config import DataConfig, RunConfig
 from keras_transformer.text import CharacterTokenizer, SubwordTokenizer, Tokenizer, WhitespaceTokenizer
+from keras_transformer.types import Pair
+
+_Step = Callable[[tf.data.Dataset], tf.data.Dataset]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -105,7 +101,7 @@ def encode(
         InputError: no pair fits.
     """
     try:
-        return encode_pairs(
+        return EncodedPairs.encode(
             pairs,
             *tokenizers,
             max_source_length=run.data.max_source_length,
@@ -115,7 +111,7 @@ def encode(
         raise InputError(f"The {part} pairs: {error}") from error
 
 
-def noise(run: RunConfig, tokenizers: tuple[Tokenizer, Tokenizer]) -> list[Transformation]:
+def noise(run: RunConfig, tokenizers: tuple[Tokenizer, Tokenizer]) -> list[_Step]:
     """Make the steps that change training pairs anew in each epoch.
 
     Args:
@@ -162,7 +158,7 @@ def batches(
     *,
     shuffle: bool,
     first_epoch: int = 0,
-    noise: Sequence[Transformation] = (),
+    noise: Sequence[_Step] = (),
 ) -> tf.data.Dataset:
     """Batch encoded pairs.
 
@@ -189,32 +185,34 @@ def batches(
     options |= {"shuffle": shuffle, "first_epoch": first_epoch}
     try:
         if run.data.packed_length is not None and shuffle:
-            dataset = packed_dataset(encoded, run.data.packed_length, **options)
+            dataset = translation_dataset(encoded, packed_length=run.data.packed_length, **options)
         else:  # XLA compiles anew for each shape, so that there they are few
             few_shapes = jit_compiles() or run.training.distribute == "tpu"
-            dataset = encoded_dataset(encoded, noise=noise, pad_to_bucket_boundary=few_shapes, **options)
+            options |= {"noise": noise, "pad_to_bucket_boundary": few_shapes}
+            dataset = translation_dataset(encoded, **options)
     except ValueError as error:
         raise InputError(str(error)) from error
     if run.training.distribute in ("data_parallel", "model_parallel"):  # whose devices share rows evenly
-        return dataset.apply(fill_rows(len(keras.distribution.list_devices())))
+        return dataset.apply(shard_rows(len(keras.distribution.list_devices())))
     return dataset
 
 
 def _origin(data: DataConfig, split: str) -> list[Pair]:
     if data.source is not None and data.target is not None:
-        return read_parallel_text(Path(data.source), Path(data.target))
+        return read_pairs((data.source, data.target))
     return read_pairs(data.pairs or "dates", split, seed=data.seed)
 
 
 def _files(data: DataConfig, part: str) -> list[Pair]:
     source, target = getattr(data, f"{part}_source"), getattr(data, f"{part}_target")
-    return read_parallel_text(Path(source), Path(target)) if source and target else []
+    return read_pairs((source, target)) if source and target else []
 
 
 def _named_split(data: DataConfig, split: str) -> list[Pair]:
     """Read a split, if there is one; files have none."""
-    name = data.pairs or ("" if data.source else "dates")
-    return read_pairs(name, split, seed=data.seed) if has_split(name, split) else []
+    if data.source is not None:
+        return []
+    return read_pairs(data.pairs or "dates", split, optional=True, seed=data.seed)
 
 
 def _train_tokenizer(run: RunConfig, kind: str, texts: list[str]) -> Tokenizer:

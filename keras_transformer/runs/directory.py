@@ -12,7 +12,6 @@ from typing import Any
 
 import click
 
-from keras_transformer.data import Pair
 from keras_transformer.decoding.translator_directory import MODEL_FILE
 from keras_transformer.decoding.translator_directory import OPTIONS_FILE as TRANSLATOR_FILE
 from keras_transformer.errors import InputError
@@ -21,6 +20,7 @@ from keras_transformer.runs.config import RunConfig
 from keras_transformer.runs.data import RunPairs, initial_tokenizers, train_tokenizers
 from keras_transformer.text import Tokenizer, load_tokenizer
 from keras_transformer.training import Checkpoint
+from keras_transformer.types import Pair
 
 PAIRS_FILE = "pairs.json"
 

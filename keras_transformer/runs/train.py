@@ -17,7 +17,7 @@ import tensorflow as tf
 from keras import ops
 
 from keras_transformer.cli.progress import EpochProgress, progress_bar
-from keras_transformer.data import EncodedPairs, Pair, weigh_for_accumulation
+from keras_transformer.data import EncodedPairs, accumulation_weights
 from keras_transformer.decoding import BeamSearch, GreedySearch, Translator
 from keras_transformer.errors import InputError
 from keras_transformer.evaluation import METRICS, DecodeAndScore, EvaluationReport, evaluate
@@ -47,6 +47,7 @@ from keras_transformer.runs.directory import (
 from keras_transformer.text import SPECIAL_IDS, Tokenizer
 from keras_transformer.training import Checkpoint, compile_model, distributed, load_model, make_schedule
 from keras_transformer.training import fit as fit_model
+from keras_transformer.types import Pair
 from keras_transformer.visualization import plot_attention, plot_training
 
 
@@ -249,7 +250,7 @@ def _weighed(dataset: tf.data.Dataset, num_batches: int) -> tf.data.Dataset:
             "`gradient_accumulation_steps` must not be above the number of batches. Received: "
             f"gradient_accumulation_steps={num_batches}, {len(dataset)} batches an epoch."
         )
-    return dataset.apply(weigh_for_accumulation(num_batches))
+    return dataset.apply(accumulation_weights(num_batches))
 
 
 def _translator(run: RunConfig, tokenizers: Tokenizers, model: keras.Model) -> Translator:

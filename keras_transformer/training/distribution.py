@@ -52,8 +52,8 @@ def distributed(engine: str, *, model_shards: int = 2) -> AbstractContextManager
     mean over the real tokens of the whole batch, so training is that of one device with the same batches.
 
     Devices share the rows of a batch evenly. `fit` sees to that for "mirrored" and "tpu"; in a script that
-    calls `model.fit` itself, and on JAX, use `data.fill_rows`. On JAX each process has its own rows, too:
-    `data.rows_of_process`. Under a strategy of TensorFlow Keras begins a dataset once before the first
+    calls `model.fit` itself, and on JAX, use `data.shard_rows`, which on JAX keeps
+    the rows of one process, too. Under a strategy of TensorFlow Keras begins a dataset once before the first
     epoch, so the epochs of one that shuffles itself are one further on than with one device.
 
     Args:
@@ -127,7 +127,7 @@ def share_rows(model: keras.Model, *datasets: Tensor) -> list[Tensor]:
     )
     if num_replicas == 1 or not counts_no_zeros:
         return list(datasets)
-    from keras_transformer.data import fill_rows  # TensorFlow's, like the strategy
+    from keras_transformer.data import shard_rows  # TensorFlow's, like the strategy
 
-    fill = fill_rows(num_replicas)
+    fill = shard_rows(num_replicas)
     return [dataset.apply(fill) if hasattr(dataset, "element_spec") else dataset for dataset in datasets]

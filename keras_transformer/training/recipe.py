@@ -36,7 +36,7 @@ def compile_model(
         ema_momentum: The part of the moving average of the weights that stays at each update, such as
             0.999; None for no average.
         gradient_accumulation_steps: The number of batches of one update; the dataset must be weighted with
-            `data.weigh_for_accumulation`. In float16 a batch whose gradients overflow is left out, and
+            `data.accumulation_weights`. In float16 a batch whose gradients overflow is left out, and
             the updates after it are of batches one further on.
         r_drop: How much two passes with other dropout must agree; 0 for one pass. See
             `RDropCrossentropy`.

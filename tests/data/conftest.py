@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformer.data.encoding import EncodedPairs
+from keras_transformer.data import EncodedPairs
 from keras_transformer.text import CharacterTokenizer
 
 LETTERS = "abcdefgh"

@@ -3,8 +3,7 @@ import logging
 import numpy as np
 import pytest
 
-from keras_transformer.data import encoding
-from keras_transformer.data.encoding import encode_pairs
+from keras_transformer.data import EncodedPairs
 from keras_transformer.errors import InputError
 from keras_transformer.text import SPECIAL_IDS, CharacterTokenizer
 
@@ -12,7 +11,7 @@ PAIRS = [("ab", "c"), ("abcde", "cd"), ("a", "bcdefg"), ("abcdef", "abcdef"), ("
 
 
 def test_token_ids_without_special_tokens(tokenizer: CharacterTokenizer) -> None:
-    encoded = encode_pairs(PAIRS, tokenizer, tokenizer)
+    encoded = EncodedPairs.encode(PAIRS, tokenizer, tokenizer)
     assert encoded.source.to_list() == [[4, 5], [4, 5, 6, 7, 8], [4], [4, 5, 6, 7, 8, 9], []]
     assert encoded.target.to_list() == [[6], [6, 7], [5, 6, 7, 8, 9, 10], [4, 5, 6, 7, 8, 9], [4]]
     assert encoded.source.dtype == encoded.target.dtype == "int32"
@@ -20,12 +19,13 @@ def test_token_ids_without_special_tokens(tokenizer: CharacterTokenizer) -> None
     assert encoded.num_dropped == 0
 
 
-def test_lengths_are_of_the_longer_side_with_its_special_token(tokenizer: CharacterTokenizer) -> None:
-    np.testing.assert_array_equal(encode_pairs(PAIRS, tokenizer, tokenizer).lengths(), [3, 6, 7, 7, 2])
+def test_lengths_are_those_of_each_side_with_its_special_token(tokenizer: CharacterTokenizer) -> None:
+    lengths = EncodedPairs.encode(PAIRS, tokenizer, tokenizer).lengths()
+    np.testing.assert_array_equal(lengths, [[3, 2], [6, 3], [2, 7], [7, 7], [1, 2]])
 
 
 def test_a_lone_surrogate_is_an_unknown_character(tokenizer: CharacterTokenizer) -> None:
-    encoded = encode_pairs([("a\ud800b", "c")], tokenizer, tokenizer)
+    encoded = EncodedPairs.encode([("a\ud800b", "c")], tokenizer, tokenizer)
     [[first, *unknown, last]] = encoded.source.to_list()
     assert (first, last) == (4, 5)
     assert set(unknown) == {SPECIAL_IDS.unknown}
@@ -33,7 +33,7 @@ def test_a_lone_surrogate_is_an_unknown_character(tokenizer: CharacterTokenizer)
 
 def test_uses_a_tokenizer_for_each_side(tokenizer: CharacterTokenizer) -> None:
     other = CharacterTokenizer(["c", "b", "a"])
-    encoded = encode_pairs([("ab", "ab")], tokenizer, other)
+    encoded = EncodedPairs.encode([("ab", "ab")], tokenizer, other)
     assert encoded.source.to_list() == [[4, 5]]
     assert encoded.target.to_list() == [[6, 5]]
 
@@ -42,7 +42,7 @@ def test_drops_counts_and_logs_what_is_too_long(
     tokenizer: CharacterTokenizer, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):
-        encoded = encode_pairs(PAIRS, tokenizer, tokenizer, max_source_length=5, max_target_length=4)
+        encoded = EncodedPairs.encode(PAIRS, tokenizer, tokenizer, max_source_length=5, max_target_length=4)
     assert encoded.source.to_list() == [[4, 5], []]
     assert encoded.target.to_list() == [[6], [4]]
     counts = (encoded.num_dropped, encoded.num_dropped_source, encoded.num_dropped_target)
@@ -56,35 +56,40 @@ def test_drops_counts_and_logs_what_is_too_long(
 
 def test_limits_count_special_tokens(tokenizer: CharacterTokenizer, caplog: pytest.LogCaptureFixture) -> None:
     pair = [("abcd", "efg")]
-    assert len(encode_pairs(pair, tokenizer, tokenizer, max_source_length=5, max_target_length=4)) == 1
+    assert len(EncodedPairs.encode(pair, tokenizer, tokenizer, max_source_length=5, max_target_length=4)) == 1
     assert not caplog.records
     with pytest.raises(InputError):
-        encode_pairs(pair, tokenizer, tokenizer, max_source_length=4, max_target_length=4)
+        EncodedPairs.encode(pair, tokenizer, tokenizer, max_source_length=4, max_target_length=4)
     with pytest.raises(InputError):
-        encode_pairs(pair, tokenizer, tokenizer, max_source_length=5, max_target_length=3)
+        EncodedPairs.encode(pair, tokenizer, tokenizer, max_source_length=5, max_target_length=3)
 
 
-def test_chunks_do_not_change_the_result(
-    tokenizer: CharacterTokenizer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole = encode_pairs(PAIRS, tokenizer, tokenizer)
-    monkeypatch.setattr(encoding, "_CHUNK_SIZE", 2)
-    chunked = encode_pairs(PAIRS, tokenizer, tokenizer)
-    assert chunked.source.to_list() == whole.source.to_list()
-    assert chunked.target.to_list() == whole.target.to_list()
+def test_many_pairs_are_tokenized_as_a_few_are(tokenizer: CharacterTokenizer) -> None:
+    """Texts are tokenized in chunks, of which this takes three."""
+    few = EncodedPairs.encode(PAIRS, tokenizer, tokenizer)
+    many = EncodedPairs.encode(PAIRS * 4000, tokenizer, tokenizer)
+    assert many.source.to_list() == few.source.to_list() * 4000
+    assert many.target.to_list() == few.target.to_list() * 4000
+
+
+@pytest.mark.parametrize("wrong", [("a", float("nan")), ("a", None), ("a", "b", "c"), "ab", ("a",)])
+def test_what_is_no_pair_is_named(tokenizer: CharacterTokenizer, wrong: object) -> None:
+    assert len(EncodedPairs.encode([("a", "b"), ["c", b"d"]], tokenizer, tokenizer)) == 2
+    with pytest.raises(TypeError, match=r"Each pair must be two strings\. Received: pairs\[1\]="):
+        EncodedPairs.encode([("a", "b"), wrong], tokenizer, tokenizer)
 
 
 def test_every_pair_too_long(tokenizer: CharacterTokenizer) -> None:
     message = "Every pair is too long. Received: 2 pairs, 2 sources over 3 tokens, 0 targets over 256 tokens"
     with pytest.raises(InputError, match=message):
-        encode_pairs([("abc", "a"), ("abcd", "b")], tokenizer, tokenizer, max_source_length=3)
+        EncodedPairs.encode([("abc", "a"), ("abcd", "b")], tokenizer, tokenizer, max_source_length=3)
 
 
 def test_no_pairs(tokenizer: CharacterTokenizer) -> None:
     with pytest.raises(InputError, match=r"at least one pair\. Received: 0 pairs"):
-        encode_pairs([], tokenizer, tokenizer)
+        EncodedPairs.encode([], tokenizer, tokenizer)
 
 
 def test_limit_out_of_range(tokenizer: CharacterTokenizer) -> None:
     with pytest.raises(ValueError, match=r"at least 2.*max_source_length=256, max_target_length=1"):
-        encode_pairs(PAIRS, tokenizer, tokenizer, max_target_length=1)
+        EncodedPairs.encode(PAIRS, tokenizer, tokenizer, max_target_length=1)

@@ -1,17 +1,26 @@
+"""The batches of a dataset: which pairs share one, in which order, and how they are padded."""
+
+import gc
+import itertools
+from collections.abc import Sequence
 from pathlib import Path
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from keras_transformer.data.encoding import encode_pairs
-from keras_transformer.data.pipeline import encoded_dataset, translation_dataset
-from keras_transformer.data.text_files import read_parallel_text
+from keras_transformer.data import EncodedPairs, read_pairs, translation_dataset
+from keras_transformer.data.batching import BatchPlan
 from keras_transformer.errors import InputError
 from keras_transformer.text import SPECIAL_IDS, CharacterTokenizer
 
 MULTI30K = Path(__file__).parents[2].parent / "shared" / "data" / "multi30k"
+
+Pairs = list[tuple[str, str]]
+Batch = tuple[dict[str, np.ndarray], np.ndarray]
 
 Pairs = list[tuple[str, str]]
 Batch = tuple[dict[str, np.ndarray], np.ndarray]
@@ -123,12 +132,12 @@ class RememberLabels(keras.Model):
 def test_a_resumed_fit_sees_what_an_uninterrupted_one_sees(
     pairs: Pairs, tokenizer: CharacterTokenizer
 ) -> None:
-    encoded = encode_pairs(pairs, tokenizer, tokenizer)
+    encoded = EncodedPairs.encode(pairs, tokenizer, tokenizer)
     seen = []
     for first_epoch, epochs in ((0, 3), (1, 2)):
         model = RememberLabels()
         model.compile(run_eagerly=True)
-        dataset = encoded_dataset(encoded, tokens_per_batch=512, first_epoch=first_epoch)
+        dataset = translation_dataset(encoded, tokens_per_batch=512, first_epoch=first_epoch)
         model.fit(dataset, epochs=epochs, shuffle=False, verbose=0)
         seen.append(model.seen)
     steps = len(dataset)
@@ -147,11 +156,6 @@ def test_budget_below_the_longest_pair(tokenizer: CharacterTokenizer) -> None:
         translation_dataset([("ab", "abcd")], tokenizer, tokenizer, tokens_per_batch=4)
 
 
-def test_boundaries_out_of_order(tokenizer: CharacterTokenizer) -> None:
-    with pytest.raises(ValueError, match=r"Received: bucket_boundaries=\[7, 5\]"):
-        translation_dataset([("ab", "abcd")], tokenizer, tokenizer, bucket_boundaries=[7, 5])
-
-
 def test_no_pairs(tokenizer: CharacterTokenizer) -> None:
     with pytest.raises(InputError, match="Received: 0 pairs"):
         translation_dataset([], tokenizer, tokenizer)
@@ -159,9 +163,237 @@ def test_no_pairs(tokenizer: CharacterTokenizer) -> None:
 
 @pytest.mark.skipif(not MULTI30K.is_dir(), reason="needs ../shared/data/multi30k")
 def test_multi30k() -> None:
-    pairs = read_parallel_text(MULTI30K / "val.en.gz", MULTI30K / "val.de.gz")
+    pairs = read_pairs((MULTI30K / "val.en.gz", MULTI30K / "val.de.gz"))
     tokenizer = CharacterTokenizer.train(text for pair in pairs for text in pair)
     dataset = translation_dataset(pairs, tokenizer, tokenizer, max_target_length=120)
     assert sum(len(labels) for _, labels in batches(dataset)) == sum(
         len(target) < 120 and len(source) < 256 for source, target in pairs
     )
+
+
+def encoded_of_lengths(lengths: Sequence[int]) -> EncodedPairs:
+    """Make pairs of so many tokens on both sides, special token included; all tokens of pair i are 10 + i."""
+    ids = tf.ragged.constant([[10 + i] * (length - 1) for i, length in enumerate(lengths)], tf.int32)
+    return EncodedPairs(source=ids, target=ids)
+
+
+def numbers_of(dataset: tf.data.Dataset) -> list[list[int]]:
+    """Return the numbers of the pairs in each batch of one epoch."""
+    return [(labels[:, 0] - 10).tolist() for _, labels in dataset.as_numpy_iterator()]
+
+
+@pytest.mark.parametrize(
+    ("lengths", "boundaries", "sizes"),
+    [
+        ([3, 3, 3, 3, 3], [3], [4, 1]),
+        ([12], [12], [1]),
+        ([4, 3, 2, 4, 6, 5, 6], [4, 6], [3, 2, 2]),  # the fourth pair goes with those of 6
+        ([2, 12, 12], [2, 12], [1, 1, 1]),
+        ([2, 3, 4, 5, 9], [4, 6], [3, 1, 1]),  # a bucket of 9 is added
+    ],
+)
+def test_batches_of_12_tokens(lengths: list[int], boundaries: list[int], sizes: list[int]) -> None:
+    options = {"tokens_per_batch": 12, "bucket_boundaries": boundaries, "shuffle": False}
+    dataset = translation_dataset(encoded_of_lengths(lengths), **options)
+    assert [len(labels) for _, labels in dataset.as_numpy_iterator()] == sizes
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.lists(st.integers(2, 30), min_size=1, max_size=60), st.integers(30, 120))
+def test_batches_are_full_and_within_the_budget(lengths: list[int], tokens_per_batch: int) -> None:
+    options = {"tokens_per_batch": tokens_per_batch, "bucket_boundaries": [30], "shuffle": False}
+    batches = numbers_of(translation_dataset(encoded_of_lengths(lengths), **options))
+    assert sorted(itertools.chain(*batches)) == list(range(len(lengths)))
+    most = tokens_per_batch // 30
+    assert [len(batch) for batch in batches[:-1]] == [most] * (len(batches) - 1)
+    assert len(batches[-1]) <= most
+
+
+@pytest.mark.parametrize(("longest", "widths"), [(19, {8, 10, 13, 17, 19}), (10, {8, 10}), (3, {3})])
+def test_default_boundaries_to_pad_to(longest: int, widths: set[int]) -> None:
+    encoded = encoded_of_lengths(range(2, longest + 1))
+    dataset = translation_dataset(encoded, tokens_per_batch=longest, pad_to_bucket_boundary=True)
+    assert {labels.shape[1] for _, labels in dataset.as_numpy_iterator()} == widths
+
+
+@pytest.mark.parametrize("boundaries", [[], [0, 4], [4, 4], [5, 3]])
+def test_boundaries_out_of_order(boundaries: list[int]) -> None:
+    message = f"positive and increasing. Received: bucket_boundaries={boundaries}".replace("[", r"\[")
+    with pytest.raises(ValueError, match=message):
+        translation_dataset(encoded_of_lengths([9]), bucket_boundaries=boundaries)
+
+
+LENGTHS = [5, 3, 5, 3, 3, 8, 5, 3, 3, 5, 8]
+SHUFFLED = {"tokens_per_batch": 16, "bucket_boundaries": [3, 5, 8]}
+BATCH_SHAPES = [(1, [8]), (2, [5, 8]), (3, [5]), (5, [3])]
+
+
+def shuffled(lengths: Sequence[int] = LENGTHS, **options: int) -> tf.data.Dataset:
+    return translation_dataset(encoded_of_lengths(lengths), **SHUFFLED, **options)
+
+
+def shapes(batches: list[list[int]]) -> list[tuple[int, list[int]]]:
+    return sorted((len(batch), sorted({LENGTHS[number] for number in batch})) for batch in batches)
+
+
+@pytest.mark.parametrize("epoch", range(5))
+def test_shuffled_batches_hold_each_pair_once_in_its_bucket(epoch: int) -> None:
+    batches = numbers_of(shuffled(seed=3, first_epoch=epoch))
+    assert sorted(itertools.chain.from_iterable(batches)) == list(range(len(LENGTHS)))
+    assert shapes(batches) == BATCH_SHAPES
+
+
+def test_epochs_differ_in_batches_and_in_their_order() -> None:
+    dataset = shuffled()
+    epochs = [numbers_of(dataset) for _ in range(20)]
+    assert len({str(epoch) for epoch in epochs}) == 20
+    assert len({str([len(batch) for batch in epoch]) for epoch in epochs}) > 5
+    assert len({str(sorted(sorted(batch) for batch in epoch)) for epoch in epochs}) > 5
+
+
+def test_the_rows_of_a_single_batch_are_shuffled_too() -> None:
+    encoded = encoded_of_lengths(range(2, 8))
+    dataset = translation_dataset(encoded)
+    epochs = [numbers_of(dataset) for _ in range(20)]
+    assert all(sorted(batch) == list(range(6)) for [batch] in epochs)
+    assert len({str(epoch) for epoch in epochs}) > 15
+    assert len({batch[0] for [batch] in epochs}) > 3
+
+
+def test_same_seed_same_epochs() -> None:
+    first, second, other = (shuffled(seed=seed) for seed in (7, 7, 8))
+    for _ in range(3):
+        assert numbers_of(first) == numbers_of(second)
+    assert numbers_of(first) != numbers_of(other)
+
+
+def test_the_global_seed_and_the_interleaving_do_not_matter() -> None:
+    expected = [numbers_of(shuffled(seed=1, first_epoch=epoch)) for epoch in range(2)]
+    tf.random.set_seed(99)
+    dataset = shuffled(seed=1)
+    iterators = [iter(dataset), iter(dataset)]
+    epochs: list[list[list[int]]] = [[], []]
+    for _ in range(len(dataset)):
+        for epoch, iterator in zip(epochs, iterators, strict=True):
+            epoch.append((next(iterator)[1].numpy()[:, 0] - 10).tolist())
+    assert epochs == expected
+
+
+def test_goes_on_at_a_later_epoch() -> None:
+    dataset = shuffled(seed=5)
+    epochs = [numbers_of(dataset) for _ in range(4)]
+    resumed = shuffled(seed=5, first_epoch=2)
+    assert [numbers_of(resumed), numbers_of(resumed)] == epochs[2:]
+
+
+def test_an_epoch_that_was_left_early_counts() -> None:
+    dataset = shuffled(seed=5)
+    next(iter(dataset))
+    assert numbers_of(dataset) == numbers_of(shuffled(seed=5, first_epoch=1))
+
+
+def test_the_counter_lives_as_long_as_the_dataset() -> None:
+    dataset = shuffled(seed=5).map(lambda inputs, labels: (inputs, labels)).prefetch(1)
+    gc.collect()
+    assert numbers_of(dataset) != numbers_of(dataset)
+
+
+def test_shuffles_uniformly() -> None:
+    plan = BatchPlan(np.ones(3, np.int64), np.array([0, 1, 3], np.int64))
+    draw = tf.function(lambda seed: plan.shuffled(tf.stack([seed, seed])).flat_values)
+    drawn = [tuple(draw(tf.constant(seed, tf.int64)).numpy().tolist()) for seed in range(600)]
+    counts = [drawn.count(order) for order in set(drawn)]
+    assert len(counts) == 6
+    assert min(counts) > 65  # 100 expected, standard deviation 9
+
+
+def one_batch(source: list[list[int]], target: list[list[int]], **options: object) -> Batch:
+    encoded = EncodedPairs(
+        source=tf.ragged.constant(source, tf.int32), target=tf.ragged.constant(target, tf.int32)
+    )
+    [batch] = translation_dataset(encoded, shuffle=False, **options).as_numpy_iterator()
+    return batch
+
+
+def test_a_batch_by_hand() -> None:
+    inputs, labels = one_batch([[12, 12, 12], [10]], [[13], [11, 11]])
+    np.testing.assert_array_equal(inputs["encoder_token_ids"], [[12, 12, 12, 3], [10, 3, 0, 0]])
+    np.testing.assert_array_equal(inputs["decoder_token_ids"], [[2, 13, 0], [2, 11, 11]])
+    np.testing.assert_array_equal(labels, [[13, 3, 0], [11, 11, 3]])
+
+
+@pytest.mark.parametrize(("boundaries", "width"), [([4, 7], 4), ([3, 7], 7), ([9], 9)])
+def test_pads_both_sides_to_a_boundary(boundaries: list[int], width: int) -> None:
+    options = {"bucket_boundaries": boundaries, "pad_to_bucket_boundary": True}
+    inputs, labels = one_batch([[12, 12, 12]], [[13]], **options)
+    assert {array.shape[1] for array in (*inputs.values(), labels)} == {width}
+
+
+@pytest.mark.parametrize("pad_to_bucket_boundary", [False, True])
+def test_element_spec_has_rank_two(pad_to_bucket_boundary: bool) -> None:
+    dataset = translation_dataset(encoded_of_lengths([3]), pad_to_bucket_boundary=pad_to_bucket_boundary)
+    matrix = tf.TensorSpec([None, None], tf.int32)
+    assert dataset.element_spec == ({"encoder_token_ids": matrix, "decoder_token_ids": matrix}, matrix)
+
+
+def repeat_rows(dataset: tf.data.Dataset) -> tf.data.Dataset:
+    """Lengthen each row one to three times, as noise may."""
+
+    def repeat(source: tf.RaggedTensor, target: tf.RaggedTensor) -> tuple[tf.RaggedTensor, ...]:
+        times = 1 + tf.range(source.nrows()) % 3
+        longer = tf.gather(source, tf.repeat(tf.range(source.nrows()), times))
+        return (tf.RaggedTensor.from_row_lengths(longer, times).merge_dims(1, 2),) * 2
+
+    return dataset.map(repeat)
+
+
+def test_noise_that_lengthens_rows_costs_little_padding(tokenizer: CharacterTokenizer) -> None:
+    lengths = np.random.default_rng(1).integers(1, 30, 500)
+    pairs = [("a" * length, "a" * length) for length in lengths]
+
+    def padded_share(**options: bool) -> float:
+        options = {"tokens_per_batch": 200, "noise": [repeat_rows], **options}
+        dataset = translation_dataset(pairs, tokenizer, tokenizer, **options)
+        labels = [labels for _, labels in dataset.as_numpy_iterator()]
+        return sum(np.sum(batch == 0) for batch in labels) / sum(batch.size for batch in labels)
+
+    assert padded_share() < 0.1
+    assert padded_share(shuffle=False) > 0.2  # which stay in their order
+
+
+def test_rows_after_noise_are_grouped_by_length_and_stay_pairs() -> None:
+    ids = tf.ragged.constant([[i] * (i % 9) + [99] for i in range(10, 60)], tf.int32)
+    encoded = EncodedPairs(source=ids, target=ids + 100)
+
+    def grouped(seed: int) -> list[Batch]:
+        options = {"tokens_per_batch": 60, "noise": [lambda dataset: dataset], "seed": seed}
+        return batches(translation_dataset(encoded, **options))
+
+    first = grouped(1)
+    rows = [row for inputs, labels in first for row in zip(inputs["encoder_token_ids"], labels, strict=True)]
+    assert all(np.array_equal(np.where(source > 3, source + 100, source), label) for source, label in rows)
+    assert sorted(source[source > 3].tolist() for source, _ in rows) == sorted(ids.to_list())
+    by_size = sorted((labels for _, labels in first), key=lambda labels: -len(labels))
+    lengths = [np.count_nonzero(row) for labels in by_size for row in labels]
+    assert lengths == sorted(lengths)  # batches with many rows get the short ones
+    orders = [[len(labels) for _, labels in grouped(seed)] for seed in (1, 2, 3, 4)]
+    assert orders[0] == [len(labels) for _, labels in first]
+    assert len({tuple(order) for order in orders}) > 2
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"chunk_size": 5}, r"are for texts\. Received: EncodedPairs, chunk_size=5, cache=None\."),
+        ({"packed_length": 9, "noise": [repeat_rows]}, r"allows neither.*packed_length=9, noise=\[<function"),
+        ({"packed_length": 9, "cache": "x"}, r"cache"),
+    ],
+)
+def test_options_that_exclude_each_other(options: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        translation_dataset(encoded_of_lengths([3]), **options)
+
+
+def test_texts_need_tokenizers(tokenizer: CharacterTokenizer) -> None:
+    with pytest.raises(TypeError, match=r"need a tokenizer of each side\. .*target_tokenizer=None\."):
+        translation_dataset([("a", "b")], tokenizer)

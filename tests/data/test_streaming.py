@@ -1,6 +1,8 @@
 """The streamed dataset holds the same pairs as the one in memory, in batches of the same kind."""
 
 import gzip
+import json
+import os
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -11,12 +13,19 @@ import pytest
 import tensorflow as tf
 
 import keras_transformer as kt
-from keras_transformer.data import Pair, ParallelText, drop_tokens, streamed_dataset, translation_dataset
+from keras_transformer.data import ParallelText, source_noise, translation_dataset
 from keras_transformer.errors import InputError
 from keras_transformer.text import CharacterTokenizer
+from keras_transformer.types import Pair
 
 Batches = list[tuple[np.ndarray, np.ndarray]]
 OPTIONS: dict[str, Any] = {"tokens_per_batch": 100, "max_source_length": 25, "max_target_length": 25}
+
+
+def stream(
+    pairs: Any, tokenizer: CharacterTokenizer, chunk_size: int = 1000, **options: Any
+) -> tf.data.Dataset:
+    return translation_dataset(pairs, tokenizer, tokenizer, chunk_size=chunk_size, **options)
 
 
 def batches_of(dataset: tf.data.Dataset) -> Batches:
@@ -35,15 +44,13 @@ def same(first: Batches, second: Batches) -> bool:
     ]
 
 
-@pytest.mark.parametrize("chunk_size", [1, 50, 1000])
+@pytest.mark.parametrize("chunk_size", [10, 50, 1000])
 @pytest.mark.parametrize("shuffle", [True, False])
 def test_every_pair_is_there_once(
     pairs: list[Pair], tokenizer: CharacterTokenizer, chunk_size: int, shuffle: bool
 ) -> None:
     options = {**OPTIONS, "shuffle": shuffle}
-    streamed = batches_of(
-        streamed_dataset(lambda: iter(pairs), tokenizer, tokenizer, chunk_size=chunk_size, **options)
-    )
+    streamed = batches_of(stream(lambda: iter(pairs), tokenizer, chunk_size=chunk_size, **options))
     assert rows_of(streamed) == rows_of(
         batches_of(translation_dataset(pairs, tokenizer, tokenizer, **options))
     )
@@ -54,7 +61,7 @@ def test_one_chunk_in_order_is_what_the_dataset_in_memory_is(
     pairs: list[Pair], tokenizer: CharacterTokenizer
 ) -> None:
     options = {**OPTIONS, "shuffle": False, "bucket_boundaries": [5, 9, 14, 19, 25]}
-    streamed = batches_of(streamed_dataset(pairs, tokenizer, tokenizer, **options))
+    streamed = batches_of(stream(pairs, tokenizer, **options))
     assert same(streamed, batches_of(translation_dataset(pairs, tokenizer, tokenizer, **options)))
 
 
@@ -62,13 +69,12 @@ def test_epochs_differ_and_a_resumed_run_sees_the_same(
     pairs: list[Pair], tokenizer: CharacterTokenizer
 ) -> None:
     def epochs(first: int, number: int, **options: Any) -> list[Batches]:
-        dataset = streamed_dataset(
+        dataset = stream(
             lambda: iter(pairs),
-            tokenizer,
             tokenizer,
             chunk_size=60,
             first_epoch=first,
-            noise=[drop_tokens(0.3)],
+            noise=[source_noise(0.3)],
             **OPTIONS,
             **options,
         )
@@ -93,13 +99,13 @@ def test_what_gives_pairs(
             file.write("\ufeff" + "".join(f"{target}\n" for _, target in pairs))
         given = ParallelText(tmp_path / "a.txt", tmp_path / "b.txt.gz")
         assert list(given) == pairs
-    wanted = streamed_dataset(lambda: iter(pairs), tokenizer, tokenizer, **OPTIONS)
-    assert same(batches_of(streamed_dataset(given, tokenizer, tokenizer, **OPTIONS)), batches_of(wanted))
+    wanted = stream(lambda: iter(pairs), tokenizer, **OPTIONS)
+    assert same(batches_of(stream(given, tokenizer, **OPTIONS)), batches_of(wanted))
 
 
 def test_an_iterator_is_refused(tokenizer: CharacterTokenizer) -> None:
-    with pytest.raises(TypeError, match=r"anew for each epoch.*an iterator of class generator"):
-        streamed_dataset((pair for pair in [("a", "b")]), tokenizer, tokenizer)
+    with pytest.raises(TypeError, match=r"again for each epoch.*an iterator of class generator"):
+        stream((pair for pair in [("a", "b")]), tokenizer)
 
 
 def test_a_generator_fills_the_dataset_in_memory(pairs: list[Pair], tokenizer: CharacterTokenizer) -> None:
@@ -112,7 +118,7 @@ def test_long_pairs_are_counted_in_the_first_epoch(
 ) -> None:
     pairs = [("a", "b"), ("a" * 9, "b"), ("a", "b" * 9), (" ", "b")] * 2
     options = {"max_source_length": 5, "max_target_length": 5, "chunk_size": 3}
-    dataset = streamed_dataset(lambda: iter(pairs), tokenizer, tokenizer, **options)
+    dataset = stream(lambda: iter(pairs), tokenizer, **options)
     for _ in range(2):
         assert len(rows_of(batches_of(dataset))) == 2
     empty, message = caplog.messages
@@ -132,7 +138,7 @@ def test_long_pairs_are_counted_in_the_first_epoch(
     ],
 )
 def test_wrong_pairs(pairs: Any, message: str, tokenizer: CharacterTokenizer) -> None:
-    dataset = streamed_dataset(lambda: iter(pairs), tokenizer, tokenizer, **OPTIONS)
+    dataset = stream(lambda: iter(pairs), tokenizer, **OPTIONS)
     with pytest.raises(tf.errors.OpError, match=f"InputError: .*{message}"):
         batches_of(dataset)
 
@@ -147,28 +153,7 @@ def test_wrong_pairs(pairs: Any, message: str, tokenizer: CharacterTokenizer) ->
 )
 def test_wrong_options(options: dict[str, int], message: str, tokenizer: CharacterTokenizer) -> None:
     with pytest.raises(ValueError, match=message):
-        streamed_dataset([("a", "b")], tokenizer, tokenizer, **{**OPTIONS, **options})
-
-
-def test_files_of_different_lengths(tmp_path: Path) -> None:
-    (tmp_path / "a").write_text("x\ny\n", encoding="utf-8")
-    (tmp_path / "b").write_text("x\n", encoding="utf-8")
-    for names, numbers in ((("a", "b"), "1 in .*b, more in .*a"), (("b", "a"), "1 in .*b, more in .*a")):
-        with pytest.raises(InputError, match=numbers):
-            list(ParallelText(*(tmp_path / name for name in names)))
-
-
-def test_damaged_files(tmp_path: Path) -> None:
-    (tmp_path / "a.gz").write_bytes(b"no gzip")
-    (tmp_path / "b").write_bytes(b"good\nbad \xff\n")
-    with pytest.raises(InputError, match=r"a\.gz"):
-        list(ParallelText(tmp_path / "a.gz", tmp_path / "a.gz"))
-    with pytest.raises(InputError, match="b:2:5: not valid UTF-8"):
-        list(ParallelText(tmp_path / "b", tmp_path / "b"))
-    with pytest.raises(InputError, match="no such file"):
-        ParallelText(tmp_path / "b", tmp_path / "c")
-    with pytest.raises(InputError, match="no regular file"):
-        ParallelText(tmp_path / "b", tmp_path)
+        stream([("a", "b")], tokenizer, **{**OPTIONS, **options})
 
 
 @pytest.mark.parametrize("cached", [False, True])
@@ -181,9 +166,154 @@ def test_a_model_learns_from_a_stream(tokenizer: CharacterTokenizer, tmp_path: P
     model = kt.Transformer(size, size, **sizes)
     kt.training.compile_model(model, 1e-2)
     cache = tmp_path / "ids" if cached else None
-    dataset = streamed_dataset(pairs, tokenizer, tokenizer, tokens_per_batch=256, cache=cache)
+    dataset = stream(pairs, tokenizer, tokens_per_batch=256, cache=cache)
     # Keras warns of each end that it could not foresee.
     with nullcontext() if cached else pytest.warns(UserWarning, match="ran out of data"):
         losses = model.fit(dataset, epochs=10, verbose=0, shuffle=False).history["loss"]
     assert len(losses) == 10
     assert losses[-1] < 0.8 * losses[0]
+
+
+def test_pairs_in_chunks_without_those_that_do_not_fit(tokenizer: CharacterTokenizer) -> None:
+    pairs = [("abc", "de"), ("a", "bcd"), ("e" * 9, "g"), ("h", ""), ("ab", "cd")]
+    options = {**OPTIONS, "max_source_length": 5, "max_target_length": 5, "shuffle": False}
+    dataset = stream(lambda: iter(pairs), tokenizer, chunk_size=2, **options)
+    # The empty pair is no pair; the long one counts in its chunk and is left out.
+    for _ in range(2):
+        assert [source.tolist() for source, _ in batches_of(dataset)] == [
+            [[4, 5, 6, 3], [4, 3, 0, 0]],
+            [[4, 5, 3]],
+        ]
+    one = stream([("a", "b"), ("a" * 9, "b"), ("b", "a")], tokenizer, chunk_size=1, **options)
+    assert [source.tolist() for source, _ in batches_of(one)] == [[[4, 3]], [[5, 3]]]
+
+
+def test_blank_texts_are_left_out_whatever_they_come_in(tokenizer: CharacterTokenizer) -> None:
+    pairs = [("\u00a0", "b"), ("ab", "cd"), ("\u3000", "a")]
+    dataset = tf.data.Dataset.from_tensor_slices(tuple(map(list, zip(*pairs, strict=True))))
+    for source in (pairs, dataset):
+        assert rows_of(batches_of(stream(source, tokenizer))) == [((4, 5, 3), (6, 7, 3))]
+
+
+# --- the cache
+
+CACHED = [("abc", "de"), ("a", "bcd"), ("ef", "g"), ("h", "h"), ("abcdefgh", "abcdefgh")]
+
+
+class Corpus:
+    """Pairs that count how often they are read, and may break off."""
+
+    def __init__(self, num_pairs: int = len(CACHED)) -> None:
+        self.num_readings = 0
+        self.num_pairs = num_pairs
+
+    def __call__(self) -> Iterator[Pair]:
+        self.num_readings += 1
+        for number, pair in enumerate(CACHED):
+            if number == self.num_pairs:
+                raise InputError("the disk is gone")
+            yield pair
+
+
+def labels_of(pairs: Any, tokenizer: CharacterTokenizer, cache: Path | None, **options: Any) -> Any:
+    dataset = stream(pairs, tokenizer, chunk_size=2, cache=cache, **options)
+    return [[labels.tolist() for _, labels in dataset.as_numpy_iterator()] for _ in range(3)]
+
+
+def test_texts_are_read_once(tokenizer: CharacterTokenizer, tmp_path: Path) -> None:
+    corpus, cache = Corpus(), tmp_path / "deep" / "ids"
+    wanted = labels_of(CACHED, tokenizer, None)
+    assert labels_of(corpus, tokenizer, cache) == wanted
+    assert labels_of(corpus, tokenizer, cache) == wanted
+    assert corpus.num_readings == 1
+    assert sorted(path.name for path in cache.parent.iterdir()) == ["ids"]
+
+
+def test_an_empty_directory_is_no_cache_yet(tokenizer: CharacterTokenizer, tmp_path: Path) -> None:
+    cache = tmp_path / "ids"
+    cache.mkdir()
+    assert labels_of(Corpus(), tokenizer, cache) == labels_of(CACHED, tokenizer, None)
+    assert [path.name for path in tmp_path.iterdir()] == ["ids"]
+
+
+def test_the_number_of_batches_is_known(tokenizer: CharacterTokenizer, tmp_path: Path) -> None:
+    options = {"chunk_size": 2, "tokens_per_batch": 256}
+    dataset = stream(Corpus(), tokenizer, cache=tmp_path / "ids", **options)
+    assert len(dataset) == len(list(dataset)) == 3
+
+
+def test_an_interruption_leaves_no_cache(tokenizer: CharacterTokenizer, tmp_path: Path) -> None:
+    cache = tmp_path / "ids"
+    with pytest.raises(InputError, match="the disk is gone"):
+        labels_of(Corpus(3), tokenizer, cache)
+    assert not cache.exists()
+    assert labels_of(Corpus(), tokenizer, cache) == labels_of(CACHED, tokenizer, None)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["ids"]
+
+
+def test_several_processes_may_make_one_cache(tokenizer: CharacterTokenizer, tmp_path: Path) -> None:
+    cache = tmp_path / "ids"
+
+    def pairs_of_the_slower() -> Iterator[Pair]:
+        """Let another one make all of the cache while this one reads."""
+        yield CACHED[0]
+        if not cache.exists():
+            labels_of(CACHED, tokenizer, cache)
+        yield from CACHED[1:]
+
+    assert labels_of(pairs_of_the_slower, tokenizer, cache) == labels_of(CACHED, tokenizer, None)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["ids"]
+
+
+def test_what_a_killed_process_left_is_removed_later(tokenizer: CharacterTokenizer, tmp_path: Path) -> None:
+    old, new = (tmp_path / f".partial-{name}-ids" for name in ("old", "new"))
+    for path in (old, new):
+        path.mkdir()
+    os.utime(old, (0, 0))
+    labels_of(CACHED, tokenizer, tmp_path / "ids")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [new.name, "ids"]
+
+
+def test_an_error_of_the_texts_is_not_one_of_the_cache(tokenizer: CharacterTokenizer, tmp_path: Path) -> None:
+    def pairs() -> Iterator[Pair]:
+        with (tmp_path / "missing").open(encoding="utf-8") as file:
+            yield from zip(file, file, strict=True)
+
+    with pytest.raises(FileNotFoundError, match="missing"):
+        labels_of(pairs, tokenizer, tmp_path / "ids")
+    assert not list(tmp_path.iterdir())
+
+
+def test_another_vocabulary_or_limit_is_refused(tokenizer: CharacterTokenizer, tmp_path: Path) -> None:
+    cache = tmp_path / "ids"
+    labels_of(CACHED, tokenizer, cache)
+    with pytest.raises(InputError, match="another source_tokenizer, target_tokenizer"):
+        labels_of(CACHED, CharacterTokenizer(["a", "b"]), cache)
+    with pytest.raises(InputError, match="another max_target_length"):
+        labels_of(CACHED, tokenizer, cache, max_target_length=99)
+    with pytest.raises(InputError, match="another chunk_size"):
+        stream(CACHED, tokenizer, chunk_size=3, cache=cache)
+    assert labels_of(CACHED[:1], tokenizer, cache) == labels_of(
+        CACHED, tokenizer, cache
+    )  # texts are not compared
+
+
+def test_damage_is_named(tokenizer: CharacterTokenizer, tmp_path: Path) -> None:
+    cache = tmp_path / "ids"
+    labels_of(CACHED, tokenizer, cache)
+    content = (cache / "chunk-000001.npz").read_bytes()
+    (cache / "chunk-000001.npz").write_bytes(content[: len(content) // 2])
+    with pytest.raises(InputError, match=r"chunk-000001\.npz is damaged"):
+        labels_of(CACHED, tokenizer, cache)
+    (cache / "chunk-000001.npz").write_bytes(b"")
+    with pytest.raises(InputError, match=r"chunk-000001\.npz is damaged"):
+        labels_of(CACHED, tokenizer, cache)
+    (cache / "cache.json").write_text(json.dumps([]), encoding="utf-8")
+    with pytest.raises(InputError, match=r"cache\.json is damaged"):
+        labels_of(CACHED, tokenizer, cache)
+
+
+def test_what_cannot_be_written_is_said(tokenizer: CharacterTokenizer, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way", encoding="utf-8")
+    with pytest.raises(InputError, match=r"Cannot write .*file/ids"):
+        labels_of(CACHED, tokenizer, tmp_path / "file" / "ids")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from keras_transformer.data.text_files import read_lines, read_parallel_text
+from keras_transformer.data import ParallelText, read_lines, read_pairs
 from keras_transformer.errors import InputError
 
 MULTI30K = Path(__file__).parents[2].parent / "shared" / "data" / "multi30k"
@@ -38,7 +38,7 @@ def test_accepts_a_string_as_path(tmp_path: Path) -> None:
 def test_reads_pairs_from_plain_and_gz(tmp_path: Path) -> None:
     source = write(tmp_path / "x.en.gz", b"a dog\n\na cat\n")
     target = write(tmp_path / "x.de", b"ein Hund\nleer\neine Katze\n")
-    assert read_parallel_text(source, target) == [("a dog", "ein Hund"), ("a cat", "eine Katze")]
+    assert read_pairs((source, target)) == [("a dog", "ein Hund"), ("a cat", "eine Katze")]
 
 
 def assert_fault(path: Path, message: str) -> None:
@@ -90,18 +90,35 @@ def test_damaged_gz(tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
 def test_different_numbers_of_lines(tmp_path: Path) -> None:
     source, target = write(tmp_path / "x.en", b"a\nb\nc\n"), write(tmp_path / "x.de", b"a\nb\n")
     with pytest.raises(InputError, match=rf"same number of lines. Received: 3 in {source}, 2 in {target}\."):
-        read_parallel_text(source, target)
+        read_pairs((source, target))
+
+
+def test_parallel_text_is_read_again_in_each_iteration(tmp_path: Path) -> None:
+    source, target = write(tmp_path / "x.en", b"a\n\n"), write(tmp_path / "x.de.gz", b"A\nB\n")
+    text = ParallelText(source, target)
+    assert list(text) == list(text) == [("a", "A"), ("", "B")]
+    target.write_bytes(gzip.compress(b"A\n"))
+    with pytest.raises(InputError, match=rf"Received: 2 in {source}, 1 in {target}\."):
+        list(text)
+
+
+def test_parallel_text_needs_two_files(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.en", b"a\n")
+    with pytest.raises(InputError, match=rf"Cannot read {tmp_path}/none: no such file\."):
+        ParallelText(path, tmp_path / "none")
+    with pytest.raises(InputError, match=rf"Cannot read {tmp_path}: no regular file"):
+        ParallelText(tmp_path, path)
 
 
 def test_nothing_but_blank_lines(tmp_path: Path) -> None:
     path = write(tmp_path / "x", b"\n\n")
     with pytest.raises(InputError, match=r"No pair of .* has text on both sides. Received: 2 pairs\."):
-        read_parallel_text(path, path)
+        read_pairs((path, path))
 
 
 @pytest.mark.skipif(not MULTI30K.is_dir(), reason="needs ../shared/data/multi30k")
 def test_multi30k() -> None:
-    pairs = read_parallel_text(MULTI30K / "val.en.gz", MULTI30K / "val.de.gz")
+    pairs = read_pairs((MULTI30K / "val.en.gz", MULTI30K / "val.de.gz"))
     assert len(pairs) == 1014
     assert pairs[0][0].startswith("A group of men are loading cotton")
     assert pairs[0][1].startswith("Eine Gruppe von Männern lädt Baumwolle")

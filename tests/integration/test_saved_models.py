@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from keras_transformer.data import read_pairs, read_tsv
+from keras_transformer.data import read_pairs
 from keras_transformer.evaluation import evaluate
 from keras_transformer.export import ServedModel
 
@@ -79,7 +79,7 @@ def test_fresh_dates_are_right() -> None:
 @pytest.mark.skipif(not CMUDICT_TEST.exists(), reason="CMUdict is not beside the checkout")
 def test_the_error_rates_of_the_results_table() -> None:
     references: dict[str, list[str]] = {}
-    for source, target in read_tsv(CMUDICT_TEST, further_targets=True):
+    for source, target in read_pairs(CMUDICT_TEST, further_targets=True):
         references.setdefault(source, []).append(target)
     answers = ServedModel(SAVED_MODELS / "cmudict").translate(list(references))
     assert len(answers) == 12_000

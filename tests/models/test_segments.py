@@ -58,7 +58,7 @@ def test_pairs_of_a_row_do_not_see_each_other(options: dict[str, Any]) -> None:
 
 
 def test_padding_has_no_position_that_is_not_known() -> None:
-    """`packed_dataset` fills up with rows of padding, longer than any pair."""
+    """`packed_length` fills up with rows of padding, longer than any pair."""
     model = made(packed=True, positions="learned", max_length=6)
     inputs = packed_inputs()
     wide = {name: np.pad(ids, [(0, 1), (0, 9)]) for name, ids in inputs.items()}

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from keras_transformer.data import registry
 from keras_transformer.errors import InputError
 from keras_transformer.runs import DataConfig, RunConfig, TrainingConfig
 from keras_transformer.runs import data as run_data
@@ -36,8 +35,8 @@ def test_validation_pairs_are_scored_where_there_is_no_test(files: dict[str, str
 
 def test_a_dataset_may_have_one_split(monkeypatch: pytest.MonkeyPatch) -> None:
     pairs = [(f"a{number}", f"b{number}") for number in range(20)]
-    monkeypatch.setattr(registry, "tfds_splits", lambda name: ["train"])
-    monkeypatch.setattr(registry, "read_tfds", lambda name, split, **options: pairs)
+    splits = {"train": pairs}
+    monkeypatch.setattr(run_data, "read_pairs", lambda origin, split, **options: splits.get(split, []))
     read = load_pairs(DataConfig(pairs="tfds:x", validation_fraction=0.1))
     assert (len(read.train), len(read.validation)) == (18, 2)
     assert read.test == read.validation

@@ -43,9 +43,9 @@ pairs = [("ab" * (1 + number % 5), "ba" * (1 + number % 4) + "a") for number in 
 tokenizer = kt.text.CharacterTokenizer(["a", "b"])
 # In one order, since under a strategy of TensorFlow Keras begins the dataset once more than there are epochs.
 dataset = kt.data.translation_dataset(pairs, tokenizer, tokenizer, tokens_per_batch=96, shuffle=False)
-dataset = dataset.apply(kt.data.fill_rows(4))
+dataset = dataset.apply(kt.data.shard_rows(4))
 if process:
-    dataset = dataset.apply(kt.data.rows_of_process(2, int(process)))
+    dataset = dataset.apply(kt.data.shard_rows(2, int(process)))
 keras.utils.set_random_seed(0)
 with devices:
     sizes = {"num_layers": 1, "hidden_dim": 16, "num_heads": 4, "intermediate_dim": 32, "dropout": 0.0}
@@ -193,11 +193,11 @@ if mode == "mirrored":
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
 import keras
 import keras_transformer as kt
-from keras_transformer.data import EncodedPairs, encoded_dataset, fill_rows
+from keras_transformer.data import EncodedPairs, shard_rows, translation_dataset
 ids = tf.ragged.constant([[4], [5], [6], [7, 8, 9, 10], [6, 5], [9, 9]], dtype=tf.int32)
-dataset = encoded_dataset(EncodedPairs(source=ids, target=ids), tokens_per_batch=8, shuffle=False)
+dataset = translation_dataset(EncodedPairs(source=ids, target=ids), tokens_per_batch=8, shuffle=False)
 if mode != "mirrored":
-    dataset = dataset.apply(fill_rows(2))
+    dataset = dataset.apply(shard_rows(2))
 with kt.training.distributed(mode) if mode != "one" else contextlib.nullcontext():
     keras.utils.set_random_seed(0)
     model = kt.Transformer(12, 12, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=8, dropout=0.0)

@@ -1,4 +1,4 @@
-"""Hides some tokens of each text, for a model that learns to guess them.
+"""Hidden tokens, for a model that learns to guess them.
 
 As in Devlin et al., "BERT: Pre-training of Deep Bidirectional Transformers"
 (2019), section 3.1: of the tokens that are chosen, 80 % become a mask, 10 %
@@ -6,11 +6,11 @@ another token, and 10 % stay, since a text in use has no masks and the model
 must keep an eye on every token.
 """
 
-from numbers import Real
-
 import tensorflow as tf
 
-from keras_transformer.text import SPECIAL_IDS, SPECIAL_TOKENS
+from keras_transformer.arguments import check_number
+from keras_transformer.text import SPECIAL_TOKENS
+from keras_transformer.types import SPECIAL_IDS
 
 _MASK_SHARE = 0.8
 _RANDOM_SHARE = 0.1
@@ -19,26 +19,26 @@ _RANDOM_SHARE = 0.1
 def mask_tokens(
     dataset: tf.data.Dataset, *, mask_id: int, vocabulary_size: int, rate: float = 0.15, seed: int = 0
 ) -> tf.data.Dataset:
-    """Makes inputs with hidden tokens, and labels that hold what was hidden.
+    """Make inputs with hidden tokens, and labels that hold what was hidden.
 
     Special tokens, padding among them, are never chosen and never put in. What is drawn
     for an element depends on `seed` and the element's number alone, so each epoch hides
     the same tokens. For others in each pass, repeat before: `mask_tokens(dataset.repeat(), ...)`.
 
     Args:
-        dataset: token ids, integers `(b, s)` or `(s,)`, padded with `PAD_ID`.
+        dataset: token ids, integers `(b, s)` or `(s,)`, padded with 0.
         mask_id: the id that hides a token, best one that texts do not have.
         vocabulary_size: the number of ids of the model, `mask_id` among them.
         rate: the probability with which a token is chosen.
         seed: seed of all choices.
 
     Returns:
-        a dataset of `(masked ids, labels)`, int32 of the same shape. Labels are the original
-        ids where tokens were chosen and `PAD_ID`, which no loss counts, elsewhere.
+        A dataset of `(masked ids, labels)`, int32 of the same shape. Labels are the original
+        ids where tokens were chosen and 0, which no loss counts, elsewhere.
 
     Raises:
-        TypeError: `dataset` does not hold dense integers, a size or the seed is no integer,
-            or the rate is no number.
+        TypeError: `dataset` does not hold dense integers, a size or the seed is not an integer,
+            or the rate is not a number.
         ValueError: the ids have another rank, the vocabulary has nothing to put in, `mask_id`
             is padding or outside it, or the rate is outside (0, 1].
 
@@ -49,11 +49,9 @@ def mask_tokens(
         [0, 4, 5, 6, 0, 0]
     """
     _check_elements(dataset.element_spec)
-    _check_ids(mask_id, vocabulary_size)
-    _check_draws(rate, seed)
+    _check_options(mask_id, vocabulary_size, rate, seed)
 
     def mask(number: tf.Tensor, token_ids: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Hide tokens of one element."""
         token_ids = tf.cast(token_ids, tf.int32)
         element_seed = tf.stack([tf.constant(seed, tf.int64), number])
         return _mask(token_ids, mask_id, vocabulary_size, rate, element_seed)
@@ -64,7 +62,7 @@ def mask_tokens(
 def _mask(
     token_ids: tf.Tensor, mask_id: int, vocabulary_size: int, rate: float, seed: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Chooses among int32 (b, s) or (s,), and gives masked ids and labels of the same shape."""
+    """Choose among int32 (b, s) or (s,); returns masked ids and labels of the same shape."""
     choice_seed, fate_seed, random_seed = tf.unstack(tf.random.split(seed, 3))
     shape = tf.shape(token_ids)
     is_regular = (token_ids >= len(SPECIAL_TOKENS)) & (token_ids != mask_id)
@@ -77,10 +75,11 @@ def _mask(
 
 
 def _draw_regular(shape: tf.Tensor, mask_id: int, vocabulary_size: int, seed: tf.Tensor) -> tf.Tensor:
-    """Draws int32 ids evenly from those that are neither special nor the mask."""
-    if mask_id < len(SPECIAL_TOKENS):
-        return tf.random.stateless_uniform(shape, seed, len(SPECIAL_TOKENS), vocabulary_size, tf.int32)
-    drawn = tf.random.stateless_uniform(shape, seed, len(SPECIAL_TOKENS), vocabulary_size - 1, tf.int32)
+    """Draw int32 ids evenly from those that are neither special nor the mask."""
+    first = len(SPECIAL_TOKENS)
+    if mask_id < first:
+        return tf.random.stateless_uniform(shape, seed, first, vocabulary_size, tf.int32)
+    drawn = tf.random.stateless_uniform(shape, seed, first, vocabulary_size - 1, tf.int32)
     return drawn + tf.cast(drawn >= mask_id, tf.int32)  # the ids from the mask on move up by one
 
 
@@ -92,10 +91,8 @@ def _check_elements(spec: object) -> None:
         raise ValueError(f"{wanted} Received: shape={spec.shape}.")
 
 
-def _check_ids(mask_id: int, vocabulary_size: int) -> None:
-    for name, value in (("mask_id", mask_id), ("vocabulary_size", vocabulary_size)):
-        if not isinstance(value, int) or isinstance(value, bool):
-            raise TypeError(f"`{name}` must be an integer. Received: {name}={value!r}.")
+def _check_options(mask_id: int, vocabulary_size: int, rate: float, seed: int) -> None:
+    check_number(mask_id=mask_id, vocabulary_size=vocabulary_size, seed=seed, whole=True)
     num_regular = vocabulary_size - len(SPECIAL_TOKENS) - (mask_id >= len(SPECIAL_TOKENS))
     if num_regular < 1:
         raise ValueError(
@@ -107,12 +104,6 @@ def _check_ids(mask_id: int, vocabulary_size: int) -> None:
             "`mask_id` must be above the padding's 0 and below `vocabulary_size`. "
             f"Received: mask_id={mask_id}, vocabulary_size={vocabulary_size}."
         )
-
-
-def _check_draws(rate: float, seed: int) -> None:
-    if not isinstance(rate, Real) or isinstance(rate, bool):
-        raise TypeError(f"`rate` must be a number. Received: rate={rate!r}.")
-    if not 0 < rate <= 1:
+    check_number(rate=rate, above=0)
+    if rate > 1:
         raise ValueError(f"`rate` must be above 0 and at most 1. Received: rate={rate}.")
-    if not isinstance(seed, int) or isinstance(seed, bool):
-        raise TypeError(f"`seed` must be an integer. Received: seed={seed!r}.")

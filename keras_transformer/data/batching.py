@@ -1,0 +1,138 @@
+"""Which pairs share a batch, and in which order an epoch has the batches.
+
+Pairs are sorted into buckets by their longer side, and a batch takes as many pairs as its token
+budget allows at the upper end of its longest bucket. All this depends on the lengths alone, so the
+number of batches is known before training and each epoch has as many; the order follows from the
+seed and the number of the epoch, so a resumed run sees the batches that it would have seen.
+Rejected: `bucket_by_sequence_length`, whose leftovers make many small batches, and `Dataset.shuffle`,
+which depends on the global seed and starts again in each process.
+"""
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import numpy as np
+import tensorflow as tf
+
+from keras_transformer.data.encoding import EncodedPairs
+
+Transformation: TypeAlias = Callable[[tf.data.Dataset], tf.data.Dataset]
+"""A step of the input pipeline; steps are chained with `dataset.apply`, in reading order."""
+
+
+@dataclasses.dataclass(frozen=True)
+class BatchPlan:
+    """The pairs in an order with equal ones next to each other, and where batches of them begin."""
+
+    keys: np.ndarray
+    """What the pairs are sorted by, int64 (n,)."""
+    splits: np.ndarray
+    """Where batches of the sorted pairs begin, and n at the end: int64 (number of batches + 1,)."""
+
+    def __len__(self) -> int:
+        """Return the number of batches."""
+        return len(self.splits) - 1
+
+    def ordered(self) -> tf.RaggedTensor:
+        """Return batches from short to long: indices of pairs, int64 (number of batches, ragged)."""
+        return tf.RaggedTensor.from_row_splits(np.argsort(self.keys, kind="stable"), self.splits)
+
+    def shuffled(self, seed: tf.Tensor) -> tf.RaggedTensor:
+        """Return shuffled batches for a seed, int64 (2,): indices of pairs as `ordered` returns them."""
+        return _shuffle(tf.constant(self.keys), tf.constant(self.splits), seed)
+
+    def epochs(self, *, shuffle: bool, seed: int, first_epoch: int) -> tf.data.Dataset:
+        """Make a dataset of indices of pairs, int64 (b,); each iteration over it is the next epoch."""
+        if not shuffle:
+            return tf.data.Dataset.from_tensor_slices(self.ordered())
+        # The input pipeline runs on the host, and so must what its functions capture.
+        with tf.device("CPU:0"):
+            keys, splits = tf.constant(self.keys), tf.constant(self.splits)
+            next_epoch = tf.Variable(first_epoch, dtype=tf.int64, trainable=False)
+
+        def epoch_batches(_: tf.Tensor) -> tf.data.Dataset:
+            epoch = next_epoch.assign_add(1) - 1
+            epoch_seed = tf.stack([tf.constant(seed, tf.int64), epoch])
+            return tf.data.Dataset.from_tensor_slices(_shuffle(keys, splits, epoch_seed))
+
+        # A new iteration runs the function of `flat_map` again: that is what counts the epochs.
+        return tf.data.Dataset.from_tensors(0).flat_map(epoch_batches)
+
+
+def _shuffle(keys: tf.Tensor, splits: tf.Tensor, seed: tf.Tensor) -> tf.RaggedTensor:
+    """Shuffle pairs with equal keys, the rows of each batch, and the batches."""
+    pair_seed, row_seed, batch_seed = tf.unstack(tf.random.split(seed, 3))
+    batches = tf.RaggedTensor.from_row_splits(_shuffled_order(keys, pair_seed), splits)
+    # The rows of a batch too: noise depends on their index, and an epoch may be a single batch.
+    rows = _shuffled_order(batches.value_rowids(), row_seed)
+    batches = batches.with_flat_values(tf.gather(batches.flat_values, rows))
+    order = tf.random.experimental.stateless_shuffle(tf.range(batches.nrows()), batch_seed)
+    return tf.gather(batches, order)
+
+
+def _shuffled_order(keys: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+    """Sort by key, in a random order where keys are equal: indices, int64 (n,)."""
+    shuffled = tf.random.experimental.stateless_shuffle(tf.range(tf.size(keys, tf.int64)), seed)
+    return tf.gather(shuffled, tf.argsort(tf.gather(keys, shuffled), stable=True))
+
+
+def plan_batches(encoded: EncodedPairs, boundaries: Sequence[int], tokens_per_batch: int) -> BatchPlan:
+    """Sort pairs into buckets, of which the last holds the longest, and cut these into batches."""
+    lengths = encoded.lengths()
+    ends = _bucket_ends(lengths.max(axis=1), boundaries)
+    # Within a bucket by the target: padding falls from 20 to 1 % of CMUdict's target positions.
+    keys = ends * (boundaries[-1] + 1) + _bucket_ends(lengths[:, 1], boundaries)
+    return BatchPlan(keys, _cut(np.sort(ends), tokens_per_batch))
+
+
+def _bucket_ends(lengths: np.ndarray, boundaries: Sequence[int]) -> np.ndarray:
+    """Round each length up to a boundary."""
+    return np.asarray(boundaries, np.int64)[np.searchsorted(boundaries, lengths)]
+
+
+def _cut(sorted_ends: np.ndarray, tokens_per_batch: int) -> np.ndarray:
+    """Cut pairs sorted by bucket into batches of at most so many padded tokens.
+
+    The last pairs of a bucket fill up the first batch of the next one, so that only one
+    batch of an epoch is smaller than it could be.
+    """
+    check_budget(int(sorted_ends[-1]), tokens_per_batch)
+    splits = [0]
+    while splits[-1] < len(sorted_ends):
+        start = splits[-1]
+        most = sorted_ends[start : start + tokens_per_batch // sorted_ends[start]]
+        num_tokens = most * np.arange(1, len(most) + 1)  # of the batches that end at each pair
+        splits.append(start + int(np.searchsorted(num_tokens, tokens_per_batch, side="right")))
+    return np.asarray(splits, np.int64)
+
+
+def check_budget(longest: int, tokens_per_batch: int) -> None:
+    """Raise ValueError if the longest pair alone is above the budget."""
+    if tokens_per_batch < longest:
+        raise ValueError(
+            "`tokens_per_batch` must hold the longest pair, padded to its bucket. "
+            f"Received: tokens_per_batch={tokens_per_batch}, longest={longest} tokens."
+        )
+
+
+def choose_boundaries(
+    boundaries: Sequence[int] | None, max_length: int, *, coarse: bool = False
+) -> tuple[int, ...]:
+    """Return upper ends of buckets, the last at least `max_length`; checked, or by default.
+
+    Default ones rise from 4 in steps of a sixteenth, at least of 1; coarse ones, where each
+    boundary is a shape to compile for, from 8 in steps of a quarter.
+    """
+    if boundaries is None:
+        parts, ends = (4, [8]) if coarse else (16, [4])
+        while ends[-1] < max_length:
+            ends.append(ends[-1] + -(-ends[-1] // parts))
+        return (*ends[:-1], max_length)
+    if not boundaries or boundaries[0] < 1 or any(b <= a for a, b in itertools.pairwise(boundaries)):
+        raise ValueError(
+            "`bucket_boundaries` must be positive and increasing. "
+            f"Received: bucket_boundaries={list(boundaries)}."
+        )
+    return (*boundaries, max_length) if boundaries[-1] < max_length else tuple(boundaries)

@@ -1,0 +1,227 @@
+"""Ways to write a date, from the Unicode CLDR through the optional package `babel`.
+
+`03.04.2023` is March in one country and April in another: no reader can translate it. A pattern is
+left out by rule, not by hand: when any of its strings could be read as another date in any other
+pattern.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import unicodedata
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from keras_transformer.errors import InputError
+
+if TYPE_CHECKING:
+    import datetime as dt
+    from collections.abc import Iterator, Sequence
+
+    from babel import Locale
+
+# CLDR locales, grouped by script. Their dates are written in the Gregorian calendar.
+LOCALES: tuple[str, ...] = (
+    *("en_US", "en_GB", "de", "fr", "es", "it", "pt_BR", "nl", "ro", "sv", "da", "nb", "is"),
+    *("fi", "et", "lv", "lt", "pl", "cs", "hu", "tr", "id", "vi"),
+    *("ru", "uk", "bg"),
+    *("el", "he", "ar", "ar_EG", "fa"),
+    *("hi", "mr", "bn", "ta", "th"),
+    *("ko", "ja", "zh_Hans"),
+)
+STYLES: tuple[str, ...] = ("full", "long", "medium")
+
+# The digit zero of the CLDR numbering systems that are not Latin; the digits 1 to 9 follow it.
+_ZERO_DIGITS: dict[str, str] = {
+    "arab": "\N{ARABIC-INDIC DIGIT ZERO}",
+    "arabext": "\N{EXTENDED ARABIC-INDIC DIGIT ZERO}",
+    "deva": "\N{DEVANAGARI DIGIT ZERO}",
+    "beng": "\N{BENGALI DIGIT ZERO}",
+}
+
+# A field of a CLDR pattern is a letter and a width: how often the letter is repeated.
+_SLOTS = {"y": "year", "M": "month", "L": "month", "d": "day", "E": "weekday", "c": "weekday"}
+_CONTEXTS = {"M": "format", "L": "stand-alone", "E": "format", "c": "stand-alone"}
+_NAME_WIDTHS = {1: "abbreviated", 2: "abbreviated", 3: "abbreviated", 4: "wide", 5: "narrow"}
+_TWO_DIGIT_YEAR = ("y", 2)
+# Keyboards write one kind of space and no marks for the direction of text.
+_KEYBOARD = str.maketrans({"\u00a0": " ", "\u202f": " ", "\u200e": None, "\u200f": None, "\u061c": None})
+
+# Feb 29 exists, so that every day of any year is compared.
+_LEAP_YEAR = 2000
+_DAYS_IN_MONTH = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DatePattern:
+    """One way to write a date."""
+
+    locale: str
+    """The CLDR locale, for example `pt_BR`."""
+    style: str
+    """The CLDR style: `full`, `long` or `medium`."""
+    template: str
+    """Text with the slots `{year}`, `{month}`, `{day}` and perhaps `{weekday}`."""
+    months: tuple[str, ...]
+    """What is written for the months 1 to 12: names or numbers."""
+    days: tuple[str, ...]
+    """What is written for the days 1 to 31."""
+    weekdays: tuple[str, ...] = ("",) * 7
+    """What is written for Monday to Sunday."""
+    digits: str = "0123456789"
+    """The ten digits of the year, zero first."""
+
+    def write(self, date: dt.date) -> str:
+        """Return the date as this pattern writes it."""
+        return self.compose(date.year, date.month, date.day, date.weekday())
+
+    def compose(self, year: int, month: int, day: int, weekday: int) -> str:
+        """Return the text of four values; `weekday` counts from Monday = 0."""
+        return self.template.format(
+            year="".join([self.digits[int(digit)] for digit in str(year)]),
+            month=self.months[month - 1],
+            day=self.days[day - 1],
+            weekday=self.weekdays[weekday],
+        )
+
+
+def numbers(last: int, *, width: int = 1, digits: str = "0123456789") -> tuple[str, ...]:
+    """Return the numbers 1 to `last`, padded with zeros to `width`, written in `digits`."""
+    native = str.maketrans("0123456789", digits)
+    return tuple(str(value).zfill(width).translate(native) for value in range(1, last + 1))
+
+
+# All-numeric orders of the world; they are never written, only compared with.
+_NUMERIC_ORDERS: tuple[DatePattern, ...] = tuple(
+    DatePattern(
+        locale="numeric",
+        style=order,
+        template=order,
+        months=numbers(12, width=width),
+        days=numbers(31, width=width),
+    )
+    for order in ("{day} {month} {year}", "{month} {day} {year}", "{year} {month} {day}")
+    for width in (1, 2)
+)
+
+
+def cldr_patterns(locales: Sequence[str], styles: Sequence[str] = STYLES) -> list[DatePattern]:
+    """Read the date patterns of `locales` in `styles`; raise InputError without `babel` or such a locale.
+
+    A pattern that has other fields than a day, month, year, era and weekday is left out, and so is
+    one with a two-digit year. Digits are those that the locale uses by default.
+    """
+    compiled = [_compile(locale, style) for locale in map(_load, locales) for style in styles]
+    return [pattern for pattern in compiled if pattern is not None]
+
+
+def _load(name: str) -> Locale:
+    try:
+        from babel import Locale, UnknownLocaleError
+    except ImportError:
+        raise InputError(
+            "The dates task needs the package `babel`, which is not installed. "
+            'Install it with, in the clone: python -m pip install ".[demo]"'
+        ) from None
+    try:
+        return Locale.parse(name)
+    except (UnknownLocaleError, ValueError):
+        raise InputError(
+            f"A locale must be known to the package `babel`, like 'pt_BR'. Received: {name!r}."
+        ) from None
+
+
+def _compile(locale: Locale, style: str) -> DatePattern | None:
+    from babel.dates import tokenize_pattern
+
+    tokens = tokenize_pattern(locale.date_formats[style].pattern)
+    fields = [token for kind, token in tokens if kind == "field" and token[0] != "G"]
+    widths = {_SLOTS.get(letter, "other"): (letter, width) for letter, width in fields}
+    if "other" in widths or _TWO_DIGIT_YEAR in fields or not {"year", "month", "day"} <= {*widths}:
+        return None
+    zero = ord(_ZERO_DIGITS.get(locale.default_numbering_system, "0"))
+    digits = "".join(chr(zero + value) for value in range(10))
+    return DatePattern(
+        locale=str(locale),
+        style=style,
+        template="".join(_template_part(locale, token) for _, token in tokens),
+        months=_months(locale, *widths["month"], digits=digits),
+        days=numbers(31, width=widths["day"][1], digits=digits),
+        weekdays=_weekdays(locale, *widths.get("weekday", ("E", 4))),
+        digits=digits,
+    )
+
+
+def _template_part(locale: Locale, token: str | tuple[str, int]) -> str:
+    """Return literal text or a slot; the era is text, since all dates are of this one."""
+    if isinstance(token, str):
+        return _typed(token).replace("{", "{{").replace("}", "}}")
+    letter, width = token
+    return _typed(locale.eras[_NAME_WIDTHS[width]][1]) if letter == "G" else f"{{{_SLOTS[letter]}}}"
+
+
+def _months(locale: Locale, letter: str, width: int, *, digits: str) -> tuple[str, ...]:
+    if width < 3:
+        return numbers(12, width=width, digits=digits)
+    names = locale.months[_CONTEXTS[letter]][_NAME_WIDTHS[width]]
+    return tuple(_typed(names[month]) for month in range(1, 13))
+
+
+def _weekdays(locale: Locale, letter: str, width: int) -> tuple[str, ...]:
+    names = locale.days[_CONTEXTS[letter]][_NAME_WIDTHS[width]]
+    return tuple(_typed(names[weekday]) for weekday in range(7))
+
+
+def _typed(text: str) -> str:
+    return unicodedata.normalize("NFC", text.translate(_KEYBOARD))
+
+
+def unambiguous(patterns: Sequence[DatePattern]) -> list[DatePattern]:
+    """Return the patterns none of whose strings can be read as another date.
+
+    Strings are compared as their `reading`, over every day of a leap year with every weekday. One
+    year is enough: years have four digits, which no reader takes for a day or a month. When two
+    patterns disagree, both are left out.
+    """
+    dates_by_reading: dict[str, set[tuple[int, int]]] = defaultdict(set)
+    readings: list[set[str]] = []
+    for pattern in (*patterns, *_NUMERIC_ORDERS):
+        readings.append(set())
+        for key, month_and_day in _all_readings(pattern):
+            dates_by_reading[key].add(month_and_day)
+            readings[-1].add(key)
+    ambiguous = {key for key, dates in dates_by_reading.items() if len(dates) > 1}
+    return [
+        pattern for pattern, written in zip(patterns, readings, strict=False) if ambiguous.isdisjoint(written)
+    ]
+
+
+def _all_readings(pattern: DatePattern) -> Iterator[tuple[str, tuple[int, int]]]:
+    weekdays = range(7) if "{weekday}" in pattern.template else range(1)
+    for month, last_day in enumerate(_DAYS_IN_MONTH, start=1):
+        for day in range(1, last_day + 1):
+            for weekday in weekdays:
+                yield reading(pattern.compose(_LEAP_YEAR, month, day, weekday)), (month, day)
+
+
+def reading(text: str) -> str:
+    """Return `text` without what readers overlook: case, punctuation, spaces, kind of digits."""
+    return " ".join(text.casefold().translate(_READING).split())
+
+
+class _Reading(dict[int, str | int | None]):
+    """A translation table that fills itself: what a reader sees in each character."""
+
+    def __missing__(self, code_point: int) -> str | int | None:
+        character = chr(code_point)
+        category = unicodedata.category(character)
+        if category == "Nd":
+            self[code_point] = str(unicodedata.digit(character))
+        elif category == "Cf":
+            self[code_point] = None
+        else:
+            self[code_point] = " " if category[0] in "PZ" else character
+        return self[code_point]
+
+
+_READING = _Reading()

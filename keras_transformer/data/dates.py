@@ -1,0 +1,133 @@
+"""Dates as people write them, to ISO 8601: a translation task that needs no download.
+
+`vendredi 3 mars 2023` becomes `2023-03-03`. About half of the strings have stray capitals or spaces.
+"""
+
+import datetime as dt
+import functools
+import hashlib
+import random
+from collections.abc import Callable, Sequence
+
+from keras_transformer.data.date_patterns import LOCALES, DatePattern, cldr_patterns, unambiguous
+from keras_transformer.types import Pair
+
+FIRST_DAY = dt.date(1900, 1, 1)
+LAST_DAY = dt.date(2099, 12, 31)
+
+# Hundredths of all days that are kept out of training.
+_HELD_OUT = {"validation": 5, "test": 5}
+_SPLITS: tuple[str, ...] = ("train", *_HELD_OUT)
+
+# How often the letters of a string are written as given, lower, upper, capitalized or at random.
+_CASE_WEIGHTS = (50, 12, 12, 13, 13)
+# How many stray spaces are put into a string, and how often.
+_STRAY_SPACES, _SPACE_WEIGHTS = (0, 1, 2, 3), (70, 15, 10, 5)
+
+
+def generate_dates(
+    num_pairs: int, *, seed: int = 0, split: str = "train", locales: Sequence[str] = LOCALES
+) -> list[Pair]:
+    """Write random days of the years 1900 to 2099 in the ways of many languages, all equally frequent.
+
+    The days of the three splits are disjoint for all seeds, so that no test date was seen in
+    training in any language. Raises InputError without `babel`, or for a locale that it does not know.
+    """
+    patterns = list(patterns_by_locale(tuple(locales)).values())
+    days = days_by_split()[split]
+    generator = random.Random(f"{seed} {split}")
+    return [_pair(patterns, days, generator) for _ in range(num_pairs)]
+
+
+def _pair(
+    patterns: Sequence[Sequence[DatePattern]], days: Sequence[dt.date], generator: random.Random
+) -> Pair:
+    day = generator.choice(days)
+    pattern = generator.choice(generator.choice(patterns))
+    return add_noise(pattern.write(day), generator), day.isoformat()
+
+
+@functools.lru_cache(maxsize=8)
+def patterns_by_locale(locales: tuple[str, ...] = LOCALES) -> dict[str, tuple[DatePattern, ...]]:
+    """Return the unambiguous patterns of each locale that has one."""
+    chosen: dict[str, list[DatePattern]] = {}
+    for pattern in unambiguous(cldr_patterns(locales)):
+        chosen.setdefault(pattern.locale, []).append(pattern)
+    return {locale: tuple(patterns) for locale, patterns in chosen.items()}
+
+
+@functools.lru_cache(maxsize=1)
+def days_by_split() -> dict[str, tuple[dt.date, ...]]:
+    """Return the days of each split, in order."""
+    days: dict[str, list[dt.date]] = {split: [] for split in _SPLITS}
+    for offset in range((LAST_DAY - FIRST_DAY).days + 1):
+        day = FIRST_DAY + dt.timedelta(days=offset)
+        days[_split_of(day)].append(day)
+    return {split: tuple(members) for split, members in days.items()}
+
+
+def _split_of(date: dt.date) -> str:
+    """Return the split that a day belongs to: always the same one, whatever the seed."""
+    digest = hashlib.sha256(date.isoformat().encode()).digest()
+    hundredth = int.from_bytes(digest[:8], "big") % 100
+    if hundredth < _HELD_OUT["test"]:
+        return "test"
+    return "validation" if hundredth < sum(_HELD_OUT.values()) else "train"
+
+
+def add_noise(text: str, generator: random.Random) -> str:
+    """Return `text` with stray capitals and spaces; words and digits stay what they are."""
+    (change_case,) = generator.choices(_CASES, _CASE_WEIGHTS)
+    (num_spaces,) = generator.choices(_STRAY_SPACES, _SPACE_WEIGHTS)
+    text = change_case(text, generator)
+    for _ in range(num_spaces):
+        # At the start, at the end or next to a space that is there.
+        indices = [0, len(text), *(index for index, character in enumerate(text) if character == " ")]
+        index = generator.choice(indices)
+        text = f"{text[:index]} {text[index:]}"
+    return text
+
+
+def _upper(character: str) -> str:
+    """Return the capital of a letter, or the character itself where the way back is not the same.
+
+    Some letters have no capital of their own: `'ß'.upper()` is `'SS'`, and the Turkish i without a
+    dot has the capital of `i`.
+    """
+    capital = character.upper()
+    return capital if capital.lower() == character else character
+
+
+def _lower(character: str) -> str:
+    """Return the small letter of a capital, or the character itself as `_upper` does."""
+    small = character.lower()
+    return small if small.upper() == character else character
+
+
+def _as_given(text: str, _: random.Random) -> str:
+    return text
+
+
+def _all_lower(text: str, _: random.Random) -> str:
+    return "".join(map(_lower, text))
+
+
+def _all_upper(text: str, _: random.Random) -> str:
+    return "".join(map(_upper, text))
+
+
+def _capitalized(text: str, _: random.Random) -> str:
+    return " ".join(_upper(word[:1]) + word[1:] for word in text.split(" "))
+
+
+def _random_capitals(text: str, generator: random.Random) -> str:
+    return "".join(_upper(character) if generator.random() < 0.2 else character for character in text)
+
+
+_CASES: tuple[Callable[[str, random.Random], str], ...] = (
+    _as_given,
+    _all_lower,
+    _all_upper,
+    _capitalized,
+    _random_capitals,
+)

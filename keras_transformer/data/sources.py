@@ -1,0 +1,141 @@
+"""Pairs from wherever they are: files, a TFDS dataset, the built-in task."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from keras_transformer.arguments import check_positive
+from keras_transformer.data.pairs import drop_empty_pairs
+from keras_transformer.data.text_files import iterate_columns, iterate_parallel
+from keras_transformer.errors import InputError
+from keras_transformer.types import Pair
+
+if TYPE_CHECKING:
+    from tensorflow_datasets.core import DatasetInfo
+
+FilePath: TypeAlias = str | os.PathLike[str]
+
+_NUM_DATES = {"train": 50_000, "validation": 2_000, "test": 2_000}
+
+
+def read_pairs(
+    origin: FilePath | tuple[FilePath, FilePath],
+    split: str = "train",
+    *,
+    optional: bool = False,
+    num_pairs: int | None = None,
+    further_targets: bool = False,
+    seed: int = 0,
+    data_dir: FilePath | None = None,
+) -> list[Pair]:
+    """Read sentence pairs.
+
+    | origin | pairs |
+    |---|---|
+    | `(SOURCE, TARGET)` | two parallel text files, line by line |
+    | `PATH.tsv` | the first two columns of a file |
+    | `tfds:NAME` | a dataset of TFDS, such as `tfds:ted_hrlr_translate/pt_to_en` |
+    | `tfds:NAME#SOURCE,TARGET` | the same with a direction, such as `tfds:...#en,pt` |
+    | `dates` | dates as people write them to ISO 8601, generated |
+
+    Files may end in `.gz`. TFDS downloads a dataset the first time.
+
+    Args:
+        origin: one of the table.
+        split: `"train"`, `"validation"`, `"test"`, or what the TFDS dataset has. A file is one split:
+            for it this is not used.
+        optional: whether to return no pairs where the origin has no split of this name, as a file
+            never has, instead of raising.
+        num_pairs: at most so many pairs, the first ones; for `dates` how many to
+            generate (50,000 for training, 2,000 otherwise).
+        further_targets: whether columns after the second are more targets, such as the other
+            pronunciations of a word, each of which makes a pair with the source.
+        seed: seed of what is generated.
+        data_dir: where prepared TFDS datasets lie; the default of TFDS otherwise.
+
+    Returns:
+        The pairs in their order, without those that are empty on one side.
+
+    Raises:
+        InputError: the origin is none of the table, it cannot be read, or it has no pair of texts.
+        ValueError: `num_pairs` is not positive.
+    """
+    if num_pairs is not None:
+        check_positive(num_pairs=num_pairs)
+    if isinstance(origin, tuple):
+        source, target = map(Path, origin)
+        name = f"{source} and {target}"
+        return [] if optional else drop_empty_pairs([*iterate_parallel(source, target)], name)[:num_pairs]
+    spec = os.fspath(origin)
+    if spec == "dates":
+        return _read_dates(split, num_pairs, seed, optional=optional)
+    if spec.startswith("tfds:"):
+        return _read_tfds(spec, split, data_dir, optional=optional)[:num_pairs]
+    if spec.endswith((".tsv", ".tsv.gz")):
+        pairs = iterate_columns(Path(spec), further_targets=further_targets)
+        return [] if optional else drop_empty_pairs([*pairs], spec)[:num_pairs]
+    raise InputError(f"Pairs must be `dates`, `tfds:NAME`, `PATH.tsv` or `PATH.tsv.gz`. Received: {spec!r}.")
+
+
+def _read_dates(split: str, num_pairs: int | None, seed: int, *, optional: bool) -> list[Pair]:
+    # Imported late: it needs `babel`, an optional dependency.
+    from keras_transformer.data.dates import generate_dates
+
+    if split in _NUM_DATES:
+        return generate_dates(num_pairs or _NUM_DATES[split], seed=seed, split=split)
+    if optional:
+        return []
+    raise InputError(f"The split of `dates` must be one of {', '.join(_NUM_DATES)}. Received: {split!r}.")
+
+
+def _read_tfds(spec: str, split: str, data_dir: FilePath | None, *, optional: bool) -> list[Pair]:
+    # Imported late: it takes seconds, and most runs read files.
+    import tensorflow_datasets as tfds
+
+    name, languages = _parse_tfds(spec)
+    try:
+        builder = tfds.builder(name, data_dir=None if data_dir is None else os.fspath(data_dir))
+        source, target = _text_features(builder.info, name, languages)
+        builder.download_and_prepare()
+        if optional and split not in builder.info.splits:
+            return []
+        dataset = builder.as_dataset(split=split)
+    except InputError:
+        raise
+    except (ValueError, OSError, tfds.download.DownloadError) as error:
+        # TFDS writes pages, with the names of all its datasets; the first line is the fault.
+        line = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise InputError(f"Cannot load tfds:{name}, split {split!r}: {line}") from error
+    pairs = [(_decode(row[source], name), _decode(row[target], name)) for row in tfds.as_numpy(dataset)]
+    return drop_empty_pairs(pairs, f"tfds:{name}")
+
+
+def _parse_tfds(spec: str) -> tuple[str, tuple[str, str] | None]:
+    """Take `tfds:NAME#SOURCE,TARGET` apart."""
+    name, separator, direction = spec.removeprefix("tfds:").partition("#")
+    languages = tuple(direction.split(","))
+    if not name or (separator and len(languages) != 2):
+        raise InputError(f"A TFDS dataset is `tfds:NAME` or `tfds:NAME#SOURCE,TARGET`. Received: {spec!r}.")
+    return name, (languages[0], languages[-1]) if separator else None
+
+
+def _text_features(info: "DatasetInfo", name: str, languages: tuple[str, str] | None) -> tuple[str, str]:
+    """Find the names of the source and target features, before anything is downloaded."""
+    import tensorflow_datasets as tfds
+
+    texts = [key for key, feature in info.features.items() if isinstance(feature, tfds.features.Text)]
+    # A folder or an ad-hoc dataset has no supervised keys; two texts can only be one pair.
+    keys = languages or info.supervised_keys or tuple(texts)
+    if len(keys) != 2 or not all(key in texts for key in keys):
+        raise InputError(
+            f"tfds:{name} must hold a source and a target text. "
+            f"Received: wanted={list(keys)}, its texts={texts}."
+        )
+    return keys[0], keys[1]
+
+
+def _decode(text: bytes, name: str) -> str:
+    try:
+        return text.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(f"tfds:{name} holds a text that is not valid UTF-8. Received: {text!r}.") from error
