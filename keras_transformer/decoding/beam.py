@@ -49,7 +49,7 @@ class _Candidates(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class BeamSearch(Search[BeamState]):
+class BeamSearch(Search):
     """Keep the `n` most likely running hypotheses, and the `n` best finished ones.
 
     A hypothesis that ended is never extended, and competes by its score:
@@ -137,6 +137,8 @@ class BeamSearch(Search[BeamState]):
         Its score can at best become its log-probability now, divided by the penalty of the longest
         hypothesis, with everything covered.
         """
+        # With a length penalty a longer hypothesis may still win, so that this bound alone, `exhaustive`,
+        # nearly always runs to the maximal length. Therefore it is not the default.
         longest = max_length if is_absent(state.limits.longest) else state.limits.longest
         best_running = self.score(state.running_log_probabilities[:, 0], longest)
         overtakes = best_running > state.finished_scores[:, self.num_outputs - 1]
@@ -164,6 +166,7 @@ class BeamSearch(Search[BeamState]):
             running_log_probabilities=running,
             finished_ids=finished_ids,
             finished_scores=finished_scores,
+            # Keys and values stay where they are: a cache notes which hypothesis wrote what.
             cache=cache.reorder(self._rows(take_each(found.beams, order))),
         )
 
@@ -190,6 +193,7 @@ class BeamSearch(Search[BeamState]):
     def _extend(self, state: BeamState, step: Step, max_length: int) -> tuple[_Candidates, Cache]:
         """Find the most likely extensions of each source's hypotheses."""
         logits, cache = step(ops.reshape(state.last_ids, (-1,)), state.position, state.cache)
+        # Of each hypothesis no more than `2n` tokens can be among the `2n` best of the source.
         num_tokens = min(2 * self.beam_size, logits.shape[-1])
         if self.constraints.is_idle(state.limits):
             scores, ids = best_tokens(logits, num_tokens, self.special_ids)

@@ -124,6 +124,7 @@ class Constraints:
                 f"Length ratios need sources. Received: min_length_ratio={self.min_length_ratio}, "
                 f"max_length_ratio={self.max_length_ratio}, a model without an encoder."
             )
+        # Once for each source, before the loop; a step then compares integers.
         lengths = ops.cast(source_lengths, "float32")
         shortest = ops.cast(ops.ceil(lengths * self.min_length_ratio - _ROUNDING), "int32")
         longest = ops.full_like(source_lengths, max_length, dtype="int32")
@@ -162,6 +163,7 @@ class Constraints:
         Returns:
             Float `(r, v)`: `LOWEST_SCORE` for what may not be generated.
         """
+        # In this order: a penalty reshapes scores, rules forbid tokens, and a prefix overrules both.
         scores = allowed = self._penalized(log_probabilities, history, position)
         forbidden = self._forbidden(scores.shape[-1], history, position, limits.shortest, special_ids.end)
         if forbidden:
@@ -188,6 +190,7 @@ class Constraints:
             masks.append(_banned_tokens(self.banned_token_ids, vocabulary_size, end_id))
         if self.no_repeat_ngram_size:
             masks.append(_repeated_ngrams(history, position, self.no_repeat_ngram_size, vocabulary_size))
+        # A minimum of 1 is the end token itself, which always comes.
         if self.min_length_ratio or self.min_length > 1:
             too_short = (shortest[:, None] if self.min_length_ratio else self.min_length) > position + 1
             is_end = ops.equal(ops.arange(vocabulary_size), end_id)

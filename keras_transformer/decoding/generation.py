@@ -26,6 +26,7 @@ class DecodableModel(Protocol):
         *,
         padding_mask: Tensor | None = None,
         track_attention: bool = False,
+        in_place: bool = False,
     ) -> tuple[Step, Cache]:
         """Prepare a loop over `max_length` positions; see `Transformer.start_decoding`."""
 
@@ -88,6 +89,8 @@ def generate(
         seed=fresh_seed(search),
         room=room,
     )
+    # The seed was drawn outside: within a stateless scope Keras forgets that its generator has moved on, so
+    # that every call would sample the same outputs.
     with fixed_weights(model):
         step, cache = model.start_decoding(
             inputs,
@@ -95,6 +98,7 @@ def generate(
             search.beam_size,
             padding_mask=padding_mask,
             track_attention=search.tracks_attention,
+            in_place=request.sizes_change,
         )
         return search(step, cache, request)
 

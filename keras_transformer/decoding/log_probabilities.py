@@ -5,12 +5,13 @@ from keras import ops
 from keras_transformer.backend import first_largest, largest, take_each, top_k
 from keras_transformer.types import SpecialIds, Tensor
 
+# Stands for a log-probability of minus infinity. Unlikely is not impossible: sums of it stay finite, so that
+# a search with fewer sequences than hypotheses needs no special case.
 LOWEST_SCORE = -1e30
-"""Stands for a log-probability of minus infinity: sums of it stay finite."""
 
+# The least that a token which must be generated counts: a model may give it no probability at all, and then
+# the hypothesis still needs a score that others can be compared with.
 FORCED_LOG_PROBABILITY = -100.0
-"""The least that a token which must be generated counts: a model may give it no probability at all, and then
-the hypothesis still needs a score that others can be compared with."""
 
 
 def is_possible(log_probabilities: Tensor) -> Tensor:
@@ -35,6 +36,7 @@ def best_tokens(logits: Tensor, num_tokens: int, special_ids: SpecialIds) -> tup
 
     It needs fewer passes over the vocabulary: what may not be generated is sorted out afterwards.
     """
+    # Next to the model, most of the time of a step goes into passes over the vocabulary.
     logits = ops.cast(logits, "float32")
     # The maximum by itself: XLA sorts the whole vocabulary if a part of the `top_k` is used alone.
     top = ops.max(logits, axis=-1, keepdims=True)

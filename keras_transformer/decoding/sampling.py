@@ -43,7 +43,7 @@ class IndependentState(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class IndependentSearch(Search[IndependentState]):
+class IndependentSearch(Search):
     """Base of `GreedySearch` and `SampleSearch`, whose hypotheses do not compete."""
 
     axes: ClassVar[dict[str, str]] = {
@@ -216,11 +216,14 @@ class SampleSearch(IndependentSearch):
 
     def _uniforms(self, request: Request) -> Tensor:
         seed = request.seed if self.seed is None else self.seed
+        # A hash of seed, source and step, not `keras.random`, whose numbers differ between a graph and XLA.
+        # Sources have numbers, since with rows of a batch outputs would depend on the batch size.
         numbers = request.source_numbers
         if numbers is None:
             numbers = ops.arange(request.batch_size, dtype="int32")
         samples = ops.arange(self.beam_size, dtype="int32")
         rows = ops.reshape(ops.cast(numbers, "int32")[:, None] * self.beam_size + samples, (-1,))
+        # Those of all steps before the loop, whose rounds then draw nothing and are the same in every form.
         uniforms = ops.transpose(draw_uniforms(seed, request.max_length, rows))  # (b * n, T)
         return ops.reshape(uniforms, (-1, self.beam_size, request.max_length))
 

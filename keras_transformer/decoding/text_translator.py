@@ -1,11 +1,11 @@
-"""Questions that a model of strings answers, in memory (`Translator`) or exported (`export.ServedModel`)."""
+"""Translation of strings, by a model in memory (`Translator`) or an exported one (`export.ServedModel`)."""
 
 import abc
 import dataclasses
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from numbers import Integral
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -191,10 +191,11 @@ class TextTranslator(abc.ABC):
 
     def _answer(
         self, signature: Signature, columns: Sequence[list[str]], batch_size: int, progress: Progress | None
-    ) -> list:
+    ) -> list[Any]:
         """Answer rows in batches of similar length, the longest first: a lack of memory shows at once."""
         check_number(above=0, whole=True, batch_size=batch_size)
         lengths = [max(map(len, row)) for row in zip(*columns, strict=True)]
+        # Characters stand for tokens, which are not known yet; texts of one length need the least padding.
         order = sorted(range(len(lengths)), key=lambda number: -lengths[number])
         answers: list[Answer | None] = [None] * len(order)
         num_cut = 0
@@ -214,7 +215,7 @@ class TextTranslator(abc.ABC):
         return answers
 
     @staticmethod
-    def read(signature: Signature, outputs: Outputs) -> list:
+    def read(signature: Signature, outputs: Outputs) -> list[Any]:
         """Turn arrays of a batch into translations, lists of them, alignments or scores of pairs."""
         names, make = _READERS[signature]
         return [make(*row) for row in zip(*(outputs[name] for name in names), strict=True)]

@@ -37,11 +37,10 @@ _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 class Translator(TextTranslator):
     """Translate strings with a trained model.
 
-    An empty source has an empty output. What is longer than the limits is cut off: the source after
-    `max_source_length` tokens, the output after `max_target_length`. A call that cut a source, or a target to
-    be scored, says so by one `TruncationWarning`. Where positions are learned, limits above their number are
-    taken down to it. `search` and the limits are plain attributes, which may be assigned: the next call uses
-    them.
+    An empty source has an empty output. A source is cut off after `max_source_length` tokens, an output after
+    `max_target_length`; a call that cuts off a source, or a target to be scored, warns once with a
+    `TruncationWarning`. Where positions are learned, limits above their number are taken down to it. `search`
+    and the limits are plain attributes, which may be assigned: the next call uses them.
 
     Args:
         model: a `Transformer` or an `Ensemble` with weights, of token ids on both sides.
@@ -89,7 +88,8 @@ class Translator(TextTranslator):
         limit = getattr(model, "max_length", None) or max(max_source_length, max_target_length)
         self.max_source_length = min(max_source_length, limit)
         self.max_target_length = min(max_target_length, limit)
-        # By name, search and limit, so that what is assigned takes effect.
+        # By name, search and limit: an assigned search takes effect, and the one before is not compiled
+        # again.
         self._compiled: dict[tuple[str, Search, int], Callable[..., Any]] = {}
 
     def generate(
@@ -199,6 +199,7 @@ class Translator(TextTranslator):
             outputs = {"score": score, "num_tokens": num_tokens}
             return {**self.blanked(outputs, is_empty), "is_cut": is_cut | is_target_cut}
         token_ids, scores = map(ops.convert_to_numpy, self.generate(source_ids, numbers))
+        # Only what is asked for becomes text: `translate` reads one hypothesis of each source.
         if signature == "n_best":
             texts = self.target_tokenizer.detokenize(token_ids.reshape(-1, token_ids.shape[-1])).numpy()
             outputs = {"output": texts.reshape(scores.shape), "score": scores}

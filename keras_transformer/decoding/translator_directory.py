@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 MODEL_FILE = "model.keras"
 OPTIONS_FILE = "translator.json"
+# A single rename cannot replace a directory that is there. So a file says which others belong to it, and a
+# translator that was half replaced by another is refused: vocabularies of one size would fit, and be wrong.
+_PARTS = "parts"
 _TOKENIZERS = ("source_tokenizer", "target_tokenizer")
 _SEARCHES: dict[str, type[Search]] = {"beam": BeamSearch, "greedy": GreedySearch, "sample": SampleSearch}
 
@@ -39,7 +42,7 @@ def write_translator(
         for name, tokenizer in zip(_TOKENIZERS, tokenizers, strict=True):
             tokenizer.save(partial / name)
         model.save(partial / MODEL_FILE)
-        options["parts"] = _parts(tokenizers, partial)
+        options[_PARTS] = _parts(tokenizers, partial)
         # NumPy's numbers are numbers, too.
         content = json.dumps(options, indent=2, default=lambda number: number.item())
         write_file(partial / OPTIONS_FILE, (content + "\n").encode())
@@ -55,7 +58,7 @@ def read_translator(directory: Path) -> dict[str, Any]:
             raise InputError(f"{directory} is not the directory of a model: it has no {name}.")
     options = _read_options(directory / OPTIONS_FILE)
     tokenizers = {name: load_tokenizer(directory / name) for name in _TOKENIZERS}
-    _check_parts(directory, options.pop("parts"), _parts([*tokenizers.values()], directory))
+    _check_parts(directory, options.pop(_PARTS), _parts([*tokenizers.values()], directory))
     try:
         search = _read_search(options.pop("search"))
     except (ValueError, TypeError) as error:
@@ -104,7 +107,7 @@ def _read_options(path: Path) -> dict[str, Any]:
     except ValueError as error:
         raise InputError(f"{path} is damaged: {error}") from error
     if not isinstance(options, dict) or not all(
-        isinstance(options.get(name), dict) for name in ("search", "parts")
+        isinstance(options.get(name), dict) for name in ("search", _PARTS)
     ):
         raise InputError(
             f"{path} is damaged: it must hold an object with a `search` and `parts`. Received: {options!r}."
