@@ -48,7 +48,7 @@ def atomic_directory(directory: Path, *, replace: bool = False) -> Iterator[Path
         with errors_named("write", directory):
             for path in partial.rglob("*"):
                 _flush(path)
-            if exists:
+            if exists:  # a single rename cannot replace a directory that holds something
                 _exchange_entries(partial, directory)
             else:
                 partial.rename(directory)

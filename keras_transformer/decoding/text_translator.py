@@ -221,7 +221,9 @@ class TextTranslator(abc.ABC):
         return [make(*row) for row in zip(*(outputs[name] for name in names), strict=True)]
 
     @staticmethod
-    def blanked(outputs: Outputs, is_empty: Tensor, where: Callable[..., Tensor] = np.where) -> Outputs:
+    def blanked(
+        outputs: Mapping[str, Tensor], is_empty: Tensor, where: Callable[..., Tensor] = np.where
+    ) -> dict[str, Tensor]:
         """Replace the outputs for empty texts: by empty strings and zeros, and no second hypothesis.
 
         An exported graph does so too, with the `where` of TensorFlow.

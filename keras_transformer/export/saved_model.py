@@ -79,6 +79,7 @@ def export_saved_model(
         warnings.simplefilter("ignore", TruncationWarning)
         outputs = translator.translate(texts)
     name, version = _model_name(directory), max(versions(directory), default=0) + 1
+    # Two exports at once may choose the same version: the first to finish gets it, the other one raises.
     with errors_named("write", directory), atomic_directory(directory / str(version)) as partial:
         written = partial / "written"
         written.mkdir()

@@ -167,6 +167,7 @@ def _check_answers(
     for text, answer, wanted in zip(texts, together, expected, strict=False):
         if not _is_same(answer, wanted):
             raise ExportError(f"{name} must answer {text!r} with {wanted}. Received: {answer}.")
+    # A server batches the requests of several clients: none may see what the others sent.
     for text, answer, outputs in zip(texts, together, report["alone"], strict=True):
         [alone] = TextTranslator.read(name, outputs)
         if not _is_same(answer, alone):

@@ -43,7 +43,7 @@ def rounded(translator: Translator) -> Translator:
     for weight, original in zip(model.weights, translator.model.weights, strict=True):
         value = original.value
         if _is_matrix(value):
-            value = tf.cast(tf.cast(value, tf.bfloat16), tf.float32)
+            value = tf.cast(tf.cast(value, tf.bfloat16), tf.float32)  # as the graph casts them back
         weight.assign(value)
     return type(translator)(
         model,

@@ -128,12 +128,8 @@ def plot_attention_maps(
         InputError: a picture cannot be written.
     """
     source, target = (source_tokens, "source token"), (target_tokens, "target token, read")
+    # Each row of the decoder belongs to the token that is read, and to the one that is written after it.
     queries = target if output_tokens is None else (output_tokens, "target token, written")
-    if len(queries[0]) != len(target_tokens):
-        raise ValueError(
-            "`output_tokens` must have a token for each of `target_tokens`. Received: "
-            f"{len(queries[0])} output tokens, {len(target_tokens)} target tokens."
-        )
     axes = {}
     for name in scores:
         side, _, kind = _parts(name)

@@ -188,5 +188,5 @@ def test_a_map_that_does_not_fit_is_named_and_nothing_is_written(
 
 
 def test_output_tokens_must_fit(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"`output_tokens` .* Received: 2 output tokens, 3 target tokens\."):
-        plot_attention_maps(ALL_MAPS, SOURCE, READ, tmp_path, output_tokens=["a", "b"])
+    with pytest.raises(ValueError, match=r"Received: scores of shape \(2, 3, 3\) for 2 target tokens and 3"):
+        plot_attention_maps({SELF: ALL_MAPS[SELF]}, SOURCE, READ, tmp_path, output_tokens=["a", "b"])
