@@ -6,9 +6,8 @@ import keras
 from keras import ops
 
 from keras_transformer.arguments import as_boolean, check_positive, check_rates, check_width, known_width
-from keras_transformer.course.functions import read_mask
 from keras_transformer.course.layers import PositionalCall
-from keras_transformer.layers import dot_product_attention
+from keras_transformer.layers import combine_masks, dot_product_attention
 from keras_transformer.types import Shape, Tensor
 
 _SERIALIZE = {
@@ -157,8 +156,7 @@ class MultiHeadAttention(PositionalCall):
         """Give the mask a rank of 4, be it the caller's or, as a list, the Keras masks of the inputs."""
         if not _are_keras_masks(mask):
             scores_shape = (query.shape[0], self.num_heads, query.shape[1], key.shape[1])
-            mask = read_mask("mask", mask, scores_shape, "queries and keys")
-            return mask[:, None, :, :] if mask is not None and len(mask.shape) == 3 else mask
+            return combine_masks(attention_mask=mask, scores_shape=scores_shape)
         _, *key_masks = _query_key_value(mask)
         allowed = [as_boolean(one, "mask")[:, None, None, :] for one in key_masks if one is not None]
         return ops.logical_and(allowed[0], allowed[-1]) if allowed else None

@@ -1,40 +1,18 @@
 """The functions that the assignments have their readers write."""
 
 from collections.abc import Callable
-from typing import Literal
 
 import keras
-import numpy as np
 from keras import ops
 
-from keras_transformer.arguments import as_boolean, as_tensor, known_sizes
+from keras_transformer.arguments import as_boolean, as_tensor
 from keras_transformer.layers import (
     causal_mask,
     dot_product_attention,
     padding_mask,
     sinusoidal_position_encoding,
 )
-from keras_transformer.types import Shape, Tensor
-
-# What a mask of rank 2 covers follows from the name of its argument: (b, s) where padding is asked for,
-# (t, t) where the future is. Rejected: to tell them apart by their sizes, which changes the meaning in
-# the one batch that has as many rows as positions.
-Covers = Literal["keys", "queries and keys"]
-
-
-def get_angles(pos: np.ndarray, k: np.ndarray, d: int) -> np.ndarray:
-    """Compute the angles `pos / 10000^(2i/d)` with `i = k // 2`.
-
-    Args:
-        pos: positions `(t, 1)`.
-        k: the columns `0 ... d - 1` as `(1, d)`.
-        d: the width of the encoding.
-
-    Returns:
-        A NumPy array `(t, d)`.
-    """
-    i = np.asarray(k) // 2
-    return np.asarray(pos) / np.power(10000, 2 * i / d)
+from keras_transformer.types import Tensor
 
 
 def positional_encoding(positions: int, d: int) -> Tensor:
@@ -195,27 +173,12 @@ def next_word(
     return ops.cast(ops.argmax(probabilities[:, -1:, :], axis=-1), "int32")
 
 
-def read_mask(name: str, mask: Tensor | None, scores_shape: Shape, covers: Covers) -> Tensor | None:
-    """Check a mask against the scores `(b, h, t, s)`, and return it as booleans of rank 3 or 4, or None."""
+def over_keys(mask: Tensor | None) -> Tensor | None:
+    """Give a mask of keys `(b, s)` an axis for the queries; masks of a higher rank have it."""
+    # What rank 2 covers follows from the name of the argument: (b, s) where padding is asked for, (t, t)
+    # where the future is. Rejected: to tell them apart by their sizes, which changes the meaning in the one
+    # batch that has as many rows as positions.
     if mask is None:
         return None
-    mask = as_boolean(mask, name)
-    shape, scores_shape = known_sizes(mask.shape), known_sizes(scores_shape)
-    b, _, t, s = scores_shape
-    names, rank_2 = ("(b, s)", (b, s)) if covers == "keys" else ("(t, s)", (t, s))
-    if not _fits(shape, {2: rank_2, 3: (b, t, s), 4: scores_shape}.get(len(shape), ())):
-        raise ValueError(
-            f"`{name}` must have the shape {names}, (b, 1, s), (b, t, s), (b, 1, 1, s) or (b, 1, t, s), "
-            f"where b may be 1, with (b, h, t, s) = {scores_shape}. Received: shape={shape}."
-        )
-    if len(shape) == 2:
-        return mask[:, None, :] if covers == "keys" else mask[None, :, :]
-    return mask
-
-
-def _fits(shape: Shape, wanted: Shape) -> bool:
-    """Return whether each size is the wanted one, or 1 in front of the keys."""
-    if not wanted:
-        return False
-    same = [size is None or size == want or want is None for size, want in zip(shape, wanted, strict=True)]
-    return same[-1] and all(fits or size == 1 for fits, size in zip(same[:-1], shape, strict=False))
+    mask = as_boolean(mask, "mask")
+    return mask[:, None, :] if len(mask.shape) == 2 else mask

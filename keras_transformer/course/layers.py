@@ -6,7 +6,7 @@ from typing import ClassVar
 import keras
 
 from keras_transformer.arguments import check_positive, check_rates, freeze_parts
-from keras_transformer.course.functions import FullyConnected, read_mask
+from keras_transformer.course.functions import FullyConnected, over_keys
 from keras_transformer.layers import MultiHeadAttention
 from keras_transformer.types import Shape, Tensor
 
@@ -19,15 +19,19 @@ class PositionalCall(keras.layers.Layer):
     of `call`, and all but the first are passed on by keyword.
     """
 
-    option_names: ClassVar[tuple[str, ...]]
+    option_names: ClassVar[tuple[str, ...]] = ()
 
     def __call__(self, *args: Tensor, **kwargs: Tensor) -> Tensor:
         arguments = inspect.signature(self.call).bind(*args, **kwargs).arguments
         (_, first), *others = arguments.items()
         return super().__call__(first, **dict(others))
 
+    def options(self) -> dict[str, object]:
+        """Return the constructor's arguments."""
+        return {name: getattr(self, name) for name in self.option_names}
+
     def get_config(self) -> dict[str, object]:
-        return {**super().get_config(), **{name: getattr(self, name) for name in self.option_names}}
+        return {**super().get_config(), **self.options()}
 
 
 class _CourseLayer(PositionalCall):
@@ -128,9 +132,7 @@ class EncoderLayer(_CourseLayer):
 
     def call(self, x: Tensor, training: bool | None = None, mask: Tensor | None = None) -> Tensor:
         self._check_width(x.shape)
-        rows, length, _ = x.shape
-        mask = read_mask("mask", mask, (rows, self.num_heads, length, length), "keys")
-        attn_output = self.mha(x, x, x, attention_mask=mask, training=training)
+        attn_output = self.mha(x, x, x, attention_mask=over_keys(mask), training=training)
         out1 = self.layernorm1(x + attn_output)
         ffn_output = self.dropout_ffn(self.ffn(out1), training=training)
         return self.layernorm2(out1 + ffn_output)
@@ -187,10 +189,7 @@ class DecoderLayer(_CourseLayer):
         padding_mask: Tensor | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         self._check_width(x.shape)
-        rows, length, _ = x.shape
-        self_shape = (rows, self.num_heads, length, length)
-        look_ahead_mask = read_mask("look_ahead_mask", look_ahead_mask, self_shape, "queries and keys")
-        padding_mask = read_mask("padding_mask", padding_mask, (*self_shape[:3], enc_output.shape[1]), "keys")
+        padding_mask = over_keys(padding_mask)
         options = {"return_attention_scores": True, "training": training}
 
         # Block 1: the target attends to itself.

@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from keras_transformer.arguments import check_positive, check_rates, freeze_parts
-from keras_transformer.course.functions import positional_encoding, read_mask
+from keras_transformer.course.functions import over_keys, positional_encoding
 from keras_transformer.course.layers import DecoderLayer, EncoderLayer, PositionalCall
 from keras_transformer.layers import TokenEmbedding
 from keras_transformer.types import Shape, Tensor
@@ -153,9 +153,7 @@ class Encoder(_SentenceStack):
         freeze_parts(self)
 
     def call(self, x: Tensor, training: bool | None = None, mask: Tensor | None = None) -> Tensor:
-        rows, length = x.shape
-        mask = read_mask("mask", mask, (rows, self.num_heads, length, length), "keys")
-        x = self.embed(x, training)
+        x, mask = self.embed(x, training), over_keys(mask)
         for layer in self.enc_layers:
             x = layer(x, training, mask)
         return x

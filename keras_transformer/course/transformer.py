@@ -1,7 +1,5 @@
 """The model of the course: from two sentences to probabilities."""
 
-from typing import ClassVar
-
 import keras
 
 from keras_transformer.course.layers import PositionalCall
@@ -47,19 +45,6 @@ class Transformer(PositionalCall, keras.Model):
         TypeError, ValueError: see `Encoder`.
     """
 
-    option_names: ClassVar[tuple[str, ...]] = (
-        "num_layers",
-        "embedding_dim",
-        "num_heads",
-        "fully_connected_dim",
-        "input_vocab_size",
-        "target_vocab_size",
-        "max_positional_encoding_input",
-        "max_positional_encoding_target",
-        "dropout_rate",
-        "layernorm_eps",
-    )
-
     def __init__(
         self,
         num_layers: int,
@@ -75,16 +60,6 @@ class Transformer(PositionalCall, keras.Model):
         **kwargs: object,
     ) -> None:
         super().__init__(**kwargs)
-        self.num_layers = num_layers
-        self.embedding_dim = embedding_dim
-        self.num_heads = num_heads
-        self.fully_connected_dim = fully_connected_dim
-        self.input_vocab_size = input_vocab_size
-        self.target_vocab_size = target_vocab_size
-        self.max_positional_encoding_input = max_positional_encoding_input
-        self.max_positional_encoding_target = max_positional_encoding_target
-        self.dropout_rate = dropout_rate
-        self.layernorm_eps = layernorm_eps
         sizes = (num_layers, embedding_dim, num_heads, fully_connected_dim)
         options = {"dropout_rate": dropout_rate, "layernorm_eps": layernorm_eps, "dtype": self.dtype_policy}
         self.encoder = Encoder(
@@ -117,8 +92,8 @@ class Transformer(PositionalCall, keras.Model):
 
     def build(self, input_sentence_shape: Shape, output_sentence_shape: Shape) -> None:
         self.encoder.build(input_sentence_shape)
-        self.decoder.build(output_sentence_shape, (*input_sentence_shape, self.embedding_dim))
-        self.final_layer.build((*output_sentence_shape, self.embedding_dim))
+        self.decoder.build(output_sentence_shape, (*input_sentence_shape, self.encoder.embedding_dim))
+        self.final_layer.build((*output_sentence_shape, self.decoder.embedding_dim))
 
     def call(
         self,
@@ -151,6 +126,14 @@ class Transformer(PositionalCall, keras.Model):
     ) -> dict[str, Tensor]:
         """Compute the metrics of the probabilities, the first of what `call` returned."""
         return super().compute_metrics(x, y, y_pred[0], sample_weight)
+
+    def get_config(self) -> dict[str, object]:
+        source, target = self.encoder.options(), self.decoder.options()
+        sizes = {
+            "max_positional_encoding_input": source.pop("maximum_position_encoding"),
+            "max_positional_encoding_target": target.pop("maximum_position_encoding"),
+        }
+        return {**super().get_config(), **source, **target, **sizes}
 
 
 def _unpack(inputs: Tensor) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:

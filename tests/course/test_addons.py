@@ -126,7 +126,7 @@ def test_wrong_options(options: dict[str, Any], error: type[Exception], message:
 def test_wrong_calls(layer: Any) -> None:
     with pytest.raises(ValueError, match=r"or \[query, value\]. Received: 1"):
         layer([QUERY])
-    with pytest.raises(ValueError, match=r"`mask` must have the shape .* Received: shape=\(2, 5\)"):
+    with pytest.raises(ValueError, match=r"`attention_mask` must have .* Received: shape=\(2, 5\)"):
         layer([QUERY, KEY, VALUE], mask=np.ones((2, 5)))
 
 

@@ -123,9 +123,9 @@ def test_wrong_width_and_masks(layer: Any) -> None:
         layer(X[..., :1], MEMORY)
     with pytest.raises(ValueError, match=r"size of the layer's weights, 11\. Received: shape=\(2, 5, 1\)"):
         layer(X, MEMORY[..., :1])
-    with pytest.raises(ValueError, match=r"`look_ahead_mask` .* \(2, 2, 3, 3\). Received: shape=\(5, 5\)"):
+    with pytest.raises(ValueError, match=r"`attention_mask` .* Received: shape=\(5, 5\)"):
         layer(X, MEMORY, False, np.ones((5, 5)))
-    with pytest.raises(ValueError, match=r"`padding_mask` .* \(2, 2, 3, 5\). Received: shape=\(2, 3\)"):
+    with pytest.raises(ValueError, match=r"`attention_mask` .* Received: shape=\(2, 1, 3\)"):
         layer(X, MEMORY, False, None, np.ones((2, 3)))
 
 

@@ -60,7 +60,7 @@ def test_training_by_position_turns_dropout_on() -> None:
 
 
 def test_wrong_input(encoder: Any) -> None:
-    with pytest.raises(ValueError, match=r"`mask` must have .* \(2, 3, 5, 5\). Received: shape=\(2, 4\)"):
+    with pytest.raises(ValueError, match=r"`attention_mask` must have .* Received: shape=\(2, 1, 4\)"):
         encoder(IDS, False, MASK[:, :4])
     with pytest.raises(ValueError, match="length=9, maximum_position_encoding=8"):
         encoder(np.ones((1, 9), "int32"))

@@ -97,7 +97,7 @@ def test_wrong_width_and_masks(layer: Any) -> None:
         course.EncoderLayer(7, 3, 11)(X[..., :1])
     with pytest.raises(ValueError, match=r"Received: x of shape \(2, 5, 1\), embedding_dim=7"):
         layer(X[..., :1])  # built for 7 before
-    with pytest.raises(ValueError, match=r"`mask` must have the shape .* Received: shape=\(5, 5\)"):
+    with pytest.raises(ValueError, match=r"`attention_mask` must have .* Received: shape=\(5, 1, 5\)"):
         layer(X, False, np.ones((5, 5)))
 
 

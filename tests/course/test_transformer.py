@@ -96,7 +96,7 @@ def test_wrong_input(model: Any) -> None:
         model(np.ones((2, 9), "int32"), TARGET)
     with pytest.raises(ValueError, match="length=7, maximum_position_encoding=6"):
         model(SOURCE, np.ones((2, 7), "int32"))
-    with pytest.raises(ValueError, match=r"`padding_mask` must have .* Received: shape=\(2, 1, 3\)"):
+    with pytest.raises(ValueError, match=r"`attention_mask` must have .* Received: shape=\(2, 1, 3\)"):
         model(SOURCE, TARGET, False, PADDING, LOOK_AHEAD, PADDING[:, :, :3])
     with pytest.raises(ValueError, match="num_heads=0"):
         course.Transformer(1, 7, 0, 11, 5, 13, 8, 6)
