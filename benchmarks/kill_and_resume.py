@@ -31,18 +31,28 @@ from typing import Any
 
 import h5py
 
-from keras_transformer.runs import DataConfig, ModelConfig, RunConfig, TrainingConfig, VocabularyConfig
-from keras_transformer.runs.data import encode, load_pairs
-from keras_transformer.runs.directory import CONFIG_FILE, begin_run, run_tokenizers, saved_run
-from keras_transformer.runs.train import fit
+import keras_transformer as kt
+from keras_transformer.runs import RunConfig
 from keras_transformer.training import Checkpoint
 
-SHAPE = {"num_encoder_layers": 1, "num_decoder_layers": 1, "hidden_dim": 16, "num_heads": 2}
 SECONDS_BETWEEN_LOOKS = 0.0005
 
-PLAIN = VocabularyConfig(kind="character", shared=False)
-SUBWORDS = VocabularyConfig(kind="subword", size=60, subword_dropout=0.3)
+OPTIONS: dict[str, Any] = {
+    "num_encoder_layers": 1,
+    "num_decoder_layers": 1,
+    "hidden_dim": 16,
+    "num_heads": 2,
+    "intermediate_dim": 32,
+    "dropout": 0.1,
+    "tokens_per_batch": 256,
+    "warmup_steps": 50,
+    "deterministic": True,
+}
+PLAIN = {"kind": "character", "shared": False}
 ALL_OPTIONS: dict[str, Any] = {
+    "kind": "subword",
+    "size": 60,
+    "subword_dropout": 0.3,
     "r_drop": 1.0,
     "clip_norm": 1.0,
     "gradient_accumulation_steps": 2,
@@ -57,7 +67,7 @@ def make_run(directory: Path, epochs: int, *, all_options: bool = False) -> RunC
     Args:
         directory: for the pairs and all runs.
         epochs: of each run.
-        all_options: whether to train with subword dropout and `ALL_OPTIONS` too.
+        all_options: whether to train with `ALL_OPTIONS`.
 
     Returns:
         The configuration.
@@ -66,36 +76,20 @@ def make_run(directory: Path, epochs: int, *, all_options: bool = False) -> RunC
     sources = ["".join(draw.choices("abcdefgh", k=draw.randint(3, 12))) for _ in range(400)]
     pairs = directory / "pairs.tsv"
     pairs.write_text("".join(f"{source}\t{source.upper()}\n" for source in sources), encoding="utf-8")
-    return RunConfig(
-        data=DataConfig(pairs=str(pairs), tokens_per_batch=256),
-        vocabulary=SUBWORDS if all_options else PLAIN,
-        model=ModelConfig(intermediate_dim=32, dropout=0.1, **SHAPE),
-        training=TrainingConfig(
-            epochs=epochs, warmup_steps=50, deterministic=True, **(ALL_OPTIONS if all_options else {})
-        ),
-    )
+    options = {**OPTIONS, **(ALL_OPTIONS if all_options else PLAIN)}
+    return RunConfig.default(pairs=str(pairs), epochs=epochs, **options)
 
 
 def train(run: RunConfig, directory: Path) -> None:
-    """Do what `keras-transformer train` does until the model is trained, with --resume where it was begun.
+    """Do what `keras-transformer train` does, with --resume where it was begun.
 
     Args:
         run: what to train.
         directory: of the run.
     """
-    pairs = load_pairs(run.data)
-    if (directory / CONFIG_FILE).exists():
-        run = saved_run(directory)
-    else:
-        begin_run(run, directory, overwrite=True)
-    tokenizers = run_tokenizers(run, directory, pairs.train)
-    fit(
-        run,
-        directory,
-        tokenizers,
-        *(encode(run, part, tokenizers) for part in (pairs.train, pairs.validation)),
-        pairs.validation,
-    )
+    place = {"run_directory": str(directory.parent), "name": directory.name}
+    begun = (directory / "config.json").exists()
+    kt.Run(run.override(**place)).train(resume=begun, overwrite=not begun, verbose=0)
 
 
 def start(run: RunConfig, directory: Path) -> int:

@@ -8,7 +8,7 @@ the files of the package in which calls are made. A *return* is a call in a file
 
 import ast
 import contextlib
-import dataclasses
+import importlib.util
 import os
 import sys
 import tempfile
@@ -23,7 +23,12 @@ import tensorflow as tf
 from click.testing import CliRunner
 
 import keras_transformer as kt
-from keras_transformer.cli import main
+
+# An earlier commit has the program inside the package.
+PROGRAM = (
+    "keras_transformer_cli" if importlib.util.find_spec("keras_transformer_cli") else "keras_transformer.cli"
+)
+main = importlib.import_module(PROGRAM).main
 
 PACKAGE = Path(kt.__file__).parent
 SMALL = {"num_layers": 1, "hidden_dim": 8, "num_heads": 2, "intermediate_dim": 8}
@@ -150,7 +155,7 @@ def config_through_train() -> int:
     room = getattr(kt, "runs" if hasattr(kt, "runs") else "config").RunConfig.__module__.rsplit(".", 1)[0]
     with tempfile.TemporaryDirectory() as directory, contextlib.chdir(directory):
         Path("pairs.tsv").write_text("".join(f"w{n}ab\tW{n}AB\n" for n in range(40)), encoding="utf-8")
-        with walked(lambda value: dataclasses.is_dataclass(value) and is_config(value, room)) as files:
+        with walked(lambda value: is_config(value, room)) as files:
             result = CliRunner().invoke(main, TRAIN.split())
     if result.exit_code:
         raise SystemExit(result.output)
@@ -160,7 +165,7 @@ def config_through_train() -> int:
 def is_config(value: Any, room: str) -> bool:
     """Say whether an object is the configuration of a run or one of its sections."""
     kind = value if isinstance(value, type) else type(value)
-    return kind.__module__.startswith(room) and kind.__name__.endswith("Config")
+    return kind.__module__.startswith(room) and kind.__name__.endswith(("Config", "Section"))
 
 
 def model_through_fit() -> int:

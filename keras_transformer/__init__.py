@@ -2,36 +2,27 @@
 
     import keras_transformer as kt
 
-`import keras_transformer` registers every layer and model with Keras, so that
-`.keras` files load without `custom_objects`. What needs TensorFlow (`data`,
-`text`, `export`) is imported when it is first used.
+`import keras_transformer` registers every layer and model with Keras, so that `.keras` files load without
+`custom_objects`. What needs TensorFlow or draws (`data`, `text`, `evaluation`, `export`, `runs`,
+`visualization`) is imported when it is first used.
 """
 
 import importlib
-import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from keras_transformer import course, decoding, layers, models, training
+from keras_transformer.decoding import Translator
+from keras_transformer.models import CausalLM, EncoderModel, Transformer
 
 if TYPE_CHECKING:
-    from keras_transformer import (
-        course,
-        data,
-        decoding,
-        evaluation,
-        export,
-        layers,
-        models,
-        runs,
-        text,
-        training,
-        visualization,
-    )
-    from keras_transformer.decoding import Translator
-    from keras_transformer.models import CausalLM, EncoderModel, Transformer
+    from keras_transformer import data, evaluation, export, runs, text, visualization
+    from keras_transformer.runs import Run
 
 __all__ = [
     "CausalLM",
     "EncoderModel",
+    "Run",
     "Transformer",
     "Translator",
     "course",
@@ -47,18 +38,11 @@ __all__ = [
     "visualization",
 ]
 
-# Where each name that is no module of this package comes from.
-_CLASSES = {
-    "CausalLM": "keras_transformer.models",
-    "EncoderModel": "keras_transformer.models",
-    "Transformer": "keras_transformer.models",
-    "Translator": "keras_transformer.decoding",
-}
 
-
-def __getattr__(name: str) -> Any:
-    if name in _CLASSES:
-        return getattr(importlib.import_module(_CLASSES[name]), name)
+def __getattr__(name: str) -> ModuleType | type:
+    if name == "Run":
+        runs: type = importlib.import_module("keras_transformer.runs").Run
+        return runs
     if name in __all__:
         return importlib.import_module(f"keras_transformer.{name}")
     raise AttributeError(f"module 'keras_transformer' has no attribute {name!r}")
@@ -66,10 +50,3 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return __all__
-
-
-# Keras takes seconds to import. The command line imports it when a command needs it, so that
-# `--help` answers at once; everyone else gets everything that Keras must know of.
-if Path(sys.argv[0] if sys.argv else "").stem != "keras-transformer":
-    for _stage in ("layers", "models", "training", "decoding", "course"):
-        importlib.import_module(f"keras_transformer.{_stage}")

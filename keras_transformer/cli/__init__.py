@@ -1,9 +1,3 @@
-"""The command line: one verb, one file, thin over the library.
+"""The command line, thin over the library: one verb, one file, which `keras_transformer_cli` imports."""
 
-Only `click` and the configuration are imported here; what takes seconds to import is
-imported by the command that needs it, so that `--help` answers at once.
-"""
-
-from keras_transformer.cli.main import main
-
-__all__ = ["main"]
+__all__ = ()

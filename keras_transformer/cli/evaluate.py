@@ -1,25 +1,30 @@
 """`keras-transformer evaluate`."""
 
+import dataclasses
+
 import click
 
-from keras_transformer.cli.models import change_search, model_options, open_model
-from keras_transformer.cli.quiet import start_tensorflow
+from keras_transformer.cli.options import model_options, open_model
+from keras_transformer.cli.terminal import Verb, progress_bar
+from keras_transformer.data import read_pairs
+from keras_transformer.decoding import BeamSearch, GreedySearch, TextTranslator, Translator
 from keras_transformer.errors import InputError
-from keras_transformer.runs.config import BLEU_TOKENIZATIONS
+from keras_transformer.runs import score
+from keras_transformer.types import Pair
 
 
-@click.command()
+@click.command(cls=Verb)
 @model_options
 @click.option("--pairs", help="dates, tfds:NAME or a .tsv or .tsv.gz file.")
 @click.option("--split", default="test", show_default=True, help="Split of dates or of a TFDS dataset.")
 @click.option("--source", type=click.Path(), help="File with a source text on each line, plain or .gz.")
-@click.option("--target", type=click.Path(), help="File with the answer to each line of --source.")
+@click.option("--target", type=click.Path(), help="File with the translation of each line of --source.")
 @click.option(
     "--bleu-tokenize",
     default="13a",
     show_default=True,
-    type=click.Choice(BLEU_TOKENIZATIONS),
-    help="sacreBLEU's tokenization; none for text that is tokenized already.",
+    type=click.Choice(["13a", "none", "intl", "char"]),
+    help="Tokenization of sacreBLEU; none for text that is tokenized already.",
 )
 @click.option(
     "--beam-size",
@@ -52,25 +57,55 @@ def evaluate(
       keras-transformer evaluate --saved-model saved_models/de_en --source test.de --target test.en
       keras-transformer evaluate --model runs/de_en --length-penalty 1.5 --source val.de --target val.en
     """
-    start_tensorflow()
     examples = _pairs(pairs, split, source, target, unique=unique)
     translator = open_model(model, saved_model)
-    change_search(translator, beam_size, length_penalty)
+    _change_search(translator, beam_size, length_penalty)
+    report = score(
+        translator,
+        examples,
+        batch_size=batch_size,
+        tokenize=bleu_tokenize,
+        unique=unique,
+        progress=progress_bar,
+    )
+    click.echo(str(report))
 
-    from keras_transformer.runs.train import score
 
-    score(translator, examples, batch_size=batch_size, tokenize=bleu_tokenize, unique=unique)
+def _change_search(translator: TextTranslator, beam_size: int | None, length_penalty: float | None) -> None:
+    if beam_size is None and length_penalty is None:
+        return
+    if not isinstance(translator, Translator):
+        raise InputError(
+            "An export searches as it was exported; name the run with --model to search in another way. "
+            f"Received: --beam-size {beam_size}, --length-penalty {length_penalty}."
+        )
+    search = translator.search
+    if not isinstance(search, BeamSearch | GreedySearch):
+        raise InputError(f"The search must be greedy or a beam. Received: {type(search).__name__}.")
+    try:
+        if length_penalty is not None:
+            search = dataclasses.replace(search, length_penalty=length_penalty)
+        translator.search = search if beam_size is None else _with_beam(search, beam_size)
+    except ValueError as error:
+        raise InputError(str(error)) from error
+
+
+def _with_beam(search: BeamSearch | GreedySearch, beam_size: int) -> BeamSearch | GreedySearch:
+    """Return the same search with another beam; one hypothesis is greedy search, which costs less."""
+    shared = {name: getattr(search, name) for name in ("length_penalty", "constraints", "special_ids")}
+    if beam_size == 1:
+        return GreedySearch(**shared)
+    beam = search if isinstance(search, BeamSearch) else BeamSearch(**shared)
+    return dataclasses.replace(beam, beam_size=beam_size)
 
 
 def _pairs(
     pairs: str | None, split: str, source: str | None, target: str | None, *, unique: bool
-) -> list[tuple[str, str]]:
+) -> list[Pair]:
     if (pairs is None) == (source is None) or (source is None) != (target is None):
         raise InputError(
             "Give --pairs, or --source and --target. "
             f"Received: --pairs {pairs}, --source {source}, --target {target}."
         )
-    from keras_transformer.data import read_pairs
-
     origin = str(pairs) if source is None or target is None else (source, target)
     return read_pairs(origin, split, further_targets=unique)

@@ -1,21 +1,26 @@
 """`keras-transformer export`."""
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import click
 
-from keras_transformer.cli.quiet import start_tensorflow
+from keras_transformer.cli.terminal import Verb
+from keras_transformer.decoding import SampleSearch, Translator
 from keras_transformer.errors import InputError
+from keras_transformer.export import (
+    OPTIMIZATIONS,
+    export_ctranslate2,
+    export_litert,
+    export_onnx,
+    export_saved_model,
+)
+from keras_transformer.runs import Run
 
-# As in `export`, which is imported late: it takes seconds.
-OPTIMIZATIONS = ("float32", "bfloat16", "xla")
 # Single files, in which every size is fixed.
-FIXED_FORMATS = ("litert", "onnx")
+_FIXED = {"litert": export_litert, "onnx": export_onnx}
 
 
-@click.command()
+@click.command(cls=Verb)
 @click.argument("model", type=click.Path())
 @click.argument("directory", type=click.Path())
 @click.option("--example", "examples", multiple=True, help="A real source, for the check and the warm-up.")
@@ -29,14 +34,14 @@ FIXED_FORMATS = ("litert", "onnx")
 @click.option(
     "--format",
     "file_format",
-    type=click.Choice(["saved_model", "ctranslate2", *FIXED_FORMATS]),
+    type=click.Choice(["saved_model", "ctranslate2", *_FIXED]),
     default="saved_model",
     show_default=True,
     help="What to write. ctranslate2 needs the extra interop, and a DIRECTORY that is not there yet; "
     "litert and onnx write one file, greedy decoding of token ids; onnx needs the extra onnx.",
 )
 @click.option("--source-length", type=int, help="Of litert and onnx: tokens of a source; else its limit.")
-@click.option("--max-length", type=int, help="Of litert and onnx: most tokens of an answer; else its limit.")
+@click.option("--max-length", type=int, help="Of litert and onnx: most tokens of an output; else its limit.")
 def export(
     model: str,
     directory: str,
@@ -63,36 +68,23 @@ def export(
     _check_lengths(file_format, lengths)
     if optimize != "float32" and file_format != "saved_model":
         raise click.UsageError(f"--optimize is for the format saved_model. Received: {file_format}.")
-    start_tensorflow()
-    from keras_transformer.decoding import SampleSearch, Translator
-    from keras_transformer.export import export_saved_model
-
     translator = Translator.load(model)
-    from keras_transformer.runs.directory import run_examples
-
-    examples = examples or run_examples(Path(model))
+    examples = examples or Run.examples(model)
     if file_format == "ctranslate2":
-        from keras_transformer.export import export_ctranslate2
-
-        click.echo(str(export_ctranslate2(translator, directory)))
-    elif file_format in FIXED_FORMATS:
-        click.echo(str(_fixed_writer(file_format)(translator, Path(directory), examples, **lengths)))
+        written = export_ctranslate2(translator, directory)
+    elif file_format in _FIXED:
+        written = _FIXED[file_format](translator, Path(directory), examples, **lengths)
     elif isinstance(translator.search, SampleSearch):
-        raise InputError(f"{model} must give the same answer each time to be exported. It draws by chance.")
+        raise InputError(f"{model} must give the same output each time to be exported. Its search is random.")
     else:
-        click.echo(str(export_saved_model(translator, Path(directory), examples, optimize)))
+        written = export_saved_model(translator, Path(directory), examples, optimize)
+    click.echo(str(written))
 
 
 def _check_lengths(file_format: str, lengths: dict[str, int | None]) -> None:
     for name, length in lengths.items():
         option = f"--{name.replace('_', '-')}"
-        if length is not None and file_format not in FIXED_FORMATS:
+        if length is not None and file_format not in _FIXED:
             raise click.UsageError(f"{option} is for the formats litert and onnx. Received: {file_format}.")
         if length is not None and length < 2:
             raise click.UsageError(f"{option} must be at least 2, with the end token. Received: {length}.")
-
-
-def _fixed_writer(file_format: str) -> Callable[..., Any]:
-    from keras_transformer.export import export_litert, export_onnx
-
-    return export_litert if file_format == "litert" else export_onnx

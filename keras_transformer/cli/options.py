@@ -1,105 +1,87 @@
-"""The flags of `train`: each sets the field of the same name in the run's configuration."""
+"""Flags: those of a run, made from the fields of its configuration, and those that choose a model."""
 
-import dataclasses
+import types
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Literal, ParamSpec, TypeVar, Union, get_args, get_origin
 
 import click
 
+from keras_transformer.decoding import TextTranslator, Translator
+from keras_transformer.errors import InputError
+from keras_transformer.export import ServedModel
 from keras_transformer.runs import RunConfig
-from keras_transformer.runs.config import BLEU_TOKENIZATIONS, ENGINES, MONITORS, POSITIONS
 
-Command = Callable[..., Any]
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+Command = Callable[Parameters, Result]
 
-# Flag, type, help. What a field means in full, its docstring in `config` says.
-_FLAGS: tuple[tuple[str, Any, str], ...] = (
-    ("pairs", str, "dates, tfds:NAME or a .tsv or .tsv.gz file. The built-in dates if nothing is given."),
-    ("source", str, "File with a source text on each line, plain or .gz."),
-    ("target", str, "File with the answer to each line of --source."),
-    ("validation_source", str, "Sources that choose the best epoch. If absent, a part of the pairs does."),
-    ("validation_target", str, "The answers to --validation-source."),
-    ("test_source", str, "Sources that are scored after training."),
-    ("test_target", str, "The answers to --test-source."),
-    ("validation_fraction", float, "Part of the pairs that is held out if no validation pairs are given."),
-    ("max_source_length", int, "Longest source in tokens; longer pairs are dropped and counted."),
-    ("max_target_length", int, "Longest answer in tokens; longer pairs are dropped and counted."),
-    ("kind", click.Choice(["character", "subword", "whitespace"]), "What a token is."),
-    ("target_kind", click.Choice(["character", "subword", "whitespace"]), "The same of the target."),
-    ("size", int, "Most entries of a vocabulary."),
-    ("subword_dropout", float, "Part of a subword vocabulary's merges that is left out in training."),
-    ("preset", click.Choice(["tiny", "small", "base", "big"]), "Size of the model."),
-    ("initial_model", str, "Begin with vocabularies and weights of this run or saved translator."),
-    ("num_encoder_layers", int, "Layers of the encoder."),
-    ("num_decoder_layers", int, "Layers of the decoder."),
-    ("hidden_dim", int, "Width of the model."),
-    ("num_heads", int, "Attention heads."),
-    ("intermediate_dim", int, "Inner width of the feed-forward layers."),
-    ("positions", click.Choice(POSITIONS), "How the order of tokens is known; sinusoidal if absent."),
-    ("dropout", float, "Dropout rate."),
-    ("epochs", int, "Passes over the training pairs."),
-    ("tokens_per_batch", int, "Tokens of a batch on its longer side, padding included."),
-    (
-        "packed_length",
-        int,
-        "Put several pairs into each row of so many tokens, so that all batches have one shape.",
-    ),
-    ("schedule", click.Choice(["constant", "cosine", "inverse_square_root", "noam"]), "Learning rate."),
-    ("peak_learning_rate", float, "Highest learning rate."),
-    ("warmup_steps", int, "Updates until the learning rate is at its peak."),
-    ("label_smoothing", float, "Probability that is spread over the vocabulary."),
-    ("r_drop", float, "How much two passes with other dropout must agree; 0 for one pass."),
-    ("z_loss", float, "How much the softmax's denominator is drawn to 1; in mixed precision 1e-4 if absent."),
-    ("clip_norm", float, "Highest norm of all gradients together."),
-    ("gradient_accumulation_steps", int, "Batches of one update."),
-    (
-        "ema_momentum",
-        float,
-        "Use the moving average of the weights; this part stays at each update.",
-    ),
-    ("average_last", int, "Use the mean of so many of the last checkpoints, not the best one."),
-    ("monitor", click.Choice(MONITORS), "What chooses the best epoch: the loss, or a score of answers."),
-    ("monitored_pairs", int, "Most validation pairs that are answered after an epoch for such a score."),
-    ("patience", int, "Stop after so many epochs that are no better."),
-    ("precision", click.Choice(["float32", "mixed_bfloat16", "mixed_float16"]), "Keras dtype policy."),
-    ("distribute", click.Choice(ENGINES), "Train on all cores or devices, by this engine."),
-    ("beam_size", int, "Hypotheses that the search keeps; 1 is greedy."),
-    ("length_penalty", float, "Exponent of the length that scores are divided by."),
-    ("bleu_tokenize", click.Choice(BLEU_TOKENIZATIONS), "sacreBLEU's; none for tokenized text."),
-    ("seed", int, "Of everything random."),
-    ("name", str, "Of the model: its directory in --run-directory and --export-directory."),
-    ("run_directory", str, "Where checkpoints, logs and pictures go."),
-    ("export_directory", str, "Where the served versions go."),
-)
-_SWITCHES: tuple[tuple[str, str, str], ...] = (
-    ("shared", "--shared/--separate", "One vocabulary for source and target, or two."),
-    ("lowercase", "--lowercase/--keep-case", "Lower-case all text first."),
-    ("norm_first", "--norm-first/--norm-last", "Pre-norm or post-norm."),
-    ("share_embeddings", "--share-embeddings/--separate-embeddings", "One embedding for both sides."),
-    ("deterministic", "--deterministic/--nondeterministic", "The same bits from the same run, or faster."),
-)
+# What turns a switch off, where it has a name: --no-... is the other one.
+_OPPOSITES = {
+    "shared": "separate",
+    "lowercase": "keep-case",
+    "norm_first": "norm-last",
+    "share_embeddings": "separate-embeddings",
+    "deterministic": "nondeterministic",
+}
 
 
-def run_options(command: Command) -> Command:
-    """Add a flag for each field of a run.
-
-    Args:
-        command: takes the flags as keyword arguments; None where one was not given.
-
-    Returns:
-        The command with its flags.
-    """
-    for field, declaration, text in reversed(_SWITCHES):
-        command = click.option(declaration, field, default=None, help=_with_default(field, text))(command)
-    for field, kind, text in reversed(_FLAGS):
-        flag = f"--{field.replace('_', '-')}"
-        command = click.option(flag, field, type=kind, help=_with_default(field, text))(command)
+def run_options(command: Command[Parameters, Result]) -> Command[Parameters, Result]:
+    """Add a flag for each field of a run, which is None where it is not given."""
+    for name, option in reversed(RunConfig.options().items()):
+        flag, kind = f"--{name.replace('_', '-')}", _click_type(option.annotation)
+        if kind is bool:
+            flag = f"{flag}/--{_OPPOSITES.get(name, f'no-{flag[2:]}')}"
+        has_default = option.default is not None and kind is not bool
+        text = f"{option.text}  [{option.default}]" if has_default else option.text
+        command = click.option(
+            flag, name, type=None if kind is bool else kind, default=None, help=text.replace("`", "")
+        )(command)
     return command
 
 
-def _with_default(field: str, text: str) -> str:
-    """Add the value that a field has for one's own files."""
-    run = RunConfig()
-    sections = (run, run.data, run.vocabulary, run.model, run.training, run.decoding)
-    values = [getattr(s, field) for s in sections if field in {f.name for f in dataclasses.fields(s)}]
-    default = values[0]
-    return text if default is None or isinstance(default, bool) else f"{text}  [{default}]"
+def _click_type(annotation: object) -> click.ParamType | type:
+    """Return what click reads a value of an annotation as, which may be a union with None."""
+    if get_origin(annotation) is Annotated:
+        return _click_type(get_args(annotation)[0])
+    if get_origin(annotation) is Literal:
+        return click.Choice([str(choice) for choice in get_args(annotation)])
+    if get_origin(annotation) in (Union, types.UnionType):
+        return _click_type(get_args(annotation)[0])
+    return annotation if isinstance(annotation, type) else str
+
+
+def model_options(command: Command[Parameters, Result]) -> Command[Parameters, Result]:
+    """Add the flags that choose a model, for `open_model`, and the number of texts at a time."""
+    options = (
+        click.option("--model", type=click.Path(), help="Directory that train wrote, such as runs/dates."),
+        click.option(
+            "--saved-model",
+            type=click.Path(),
+            help="Export, or one version of it. Without --model: the only one in saved_models.",
+        ),
+        click.option(
+            "--batch-size", type=click.IntRange(min=1), default=64, show_default=True, help="Texts at a time."
+        ),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def open_model(model: str | None, saved_model: str | None) -> TextTranslator:
+    """Load the trained model or the export that is named; raise InputError if it is not clear which."""
+    if model is not None and saved_model is not None:
+        raise InputError(f"Give --model or --saved-model. Received: {model} and {saved_model}.")
+    if model is not None:
+        return Translator.load(model)
+    return ServedModel(_only_export() if saved_model is None else Path(saved_model))
+
+
+def _only_export() -> Path:
+    root = Path("saved_models")
+    found = sorted(path for path in root.iterdir() if path.is_dir()) if root.is_dir() else []
+    if len(found) != 1:
+        names = ", ".join(str(path) for path in found) or "none"
+        raise InputError(f"Name a model with --model or --saved-model. Found in {root}: {names}.")
+    return found[0]

@@ -3,9 +3,19 @@
 from pathlib import Path
 
 import click
+import numpy as np
+from keras import ops
 
-from keras_transformer.cli.quiet import start_tensorflow
+from keras_transformer.cli.terminal import Verb, progress_bar
+from keras_transformer.decoding import Translator
 from keras_transformer.errors import InputError
+from keras_transformer.layers.masks import causal_mask, combine_masks
+from keras_transformer.layers.position_encoding import sinusoidal_position_encoding
+from keras_transformer.text import Tokenizer
+from keras_transformer.types import SpecialIds
+from keras_transformer.visualization import plot_attention_maps, plot_mask, plot_position_encoding
+
+_IDS = SpecialIds()
 
 # A picture has no room for more, and a mask grows with the square.
 _SIZE = click.IntRange(1, 4096)
@@ -23,7 +33,7 @@ def plot() -> None:
     """
 
 
-@plot.command()
+@plot.command(cls=Verb)
 @click.argument("text")
 @click.option("--model", type=click.Path(), required=True, help="Directory that train wrote.")
 @click.option(
@@ -37,27 +47,34 @@ def attention(text: str, model: str, output: str) -> None:
     """
     if not text:
         raise InputError(f"Give a text that is not empty. Received: {text!r}.")
-    start_tensorflow()
-    from keras_transformer.cli.progress import progress_bar
-    from keras_transformer.decoding import Translator
-    from keras_transformer.runs.train import answer_attention
-    from keras_transformer.visualization import plot_attention_maps
-
-    found = answer_attention(Translator.load(model), text)
-    with progress_bar(len(found.scores), "drawing") as progress:
+    translator = Translator.load(model)
+    source_ids = ops.convert_to_numpy(
+        translator.source_tokenizer.padded_ids([text], translator.max_source_length)
+    )
+    output_ids = ops.convert_to_numpy(translator.generate(source_ids).token_ids)[:1, 0]  # (1, T)
+    length = int(np.argmax(output_ids == _IDS.end)) + 1 if _IDS.end in output_ids else output_ids.shape[1]
+    decoder_ids = np.insert(output_ids[:, : length - 1], 0, _IDS.start, axis=1)  # (1, t)
+    maps = translator.model.attention_scores(
+        {"encoder_token_ids": source_ids, "decoder_token_ids": decoder_ids}
+    )
+    with progress_bar(len(maps), "drawing") as progress:
         paths = plot_attention_maps(
-            found.scores,
-            found.source_tokens,
-            found.target_tokens,
+            {name: ops.convert_to_numpy(scores)[0] for name, scores in maps.items()},  # (h, t, s)
+            _tokens(translator.source_tokenizer, source_ids),
+            _tokens(translator.target_tokenizer, decoder_ids),
             output,
-            output_tokens=found.output_tokens,
+            output_tokens=_tokens(translator.target_tokenizer, output_ids[:, :length]),
             progress=progress,
         )
     for path in paths:
         click.echo(str(path))
 
 
-@plot.command()
+def _tokens(tokenizer: Tokenizer, token_ids: np.ndarray) -> list[str]:
+    return [token.decode() for token in tokenizer.tokens(token_ids).numpy()[0]]
+
+
+@plot.command(cls=Verb)
 @click.option("--hidden-dim", type=_SIZE, default=64, show_default=True, help="Width of the model.")
 @click.option("--length", type=_SIZE, default=50, show_default=True, help="Positions.")
 @click.option("--output", type=click.Path(), default="positions.png", show_default=True, help="The picture.")
@@ -67,16 +84,12 @@ def positions(hidden_dim: int, length: int, output: str) -> None:
     \b
       keras-transformer plot positions --hidden-dim 64 --length 50 --output positions.png
     """
-    start_tensorflow()
-    from keras_transformer.layers.position_encoding import sinusoidal_position_encoding
-    from keras_transformer.visualization import plot_position_encoding
-
     title = f"Sinusoidal position encoding, {length} positions, width {hidden_dim}"
     plot_position_encoding(sinusoidal_position_encoding(length, hidden_dim), path=output, title=title)
     click.echo(str(Path(output)))
 
 
-@plot.command()
+@plot.command(cls=Verb)
 @click.option("--length", type=_MASK_LENGTH, default=6, show_default=True, help="Tokens of the sequence.")
 @click.option("--padding", type=click.IntRange(0), default=0, show_default=True, help="Of these are padding.")
 @click.option("--output", type=click.Path(), default="mask.png", show_default=True, help="The picture.")
@@ -89,12 +102,6 @@ def mask(length: int, padding: int, output: str) -> None:
     """
     if padding >= length:
         raise InputError(f"--padding must be below --length. Received: {padding} of {length}.")
-    start_tensorflow()
-    import numpy as np
-
-    from keras_transformer.layers.masks import causal_mask, combine_masks
-    from keras_transformer.visualization import plot_mask
-
     tokens = np.arange(length)[None] < length - padding  # (1, s)
     combined = combine_masks(causal_mask=causal_mask(length, length), padding_mask=tokens)
     title = f"Causal mask, the last {padding} are padding" if padding else "Causal mask"

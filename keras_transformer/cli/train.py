@@ -1,20 +1,29 @@
 """`keras-transformer train`."""
 
-from typing import Any
+import os
+import shlex
+import time
+from pathlib import Path
 
 import click
+import keras
 
 from keras_transformer.cli.options import run_options
-from keras_transformer.cli.quiet import start_tensorflow
-from keras_transformer.runs.config import run_config
+from keras_transformer.cli.terminal import EpochProgress, Verb, progress_bar
+from keras_transformer.errors import InputError
+from keras_transformer.runs import Run, RunConfig
+
+_NUM_SHOWN = 8
+_DEFAULTS = RunConfig()
+_PLACE = ("name", "run_directory", "pairs", "source", "target")
 
 
-@click.command()
+@click.command(cls=Verb)
 @click.option("--config", type=click.Path(), help="TOML file with the same fields; flags win over it.")
 @click.option("--resume", is_flag=True, help="Go on after the last epoch that was saved; little may change.")
-@click.option("--overwrite", is_flag=True, help="Begin anew where a run of this name exists.")
+@click.option("--overwrite", is_flag=True, help="Start again where a run of this name exists.")
 @run_options
-def train(config: str | None, resume: bool, overwrite: bool, **flags: Any) -> None:
+def train(config: str | None, resume: bool, overwrite: bool, **flags: str | float | bool | None) -> None:
     """Train a model, score it and export it.
 
     Without any option this is the built-in task: dates as people write them, in the languages of
@@ -28,14 +37,74 @@ def train(config: str | None, resume: bool, overwrite: bool, **flags: Any) -> No
       keras-transformer train --resume
 
     It writes runs/NAME (checkpoints, model, tokenizers, training.png, attention.png, report.json,
-    tensorboard) and saved_models/NAME/VERSION, which TensorFlow Serving loads. A value in square
-    brackets is the default for your own texts.
+    tensorboard) and saved_models/NAME/VERSION, which TensorFlow Serving loads; of the built-in task
+    runs/exports/dates/VERSION. A value in square brackets is the default for your own texts.
     """
-    # A resumed run has a configuration, of which only the place is not known; pairs decide on its name.
-    place = {name: flags[name] for name in ("name", "run_directory", "pairs", "source", "target")}
-    run = run_config(config, place if resume and config is None else flags)
+    start, given = time.monotonic(), {name: value for name, value in flags.items() if value is not None}
+    run = _run(config, given, resume=resume)
+    try:
+        report = run.train(
+            resume=resume, overwrite=overwrite, callbacks=[EpochProgress()], verbose=0, progress=progress_bar
+        )
+    except KeyboardInterrupt as error:
+        raise InputError(_interrupted(run)) from error
+    click.echo(str(report))
+    _show_outputs(run)
+    written = [run.directory / "training.png", run.directory / "attention.png"]
+    if keras.backend.backend() == "tensorflow":
+        click.echo("exporting, and asking the export in a process of its own", err=True)
+        written.append(run.export())
+    click.echo(f"wrote {', '.join(map(str, written))} in {time.monotonic() - start:.0f} s")
+    _show_next(run, written[2:])
 
-    start_tensorflow()
-    from keras_transformer.runs.train import train_run
 
-    train_run(run, resume=resume, overwrite=overwrite, flags=None if config else flags)
+def _run(config: str | None, given: dict[str, str | int | float | bool], *, resume: bool) -> Run:
+    """Return the run that flags and a file describe; a resumed one has its own file."""
+    if config is not None:
+        return Run.from_toml(config, **given)
+    if not resume:
+        return Run(RunConfig.default(**given))
+    # Of a run that goes on only the place is not known, and pairs decide on its name.
+    place = {name: given[name] for name in _PLACE if name in given}
+    begun = RunConfig.default(**place)
+    return Run.open(Path(begun.run_directory, begun.name), **given)
+
+
+def _interrupted(run: Run) -> str:
+    if not run.num_epochs:
+        return (
+            "Interrupted before the first epoch was saved: nothing to resume, the same command starts again."
+        )
+    config = run.config
+    flags = "" if config.name == "dates" else f" --name {shlex.quote(config.name)}"
+    if config.run_directory != _DEFAULTS.run_directory:
+        flags += f" --run-directory {shlex.quote(config.run_directory)}"
+    return (
+        f"Interrupted. Epoch {run.num_epochs} of {config.training.epochs} is saved; "
+        f"go on with: keras-transformer train{flags} --resume"
+    )
+
+
+def _show_outputs(run: Run) -> None:
+    click.echo("outputs (score, source, output, and the reference where it differs):")
+    pairs = run.pairs.test[:_NUM_SHOWN]
+    outputs = run.translator.translate_with_scores([source for source, _ in pairs])
+    for (source, target), output in zip(pairs, outputs, strict=True):
+        reference = "" if output.text == target else f"  ({target})"
+        click.echo(f"  {output.score:7.3f}  {source.strip()}  →  {output.text}{reference}")
+
+
+def _show_next(run: Run, exported: list[Path]) -> None:
+    if not exported:
+        target = Path(run.config.export_directory, run.config.name)
+        click.echo(
+            "not exported, which TensorFlow alone can: "
+            f"KERAS_BACKEND=tensorflow keras-transformer export {run.directory} {target}",
+            err=True,
+        )
+        return
+    version, quote = shlex.quote(str(exported[0])), "'" if os.name == "posix" else '"'
+    source = run.pairs.test[0][0].strip().replace(quote, "")
+    click.echo("next:")
+    click.echo(f"  echo {quote}{source}{quote} | keras-transformer translate --saved-model {version}")
+    click.echo(f"  saved_model_cli show --dir {version} --tag_set serve --signature_def serving_default")

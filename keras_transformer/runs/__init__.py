@@ -1,25 +1,6 @@
-"""A run: its configuration, its directory, its data, and how it is trained."""
+"""A run: its configuration, its directory, its data, and how a model is trained in it."""
 
-from keras_transformer.runs.config import (
-    DataConfig,
-    DecodingConfig,
-    ModelConfig,
-    RunConfig,
-    Section,
-    TrainingConfig,
-    TransformerConfig,
-    Value,
-    VocabularyConfig,
-)
+from keras_transformer.runs.config import RunConfig
+from keras_transformer.runs.run import Run, score
 
-__all__ = [
-    "DataConfig",
-    "DecodingConfig",
-    "ModelConfig",
-    "RunConfig",
-    "Section",
-    "TrainingConfig",
-    "TransformerConfig",
-    "Value",
-    "VocabularyConfig",
-]
+__all__ = ["Run", "RunConfig", "score"]

@@ -1,15 +1,16 @@
-"""What a run takes from an earlier one: its vocabularies and its weights."""
+"""Data of a run: its pairs, its vocabularies, and the batches that train and validate a model."""
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+import logging
+from collections.abc import Callable
+from pathlib import Path
 
-import click
 import keras
 import tensorflow as tf
 
 from keras_transformer.data import (
     EncodedPairs,
+    accumulation_weights,
     read_pairs,
     shard_rows,
     split_pairs,
@@ -18,281 +19,184 @@ from keras_transformer.data import (
 )
 from keras_transformer.decoding import Translator
 from keras_transformer.errors import InputError
-from keras_transformer.models import Transformer
-from keras_transformer.runs.config import DataConfig, RunConfig
-from keras_transformer.text import CharacterTokenizer, SubwordTokenizer, Tokenizer, WhitespaceTokenizer
+from keras_transformer.runs.config import DataSection, RunConfig, VocabularySection
+from keras_transformer.runs.directory import TOKENIZERS, has_checkpoint
+from keras_transformer.text import (
+    CharacterTokenizer,
+    SubwordTokenizer,
+    Tokenizer,
+    WhitespaceTokenizer,
+    load_tokenizer,
+)
 from keras_transformer.types import Pair
 
+_LOGGER = logging.getLogger(__name__)
 _Step = Callable[[tf.data.Dataset], tf.data.Dataset]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunPairs:
-    """The pairs of a run, by their purpose."""
+    """Pairs of a run, by their purpose."""
 
     train: list[Pair]
-    """To learn from."""
     validation: list[Pair]
-    """To choose the best epoch."""
     test: list[Pair]
-    """To score; the validation pairs where a run has no others."""
+    """The validation pairs where a run has no others."""
 
 
-def load_pairs(data: DataConfig) -> RunPairs:
-    """Read all pairs of a run.
-
-    Args:
-        data: where they are.
-
-    Returns:
-        The pairs.
-
-    Raises:
-        InputError: a source cannot be read.
-    """
-    train = _origin(data, "train")
-    validation = _files(data, "validation") or _named_split(data, "validation")
+def load_pairs(data: DataSection) -> RunPairs:
+    """Read all pairs of a run; a part that has no files is a split of the training pairs' origin."""
+    parts = {}
+    for part, prefix in (("train", ""), ("validation", "validation_"), ("test", "test_")):
+        source, target = getattr(data, f"{prefix}source"), getattr(data, f"{prefix}target")
+        if source is not None:
+            parts[part] = read_pairs((source, target))
+        elif data.source is not None:
+            parts[part] = []
+        else:
+            parts[part] = read_pairs(data.pairs or "dates", part, optional=part != "train", seed=data.seed)
+    train, validation = parts["train"], parts["validation"]
     if not validation:
         train, validation = split_pairs(train, validation_fraction=data.validation_fraction, seed=data.seed)
-    return RunPairs(
-        train=train,
-        validation=validation,
-        test=_files(data, "test") or _named_split(data, "test") or validation,
-    )
+    return RunPairs(train=train, validation=validation, test=parts["test"] or validation)
 
 
-def train_tokenizers(run: RunConfig, pairs: list[Pair]) -> tuple[Tokenizer, Tokenizer]:
-    """Make the vocabularies from the training pairs.
-
-    Args:
-        run: its vocabulary section decides.
-        pairs: to learn from.
-
-    Returns:
-        The tokenizers of source and target; the same one if the vocabulary is shared.
-
-    Raises:
-        InputError: there is too little text.
-    """
-    vocabulary = run.vocabulary
+def train_tokenizers(vocabulary: VocabularySection, pairs: list[Pair]) -> tuple[Tokenizer, Tokenizer]:
+    """Make the vocabularies of source and target from training pairs; one for both if it is shared."""
     sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
     if vocabulary.shared:
-        tokenizer = _train_tokenizer(run, vocabulary.kind, [*sources, *targets])
+        tokenizer = _train_tokenizer(vocabulary, vocabulary.kind, [*sources, *targets])
         return tokenizer, tokenizer
-    target_kind = vocabulary.target_kind or vocabulary.kind
-    return _train_tokenizer(run, vocabulary.kind, sources), _train_tokenizer(run, target_kind, targets)
-
-
-def encode(
-    run: RunConfig, pairs: list[Pair], tokenizers: tuple[Tokenizer, Tokenizer], *, part: str = "training"
-) -> EncodedPairs:
-    """Turn pairs into token ids; the ones that are too long are dropped and counted.
-
-    Args:
-        run: its data section has the limits.
-        pairs: texts.
-        tokenizers: of source and target.
-        part: what the pairs are for, as an error names them.
-
-    Returns:
-        The pairs that fit, and the counts of the others.
-
-    Raises:
-        InputError: no pair fits.
-    """
-    try:
-        return EncodedPairs.encode(
-            pairs,
-            *tokenizers,
-            max_source_length=run.data.max_source_length,
-            max_target_length=run.data.max_target_length,
-        )
-    except InputError as error:
-        raise InputError(f"The {part} pairs: {error}") from error
-
-
-def noise(run: RunConfig, tokenizers: tuple[Tokenizer, Tokenizer]) -> list[_Step]:
-    """Make the steps that change training pairs anew in each epoch.
-
-    Args:
-        run: its vocabulary section decides.
-        tokenizers: of source and target.
-
-    Returns:
-        Steps; none where the run wants no noise.
-
-    Raises:
-        InputError: it wants what its vocabularies, such as those of an earlier model, cannot do.
-    """
-    vocabulary, seed = run.vocabulary, run.training.seed
-    limits = run.data.max_source_length - 1, run.data.max_target_length - 1
-    target_rate = vocabulary.target_subword_dropout
-    rates = (vocabulary.subword_dropout, vocabulary.subword_dropout if target_rate is None else target_rate)
-    source, target = (
-        tokenizer if isinstance(tokenizer, SubwordTokenizer) and rate else None
-        for tokenizer, rate in zip(tokenizers, rates, strict=True)
+    return (
+        _train_tokenizer(vocabulary, vocabulary.kind, sources),
+        _train_tokenizer(vocabulary, vocabulary.target_kind or vocabulary.kind, targets),
     )
-    if any(rates) and source is None and target is None:
-        kinds = " and ".join(type(tokenizer).__name__ for tokenizer in tokenizers)
+
+
+def _train_tokenizer(vocabulary: VocabularySection, kind: str, texts: list[str]) -> Tokenizer:
+    size, lowercase = vocabulary.size, vocabulary.lowercase
+    if kind == "subword":
+        return SubwordTokenizer.train(texts, size, lowercase=lowercase)
+    if kind == "whitespace":
+        return WhitespaceTokenizer.train(texts, lowercase=lowercase, max_vocabulary_size=size)
+    spaces = vocabulary.normalize_spaces
+    return CharacterTokenizer.train(
+        texts, lowercase=lowercase, normalize_spaces=spaces, max_vocabulary_size=size
+    )
+
+
+def run_tokenizers(config: RunConfig, directory: Path, pairs: list[Pair]) -> tuple[Tokenizer, Tokenizer]:
+    """Read the vocabularies of a run, or make them, or take those of the model that it begins with."""
+    paths = [directory / name for name in TOKENIZERS]
+    # A run that was killed may have left half a vocabulary; the file of options is written last.
+    if all((path / "tokenizer.json").exists() for path in paths):
+        return load_tokenizer(paths[0]), load_tokenizer(paths[1])
+    if has_checkpoint(directory):
         raise InputError(
-            "`subword_dropout` is for subword vocabularies. Received: "
-            f"subword_dropout={rates[0]}, target_subword_dropout={target_rate}, vocabularies of {kinds}."
+            f"{directory} holds checkpoints, and no longer both {' and '.join(TOKENIZERS)}, whose numbers "
+            "they were trained on. Put them back, or start again with --overwrite."
         )
-    try:
-        steps = [subword_dropout(source, None, rates[0], max_length=limits[0], seed=seed)] if source else []
-        return steps + (
-            [subword_dropout(None, target, rates[1], max_length=limits[1], seed=seed)] if target else []
-        )
-    except ValueError as error:
-        raise InputError(str(error)) from error
+    if config.model.initial_model is None:
+        _LOGGER.info("making the vocabularies")
+        tokenizers = train_tokenizers(config.vocabulary, pairs)
+    else:
+        initial = Translator.load(config.model.initial_model)
+        tokenizers = initial.source_tokenizer, initial.target_tokenizer
+    for tokenizer, path in zip(tokenizers, paths, strict=True):
+        tokenizer.save(path)
+    return tokenizers
 
 
 def jit_compiles() -> bool:
-    """Say whether each shape of a batch is compiled."""
+    """Tell whether each shape of a batch is compiled."""
     return keras.backend.backend() == "jax"
 
 
-def batches(
-    run: RunConfig,
-    encoded: EncodedPairs,
-    *,
-    shuffle: bool,
-    first_epoch: int = 0,
-    noise: Sequence[_Step] = (),
-) -> tf.data.Dataset:
-    """Batch encoded pairs.
+class RunData:
+    """Pairs of a run as token ids, and the batches of them.
 
     Args:
-        run: its data section has the size of a batch.
-        encoded: the pairs.
-        shuffle: whether each epoch has an order of its own, and rows are packed where the run wants it.
-        first_epoch: the epoch that comes first.
-        noise: steps that change the pairs.
-
-    Returns:
-        What `model.fit` takes.
-
-    Raises:
-        InputError: a batch or a packed row is too small for the longest pair.
+        config: its sections on data, vocabulary and training decide.
+        pairs: texts; those that are too long are dropped and counted.
+        tokenizers: of source and target.
     """
-    longest = int(encoded.lengths().max())
-    if longest > run.data.tokens_per_batch:
-        raise InputError(
-            "`tokens_per_batch` must hold the longest pair. Received: "
-            f"tokens_per_batch={run.data.tokens_per_batch}, a pair of {longest} tokens."
+
+    def __init__(self, config: RunConfig, pairs: RunPairs, tokenizers: tuple[Tokenizer, Tokenizer]) -> None:
+        self.config, self.tokenizers = config, tokenizers
+        self.training = self._encode(pairs.train, "training")
+        self.validation = self._encode(pairs.validation, "validation")
+
+    def _encode(self, pairs: list[Pair], part: str) -> EncodedPairs:
+        limits = self.config.data.max_source_length, self.config.data.max_target_length
+        try:
+            return EncodedPairs.encode(
+                pairs, *self.tokenizers, max_source_length=limits[0], max_target_length=limits[1]
+            )
+        except InputError as error:
+            raise InputError(f"The {part} pairs: {error}") from error
+
+    def training_batches(self, first_epoch: int = 0) -> tf.data.Dataset:
+        """Return the batches to learn from, which begin with this epoch's order and noise."""
+        steps = self.config.training.gradient_accumulation_steps
+        dataset = self._batches(self.training, shuffle=True, first_epoch=first_epoch)
+        if steps == 1:
+            return dataset
+        if len(dataset) < steps:
+            raise InputError(
+                "`gradient_accumulation_steps` must not be above the number of batches. Received: "
+                f"gradient_accumulation_steps={steps}, {len(dataset)} batches an epoch."
+            )
+        return dataset.apply(accumulation_weights(steps))
+
+    def validation_batches(self) -> tf.data.Dataset:
+        """Return the batches that choose the best epoch: always the same, never packed."""
+        return self._batches(self.validation, shuffle=False, first_epoch=0)
+
+    def _batches(self, encoded: EncodedPairs, *, shuffle: bool, first_epoch: int) -> tf.data.Dataset:
+        data, engine = self.config.data, self.config.training.distribute
+        longest = int(encoded.lengths().max())
+        if longest > data.tokens_per_batch:
+            raise InputError(
+                "`tokens_per_batch` must hold the longest pair. Received: "
+                f"tokens_per_batch={data.tokens_per_batch}, a pair of {longest} tokens."
+            )
+        try:
+            dataset = translation_dataset(
+                encoded,
+                tokens_per_batch=data.tokens_per_batch,
+                shuffle=shuffle,
+                seed=data.seed,
+                first_epoch=first_epoch,
+                # XLA compiles again for each shape, so that there they are few
+                pad_to_bucket_boundary=jit_compiles() or engine == "tpu",
+                packed_length=data.packed_length if shuffle else None,
+                noise=self._noise() if shuffle else (),
+            )
+        except ValueError as error:
+            raise InputError(str(error)) from error
+        if engine in ("data_parallel", "model_parallel"):  # whose devices share examples evenly
+            return dataset.apply(shard_rows(len(keras.distribution.list_devices())))
+        return dataset
+
+    def _noise(self) -> list[_Step]:
+        """Return the steps that leave out merges of the vocabularies that have some."""
+        vocabulary, seed = self.config.vocabulary, self.config.training.seed
+        rates = (vocabulary.subword_dropout, vocabulary.target_subword_dropout)
+        source_rate, target_rate = rates[0], rates[0] if rates[1] is None else rates[1]
+        source, target = (
+            tokenizer if isinstance(tokenizer, SubwordTokenizer) else None for tokenizer in self.tokenizers
         )
-    options: dict[str, Any] = {"tokens_per_batch": run.data.tokens_per_batch, "seed": run.data.seed}
-    options |= {"shuffle": shuffle, "first_epoch": first_epoch}
-    try:
-        if run.data.packed_length is not None and shuffle:
-            dataset = translation_dataset(encoded, packed_length=run.data.packed_length, **options)
-        else:  # XLA compiles anew for each shape, so that there they are few
-            few_shapes = jit_compiles() or run.training.distribute == "tpu"
-            options |= {"noise": noise, "pad_to_bucket_boundary": few_shapes}
-            dataset = translation_dataset(encoded, **options)
-    except ValueError as error:
-        raise InputError(str(error)) from error
-    if run.training.distribute in ("data_parallel", "model_parallel"):  # whose devices share rows evenly
-        return dataset.apply(shard_rows(len(keras.distribution.list_devices())))
-    return dataset
-
-
-def _origin(data: DataConfig, split: str) -> list[Pair]:
-    if data.source is not None and data.target is not None:
-        return read_pairs((data.source, data.target))
-    return read_pairs(data.pairs or "dates", split, seed=data.seed)
-
-
-def _files(data: DataConfig, part: str) -> list[Pair]:
-    source, target = getattr(data, f"{part}_source"), getattr(data, f"{part}_target")
-    return read_pairs((source, target)) if source and target else []
-
-
-def _named_split(data: DataConfig, split: str) -> list[Pair]:
-    """Read a split, if there is one; files have none."""
-    if data.source is not None:
-        return []
-    return read_pairs(data.pairs or "dates", split, optional=True, seed=data.seed)
-
-
-def _train_tokenizer(run: RunConfig, kind: str, texts: list[str]) -> Tokenizer:
-    vocabulary = run.vocabulary
-    if kind == "subword":
-        return SubwordTokenizer.train(texts, vocabulary.size, lowercase=vocabulary.lowercase)
-    if kind == "whitespace":
-        return WhitespaceTokenizer.train(
-            texts, lowercase=vocabulary.lowercase, max_vocabulary_size=vocabulary.size
-        )
-    return CharacterTokenizer.train(
-        texts,
-        lowercase=vocabulary.lowercase,
-        normalize_spaces=vocabulary.normalize_spaces,
-        max_vocabulary_size=vocabulary.size,
-    )
-
-
-_RATES = ("dropout", "attention_dropout", "intermediate_dropout")
-
-
-def initial_tokenizers(directory: str) -> tuple[Tokenizer, Tokenizer]:
-    """Read the vocabularies that an earlier run was trained with.
-
-    Args:
-        directory: of the run, or of another saved `Translator`.
-
-    Returns:
-        The tokenizers of source and target.
-
-    Raises:
-        InputError: the directory is not that of a translator, or a part of it is damaged.
-    """
-    translator = Translator.load(directory)
-    return translator.source_tokenizer, translator.target_tokenizer
-
-
-def initial_transformer(directory: str, run: RunConfig) -> Transformer:
-    """Make a model with the weights of an earlier run; rates of dropout and the precision are this run's.
-
-    Args:
-        directory: of the earlier run, or of another saved `Translator`.
-        run: the one that begins.
-
-    Returns:
-        A model that is not compiled.
-
-    Raises:
-        InputError: the earlier model is of another architecture than this run wants, or cannot be read.
-    """
-    initial = Translator.load(directory).model
-    if not isinstance(initial, Transformer):
-        raise InputError(f"{directory} holds a {type(initial).__name__}, not a Transformer.")
-    overrides = run.model.overrides()
-    _check_architecture(directory, initial, overrides)
-    config = {
-        **initial.get_config(),
-        **{name: rate for name, rate in overrides.items() if name in _RATES},
-        "packed": run.data.packed_length is not None,
-        "dtype": keras.saving.serialize_keras_object(keras.DTypePolicy(run.training.precision)),
-    }
-    model = Transformer.from_config(config)
-    model.set_weights(initial.get_weights())
-    click.echo(f"beginning with the weights of {directory}", err=True)
-    return model
-
-
-def _check_architecture(directory: str, initial: Transformer, overrides: Mapping[str, object]) -> None:
-    """Refuse sizes and choices that the weights are not of."""
-    config = initial.get_config()
-    for name in ("num_encoder_layers", "num_decoder_layers"):
-        config[name] = config[name] or config["num_layers"]
-    config["num_key_value_heads"] = config["num_key_value_heads"] or config["num_heads"]
-    differing = [
-        f"{name}={value!r} where the model has {config[name]!r}"
-        for name, value in overrides.items()
-        if name not in _RATES and value != config[name]
-    ]
-    if differing:
-        raise InputError(
-            f"The model in {directory} has an architecture of its own; only {', '.join(_RATES)} may differ. "
-            f"Received: {', '.join(differing)}."
-        )
+        steps = []
+        if source is not None and source_rate:
+            limit = self.config.data.max_source_length - 1
+            steps.append(subword_dropout(source, None, source_rate, max_length=limit, seed=seed))
+        if target is not None and target_rate:
+            limit = self.config.data.max_target_length - 1
+            steps.append(subword_dropout(None, target, target_rate, max_length=limit, seed=seed))
+        if (source_rate or target_rate) and not steps:  # the vocabularies may be those of an earlier model
+            kinds = " and ".join(type(tokenizer).__name__ for tokenizer in self.tokenizers)
+            raise InputError(
+                "`subword_dropout` is for subword vocabularies. Received: "
+                f"subword_dropout={rates[0]}, target_subword_dropout={rates[1]}, vocabularies of {kinds}."
+            )
+        return steps

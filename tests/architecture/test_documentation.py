@@ -55,7 +55,7 @@ def test_quoted_commands() -> None:
 
 
 def test_commands_that_do_not_exist_are_noticed() -> None:
-    main = importlib.import_module("keras_transformer.cli").main
+    main = importlib.import_module("keras_transformer_cli").main
     for words in (["trane"], ["train", "--epoch"], ["plot", "flowers"], ["plot", "mask", "--size", "3"]):
         with pytest.raises(AssertionError, match="keras-transformer"):
             check_command(main, words)
@@ -64,7 +64,7 @@ def test_commands_that_do_not_exist_are_noticed() -> None:
 
 @pytest.mark.parametrize("name", PAGES)
 def test_every_quoted_command_exists(root: Path, name: str) -> None:
-    main = importlib.import_module("keras_transformer.cli").main
+    main = importlib.import_module("keras_transformer_cli").main
     for words in quoted_commands(page(root, name)):
         check_command(main, words)
 

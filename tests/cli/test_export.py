@@ -6,14 +6,13 @@ from pathlib import Path
 import pytest
 
 import keras_transformer as kt
-from keras_transformer import export
-from keras_transformer.cli.export import OPTIMIZATIONS
+from keras_transformer.export import OPTIMIZATIONS
 
 
 @pytest.mark.slow
-def test_versions_go_up(run: Callable, trained: Path) -> None:
+def test_versions_go_up(command: Callable, trained: Path) -> None:
     for version, optimize in enumerate(OPTIMIZATIONS, start=1):
-        result = run("export", trained / "runs/tiny", "served/tiny", "--optimize", optimize)
+        result = command("export", trained / "runs/tiny", "served/tiny", "--optimize", optimize)
         assert result.exit_code == 0, result.output
         assert Path(result.stdout.strip()) == Path("served/tiny", str(version))
         # The examples of the run: a server that starts has something to warm up with.
@@ -21,13 +20,13 @@ def test_versions_go_up(run: Callable, trained: Path) -> None:
 
 
 @pytest.mark.slow
-def test_ctranslate2(run: Callable, trained: Path) -> None:
+def test_ctranslate2(command: Callable, trained: Path) -> None:
     ctranslate2 = pytest.importorskip("ctranslate2", reason="the extra `interop` is not installed")
     words = ("export", trained / "runs/tiny", "engine", "--format", "ctranslate2")
-    result = run(*words)
+    result = command(*words)
     assert (result.exit_code, result.stdout) == (0, "engine\n"), result.output
     assert ctranslate2.contains_model("engine")
-    result = run(*words)
+    result = command(*words)
     assert result.exit_code == 2
     assert "Cannot write engine: it is there already." in result.stderr
 
@@ -35,10 +34,10 @@ def test_ctranslate2(run: Callable, trained: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize(("file_format", "package"), [("litert", "tensorflow"), ("onnx", "tf2onnx")])
-def test_a_single_file(run: Callable, trained: Path, file_format: str, package: str) -> None:
+def test_a_single_file(command: Callable, trained: Path, file_format: str, package: str) -> None:
     pytest.importorskip(package, reason="the extra `onnx` is not installed")
     words = ("export", trained / "runs/tiny", "tiny.file", "--format", file_format)
-    result = run(*words, "--source-length", "7", "--max-length", "5", "--example", "w1ab")
+    result = command(*words, "--source-length", "7", "--max-length", "5", "--example", "w1ab")
     assert (result.exit_code, result.stdout) == (0, "tiny.file\n"), result.output
     assert Path("tiny.file").stat().st_size > 0
 
@@ -57,33 +56,29 @@ def test_a_single_file(run: Callable, trained: Path, file_format: str, package: 
         (("--format", "litert", "--max-length", "1"), "--max-length must be at least 2, with the end token."),
     ],
 )
-def test_an_option_that_cannot_be_used(run: Callable, words: tuple[str, ...], message: str) -> None:
-    result = run("export", "model", "tiny.tflite", *words)
+def test_an_option_that_cannot_be_used(command: Callable, words: tuple[str, ...], message: str) -> None:
+    result = command("export", "model", "tiny.tflite", *words)
     assert result.exit_code == 2
     assert message in result.stderr
 
 
-def test_a_directory_that_is_no_model(run: Callable) -> None:
-    result = run("export", "nothing", "served/tiny")
+def test_a_directory_that_is_no_model(command: Callable) -> None:
+    result = command("export", "nothing", "served/tiny")
     assert result.exit_code == 2
     assert "nothing is not the directory of a model" in result.stderr
     assert not Path("served").exists()
 
 
-def test_a_model_that_samples(run: Callable, trained: Path) -> None:
+def test_a_model_that_samples(command: Callable, trained: Path) -> None:
     translator = kt.Translator.load(trained / "runs/tiny")
     translator.search = kt.decoding.SampleSearch()
     translator.save("sampling")
-    result = run("export", "sampling", "served/tiny")
+    result = command("export", "sampling", "served/tiny")
     assert result.exit_code == 2
-    assert "sampling must give the same answer each time to be exported" in result.stderr
+    assert "sampling must give the same output each time to be exported" in result.stderr
 
 
-def test_an_unknown_optimization(run: Callable) -> None:
-    result = run("export", "model", "served/tiny", "--optimize", "int8")
+def test_an_unknown_optimization(command: Callable) -> None:
+    result = command("export", "model", "served/tiny", "--optimize", "int8")
     assert result.exit_code == 2
     assert "'int8' is not one of 'float32', 'bfloat16', 'xla'" in result.stderr
-
-
-def test_the_choices_are_those_of_the_library() -> None:
-    assert OPTIMIZATIONS == export.OPTIMIZATIONS

@@ -1,28 +1,67 @@
-"""Every flag sets a field that exists, and the help says its default."""
+"""Flags made from the fields of a run, and which model a verb asks when none is named."""
 
-import dataclasses
+from pathlib import Path
 
 import click
+import pytest
 
-from keras_transformer.cli.options import run_options
+from keras_transformer.cli.options import open_model, run_options
+from keras_transformer.errors import InputError
 from keras_transformer.runs import RunConfig
 
 
-def fields() -> set[str]:
-    """Return the names of all fields of a run."""
-    run = RunConfig()
-    sections = (run, run.data, run.vocabulary, run.model, run.training, run.decoding)
-    return {field.name for section in sections for field in dataclasses.fields(section)}
-
-
-def test_every_flag_is_a_field() -> None:
+@pytest.fixture(scope="module")
+def parameters() -> dict[str, click.Option]:
     command = click.command()(run_options(lambda **flags: None))
-    names = {parameter.name for parameter in command.params}
-    assert names <= fields()
-    assert {"epochs", "source", "shared", "beam_size"} <= names
+    return {str(parameter.name): parameter for parameter in command.params}
 
 
-def test_the_help_says_the_default() -> None:
-    command = click.command()(run_options(lambda **flags: None))
-    helps = {parameter.name: parameter.help for parameter in command.params}
-    assert helps["beam_size"].endswith(f"[{RunConfig().decoding.beam_size}]")
+def test_every_field_has_a_flag_with_its_docstring(parameters: dict[str, click.Option]) -> None:
+    options = RunConfig.options()
+    assert list(parameters) == list(options)
+    for name, parameter in parameters.items():
+        assert parameter.help.startswith(options[name].text.replace("`", ""))
+        assert parameter.opts == [f"--{name.replace('_', '-')}"]
+        assert parameter.default is None
+
+
+def test_the_help_says_the_default(parameters: dict[str, click.Option]) -> None:
+    assert parameters["beam_size"].help.endswith(f"[{RunConfig().decoding.beam_size}]")
+
+
+def test_a_flag_takes_what_its_field_does(parameters: dict[str, click.Option]) -> None:
+    assert parameters["epochs"].type is click.INT
+    assert parameters["dropout"].type is click.FLOAT
+    assert parameters["num_encoder_layers"].type is click.INT
+    assert parameters["source"].type is click.STRING
+    assert parameters["activation"].type is click.STRING
+    assert list(parameters["positions"].type.choices)[:2] == ["sinusoidal", "learned"]
+    assert list(parameters["target_kind"].type.choices) == ["character", "subword", "whitespace"]
+
+
+@pytest.mark.parametrize(
+    ("name", "off"),
+    [
+        ("shared", "--separate"),
+        ("lowercase", "--keep-case"),
+        ("norm_first", "--norm-last"),
+        ("share_embeddings", "--separate-embeddings"),
+        ("deterministic", "--nondeterministic"),
+        ("gated", "--no-gated"),
+    ],
+)
+def test_a_switch_has_a_name_for_off(name: str, off: str, parameters: dict[str, click.Option]) -> None:
+    assert parameters[name].secondary_opts == [off]
+
+
+def test_the_only_export_is_taken(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(trained)
+    assert open_model(None, None).directory == Path("saved_models/tiny/1")
+
+
+def test_several_exports_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("a", "b"):
+        (tmp_path / "saved_models" / name).mkdir(parents=True)
+    with pytest.raises(InputError, match="saved_models/a, saved_models/b"):
+        open_model(None, None)

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from keras_transformer import visualization
+from keras_transformer.cli import plot as verb
 
 MAPS = [
     "encoder_layer_1_self_attention.png",
@@ -21,21 +21,21 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple]:
     calls: dict[str, tuple] = {}
 
     def watch(name: str) -> None:
-        draw = getattr(visualization, name)
+        draw = getattr(verb, name)
 
         def record(*values: object, **options: object) -> object:
             calls[name] = (values, options)
             return draw(*values, **options)
 
-        monkeypatch.setattr(visualization, name, record)
+        monkeypatch.setattr(verb, name, record)
 
     for name in ("plot_attention_maps", "plot_position_encoding", "plot_mask"):
         watch(name)
     return calls
 
 
-def test_every_attention_map_of_the_answer(run: Callable, trained: Path, drawn: dict[str, tuple]) -> None:
-    result = run("plot", "attention", "--model", trained / "runs/tiny", "w1ab")
+def test_every_attention_map_of_the_answer(command: Callable, trained: Path, drawn: dict[str, tuple]) -> None:
+    result = command("plot", "attention", "--model", trained / "runs/tiny", "w1ab")
     assert result.exit_code == 0, result.output
     assert result.stdout.splitlines() == [str(Path("attention", name)) for name in MAPS]
     assert sorted(path.name for path in Path("attention").iterdir()) == sorted(MAPS)
@@ -45,16 +45,16 @@ def test_every_attention_map_of_the_answer(run: Callable, trained: Path, drawn: 
     assert target == ["[START]", *options["output_tokens"][:-1]]
 
 
-def test_hard_texts_are_drawn(run: Callable, trained: Path) -> None:
-    result = run(
+def test_hard_texts_are_drawn(command: Callable, trained: Path) -> None:
+    result = command(
         "plot", "attention", "--model", trained / "runs/tiny", "--output", "a/b", "月\udcffשל" + "x" * 9
     )
     assert result.exit_code == 0, result.output
     assert len(list(Path("a/b").iterdir())) == len(MAPS)
 
 
-def test_positions(run: Callable, drawn: dict[str, tuple]) -> None:
-    result = run("plot", "positions", "--hidden-dim", 6, "--length", 5, "--output", "new/p.png")
+def test_positions(command: Callable, drawn: dict[str, tuple]) -> None:
+    result = command("plot", "positions", "--hidden-dim", 6, "--length", 5, "--output", "new/p.png")
     assert (result.exit_code, result.stdout) == (0, "new/p.png\n")
     assert Path("new/p.png").read_bytes().startswith(b"\x89PNG")
     [encoding] = drawn["plot_position_encoding"][0]
@@ -62,15 +62,15 @@ def test_positions(run: Callable, drawn: dict[str, tuple]) -> None:
     np.testing.assert_allclose(encoding[:, 0], np.sin(np.arange(5)), atol=1e-6)
 
 
-def test_mask(run: Callable, drawn: dict[str, tuple]) -> None:
-    result = run("plot", "mask", "--length", 3)
+def test_mask(command: Callable, drawn: dict[str, tuple]) -> None:
+    result = command("plot", "mask", "--length", 3)
     assert (result.exit_code, result.stdout) == (0, "mask.png\n")
     assert Path("mask.png").read_bytes().startswith(b"\x89PNG")
     np.testing.assert_array_equal(drawn["plot_mask"][0][0], [[1, 0, 0], [1, 1, 0], [1, 1, 1]])
 
 
-def test_mask_with_padding(run: Callable, drawn: dict[str, tuple]) -> None:
-    assert run("plot", "mask", "--length", 3, "--padding", 1).exit_code == 0
+def test_mask_with_padding(command: Callable, drawn: dict[str, tuple]) -> None:
+    assert command("plot", "mask", "--length", 3, "--padding", 1).exit_code == 0
     np.testing.assert_array_equal(drawn["plot_mask"][0][0], [[1, 0, 0], [1, 1, 0], [1, 1, 0]])
 
 
@@ -86,8 +86,8 @@ def test_mask_with_padding(run: Callable, drawn: dict[str, tuple]) -> None:
         (["mask", "--length", "513"], "513 is not in the range 1<=x<=512"),
     ],
 )
-def test_mistakes(run: Callable, words: list[str], expected: str) -> None:
-    result = run("plot", *words)
+def test_mistakes(command: Callable, words: list[str], expected: str) -> None:
+    result = command("plot", *words)
     assert result.exit_code == 2
     assert result.stderr.splitlines()[-1].startswith("Error: ")
     assert expected in result.stderr.splitlines()[-1]
@@ -95,9 +95,9 @@ def test_mistakes(run: Callable, words: list[str], expected: str) -> None:
     assert list(Path().iterdir()) == []
 
 
-def test_a_place_that_cannot_be_written(run: Callable) -> None:
+def test_a_place_that_cannot_be_written(command: Callable) -> None:
     Path("file").write_text("not a directory")
-    result = run("plot", "mask", "--output", "file/mask.png")
+    result = command("plot", "mask", "--output", "file/mask.png")
     assert result.exit_code == 2
     assert result.stderr.startswith("Error: Cannot write file/mask.png: ")
     assert result.stderr.count("\n") == 1

@@ -9,12 +9,12 @@ import pytest
 from keras_transformer.text import CharacterTokenizer
 
 
-def test_both_kinds_of_model_answer_alike(run: Callable, trained: Path) -> None:
+def test_both_kinds_of_model_answer_alike(command: Callable, trained: Path) -> None:
     texts = ["w1ab", "", "w2ab"]
     answers = []
     for place in (["--model", "runs/tiny"], ["--saved-model", "saved_models/tiny"]):
         option, path = place
-        lines = run("translate", option, trained / path, *texts, "--scores").stdout.splitlines()
+        lines = command("translate", option, trained / path, *texts, "--scores").stdout.splitlines()
         assert lines[1] == "0.0000\t"
         answers.append([line.split("\t") for line in lines])
     for (score, answer), (other_score, other_answer) in zip(*answers, strict=True):
@@ -22,56 +22,58 @@ def test_both_kinds_of_model_answer_alike(run: Callable, trained: Path) -> None:
         assert float(score) == pytest.approx(float(other_score), abs=1e-3)
 
 
-def test_n_best_numbers_the_texts(run: Callable, trained: Path) -> None:
+def test_n_best_numbers_the_texts(command: Callable, trained: Path) -> None:
     model = ["--saved-model", trained / "saved_models/tiny"]
-    best = run("translate", *model, "w1ab", "", "w2ab", "--scores").stdout.splitlines()
-    lines = run("translate", *model, "w1ab", "", "w2ab", "--scores", "--n-best", "2").stdout.splitlines()
+    best = command("translate", *model, "w1ab", "", "w2ab", "--scores").stdout.splitlines()
+    lines = command("translate", *model, "w1ab", "", "w2ab", "--scores", "--n-best", "2").stdout.splitlines()
     rows = [line.split("\t", maxsplit=1) for line in lines]
     assert [number for number, _ in rows] == ["1", "1", "2", "3", "3"]
     assert [rows[i][1].split("\t")[1] for i in (0, 2, 3)] == [line.split("\t")[1] for line in best]
-    without_scores = run("translate", *model, "w1ab", "--n-best", "1").stdout
+    without_scores = command("translate", *model, "w1ab", "--n-best", "1").stdout
     assert without_scores == "1\t" + best[0].split("\t")[1] + "\n"
 
 
-def test_more_answers_than_the_search_keeps(run: Callable, trained: Path) -> None:
-    result = run("translate", "--model", trained / "runs/tiny", "w1ab", "--n-best", "3")
+def test_more_answers_than_the_search_keeps(command: Callable, trained: Path) -> None:
+    result = command("translate", "--model", trained / "runs/tiny", "w1ab", "--n-best", "3")
     assert result.exit_code == 2
     assert "between 1 and the 2 hypotheses" in result.stderr
     assert "num=3" in result.stderr
 
 
-def test_an_export_that_is_not_whole(run: Callable, trained: Path, tmp_path: Path) -> None:
+def test_an_export_that_is_not_whole(command: Callable, trained: Path, tmp_path: Path) -> None:
     directory = shutil.copytree(trained / "saved_models/tiny", tmp_path / "half")
     shutil.rmtree(next(directory.glob("[0-9]*")) / "variables")
     for verb in (["translate", "text"], ["evaluate", "--pairs", trained / "pairs.tsv"]):
-        result = run(*verb, "--saved-model", directory)
+        result = command(*verb, "--saved-model", directory)
         assert result.exit_code == 2
         assert "is not a whole SavedModel: it has no variables/variables.index." in result.stderr
 
 
-def test_standard_input_and_a_file(run: Callable, trained: Path) -> None:
+def test_standard_input_and_a_file(command: Callable, trained: Path) -> None:
     Path("texts").write_text("w1ab\nw2ab\n", encoding="utf-8")
     model = ["--model", trained / "runs/tiny"]
-    from_file = run("translate", *model, "--input", "texts").stdout
-    assert run("translate", *model, input="w1ab\nw2ab\n").stdout == from_file
+    from_file = command("translate", *model, "--input", "texts").stdout
+    assert command("translate", *model, input="w1ab\nw2ab\n").stdout == from_file
     assert len(from_file.splitlines()) == 2
 
 
-def test_a_byte_order_mark_is_no_text(run: Callable, trained: Path) -> None:
+def test_a_byte_order_mark_is_no_text(command: Callable, trained: Path) -> None:
     model = ["--model", trained / "runs/tiny"]
-    expected = run("translate", *model, "w1ab").stdout
-    assert run("translate", *model, input=b"\xef\xbb\xbfw1ab\n").stdout == expected
+    expected = command("translate", *model, "w1ab").stdout
+    assert command("translate", *model, input=b"\xef\xbb\xbfw1ab\n").stdout == expected
 
 
-def test_texts_and_a_file(run: Callable) -> None:
-    result = run("translate", "w1ab", "--input", "texts")
+def test_texts_and_a_file(command: Callable) -> None:
+    result = command("translate", "w1ab", "--input", "texts")
     assert result.exit_code == 2
     assert "Give texts or --input. Received: 1 texts and --input texts." in result.stderr
 
 
-def test_hard_texts_get_a_line_each(run: Callable, trained: Path) -> None:
+def test_hard_texts_get_a_line_each(command: Callable, trained: Path) -> None:
     texts = ["", "\U0001f600", "שלום", "x" * 100_000, "w1ab"]
-    output = run("translate", "--saved-model", trained / "saved_models/tiny", input="\n".join(texts)).stdout
+    output = command(
+        "translate", "--saved-model", trained / "saved_models/tiny", input="\n".join(texts)
+    ).stdout
     assert len(output.splitlines()) == len(texts)
 
 
@@ -84,21 +86,21 @@ def test_hard_texts_get_a_line_each(run: Callable, trained: Path) -> None:
         ([], "Name a model"),
     ],
 )
-def test_no_model(run: Callable, words: list[str], expected: str) -> None:
-    result = run("translate", *words, "text")
+def test_no_model(command: Callable, words: list[str], expected: str) -> None:
+    result = command("translate", *words, "text")
     assert result.exit_code == 2
     assert expected in result.stderr.splitlines()[-1]
 
 
-def test_invalid_utf8_on_standard_input_says_where(run: Callable, trained: Path) -> None:
-    result = run("translate", "--model", trained / "runs/tiny", input=b"ok\nbad\xff\n")
+def test_invalid_utf8_on_standard_input_says_where(command: Callable, trained: Path) -> None:
+    result = command("translate", "--model", trained / "runs/tiny", input=b"ok\nbad\xff\n")
     assert result.exit_code == 2
     assert "Standard input, line 2: invalid UTF-8 at byte 4." in result.stderr
 
 
-def test_a_vocabulary_that_does_not_fit(run: Callable, trained: Path, tmp_path: Path) -> None:
+def test_a_vocabulary_that_does_not_fit(command: Callable, trained: Path, tmp_path: Path) -> None:
     model = shutil.copytree(trained / "runs/tiny", tmp_path / "model")
     CharacterTokenizer(["a", "b"]).save(model / "source_tokenizer")
-    result = run("translate", "--model", model, "text")
+    result = command("translate", "--model", model, "text")
     assert result.exit_code == 2
     assert "parts of different models: source_tokenizer must be what was saved" in result.stderr

@@ -1,85 +1,182 @@
-"""Origins of pairs that exclude or need each other; limits; vocabularies."""
+"""Pairs, vocabularies and batches of a run, as `model.fit` gets them."""
 
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import keras
 import pytest
 
-from keras_transformer.runs import DataConfig, VocabularyConfig
+from keras_transformer.errors import InputError
+from keras_transformer.runs import Run, RunConfig
+from keras_transformer.runs import data as run_data
+from trained_run import SMALL
+
+Pairs = list[tuple[str, str]]
+SENTENCES = [("a dog sat on a mat", "ein Hund sitzt auf der Matte")] * 4
+SUBWORDS = {"kind": "subword", "shared": True, "size": 40}
 
 
-def test_the_default_is_the_built_in_task() -> None:
-    config = DataConfig()
-    assert config.pairs is None
-    assert config.source is None
+@pytest.fixture
+def files(tmp_path: Path) -> dict[str, str]:
+    names = ("source", "target", "test_source", "test_target")
+    for name in names:
+        lines = 40 if not name.startswith("test") else 3
+        (tmp_path / name).write_text("".join(f"{name} {n}\n" for n in range(lines)), encoding="utf-8")
+    return {name: str(tmp_path / name) for name in names}
 
 
-def test_pairs_and_files_exclude_each_other() -> None:
-    message = r"two origins; give one\. Received: pairs='dates', source='a\.en'\."
-    with pytest.raises(ValueError, match=message):
-        DataConfig(pairs="dates", source="a.en", target="a.de")
+def test_a_part_is_held_out_where_no_validation_is_given(files: dict[str, str]) -> None:
+    pairs = Run(RunConfig.default(**files, validation_fraction=0.1)).pairs
+    assert (len(pairs.train), len(pairs.validation), len(pairs.test)) == (36, 4, 3)
+    assert not set(pairs.train) & set(pairs.validation)
 
 
-@pytest.mark.parametrize("part", ["", "validation_", "test_"])
-def test_files_come_in_twos(part: str) -> None:
-    message = rf"^`{part}source` and `{part}target` must be given together\. Received: {part}source='a', "
-    with pytest.raises(ValueError, match=message):
-        DataConfig(**{f"{part}source": "a"})
-    DataConfig(**{f"{part}source": "a", f"{part}target": "b"})
+def test_validation_pairs_are_scored_where_there_is_no_test(files: dict[str, str]) -> None:
+    pairs = Run(RunConfig.default(source=files["source"], target=files["target"])).pairs
+    assert pairs.test == pairs.validation
+
+
+def test_a_dataset_may_have_one_split(monkeypatch: pytest.MonkeyPatch) -> None:
+    pairs = [(f"a{number}", f"b{number}") for number in range(20)]
+    splits = {"train": pairs}
+    monkeypatch.setattr(run_data, "read_pairs", lambda origin, split, **options: splits.get(split, []))
+    read = Run(RunConfig.default(pairs="tfds:x", validation_fraction=0.1)).pairs
+    assert (len(read.train), len(read.validation)) == (18, 2)
+    assert read.test == read.validation
+
+
+Fitted = tuple[list[Any], list[Any]]
+
+
+@pytest.fixture
+def fitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Fitted]:
+    """Begin a run; return the batches of its training and of its validation, which are the same pairs."""
+
+    def fit(pairs: Pairs, **options: object) -> Fitted:
+        received: list[list[Any]] = []
+
+        def stop(model: Any, training: Any, *, validation_data: Any, **others: object) -> None:
+            received.extend([list(training), list(validation_data)])
+            raise KeyboardInterrupt
+
+        path = tmp_path / "pairs.tsv"
+        path.write_text("".join(f"{source}\t{target}\n" for source, target in pairs), encoding="utf-8")
+        run = Run(RunConfig.default(pairs=str(path), **{**SMALL, "run_directory": str(tmp_path), **options}))
+        run.pairs = run_data.RunPairs(train=pairs, validation=pairs, test=pairs)
+        monkeypatch.setattr(keras.Model, "fit", stop)
+        with pytest.raises(KeyboardInterrupt):
+            run.train(verbose=0)
+        return received[0], received[1]
+
+    return fit
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "minimum"),
-    [("max_source_length", 1, 2), ("max_target_length", 0, 2), ("tokens_per_batch", 0, 1), ("seed", -1, 0)],
+    ("vocabulary", "kinds"),
+    [
+        ({"kind": "character", "shared": True}, ("character", "character")),
+        ({"kind": "character", "target_kind": "whitespace", "shared": False}, ("character", "whitespace")),
+        ({"kind": "subword", "shared": False, "size": 40}, ("subword", "subword")),
+    ],
 )
-def test_limits(name: str, value: int, minimum: int) -> None:
-    with pytest.raises(
-        ValueError, match=rf"`{name}` must be at least {minimum}\. Received: {name}={value}\."
-    ):
-        DataConfig(**{name: value})
+def test_vocabularies(vocabulary: dict[str, Any], kinds: tuple[str, str]) -> None:
+    section = RunConfig().override(**vocabulary).vocabulary
+    tokenizers = run_data.train_tokenizers(section, [*SENTENCES, ("the cat", "die Katze")])
+    assert tuple(tokenizer.kind for tokenizer in tokenizers) == kinds
+    assert (tokenizers[0] is tokenizers[1]) == section.shared
 
 
-def test_validation_fraction() -> None:
-    files = {"validation_source": "a", "validation_target": "b"}
-    assert DataConfig(validation_fraction=0, **files).validation_fraction == 0
-    with pytest.raises(ValueError, match=r"`validation_fraction` must be above 0; .*fraction=0\."):
-        DataConfig(validation_fraction=0)
-    with pytest.raises(ValueError, match=r"`validation_fraction` .* Received: validation_fraction=1\.5\."):
-        DataConfig(validation_fraction=1.5)
+def test_vocabularies_are_made_once(tmp_path: Path) -> None:
+    config = RunConfig().override(kind="character", shared=False)
+    for pairs in ([("ab", "xyz"), ("b", "z")], [("other", "texts")]):
+        tokenizers = run_data.run_tokenizers(config, tmp_path, pairs)
+        assert [tokenizer.vocabulary_size for tokenizer in tokenizers] == [6, 7]
 
 
-@pytest.mark.parametrize("name", ["kind", "target_kind"])
-def test_unknown_kind(name: str) -> None:
-    message = rf"`{name}` must be one of character, subword, whitespace\. Received: {name}='word'\."
-    with pytest.raises(ValueError, match=message):
-        VocabularyConfig(**{name: "word"})
+def test_half_a_vocabulary_is_made_again_unless_it_was_trained_on(tmp_path: Path) -> None:
+    """A process that was killed between the two files of a vocabulary leaves one."""
+    config, pairs = RunConfig().override(kind="character", shared=False), [("ab", "xyz"), ("b", "z")]
+    options = tmp_path / "target_tokenizer/tokenizer.json"
+    run_data.run_tokenizers(config, tmp_path, pairs)
+    options.unlink()
+    run_data.run_tokenizers(config, tmp_path, pairs)
+    assert options.exists()
+    options.unlink()
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints/state.json").write_text("{}")
+    with pytest.raises(InputError, match=r"no longer both source_tokenizer and target_tokenizer"):
+        run_data.run_tokenizers(config, tmp_path, pairs)
 
 
-def test_a_vocabulary_holds_more_than_the_special_tokens() -> None:
-    with pytest.raises(ValueError, match=r"`size` must be at least 5\. Received: size=4\."):
-        VocabularyConfig(size=4)
+@pytest.mark.parametrize(
+    ("pairs", "options", "message"),
+    [
+        ([("abcdefghij", "a")], {"tokens_per_batch": 8}, "tokens_per_batch=8, a pair of 11 tokens"),
+        ([("abcdefghij", "a")], {"packed_length": 8}, r"packed_length=8, .*a pair of 11 tokens"),
+        ([("abcabc", "abc")], {"max_source_length": 4}, "The training pairs: Every pair is too long"),
+        ([("ab", "c")], {"gradient_accumulation_steps": 3}, "gradient_accumulation_steps=3, 1 batches an ep"),
+        ([("a b", "c d")], {"kind": "whitespace", "share_embeddings": True}, "needs one vocabulary for both"),
+    ],
+)
+def test_data_that_do_not_fit(
+    pairs: Pairs, options: dict[str, object], message: str, fitted: Callable[..., Fitted]
+) -> None:
+    with pytest.raises(InputError, match=message):
+        fitted(pairs, **options)
 
 
-def test_a_shared_vocabulary_is_of_one_kind() -> None:
-    message = r"set `shared` to false\. Received: kind='character', target_kind='whitespace'\."
-    with pytest.raises(ValueError, match=message):
-        VocabularyConfig(kind="character", target_kind="whitespace")
-    assert not VocabularyConfig(kind="character", target_kind="whitespace", shared=False).shared
-    assert VocabularyConfig(kind="character", target_kind="character").shared
+def test_subword_dropout_of_one_side(fitted: Callable[..., Fitted]) -> None:
+    rates = {"subword_dropout": 0.5, "target_subword_dropout": 0.0}
+    [(after, same_labels)], [(before, labels)] = fitted(
+        SENTENCES, **{**SUBWORDS, **rates, "max_target_length": 40}
+    )
+    assert after["encoder_token_ids"].shape[1] > before["encoder_token_ids"].shape[1]
+    assert labels.numpy().tolist() == same_labels.numpy().tolist()
 
 
-def test_subword_dropout_is_for_subwords() -> None:
-    message = r"subword vocabularies\. Received: subword_dropout=0\.1, kind='character', target_kind=None\."
-    with pytest.raises(ValueError, match=message):
-        VocabularyConfig(kind="character", subword_dropout=0.1)
-    assert VocabularyConfig(kind="character", target_kind="subword", shared=False, subword_dropout=0.1)
+def test_subword_dropout_changes_the_sides_that_have_subwords(fitted: Callable[..., Fitted]) -> None:
+    options = {"kind": "subword", "target_kind": "character", "size": 32, "subword_dropout": 0.5}
+    [(after, same_labels)], [(before, labels)] = fitted(SENTENCES, **options, max_target_length=40)
+    assert after["encoder_token_ids"].shape[1] > before["encoder_token_ids"].shape[1]
+    assert labels.numpy().tolist() == same_labels.numpy().tolist()
 
 
-@pytest.mark.parametrize("name", ["pairs", "source", "validation_target", "test_source"])
-def test_an_empty_name_is_no_origin(name: str) -> None:
-    other = name.replace("source", "target") if "source" in name else name.replace("target", "source")
-    with pytest.raises(ValueError, match=r"`\w+` must name a file or a dataset\. Received: \w+=''\."):
-        DataConfig(**{name: "", other: ""})
+def test_each_side_has_its_own_limit_of_subword_dropout(fitted: Callable[..., Fitted]) -> None:
+    pairs = [("a dog sat on a mat", "a mat")] * 4
+    options = {**SUBWORDS, "size": 24, "subword_dropout": 0.9, "max_target_length": 5}
+    [(after, _)], [(before, _)] = fitted(pairs, **options)
+    assert before["encoder_token_ids"].shape[1] > 5
+    assert after["encoder_token_ids"].shape[1] > before["encoder_token_ids"].shape[1] + 1
 
 
-def test_integers_that_no_program_below_takes_are_refused() -> None:
-    message = r"`tokens_per_batch` must be below 2\^31\. Received: .*=2147483648\."
-    with pytest.raises(ValueError, match=message):
-        DataConfig(tokens_per_batch=2**31)
+def test_packed_examples_are_for_training_alone(fitted: Callable[..., Fitted]) -> None:
+    pairs = [("abc", "xy"), ("a", "xyz"), ("ab", "x")] * 4
+    training, validation = fitted(pairs, packed_length=16, tokens_per_batch=64)
+    for inputs, labels in training:
+        assert labels.shape == (4, 16)
+        assert inputs["decoder_segment_ids"].numpy().max() > 1
+    for inputs, _ in validation:
+        assert set(inputs) == {"encoder_token_ids", "decoder_token_ids"}
+
+
+def test_batches_of_an_update_are_weighed(fitted: Callable[..., Fitted]) -> None:
+    training, _ = fitted([("abc", "xyz")] * 20, gradient_accumulation_steps=2, tokens_per_batch=32)
+    *_, weights = training[0]
+    assert len(set(weights.numpy())) == 1
+
+
+def test_shapes_are_few_where_each_is_compiled(
+    fitted: Callable[..., Fitted], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pairs = [("a" * (1 + number % 29), "b" * (1 + number % 23)) for number in range(90)]
+
+    def shapes(name: str) -> set[tuple[int, ...]]:
+        training, _ = fitted(pairs, tokens_per_batch=64, max_target_length=40, name=name)
+        return {(inputs["encoder_token_ids"].shape[1], labels.shape[1]) for inputs, labels in training}
+
+    exact = shapes("exact")
+    monkeypatch.setattr(run_data, "jit_compiles", lambda: True)
+    few = shapes("few")
+    assert len({source for source, _ in few}) < len({source for source, _ in exact}) / 2
+    assert all(source == target for source, target in few)

@@ -1,146 +1,299 @@
-"""A run from TOML and JSON and back, and what flags change in it."""
+"""Training, going on after a stop, beginning with an earlier model, and what is done with the translator."""
 
-import re
+import csv
+import json
+import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
+import keras
+import numpy as np
 import pytest
+import tensorflow as tf
 
+import keras_transformer as kt
 from keras_transformer.errors import InputError
-from keras_transformer.runs import DataConfig, RunConfig
+from keras_transformer.training import Checkpoint, RDropCrossentropy
+from trained_run import SMALL
 
-TOML = """
-name = "de_en"
-
-[data]
-source = "train.de.gz"
-target = "train.en.gz"
-
-[vocabulary]
-size = 10000
-
-[model]
-preset = "tiny"
-dropout = 0.3
-
-[training]
-peak_learning_rate = 5e-3
-
-[decoding]
-beam_size = 5
-"""
+RECIPE = {
+    "epochs": 3,
+    "monitor": "exact_match",
+    "monitored_pairs": 1,
+    "patience": 2,
+    "average_last": 2,
+    "ema_momentum": 0.9,
+    "r_drop": 5.0,
+    "clip_norm": 1.0,
+    "gradient_accumulation_steps": 2,
+    "tokens_per_batch": 64,
+    "beam_size": 1,
+    "precision": "mixed_bfloat16",
+}
 
 
-def written(directory: Path, text: str) -> Path:
-    path = directory / "run.toml"
-    path.write_text(text, encoding="utf-8")
-    return path
+def small_run(pairs_file: Path, **options: Any) -> kt.Run:
+    """Make a run of forty pairs next to their file."""
+    place = {"run_directory": str(pairs_file.parent / "runs")}
+    return kt.Run(kt.runs.RunConfig.default(pairs=str(pairs_file), **{**SMALL, **place, **options}))
 
 
-def test_from_toml(tmp_path: Path) -> None:
-    run = RunConfig.from_toml(written(tmp_path, TOML))
-    assert run.name == "de_en"
-    assert run.data == DataConfig(source="train.de.gz", target="train.en.gz")
-    assert run.vocabulary.size == 10000
-    assert run.model.overrides() == {"dropout": 0.3}
-    assert run.training.peak_learning_rate == 5e-3
-    assert run.decoding.beam_size == 5
-    assert run.run_directory == RunConfig().run_directory
+@pytest.fixture
+def copy(trained: Path, tmp_path: Path) -> Path:
+    """The directory of a run that may go on."""
+    return Path(shutil.copytree(trained / "runs/tiny", tmp_path / "runs/tiny"))
 
 
-def test_an_empty_file_is_the_default_run(tmp_path: Path) -> None:
-    assert RunConfig.from_toml(str(written(tmp_path, ""))) == RunConfig()
+def test_a_finished_run_is_opened_from_its_directory(trained: Path, tmp_path: Path) -> None:
+    run = kt.Run.open(trained / "runs/tiny")
+    assert run.directory == trained / "runs/tiny"
+    assert run.num_epochs == 1
+    [output] = run.translator.translate(["w1ab"])
+    assert run.evaluate([("w1ab", output)])["exact_match"] == 1.0
+    assert run.evaluate([("w1ab", "no"), ("w1ab", output)], unique=True).num_items == 1
 
 
-def test_json_round_trip(tmp_path: Path) -> None:
-    run = RunConfig.from_toml(written(tmp_path, TOML))
-    text = run.to_json()
-    assert text.endswith("}\n")
-    assert RunConfig.from_json(text) == run
+def test_by_default_the_loss_chooses_and_nothing_is_averaged(trained: Path) -> None:
+    checkpoint = Checkpoint(trained / "runs/tiny")
+    assert (checkpoint.monitor, checkpoint.best_epoch) == ("val_loss", 1)
+    assert not checkpoint.load_model().optimizer.use_ema
 
 
-def test_json_must_be_a_table() -> None:
-    with pytest.raises(InputError, match=r"^run\.json: must be a table of fields\. Received: \[1\]\.$"):
-        RunConfig.from_json("[1]", origin="run.json")
+@pytest.mark.parametrize("name", ["training.png", "attention.png"])
+def test_pictures_are_png(trained: Path, name: str) -> None:
+    assert (trained / "runs/tiny" / name).read_bytes().startswith(b"\x89PNG")
 
 
-def test_an_unknown_section_is_named_with_the_known_ones(tmp_path: Path) -> None:
-    path = written(tmp_path, "[trainning]\nepochs = 3\n")
-    message = (
-        f"{path}: unknown field 'trainning'. Known fields: name, run_directory, export_directory, "
-        "data, vocabulary, model, training, decoding."
+def check_compiled(model: Any) -> None:
+    """Look at what a model is trained with."""
+    assert isinstance(model.loss, RDropCrossentropy)
+    assert (model.loss.weight, model.loss.normalize) == (5.0, False)
+    optimizer = model.optimizer
+    assert (optimizer.global_clipnorm, optimizer.ema_momentum, optimizer.use_ema) == (1.0, 0.9, True)
+    assert optimizer.gradient_accumulation_steps == 2
+
+
+@pytest.mark.slow
+def test_every_option_of_the_recipe_at_once(pairs_file: Path) -> None:
+    run = small_run(pairs_file, **RECIPE)
+    run.train(verbose=0)
+    checkpoint = Checkpoint(run.directory)
+    # The untrained model is never right: the first epoch stays the best, and the run stops after two more.
+    assert (checkpoint.epoch, checkpoint.best_epoch) == (3, 1)
+    kept = sorted(path.name for path in run.directory.glob("checkpoints/*.keras"))
+    assert kept == ["epoch-0001.keras", "epoch-0002.keras", "epoch-0003.keras"]
+    with (run.directory / "training.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 3
+    assert all(float(row["tokens_per_second"]) > 0 and 0 <= float(row["padding"]) < 1 for row in rows)
+    model = checkpoint.load_model()
+    check_compiled(model)
+    assert model.get_config()["dtype"]["config"]["name"] == "mixed_bfloat16"
+    assert run.translator.model.get_config()["dtype"]["config"]["name"] == "float32"
+    config = json.loads((run.directory / "config.json").read_text(encoding="utf-8"))
+    assert config["training"]["monitor"] == "exact_match"
+
+
+@pytest.mark.slow
+def test_packed_examples_train_a_translator_of_single_texts(pairs_file: Path) -> None:
+    run = small_run(pairs_file, packed_length=64)
+    run.train(verbose=0)
+    assert run.translator.model.config.packed
+    assert len(run.translator.translate(["a b"])) == 1
+
+
+def test_choices_of_a_file_reach_the_model(
+    pairs_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    models = []
+
+    def stop(model: Any, *arguments: Any, **options: Any) -> None:
+        models.append(model)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(keras.Model, "fit", stop)
+    choices = {"positions": "rotary", "normalization": "rms", "gated": True, "num_key_value_heads": 1}
+    lines = [f"{name} = {json.dumps(value)}" for name, value in choices.items()]
+    path = tmp_path / "choices.toml"
+    path.write_text("\n".join([f"run_directory = '{tmp_path}'", "[model]", *lines]), encoding="utf-8")
+    run = kt.Run.from_toml(path, pairs=str(pairs_file), positions="relative", **SMALL)
+    with pytest.raises(KeyboardInterrupt):
+        run.train()
+    config = models[0].config
+    assert {name: getattr(config, name) for name in choices} == {**choices, "positions": "relative"}
+    assert run.num_epochs == 0
+
+
+def test_a_run_is_not_overwritten_by_accident(pairs_file: Path, copy: Path) -> None:
+    with pytest.raises(InputError, match="holds a run already"):
+        small_run(pairs_file, name="tiny").train()
+    assert kt.Run.open(copy).num_epochs == 1
+
+
+def test_a_run_goes_on_after_its_last_epoch(copy: Path) -> None:
+    epochs: list[int] = []
+    run = kt.Run.open(copy, epochs=2)
+    run.train(
+        resume=True,
+        verbose=0,
+        callbacks=[keras.callbacks.LambdaCallback(on_epoch_begin=lambda epoch, logs: epochs.append(epoch))],
     )
-    with pytest.raises(InputError, match=f"^{re.escape(message)}$"):
-        RunConfig.from_toml(path)
+    checkpoint = Checkpoint(copy)
+    assert (epochs, checkpoint.epoch, len(checkpoint.history["loss"])) == ([1], 2, 2)
+    assert kt.Run.open(copy).config.training.epochs == 2
 
 
-def test_an_unknown_field_is_named_with_its_section(tmp_path: Path) -> None:
-    path = written(tmp_path, "[training]\nepoch = 3\n")
-    message = (
-        rf"^{re.escape(str(path))}: \[training\]: unknown field 'epoch'\. Known fields: epochs, schedule, "
+def test_a_run_does_not_go_on_with_another_recipe(copy: Path) -> None:
+    with pytest.raises(InputError, match=r"training\.peak_learning_rate=0\.5 after 0\.001"):
+        kt.Run.open(copy, peak_learning_rate=0.5).train(resume=True)
+
+
+@pytest.mark.slow
+def test_all_devices_are_asked_for(copy: Path) -> None:
+    content = json.loads((copy / "config.json").read_text())
+    content["training"]["distribute"] = "mirrored"
+    (copy / "config.json").write_text(json.dumps(content))
+    kt.Run.open(copy, epochs=2).train(resume=True, verbose=0)
+    assert kt.Run.open(copy).num_epochs == 2
+
+
+def test_an_engine_of_another_backend_is_refused_before_anything_is_read(tmp_path: Path) -> None:
+    config = kt.runs.RunConfig.default(pairs="missing.tsv", distribute="data_parallel")
+    with pytest.raises(InputError, match="data_parallel is an engine of the jax backend"):
+        kt.Run(config).train()
+
+
+@pytest.mark.slow
+def test_a_run_claims_the_cores_in_time(pairs_file: Path) -> None:
+    options = {**SMALL, "pairs": str(pairs_file), "distribute": "cores"}
+    program = f"import keras_transformer as kt; kt.Run(kt.runs.RunConfig.default(**{options})).train()"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    words = [sys.executable, "-c", program]
+    done = subprocess.run(
+        words, cwd=pairs_file.parent, env=environment, capture_output=True, text=True, check=False
     )
+    assert done.returncode == 0, done.stderr
+    assert kt.Run.open(pairs_file.parent / "runs/model").translator.translate(["w1ab"])
+
+
+@pytest.mark.slow
+def test_a_loss_that_is_no_number_stops_the_run(copy: Path) -> None:
+    class LoseWeights(keras.callbacks.Callback):
+        def on_epoch_begin(self, epoch: int, logs: object = None) -> None:
+            for variable in self.model.trainable_variables:
+                variable.assign(np.full(variable.shape, np.nan))
+
+    before = {path.name: path.read_bytes() for path in (copy / "checkpoints").iterdir()}
+    message = r"The loss must be finite\. Received: loss=nan after batch 1 of epoch 2, step "
     with pytest.raises(InputError, match=message):
-        RunConfig.from_toml(path)
+        kt.Run.open(copy, epochs=2).train(resume=True, verbose=0, callbacks=[LoseWeights()])
+    assert {path.name: path.read_bytes() for path in (copy / "checkpoints").iterdir()} == before
 
 
-def test_a_value_where_a_section_belongs(tmp_path: Path) -> None:
-    with pytest.raises(
-        InputError, match=r"run\.toml: \[model\]: must be a table of fields\. Received: 'tiny'\.$"
-    ):
-        RunConfig.from_toml(written(tmp_path, 'model = "tiny"\n'))
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_tensorflow_is_told_to_be_deterministic(
+    deterministic: bool, pairs_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Told in earnest it would stay so for all tests of this process."""
+
+    def stop(*arguments: Any, **options: Any) -> None:
+        raise KeyboardInterrupt
+
+    told: list[bool] = []
+    monkeypatch.setattr(tf.config.experimental, "enable_op_determinism", lambda: told.append(True))
+    monkeypatch.setattr(keras.Model, "fit", stop)
+    with pytest.raises(KeyboardInterrupt):
+        small_run(pairs_file, deterministic=deterministic).train()
+    assert told == [True] * deterministic
 
 
-@pytest.mark.parametrize("name", ["", "..", "a/b", "a\\b", "a\0"])
-def test_the_name_is_no_path(name: str) -> None:
-    message = f"`name` must be the name of a directory, no path. Received: name={name!r}."
-    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        RunConfig(name=name)
+@pytest.mark.slow
+def test_a_full_disk_leaves_the_last_checkpoint(pairs_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save = keras.Model.save
+
+    def failing_save(self: Any, path: Path, *arguments: Any, **options: Any) -> None:
+        if "0002" not in str(path):
+            save(self, path, *arguments, **options)
+            return
+        Path(path).write_bytes(b"half")
+        raise OSError(28, "No space left on device", str(path))
+
+    monkeypatch.setattr(keras.Model, "save", failing_save)
+    run = small_run(pairs_file, epochs=3)
+    with pytest.raises((OSError, InputError), match="No space left on device"):
+        run.train(verbose=0)
+    assert run.num_epochs == 1
+    kept = sorted(path.name for path in (run.directory / "checkpoints").iterdir())
+    assert kept == ["epoch-0001.keras", "state.json"]
 
 
-def test_directories_are_not_empty() -> None:
-    with pytest.raises(
-        ValueError, match=r"^`export_directory` must not be empty\. Received: export_directory=''\.$"
-    ):
-        RunConfig(export_directory="")
+@pytest.fixture
+def earlier(trained: Path) -> str:
+    """The directory of a run of a model 8 wide, without dropout but for the preset's."""
+    return str(trained / "runs/tiny")
 
 
-@pytest.mark.parametrize("name", ["subword_dropout", "target_subword_dropout"])
-def test_packed_rows_have_no_room_for_subword_dropout(name: str) -> None:
-    packed = RunConfig().override({"packed_length": 64, "target_subword_dropout": 0.0})
-    assert packed.data.packed_length == 64
-    with pytest.raises(InputError, match=f"packed_length=64, .*{name}=0.1"):
-        packed.override({name: 0.1})
+@pytest.mark.slow
+def test_a_run_begins_where_the_earlier_one_stands(pairs_file: Path, earlier: str) -> None:
+    options = {"name": "further", "initial_model": earlier, "dropout": 0.45, "peak_learning_rate": 1e-9}
+    run = kt.Run(
+        kt.runs.RunConfig.default(
+            pairs=str(pairs_file), run_directory=str(pairs_file.parent), epochs=1, **options
+        )
+    )
+    run.train(verbose=0)
+    before = kt.Translator.load(earlier)
+    assert (before.model.config.dropout, run.translator.model.config.dropout) == (0.3, 0.45)
+    assert run.translator.source_tokenizer.fingerprint() == before.source_tokenizer.fingerprint()
+    assert run.translator.target_tokenizer.fingerprint() == before.target_tokenizer.fingerprint()
+    for weight, same in zip(run.translator.model.get_weights(), before.model.get_weights(), strict=True):
+        np.testing.assert_allclose(weight, same, atol=1e-6)
 
 
-def test_override_sets_what_was_given(tmp_path: Path) -> None:
-    run = RunConfig.from_toml(written(tmp_path, TOML))
-    changed = run.override({"epochs": 2, "name": "en_de", "beam_size": None, "preset": "base"})
-    assert (changed.name, changed.training.epochs, changed.model.preset) == ("en_de", 2, "base")
-    assert changed.decoding == run.decoding
-    assert run.name == "de_en"
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"hidden_dim": 16, "num_encoder_layers": 1, "norm_first": True},
+            r"Received: hidden_dim=16 where the model has 8, norm_first=True where the model has False\.$",
+        ),
+        ({"subword_dropout": 0.1}, r"subword_dropout=0\.1, .*CharacterTokenizer and CharacterTokenizer"),
+        ({"initial_model": "runs/absent"}, "runs/absent is not the directory of a model"),
+    ],
+)
+def test_what_an_earlier_model_is_not(
+    options: dict[str, Any], message: str, pairs_file: Path, earlier: str
+) -> None:
+    place = {"run_directory": str(pairs_file.parent), "initial_model": earlier}
+    run = kt.Run(kt.runs.RunConfig.default(pairs=str(pairs_file), **{**place, **options}))
+    with pytest.raises(InputError, match=message):
+        run.train()
+    assert run.num_epochs == 0
 
 
-def test_override_sets_a_name_in_every_section_that_has_it() -> None:
-    run = RunConfig().override({"seed": 7, "max_target_length": 64})
-    assert (run.data.seed, run.training.seed) == (7, 7)
-    assert (run.data.max_target_length, run.decoding.max_target_length) == (64, 64)
+def test_as_many_key_value_heads_as_heads_are_the_earlier_architecture(
+    pairs_file: Path, earlier: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    models = []
 
+    def stop(model: Any, *arguments: Any, **options: Any) -> None:
+        models.append(model)
+        raise KeyboardInterrupt
 
-def test_override_changes_the_two_files_together() -> None:
-    assert RunConfig().override({"source": "a", "target": "b"}).data == DataConfig(source="a", target="b")
-
-
-def test_override_reports_a_wrong_value() -> None:
-    with pytest.raises(InputError, match=r"^`beam_size` must be at least 1\. Received: beam_size=0\.$"):
-        RunConfig().override({"beam_size": 0})
-    with pytest.raises(
-        InputError, match=r"^`name` must be the name of a directory, no path\. Received: name='a/b'\.$"
-    ):
-        RunConfig().override({"name": "a/b"})
-
-
-@pytest.mark.parametrize("name", ["beams", "data"])
-def test_override_refuses_an_unknown_flag(name: str) -> None:
-    with pytest.raises(
-        ValueError, match=rf"^No section has this field\. Received: '{name}'\. Known: activation, "
-    ):
-        RunConfig().override({name: 3})
+    monkeypatch.setattr(keras.Model, "fit", stop)
+    options = {
+        "initial_model": earlier,
+        "num_heads": 2,
+        "num_key_value_heads": 2,
+        "precision": "mixed_bfloat16",
+    }
+    place = {"run_directory": str(pairs_file.parent)}
+    with pytest.raises(KeyboardInterrupt):
+        kt.Run(kt.runs.RunConfig.default(pairs=str(pairs_file), **place, **options)).train()
+    assert models[0].get_config()["dtype"]["config"]["name"] == "mixed_bfloat16"
+    before = kt.Translator.load(earlier).model
+    for weight, same in zip(models[0].get_weights(), before.get_weights(), strict=True):
+        np.testing.assert_array_equal(weight, same)

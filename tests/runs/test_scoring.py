@@ -1,37 +1,48 @@
-"""Which metrics are printed for what."""
+"""Which metrics are measured for what."""
 
+import logging
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+import keras_transformer as kt
 from keras_transformer.decoding import Translation
-from keras_transformer.runs.train import score
+from keras_transformer.runs import score
 
 
 class Echo:
     """Answers with the source in capitals."""
 
     def translate_with_scores(
-        self, texts: list[str], batch_size: int, progress: Callable[[int], None]
+        self, texts: list[str], batch_size: int, progress: Callable[[int], None] | None
     ) -> list[Translation]:
-        progress(len(texts))
         return [Translation(text.upper(), -1.0) for text in texts]
 
 
-def test_texts_without_words_have_no_bleu(capsys: pytest.CaptureFixture[str]) -> None:
-    report = score(Echo(), [("a", "A"), ("b", "X")], batch_size=2)
+def test_texts_without_words_have_no_bleu() -> None:
+    report = score(Echo(), [("a", "A"), ("b", "X")])
     assert report["exact_match"] == 0.5
-    assert "BLEU" not in capsys.readouterr().out
+    assert "BLEU" not in str(report)
 
 
-def test_sentences_have_bleu_with_its_signature(capsys: pytest.CaptureFixture[str]) -> None:
-    score(Echo(), [("a b c d e", "A B C D E")], batch_size=2, tokenize="none")
-    output = capsys.readouterr().out
-    assert "100.00" in output
-    assert "tok:none" in output
+def test_sentences_have_bleu_with_its_signature() -> None:
+    report = str(score(Echo(), [("a b c d e", "A B C D E")], tokenize="none"))
+    assert "100.00" in report
+    assert "tok:none" in report
 
 
 def test_any_target_of_a_source_is_right() -> None:
-    report = score(Echo(), [("a", "X"), ("a", "A")], batch_size=2, unique=True)
+    report = score(Echo(), [("a", "X"), ("a", "A")], unique=True)
     assert report.num_items == 1
     assert report["exact_match"] == 1.0
+    assert score(Echo(), [("a", "X"), ("a", "A")])["exact_match"] == 0.5
+
+
+def test_references_that_cannot_be_written_are_counted(
+    trained: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    translator = kt.Translator.load(trained / "runs/tiny")
+    with caplog.at_level(logging.WARNING, "keras_transformer"):
+        score(translator, [("w1ab", "W1AB"), ("w1ab", "Wüß")])
+    assert "1 of 2 references cannot be written with the target vocabulary" in caplog.text

@@ -16,7 +16,7 @@ import pytest
 
 import keras_transformer as kt
 from keras_transformer.errors import InputError
-from keras_transformer.runs import config as config_training
+from keras_transformer.runs import RunConfig
 from keras_transformer.training import distributed
 from keras_transformer.training.distribution import ENGINES, share_rows
 
@@ -124,7 +124,8 @@ def test_an_unknown_engine() -> None:
 
 
 def test_a_run_knows_the_same_engines() -> None:
-    assert set(config_training.ENGINES) == set(ENGINES)
+    for engine in ENGINES:
+        assert RunConfig().override(distribute=engine).training.distribute == engine
 
 
 def test_an_engine_of_another_backend() -> None:

@@ -1,0 +1,114 @@
+"""What a terminal shows: bars and talk on standard error, and a user's mistake as one line."""
+
+import contextlib
+import logging
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+
+import click
+import keras
+from click.termui import progressbar
+
+from keras_transformer.errors import ExportError, InputError
+from keras_transformer.evaluation import METRICS
+
+
+class Verb(click.Command):
+    """A command that ends with status 2 for a user's mistake, and with 1 for an export that is not right."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the command."""
+        try:
+            with _one_line_warnings(), _talk():
+                return super().invoke(ctx)
+        except InputError as error:
+            _fail(str(error))
+        except ExportError as error:
+            _fail(str(error), status=1)
+        except BrokenPipeError:
+            raise  # `| head` has read enough; click ends without a word
+        except OSError as error:
+            where = f"{error.filename}: " if error.filename else ""
+            _fail(f"{where}{error.strerror or error}")
+        except KeyboardInterrupt:
+            _fail("Interrupted.")
+        return None
+
+
+def _fail(message: str, status: int = 2) -> None:
+    click.echo(f"Error: {' '.join(message.split())}", err=True)
+    raise SystemExit(status)
+
+
+@contextlib.contextmanager
+def _one_line_warnings() -> Iterator[None]:
+    """Print this package's warnings as a line each, without the line of code that warns."""
+    usual = warnings.formatwarning
+
+    def formatted(
+        message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
+    ) -> str:
+        if category.__module__.partition(".")[0] != __package__.partition(".")[0]:
+            return usual(message, category, filename, lineno, line)
+        return f"Warning: {' '.join(str(message).split())}\n"
+
+    warnings.formatwarning = formatted
+    try:
+        yield
+    finally:
+        warnings.formatwarning = usual
+
+
+class _Talk(logging.Handler):
+    """Print what the package logs, on whatever standard error is then."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        click.echo(record.getMessage(), err=True)
+
+
+@contextlib.contextmanager
+def _talk() -> Iterator[None]:
+    logger, handler = logging.getLogger(__package__.partition(".")[0]), _Talk()
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+
+
+@contextlib.contextmanager
+def progress_bar(length: int, label: str) -> Iterator[Callable[[int], None]]:
+    """Show a bar, and yield a function that is told how many more of its items are done."""
+    with progressbar(length=length, label=label, file=sys.stderr) as bar:
+        yield bar.update
+
+
+class EpochProgress(keras.callbacks.Callback):
+    """A bar for each epoch, with loss and accuracy, and a line when the epoch is done."""
+
+    def on_epoch_begin(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
+        steps = self.params["steps"]
+        self._bar = progressbar(
+            length=steps,
+            label=f"epoch {epoch + 1}/{self.params['epochs']}",
+            file=sys.stderr,
+            item_show_func=lambda logs: _numbers(logs or {}),
+            update_min_steps=max((steps or 100) // 100, 1),
+        )
+        self._bar.__enter__()
+
+    def on_train_batch_end(self, batch: int, logs: Mapping[str, float] | None = None) -> None:
+        self._bar.update(1, logs)
+
+    def on_epoch_end(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
+        self._bar.__exit__(None, None, None)
+        click.echo(f"epoch {epoch + 1}: {_numbers(logs or {})}", err=True)
+
+
+def _numbers(logs: Mapping[str, float]) -> str:
+    names = ("loss", "accuracy", *(f"val_{name}" for name in ("loss", "accuracy", *METRICS)))
+    return "  ".join(f"{name} {float(logs[name]):.4f}" for name in names if name in logs)

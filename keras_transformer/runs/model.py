@@ -1,0 +1,195 @@
+"""Model of a run: new or with the weights of an earlier one, its training, and the translator made of it."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import keras
+import tensorflow as tf
+
+from keras_transformer.decoding import BeamSearch, GreedySearch, Translator
+from keras_transformer.errors import InputError
+from keras_transformer.evaluation import DecodeAndScore
+from keras_transformer.models import Transformer
+from keras_transformer.runs.config import ModelSection, RunConfig
+from keras_transformer.runs.data import RunData, jit_compiles
+from keras_transformer.text import Tokenizer
+from keras_transformer.training import Checkpoint, compile_model, fit, load_model, make_schedule
+from keras_transformer.types import Pair
+
+_LOGGER = logging.getLogger(__name__)
+_RATES = ("dropout", "attention_dropout", "intermediate_dropout")
+
+
+def train_model(
+    data: RunData,
+    directory: Path,
+    validation_pairs: Sequence[Pair],
+    devices: AbstractContextManager[object],
+    *,
+    callbacks: Sequence[keras.callbacks.Callback] = (),
+    verbose: str | int = "auto",
+) -> None:
+    """Train the model of a run, from its last checkpoint if there is one."""
+    config, recipe = data.config, data.config.training
+    keras.utils.set_random_seed(recipe.seed)
+    if recipe.deterministic:
+        tf.config.experimental.enable_op_determinism()
+    with devices:
+        checkpoint = Checkpoint(directory)
+        batches = data.training_batches(checkpoint.epoch)
+        if checkpoint.epoch:
+            model = checkpoint.load_model()
+            model.jit_compile = jit_compiles()  # it may have begun on another backend
+        else:
+            model = _new_model(config, data.tokenizers, num_batches=len(batches))
+        _LOGGER.info(
+            "%s training pairs, %s validation pairs, %s batches an epoch, %s parameters",
+            *(
+                f"{n:,}"
+                for n in (len(data.training), len(data.validation), len(batches), model.count_params())
+            ),
+        )
+        fit(
+            model,
+            batches,
+            data.validation_batches(),
+            directory=directory,
+            epochs=recipe.epochs,
+            scoring=_scoring(data, validation_pairs),
+            patience=recipe.patience,
+            average_last=recipe.average_last,
+            tensorboard=True,
+            callbacks=callbacks,
+            verbose=verbose,
+        )
+
+
+def finished_translator(data: RunData, directory: Path) -> Translator:
+    """Return the translator of the best epoch, or of the mean of the last.
+
+    It translates in float32, also where the training was in mixed precision.
+    """
+    average_last = data.config.training.average_last
+    if average_last is not None:
+        _LOGGER.info("the mean of the last %d epochs", average_last)
+    else:
+        _LOGGER.info("best epoch: %d", Checkpoint(directory).best_epoch)
+    model = load_model(directory, average_last=average_last).with_dtype("float32")
+    return _translator(data, model)
+
+
+def _translator(data: RunData, model: keras.Model) -> Translator:
+    decoding, data_section = data.config.decoding, data.config.data
+    return Translator(
+        model,
+        *data.tokenizers,
+        search=make_search(decoding.beam_size, decoding.length_penalty),
+        max_source_length=data_section.max_source_length,
+        max_target_length=decoding.max_target_length,
+    )
+
+
+def make_search(beam_size: int, length_penalty: float) -> BeamSearch | GreedySearch:
+    """Return the search of a beam size; a beam of one hypothesis is greedy search, which costs less."""
+    if beam_size == 1:
+        return GreedySearch(length_penalty=length_penalty)
+    return BeamSearch(beam_size, length_penalty=length_penalty)
+
+
+def _scoring(data: RunData, pairs: Sequence[Pair]) -> DecodeAndScore | None:
+    """Return the callback that scores translations after each epoch, if that chooses the best one."""
+    config = data.config
+    if config.training.monitor == "loss":
+        return None
+    return DecodeAndScore(
+        lambda model: _translator(data, model),
+        pairs,
+        config.training.monitor,
+        limit=config.training.monitored_pairs,
+        batch_size=config.decoding.batch_size,
+        tokenize=config.decoding.bleu_tokenize,
+    )
+
+
+def _new_model(config: RunConfig, tokenizers: tuple[Tokenizer, Tokenizer], num_batches: int) -> Transformer:
+    recipe, packed = config.training, config.data.packed_length is not None
+    dtype = keras.DTypePolicy(recipe.precision)
+    if config.model.initial_model is not None:
+        model = _initial_model(config.model, packed=packed, dtype=dtype)
+    else:
+        model = _untrained_model(config, tokenizers, packed=packed, dtype=dtype)
+    schedule = make_schedule(
+        recipe.schedule,
+        peak_learning_rate=recipe.peak_learning_rate,
+        warmup_steps=recipe.warmup_steps,
+        num_steps=recipe.epochs * num_batches // recipe.gradient_accumulation_steps,
+        hidden_dim=model.config.hidden_dim,
+    )
+    compile_model(
+        model,
+        schedule,
+        label_smoothing=recipe.label_smoothing,
+        clip_norm=recipe.clip_norm,
+        ema_momentum=recipe.ema_momentum,
+        gradient_accumulation_steps=recipe.gradient_accumulation_steps,
+        r_drop=recipe.r_drop,
+        z_loss=recipe.z_loss,
+    )
+    return model
+
+
+def _untrained_model(
+    config: RunConfig, tokenizers: tuple[Tokenizer, Tokenizer], *, packed: bool, dtype: keras.DTypePolicy
+) -> Transformer:
+    source, target = tokenizers
+    sizes = source.vocabulary_size, target.vocabulary_size
+    shared = config.model.changes.get("share_embeddings", config.vocabulary.shared)
+    if shared and source.fingerprint() != target.fingerprint():
+        raise InputError(
+            "`share_embeddings` needs one vocabulary for both sides. Received: share_embeddings=True, and "
+            f"vocabularies of {sizes[0]:,} and {sizes[1]:,} entries."
+        )
+    options = config.model.transformer(
+        source_vocabulary_size=sizes[0],
+        target_vocabulary_size=sizes[1],
+        share_embeddings=config.vocabulary.shared,
+        packed=packed,
+    )
+    return Transformer(**options.options(), dtype=dtype)
+
+
+def _initial_model(section: ModelSection, *, packed: bool, dtype: keras.DTypePolicy) -> Transformer:
+    """Return a model with the weights of an earlier run, and the rates of dropout of this one."""
+    directory = section.initial_model
+    initial = Translator.load(str(directory)).model
+    if not isinstance(initial, Transformer):
+        raise InputError(f"{directory} holds a {type(initial).__name__}, not a Transformer.")
+    _check_architecture(section, initial.get_config())
+    rates = {name: rate for name, rate in section.changes.items() if name in _RATES}
+    serialized = keras.saving.serialize_keras_object(dtype)
+    model = Transformer.from_config({**initial.get_config(), **rates, "packed": packed, "dtype": serialized})
+    model.set_weights(initial.get_weights())
+    _LOGGER.info("beginning with the weights of %s", directory)
+    return model
+
+
+def _check_architecture(section: ModelSection, config: Mapping[str, object]) -> None:
+    """Raise InputError for sizes and choices that differ from those of the earlier model."""
+    # What is None there is as large as something else.
+    same = {
+        **dict.fromkeys(("num_encoder_layers", "num_decoder_layers"), "num_layers"),
+        "num_key_value_heads": "num_heads",
+    }
+    differing = [
+        f"{name}={value!r} where the model has {received!r}"
+        for name, value in section.changes.items()
+        if name not in _RATES
+        and value != (received := config[name] if config[name] is not None else config[same.get(name, name)])
+    ]
+    if differing:
+        raise InputError(
+            f"The model in {section.initial_model} has another architecture; only {', '.join(_RATES)} may "
+            f"differ. Received: {', '.join(differing)}."
+        )

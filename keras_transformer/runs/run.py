@@ -1,0 +1,288 @@
+"""A run: what a notebook and the command line both call."""
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import cached_property
+from os import PathLike
+from pathlib import Path
+from typing import TypeAlias
+
+import keras
+
+from keras_transformer.decoding import TextTranslator, Translator
+from keras_transformer.evaluation import METRICS, EvaluationReport, evaluate
+from keras_transformer.export import export_saved_model
+from keras_transformer.runs.config import RunConfig, Value
+from keras_transformer.runs.data import RunData, RunPairs, load_pairs, run_tokenizers
+from keras_transformer.runs.directory import (
+    ATTENTION_FILE,
+    begun,
+    check_pairs,
+    locked,
+    resumed,
+    run_examples,
+    saved_config,
+    write_report,
+)
+from keras_transformer.runs.model import finished_translator, train_model
+from keras_transformer.training import Checkpoint, distributed
+from keras_transformer.types import Pair
+from keras_transformer.visualization import plot_attention
+
+_LOGGER = logging.getLogger(__name__)
+_NUM_EXAMPLES = 8
+_METRICS_WITHOUT_WORDS = ("exact_match", "character_error_rate")
+
+# Shows something long with its length and its name; what it gives is told how many more items are done.
+Progress: TypeAlias = Callable[[int, str], AbstractContextManager[Callable[[int], None]]]
+
+
+class Run:
+    """A training run from pairs of texts to a translator, in a directory of its own.
+
+    Args:
+        config: all that decides the outcome; the built-in dates if None.
+
+    Example:
+        ```python
+        run = kt.Run.from_toml("multi30k.toml", epochs=20)
+        print(run.train())
+        run.translator.translate(["ein hund läuft ."])
+        run.export("saved_models/de_en")
+        ```
+    """
+
+    def __init__(self, config: RunConfig | None = None) -> None:
+        self.config = RunConfig.default() if config is None else config
+
+    @classmethod
+    def from_toml(cls, path: str | PathLike[str], **options: Value) -> "Run":
+        """Make the run that a TOML file describes.
+
+        Args:
+            path: of the file; see `RunConfig`.
+            **options: values that win over the file's, by the names of the fields.
+
+        Returns:
+            The run.
+
+        Raises:
+            InputError: if the file cannot be read, or a name or a value is wrong.
+        """
+        return cls(RunConfig.from_toml(path).override(**options))
+
+    @classmethod
+    def open(cls, directory: str | PathLike[str], **options: Value) -> "Run":
+        """Open the directory of a run, to use its translator or to go on with `train(resume=True)`.
+
+        Args:
+            directory: of the run, such as `runs/de_en`.
+            **options: values that change, by the names of the fields.
+
+        Returns:
+            The run.
+
+        Raises:
+            InputError: if there is no run, or a name or a value is wrong.
+        """
+        path = Path(directory)
+        place = {"name": path.name, "run_directory": str(path.parent)}
+        return cls(saved_config(path).override(**{**place, **options}))
+
+    @staticmethod
+    def examples(directory: str | PathLike[str]) -> tuple[str, ...]:
+        """Return some sources that the run in a directory was tested on; none where there is no report."""
+        return run_examples(Path(directory))
+
+    @property
+    def directory(self) -> Path:
+        """Where checkpoints, translator, pictures and report are."""
+        return Path(self.config.run_directory, self.config.name)
+
+    @cached_property
+    def pairs(self) -> RunPairs:
+        """Pairs to train, validate and test on, read once."""
+        return load_pairs(self.config.data)
+
+    @cached_property
+    def translator(self) -> Translator:
+        """Translator of the best epoch, or of the mean of the last; raises InputError before `train`."""
+        return Translator.load(self.directory)
+
+    @property
+    def num_epochs(self) -> int:
+        """Number of epochs that are saved."""
+        return Checkpoint(self.directory).epoch
+
+    def train(
+        self,
+        *,
+        resume: bool = False,
+        overwrite: bool = False,
+        callbacks: Sequence[keras.callbacks.Callback] = (),
+        verbose: str | int = "auto",
+        progress: Progress | None = None,
+    ) -> EvaluationReport:
+        """Train the model, save its translator, score it on the test pairs, and draw what it attends to.
+
+        Args:
+            resume: whether to go on after the last epoch that was saved.
+            overwrite: whether to replace an earlier run in the directory. It is kept until this one has saved
+                its first epoch.
+            callbacks: further ones for `model.fit`.
+            verbose: of `model.fit`.
+            progress: as for `evaluate`.
+
+        Returns:
+            Scores of the test pairs, which `report.json` has too.
+
+        Raises:
+            InputError: if the data, the configuration or the directory cannot be used, another process trains
+                in it, or training is interrupted.
+        """
+        start, config, directory = time.monotonic(), self.config, self.directory
+        engine = config.training.distribute
+        # TensorFlow takes cores only before it has computed anything.
+        devices = distributed(engine) if engine else nullcontext()
+        with locked(directory):
+            pairs = self.pairs
+            with resumed(directory, config) if resume else begun(directory, config, overwrite=overwrite):
+                check_pairs(directory, train=pairs.train, validation=pairs.validation)
+                _log_samples(pairs.train)
+                tokenizers = run_tokenizers(config, directory, pairs.train)
+                data = RunData(config, pairs, tokenizers)
+                train_model(data, directory, pairs.validation, devices, callbacks=callbacks, verbose=verbose)
+            self.translator = finished_translator(data, directory)
+            self.translator.save(directory)
+            report = self.evaluate(progress=progress)
+            self._draw_attention(pairs.test[0][0])
+            results = {**report.to_dict(), "seconds": round(time.monotonic() - start)}
+            write_report(directory, results, [source for source, _ in pairs.test[:_NUM_EXAMPLES]])
+        return report
+
+    def evaluate(
+        self, pairs: Sequence[Pair] | None = None, *, unique: bool = False, progress: Progress | None = None
+    ) -> EvaluationReport:
+        """Score the translator.
+
+        Args:
+            pairs: sources and targets; the test pairs of the run if None.
+            unique: whether a source that occurs several times counts once, with all its targets as
+                references.
+            progress: makes a context manager from the number of sources and a label; what it gives is called
+                with the number of sources after each batch.
+
+        Returns:
+            Exact match and error rates, and BLEU and chrF where targets have words.
+
+        Raises:
+            InputError: if there is no trained model, or the pairs cannot be read.
+        """
+        decoding = self.config.decoding
+        return score(
+            self.translator,
+            self.pairs.test if pairs is None else pairs,
+            batch_size=decoding.batch_size,
+            tokenize=decoding.bleu_tokenize,
+            unique=unique,
+            progress=progress,
+        )
+
+    def export(
+        self,
+        directory: str | PathLike[str] | None = None,
+        examples: Sequence[str] | None = None,
+        optimize: str = "float32",
+    ) -> Path:
+        """Write the next version of a SavedModel; see `export.export_saved_model`.
+
+        Args:
+            directory: of the model; `export_directory/name` of the configuration if None.
+            examples: real sources, for the check and for the warm-up requests; some test sources if None.
+            optimize: `float32`, `bfloat16` or `xla`.
+
+        Returns:
+            The directory of the version.
+
+        Raises:
+            InputError: if there is no trained model, the directory cannot be written, or Keras runs on
+                another backend than TensorFlow.
+            ExportError: if the SavedModel does not answer as the translator does.
+        """
+        target = (
+            Path(self.config.export_directory, self.config.name) if directory is None else Path(directory)
+        )
+        given = self.examples(self.directory) if examples is None else examples
+        return export_saved_model(self.translator, target, given, optimize)
+
+    def _draw_attention(self, source: str) -> None:
+        """Draw which source tokens each token of a translation was made from."""
+        alignment = self.translator.align([source])[0]
+        plot_attention(
+            alignment.attention,
+            alignment.source_tokens,
+            alignment.output_tokens,
+            path=self.directory / ATTENTION_FILE,
+            title="Cross-attention, last decoder layer",
+        )
+
+
+def _log_samples(pairs: Sequence[Pair]) -> None:
+    _LOGGER.info("training pairs, for example:")
+    for source, target in pairs[:5]:
+        _LOGGER.info("  %s  →  %s", source.strip(), target)
+
+
+def score(
+    translator: TextTranslator,
+    pairs: Sequence[Pair],
+    *,
+    batch_size: int = 64,
+    tokenize: str = "13a",
+    unique: bool = False,
+    progress: Progress | None = None,
+) -> EvaluationReport:
+    """Translate sources, and compare the outputs with the targets.
+
+    Args:
+        translator: a `Translator` or an `export.ServedModel`.
+        pairs: sources and targets.
+        batch_size: how many are decoded together.
+        tokenize: tokenization of sacreBLEU.
+        unique: whether a source that occurs several times counts once, with all its targets as
+            references, as is usual for pronunciations.
+        progress: makes a context manager from the number of sources and a label; what it gives is called with
+            the number of sources after each batch.
+
+    Returns:
+        Error rates, and BLEU and chrF where targets have words or are compared by character: of texts without
+        n-grams of words, such as ISO dates, BLEU would always be 0.
+    """
+    references: dict[object, list[str]] = {}
+    for number, (source, target) in enumerate(pairs):
+        references.setdefault(source if unique else (number, source), []).append(target)
+    sources = [key if isinstance(key, str) else key[1] for key in references]
+    with progress(len(sources), "scoring") if progress else nullcontext() as advance:
+        outputs = translator.translate_with_scores(sources, batch_size=batch_size, progress=advance)
+    targets = [target for _, target in pairs]
+    if isinstance(translator, Translator):
+        _warn_of_unwritable(targets, translator)
+    has_words = tokenize == "char" or any(" " in target.strip() for target in targets)
+    metrics = METRICS if has_words else _METRICS_WITHOUT_WORDS
+    texts = [output.text for output in outputs]
+    return evaluate(texts, list(references.values()), metrics, tokenize=tokenize)
+
+
+def _warn_of_unwritable(targets: list[str], translator: Translator) -> None:
+    """Log how many references no output can equal, whatever the model has learned."""
+    written = translator.target_tokenizer.round_trip(targets)
+    others = [pair for pair in zip(targets, written, strict=True) if pair[0] != pair[1]]
+    if others:
+        target, nearest = others[0]
+        _LOGGER.warning(
+            "%d of %d references cannot be written with the target vocabulary, so that no output equals "
+            "them: %r would be %r.",
+            *(len(others), len(targets), target, nearest),
+        )

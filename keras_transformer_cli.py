@@ -1,0 +1,70 @@
+"""The program `keras-transformer`; a module beside the package, whose `--help` answers before Keras is there.
+
+Keras and TensorFlow take seconds to import, and write notices about the machine to standard error. A verb is
+imported when it is called, with standard error closed to what is written below Python.
+"""
+
+import contextlib
+import importlib
+import io
+import os
+import sys
+from collections.abc import Iterator
+
+import click
+
+# The first line of each verb's help, as `keras_transformer.cli` has it; a test compares.
+VERBS = {
+    "train": "Train a model, score it and export it.",
+    "translate": "Translate texts, one output on each line.",
+    "evaluate": "Score a model: BLEU, chrF, exact match and error rates.",
+    "export": "Write MODEL, a directory of train, as the next version of the SavedModel in DIRECTORY.",
+    "plot": "Draw attention maps, position encodings and masks; prints the paths of the pictures.",
+}
+
+
+class _LazyGroup(click.Group):
+    """Verbs that are imported when they are called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in VERBS:
+            return super().get_command(ctx, cmd_name)
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+        with _silent_standard_error():
+            module = importlib.import_module(f"keras_transformer.cli.{cmd_name}")
+        command: click.Command = getattr(module, cmd_name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(VERBS.items()))
+
+
+@contextlib.contextmanager
+def _silent_standard_error() -> Iterator[None]:
+    """Close standard error; an exception is raised as ever, and shown when it is open again."""
+    sys.stderr.flush()
+    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 2)
+        yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(kept, 2)
+        os.close(nowhere)
+        os.close(kept)
+
+
+@click.group(
+    cls=_LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Begin with: keras-transformer train",
+)
+@click.version_option(package_name="keras-transformer")
+def main() -> None:
+    """Train a Transformer on pairs of texts, score it, serve it."""
+    if isinstance(sys.stdout, io.TextIOWrapper):  # not every encoding has all letters of an output
+        sys.stdout.reconfigure(errors="backslashreplace")
