@@ -13,6 +13,25 @@ import pytest
 from hypothesis import settings
 
 ROOT = Path(__file__).parents[1]
+TESTS = ROOT / "tests"
+# What `-m smoke` runs: something of every room, within a minute on two cores.
+SMOKE = {
+    TESTS / name
+    for name in (
+        "architecture/test_stages.py",
+        "text/test_subword.py",
+        "data/test_encoding.py",
+        "layers/test_multi_head_attention.py",
+        "models/test_transformer.py",
+        "visualization/test_mask.py",
+        "training/test_losses.py",
+        "decoding/test_beam.py",
+        "course/test_functions.py",
+        "evaluation/test_error_rates.py",
+        "integration/test_saved_models.py",
+        "cli/test_main.py",
+    )
+}
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("MPLBACKEND", "Agg")
@@ -75,3 +94,17 @@ def close(record_property: Callable[[str, object], None]) -> Callable[[Any, Any,
         np.testing.assert_allclose(actual, expected, rtol=0, atol=tolerance)
 
     return check
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Read no more files than `-m smoke` runs: most of a short run is their imports."""
+    is_smoke = config.getoption("markexpr") == "smoke"
+    return True if is_smoke and collection_path.suffix == ".py" and collection_path not in SMOKE else None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of the files in `SMOKE`, but those that need more time or another backend."""
+    for item in items:
+        others = {marker.name for marker in item.iter_markers()} & {"slow", "backend"}
+        if item.path in SMOKE and not others:
+            item.add_marker("smoke")

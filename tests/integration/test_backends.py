@@ -34,9 +34,9 @@ keep("logits", model(inputs))
 keep("encoder_output", model.encode(source)[0])
 for name, scores in model.attention_scores(inputs).items():
     keep(name, scores)
-cache = model.create_cache(source, target.shape[1])
+step, cache = model.start_decoding(source, target.shape[1])
 for position in range(target.shape[1]):
-    logits, cache = model.decode_step(target[:, position], position, cache)
+    logits, cache = step(target[:, position], position, cache)
     keep(f"step_{position}", logits)
     cache = cache.reorder(np.arange(len(target)))
 model.compile(keras.optimizers.SGD(0.1), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
