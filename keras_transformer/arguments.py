@@ -153,17 +153,13 @@ def check_attention_inputs(query: Shape, value: Shape, key: Shape) -> None:
         )
 
 
-def check_vectors(inputs: Tensor) -> None:
-    """Raise TypeError for token ids, ValueError for examples `(b, d)`, where `(b, t, d)` is wanted."""
-    dtype = getattr(inputs, "dtype", None)
-    if dtype is None or len(inputs.shape) > 2:
-        return
-    if not keras.backend.is_int_dtype(dtype):
-        raise ValueError(f"`inputs` must have the shape (b, t, d). Received: shape={tuple(inputs.shape)}.")
-    raise TypeError(
-        "`inputs` must be vectors of floating-point numbers, (b, t, d); token ids go through an embedding "
-        f"first. Received: dtype {keras.backend.standardize_dtype(dtype)}, shape {tuple(inputs.shape)}."
-    )
+def check_vectors(shape: Shape) -> None:
+    """Raise ValueError for token ids `(b, t)`, and for examples `(b, d)`, where `(b, t, d)` is wanted."""
+    if len(shape) < 3:
+        raise ValueError(
+            "`inputs` must be vectors, (b, t, d); token ids go through an embedding first. "
+            f"Received: shape={tuple(shape)}."
+        )
 
 
 def check_sequence(inputs: Tensor, positions: Tensor | None, limit: int | None = None) -> None:
@@ -189,12 +185,12 @@ def check_sequence(inputs: Tensor, positions: Tensor | None, limit: int | None =
             )
 
 
-def as_position(start: Tensor | int) -> Tensor | int:
+def as_position(position: Tensor | int, name: str = "start") -> Tensor | int:
     """Return a position as a Python integer where it is known to be one, else as an int32 tensor."""
-    if not isinstance(start, Integral):
-        return ops.cast(start, "int32")
-    check_number(start=start, whole=True)
-    return int(start)
+    if not isinstance(position, Integral):
+        return ops.cast(position, "int32")
+    check_number(whole=True, **{name: position})
+    return int(position)
 
 
 def check_token_ids(token_ids: Tensor, vocabulary_size: int, name: str = "token_ids") -> None:

@@ -1,10 +1,12 @@
 """What tests of all rooms share: arrays, and random numbers that are the same on every machine."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import keras
 import numpy as np
+import pytest
 
 from keras_transformer.training import Checkpoint
 
@@ -24,3 +26,21 @@ def save_epochs(directory: Path, num: int = 1) -> None:
     checkpoint.set_model(model)
     for epoch in range(num):
         checkpoint.on_epoch_end(epoch, {"val_loss": 1.0})
+
+
+def input_gradient(function: Callable[[Any], Any], at: Any) -> Any:
+    """Differentiate the sum of a function's result by its input, on whatever backend Keras uses."""
+    backend = keras.backend.backend()
+    if backend == "jax":
+        jax = pytest.importorskip("jax")
+        return array(jax.grad(lambda inputs: keras.ops.sum(function(inputs)))(at))
+    if backend == "torch":
+        inputs = pytest.importorskip("torch").tensor(at, requires_grad=True)
+        keras.ops.sum(function(inputs)).backward()
+        return array(inputs.grad)
+    tf = pytest.importorskip("tensorflow")
+    inputs = tf.constant(at)
+    with tf.GradientTape() as tape:
+        tape.watch(inputs)
+        total = keras.ops.sum(function(inputs))
+    return array(tape.gradient(total, inputs))

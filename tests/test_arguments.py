@@ -190,25 +190,13 @@ def test_a_width_that_differs_is_named_where_it_is_known() -> None:
         check_width(8, inputs=np.zeros((2, 8)), other=keras.KerasTensor((None, 9)))
 
 
-@pytest.mark.parametrize("shape", [(6,), (2, 6)])
-@pytest.mark.parametrize("dtype", ["int32", "uint8"])
-def test_token_ids_are_no_vectors(shape: tuple[int, ...], dtype: str) -> None:
-    message = f"token ids go through an embedding first. Received: dtype {dtype}, shape {shape}."
-    for inputs in (np.zeros(shape, dtype), keras.KerasTensor(shape, dtype)):
-        with pytest.raises(TypeError, match=re.escape(message)):
-            check_vectors(inputs)
-
-
-def test_vectors_of_any_numbers_are_vectors() -> None:
-    for inputs in (np.zeros((2, 6, 8)), np.zeros((2, 6, 8), "int32"), [[1.0, 2.0]]):
-        check_vectors(inputs)
-
-
-def test_examples_are_no_sequence() -> None:
-    for inputs in (np.zeros((4, 8)), keras.KerasTensor((None, 8))):
-        received = re.escape(f"(b, t, d). Received: shape={tuple(inputs.shape)}.")
-        with pytest.raises(ValueError, match=received):
-            check_vectors(inputs)
+@pytest.mark.parametrize("shape", [(6,), (None, 6)])
+def test_token_ids_and_examples_are_no_vectors(shape: Any) -> None:
+    message = f"token ids go through an embedding first. Received: shape={shape}."
+    with pytest.raises(ValueError, match=re.escape(message)):
+        check_vectors(shape)
+    check_vectors((None, None, 8))
+    check_vectors((2, 3, 5, 8))
 
 
 def test_shapes_that_differ_are_named_where_they_are_known() -> None:

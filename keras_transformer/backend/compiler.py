@@ -1,15 +1,11 @@
 """The one file that asks for the compiler of the backend in use."""
 
-import contextlib
-import contextvars
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
 
 from keras_transformer.types import Tensor
-
-_WITHOUT_DOUBLES = contextvars.ContextVar("without_doubles", default=False)
 
 
 def in_compiler() -> bool:
@@ -27,25 +23,6 @@ def in_compiler() -> bool:
     return bool(control_flow_util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph()))
 
 
-def writes_slices() -> bool:
-    """Say whether a slice of a tensor is written without copying the rest, or is as good as anything.
-
-    Returns:
-        False in a graph of TensorFlow itself, whose `write_rows` is better.
-    """
-    return keras.backend.backend() != "tensorflow" or in_compiler()
-
-
-def has_fast_doubles() -> bool:
-    """Say whether float64 is there, and costs little.
-
-    Returns:
-        True in a graph of TensorFlow itself, where the number of operations counts; not inside
-        `without_doubles`.
-    """
-    return keras.backend.backend() == "tensorflow" and not in_compiler() and not _WITHOUT_DOUBLES.get()
-
-
 def only_processors() -> bool:
     """Say whether TensorFlow is the backend and has no device but processors.
 
@@ -57,20 +34,6 @@ def only_processors() -> bool:
     import tensorflow as tf
 
     return all(device.device_type == "CPU" for device in tf.config.list_logical_devices())
-
-
-@contextlib.contextmanager
-def without_doubles() -> Iterator[None]:
-    """Trace a graph for an engine that has no arithmetic in float64, such as LiteRT.
-
-    Yields:
-        Nothing.
-    """
-    token = _WITHOUT_DOUBLES.set(True)
-    try:
-        yield
-    finally:
-        _WITHOUT_DOUBLES.reset(token)
 
 
 def compile_function(

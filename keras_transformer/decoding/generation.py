@@ -8,7 +8,7 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.arguments import check_token_ids
-from keras_transformer.backend import compile_rounds, fixed_weights, fresh_seed
+from keras_transformer.backend import compile_rounds, fresh_seed
 from keras_transformer.decoding.sampling import IndependentSearch, IndependentState
 from keras_transformer.decoding.search import CHUNK, Cache, Request, Search, SearchResult, Step
 from keras_transformer.models import CausalLM
@@ -89,18 +89,15 @@ def generate(
         seed=fresh_seed(search),
         room=room,
     )
-    # The seed was drawn outside: within a stateless scope Keras forgets that its generator has moved on, so
-    # that every call would sample the same outputs.
-    with fixed_weights(model):
-        step, cache = model.start_decoding(
-            inputs,
-            request.first_room,
-            search.beam_size,
-            padding_mask=padding_mask,
-            track_attention=search.tracks_attention,
-            in_place=request.sizes_change,
-        )
-        return search(step, cache, request)
+    step, cache = model.start_decoding(
+        inputs,
+        request.first_room,
+        search.beam_size,
+        padding_mask=padding_mask,
+        track_attention=search.tracks_attention,
+        in_place=request.sizes_change,
+    )
+    return search(step, cache, request)
 
 
 def _checked_inputs(model: DecodableModel, inputs: Tensor, max_length: int) -> Tensor:

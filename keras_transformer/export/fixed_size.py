@@ -16,7 +16,6 @@ import tensorflow as tf
 from tensorflow.lite.python.convert_phase import ConverterError
 
 from keras_transformer.arguments import check_positive
-from keras_transformer.backend import without_doubles
 from keras_transformer.decoding import GreedySearch, Translator, generate
 from keras_transformer.errors import ExportError, InputError
 from keras_transformer.export.saved_model import check_backend
@@ -145,10 +144,9 @@ class _GreedyGraph:
     def _answer(self, source_ids: tf.Tensor) -> dict[str, tf.Tensor]:
         translator, max_length = self.translator, self.translator.max_target_length
         # The engines may lack float64, in which the angles of positions are computed elsewhere.
-        with without_doubles():
-            token_ids, scores = generate(
-                translator.model, source_ids, translator.search, max_length, room=max_length
-            )
+        token_ids, scores = generate(
+            translator.model, source_ids, translator.search, max_length, room=max_length
+        )
         return {"token_ids": token_ids[:, 0], "score": scores[:, 0]}
 
     def check(self, engine: str, ask: _Ask, examples: Iterable[str]) -> None:

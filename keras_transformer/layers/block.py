@@ -1,6 +1,6 @@
-"""What encoder and decoder layers and their stacks have in common: options and parts."""
+"""The options and the parts that encoder layers, decoder layers and their stacks have in common."""
 
-from typing import Any
+from collections.abc import Callable
 
 import keras
 from keras import ops
@@ -17,13 +17,26 @@ from keras_transformer.arguments import (
     known_width,
 )
 from keras_transformer.layers.feed_forward import FeedForward
-from keras_transformer.layers.multi_head_attention import POSITIONS, MultiHeadAttention, ScoredLayer
-from keras_transformer.layers.normalization import NORMALIZATIONS, make_normalization
-from keras_transformer.layers.residual import Residual
+from keras_transformer.layers.multi_head_attention import POSITIONS, MultiHeadAttention
+from keras_transformer.layers.normalization import NORMALIZATIONS, Dropout, make_normalization
 from keras_transformer.types import Shape, Tensor
 
+_OPTIONS = (
+    "num_heads",
+    "intermediate_dim",
+    "gated",
+    "dropout",
+    "attention_dropout",
+    "intermediate_dropout",
+    "norm_first",
+    "normalization",
+    "layer_norm_epsilon",
+    "num_key_value_heads",
+    "positions",
+)
 
-class Block(ScoredLayer):
+
+class Block(keras.layers.Layer):
     """The base of `EncoderLayer`, `DecoderLayer`, `Encoder` and `Decoder`.
 
     Args:
@@ -42,9 +55,9 @@ class Block(ScoredLayer):
         **kwargs: `name` and `dtype` of a Keras layer.
 
     Raises:
-        TypeError: inputs that are token ids, integers of rank 2.
-        ValueError: inputs without an axis of time or of another width than the weights, sizes not above
-            zero, rates outside [0, 1), names that are not known.
+        TypeError: a size that is not an integer, a rate that is not a number.
+        ValueError: inputs without an axis of time, such as token ids, or of another width than the weights,
+            sizes not above zero, rates outside [0, 1), names that are not known.
     """
 
     def __init__(
@@ -52,7 +65,7 @@ class Block(ScoredLayer):
         num_heads: int,
         intermediate_dim: int,
         *,
-        activation: Any = "relu",
+        activation: str | Callable[[Tensor], Tensor] | None = "relu",
         gated: bool = False,
         dropout: float = 0.0,
         attention_dropout: float = 0.0,
@@ -62,7 +75,7 @@ class Block(ScoredLayer):
         layer_norm_epsilon: float = 1e-6,
         num_key_value_heads: int | None = None,
         positions: str | None = None,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> None:
         super().__init__(**kwargs)
         check_positive(num_heads=num_heads, intermediate_dim=intermediate_dim)
@@ -71,11 +84,11 @@ class Block(ScoredLayer):
             attention_dropout=attention_dropout,
             intermediate_dropout=intermediate_dropout,
         )
-        self.num_heads = num_heads
-        self.intermediate_dim = intermediate_dim
         check_groups(num_key_value_heads, num_heads)
         check_choice(NORMALIZATIONS, normalization=normalization)
         check_choice(POSITIONS, positions=positions)
+        self.num_heads = num_heads
+        self.intermediate_dim = intermediate_dim
         self.activation = get_activation(activation)
         self.gated = gated
         self.dropout = dropout
@@ -88,50 +101,20 @@ class Block(ScoredLayer):
         self.positions = positions
         self.supports_masking = True
 
-    def __call__(self, inputs: Tensor, *args: Any, **kwargs: Any) -> Any:
-        """Call the layer; token ids are refused here, before Keras takes their length for a width.
+    def compute_output_shape(self, inputs_shape: Shape) -> Shape:
+        return tuple(inputs_shape)
 
-        Args:
-            inputs: `(b, t, d)`.
-            *args: the other arguments of `call`.
-            **kwargs: likewise.
+    def get_config(self) -> dict[str, object]:
+        return {**super().get_config(), **self._options()}
 
-        Returns:
-            What `call` returns.
+    def _options(self) -> dict[str, object]:
+        """Return the arguments of the constructor, those of Keras left out."""
+        options = {name: getattr(self, name) for name in _OPTIONS}
+        return {**options, "activation": keras.activations.serialize(self.activation)}
 
-        Raises:
-            TypeError: integers of rank 2.
-            ValueError: other numbers of rank 2.
-        """
-        check_vectors(inputs)
-        return super().__call__(inputs, *args, **kwargs)
-
-    def block_options(self) -> dict[str, Any]:
-        """Give the options as keyword arguments.
-
-        Returns:
-            Each constructor argument's name and value.
-        """
-        return {
-            "num_heads": self.num_heads,
-            "intermediate_dim": self.intermediate_dim,
-            "activation": keras.activations.serialize(self.activation),
-            "gated": self.gated,
-            "dropout": self.dropout,
-            "attention_dropout": self.attention_dropout,
-            "intermediate_dropout": self.intermediate_dropout,
-            "norm_first": self.norm_first,
-            "normalization": self.normalization,
-            "layer_norm_epsilon": self.layer_norm_epsilon,
-            "num_key_value_heads": self.num_key_value_heads,
-            "positions": self.positions,
-        }
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), **self.block_options()}
-
-    def _vectors(self, inputs: Tensor, attention: MultiHeadAttention) -> Tensor:
-        """Refuse another width than that of the weights, and make numbers of integers."""
+    def _as_vectors(self, inputs: Tensor, attention: MultiHeadAttention) -> Tensor:
+        """Return inputs `(b, t, d)`, integers as floats; raise ValueError for another shape."""
+        check_vectors(inputs.shape)
         check_width(attention.query_kernel.shape[0], inputs=inputs)
         is_float = keras.backend.is_float_dtype(inputs.dtype)
         return inputs if is_float else ops.cast(inputs, self.compute_dtype)
@@ -139,6 +122,7 @@ class Block(ScoredLayer):
     def _attention(
         self, name: str, query_shape: Shape, value_shape: Shape, positions: str | None = None
     ) -> MultiHeadAttention:
+        check_vectors(query_shape)
         hidden_dim = known_width(inputs=query_shape)
         check_heads(self.num_heads, hidden_dim)
         attention = MultiHeadAttention(
@@ -165,27 +149,52 @@ class Block(ScoredLayer):
         feed_forward.build(shape)
         return feed_forward
 
-    def _residual(self, name: str, shape: Shape) -> Residual:
-        residual = Residual(
-            norm_first=self.norm_first,
-            dropout=self.dropout,
-            normalization=self.normalization,
-            layer_norm_epsilon=self.layer_norm_epsilon,
-            dtype=self.dtype_policy,
-            name=name,
-        )
+    def _residual(self, name: str, shape: Shape) -> "_Residual":
+        residual = _Residual(self, dtype=self.dtype_policy, name=name)
         residual.build(shape)
         return residual
 
+    def _normalization(self, name: str) -> keras.layers.Layer:
+        epsilon = self.layer_norm_epsilon
+        return make_normalization(self.normalization, epsilon=epsilon, dtype=self.dtype_policy, name=name)
+
     def _final_normalization(self, shape: Shape) -> keras.layers.Layer:
-        """Normalise what a stack of pre-norm layers leaves unnormalised."""
-        layer: keras.layers.Layer = keras.layers.Identity(dtype=self.dtype_policy, name="final_normalization")
+        """Return what ends a stack: pre-norm layers leave their output unnormalised."""
         if self.norm_first:
-            layer = make_normalization(
-                self.normalization,
-                epsilon=self.layer_norm_epsilon,
-                dtype=self.dtype_policy,
-                name="final_normalization",
-            )
+            layer = self._normalization("final_normalization")
+        else:
+            layer = keras.layers.Identity(dtype=self.dtype_policy, name="final_normalization")
         layer.build(shape)
         return layer
+
+
+class _Residual(keras.layers.Layer):
+    """The residual connection around a sub-layer `f`: the one place that knows pre- and post-norm.
+
+    Post-norm, as in the paper (section 3.1): `norm(x + dropout(f(x)))`. Pre-norm, which trains deep stacks
+    more easily (Xiong et al. 2020): `x + dropout(f(norm(x)))`.
+    """
+
+    def __init__(self, block: Block, **kwargs: object) -> None:
+        super().__init__(**kwargs)
+        self.norm_first = block.norm_first
+        self.norm = block._normalization("norm")
+        self.output_dropout = Dropout(block.dropout, dtype=self.dtype_policy)
+        self.supports_masking = True
+
+    def build(self, inputs_shape: Shape) -> None:
+        self.norm.build(inputs_shape)
+
+    def around(
+        self, sublayer: Callable[[Tensor], Tensor], inputs: Tensor, training: bool | None = None
+    ) -> Tensor:
+        """Apply a sub-layer to `(b, t, d)`."""
+        return self(inputs, sublayer(self.before(inputs)), training=training)
+
+    def before(self, inputs: Tensor) -> Tensor:
+        """Return the sub-layer's input."""
+        return self.norm(inputs) if self.norm_first else inputs
+
+    def call(self, inputs: Tensor, outputs: Tensor, training: bool | None = None) -> Tensor:
+        total = inputs + self.output_dropout(outputs, training=training)
+        return total if self.norm_first else self.norm(total)

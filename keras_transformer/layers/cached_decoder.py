@@ -1,26 +1,129 @@
 """The decoder while decoding: one position at a time, with a cache."""
 
-import contextlib
+from typing import NamedTuple
 
-from keras_transformer.backend import written_in_place
-from keras_transformer.layers.decoder import Decoder, DecoderCache
+import keras
+from keras import ops
+
+from keras_transformer.backend import take_rows, weights_now
+from keras_transformer.layers.cached_attention import AttentionCache, CachedAttention, Step
+from keras_transformer.layers.decoder import Decoder, DecoderLayer, described
 from keras_transformer.types import Tensor
 
 
-class CachedDecoder:
-    """A `Decoder` that computes one position at a time: the same numbers as its call over the whole target.
+class DecoderCache(NamedTuple):
+    """What a decoder keeps between the steps of decoding; `()` stands for None, which a loop cannot hold."""
 
-    It is made before the loop, and reads the weights then.
+    self_attention: tuple[AttentionCache, ...]
+    """Keys and values of the target positions so far, for each layer."""
+    cross_attention: tuple[AttentionCache, ...]
+    """Keys and values of the encoder's output, for each layer; none without an encoder. The values are zeros
+    where the source is padding."""
+    encoder_padding_mask: Tensor
+    """`(b, s)`, True where the source has a token; `()` where everything is one, or nothing is there."""
+    ancestors: Tensor
+    """int32 `(b, n, T)`: which hypothesis of the source wrote each position of this one; -1 where nothing was
+    written yet."""
+    attention_sums: Tensor = ()
+    """float32 `(b, n, s)`: how much each source position was attended to so far, the mean over the heads of
+    the last layer; `()` where it is not tracked."""
+
+    @property
+    def beam_size(self) -> int:
+        """Hypotheses of each source, `n`."""
+        return int(self.ancestors.shape[1])
+
+    def reorder(self, rows: Tensor) -> "DecoderCache":
+        """Take hypotheses in another order; keys and values stay where they are.
+
+        Args:
+            rows: integers `(b * n,)`, which old hypothesis of the same source each new one continues.
+
+        Returns:
+            The reordered cache.
+        """
+        if self.beam_size == 1:
+            return self
+        rows, sums = ops.cast(rows, "int32"), self.attention_sums
+        return self._replace(
+            ancestors=_take_hypotheses(self.ancestors, rows),
+            attention_sums=sums if isinstance(sums, tuple) else _take_hypotheses(sums, rows),
+        )
+
+    def select(self, rows: Tensor) -> "DecoderCache":
+        """Take some sources with all their hypotheses.
+
+        Args:
+            rows: integers `(b',)`, which of the sources.
+
+        Returns:
+            The cache of these sources.
+        """
+        return keras.tree.map_structure(lambda part: ops.take(part, rows, axis=0), self)
+
+    def grow(self, num_positions: Tensor | int) -> "DecoderCache":
+        """Make room for more positions.
+
+        Args:
+            num_positions: how many more.
+
+        Returns:
+            The longer cache.
+        """
+        size = self.beam_size
+        unwritten = ops.full((ops.shape(self.ancestors)[0], size, num_positions), -1, dtype="int32")
+        return self._replace(
+            self_attention=tuple(cache.grow(num_positions * size) for cache in self.self_attention),
+            ancestors=ops.concatenate([self.ancestors, unwritten], axis=2),
+        )
+
+    def _write(self, position: Tensor | int) -> "DecoderCache":
+        """Note that each hypothesis writes a position itself."""
+        is_position = ops.equal(ops.arange(ops.shape(self.ancestors)[2], dtype="int32"), position)
+        writers = ops.arange(self.beam_size, dtype="int32")[:, None]
+        return self._replace(ancestors=ops.where(is_position, writers, self.ancestors))
+
+    def _visible(self) -> Tensor:
+        """Return which slots of a layer's cache each hypothesis may attend to, boolean `(b, n, T * n)`."""
+        writers = ops.arange(self.beam_size, dtype="int32")
+        is_visible = ops.equal(self.ancestors[..., None], writers)  # (b, n, T, n)
+        batch_size, size, length = ops.shape(self.ancestors)
+        return ops.reshape(is_visible, (batch_size, size, length * size))
+
+
+def _take_hypotheses(values: Tensor, rows: Tensor) -> Tensor:
+    """Take hypotheses of `(b, n, any)`, numbered over all sources."""
+    beam_size, size = values.shape[1], ops.shape(values)[2]
+    return ops.reshape(take_rows(ops.reshape(values, (-1, size)), rows), (-1, beam_size, size))
+
+
+class CachedDecoder:
+    """A `Decoder` that computes one position at a time: the numbers of its call over the whole target.
+
+    It is made before the loop, and holds the weights as they are then.
 
     Args:
         decoder: a built decoder.
-        in_place: whether a step may overwrite the cache that it is given. TensorFlow then copies nothing, but
-            whoever still holds the old cache sees the new position: it is for a loop that owns its cache.
+        in_place: whether a step may overwrite the cache that it is given. In a graph of TensorFlow nothing is
+            copied then, but whoever still holds the old cache sees the new position: it is for a loop that
+                owns
+            its cache.
+
+    Example:
+        >>> decoder, source = Decoder(1, 2, 16), keras.ops.ones((1, 5, 8))
+        >>> target = keras.ops.ones((1, 3, 8))
+        >>> whole = decoder(target, source)
+        >>> cached = CachedDecoder(decoder)
+        >>> outputs, cache = cached.step(target[:, :1], 0, cached.create_cache(source, None, 3))
+        >>> bool(keras.ops.all(keras.ops.isclose(outputs, whole[:, :1], atol=1e-5)))
+        True
     """
 
     def __init__(self, decoder: Decoder, *, in_place: bool = False) -> None:
         self._decoder = decoder
-        self._in_place = in_place
+        self._layers = tuple(_CachedLayer(layer, in_place) for layer in decoder.layers)
+        parts = [decoder.final_normalization, *(part for layer in self._layers for part in layer.uncached)]
+        self._weights = weights_now(weight for part in parts for weight in part.weights)
 
     def create_cache(
         self,
@@ -38,7 +141,7 @@ class CachedDecoder:
             encoder_padding_mask: `(b, s)`, True (1) where the source has a token; if None, the Keras mask of
                 the output is read.
             max_length: the number of target positions there is room for, `T`.
-            beam_size: hypotheses for each source, `n`.
+            beam_size: hypotheses of each source, `n`.
             batch_size: examples, `b`; given exactly where `encoder_output` is None.
             track_attention: whether `attention_sums` are kept, for a coverage penalty.
 
@@ -47,14 +150,32 @@ class CachedDecoder:
 
         Raises:
             ValueError: an encoder's output where the decoder was built without one, or the other way round,
-                or of another width; both an output and a batch size.
+            or
+                of another width; both an output and a batch size.
         """
-        with self._writing():
-            return self._decoder.create_cache(
-                encoder_output, encoder_padding_mask, max_length, beam_size, batch_size, track_attention
+        self._decoder.layers[0].check_encoder_output(encoder_output)
+        if (encoder_output is None) == (batch_size is None):
+            raise ValueError(
+                "`batch_size` must be given exactly where `encoder_output` is None. "
+                f"Received: batch_size={batch_size}, encoder_output={described(encoder_output)}."
             )
+        sources: tuple[AttentionCache, ...] = ()
+        mask, sums = encoder_padding_mask, ()
+        if encoder_output is not None:
+            mask = getattr(encoder_output, "_keras_mask", None) if mask is None else mask
+            encoder_output = ops.convert_to_tensor(encoder_output)
+            batch_size, source_length = ops.shape(encoder_output)[:2]
+            sources = tuple(layer.cross_attention.project(encoder_output, mask) for layer in self._layers)
+            if track_attention:
+                sums = ops.zeros((batch_size, beam_size, source_length), "float32")
+        caches = (layer.self_attention.create(max_length, batch_size, beam_size) for layer in self._layers)
+        ancestors = ops.full((batch_size, beam_size, max_length), -1, dtype="int32")
+        mask = () if mask is None else ops.convert_to_tensor(mask)
+        return DecoderCache(tuple(caches), sources, mask, ancestors, sums)
 
-    def step(self, inputs: Tensor, position: Tensor, cache: DecoderCache) -> tuple[Tensor, DecoderCache]:
+    def step(
+        self, inputs: Tensor, position: Tensor | int, cache: DecoderCache
+    ) -> tuple[Tensor, DecoderCache]:
         """Compute one position of each hypothesis.
 
         Args:
@@ -64,9 +185,50 @@ class CachedDecoder:
 
         Returns:
             `(b * n, 1, d)` and the cache with this position written.
-        """
-        with self._writing():
-            return self._decoder.step(inputs, cache, position)
 
-    def _writing(self) -> contextlib.AbstractContextManager[None]:
-        return written_in_place() if self._in_place else contextlib.nullcontext()
+        Raises:
+            ValueError: a position that there is no room for, where it is known.
+        """
+        x, scores, own = ops.convert_to_tensor(inputs)[:, 0, :], None, []
+        cache = cache._write(position)
+        mask = cache.encoder_padding_mask
+        step = self._layers[0].self_attention.plan(
+            position, cache.self_attention[0], cache._visible(), None if isinstance(mask, tuple) else mask
+        )
+        sources = cache.cross_attention or (None,) * len(self._layers)
+        with keras.StatelessScope(self._weights):
+            for layer, target, source in zip(self._layers, cache.self_attention, sources, strict=True):
+                x, target, scores = layer.step(x, target, source, step)
+                own.append(target)
+            x = self._decoder.final_normalization(x)
+        cache = cache._replace(self_attention=tuple(own))
+        if not isinstance(cache.attention_sums, tuple):
+            sums = cache.attention_sums + ops.mean(scores, axis=(2, 3))  # (b, n, s)
+            cache = cache._replace(attention_sums=sums)
+        return x[:, None, :], cache
+
+
+class _CachedLayer:
+    """A `DecoderLayer` that computes one position at a time."""
+
+    def __init__(self, layer: DecoderLayer, in_place: bool) -> None:
+        self._layer = layer
+        self.self_attention = CachedAttention(layer.self_attention, in_place=in_place)
+        self.uncached = [layer.self_attention_residual, layer.feed_forward, layer.feed_forward_residual]
+        if layer.cross_attention is not None:
+            self.cross_attention = CachedAttention(layer.cross_attention, is_causal=False)
+            self.uncached.append(layer.cross_attention_residual)
+
+    def step(
+        self, x: Tensor, target: AttentionCache, source: AttentionCache | None, step: Step
+    ) -> tuple[Tensor, AttentionCache, Tensor | None]:
+        """Return the output `(b * n, d)`, the cache, and the scores of the cross-attention."""
+        residual, scores = self._layer.self_attention_residual, None
+        attended, target, _ = self.self_attention.step(residual.before(x), target, step)
+        x = residual(x, attended)
+        if source is not None:
+            residual = self._layer.cross_attention_residual
+            attended, _, scores = self.cross_attention.step(residual.before(x), source, step)
+            x = residual(x, attended)
+        residual = self._layer.feed_forward_residual
+        return residual(x, self._layer.feed_forward(residual.before(x))), target, scores

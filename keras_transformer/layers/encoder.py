@@ -1,6 +1,4 @@
-"""The stack of encoder layers."""
-
-from typing import Any
+"""The left half of Figure 1: the encoder layer, and the stack of them."""
 
 import keras
 
@@ -13,24 +11,23 @@ from keras_transformer.types import Shape, Tensor
 class EncoderLayer(Block):
     """Self-attention, then a feed-forward network, each in a residual connection.
 
-    "Attention Is All You Need", section 3.1. The constructor's arguments are
-    those of `Block`.
+    "Attention Is All You Need", section 3.1. The constructor's arguments are those of `Encoder`, without the
+    number of layers.
 
     Call arguments:
         inputs: `(b, s, d)`.
         padding_mask: `(b, s)`, True (1) where there is a token.
-        attention_mask: `(s, s)`, `(b, s, s)`, `(b, 1, s, s)` or `(b, h, s, s)`;
-            True (1) where the first position may attend to the second.
-        return_attention_scores: whether the scores are returned too.
+        attention_mask: `(s, s)`, `(b, s, s)`, `(b, 1, s, s)` or `(b, h, s, s)`; True (1) where the first
+            position may attend to the second.
         training: whether dropout is on.
-        mask: the Keras mask, by which Keras's wrappers hand over what `padding_mask` says.
+        mask: the Keras mask, which Keras's wrappers pass in place of `padding_mask`.
 
     Returns:
-        `(b, s, d)`; with `return_attention_scores` a pair of that and
-        `{"self_attention": (b, h, s, s)}`.
+        `(b, s, d)`.
 
     Raises:
-        ValueError: heads that do not divide the width; see also `Block`.
+        TypeError: see `Encoder`.
+        ValueError: heads that do not divide the width; see also `Encoder`.
 
     Example:
         >>> tuple(EncoderLayer(2, 16)(keras.ops.zeros((1, 5, 8))).shape)
@@ -49,58 +46,81 @@ class EncoderLayer(Block):
         inputs: Tensor,
         padding_mask: Tensor | None = None,
         attention_mask: Tensor | None = None,
-        return_attention_scores: bool = False,
         training: bool | None = None,
         mask: Tensor | None = None,
-    ) -> Tensor | tuple[Tensor, dict[str, Tensor]]:
-        padding_mask = mask if padding_mask is None else padding_mask
-        inputs = self._vectors(inputs, self.self_attention)
-        x = self.self_attention_residual.before(inputs)
-        attended, scores = self._attend(
-            self.self_attention,
-            x,
-            x,
-            attention_mask=attention_mask,
-            padding_mask=padding_mask,
-            need_scores=return_attention_scores,
-            training=training,
+    ) -> Tensor:
+        masks = {
+            "attention_mask": attention_mask,
+            "padding_mask": mask if padding_mask is None else padding_mask,
+        }
+        x = self._as_vectors(inputs, self.self_attention)
+        x = self.self_attention_residual.around(
+            lambda x: self.self_attention(x, x, **masks, training=training), x, training
         )
-        x = self.self_attention_residual(inputs, attended, training=training)
-        transformed = self.feed_forward(self.feed_forward_residual.before(x), training=training)
-        x = self.feed_forward_residual(x, transformed, training=training)
-        return (x, {"self_attention": scores}) if return_attention_scores else x
+        return self.feed_forward_residual.around(
+            lambda x: self.feed_forward(x, training=training), x, training
+        )
 
-    def compute_output_shape(self, inputs_shape: Shape) -> Shape:
-        return tuple(inputs_shape)
+    def attention_scores(
+        self, inputs: Tensor, padding_mask: Tensor | None = None, attention_mask: Tensor | None = None
+    ) -> dict[str, Tensor]:
+        """Return the scores that the call of a built layer computes.
+
+        Args:
+            inputs: as for the call, and so the others.
+            padding_mask: likewise.
+            attention_mask: likewise.
+
+        Returns:
+            `{"self_attention": (b, h, s, s)}`.
+        """
+        x = self.self_attention_residual.before(inputs)
+        _, scores = self.self_attention(
+            x, x, attention_mask=attention_mask, padding_mask=padding_mask, return_attention_scores=True
+        )
+        return {"self_attention": scores}
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class Encoder(Block):
     """`num_layers` encoder layers, one after the other.
 
-    It takes vectors, not token ids, so anything of shape `(b, s, d)` may enter.
-    A pre-norm stack ends with a normalisation.
+    It takes vectors, not token ids, so anything of shape `(b, s, d)` may enter. A pre-norm stack ends with a
+    normalisation.
 
     Args:
         num_layers: the number of layers.
-        num_heads: see `Block`, as for the other arguments.
-        intermediate_dim: see `Block`.
-        **kwargs: the options of `Block`.
+        num_heads: the number of heads, `h`; it must divide the input's width.
+        intermediate_dim: the inner width of the feed-forward networks, `f`.
+        activation: of the feed-forward networks.
+        gated: whether the feed-forward networks are gated; see `FeedForward`.
+        dropout: the rate of the dropout on each sub-layer's output.
+        attention_dropout: the rate of the dropout on the attention scores.
+        intermediate_dropout: the rate of the dropout inside the feed-forward networks.
+        norm_first: True for pre-norm, False for the paper's post-norm.
+        normalization: `layer`, as in the paper, or `rms`.
+        layer_norm_epsilon: what normalisation adds to the variance.
+        num_key_value_heads: heads of the keys and values; `num_heads` if None.
+        positions: of the self-attention: None, `rotary` or `relative`; see `MultiHeadAttention`.
+        **kwargs: these options, and `name` and `dtype` of a Keras layer.
 
     Call arguments:
         inputs: `(b, s, d)`.
         padding_mask: `(b, s)`, True (1) where there is a token.
         attention_mask: of every layer; see `EncoderLayer`.
-        return_attention_scores: whether the scores are returned too.
         training: whether dropout is on.
-        mask: the Keras mask, by which Keras's wrappers hand over what `padding_mask` says.
+        mask: the Keras mask, which Keras's wrappers pass in place of `padding_mask`.
 
     Returns:
-        `(b, s, d)`; with `return_attention_scores` a pair of that and a dict
-        of `layer_{i}/self_attention`, from 1, to scores `(b, h, s, s)`.
+        `(b, s, d)`.
+
+    Raises:
+        TypeError: a size that is not an integer, a rate that is not a number.
+        ValueError: inputs without an axis of time, such as token ids, or of another width than the weights,
+            sizes not above zero, rates outside [0, 1), names that are not known.
     """
 
-    def __init__(self, num_layers: int, num_heads: int, intermediate_dim: int, **kwargs: Any) -> None:
+    def __init__(self, num_layers: int, num_heads: int, intermediate_dim: int, **kwargs: Tensor) -> None:
         super().__init__(num_heads, intermediate_dim, **kwargs)
         check_positive(num_layers=num_layers)
         self.num_layers = num_layers
@@ -108,7 +128,7 @@ class Encoder(Block):
     def build(self, inputs_shape: Shape) -> None:
         self.layers = []
         for number in range(1, self.num_layers + 1):
-            layer = EncoderLayer(**self.block_options(), dtype=self.dtype_policy, name=f"layer_{number}")
+            layer = EncoderLayer(**self._options(), dtype=self.dtype_policy, name=f"layer_{number}")
             layer.build(inputs_shape)
             self.layers.append(layer)
         self.final_normalization = self._final_normalization(inputs_shape)
@@ -119,27 +139,34 @@ class Encoder(Block):
         inputs: Tensor,
         padding_mask: Tensor | None = None,
         attention_mask: Tensor | None = None,
-        return_attention_scores: bool = False,
         training: bool | None = None,
         mask: Tensor | None = None,
-    ) -> Tensor | tuple[Tensor, dict[str, Tensor]]:
-        padding_mask = mask if padding_mask is None else padding_mask
-        x, all_scores = inputs, {}
+    ) -> Tensor:
+        x, padding_mask = inputs, mask if padding_mask is None else padding_mask
         for layer in self.layers:
-            x, scores = self._attend(
-                layer,
-                x,
-                padding_mask=padding_mask,
-                attention_mask=attention_mask,
-                need_scores=return_attention_scores,
-                training=training,
-            )
-            all_scores.update({f"{layer.name}/{name}": s for name, s in (scores or {}).items()})
-        x = self.final_normalization(x)
-        return (x, all_scores) if return_attention_scores else x
+            x = layer(x, padding_mask=padding_mask, attention_mask=attention_mask, training=training)
+        return self.final_normalization(x)
 
-    def compute_output_shape(self, inputs_shape: Shape) -> Shape:
-        return tuple(inputs_shape)
+    def attention_scores(
+        self, inputs: Tensor, padding_mask: Tensor | None = None, attention_mask: Tensor | None = None
+    ) -> dict[str, Tensor]:
+        """Return the scores that the call of a built stack computes.
 
-    def get_config(self) -> dict[str, Any]:
+        Args:
+            inputs: as for the call, and so the others.
+            padding_mask: likewise.
+            attention_mask: likewise.
+
+        Returns:
+            A dict of `layer_{i}/self_attention`, from 1, to scores `(b, h, s, s)`.
+        """
+        x, scores = inputs, {}
+        masks = {"padding_mask": padding_mask, "attention_mask": attention_mask}
+        for layer in self.layers:
+            of_layer = layer.attention_scores(x, **masks)
+            scores.update({f"{layer.name}/{name}": score for name, score in of_layer.items()})
+            x = layer(x, **masks)
+        return scores
+
+    def get_config(self) -> dict[str, object]:
         return {**super().get_config(), "num_layers": self.num_layers}

@@ -1,6 +1,6 @@
 """The position-wise feed-forward network, "Attention Is All You Need", section 3.3."""
 
-from typing import Any
+from collections.abc import Callable
 
 import keras
 from keras import ops
@@ -12,7 +12,7 @@ from keras_transformer.arguments import (
     get_activation,
     known_width,
 )
-from keras_transformer.layers.multi_head_attention import leading_sizes
+from keras_transformer.backend import sizes_of
 from keras_transformer.layers.normalization import Dropout
 from keras_transformer.types import Shape, Tensor
 
@@ -21,10 +21,9 @@ from keras_transformer.types import Shape, Tensor
 class FeedForward(keras.layers.Layer):
     """Two linear maps with an activation between them, at every position alike.
 
-    `FFN(x) = activation(x W1 + b1) W2 + b2`; the output has the width of the
-    input. Gated (Shazeer 2020, "GLU Variants Improve Transformer") it is
-    `(activation(x W1 + b1) * (x V + c)) W2 + b2`: with the activation `silu` that
-    is SwiGLU, with `gelu` GEGLU.
+    `FFN(x) = activation(x W1 + b1) W2 + b2`; the output has the width of the input. Gated (Shazeer 2020, "GLU
+    Variants Improve Transformer") it is `(activation(x W1 + b1) * (x V + c)) W2 + b2`: with the activation
+    `silu` that is SwiGLU, with `gelu` GEGLU.
 
     Args:
         intermediate_dim: the inner width, `f`.
@@ -41,8 +40,7 @@ class FeedForward(keras.layers.Layer):
         `(b, t, d)`.
 
     Raises:
-        ValueError: a width not above zero, a rate outside [0, 1), or an
-            unknown activation.
+        ValueError: a width not above zero, a rate outside [0, 1), or an unknown activation.
 
     Example:
         >>> tuple(FeedForward(32)(keras.ops.zeros((2, 5, 8))).shape)
@@ -53,10 +51,10 @@ class FeedForward(keras.layers.Layer):
         self,
         intermediate_dim: int,
         *,
-        activation: Any = "relu",
+        activation: str | Callable[[Tensor], Tensor] | None = "relu",
         gated: bool = False,
         dropout: float = 0.0,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> None:
         super().__init__(**kwargs)
         check_positive(intermediate_dim=intermediate_dim)
@@ -77,22 +75,24 @@ class FeedForward(keras.layers.Layer):
 
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
         # Rows of one matrix: the products of larger tensors need several operations more each.
-        rows = ops.reshape(inputs, (-1, inputs.shape[-1]))  # (b * t, d)
+        rows = inputs if len(inputs.shape) == 2 else ops.reshape(inputs, (-1, inputs.shape[-1]))  # (b * t, d)
         x = self.inner(rows)  # (b * t, f)
         if self.gate is not None:
             x = x * self.gate(rows)
-        x = self.inner_dropout(x, training=training)
-        return ops.reshape(self.outer(x), leading_sizes(inputs, len(inputs.shape)))
+        x = self.outer(self.inner_dropout(x, training=training))
+        return x if rows is inputs else ops.reshape(x, sizes_of(inputs, len(inputs.shape)))
 
-    def _dense(self, name: str, width: int, input_shape: Shape, activation: Any = None) -> keras.layers.Dense:
+    def _dense(
+        self, name: str, width: int, shape: Shape, activation: Callable[[Tensor], Tensor] | None = None
+    ) -> keras.layers.Dense:
         layer = keras.layers.Dense(width, activation=activation, dtype=self.dtype_policy, name=name)
-        layer.build(input_shape)
+        layer.build(shape)
         return layer
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         return tuple(input_shape)
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> dict[str, object]:
         return {
             **super().get_config(),
             "intermediate_dim": self.intermediate_dim,

@@ -3,14 +3,54 @@
 One rule holds everywhere: True (1) means *may be attended to*.
 """
 
+import functools
+
 from keras import ops
 
 from keras_transformer.arguments import as_boolean, as_position, as_tensor, known_sizes
 from keras_transformer.types import Shape, Tensor
 
 
+def padding_mask(token_ids: Tensor, pad_id: int = 0) -> Tensor:
+    """Tell tokens from padding.
+
+    Args:
+        token_ids: integers `(b, s)`.
+        pad_id: the id that stands for padding.
+
+    Returns:
+        A boolean tensor `(b, s)`, True where there is a token.
+    """
+    return ops.not_equal(token_ids, pad_id)
+
+
+def causal_mask(query_length: Tensor | int, key_length: Tensor | int, *, start: Tensor | int = 0) -> Tensor:
+    """Let each query attend to the keys up to its own position, and to none of the future.
+
+    Args:
+        query_length: the number of queries, `t`.
+        key_length: the number of keys, `s`.
+        start: the position of the first query; that of the first key is 0.
+
+    Returns:
+        A boolean tensor `(t, s)`, True where the query may attend to the key.
+    """
+    return _distance(query_length, key_length, start) >= 0
+
+
+def window_mask(query_length: Tensor | int, key_length: Tensor | int, window: int) -> Tensor:
+    """Return `(t, s)`, True where a key is fewer than `window` positions away, on either side."""
+    return ops.abs(_distance(query_length, key_length, 0)) < window
+
+
+def _distance(query_length: Tensor | int, key_length: Tensor | int, start: Tensor | int) -> Tensor:
+    """Return how far each key lies before each query, `(t, s)`."""
+    queries = ops.arange(query_length, dtype="int32") + as_position(start)  # (t,)
+    return queries[:, None] - ops.arange(key_length, dtype="int32")[None, :]
+
+
 def segment_mask(query_segments: Tensor, key_segments: Tensor) -> Tensor:
-    """Let each query see the keys of its own segment.
+    """Let each query attend to the keys of its own segment, where an example holds several sequences.
 
     Args:
         query_segments: integers `(b, t)`, the segment of each query.
@@ -35,8 +75,8 @@ def segment_positions(segments: Tensor) -> Tensor:
         segments: integers `(b, t)`, the segment of each token; 0 is padding.
 
     Returns:
-        int32 `(b, t)`: how many tokens of its segment stand before each token; 0 for padding, which so has
-        no position that a model does not know.
+        int32 `(b, t)`: how many tokens of its segment stand before each token; 0 for padding, so that every
+        position is one that a model knows.
 
     Example:
         >>> ops.convert_to_numpy(segment_positions([[1, 1, 1, 2, 2, 0, 0]])).tolist()
@@ -48,140 +88,66 @@ def segment_positions(segments: Tensor) -> Tensor:
     return ops.where(ops.equal(segments, 0), 0, counts)
 
 
-def padding_mask(token_ids: Tensor, pad_id: int = 0) -> Tensor:
-    """Say which positions hold a token and which only padding.
-
-    Args:
-        token_ids: integers `(b, s)`.
-        pad_id: the id that stands for padding.
-
-    Returns:
-        A boolean tensor `(b, s)`, True where there is a token.
-    """
-    return ops.not_equal(token_ids, pad_id)
-
-
-def causal_mask(query_length: Tensor | int, key_length: Tensor | int, *, start: Tensor | int = 0) -> Tensor:
-    """Let each query see the keys up to its own position, none of the future.
-
-    Args:
-        query_length: the number of queries, `t`.
-        key_length: the number of keys, `s`.
-        start: the position of the first query; that of the first key is 0.
-
-    Returns:
-        A boolean tensor `(t, s)`, True where the query may attend to the key.
-    """
-    return _distance(query_length, key_length, start) >= 0
-
-
-def window_mask(
-    query_length: Tensor | int, key_length: Tensor | int, window: int, *, start: Tensor | int = 0
-) -> Tensor:
-    """Let each query see the keys that are fewer than `window` positions away, on either side.
-
-    Args:
-        query_length: the number of queries, `t`.
-        key_length: the number of keys, `s`.
-        window: the first distance that is too far.
-        start: the position of the first query; that of the first key is 0.
-
-    Returns:
-        A boolean tensor `(t, s)`, True where the query may attend to the key.
-    """
-    return ops.abs(_distance(query_length, key_length, start)) < window
-
-
-def _distance(query_length: Tensor | int, key_length: Tensor | int, start: Tensor | int) -> Tensor:
-    """Compute how far each key lies before each query, `(t, s)`."""
-    query_positions = ops.arange(query_length, dtype="int32") + as_position(start)  # (t,)
-    return query_positions[:, None] - ops.arange(key_length, dtype="int32")[None, :]
-
-
 def combine_masks(
     *,
     padding_mask: Tensor | None = None,
     attention_mask: Tensor | None = None,
     causal_mask: Tensor | None = None,
     window_mask: Tensor | None = None,
+    key_mask: Tensor | None = None,
+    value_mask: Tensor | None = None,
     scores_shape: Shape = (None, None, None, None),
 ) -> Tensor | None:
-    """Combine all masks of one attention into one that fits the scores.
-
-    A key may be attended to where every mask that is given allows it.
+    """Combine all masks of one attention into one: a key may be attended to where every mask allows it.
 
     Args:
         padding_mask: `(b, s)`, True where the key is a token.
-        attention_mask: `(t, s)`, `(b, t, s)`, `(b, 1, t, s)` or
-            `(b, h, t, s)`; a size of 1 stands for every index of that axis.
+        attention_mask: `(t, s)`, `(b, t, s)`, `(b, 1, t, s)` or `(b, h, t, s)`; a size of 1 stands for
+            every index of that axis.
         causal_mask: `(t, s)`, as `causal_mask()` makes it.
-        window_mask: `(t, s)`, as `window_mask()` makes it.
+        window_mask: `(t, s)`, True where the key is near the query.
+        key_mask: `(b, s)`, the Keras mask of the keys, read only without a `padding_mask`.
+        value_mask: `(b, s)`, the Keras mask of the values, likewise.
         scores_shape: `(b, h, t, s)`, as far as it is known.
 
     Returns:
-        A boolean tensor that broadcasts to `(b, h, t, s)`, or None where no
-        mask was given: then everything may be attended to.
+        A boolean tensor that broadcasts to `(b, h, t, s)`, or None where no mask was given: then everything
+        may be attended to.
 
     Raises:
         TypeError: a mask that is not of booleans or numbers.
         ValueError: a mask of another rank or size, or of other numbers than 0 and 1.
     """
+    keys = {"padding_mask": padding_mask}
+    if padding_mask is None:
+        keys = {"value_mask": value_mask, "key_mask": key_mask}
+    pairs = {"causal_mask": causal_mask, "window_mask": window_mask}
     masks = [
-        None if padding_mask is None else _padding_to_scores(padding_mask, scores_shape),
-        None if attention_mask is None else _attention_to_scores(attention_mask, scores_shape),
-        None if causal_mask is None else as_boolean(causal_mask, "causal_mask")[None, None, :, :],
-        None if window_mask is None else as_boolean(window_mask, "window_mask")[None, None, :, :],
+        *(_over_keys(mask, name, scores_shape) for name, mask in keys.items() if mask is not None),
+        *([] if attention_mask is None else [_over_queries(attention_mask, scores_shape)]),
+        *(as_boolean(mask, name)[None, None, :, :] for name, mask in pairs.items() if mask is not None),
     ]
-    combined = None
-    for mask in masks:
-        if mask is not None:
-            combined = mask if combined is None else ops.logical_and(combined, mask)
-    return combined
+    return functools.reduce(ops.logical_and, masks) if masks else None
 
 
-def intersect_masks(**masks: Tensor | None) -> Tensor | None:
-    """Allow what all masks of the same positions allow.
-
-    Args:
-        **masks: each `(b, s)`, or None where everything is allowed, by the caller's name for it.
-
-    Returns:
-        A boolean tensor `(b, s)`, or None where all are None.
-
-    Raises:
-        TypeError: a mask that is not of booleans or numbers.
-        ValueError: a mask of other numbers than 0 and 1.
-    """
-    combined = None
-    for name, mask in masks.items():
-        if mask is not None:
-            allowed = as_boolean(mask, name)
-            combined = allowed if combined is None else ops.logical_and(combined, allowed)
-    return combined
-
-
-def _padding_to_scores(mask: Tensor, scores_shape: Shape) -> Tensor:
+def _over_keys(mask: Tensor, name: str, scores_shape: Shape) -> Tensor:
     """Reshape `(b, s)` to `(b, 1, 1, s)`."""
-    mask = as_boolean(mask, "padding_mask")
+    mask = as_boolean(mask, name)
     wanted = (scores_shape[0], scores_shape[3])
     one_key_for_all = len(mask.shape) == 2 and mask.shape[1] == 1 and known_sizes(wanted)[1] not in (None, 1)
     if one_key_for_all or not _fits(mask.shape, wanted):
         raise ValueError(
-            f"`padding_mask` must have the shape (b, s){_sizes(wanted)}. "
+            f"`{name}` must have the shape (b, s){_sizes(wanted)}. "
             f"Received: shape={tuple(mask.shape)}. A mask over queries and keys is an `attention_mask`."
         )
     return mask[:, None, None, :]
 
 
-def _attention_to_scores(mask: Tensor, scores_shape: Shape) -> Tensor:
+def _over_queries(mask: Tensor, scores_shape: Shape) -> Tensor:
     """Reshape `(t, s)`, `(b, t, s)` or `(b, h, t, s)` to rank 4."""
     mask = as_boolean(mask, "attention_mask")
     batch, heads, *lengths = scores_shape
-    wanted: dict[int, Shape] = {
-        2: tuple(lengths),
-        3: (batch, *lengths),
-        4: (batch, heads, *lengths),
-    }
+    wanted: dict[int, Shape] = {2: tuple(lengths), 3: (batch, *lengths), 4: (batch, heads, *lengths)}
     rank = len(mask.shape)
     if rank not in wanted or not _fits(mask.shape, wanted[rank]):
         raise ValueError(
@@ -193,7 +159,7 @@ def _attention_to_scores(mask: Tensor, scores_shape: Shape) -> Tensor:
 
 
 def _fits(shape: Shape, wanted: Shape) -> bool:
-    """Say whether a mask has the wanted rank, and in each axis the wanted size or 1."""
+    """Return whether a mask has the wanted rank, and in each axis the wanted size or 1."""
     shape, wanted = known_sizes(shape), known_sizes(wanted)
     return len(shape) == len(wanted) and all(
         size in (1, None, known) or known is None for size, known in zip(shape, wanted, strict=True)
@@ -201,6 +167,6 @@ def _fits(shape: Shape, wanted: Shape) -> bool:
 
 
 def _sizes(shape: Shape) -> str:
-    """Write the sizes of a shape behind its letters, if any is known."""
+    """Return the sizes of a shape to follow its letters, if any is known."""
     sizes = known_sizes(shape)
     return "" if all(size is None for size in sizes) else f" = {sizes}"

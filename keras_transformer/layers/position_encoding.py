@@ -1,24 +1,24 @@
-"""The layer that adds sinusoids, "Attention Is All You Need", section 3.5."""
-
-import math
-from typing import Any
+"""Positions that are added to the inputs: sinusoids, section 3.5 of the paper, and learned vectors."""
 
 import keras
 import numpy as np
-import numpy.typing as npt
 from keras import ops
 
 from keras_transformer.arguments import (
     as_position,
     as_tensor,
     check_choice,
+    check_number,
+    check_positive,
     check_sequence,
+    check_width,
     known_sizes,
+    known_width,
 )
-from keras_transformer.backend import has_fast_doubles
+from keras_transformer.backend import position_angles
 from keras_transformer.types import Shape, Tensor
 
-LAYOUTS = ("interleaved", "concatenated")
+_LAYOUTS = ("interleaved", "concatenated")
 
 
 def sinusoidal_position_encoding(
@@ -29,19 +29,18 @@ def sinusoidal_position_encoding(
     max_wavelength: float = 10000.0,
     layout: str = "interleaved",
 ) -> Tensor:
-    """Compute the sine and cosine waves that mark positions.
+    """Compute the sine and cosine waves that encode positions.
 
-    `PE(p, 2i) = sin(p / w^(2i/d))` and `PE(p, 2i+1) = cos(p / w^(2i/d))`, with
-    the maximal wavelength `w`. Always in float32: in half precision
-    neighbouring positions would become equal.
+    `PE(p, 2i) = sin(p / w^(2i/d))` and `PE(p, 2i+1) = cos(p / w^(2i/d))`, with the maximal wavelength `w`.
+    Always in float32: in half precision neighbouring positions would become equal.
 
     Args:
         length: the number of positions, `t`.
         hidden_dim: the width, `d`; odd widths end with a sine.
         start: the first position; above zero when decoding step by step.
         max_wavelength: the longest wave is `2 * pi` times as long.
-        layout: `interleaved`, as in the paper: sine, cosine, sine, ...; or
-            `concatenated`, as in its first implementation: all sines, then all cosines.
+        layout: `interleaved`, as in the paper: sine, cosine, sine, ...; or `concatenated`, as in its first
+            implementation: all sines, then all cosines.
 
     Returns:
         A float32 tensor `(t, d)`.
@@ -49,57 +48,26 @@ def sinusoidal_position_encoding(
     Raises:
         ValueError: an unknown layout.
     """
-    check_choice(LAYOUTS, layout=layout)
+    check_choice(_LAYOUTS, layout=layout)
     num_waves = (hidden_dim + 1) // 2
     rates = np.power(max_wavelength, np.arange(num_waves) * (-2.0 / hidden_dim), dtype="float64")  # (waves,)
-    angles = position_angles(ops.arange(length, dtype="int32") + as_position(start), rates)  # (t, waves)
+    angles = position_angles(as_position(start), length, rates)  # (t, waves)
     if layout == "concatenated":
         return ops.concatenate([ops.sin(angles), ops.cos(angles)], axis=-1)[:, :hidden_dim]
     waves = ops.stack([ops.sin(angles), ops.cos(angles)], axis=-1)  # (t, waves, 2)
     return ops.reshape(waves, (-1, 2 * num_waves))[:, :hidden_dim]
 
 
-def position_angles(positions: Tensor, rates: npt.NDArray[np.float64]) -> Tensor:
-    """Multiply positions with rates, and leave full turns away.
-
-    In float32 `sin(p * rate)` loses a digit with every digit of `p`. Where there is no float64,
-    as with JAX and on a TPU, the rates are measured in turns and split, like the positions, into parts
-    short enough for each product to be exact, and only what is left of a turn is kept.
-
-    Args:
-        positions: integers `(t,)`, at least 0 and below 2^24.
-        rates: float64 `(waves,)`, radians from one position to the next.
-
-    Returns:
-        float32 angles `(t, waves)`, each an error of about 1e-6 from the true one, modulo `2 * pi`.
-    """
-    positions = ops.cast(positions, "int32")[:, None]
-    if has_fast_doubles():
-        angles = ops.cast(positions, "float64") * rates
-        return ops.cast(angles - ops.floor(angles / (2 * math.pi)) * (2 * math.pi), "float32")
-    high = ops.cast(positions // _BLOCK, "float32")
-    low = ops.cast(positions % _BLOCK, "float32")
-    turns = rates / (2 * math.pi) % 1.0
-    left = _fraction_of_product(low, turns) + _fraction_of_product(high, turns * _BLOCK % 1.0)
-    return (left - ops.floor(left)) * (2 * math.pi)
-
-
-_BLOCK = 4096  # 12 bits: two such numbers have an exact product in float32
-
-
-def _fraction_of_product(factor: Tensor, turns: npt.NDArray[np.float64]) -> Tensor:
-    """Compute the fractional part of `factor * turns`, for a factor of 12 bits, in parts of 12 bits."""
-    total, rest = 0.0, turns
-    for scale in (_BLOCK, _BLOCK**2, _BLOCK**3):
-        part = np.floor(rest * scale) / scale
-        product = factor * ops.convert_to_tensor(part.astype("float32"))
-        total, rest = total + (product - ops.floor(product)), rest - part
-    return total
+def _take_positions(encoding: Tensor, positions: Tensor, length: Tensor | int) -> Tensor:
+    """Return `(b, t, d)` of `(length, d)`, NaN for a position out of range: never another vector."""
+    is_known = ops.logical_and(positions >= 0, positions < length)
+    vectors = ops.take(encoding, ops.clip(positions, 0, length - 1), axis=0)
+    return ops.where(ops.expand_dims(is_known, -1), ops.cast(vectors, "float32"), float("nan"))
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class PositionEncoding(keras.layers.Layer):
-    """Adds to each vector the sinusoidal mark of its position.
+    """Adds to each vector the sinusoidal encoding of its position.
 
     It has no weights and no limit of length.
 
@@ -111,12 +79,12 @@ class PositionEncoding(keras.layers.Layer):
     Call arguments:
         inputs: `(b, t, d)`.
         start: the position of the first vector, an integer.
-        positions: integers `(b, t)`, at least 0 and below `t`, where they do not
-            count up from `start`, as in packed rows; see `segment_positions`.
+        positions: integers `(b, t)`, at least 0 and below `t`, where they do not count up from `start`, as in
+            packed examples; see `segment_positions`.
 
     Returns:
-        `(b, t, d)`, inputs and marks added in float32, in the layer's dtype. While a graph is traced, one of
-        `positions` that is out of range gives NaN.
+        `(b, t, d)`, inputs and encodings added in float32, in the layer's dtype. While a graph is traced, one
+        of `positions` that is out of range gives NaN.
 
     Raises:
         ValueError: a wavelength that is not above zero, an unknown layout, or a position out of range.
@@ -127,14 +95,11 @@ class PositionEncoding(keras.layers.Layer):
     """
 
     def __init__(
-        self, *, max_wavelength: float = 10000.0, layout: str = "interleaved", **kwargs: Any
+        self, *, max_wavelength: float = 10000.0, layout: str = "interleaved", **kwargs: object
     ) -> None:
         super().__init__(**kwargs)
-        if not max_wavelength > 0:
-            raise ValueError(
-                f"`max_wavelength` must be above zero. Received: max_wavelength={max_wavelength}."
-            )
-        check_choice(LAYOUTS, layout=layout)
+        check_number(above=0, max_wavelength=max_wavelength)
+        check_choice(_LAYOUTS, layout=layout)
         self.max_wavelength = max_wavelength
         self.layout = layout
         self.supports_masking = True
@@ -142,24 +107,89 @@ class PositionEncoding(keras.layers.Layer):
     def call(self, inputs: Tensor, start: Tensor | int = 0, positions: Tensor | None = None) -> Tensor:
         positions = None if positions is None else as_tensor(positions)
         check_sequence(inputs, positions, *known_sizes(inputs.shape[1:2]))
-        length, hidden_dim = ops.shape(inputs)[1], inputs.shape[-1]
+        length = ops.shape(inputs)[1]
         encoding = sinusoidal_position_encoding(
             length,
-            hidden_dim,
+            inputs.shape[-1],
             start=start if positions is None else 0,
             max_wavelength=self.max_wavelength,
             layout=self.layout,
         )
-        marks = encoding[None, :, :]
-        if positions is not None:
-            is_known = ops.logical_and(positions >= 0, positions < length)
-            marks = ops.take(encoding, ops.clip(positions, 0, length - 1), axis=0)  # (b, t, d)
-            marks = ops.where(ops.expand_dims(is_known, -1), marks, float("nan"))
-        marked = ops.cast(inputs, "float32") + marks
-        return ops.cast(marked, self.compute_dtype)
+        is_plain = positions is None
+        vectors = encoding[None, :, :] if is_plain else _take_positions(encoding, positions, length)
+        return ops.cast(ops.cast(inputs, "float32") + vectors, self.compute_dtype)
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         return tuple(input_shape)
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> dict[str, object]:
         return {**super().get_config(), "max_wavelength": self.max_wavelength, "layout": self.layout}
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class LearnedPositionEncoding(keras.layers.Layer):
+    """Adds to each vector a learned one of its position, Gehring et al. 2017 and BERT.
+
+    It does not know positions that it was not trained for, so there is a longest length.
+
+    Args:
+        max_length: the number of positions.
+        **kwargs: `name` and `dtype` of a Keras layer.
+
+    Call arguments:
+        inputs: `(b, t, d)`.
+        start: the position of the first vector, an integer.
+        positions: integers `(b, t)` where they do not count up from `start`.
+
+    Returns:
+        `(b, t, d)`. While a graph is traced in which the length is not known, a position out of range gives
+        NaN.
+
+    Raises:
+        ValueError: a length that is not above zero, inputs that are longer or of another width than the
+            weights, or a position out of range.
+
+    Example:
+        >>> tuple(LearnedPositionEncoding(7)(keras.ops.zeros((1, 5, 8))).shape)
+        (1, 5, 8)
+    """
+
+    def __init__(self, max_length: int, **kwargs: object) -> None:
+        super().__init__(**kwargs)
+        check_positive(max_length=max_length)
+        self.max_length = max_length
+        self.supports_masking = True
+
+    def build(self, input_shape: Shape) -> None:
+        self.marks = self.add_weight(
+            shape=(self.max_length, known_width(inputs=input_shape)),
+            initializer=keras.initializers.RandomNormal(stddev=0.02),
+            name="marks",
+        )
+
+    def call(self, inputs: Tensor, start: Tensor | int = 0, positions: Tensor | None = None) -> Tensor:
+        positions = None if positions is None else as_tensor(positions)
+        check_sequence(inputs, positions, self.max_length)
+        check_width(self.marks.shape[-1], inputs=inputs)
+        if positions is None:
+            start = as_position(start)
+            self._check_length(inputs, start)
+            positions = (ops.arange(ops.shape(inputs)[1], dtype="int32") + start)[None, :]  # (1, t)
+        vectors = _take_positions(self.marks, positions, self.max_length)
+        return ops.cast(ops.cast(inputs, "float32") + vectors, self.compute_dtype)
+
+    def _check_length(self, inputs: Tensor, start: Tensor | int) -> None:
+        """Raise ValueError for inputs that are known to be too long."""
+        [length] = known_sizes(inputs.shape[1:2])
+        is_real = getattr(getattr(inputs, "device", None), "type", "") != "meta"  # torch infers a shape there
+        if is_real and length is not None and isinstance(start, int) and start + length > self.max_length:
+            raise ValueError(
+                f"`inputs` must end before position max_length={self.max_length}. "
+                f"Received: start={start}, length={length}."
+            )
+
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
+        return tuple(input_shape)
+
+    def get_config(self) -> dict[str, object]:
+        return {**super().get_config(), "max_length": self.max_length}

@@ -1,7 +1,6 @@
 """A learned bias for each distance between query and key, Raffel et al. 2020 (T5), section 2.1."""
 
 import math
-from typing import Any
 
 import keras
 import numpy as np
@@ -14,11 +13,10 @@ from keras_transformer.types import Shape, Tensor
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class RelativePositionBias(keras.layers.Layer):
-    """Gives each head a number to add to its scores, by how far a key lies from the query.
+    """Gives each head a number to add to its logits, by how far a key lies from the query.
 
-    Near distances have a bucket each, far ones share buckets that grow with the
-    logarithm of the distance, and everything from `max_distance` on is one.
-    Half of the buckets are for keys after the query.
+    Near distances have a bucket each, far ones share buckets that grow with the logarithm of the distance,
+    and everything from `max_distance` on is one. Half of the buckets are for keys after the query.
 
     Args:
         num_heads: the number of heads, `h`.
@@ -35,12 +33,14 @@ class RelativePositionBias(keras.layers.Layer):
         `(1, h, t, s)`, the `bias` of `dot_product_attention`.
 
     Raises:
-        ValueError: sizes not above zero; buckets that are odd or fewer than 4; a `max_distance`
-            that is no larger than the distances with a bucket of their own.
+        TypeError: a size that is not an integer.
+        ValueError: sizes not above zero; buckets that are odd or fewer than 4; a `max_distance` that is no
+        larger
+            than the distances with their own bucket.
     """
 
     def __init__(
-        self, num_heads: int, *, num_buckets: int = 32, max_distance: int = 128, **kwargs: Any
+        self, num_heads: int, *, num_buckets: int = 32, max_distance: int = 128, **kwargs: object
     ) -> None:
         super().__init__(**kwargs)
         check_positive(num_heads=num_heads, num_buckets=num_buckets, max_distance=max_distance)
@@ -70,18 +70,9 @@ class RelativePositionBias(keras.layers.Layer):
         return ops.cast(biases, self.compute_dtype)
 
     def between(
-        self, query_length: Tensor | int, key_length: Tensor | int, *, start: Tensor | int = 0
+        self, query_length: Tensor | int, key_length: Tensor | int, start: Tensor | int = 0
     ) -> Tensor:
-        """Give the bias between positions.
-
-        Args:
-            query_length: the number of queries, `t`.
-            key_length: the number of keys, `s`.
-            start: the position of the first query.
-
-        Returns:
-            float32 `(1, h, t, s)`.
-        """
+        """Return float32 `(1, h, t, s)` for `t` queries, the first at `start`, and `s` keys."""
         queries = ops.arange(query_length, dtype="int32") + as_position(start)  # (t,)
         distances = ops.arange(key_length, dtype="int32")[None, :] - queries[:, None]  # (t, s)
         limit = self.max_distance
@@ -93,7 +84,7 @@ class RelativePositionBias(keras.layers.Layer):
     def compute_output_shape(self, query_shape: Shape, key_shape: Shape | None = None) -> Shape:
         return (1, self.num_heads, query_shape[1], (key_shape or query_shape)[1])
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> dict[str, object]:
         return {
             **super().get_config(),
             "num_heads": self.num_heads,
@@ -102,7 +93,7 @@ class RelativePositionBias(keras.layers.Layer):
         }
 
     def _buckets(self) -> npt.NDArray[np.int32]:
-        """Number the bucket of each distance from `-max_distance` to `max_distance`."""
+        """Return the bucket of each distance from `-max_distance` to `max_distance`."""
         distances = np.arange(-self.max_distance, self.max_distance + 1)
         one_side = self.num_buckets // 2
         num_near = one_side // 2

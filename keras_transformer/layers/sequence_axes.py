@@ -6,22 +6,15 @@ from collections.abc import Sequence
 from keras import ops
 
 from keras_transformer.arguments import as_boolean, known_sizes
-from keras_transformer.types import Tensor
+from keras_transformer.types import Shape, Tensor
 
 
 class SequenceAxes:
-    """Turns inputs of any rank to `(b, t, d)`, and back.
+    """Brings inputs of any rank to `(b, t, d)`, and back.
 
-    Without `attention_axes` the axis before the width is the sequence, and
-    everything before it a batch: none for `(t, d)`, two axes for `(b, n, t, d)`.
-    With several `attention_axes` the sequence runs through all of them.
-
-    Args:
-        rank: of the inputs.
-        attention_axes: the axes of the sequence; the last but one if None.
-
-    Raises:
-        ValueError: a rank below 2, an axis that the inputs do not have, or that is the width.
+    Without `attention_axes` the axis before the width is the sequence, and everything before it a batch: none
+    for `(t, d)`, two axes for `(b, n, t, d)`. With several `attention_axes` the sequence runs through all of
+    them.
     """
 
     def __init__(self, rank: int, attention_axes: int | Sequence[int] | None = None) -> None:
@@ -40,14 +33,7 @@ class SequenceAxes:
         self.is_plain = self.leading == (0,) and self.sequence == (1,)
 
     def check_leading(self, **inputs: Tensor) -> None:
-        """Refuse inputs whose batch axes differ, even if they hold as many sequences.
-
-        Args:
-            **inputs: each by its name, of the rank that was declared.
-
-        Raises:
-            ValueError: another size of a leading axis, where it is known.
-        """
+        """Raise ValueError for different batch axes, even if they hold as many sequences."""
         for axis in self.leading:
             sizes = {name: known_sizes(tensor.shape)[axis] for name, tensor in inputs.items()}
             if len(set(sizes.values()) - {None}) > 1:
@@ -55,14 +41,7 @@ class SequenceAxes:
                 raise ValueError(f"The inputs must have one size in axis {axis}. Received: {names}.")
 
     def flatten(self, inputs: Tensor) -> Tensor:
-        """Bring inputs to the shape that attention is computed in.
-
-        Args:
-            inputs: of the rank that was declared.
-
-        Returns:
-            `(b, t, d)`.
-        """
+        """Return inputs as `(b, t, d)`."""
         if self.is_plain:
             return inputs
         sizes = ops.shape(inputs)
@@ -72,15 +51,7 @@ class SequenceAxes:
         return ops.reshape(ordered, (batch, length, inputs.shape[-1]))
 
     def restore(self, outputs: Tensor, query: Tensor) -> Tensor:
-        """Bring an output back to the axes of the query.
-
-        Args:
-            outputs: `(b, t, d)`, of any width, or with several last axes.
-            query: the input of the layer.
-
-        Returns:
-            The shape of the query, with the width of the outputs.
-        """
+        """Return outputs `(b, t, ...)` with the axes of the query in place of the first two."""
         if self.is_plain:
             return outputs
         sizes, order = ops.shape(query), (*self.leading, *self.sequence)
@@ -90,56 +61,27 @@ class SequenceAxes:
         return ops.transpose(outputs, (*back, *range(self.rank - 1, self.rank - 1 + len(widths))))
 
     def restore_scores(self, scores: Tensor, query: Tensor) -> Tensor:
-        """Give scores the leading axes of the query.
-
-        Args:
-            scores: `(b, h, t, s)`.
-            query: the input of the layer.
-
-        Returns:
-            `(..., h, t, s)`.
-        """
+        """Return scores `(b, h, t, s)` with the leading axes of the query in place of the first."""
         if self.is_plain:
             return scores
         sizes = ops.shape(query)
         return ops.reshape(scores, (*(sizes[axis] for axis in self.leading), *ops.shape(scores)[1:]))
 
-    def flatten_padding_mask(self, mask: Tensor | None, key: Tensor) -> Tensor | None:
-        """Bring a mask over keys to `(b, s)`.
-
-        Args:
-            mask: the shape of the key without its width, or None.
-            key: the input of the layer.
-
-        Returns:
-            `(b, s)`, or None.
-
-        Raises:
-            ValueError: another shape, where it is known.
-        """
+    def flatten_padding_mask(self, mask: Tensor | None, name: str, key: Tensor) -> Tensor | None:
+        """Return a mask over keys, which has their shape without its width, as `(b, s)`."""
         if self.is_plain or mask is None:
             return mask
-        mask = as_boolean(mask, "padding_mask")
+        mask = as_boolean(mask, name)
         shape, wanted = known_sizes(mask.shape), known_sizes(key.shape[:-1])
-        fits = len(shape) == len(wanted)
-        if not fits or any(len({*sizes} - {None}) > 1 for sizes in zip(shape, wanted, strict=True)):
+        if len(shape) != len(wanted) or _differ(shape, wanted):
             raise ValueError(
-                f"`padding_mask` must have the shape of the key without its width, {wanted}. "
+                f"`{name}` must have the shape of the key without its width, {wanted}. "
                 f"Received: shape={shape}."
             )
         return self.flatten(mask[..., None])[..., 0]
 
     def flatten_attention_mask(self, mask: Tensor | None, query: Tensor) -> Tensor | None:
-        """Bring a mask over queries and keys to one of those for a single batch axis.
-
-        Args:
-            mask: `(t, s)`, `(..., t, s)` or `(..., h, t, s)`, where `...` are the
-                leading axes of the query, each of their size or 1; or None.
-            query: the input of the layer.
-
-        Returns:
-            `(t, s)`, `(b, t, s)` or `(b, h, t, s)`, or None.
-        """
+        """Return `(t, s)`, `(..., t, s)` or `(..., h, t, s)` as `(t, s)`, `(b, t, s)` or `(b, h, t, s)`."""
         if self.is_plain or mask is None:
             return mask
         mask, num_leading = as_boolean(mask, "attention_mask"), len(self.leading)
@@ -155,3 +97,7 @@ class SequenceAxes:
         leading, trailing = [sizes[axis] for axis in self.leading], ops.shape(mask)[num_leading:]
         full = ops.broadcast_to(mask, (*leading, *trailing))
         return ops.reshape(full, (math.prod(leading), *trailing))
+
+
+def _differ(shape: Shape, wanted: Shape) -> bool:
+    return any(len({*sizes} - {None}) > 1 for sizes in zip(shape, wanted, strict=True))

@@ -7,7 +7,7 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.arguments import as_tensor, check_positive, check_token_ids, check_width, known_values
-from keras_transformer.backend import in_compiler, prepare, prepared, product_with_transpose, take_rows
+from keras_transformer.backend import take_rows
 from keras_transformer.types import Shape, Tensor
 
 
@@ -152,35 +152,6 @@ class OutputProjection(keras.layers.Layer):
         table_width = None if self.embedding is None else self.embedding.hidden_dim
         check_width(table_width or self.kernel.shape[0], inputs=inputs)
         return ops.matmul(ops.cast(inputs, self.compute_dtype), self._matrix())
-
-    def prepare_steps(self, beam_size: int) -> None:
-        """Transpose the embedding's table, where many steps of decoding follow; see `prepare`.
-
-        With the rows of several hypotheses, a product with the transposed table takes half the time
-        (TensorFlow, on a CPU); with fewer, the transposing would cost more than it gains.
-
-        Args:
-            beam_size: hypotheses for each source, `n`.
-        """
-        if self.embedding is not None and (beam_size > 1 or in_compiler()):
-            prepare(self, self._matrix)
-
-    def step(self, inputs: Tensor) -> Tensor:
-        """Give the logits of one position of each row.
-
-        Args:
-            inputs: `(r, d)`.
-
-        Returns:
-            Logits `(r, v)`.
-        """
-        inputs = ops.cast(inputs, self.compute_dtype)
-        matrix = prepared(self, lambda: None)
-        if matrix is not None:
-            return ops.matmul(inputs, matrix)
-        if self.embedding is None:
-            return ops.matmul(inputs, self._matrix())
-        return product_with_transpose(inputs, ops.cast(self.embedding.embeddings, self.compute_dtype))
 
     def _matrix(self) -> Tensor:
         """Give the kernel, `(d, v)`."""

@@ -120,28 +120,6 @@ class CausalLM(ConfiguredModel):
 
         return step_from_last, cache.grow(max_length)
 
-    def create_cache(
-        self, batch_size: Tensor | int, max_length: Tensor | int, beam_size: int = 1
-    ) -> DecoderCache:
-        """Make room to decode step by step, for a number of texts."""
-        shape = tuple(getattr(batch_size, "shape", ()))
-        if shape:
-            raise ValueError(
-                "`batch_size` must be one number; `decoding.complete` continues texts. "
-                f"Received: batch_size of shape {shape}."
-            )
-        self.output_projection.prepare_steps(beam_size)
-        return self.decoder.create_cache(None, None, max_length, beam_size, batch_size=batch_size)
-
-    def decode_step(
-        self, token_ids: Tensor, position: Tensor, cache: DecoderCache
-    ) -> tuple[Tensor, DecoderCache]:
-        """Compute the logits `(b * n, v)` of the token that follows, from one token and the cache."""
-        x = self.token_embedding(token_ids[:, None])  # (b * n, 1, d)
-        x = self.position_encoding(x, start=position)
-        x, cache = self.decoder.step(x, cache, position)
-        return self.output_projection.step(x[:, 0, :]), cache
-
     def attention_scores(self, token_ids: Tensor) -> dict[str, Tensor]:
         """Return every attention map of one pass.
 
@@ -153,7 +131,7 @@ class CausalLM(ConfiguredModel):
         """
         token_ids = ops.convert_to_tensor(token_ids)
         x = self.position_encoding(self.token_embedding(token_ids))
-        _, scores = self.decoder(x, padding_mask=padding_mask(token_ids), return_attention_scores=True)
+        scores = self.decoder.attention_scores(x, padding_mask=padding_mask(token_ids))
         return {f"decoder/{name}": scores[name] for name in scores}
 
 

@@ -6,7 +6,7 @@ from keras_transformer.layers import Encoder, OutputProjection
 from keras_transformer.models.config import Activation, EncoderConfig
 from keras_transformer.models.configured_model import ConfiguredModel
 from keras_transformer.models.parts import Parts, Pooling, input_parts, source_part
-from keras_transformer.models.source import Source, run_encoder
+from keras_transformer.models.source import Source, encoder_scores, run_encoder
 from keras_transformer.types import Tensor
 
 
@@ -110,7 +110,7 @@ class EncoderModel(ConfiguredModel):
             A dict of `encoder/layer_{i}/self_attention`, from 1, to `(b, h, s, s)`.
         """
         values, mask = self._source.split(self._complete(inputs))
-        _, scores = run_encoder(self, values, mask, return_attention_scores=True)
+        scores = encoder_scores(self, values, mask)
         return {f"encoder/{name}": scores[name] for name in scores}
 
 

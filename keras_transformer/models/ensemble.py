@@ -132,38 +132,6 @@ class Ensemble(keras.Model):
 
         return step, EnsembleCache(tuple(cache for _, cache in starts))
 
-    def create_cache(self, *arguments: Tensor, **options: Tensor) -> EnsembleCache:
-        """Run the encoders, and make room to decode step by step.
-
-        Args:
-            *arguments: those of `Transformer.create_cache`.
-            **options: likewise.
-
-        Returns:
-            The cache for `decode_step`.
-        """
-        return EnsembleCache(tuple(model.create_cache(*arguments, **options) for model in self.members))
-
-    def decode_step(
-        self, token_ids: Tensor, position: Tensor, cache: EnsembleCache
-    ) -> tuple[Tensor, EnsembleCache]:
-        """Compute what follows one token; see `Transformer.decode_step`.
-
-        Args:
-            token_ids: integers `(b * n,)`, the token at `position` of each hypothesis.
-            position: an integer scalar.
-            cache: from `create_cache` or the step before.
-
-        Returns:
-            Logarithms of probabilities `(b * n, v)` and the cache with this position written.
-        """
-        steps = [
-            model.decode_step(token_ids, position, of_model)
-            for model, of_model in zip(self.members, cache.members, strict=True)
-        ]
-        logits, caches = zip(*steps, strict=True)
-        return _mean(logits), EnsembleCache(caches)
-
     def attention_scores(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
         """Return the attention maps of the first model; other models have other heads.
 

@@ -5,8 +5,7 @@ from typing import TypeAlias
 import keras
 from keras import ops
 
-from keras_transformer.layers import LearnedPositionEncoding, PositionEncoding, TokenEmbedding
-from keras_transformer.layers.normalization import Dropout
+from keras_transformer.layers import Dropout, LearnedPositionEncoding, PositionEncoding, TokenEmbedding
 from keras_transformer.models.config import ModelConfig
 from keras_transformer.models.source import check_padding_mask
 from keras_transformer.types import Config, Shape, Tensor

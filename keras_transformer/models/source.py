@@ -148,17 +148,23 @@ def run_encoder(
     segments: Segments | None = None,
     *,
     training: bool = False,
-    return_attention_scores: bool = False,
 ) -> Tensor:
     """Run the layers of a model from its source to the encoder's output `(b, s, d)`."""
     segments = segments or Segments()
+    x = _embed_source(model, values, segments, training)
+    return model.encoder(x, padding_mask=padding_mask, attention_mask=segments.source_mask, training=training)
+
+
+def encoder_scores(
+    model: keras.Model, values: Tensor, padding_mask: Tensor, segments: Segments | None = None
+) -> dict[str, Tensor]:
+    """Return the attention scores of a model's encoder, by layer."""
+    segments = segments or Segments()
+    x = _embed_source(model, values, segments, training=False)
+    return model.encoder.attention_scores(x, padding_mask, segments.source_mask)
+
+
+def _embed_source(model: keras.Model, values: Tensor, segments: Segments, training: bool) -> Tensor:
     embed = model.source_embedding if hasattr(model, "source_embedding") else model.source_projection
     x = model.position_encoding(embed(values), positions=segments.source_positions)
-    x = model.embedding_dropout(x, training=training)
-    return model.encoder(
-        x,
-        padding_mask=padding_mask,
-        attention_mask=segments.source_mask,
-        return_attention_scores=return_attention_scores,
-        training=training,
-    )
+    return model.embedding_dropout(x, training=training)

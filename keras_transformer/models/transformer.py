@@ -16,7 +16,14 @@ from keras_transformer.models.config import Activation, TransformerConfig, check
 from keras_transformer.models.configured_model import ConfiguredModel, Step
 from keras_transformer.models.decoding_step import DecodingStep
 from keras_transformer.models.parts import Parts, input_parts, source_part
-from keras_transformer.models.source import SEGMENT_INPUTS, Segments, Source, run_encoder, with_segments
+from keras_transformer.models.source import (
+    SEGMENT_INPUTS,
+    Segments,
+    Source,
+    encoder_scores,
+    run_encoder,
+    with_segments,
+)
 from keras_transformer.types import Tensor
 
 
@@ -162,30 +169,6 @@ class Transformer(ConfiguredModel):
             encoder_output, mask, max_length, beam_size, track_attention=track_attention
         )
 
-    def create_cache(
-        self,
-        encoder_inputs: Tensor,
-        max_length: Tensor | int,
-        beam_size: int = 1,
-        padding_mask: Tensor | None = None,
-        track_attention: bool = False,
-    ) -> DecoderCache:
-        """Run the encoder, and make room to decode step by step."""
-        encoder_output, mask = self.encode(encoder_inputs, padding_mask=padding_mask)
-        self.output_projection.prepare_steps(beam_size)
-        return self.decoder.create_cache(
-            encoder_output, mask, max_length, beam_size, track_attention=track_attention
-        )
-
-    def decode_step(
-        self, token_ids: Tensor, position: Tensor, cache: DecoderCache
-    ) -> tuple[Tensor, DecoderCache]:
-        """Compute the logits `(b * n, v)` of the token that follows, from one token and the cache."""
-        x = self.target_embedding(token_ids[:, None])  # (b * n, 1, d)
-        x = self.position_encoding(x, start=position)
-        x, cache = self.decoder.step(x, cache, position)
-        return self.output_projection.step(x[:, 0, :]), cache
-
     def attention_scores(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
         """Return every attention map of one teacher-forced pass.
 
@@ -199,19 +182,18 @@ class Transformer(ConfiguredModel):
         inputs = self._complete(inputs)
         segments = Segments.of(inputs)
         values, mask = self._source.split(inputs)
-        x, encoder_scores = run_encoder(self, values, mask, segments, return_attention_scores=True)
+        x = run_encoder(self, values, mask, segments)
         target = ops.convert_to_tensor(inputs["decoder_token_ids"])
         y = self.position_encoding(self.target_embedding(target), positions=segments.target_positions)
-        _, decoder_scores = self.decoder(
+        decoder_scores = self.decoder.attention_scores(
             y,
             x,
             padding_mask=padding_mask(target),
             encoder_padding_mask=mask,
             attention_mask=segments.target_mask,
             cross_attention_mask=segments.cross_mask,
-            return_attention_scores=True,
         )
-        stacks = {"encoder": encoder_scores, "decoder": decoder_scores}
+        stacks = {"encoder": encoder_scores(self, values, mask, segments), "decoder": decoder_scores}
         return {f"{stack}/{name}": scores[name] for stack, scores in stacks.items() for name in scores}
 
 

@@ -143,7 +143,7 @@ def plot_position_encoding(
         InputError: the picture cannot be written.
 
     Example:
-        >>> from keras_transformer.layers.position_encoding import sinusoidal_position_encoding
+        >>> from keras_transformer.layers import sinusoidal_position_encoding
         >>> figure = plot_position_encoding(sinusoidal_position_encoding(50, 64))
         >>> [axes.get_xlabel() for axes in figure.axes[:2]]
         ['position', 'position']

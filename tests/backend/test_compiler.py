@@ -3,14 +3,12 @@
 import keras
 import pytest
 
-from keras_transformer.backend import has_fast_doubles, in_compiler, without_doubles, writes_slices
+from keras_transformer.backend import in_compiler
 
 
 def test_each_backend_outside_of_a_graph() -> None:
     backend = keras.backend.backend()
     assert in_compiler() == (backend == "jax")
-    assert writes_slices() == (backend != "tensorflow")
-    assert has_fast_doubles() == (backend == "tensorflow")
 
 
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="a graph of TensorFlow")
@@ -22,23 +20,13 @@ def test_a_graph_for_xla_is_told_from_a_plain_one(jit_compile: bool) -> None:
 
     @tf.function(jit_compile=jit_compile)
     def graph(x: tf.Tensor) -> tf.Tensor:
-        found.append((in_compiler(), writes_slices(), has_fast_doubles()))
+        found.append(in_compiler())
 
         def body(y: tf.Tensor) -> list[tf.Tensor]:
-            found.append((in_compiler(), writes_slices(), has_fast_doubles()))
+            found.append(in_compiler())
             return [y + 1]
 
         return tf.while_loop(lambda y: y < 3, body, [x])[0]
 
     graph.get_concrete_function(tf.constant(0))
-    assert set(found) == {(jit_compile, jit_compile, not jit_compile)}
-
-
-def test_doubles_can_be_done_without() -> None:
-    before = has_fast_doubles()
-    with without_doubles():
-        assert not has_fast_doubles()
-        with pytest.raises(RuntimeError, match="inside"), without_doubles():
-            raise RuntimeError("inside")
-        assert not has_fast_doubles()
-    assert has_fast_doubles() == before
+    assert set(found) == {jit_compile}

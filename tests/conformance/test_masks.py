@@ -131,38 +131,34 @@ def one_by_one(target: Any, step: Callable[..., Any], cache: Any) -> Any:
 
 
 def attention_steps(layer: Any, source: Any, mask: Any, target: Any) -> Any:
+    cached, length = layers.CachedAttention(layer), target.shape[1]
+
     def step(position: int, cache: Any) -> Any:
-        output, cache = layer.step(target[:, position : position + 1], cache, position)
-        return output[:, 0], cache
+        plan = cached.plan(position, cache, keras.ops.arange(length)[None, None, :] <= position)
+        return cached.step(keras.ops.convert_to_tensor(target[:, position]), cache, plan)[:2]
 
-    return one_by_one(target, step, layer.create_cache(target.shape[1], len(target)))
-
-
-def layer_steps(layer: Any, source: Any, mask: Any, target: Any) -> Any:
-    def step(position: int, cache: Any) -> Any:
-        output, cache = layer.step(target[:, position : position + 1], cache, position, mask)
-        return output[:, 0], cache
-
-    return one_by_one(target, step, layer.create_cache(source, target.shape[1]))
+    return one_by_one(target, step, cached.create(length, len(target)))
 
 
 def decoder_steps(layer: Any, source: Any, mask: Any, target: Any) -> Any:
+    cached = layers.CachedDecoder(layer)
+
     def step(position: int, cache: Any) -> Any:
-        output, cache = layer.step(target[:, position : position + 1], cache, position)
+        output, cache = cached.step(target[:, position : position + 1], position, cache)
         return output[:, 0], cache
 
-    return one_by_one(target, step, layer.create_cache(source, mask, target.shape[1]))
+    return one_by_one(target, step, cached.create_cache(source, mask, target.shape[1]))
 
 
 def model_steps(model: Any, source: Any, mask: Any, target: Any) -> Any:
     mask = None if is_ids(source) else mask
-    cache = model.create_cache(source, target.shape[1], padding_mask=mask)
-    return one_by_one(target, lambda p, cache: model.decode_step(target[:, p], p, cache), cache)
+    step, cache = model.start_decoding(source, target.shape[1], padding_mask=mask)
+    return one_by_one(target, lambda p, cache: step(target[:, p], p, cache), cache)
 
 
 def lm_steps(model: Any, source: Any, mask: Any, target: Any) -> Any:
-    cache = model.create_cache(len(target), target.shape[1])
-    return one_by_one(target, lambda p, cache: model.decode_step(target[:, p], p, cache), cache)
+    step, cache = model.start_decoding(target[:, :1], target.shape[1])
+    return one_by_one(target, lambda p, cache: step(target[:, p], p, cache), cache)
 
 
 PRE = {"norm_first": True}
@@ -190,24 +186,34 @@ SUBJECTS = {
         make=functools.partial(block, "EncoderLayer", inputs=1),
         call=encode,
         inputs=VECTORS,
+        has_scores=False,
         writes_target=False,
     ),
     "Encoder, pre-norm": Subject(
         make=functools.partial(block, "Encoder", 1, inputs=1, **PRE),
         call=encode,
         inputs=VECTORS,
+        has_scores=False,
         writes_target=False,
     ),
     "DecoderLayer": Subject(
         make=functools.partial(block, "DecoderLayer", inputs=2),
         call=decode,
         inputs=VECTORS,
-        step=layer_steps,
+        has_scores=False,
+    ),
+    "Decoder": Subject(
+        make=functools.partial(block, "Decoder", 1, inputs=2),
+        call=decode,
+        inputs=VECTORS,
+        step=decoder_steps,
+        has_scores=False,
     ),
     "DecoderLayer, alone": Subject(
         make=functools.partial(block, "DecoderLayer", inputs=1),
         call=decode_alone,
         inputs=VECTORS,
+        has_scores=False,
         reads_source=False,
     ),
     "Decoder, pre-norm": Subject(
@@ -215,6 +221,7 @@ SUBJECTS = {
         call=decode,
         inputs=VECTORS,
         step=decoder_steps,
+        has_scores=False,
     ),
     "Transformer": Subject(
         make=functools.partial(model, "Transformer", 11, 13),
@@ -430,10 +437,21 @@ def test_padding_of_the_target_changes_nothing(close: Any) -> None:
 
 
 class MaskIgnored(layers.MultiHeadAttention):
-    """A mutant that hears no mask."""
+    """A mutant that ignores every mask."""
 
-    def attend(self, query: Any, keys: Any, values: Any, mask: Any = None, **options: Any) -> Any:
-        return super().attend(query, keys, values, None, **options)
+    def call(
+        self,
+        query: Any,
+        value: Any,
+        key: Any = None,
+        attention_mask: Any = None,
+        padding_mask: Any = None,
+        use_causal_mask: bool = False,
+        return_attention_scores: bool = False,
+        training: bool | None = None,
+    ) -> Any:
+        options = {"return_attention_scores": return_attention_scores, "training": training}
+        return super().call(query, value, key, **options)
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_transformer.layers import Block, Decoder, DecoderLayer, Encoder, EncoderLayer
+from keras_transformer.layers import Decoder, DecoderLayer, Encoder, EncoderLayer
 
 OPTIONS: dict[str, Any] = {
     "num_heads": 2,
@@ -23,15 +23,6 @@ OPTIONS: dict[str, Any] = {
 }
 
 
-def test_options_are_attributes() -> None:
-    block = Block(**OPTIONS)
-    assert block.block_options() == OPTIONS
-    assert {name: getattr(block, name) for name in OPTIONS if name != "activation"} == {
-        name: value for name, value in OPTIONS.items() if name != "activation"
-    }
-    assert block.activation is keras.activations.gelu
-
-
 def test_options_reach_the_parts() -> None:
     layer = DecoderLayer(**OPTIONS)
     layer.build((None, None, 8), (None, None, 5))
@@ -47,8 +38,7 @@ def test_options_reach_the_parts() -> None:
         layer.cross_attention_residual,
         layer.feed_forward_residual,
     ):
-        assert (residual.dropout, residual.norm_first, residual.layer_norm_epsilon) == (0.1, True, 1e-5)
-        assert residual.normalization == "rms"
+        assert (residual.output_dropout.rate, residual.norm_first, residual.norm.epsilon) == (0.1, True, 1e-5)
         assert isinstance(residual.norm, keras.layers.RMSNormalization)
 
 
@@ -57,7 +47,7 @@ def test_options_reach_the_layers_of_a_stack(stack: Any) -> None:
     layer = stack(3, **OPTIONS)
     layer(*[np.zeros((1, 5, 8), "float32")] * (1 if stack is Encoder else 2))
     assert [inner.name for inner in layer.layers] == ["layer_1", "layer_2", "layer_3"]
-    assert all(inner.block_options() == OPTIONS for inner in layer.layers)
+    assert all(OPTIONS.items() <= inner.get_config().items() for inner in layer.layers)
 
 
 def test_the_policy_reaches_the_parts() -> None:
@@ -115,15 +105,16 @@ def test_another_width_than_that_of_the_weights(make: Any, norm_first: bool) -> 
 
 
 @pytest.mark.parametrize("make", [EncoderLayer, DecoderLayer, Encoder, Decoder])
-def test_token_ids_are_refused_at_the_door(make: Any) -> None:
+def test_token_ids_and_examples_are_refused(make: Any) -> None:
     layer = make(*[1] * (make in (Encoder, Decoder)), 2, 11)
-    ids = np.ones((2, 6), "int32")
-    for inputs in (ids, keras.ops.convert_to_tensor(ids)):
-        with pytest.raises(TypeError, match=r"^`inputs` must be vectors.* dtype int32, shape \(2, 6\)\.$"):
+    message = "`inputs` must be vectors, (b, t, d); token ids go through an embedding first. Received: shape="
+    for inputs in (np.ones((2, 6), "int32"), keras.ops.ones((2, 6)), keras.Input((6,), dtype="int32")):
+        with pytest.raises(ValueError, match=re.escape(f"{message}{tuple(inputs.shape)}.")):
             layer(inputs)
-    with pytest.raises(TypeError, match=r"Received: dtype int32, shape \(None, 6\)\.$"):
-        layer(keras.Input((6,), dtype="int32"))
     assert not layer.built
+    layer(np.ones((1, 2, 6), "float32"))
+    with pytest.raises(ValueError, match=re.escape(f"{message}(2, 6).")):
+        layer(np.ones((2, 6), "float32"))
 
 
 @pytest.mark.parametrize("norm_first", [False, True])

@@ -61,8 +61,7 @@ def test_composed_of_its_parts(norm_first: bool, x: Any, memory: Any) -> None:
 
 def test_scores(x: Any, memory: Any) -> None:
     layer, masks = made(), {"padding_mask": TARGET, "encoder_padding_mask": SOURCE}
-    output, scores = layer(x, memory, **masks, return_attention_scores=True)
-    np.testing.assert_allclose(array(output), array(layer(x, memory, **masks)), atol=1e-5)
+    scores = layer.attention_scores(x, memory, **masks)
     assert {name: tuple(score.shape) for name, score in scores.items()} == {
         "self_attention": (2, 2, 5, 5),
         "cross_attention": (2, 2, 5, 3),
@@ -75,7 +74,7 @@ def test_scores(x: Any, memory: Any) -> None:
 def test_attention_mask_comes_on_top_of_the_causal_one(x: Any, memory: Any) -> None:
     mask = np.ones((5, 5), bool)
     mask[4, 1] = False
-    _, scores = made()(x, memory, attention_mask=mask, return_attention_scores=True)
+    scores = made().attention_scores(x, memory, attention_mask=mask)
     seen = array(scores["self_attention"])[0, 0] > 0
     np.testing.assert_array_equal(seen, np.tril(mask))
 
@@ -83,22 +82,9 @@ def test_attention_mask_comes_on_top_of_the_causal_one(x: Any, memory: Any) -> N
 def test_masks_of_embeddings_are_read() -> None:
     target = keras.layers.Embedding(5, 8, mask_zero=True)(np.array([[1, 0, 2]]))
     source = keras.layers.Embedding(5, 7, mask_zero=True)(np.array([[1, 2, 0]]))
-    _, scores = made()(target, source, return_attention_scores=True)
+    scores = made().attention_scores(target, source)
     assert (array(scores["self_attention"])[0, 0, 2] > 0).tolist() == [True, False, True]
     assert (array(scores["cross_attention"])[0, 0, 2] > 0).tolist() == [True, True, False]
-
-
-@pytest.mark.parametrize("source", [SOURCE, np.array([[1] * 3, [0] * 3])], ids=["padded", "nothing"])
-@pytest.mark.parametrize("norm_first", [False, True])
-@pytest.mark.parametrize("beam_size", [1, 3])
-def test_steps_equal_the_whole_pass(norm_first: bool, beam_size: int, source: Any, memory: Any) -> None:
-    layer, x = made(norm_first=norm_first, dropout=0.3), draw(2 * beam_size, 5, 8)
-    repeated, mask = np.repeat(memory, beam_size, axis=0), np.repeat(source, beam_size, axis=0)
-    full = array(layer(x, repeated, encoder_padding_mask=mask))
-    cache = layer.create_cache(memory, 6, beam_size, encoder_padding_mask=source)
-    for position in range(5):
-        output, cache = layer.step(x[:, position : position + 1], cache, position, source)
-        np.testing.assert_allclose(array(output)[:, 0], full[:, position], atol=1e-5)
 
 
 def test_dropout_is_on_in_training_only(x: Any, memory: Any) -> None:
@@ -119,20 +105,10 @@ def test_without_cross_attention(norm_first: bool, x: Any) -> None:
     else:
         y = first(keras.ops.add(x, attend(x, x, **causal)))
         expected = second(y + feed(y))
-    output, scores = layer(x, padding_mask=TARGET, return_attention_scores=True)
+    output = layer(x, padding_mask=TARGET)
     np.testing.assert_allclose(array(output), array(expected), atol=1e-5)
-    assert list(scores) == ["self_attention"]
+    assert list(layer.attention_scores(x, padding_mask=TARGET)) == ["self_attention"]
     assert len(layer.weights) == len(made().weights) - 8 - 2  # four kernels and biases, a normalization
-
-
-@pytest.mark.parametrize("norm_first", [False, True])
-def test_steps_without_cross_attention(norm_first: bool) -> None:
-    layer, x = alone(norm_first=norm_first), draw(6, 5, 8)
-    cache, full = layer.create_cache(None, 5, 3, batch_size=2), array(layer(x))
-    assert (cache.encoder_keys, cache.encoder_values) == ((), ())
-    for position in range(5):
-        output, cache = layer.step(x[:, position : position + 1], cache, position)
-        np.testing.assert_allclose(array(output)[:, 0], full[:, position], atol=1e-5)
 
 
 @pytest.mark.parametrize("cross", [False, True])
@@ -154,27 +130,15 @@ def test_the_other_way_than_it_was_built(x: Any, memory: Any) -> None:
     message = "`encoder_output` must be None, as when the layer was built. Received: "
     with pytest.raises(ValueError, match=re.escape(f"{message}encoder_output=a tensor of shape (2, 3, 7).")):
         alone()(x, memory)
-    with pytest.raises(ValueError, match=re.escape("Received: encoder_output=None.")):
-        made().create_cache(None, 5, batch_size=2)
 
 
 def test_masks_of_the_cross_attention(x: Any, memory: Any) -> None:
     mask = np.zeros((x.shape[1], memory.shape[1]), bool)
     mask[:, 1] = True
-    _, scores = DecoderLayer(2, 11)(x, memory, cross_attention_mask=mask, return_attention_scores=True)
+    scores = made().attention_scores(x, memory, cross_attention_mask=mask)
     np.testing.assert_allclose(array(scores["cross_attention"])[..., 1], 1.0, rtol=1e-6)
     with pytest.raises(ValueError, match=r"None without cross-attention\. Received: .* of shape \(\d, \d\)"):
         DecoderLayer(2, 11)(x, cross_attention_mask=mask)
-
-
-def test_a_batch_size_where_none_is_wanted(memory: Any) -> None:
-    message = "`batch_size` must be given exactly where `encoder_output` is None. Received: batch_size="
-    with pytest.raises(ValueError, match=re.escape(f"{message}None, encoder_output=None.")):
-        alone().create_cache(None, 5)
-    with pytest.raises(
-        ValueError, match=re.escape(f"{message}2, encoder_output=a tensor of shape (2, 3, 7).")
-    ):
-        made().create_cache(memory, 5, batch_size=2)
 
 
 def test_a_memory_of_another_width_is_refused() -> None:
@@ -184,5 +148,3 @@ def test_a_memory_of_another_width_is_refused() -> None:
     )
     with pytest.raises(ValueError, match=re.escape(f"{message}2, 3, 9).")):
         layer(x, wider)
-    with pytest.raises(ValueError, match=re.escape(f"{message}2, 3, 9).")):
-        layer.create_cache(wider, 5)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_transformer.layers.normalization import Dropout
+from keras_transformer.layers import Dropout
 
 ONES = np.ones((50, 31, 7), "float32")  # a size that is no multiple of eight
 

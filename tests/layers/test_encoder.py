@@ -34,7 +34,7 @@ def test_only_a_pre_norm_stack_ends_with_a_normalization() -> None:
 
 def test_scores_by_name() -> None:
     encoder, x = made(), draw(2, 5, 8)
-    output, scores = encoder(x, padding_mask=PADDING, return_attention_scores=True)
+    output, scores = encoder(x, padding_mask=PADDING), encoder.attention_scores(x, padding_mask=PADDING)
     np.testing.assert_allclose(array(output), array(encoder(x, padding_mask=PADDING)), atol=1e-5)
     assert list(scores) == ["layer_1/self_attention", "layer_2/self_attention"]
     for score in scores.values():
@@ -45,7 +45,7 @@ def test_scores_by_name() -> None:
 @pytest.mark.parametrize("norm_first", [False, True])
 def test_the_mask_of_an_embedding_reaches_every_layer(norm_first: bool) -> None:
     x = keras.layers.Embedding(5, 8, mask_zero=True)(np.array([[1, 2, 0]]))
-    _, scores = made(norm_first=norm_first)(x, return_attention_scores=True, training=True)
+    scores = made(norm_first=norm_first).attention_scores(x)
     assert all((array(score)[0, 0, 0] > 0).tolist() == [True, True, False] for score in scores.values())
 
 

@@ -31,10 +31,9 @@ def test_composed_of_its_parts(norm_first: bool) -> None:
 
 
 @pytest.mark.parametrize("norm_first", [False, True])
-def test_scores_do_not_change_the_output(norm_first: bool) -> None:
+def test_scores(norm_first: bool) -> None:
     layer, x, mask = made(norm_first=norm_first), draw(2, 5, 8), np.array([[1] * 5, [1, 1, 1, 0, 0]])
-    output, scores = layer(x, padding_mask=mask, return_attention_scores=True)
-    np.testing.assert_allclose(array(output), array(layer(x, padding_mask=mask)), atol=1e-5)
+    scores = layer.attention_scores(x, padding_mask=mask)
     assert set(scores) == {"self_attention"}
     assert tuple(scores["self_attention"].shape) == (2, 2, 5, 5)
     np.testing.assert_array_equal(array(scores["self_attention"])[1, :, :, 3:], 0)
@@ -42,11 +41,10 @@ def test_scores_do_not_change_the_output(norm_first: bool) -> None:
 
 def test_attention_mask_and_padding_mask_are_both_heard() -> None:
     layer, x = made(), draw(1, 3, 8)
-    _, scores = layer(
+    scores = layer.attention_scores(
         x,
         padding_mask=np.array([[1, 1, 0]]),
         attention_mask=np.array([[0, 1, 1], [1, 0, 1], [1, 1, 1]]),
-        return_attention_scores=True,
     )
     allowed = (array(scores["self_attention"])[0, 0] > 0).astype(int)
     assert allowed.tolist() == [[0, 1, 0], [1, 0, 0], [1, 1, 0]]
@@ -57,7 +55,8 @@ def test_attention_mask_and_padding_mask_are_both_heard() -> None:
 def test_the_mask_of_an_embedding_is_read_and_goes_on(norm_first: bool, policy: str) -> None:
     x = keras.layers.Embedding(5, 8, mask_zero=True)(np.array([[1, 2, 0]]))
     first, second = (EncoderLayer(2, 11, norm_first=norm_first, dtype=policy) for _ in range(2))
-    _, scores = second(first(x), return_attention_scores=True)
+    second(x)
+    scores = second.attention_scores(first(x))
     allowed = keras.ops.cast(scores["self_attention"], "float32")[0, 0, 0] > 0
     assert array(allowed).tolist() == [True, True, False]
 

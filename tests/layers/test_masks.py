@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from helpers import array
-from keras_transformer.layers import causal_mask, combine_masks, padding_mask, window_mask
-from keras_transformer.layers.masks import intersect_masks
+from keras_transformer.layers import MultiHeadAttention, causal_mask, combine_masks, padding_mask
 
 T, F = True, False
 
@@ -38,8 +37,13 @@ def test_causal_mask_of_later_queries() -> None:
 
 
 def test_window_mask() -> None:
-    assert array(window_mask(3, 4, 2)).tolist() == [[T, T, F, F], [T, T, T, F], [F, T, T, T]]
-    assert array(window_mask(1, 4, 2, start=3)).tolist() == [[F, F, T, T]]
+    attention, query, value = (
+        MultiHeadAttention(1, 2, sliding_window=2),
+        np.ones((1, 3, 4)),
+        np.ones((1, 4, 4)),
+    )
+    _, scores = attention(query, value, return_attention_scores=True)
+    assert (array(scores)[0, 0] > 0).tolist() == [[T, T, F, F], [T, T, T, F], [F, T, T, T]]
 
 
 def test_nothing_to_combine() -> None:
@@ -128,10 +132,12 @@ def test_attention_mask_of_another_rank(shape: tuple[int, ...]) -> None:
         ([[T, F]], [[T, T]], [[T, F]]),
     ],
 )
-def test_intersect_masks(first: Any, second: Any, expected: Any) -> None:
+def test_keras_masks_of_keys_and_values(first: Any, second: Any, expected: Any) -> None:
     first, second = (None if mask is None else keras.ops.convert_to_tensor(mask) for mask in (first, second))
-    both = intersect_masks(value_mask=first, key_mask=second)
-    assert (both if both is None else array(both).tolist()) == expected
+    both = combine_masks(value_mask=first, key_mask=second)
+    assert (both if both is None else array(both)[:, 0, 0].tolist()) == expected
+    explicit = combine_masks(padding_mask=[[F, T]], value_mask=first, key_mask=second)
+    assert array(explicit)[:, 0, 0].tolist() == [[F, T]]
 
 
 SCORES = (2, 3, 5, 7)  # (b, h, t, s)
@@ -182,14 +188,14 @@ def test_a_mask_that_would_be_added_allows_nothing_while_a_graph_is_traced() -> 
     assert array(combine(tf.constant([[0.0, 1.0]])))[0, 0].tolist() == [[F, T]]
 
 
-@pytest.mark.parametrize("name", ["padding_mask", "attention_mask", "causal_mask", "window_mask"])
+@pytest.mark.parametrize(
+    "name", ["padding_mask", "attention_mask", "causal_mask", "window_mask", "key_mask", "value_mask"]
+)
 def test_no_mask_is_read_as_its_opposite(name: str) -> None:
     added = np.array([[0.0, -1e9]], "float32")
     message = rf"`{name}` must hold 1 where .* Received: -1000000000"
     with pytest.raises(ValueError, match=message):
         combine_masks(**{name: added})
-    with pytest.raises(ValueError, match=message):
-        intersect_masks(**{name: added, "other": np.ones((1, 2))})
 
 
 def test_a_start_of_any_integer_type() -> None:

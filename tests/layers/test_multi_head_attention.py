@@ -1,4 +1,5 @@
 import re
+import sys
 from typing import Any
 
 import keras
@@ -119,39 +120,6 @@ def test_dropout_is_on_in_training_only_and_not_in_the_scores() -> None:
     np.testing.assert_allclose(array(layer(x, x)), array(expected_output), atol=1e-6)
 
 
-def steps(layer: Any, x: Any, max_length: int, reorder: Any = None) -> Any:
-    """Attends position by position, through the cache."""
-    cache, outputs = layer.create_cache(max_length, x.shape[0]), []
-    for position in range(x.shape[1]):
-        output, cache = layer.step(x[:, position : position + 1], cache, position)
-        outputs.append(array(output))
-        if reorder is not None:
-            cache, x = cache.select(np.array(reorder)), x[reorder]
-    return np.concatenate(outputs, axis=1)
-
-
-@pytest.mark.parametrize("max_length", [5, 8])
-def test_steps_equal_the_causal_pass(max_length: int) -> None:
-    x = draw(3, 5, 7)
-    layer = randomized(MultiHeadAttention(2, 3, value_dim=5, dropout=0.3), x, x)
-    full = array(layer(x, x, use_causal_mask=True))
-    np.testing.assert_allclose(steps(layer, x, max_length), full, atol=1e-5)
-
-
-def test_steps_of_reordered_rows() -> None:
-    x, rows = draw(3, 2, 7), [2, 0, 0]
-    layer = randomized(MultiHeadAttention(2, 3), x, x)
-    expected = array(layer(x[rows], x[rows], use_causal_mask=True))[:, 1]
-    np.testing.assert_allclose(steps(layer, x, 4, rows)[:, 1], expected, atol=1e-5)
-
-
-def test_attend_to_projected_keys() -> None:
-    query, value = draw(2, 5, 7), draw(2, 3, 11)
-    layer = randomized(MultiHeadAttention(2, 3), query, value)
-    output, _ = layer.attend(query, *layer.project_key_value(value))
-    np.testing.assert_allclose(array(output), array(layer(query, value)), atol=1e-6)
-
-
 @pytest.mark.parametrize("name", ["num_heads", "key_dim", "value_dim", "output_shape"])
 @pytest.mark.parametrize("size", [0, -2])
 def test_sizes_not_above_zero(name: str, size: int) -> None:
@@ -203,10 +171,62 @@ def test_another_width_than_that_of_the_weights_is_refused(name: str, widths: tu
     message = f"The last axis of `{name}` must have the size of the layer's weights, 8. Received: shape="
     with pytest.raises(ValueError, match=re.escape(f"{message}(2, 5, 16).")):
         layer(*(draw(2, 5, width) for width in widths))
-    with pytest.raises(ValueError, match=re.escape("The last axis of `value` must")):
-        layer.project_key_value(keras.ops.convert_to_tensor(draw(2, 5, 16)))
 
 
 def test_integers_are_numbers() -> None:
     layer, x = MultiHeadAttention(2, 4), np.arange(12).reshape(1, 3, 4).astype("int32")
     np.testing.assert_array_equal(array(layer(x, x)), array(layer(x.astype("float32"), x.astype("float32"))))
+
+
+@pytest.mark.parametrize("lengths", [(5, 3), (None, None)])
+def test_symbolic_scores(lengths: tuple[int | None, int | None]) -> None:
+    t, s = lengths
+    layer, query, value = MultiHeadAttention(2, 3), keras.Input((t, 7)), keras.Input((s, 11))
+    output, scores = layer(query, value, return_attention_scores=True)
+    assert (tuple(output.shape), tuple(scores.shape)) == ((None, t, 7), (None, 2, t, s))
+    assert tuple(layer(query, value).shape) == (None, t, 7)
+
+
+@pytest.fixture
+def formulas(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Which of the two formulas each attention took, where the backend has a kernel."""
+    taken: list[str] = []
+    module = sys.modules[MultiHeadAttention.__module__]
+
+    def spy(name: str) -> None:
+        function = getattr(module, name)
+        monkeypatch.setattr(module, name, lambda *a, **k: (taken.append(name), function(*a, **k))[1])
+
+    monkeypatch.setattr(module, "has_fused_attention", lambda *widths: True)
+    spy("attend_without_scores")
+    spy("dot_product_attention")
+    return taken
+
+
+@pytest.mark.parametrize(
+    ("options", "call", "needs_scores"),
+    [
+        ({}, {}, False),
+        ({}, {"training": True}, False),
+        ({"dropout": 0.5}, {}, False),
+        ({"dropout": 0.5}, {"training": True}, True),
+        ({}, {"return_attention_scores": True}, True),
+        ({"positions": "relative"}, {}, True),
+        ({"positions": "rotary"}, {}, False),
+    ],
+)
+def test_what_the_call_needs_decides(
+    formulas: list[str], options: Any, call: Any, needs_scores: bool
+) -> None:
+    layer, x = MultiHeadAttention(2, 4, **options), draw(2, 5, 8)
+    layer(x, x, use_causal_mask=True, **call)
+    assert formulas == ["dot_product_attention" if needs_scores else "attend_without_scores"]
+
+
+@pytest.mark.usefixtures("formulas")
+def test_both_formulas_give_the_same_numbers() -> None:
+    layer, x = MultiHeadAttention(2, 4, dropout=0.3, use_gate=True, num_key_value_heads=1), draw(2, 5, 8)
+    mask = np.array([[1, 1, 1, 1, 1], [0, 0, 0, 0, 0]])
+    expected, _ = layer(x, x, padding_mask=mask, use_causal_mask=True, return_attention_scores=True)
+    output = layer(x, x, padding_mask=mask, use_causal_mask=True)
+    np.testing.assert_allclose(array(output), array(expected), atol=1e-5)

@@ -1,14 +1,13 @@
 """Masks of `MultiHeadAttention`: each is heard, whatever way it comes in."""
 
 import re
-from collections.abc import Callable
 from typing import Any
 
 import keras
 import numpy as np
 import pytest
 
-from helpers import array, draw
+from helpers import array, draw, input_gradient
 from keras_transformer.layers import MultiHeadAttention
 
 
@@ -127,9 +126,7 @@ def test_rows_with_nothing_to_attend_to(attention: Any, training: bool) -> None:
     np.testing.assert_allclose(array(scores)[1].sum(-1), 1.0, atol=1e-6)
 
 
-def test_gradients_with_nothing_to_attend_to(
-    attention: Any, input_gradient: Callable[[Any, Any], Any]
-) -> None:
+def test_gradients_with_nothing_to_attend_to(attention: Any) -> None:
     padding = np.array([[0, 0, 0], [1, 0, 1]])
     gradient = input_gradient(lambda x: attention(x, x, padding_mask=padding), draw(2, 3, 7))
     assert np.all(np.isfinite(gradient))

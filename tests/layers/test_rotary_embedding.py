@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from helpers import array, draw
-from keras_transformer.layers import MultiHeadAttention, RotaryEmbedding, rotary_embedding
+from keras_transformer.layers import MultiHeadAttention, RotaryEmbedding
 
 
 def reference(heads: Any, start: int = 0, max_wavelength: float = 10000.0) -> Any:
@@ -23,12 +23,12 @@ def reference(heads: Any, start: int = 0, max_wavelength: float = 10000.0) -> An
 @pytest.mark.parametrize("width", [2, 6, 14])
 def test_against_the_paper(width: int, start: int, close: Any) -> None:
     heads = draw(2, 5, 3, width)
-    close(array(rotary_embedding(heads, start=start)), reference(heads, start), 1e-5)
+    close(array(RotaryEmbedding()(heads, start=start)), reference(heads, start), 1e-5)
 
 
 def test_a_quarter_turn_by_hand() -> None:
     heads = np.array([3.0, 4.0], "float32").reshape(1, 1, 1, 2)
-    turned = array(rotary_embedding(np.repeat(heads, 2, axis=1)))
+    turned = array(RotaryEmbedding()(np.repeat(heads, 2, axis=1)))
     np.testing.assert_allclose(turned[0, 0, 0], [3, 4], atol=1e-6)
     c, s = np.cos(1), np.sin(1)
     np.testing.assert_allclose(turned[0, 1, 0], [3 * c - 4 * s, 4 * c + 3 * s], atol=1e-6)
@@ -38,7 +38,8 @@ def test_products_depend_on_the_distance_alone() -> None:
     query, key = draw(1, 1, 1, 8), draw(1, 1, 1, 8, seed=1)
 
     def product(query_position: int, key_position: int) -> float:
-        turned = rotary_embedding(query, start=query_position), rotary_embedding(key, start=key_position)
+        rotary = RotaryEmbedding()
+        turned = rotary(query, start=query_position), rotary(key, start=key_position)
         return float(np.sum(array(turned[0]) * array(turned[1])))
 
     assert product(5, 2) == pytest.approx(product(903, 900), abs=1e-5)
@@ -58,15 +59,15 @@ def test_attention_sees_the_order_but_not_the_place() -> None:
     reversed_x = x[:, ::-1].copy()
     output = array(attention(x, x))
     assert np.abs(array(attention(reversed_x, reversed_x))[:, ::-1] - output).max() > 1e-3
-    keys, values = attention.project_key_value(x, start=40)
-    moved, _ = attention.attend(x, keys, values, start=40)
-    np.testing.assert_allclose(array(moved), output, atol=1e-5)
+    # Everything is 40 positions further on, behind others that may not be attended to.
+    moved, mask = np.concatenate([draw(1, 40, 7, seed=2), x], axis=1), np.arange(45)[None] >= 40
+    np.testing.assert_allclose(array(attention(moved, moved, padding_mask=mask))[:, 40:], output, atol=1e-5)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_half_precision(dtype: str) -> None:
     heads = keras.ops.cast(draw(1, 5, 2, 8), dtype)
-    turned = rotary_embedding(heads, start=3000)
+    turned = RotaryEmbedding(dtype=dtype)(heads, start=3000)
     assert keras.backend.standardize_dtype(turned.dtype) == dtype
     exact = reference(array(keras.ops.cast(heads, "float32")), 3000)
     np.testing.assert_allclose(array(keras.ops.cast(turned, "float32")), exact, rtol=2**-8, atol=1e-3)
@@ -74,7 +75,7 @@ def test_half_precision(dtype: str) -> None:
 
 def test_errors() -> None:
     with pytest.raises(ValueError, match=re.escape("even for rotary positions. Received: key_dim=5.")):
-        rotary_embedding(draw(1, 2, 1, 5))
+        RotaryEmbedding()(draw(1, 2, 1, 5))
     with pytest.raises(ValueError, match=re.escape("Received: max_wavelength=0.")):
         RotaryEmbedding(max_wavelength=0)
 

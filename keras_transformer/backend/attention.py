@@ -1,0 +1,199 @@
+"""The parts of attention that one backend computes better in another way than by their formula."""
+
+import math
+from collections.abc import Callable
+
+import keras
+from keras import KerasTensor, ops
+
+from keras_transformer.backend.compiler import in_compiler
+from keras_transformer.types import Shape, Tensor
+
+MINUS_INFINITY = -3.4028235e38
+"""What stands for minus infinity before a softmax, the most negative float32: it absorbs every logit, added
+or in its place, and stays finite, since a row of infinities has NaN gradients."""
+
+
+def project(equation: str, inputs: Tensor, kernel: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Compute `einsum(equation, inputs, kernel) + bias`, the kernel and the bias in the dtype of the inputs.
+
+    It is one product of matrices: einsum's batched products, and the sums that its bias leaves in the
+    gradient, take twice as long on a CPU.
+
+    Args:
+        equation: the last axes of the inputs are the first ones of the kernel, as in `"btd,dhk->bthk"`.
+        inputs: of any rank.
+        kernel: of any rank; axes that the equation does not name follow the others.
+        bias: the last axes of the kernel, or None.
+    """
+    of_inputs, of_kernel = equation.split("->")[0].split(",")
+    num_summed = len(set(of_inputs) & set(of_kernel))
+    leading = sizes_of(inputs, len(of_inputs) - num_summed)
+    matrix, row = flatten_kernel(kernel, bias, num_summed, inputs.dtype)
+    outputs = ops.matmul(ops.reshape(inputs, (-1, matrix.shape[0])), matrix)
+    outputs = outputs if row is None else ops.add(outputs, row)
+    return ops.reshape(outputs, (*leading, *kernel.shape[num_summed:]))
+
+
+def flatten_kernel(
+    kernel: Tensor, bias: Tensor | None, num_summed: int, dtype: str
+) -> tuple[Tensor, Tensor | None]:
+    """Return a kernel as a matrix `(i, o)`, whose rows are its first axes, and its bias as `(o,)`."""
+    inputs, outputs = math.prod(kernel.shape[:num_summed]), math.prod(kernel.shape[num_summed:])
+    matrix = ops.reshape(ops.cast(kernel, dtype), (inputs, outputs))
+    return matrix, None if bias is None else ops.reshape(ops.cast(bias, dtype), (outputs,))
+
+
+def sizes_of(inputs: Tensor, num_axes: int) -> tuple[Tensor | int, ...]:
+    """Return the first sizes of a tensor for `ops.reshape`."""
+    batch, *others = ops.shape(inputs)[:num_axes]
+    # -1 saves the operations that read the size, but is ambiguous next to a size of 0.
+    is_derived = not isinstance(batch, int) and all(isinstance(size, int) and size > 0 for size in others)
+    return (-1 if is_derived else batch), *others
+
+
+def masked_softmax(logits: Tensor, mask: Tensor | None, *, training: bool | None = None) -> Tensor:
+    """Compute `where(mask, softmax(where(mask, logits, -inf)), 0)` over the last axis.
+
+    Args:
+        logits: float32 `(b, h, t, s)`.
+        mask: boolean, broadcasts to the logits; None lets everything count.
+        training: whether a gradient follows. On TensorFlow it then needs no mask, since it is zero where the
+            scores are: several operations less.
+
+    Returns:
+        float32 `(b, h, t, s)`. Each row sums to one, or is all zeros where the mask allows nothing.
+    """
+    if mask is None:
+        return _softmax(logits)
+    is_open = None in tuple(mask.shape)
+    if is_open and None not in _known_sizes(logits.shape):
+        # TensorFlow would leave out the reshape below, as one to the shape that is there already.
+        mask = ops.broadcast_to(mask, logits.shape)
+    if training and keras.backend.backend() == "tensorflow" and not isinstance(logits, KerasTensor):
+        scores = _softmax_with_gradient(logits, mask)
+    else:
+        scores = _softmax_where(mask, logits)
+    # A mask of unknown sizes may have widened the scores: only this makes an error of it.
+    return ops.reshape(scores, ops.shape(logits)) if is_open else scores
+
+
+def _softmax_where(mask: Tensor, logits: Tensor) -> Tensor:
+    scores = _softmax(ops.where(mask, logits, MINUS_INFINITY))
+    return ops.where(mask, scores, 0.0)  # a row in which nothing is allowed is uniform before
+
+
+def _softmax_with_gradient(logits: Tensor, mask: Tensor) -> Tensor:
+    @ops.custom_gradient
+    def softmax(logits: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+        scores = _softmax_where(mask, logits)
+
+        def gradient(upstream: Tensor) -> Tensor:
+            products = upstream * scores
+            return products - scores * ops.sum(products, axis=-1, keepdims=True)
+
+        return scores, gradient
+
+    return softmax(logits)
+
+
+def _softmax(logits: Tensor) -> Tensor:
+    if logits.shape[-1] == 1:
+        # Keras warns of an axis of size 1, which is no mistake here: a single key gets everything.
+        # Written so that its gradient is zero, and not absent.
+        return ops.exp(logits - logits)
+    return ops.softmax(logits, axis=-1)
+
+
+def _known_sizes(shape: Shape) -> Shape:
+    return tuple(size if isinstance(size, int) else None for size in shape)
+
+
+def has_fused_attention(key_dim: int, value_dim: int) -> bool:
+    """Return whether the backend has a kernel that never holds the scores, for heads of these widths."""
+    # On TensorFlow Keras computes the plain formula; JAX's kernel refuses two widths.
+    return keras.backend.backend() in ("jax", "torch") and key_dim == value_dim
+
+
+def fused_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None = None,
+    *,
+    flash_attention: bool | None = None,
+) -> Tensor:
+    """Compute `masked_softmax(query @ key.T / sqrt(k), mask) @ value` without ever holding the scores.
+
+    Args:
+        query: `(b, t, h, k)`.
+        key: `(b, s, h, k)`.
+        value: `(b, s, h, k)`.
+        mask: boolean, broadcasts to `(b, h, t, s)`; True where the query may attend to the key.
+        flash_attention: see `keras.ops.dot_product_attention`; None lets the backend choose.
+    """
+    if mask is None:
+        return ops.dot_product_attention(query, key, value, flash_attention=flash_attention)
+    # The kernels disagree on rows in which nothing may be attended to: the mean of the values, or NaN. Such
+    # rows attend to everything, so that every gradient is finite, and their outputs are replaced by zeros.
+    alive = ops.any(mask, axis=-1, keepdims=True)  # (b, h, t, 1)
+    open_mask = ops.logical_or(mask, ops.logical_not(alive))
+    full_mask = ops.broadcast_to(open_mask, (*open_mask.shape[:2], query.shape[1], key.shape[1]))
+    outputs = ops.dot_product_attention(query, key, value, mask=full_mask, flash_attention=flash_attention)
+    return ops.where(ops.transpose(alive, (0, 2, 1, 3)), outputs, ops.zeros_like(outputs))
+
+
+def attend_step(query: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Attend from one position of `n` hypotheses, whose source has one row of keys and values.
+
+    The weights are `softmax(einsum("bngrk,bgmk->bngrm", query / sqrt(k), keys) + bias)`, in float32, and the
+    outputs `einsum("bngrm,bgmk->bngrk", weights, values)`.
+
+    Args:
+        query: `(b, n, g, r, k)`: each of `g` heads of keys serves `r` heads of queries.
+        keys: `(b, g, m, k)`.
+        values: `(b, g, m, k)`, of any width.
+        bias: broadcasts to `(b, n, g, r, m)`; `MINUS_INFINITY` hides a key. None for nothing.
+
+    Returns:
+        The outputs `(b, n, g, r, k)`, and the weights `(b, n, g, r, m)`.
+    """
+    query = query * ops.cast(query.shape[-1] ** -0.5, query.dtype)
+    logits = ops.cast(_product(query, keys, transposed=True), "float32")
+    logits = logits if bias is None else logits + bias
+    # Not `softmax`: TensorFlow gives that to oneDNN, which needs ten times as long for so few numbers.
+    weights = ops.exp(ops.log_softmax(logits, axis=-1))
+    return _product(ops.cast(weights, values.dtype), values), weights
+
+
+def _product(rows: Tensor, matrices: Tensor, *, transposed: bool = False) -> Tensor:
+    """Multiply `(b, n, g, r, i)` with `(b, g, i, o)`, or with `(b, g, o, i)` if `transposed`."""
+    _, num_hypotheses, num_groups, num_shared, width = rows.shape
+    # TensorFlow has no such operation for float16 on a processor.
+    if keras.backend.backend() == "tensorflow" and not in_compiler() and rows.dtype != "float16":
+        import tensorflow as tf
+
+        # The third version of the operation stays with Eigen, where `matmul` would go to oneDNN, which
+        # prepares itself again for each size: 170 microseconds against 13 for eight heads. Row by row, since
+        # from 16,384 multiplications on it goes through the batch one matrix after the other and shares each
+        # out among the threads, up to twenty times as slow. Each row finds its matrix by broadcasting, so
+        # that the heads and the hypotheses need not change places.
+        products = tf.raw_ops.BatchMatMulV3(
+            x=rows[:, :, :, :, None, :],
+            y=matrices[:, None, :, None, :, :],
+            Tout=rows.dtype,
+            adj_y=transposed,
+        )
+        return products[:, :, :, :, 0, :]
+    if in_compiler() and num_hypotheses == num_shared == 1:
+        # XLA makes one fast loop of this, and on a CPU a slow one of many products with one row.
+        row = rows[:, 0]  # (b, g, 1, i)
+        if transposed:
+            return ops.sum(row * matrices, axis=-1)[:, None, :, None, :]
+        return ops.sum(ops.transpose(row, (0, 1, 3, 2)) * matrices, axis=2)[:, None, :, None, :]
+    batch_size = ops.shape(rows)[0]
+    by_group = ops.transpose(rows, (0, 2, 1, 3, 4))  # (b, g, n, r, i)
+    by_group = ops.reshape(by_group, (batch_size, num_groups, num_hypotheses * num_shared, width))
+    products = ops.matmul(by_group, ops.transpose(matrices, (0, 1, 3, 2)) if transposed else matrices)
+    split = (batch_size, num_groups, num_hypotheses, num_shared, ops.shape(products)[-1])
+    return ops.transpose(ops.reshape(products, split), (0, 2, 1, 3, 4))

@@ -1,0 +1,117 @@
+"""What a decoding loop keeps: weights that it reads once, and buffers that it writes by position."""
+
+from collections.abc import Callable, Iterable, Sequence
+
+import keras
+from keras import ops
+
+from keras_transformer.backend.compiler import in_compiler
+from keras_transformer.types import Tensor
+
+
+def weights_now(weights: Iterable[keras.Variable]) -> list[tuple[keras.Variable, Tensor]]:
+    """Return weights with the values that they have now, for a `keras.StatelessScope` around each step.
+
+    TensorFlow reads a variable again in each round of a loop, a copy each time, since another operation might
+    have changed it; torch keeps what a gradient would need.
+    """
+    return [(weight, weight_now(weight)) for weight in weights]
+
+
+def weight_now(weight: keras.Variable) -> Tensor:
+    """Return the value that a weight has now, as a tensor without a gradient on torch."""
+    backend, value = keras.backend.backend(), weight.value
+    if backend == "tensorflow":
+        import tensorflow as tf
+
+        return tf.identity(value)  # what is no more than converted is still a variable
+    return value.detach() if backend == "torch" else value
+
+
+def make_buffer(shape: Sequence[Tensor | int], dtype: str) -> Tensor:
+    """Return zeros that share their memory with nothing else, where their size is not known."""
+    if keras.backend.backend() != "tensorflow" or all(isinstance(size, int) for size in shape):
+        return ops.zeros(tuple(shape), dtype)
+    import tensorflow as tf
+
+    # Two equal `zeros` of one graph would become one buffer; this operation is never merged.
+    return tf.raw_ops.Empty(shape=tf.stack(list(shape)), dtype=dtype, init=True)
+
+
+def slots_of(position: Tensor | int, buffer: Tensor, num_hypotheses: int) -> Tensor:
+    """Return where `write_position` writes; the same for all buffers of one size.
+
+    Args:
+        position: an integer scalar, `p`, below `T`.
+        buffer: `(b, h, T * n, k)`.
+        num_hypotheses: `n`.
+    """
+    position = ops.cast(position, "int32")
+    if _writes_slices():
+        return position * num_hypotheses
+    batch_size, num_heads, num_slots, _ = ops.shape(buffer)
+    rows = ops.arange(batch_size * num_heads, dtype="int32") * num_slots + position * num_hypotheses
+    hypotheses = ops.arange(num_hypotheses, dtype="int32")[:, None]
+    return ops.reshape(ops.reshape(rows, (-1, 1, num_heads)) + hypotheses, (-1,))  # (b * n * h,)
+
+
+def write_position(buffer: Tensor, heads: Tensor, slots: Tensor, *, in_place: bool = False) -> Tensor:
+    """Compute `buffer[:, :, p * n : (p + 1) * n] = transpose(heads, (0, 2, 1, 3))`.
+
+    Args:
+        buffer: `(b, h, T * n, k)`.
+        heads: `(b, n, h, k)`, of position `p`.
+        slots: from `slots_of`.
+        in_place: whether the buffer may be overwritten in a graph of TensorFlow, whose scatter copies all of
+            it. Whoever still holds the old buffer then sees the new position: only the owner of a loop asks
+            for it. The compilers of the other backends see for themselves what may be reused.
+
+    Returns:
+        The buffer with this position.
+    """
+    heads = ops.cast(heads, buffer.dtype)
+    if _writes_slices():
+        return ops.slice_update(buffer, (0, 0, slots, 0), ops.transpose(heads, (0, 2, 1, 3)))
+    import tensorflow as tf
+
+    width = heads.shape[-1]
+    matrix, rows = tf.reshape(buffer, (-1, width)), tf.reshape(heads, (-1, width))
+    if in_place:
+        matrix = tf.raw_ops.InplaceUpdate(x=matrix, i=slots, v=rows)
+    else:
+        matrix = tf.tensor_scatter_nd_update(matrix, slots[:, None], rows)
+    # The shape as one tensor: sizes one by one are several operations more in every step.
+    return tf.ensure_shape(tf.reshape(matrix, tf.shape(buffer)), buffer.shape)
+
+
+def _writes_slices() -> bool:
+    """Return whether a slice is written without a copy of the rest: not in a graph of TensorFlow itself."""
+    return keras.backend.backend() != "tensorflow" or in_compiler()
+
+
+def product_with_table(table: Tensor, beam_size: int) -> Callable[[Tensor], Tensor]:
+    """Return a function that computes `rows @ table.T` for the rows `(r, d)` of each step of a loop.
+
+    With the rows of several hypotheses, a product with a table that was transposed before the loop takes half
+    the time (TensorFlow, on a CPU); with fewer, the transposing would cost more than it gains.
+
+    Args:
+        table: `(v, d)`.
+        beam_size: hypotheses for each source.
+    """
+    if beam_size > 1 or in_compiler():
+        matrix = ops.transpose(table)
+        return lambda rows: ops.matmul(rows, matrix)
+    if keras.backend.backend() != "tensorflow":
+        return lambda rows: ops.einsum("rd,vd->rv", rows, table)
+    return lambda rows: _product_with_transpose(rows, table)
+
+
+def _product_with_transpose(rows: Tensor, table: Tensor) -> Tensor:
+    """Compute `rows @ table.T` on TensorFlow without ever writing the transpose."""
+    import tensorflow as tf
+
+    if rows.shape[0] is not None:  # as XLA wants it
+        return tf.matmul(rows, table, transpose_b=True)
+    # The table first, as it lies: for a few rows oneDNN is up to twice as fast so.
+    return tf.transpose(tf.matmul(table, rows, transpose_b=True))

@@ -1,0 +1,116 @@
+"""Formulas of layers that one backend computes in fewer operations, or more exactly, in another way."""
+
+import math
+from collections.abc import Callable
+
+import keras
+import numpy as np
+import numpy.typing as npt
+from keras import ops
+
+from keras_transformer.backend.compiler import in_compiler
+from keras_transformer.backend.random import random_bits
+from keras_transformer.types import Tensor
+
+
+def trains_by_hand() -> bool:
+    """Return whether written-out gradients are faster: on TensorFlow, which runs each operation alone."""
+    return keras.backend.backend() == "tensorflow"
+
+
+def layer_normalization(rows: Tensor, gamma: Tensor, beta: Tensor, epsilon: float) -> Tensor:
+    """Compute `(rows - mean) / sqrt(variance + epsilon) * gamma + beta` (Ba et al. 2016, equation 4).
+
+    The gradient is written out, half as many operations as TensorFlow derives.
+
+    Args:
+        rows: float32 `(r, d)`.
+        gamma: float32 `(d,)`.
+        beta: float32 `(d,)`.
+        epsilon: what is added to the variance.
+    """
+
+    @ops.custom_gradient
+    def normalized(rows: Tensor, gamma: Tensor, beta: Tensor) -> tuple[Tensor, Callable[..., Tensor]]:
+        centered = rows - ops.mean(rows, axis=-1, keepdims=True)
+        inverse = ops.rsqrt(ops.mean(ops.square(centered), axis=-1, keepdims=True) + epsilon)  # (r, 1)
+        standard = centered * inverse
+
+        def gradient(upstream: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+            product = upstream * standard
+            # The means over a row of what reaches it through `gamma`.
+            weights = gamma[:, None] / gamma.shape[0]
+            mean, mean_product = ops.matmul(upstream, weights), ops.matmul(product, weights)  # (r, 1)
+            of_rows = (upstream * gamma - mean - standard * mean_product) * inverse
+            return of_rows, ops.sum(product, axis=0), ops.sum(upstream, axis=0)
+
+        return standard * gamma + beta, gradient
+
+    return normalized(rows, gamma, beta)
+
+
+_NUM_VALUES = 2**8
+
+
+def drop(inputs: Tensor, rate: float, seed: Tensor) -> Tensor:
+    """Compute `where(uniform >= rate, inputs, 0) / (1 - rate)` with 8 random bits for each number.
+
+    On TensorFlow most of the time of dropout goes into drawing a float32 for each number. A rate lies between
+    two neighbouring multiples of 1/256; each call draws which of them it takes, so that every number is
+    dropped with the probability `rate`, and the expectation is exact.
+
+    Args:
+        inputs: of any shape.
+        rate: at least 0, and below 255/256.
+        seed: two integers.
+    """
+    import tensorflow as tf
+
+    shape = ops.shape(inputs)
+    size = tf.reduce_prod(shape)
+    # Eight numbers from each word, and one word for the share of the calls that drop a little more.
+    bits = random_bits((size + 7) // 8 + 1, seed)
+    share = tf.cast(tf.bitcast(bits[-1], tf.uint16)[0], "float32") / 2**16  # in [0, 1)
+    num_dropped = tf.cast(tf.cast(rate * _NUM_VALUES, "float32") + share, "int32")
+    values = tf.reshape(tf.bitcast(bits, tf.uint8), (-1,))
+    keep = tf.reshape(values[:size], shape) >= tf.cast(num_dropped, "uint8")
+    # A product is one operation in each direction, where `where` and the scaling are two slow ones.
+    return inputs * (ops.cast(keep, inputs.dtype) * (1 / (1 - rate)))
+
+
+def position_angles(start: Tensor | int, length: Tensor | int, rates: npt.NDArray[np.float64]) -> Tensor:
+    """Compute `(start + arange(length))[:, None] * rates`, and leave full turns away.
+
+    In float32 `sin(p * rate)` would lose a digit with every digit of `p`.
+
+    Args:
+        start: the first position, at least 0 and below 2^24.
+        length: how many there are, `t`.
+        rates: float64 `(waves,)`, radians from one position to the next.
+
+    Returns:
+        float32 angles `(t, waves)`, each an error of about 1e-6 from the true one, modulo `2 * pi`.
+    """
+    if isinstance(start, int) and isinstance(length, int):
+        angles = np.arange(start, start + length)[:, None] * rates
+        turns = np.floor(angles / (2 * math.pi)) * (2 * math.pi)
+        return ops.convert_to_tensor((angles - turns).astype("float32"))
+    positions = (ops.arange(length, dtype="int32") + start)[:, None]
+    if isinstance(start, int) and keras.backend.backend() == "tensorflow" and not in_compiler():
+        angles = ops.cast(positions, "float64") * rates
+        return ops.cast(angles - ops.floor(angles / (2 * math.pi)) * (2 * math.pi), "float32")
+    # Without float64, which JAX, TPUs and LiteRT lack: as fractions of a turn in integers of 32 bits, which
+    # wrap around after one turn. A position is split into two parts of 12 bits, so that the error of a rate,
+    # half of 2^-32, grows to 2^-20 of a turn at most.
+    turns = rates / (2 * math.pi)
+    return ops.cast(
+        positions % _BLOCK * _fractions(turns) + positions // _BLOCK * _fractions(turns * _BLOCK), "float32"
+    ) * (2 * math.pi / 2**32)
+
+
+_BLOCK = 2**12
+
+
+def _fractions(turns: npt.NDArray[np.float64]) -> npt.NDArray[np.int32]:
+    """Return the fractional parts of turns in units of 2^-32, as signed integers."""
+    return (np.round(turns % 1.0 * 2**32).astype("int64") & 0xFFFFFFFF).astype("uint32").view("int32")
