@@ -12,14 +12,6 @@ from keras_transformer.backend.attention import (
     sizes_of,
 )
 from keras_transformer.backend.batch_parts import num_cores, train_on_parts
-from keras_transformer.backend.cache import (
-    make_buffer,
-    product_with_table,
-    slots_of,
-    weight_now,
-    weights_now,
-    write_position,
-)
 from keras_transformer.backend.compiler import (
     compile_function,
     compile_rounds,
@@ -27,15 +19,16 @@ from keras_transformer.backend.compiler import (
 )
 from keras_transformer.backend.distribution import device_scope
 from keras_transformer.backend.formulas import drop, layer_normalization, position_angles, trains_by_hand
-from keras_transformer.backend.gather import first_largest, largest, take_each, take_rows, top_k
+from keras_transformer.backend.gather import first_largest, take_each, take_rows, top_k
 from keras_transformer.backend.gradients import add_at_labels, after, sum_over_replicas
-from keras_transformer.backend.random import (
-    draw_uniforms,
-    fresh_seed,
-    generator_state,
-    random_bits,
-    set_generator_state,
+from keras_transformer.backend.loop import (
+    make_buffer,
+    product_with_table,
+    slots_of,
+    weight_now,
+    write_position,
 )
+from keras_transformer.backend.random import draw_uniforms, generator_state, set_generator_state
 
 __all__ = [
     "MINUS_INFINITY",
@@ -51,12 +44,10 @@ __all__ = [
     "finished_gradients",
     "first_largest",
     "flatten_kernel",
-    "fresh_seed",
     "fused_attention",
     "generator_state",
     "has_fused_attention",
     "in_compiler",
-    "largest",
     "layer_normalization",
     "make_buffer",
     "masked_softmax",
@@ -64,7 +55,6 @@ __all__ = [
     "position_angles",
     "product_with_table",
     "project",
-    "random_bits",
     "set_generator_state",
     "sizes_of",
     "slots_of",
@@ -75,6 +65,5 @@ __all__ = [
     "train_on_parts",
     "trains_by_hand",
     "weight_now",
-    "weights_now",
     "write_position",
 ]

@@ -1,19 +1,22 @@
-"""The one file that asks for the compiler of the backend in use."""
+"""The compiler of each backend: TensorFlow's graphs, XLA, JAX's `jit`. Torch runs functions as they are."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TypeVar
 
 import keras
 
 from keras_transformer.types import Tensor
 
+Constants = TypeVar("Constants")
+Output = TypeVar("Output")
+State = TypeVar("State")
+
 
 def in_compiler() -> bool:
-    """Say whether what is traced now goes to XLA.
+    """Return whether what is traced now goes to XLA, so that every size is known when it is compiled.
 
-    Returns:
-        True with JAX, and in a graph of TensorFlow that is made for `jit_compile`: there every size is
-        known when it is compiled, even if not while it is traced.
+    That is so with JAX, and in a graph of TensorFlow that is made for `jit_compile`, even if a size is not
+    known while it is traced.
     """
     if keras.backend.backend() != "tensorflow":
         return keras.backend.backend() == "jax"
@@ -24,11 +27,7 @@ def in_compiler() -> bool:
 
 
 def only_processors() -> bool:
-    """Say whether TensorFlow is the backend and has no device but processors.
-
-    Returns:
-        True where its operations run on a processor, one by one or compiled.
-    """
+    """Return whether TensorFlow is the backend and has no device but processors."""
     if keras.backend.backend() != "tensorflow":
         return False
     import tensorflow as tf
@@ -37,20 +36,19 @@ def only_processors() -> bool:
 
 
 def compile_function(
-    function: Callable[..., Any], variables: Sequence[keras.Variable] = (), num_inputs: int = 1
-) -> Callable[..., Any]:
-    """Compile a function of token ids as the backend does it best.
+    function: Callable[..., Output], variables: Sequence[keras.Variable] = (), num_inputs: int = 1
+) -> Callable[..., Output]:
+    """Compile a function of token ids.
 
-    TensorFlow gets one graph in which both sizes stay free, JAX its `jit`, which
-    compiles for each shape, and torch runs as it is.
+    TensorFlow gets one graph in which both sizes stay free, JAX compiles for each shape.
 
     Args:
         function: takes int32 `(b, s)`, as often as `num_inputs` says, and returns tensors.
         variables: of the models that it uses, so that what changes later is seen.
-        num_inputs: how many matrices of token ids it takes, each of a size of its own.
+        num_inputs: the number of matrices of token ids, each of its own size.
 
     Returns:
-        A function that gives the same.
+        A function that returns the same.
     """
     backend = keras.backend.backend()
     if backend == "tensorflow":
@@ -58,33 +56,39 @@ def compile_function(
 
         signature = [tf.TensorSpec([None, None], tf.int32)] * num_inputs
         return tf.function(function, input_signature=signature, autograph=False)
-    if backend == "jax":
-        return _compile_with_jax(function, variables)
-    return function
+    return _compile_with_jax(function, variables) if backend == "jax" else function
 
 
 def compile_rounds(
-    begin: Callable[..., tuple[Any, Any]],
-    advance: Callable[[Any, Any], Any],
+    begin: Callable[[Tensor], tuple[Constants, Tensor]],
+    advance: Callable[[Constants, State], State],
     variables: Sequence[keras.Variable] = (),
-) -> Callable[..., tuple[Any, Callable[[Any], Any]]]:
+) -> Callable[[Tensor], tuple[Tensor, Callable[[State], State]]]:
     """Compile a loop whose rounds Python asks for one by one.
 
-    It is `constants, first = begin(*inputs)`, then `state = advance(constants, state)` again and again.
+    It is `constants, first = begin(inputs)`, then `state = advance(constants, state)` again and again.
     Constants need not be tensors, so no graph can return them: each round has a `begin` of its own, of which
     the compiler leaves out what only `first` needs. Torch, which compiles nothing, keeps the constants.
 
     Args:
-        begin: from tensors to constants and a nest of tensors, without side effects.
+        begin: from inputs to constants and a nest of tensors, without side effects.
         advance: from the constants and a nest of tensors to one of the same structure.
         variables: of the models that it uses, so that what changes later is seen.
 
     Returns:
         A function of the inputs, which returns `first`, and a function from one state to the next.
     """
-    backend = keras.backend.backend()
 
-    def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    def start(inputs: Tensor) -> tuple[Tensor, Callable[[State], State]]:
+        """Run both functions as they are."""
+        constants, first = begin(inputs)
+        return first, lambda state: advance(constants, state)
+
+    backend = keras.backend.backend()
+    if backend == "torch":
+        return start
+
+    def compiled(function: Callable[..., Output]) -> Callable[..., Output]:
         """Leave free what changes between calls; JAX compiles for each shape."""
         if backend == "jax":
             return _compile_with_jax(function, variables)
@@ -92,27 +96,19 @@ def compile_rounds(
 
         return tf.function(function, autograph=False, reduce_retracing=True)
 
-    if backend == "torch":
-
-        def start(*inputs: Any) -> tuple[Any, Callable[[Any], Any]]:
-            """Run both functions as they are."""
-            constants, first = begin(*inputs)
-            return first, lambda state: advance(constants, state)
-
-        return start
-    first_of = compiled(lambda *inputs: begin(*inputs)[1])
-    next_of = compiled(lambda inputs, state: advance(begin(*inputs)[0], state))
-    return lambda *inputs: (first_of(*inputs), lambda state: next_of(inputs, state))
+    first_of = compiled(lambda inputs: begin(inputs)[1])
+    next_of = compiled(lambda inputs, state: advance(begin(inputs)[0], state))
+    return lambda inputs: (first_of(inputs), lambda state: next_of(inputs, state))
 
 
 def _compile_with_jax(
-    function: Callable[..., Any], variables: Sequence[keras.Variable]
-) -> Callable[..., Any]:
+    function: Callable[..., Output], variables: Sequence[keras.Variable]
+) -> Callable[..., Output]:
     """Hand the values of the variables in at each call: JAX would keep those of the first."""
     import jax
 
     @jax.jit
-    def compiled(values: list[Tensor], *arguments: Any) -> Any:
+    def compiled(values: list[Tensor], *arguments: Tensor) -> Output:
         """Run the function with these values."""
         with keras.StatelessScope(zip(variables, values, strict=True)):
             return function(*arguments)

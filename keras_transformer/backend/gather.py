@@ -95,9 +95,6 @@ def top_k(values: Tensor, num: int) -> tuple[Tensor, Tensor]:
     return found, take_each(blocks, indices // block) * block + indices % block
 
 
-largest = top_k
-
-
 def _top_k(values: Tensor, num: int) -> tuple[Tensor, Tensor]:
     if keras.config.backend() == "torch":  # whose operation keeps no order of equal numbers
         indices = ops.argsort(ops.negative(values), axis=-1)[:, :num]

@@ -57,23 +57,12 @@ def draw_uniforms(seed: Tensor | int | None, max_length: int, rows: Tensor) -> T
     Returns:
         float32 `(T, r)`, at least 0 and below 1, multiples of `2 ** -24`.
     """
-    seed = _random_seed() if seed is None else seed
+    if seed is None:
+        seed = keras.random.randint((), 0, 2**31 - 1, "int32")
     seed = _fold(seed) if isinstance(seed, int) else ops.cast(seed, "int32")
     keys = _hash(ops.cast(rows, "int32"), seed, seed)  # (r,)
     bits = _hash(ops.arange(max_length, dtype="int32")[:, None], keys, keys)  # (T, r)
     return ops.cast(_shift(bits, 8), "float32") * 2.0**-24
-
-
-def fresh_seed(search: object) -> Tensor | None:
-    """Draw an int32 seed for a search whose `seed` is None, so that each call differs; else return None.
-
-    Draw it outside of a `keras.StatelessScope`, in which Keras forgets that its generator has moved on.
-    """
-    return _random_seed() if getattr(search, "seed", 0) is None else None
-
-
-def _random_seed() -> Tensor:
-    return keras.random.randint((), 0, 2**31 - 1, "int32")
 
 
 def _hash(numbers: Tensor, first: Tensor, second: Tensor) -> Tensor:

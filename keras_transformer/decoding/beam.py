@@ -6,7 +6,7 @@ from typing import ClassVar, NamedTuple
 from keras import ops
 
 from keras_transformer.arguments import check_number, check_positive
-from keras_transformer.backend import largest, take_each, top_k
+from keras_transformer.backend import take_each, top_k
 from keras_transformer.decoding.constraints import Limits, is_absent
 from keras_transformer.decoding.log_probabilities import LOWEST_SCORE, best_tokens, is_possible
 from keras_transformer.decoding.search import Cache, Request, Search, SearchResult, Step
@@ -199,7 +199,7 @@ class BeamSearch(Search):
             scores, ids = best_tokens(logits, num_tokens, self.special_ids)
         else:
             _, allowed = self._allowed(logits, state.running_ids, state.position, state.limits, max_length)
-            scores, ids = largest(allowed, num_tokens)
+            scores, ids = top_k(allowed, num_tokens)
         scores = ops.reshape(scores, (-1, self.beam_size, num_tokens))
         totals = state.running_log_probabilities[:, :, None] + scores
         totals = ops.reshape(totals, (-1, self.beam_size * num_tokens))

@@ -8,7 +8,7 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.arguments import check_token_ids
-from keras_transformer.backend import compile_rounds, fresh_seed
+from keras_transformer.backend import compile_rounds
 from keras_transformer.decoding.sampling import IndependentSearch, IndependentState
 from keras_transformer.decoding.search import CHUNK, Cache, Request, Search, SearchResult, Step
 from keras_transformer.models import CausalLM
@@ -86,7 +86,6 @@ def generate(
         prefix_ids=prefix_ids,
         first_ids=inputs[:, -1] if is_prompt else None,
         source_numbers=source_numbers,
-        seed=fresh_seed(search),
         room=room,
     )
     step, cache = model.start_decoding(
@@ -95,7 +94,7 @@ def generate(
         search.beam_size,
         padding_mask=padding_mask,
         track_attention=search.tracks_attention,
-        in_place=request.sizes_change,
+        in_place=request.sizes_change,  # then the loop makes all buffers, and nobody else holds them
     )
     return search(step, cache, request)
 

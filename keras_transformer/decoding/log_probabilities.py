@@ -2,7 +2,7 @@
 
 from keras import ops
 
-from keras_transformer.backend import first_largest, largest, take_each, top_k
+from keras_transformer.backend import first_largest, take_each, top_k
 from keras_transformer.types import SpecialIds, Tensor
 
 # Stands for a log-probability of minus infinity. Unlikely is not impossible: sums of it stay finite, so that
@@ -48,7 +48,7 @@ def best_tokens(logits: Tensor, num_tokens: int, special_ids: SpecialIds) -> tup
         return best, first_largest(allowed)
     num_tokens = min(num_tokens, logits.shape[-1])
     num_banned = len({special_ids.pad, special_ids.unknown, special_ids.start})
-    best, ids = largest(logits, min(num_tokens + num_banned, logits.shape[-1]))
+    best, ids = top_k(logits, min(num_tokens + num_banned, logits.shape[-1]))
     scores = ops.where(_is_banned(ids, special_ids), LOWEST_SCORE, best - log_total)
     scores, order = top_k(scores, num_tokens)
     return scores, take_each(ids, order)

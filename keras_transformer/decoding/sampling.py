@@ -215,7 +215,6 @@ class SampleSearch(IndependentSearch):
         return ops.where(is_possible(scores), ops.exp(below_best / self.temperature), 0.0)
 
     def _uniforms(self, request: Request) -> Tensor:
-        seed = request.seed if self.seed is None else self.seed
         # A hash of seed, source and step, not `keras.random`, whose numbers differ between a graph and XLA.
         # Sources have numbers, since with rows of a batch outputs would depend on the batch size.
         numbers = request.source_numbers
@@ -224,7 +223,7 @@ class SampleSearch(IndependentSearch):
         samples = ops.arange(self.beam_size, dtype="int32")
         rows = ops.reshape(ops.cast(numbers, "int32")[:, None] * self.beam_size + samples, (-1,))
         # Those of all steps before the loop, whose rounds then draw nothing and are the same in every form.
-        uniforms = ops.transpose(draw_uniforms(seed, request.max_length, rows))  # (b * n, T)
+        uniforms = ops.transpose(draw_uniforms(self.seed, request.max_length, rows))  # (b * n, T)
         return ops.reshape(uniforms, (-1, self.beam_size, request.max_length))
 
     def _choose(self, logits: Tensor, state: IndependentState, max_length: int) -> tuple[Tensor, Tensor]:

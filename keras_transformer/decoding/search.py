@@ -70,8 +70,6 @@ class Request(NamedTuple):
     """Integers `(b,)`: the token before the first; None for the start token."""
     source_numbers: Tensor | None = None
     """Integers `(b,)`, by which sampling tells the sources apart; None for 0 to `b - 1`."""
-    seed: Tensor | None = None
-    """An integer scalar, for a search that samples and has no seed; None lets it draw one."""
     room: int = CHUNK
     """The positions that a loop of known sizes has room for at first."""
 

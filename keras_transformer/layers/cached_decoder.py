@@ -5,7 +5,7 @@ from typing import NamedTuple
 import keras
 from keras import ops
 
-from keras_transformer.backend import take_rows, weights_now
+from keras_transformer.backend import take_rows, weight_now
 from keras_transformer.layers.cached_attention import AttentionCache, CachedAttention, Step
 from keras_transformer.layers.decoder import Decoder, DecoderLayer, described
 from keras_transformer.types import Tensor
@@ -123,7 +123,7 @@ class CachedDecoder:
         self._decoder = decoder
         self._layers = tuple(_CachedLayer(layer, in_place) for layer in decoder.layers)
         parts = [decoder.final_normalization, *(part for layer in self._layers for part in layer.uncached)]
-        self._weights = weights_now(weight for part in parts for weight in part.weights)
+        self._weights = [(weight, weight_now(weight)) for part in parts for weight in part.weights]
 
     def create_cache(
         self,

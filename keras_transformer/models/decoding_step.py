@@ -5,7 +5,7 @@ from collections.abc import Callable
 import keras
 from keras import ops
 
-from keras_transformer.backend import product_with_table, weight_now, weights_now
+from keras_transformer.backend import product_with_table, weight_now
 from keras_transformer.layers import CachedDecoder, DecoderCache, OutputProjection, TokenEmbedding
 from keras_transformer.types import Tensor
 
@@ -25,7 +25,8 @@ class DecodingStep:
     ) -> None:
         self.decoder = CachedDecoder(model.decoder, in_place=in_place)
         self._embedding, self._position_encoding = embedding, model.position_encoding
-        self._weights = weights_now([*embedding.weights, *model.position_encoding.weights])
+        layers = (embedding, model.position_encoding)
+        self._weights = [(weight, weight_now(weight)) for layer in layers for weight in layer.weights]
         self._project = _projection(model.output_projection, beam_size)
 
     def __call__(

@@ -1,7 +1,6 @@
 import re
 from typing import Any
 
-import keras
 import numpy as np
 import pytest
 from keras import ops
@@ -9,7 +8,7 @@ from keras import ops
 from helpers import array
 from keras_transformer import CausalLM
 from keras_transformer.backend import compile_function
-from keras_transformer.decoding import BeamSearch, GreedySearch, Request
+from keras_transformer.decoding import BeamSearch, GreedySearch, generate
 from keras_transformer.layers import padding_mask
 
 SIZES: dict[str, Any] = {"num_layers": 2, "hidden_dim": 8, "num_heads": 2, "intermediate_dim": 11}
@@ -80,21 +79,21 @@ def test_steps_equal_the_whole_pass(design: dict[str, Any], beam_size: int) -> N
 @pytest.mark.parametrize("search", [GreedySearch(), BeamSearch(3)])
 def test_searches_drive_it(search: Any) -> None:
     model = made()
-
-    def generate() -> Any:
-        return search(*model.start_decoding([[2], [2]], 5, search.beam_size), Request(2, 5))
-
-    token_ids = array(generate().token_ids)
+    starts = np.array([[2], [2]], "int32")
+    result = generate(model, starts, search, 5)
+    token_ids = array(result.token_ids)
     assert token_ids.shape == (2, search.beam_size, 5)
     # The best hypothesis has the score that the whole pass gives it.
     best = token_ids[0, 0][token_ids[0, 0] > 0]
     logits = array(model(np.concatenate([[2], best])[None]))[0, :-1].astype("float64")
     steps = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
-    result, total = generate(), steps[np.arange(len(best)), best].sum()
+    total = steps[np.arange(len(best)), best].sum()
     penalty = ((5 + len(best)) / 6) ** search.length_penalty
     np.testing.assert_allclose(array(result.scores)[0, 0], total / penalty, rtol=1e-3)
-    compiled = compile_function(lambda _: generate(), model.variables)
-    np.testing.assert_array_equal(array(compiled(keras.ops.zeros((2, 1), "int32")).token_ids), token_ids)
+    compiled = compile_function(
+        lambda ids: generate(model, ops.reshape(ids, (-1, 1)), search, 5), model.variables
+    )
+    np.testing.assert_array_equal(array(compiled(starts).token_ids), token_ids)
 
 
 def test_attention_scores() -> None:

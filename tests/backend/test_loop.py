@@ -1,4 +1,4 @@
-"""Buffers of a decoding loop, written position by position."""
+"""A decoding loop: weights that are read once, and buffers that are written position by position."""
 
 from typing import Any
 
@@ -8,7 +8,14 @@ import pytest
 from keras import ops
 
 from helpers import array, draw
-from keras_transformer.backend import make_buffer, slots_of, write_position
+from keras_transformer.backend import (
+    compile_function,
+    make_buffer,
+    product_with_table,
+    slots_of,
+    weight_now,
+    write_position,
+)
 
 B, N, H, K, T = 2, 3, 5, 7, 4
 
@@ -48,3 +55,41 @@ def test_a_loop_may_write_in_place(in_place: bool) -> None:
     functions = graph.get_concrete_function().graph.as_graph_def().library.function
     found = any(node.op == "InplaceUpdate" for function in functions for node in function.node_def)
     assert found == in_place
+
+
+def test_the_value_of_a_weight_stays_when_the_weight_changes() -> None:
+    weight = keras.Variable([2.0, 3.0])
+    value = weight_now(weight)
+    weight.assign([5.0, 7.0])
+    np.testing.assert_array_equal(array(value), [2.0, 3.0])
+    with keras.StatelessScope([(weight, value)]):
+        np.testing.assert_array_equal(array(ops.multiply(weight, 2.0)), [4.0, 6.0])
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="reads of TensorFlow's variables")
+def test_a_loop_reads_a_weight_once() -> None:
+    import tensorflow as tf
+
+    weight = keras.Variable([2.0, 3.0])
+
+    def total(count: Any) -> Any:
+        value = weight_now(weight)
+        return ops.while_loop(lambda i, _: i < count, lambda i, x: (i + 1, x + ops.sum(value)), (0, 0.0))[1]
+
+    graph = tf.function(total, input_signature=[tf.TensorSpec([], tf.int32)]).get_concrete_function()
+    assert float(graph(tf.constant(3))) == 15.0
+    functions = graph.graph.as_graph_def().library.function
+    loops = [function for function in functions if "body" in function.signature.name]
+    assert loops
+    assert not any(node.op == "ReadVariableOp" for function in loops for node in function.node_def)
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_product_with_table(beam_size: int) -> None:
+    rows, table = np.arange(15, dtype="int32").reshape(3, 5), draw(11, 5)
+
+    def product(rows: Any) -> Any:
+        return product_with_table(ops.convert_to_tensor(table), beam_size)(ops.cast(rows, "float32"))
+
+    for found in (product(ops.convert_to_tensor(rows)), compile_function(product)(rows)):
+        np.testing.assert_allclose(ops.convert_to_numpy(found), rows @ table.T, atol=1e-4)
