@@ -168,7 +168,7 @@ def attend_step(query: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None
 
 def _product(rows: Tensor, matrices: Tensor, *, transposed: bool = False) -> Tensor:
     """Multiply `(b, n, g, r, i)` with `(b, g, i, o)`, or with `(b, g, o, i)` if `transposed`."""
-    _, num_hypotheses, num_groups, num_shared, width = rows.shape
+    _, num_hypotheses, num_groups, num_shared, _ = rows.shape
     # TensorFlow has no such operation for float16 on a processor.
     if keras.backend.backend() == "tensorflow" and not in_compiler() and rows.dtype != "float16":
         import tensorflow as tf
@@ -191,7 +191,7 @@ def _product(rows: Tensor, matrices: Tensor, *, transposed: bool = False) -> Ten
         if transposed:
             return ops.sum(row * matrices, axis=-1)[:, None, :, None, :]
         return ops.sum(ops.transpose(row, (0, 1, 3, 2)) * matrices, axis=2)[:, None, :, None, :]
-    batch_size = ops.shape(rows)[0]
+    batch_size, *_, width = ops.shape(rows)
     by_group = ops.transpose(rows, (0, 2, 1, 3, 4))  # (b, g, n, r, i)
     by_group = ops.reshape(by_group, (batch_size, num_groups, num_hypotheses * num_shared, width))
     products = ops.matmul(by_group, ops.transpose(matrices, (0, 1, 3, 2)) if transposed else matrices)
