@@ -110,31 +110,3 @@ def write_position(buffer: Tensor, heads: Tensor, slots: Tensor, *, in_place: bo
 def _writes_slices() -> bool:
     """Return whether a slice is written without a copy of the rest: not in a graph of TensorFlow itself."""
     return keras.backend.backend() != "tensorflow" or in_compiler()
-
-
-def product_with_table(table: Tensor, beam_size: int) -> Callable[[Tensor], Tensor]:
-    """Return a function that computes `rows @ table.T` for the rows `(r, d)` of each step of a loop.
-
-    With the rows of several hypotheses, a product with a table that was transposed before the loop takes half
-    the time (TensorFlow, on a CPU); with fewer, the transposing would cost more than it gains.
-
-    Args:
-        table: `(v, d)`.
-        beam_size: hypotheses for each source.
-    """
-    if beam_size > 1 or in_compiler():
-        matrix = ops.transpose(table)
-        return lambda rows: ops.matmul(rows, matrix)
-    if keras.backend.backend() != "tensorflow":
-        return lambda rows: ops.einsum("rd,vd->rv", rows, table)
-    return lambda rows: _product_with_transpose(rows, table)
-
-
-def _product_with_transpose(rows: Tensor, table: Tensor) -> Tensor:
-    """Compute `rows @ table.T` on TensorFlow without ever writing the transpose."""
-    import tensorflow as tf
-
-    if rows.shape[0] is not None:  # as XLA wants it
-        return tf.matmul(rows, table, transpose_b=True)
-    # The table first, as it lies: for a few rows oneDNN is up to twice as fast so.
-    return tf.transpose(tf.matmul(table, rows, transpose_b=True))
