@@ -38,10 +38,10 @@ def product_with_table(table: Tensor, beam_size: int) -> Callable[[Tensor], Tens
         return lambda rows: ops.matmul(rows, matrix)
     if keras.backend.backend() != "tensorflow":
         return lambda rows: ops.einsum("rd,vd->rv", rows, table)
-    return lambda rows: product_with_transpose(rows, table)
+    return lambda rows: _product_with_transpose(rows, table)
 
 
-def product_with_transpose(rows: Tensor, table: Tensor) -> Tensor:
+def _product_with_transpose(rows: Tensor, table: Tensor) -> Tensor:
     """Compute `rows @ table.T` on TensorFlow without ever writing the transpose."""
     import tensorflow as tf
 
