@@ -27,6 +27,8 @@ class Adam(keras.optimizers.Adam):
     Arguments and state are those of `keras.optimizers.Adam`.
     """
 
+    ema_momentum: float | Tensor
+
     def apply(
         self, grads: Sequence[Tensor | None], trainable_variables: Sequence[keras.Variable] | None = None
     ) -> None:
@@ -53,7 +55,8 @@ class Adam(keras.optimizers.Adam):
 
     def _get_current_learning_rate(self) -> Tensor:
         if isinstance(self._learning_rate, keras.optimizers.schedules.LearningRateSchedule):
-            return self._learning_rate(self.iterations)  # updates, where Keras has batches
+            # Of updates; Keras hands over the number of batches when gradients are accumulated.
+            return self._learning_rate(self.iterations)
         return super()._get_current_learning_rate()
 
     def _update_model_variables_moving_average(self, trainable_variables: Sequence[keras.Variable]) -> None:

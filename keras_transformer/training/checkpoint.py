@@ -167,6 +167,7 @@ class Checkpoint(keras.callbacks.Callback):
 
     def _remove_others(self) -> None:
         """Remove older checkpoints, and what a killed process was writing."""
+        # Only now that the state is written, and only files whose names are those of checkpoints.
         kept = {saved.file for saved in self._state.saved}
         for path in epoch_files(self._checkpoints):
             if path.name not in kept:

@@ -56,6 +56,7 @@ class CheckpointState:
     def epoch(self) -> int:
         return self.saved[-1].epoch if self.saved else 0
 
+    # Derived from the history, so that it needs no state of its own when an epoch is dropped.
     @property
     def best(self) -> SavedEpoch:
         """The saved epoch with the lowest monitored value; the newest where none has a value."""
@@ -91,6 +92,7 @@ def _padded(values: list[float], length: int) -> list[float]:
 def read_state(directory: Path) -> CheckpointState:
     """Read the state of a run; an empty one where no epoch was saved."""
     path = directory / STATE_FILE
+    # A run that begins again deletes what is there, so a lost state is an error.
     if not path.exists():
         _raise_if_lost(directory)
         return CheckpointState()
@@ -176,6 +178,7 @@ def _seed_variables(model: keras.Model) -> list[keras.Variable]:
 
 def describe(model: keras.Model) -> dict[str, object]:
     """Describe a model and its optimizer: numbers, names and switches that a run must keep."""
+    # With as many weights in all, Keras's own error names none of what differs.
     try:
         config = model.get_config()
     except NotImplementedError:  # a class of the user's own

@@ -103,13 +103,7 @@ def _model_parallel(model_shards: int) -> keras.distribution.ModelParallel:
 
 
 def share_rows(model: keras.Model, *datasets: Tensor) -> list[Tensor]:
-    """Fill batches so that the replicas of a TensorFlow strategy share them evenly; raise if it cannot train.
-
-    Keras takes the mean of the replicas' losses by their rows, where this package's are by tokens: with
-    unlike numbers of rows it showed another loss, by which the best epoch was chosen. And it cannot begin
-    with a batch whose parts have different shapes. Datasets stay as they are with one device, for a loss that
-    rows of zeros would change, and if they are not `tf.data` datasets.
-    """
+    """Fill batches so that replicas of TensorFlow share them evenly; raise if the devices cannot train."""
     if num_cores() > 1 and not isinstance(model, CausalLM | EncoderModel | Transformer):
         # Each operation has one thread, so one core would work.
         raise InputError(f'"cores" trains models of this package. Received: {type(model).__name__}.')
@@ -121,6 +115,10 @@ def share_rows(model: keras.Model, *datasets: Tensor) -> list[Tensor]:
             "JAX backend: KERAS_BACKEND=jax, keras.distribution.initialize() in each process, and "
             f'kt.training.distributed("data_parallel"). Received: {type(strategy).__name__}.'
         )
+    # Keras takes the mean of the replicas' losses by their rows, where this package's are by tokens: with
+    # unlike numbers of rows it showed another loss, by which the best epoch was chosen. And it begins with
+    # the mean of the replicas' first batches, which fails where their shapes differ. Rows of padding count
+    # nothing, except for a loss that counts label 0.
     num_replicas = getattr(strategy, "num_replicas_in_sync", 1)
     counts_no_zeros = all(
         isinstance(loss, MaskedCrossentropy) and loss.pad_id == 0 for loss in keras.tree.flatten(model.loss)

@@ -22,7 +22,7 @@ from keras_transformer.training.recipe import compile_model
 from keras_transformer.types import Tensor
 
 
-class Scoring(Protocol):
+class _Scoring(Protocol):
     """A callback that scores epochs: `evaluation.DecodeAndScore`, whose searches stand in a later room."""
 
     every: int  # epochs from one score to the next
@@ -41,7 +41,7 @@ def fit(
     directory: str | Path,
     epochs: int = 10,
     learning_rate: float | keras.optimizers.schedules.LearningRateSchedule | None = None,
-    scoring: Scoring | None = None,
+    scoring: _Scoring | None = None,
     patience: int | None = None,
     average_last: int | None = None,
     tensorboard: bool = False,
@@ -138,12 +138,11 @@ def _board(directory: str | Path) -> keras.callbacks.Callback:
 
 
 class _StopOnNonFinite(keras.callbacks.Callback):
-    """Raises an error as soon as a loss is NaN or infinite; it stands before `Checkpoint`.
+    """Raises an error as soon as a loss is NaN or infinite; it stands before `Checkpoint`."""
 
-    `keras.callbacks.TerminateOnNaN` does not do: it lets the epoch end, so that useless weights take the
-    place of good ones, and does not look at the loss of the validation, which is the first to tell of
-    weights lost in the last batch.
-    """
+    # `keras.callbacks.TerminateOnNaN` does not do: it lets the epoch end, so that useless weights take the
+    # place of good ones, and does not look at the loss of the validation, which is the first to tell of
+    # weights lost in the last batch.
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, float] | None = None) -> None:
         self._epoch, self._num_batches = epoch, 0
@@ -201,7 +200,7 @@ def _check_dataset(name: str, dataset: Tensor) -> None:
         raise InputError(f"`{name}` must have at least one batch. Received: 0 batches.")
 
 
-def _check_patience(patience: int | None, scoring: Scoring | None) -> None:
+def _check_patience(patience: int | None, scoring: _Scoring | None) -> None:
     """Raise if training would stop before there is another score."""
     every = scoring.every if scoring else 1
     if patience is not None and patience < every:
@@ -241,11 +240,9 @@ def _build(model: keras.Model, training: Tensor) -> None:
 
 
 def _build_metrics(model: keras.Model, training: Tensor) -> None:
-    """Show loss and metrics what the batches are like.
-
-    On JAX and torch Keras otherwise begins the dataset once more to see, and a dataset that counts its epochs
-    would be one ahead: in a new process, not where a model is trained on.
-    """
+    """Show loss and metrics what the batches are like."""
+    # On JAX and torch Keras otherwise begins the dataset once more to see, and a dataset that counts its
+    # epochs was one ahead: in a new process, not where a model is trained on.
     if keras.backend.backend() != "tensorflow" and hasattr(training, "element_spec"):
         # A model that cannot take one token, such as one with a wide convolution, is left to Keras.
         with contextlib.suppress(Exception):

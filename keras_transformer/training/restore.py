@@ -166,7 +166,7 @@ def average_weights(models: Sequence[str | Path | keras.Model]) -> keras.Model:
     for source in models:
         model = source if isinstance(source, keras.Model) else _read_model(Path(source))
         mean.add(model)
-    if model is models[-1]:
+    if isinstance(models[-1], keras.Model):
         # Not `clone_model`, which gives a tied output a table of its own.
         model = type(model).from_config(model.get_config())
     mean.assign(model)
