@@ -89,7 +89,7 @@ class MultiHeadAttention(PositionalCall):
         bias_initializer: object = "zeros",
         bias_regularizer: object = None,
         bias_constraint: object = None,
-        **kwargs: object,
+        **kwargs: Tensor,
     ) -> None:
         super().__init__(**kwargs)
         check_positive(head_size=head_size, num_heads=num_heads)
@@ -152,7 +152,7 @@ class MultiHeadAttention(PositionalCall):
         }
         return {**super().get_config(), **serialized}
 
-    def _scores_mask(self, query: Tensor, key: Tensor, mask: Tensor | None) -> Tensor | None:
+    def _scores_mask(self, query: Tensor, key: Tensor, mask: Tensor) -> Tensor | None:
         """Give the mask a rank of 4, be it the caller's or, as a list, the Keras masks of the inputs."""
         if not _are_keras_masks(mask):
             scores_shape = (query.shape[0], self.num_heads, query.shape[1], key.shape[1])
@@ -170,7 +170,7 @@ class MultiHeadAttention(PositionalCall):
         return self.add_weight(name=name, shape=shape, **options)
 
 
-def _are_keras_masks(mask: Tensor | None) -> bool:
+def _are_keras_masks(mask: Tensor) -> bool:
     """Tell the masks `(b, s)` of each input from a list of rows."""
     is_list = isinstance(mask, (list, tuple)) and len(mask) in (2, 3)
     return is_list and all(one is None or len(getattr(one, "shape", ())) == 2 for one in mask)

@@ -112,7 +112,7 @@ def _to_rank(tensor: Tensor, rank: int) -> Tensor:
     return tensor
 
 
-def FullyConnected(embedding_dim: int, fully_connected_dim: int, **kwargs: object) -> keras.Sequential:
+def FullyConnected(embedding_dim: int, fully_connected_dim: int, **kwargs: Tensor) -> keras.Sequential:
     """Make the two dense layers that follow attention.
 
     Args:

@@ -53,7 +53,7 @@ class _CourseLayer(PositionalCall):
         fully_connected_dim: int,
         dropout_rate: float = 0.1,
         layernorm_eps: float = 1e-6,
-        **kwargs: object,
+        **kwargs: Tensor,
     ) -> None:
         super().__init__(**kwargs)
         check_positive(

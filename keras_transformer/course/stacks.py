@@ -31,11 +31,11 @@ class _SentenceStack(PositionalCall):
         embedding_dim: int,
         num_heads: int,
         fully_connected_dim: int,
-        vocab_size: int,
-        maximum_position_encoding: int,
         dropout_rate: float,
         layernorm_eps: float,
-        **kwargs: object,
+        vocab_size: int,
+        maximum_position_encoding: int,
+        **kwargs: Tensor,
     ) -> None:
         super().__init__(**kwargs)
         check_positive(num_layers=num_layers, maximum_position_encoding=maximum_position_encoding)
@@ -70,16 +70,6 @@ class _SentenceStack(PositionalCall):
 
     def compute_mask(self, inputs: Tensor, previous_mask: Tensor | None = None) -> None:
         """Return no Keras mask: in the course every call is given its masks."""
-
-    def _layer_options(self) -> dict[str, object]:
-        return {
-            "embedding_dim": self.embedding_dim,
-            "num_heads": self.num_heads,
-            "fully_connected_dim": self.fully_connected_dim,
-            "dropout_rate": self.dropout_rate,
-            "layernorm_eps": self.layernorm_eps,
-            "dtype": self.dtype_policy,
-        }
 
     def _build_embedding(self, token_ids_shape: Shape) -> Shape:
         """Build the table, and return the shape of what `embed` returns."""
@@ -137,13 +127,14 @@ class Encoder(_SentenceStack):
         maximum_position_encoding: int,
         dropout_rate: float = 0.1,
         layernorm_eps: float = 1e-6,
-        **kwargs: object,
+        **kwargs: Tensor,
     ) -> None:
-        sizes = (num_layers, embedding_dim, num_heads, fully_connected_dim, input_vocab_size)
-        super().__init__(*sizes, maximum_position_encoding, dropout_rate, layernorm_eps, **kwargs)
+        layer = (embedding_dim, num_heads, fully_connected_dim, dropout_rate, layernorm_eps)
+        super().__init__(num_layers, *layer, input_vocab_size, maximum_position_encoding, **kwargs)
         self.input_vocab_size = input_vocab_size
         self.enc_layers = [
-            EncoderLayer(**self._layer_options(), name=f"encoder_layer{i}") for i in range(1, num_layers + 1)
+            EncoderLayer(*layer, dtype=self.dtype_policy, name=f"encoder_layer{i}")
+            for i in range(1, num_layers + 1)
         ]
 
     def build(self, x_shape: Shape) -> None:
@@ -191,13 +182,14 @@ class Decoder(_SentenceStack):
         maximum_position_encoding: int,
         dropout_rate: float = 0.1,
         layernorm_eps: float = 1e-6,
-        **kwargs: object,
+        **kwargs: Tensor,
     ) -> None:
-        sizes = (num_layers, embedding_dim, num_heads, fully_connected_dim, target_vocab_size)
-        super().__init__(*sizes, maximum_position_encoding, dropout_rate, layernorm_eps, **kwargs)
+        layer = (embedding_dim, num_heads, fully_connected_dim, dropout_rate, layernorm_eps)
+        super().__init__(num_layers, *layer, target_vocab_size, maximum_position_encoding, **kwargs)
         self.target_vocab_size = target_vocab_size
         self.dec_layers = [
-            DecoderLayer(**self._layer_options(), name=f"decoder_layer{i}") for i in range(1, num_layers + 1)
+            DecoderLayer(*layer, dtype=self.dtype_policy, name=f"decoder_layer{i}")
+            for i in range(1, num_layers + 1)
         ]
 
     def build(self, x_shape: Shape, enc_output_shape: Shape) -> None:

@@ -57,7 +57,7 @@ class Transformer(PositionalCall, keras.Model):
         max_positional_encoding_target: int,
         dropout_rate: float = 0.1,
         layernorm_eps: float = 1e-6,
-        **kwargs: object,
+        **kwargs: Tensor,
     ) -> None:
         super().__init__(**kwargs)
         sizes = (num_layers, embedding_dim, num_heads, fully_connected_dim)

@@ -11,7 +11,7 @@ which depends on the global seed and starts again in each process.
 import dataclasses
 import itertools
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import tensorflow as tf
@@ -20,6 +20,14 @@ from keras_transformer.data.encoding import EncodedPairs
 
 Transformation: TypeAlias = Callable[[tf.data.Dataset], tf.data.Dataset]
 """A step of the input pipeline; steps are chained with `dataset.apply`, in reading order."""
+
+
+class EpochOrder(NamedTuple):
+    """What decides the order of the batches in each iteration over a dataset."""
+
+    shuffle: bool
+    seed: int
+    first_epoch: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,18 +51,18 @@ class BatchPlan:
         """Return shuffled batches for a seed, int64 (2,): indices of pairs as `ordered` returns them."""
         return _shuffle(tf.constant(self.keys), tf.constant(self.splits), seed)
 
-    def epochs(self, *, shuffle: bool, seed: int, first_epoch: int) -> tf.data.Dataset:
+    def epochs(self, order: EpochOrder) -> tf.data.Dataset:
         """Make a dataset of indices of pairs, int64 (b,); each iteration over it is the next epoch."""
-        if not shuffle:
+        if not order.shuffle:
             return tf.data.Dataset.from_tensor_slices(self.ordered())
         # The input pipeline runs on the host, and so must what its functions capture.
         with tf.device("CPU:0"):
             keys, splits = tf.constant(self.keys), tf.constant(self.splits)
-            next_epoch = tf.Variable(first_epoch, dtype=tf.int64, trainable=False)
+            next_epoch = tf.Variable(order.first_epoch, dtype=tf.int64, trainable=False)
 
         def epoch_batches(_: tf.Tensor) -> tf.data.Dataset:
             epoch = next_epoch.assign_add(1) - 1
-            epoch_seed = tf.stack([tf.constant(seed, tf.int64), epoch])
+            epoch_seed = tf.stack([tf.constant(order.seed, tf.int64), epoch])
             return tf.data.Dataset.from_tensor_slices(_shuffle(keys, splits, epoch_seed))
 
         # A new iteration runs the function of `flat_map` again: that is what counts the epochs.

@@ -104,30 +104,12 @@ def _lower(character: str) -> str:
     return small if small.upper() == character else character
 
 
-def _as_given(text: str, _: random.Random) -> str:
-    return text
-
-
-def _all_lower(text: str, _: random.Random) -> str:
-    return "".join(map(_lower, text))
-
-
-def _all_upper(text: str, _: random.Random) -> str:
-    return "".join(map(_upper, text))
-
-
-def _capitalized(text: str, _: random.Random) -> str:
-    return " ".join(_upper(word[:1]) + word[1:] for word in text.split(" "))
-
-
-def _random_capitals(text: str, generator: random.Random) -> str:
-    return "".join(_upper(character) if generator.random() < 0.2 else character for character in text)
-
-
 _CASES: tuple[Callable[[str, random.Random], str], ...] = (
-    _as_given,
-    _all_lower,
-    _all_upper,
-    _capitalized,
-    _random_capitals,
+    lambda text, _: text,
+    lambda text, _: "".join(map(_lower, text)),
+    lambda text, _: "".join(map(_upper, text)),
+    lambda text, _: " ".join(_upper(word[:1]) + word[1:] for word in text.split(" ")),
+    lambda text, generator: "".join(
+        _upper(letter) if generator.random() < 0.2 else letter for letter in text
+    ),
 )

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.arguments import check_positive
-from keras_transformer.data.batching import BatchPlan
+from keras_transformer.data.batching import BatchPlan, EpochOrder
 from keras_transformer.data.encoding import EncodedPairs
 from keras_transformer.types import SPECIAL_IDS
 
@@ -59,13 +59,7 @@ def _cut_rows(stream: tf.Tensor, length: int) -> tf.Tensor:
 
 
 def pack_pairs(
-    encoded: EncodedPairs,
-    packed_length: int,
-    tokens_per_batch: int,
-    *,
-    shuffle: bool,
-    seed: int,
-    first_epoch: int,
+    encoded: EncodedPairs, packed_length: int, tokens_per_batch: int, order: EpochOrder
 ) -> tf.data.Dataset:
     """Make a dataset of rows with several pairs each, all batches of one shape, padded with empty rows."""
     lengths = encoded.lengths()  # (n, 2)
@@ -75,16 +69,17 @@ def pack_pairs(
             "`packed_length` must hold the longest pair, and `tokens_per_batch` a row. Received: "
             f"packed_length={packed_length}, tokens_per_batch={tokens_per_batch}, a pair of {longest} tokens."
         )
-    order = np.random.default_rng(seed).permutation(len(lengths)) if shuffle else np.arange(len(lengths))
+    pairs = np.arange(len(lengths))
+    pairs = np.random.default_rng(order.seed).permutation(pairs) if order.shuffle else pairs
     with tf.device("CPU:0"):  # where the input pipeline runs
-        rows = tf.ragged.constant(_pack_rows(lengths, order, packed_length), dtype=tf.int64)
+        rows = tf.ragged.constant(_pack_rows(lengths, pairs, packed_length), dtype=tf.int64)
     num_rows, batch_size = int(rows.nrows()), tokens_per_batch // packed_length
     plan = BatchPlan(
         keys=np.zeros(num_rows, np.int64), splits=np.append(np.arange(0, num_rows, batch_size), num_rows)
     )
     shape = (batch_size, packed_length)
     return (
-        plan.epochs(shuffle=shuffle, seed=seed, first_epoch=first_epoch)
+        plan.epochs(order)
         .map(lambda indices: tf.gather(rows, indices))
         .map(
             lambda pairs: _join_pairs(

@@ -6,7 +6,13 @@ from typing import TypeAlias
 
 import tensorflow as tf
 
-from keras_transformer.data.batching import BatchPlan, Transformation, choose_boundaries, plan_batches
+from keras_transformer.data.batching import (
+    BatchPlan,
+    EpochOrder,
+    Transformation,
+    choose_boundaries,
+    plan_batches,
+)
 from keras_transformer.data.encoding import EncodedPairs
 from keras_transformer.data.packing import pack_pairs
 from keras_transformer.data.streaming import EncodedChunks, PairSource, stream_batches
@@ -51,19 +57,17 @@ def translation_dataset(
 
     Args:
         pairs: source and target texts, or `EncodedPairs`. With `chunk_size` or `cache`, what gives texts
-            again for each epoch: a function that returns a generator, a `tf.data.Dataset` of two strings
-            (TFDS with `as_supervised=True`), `ParallelText` or a list; pairs with an empty side are left out.
+            again for each epoch: a function that returns a generator, a `tf.data.Dataset` of two strings,
+            `ParallelText` or a list; pairs with an empty side are left out.
         source_tokenizer: tokenizer of the sources; not used for `EncodedPairs`.
         target_tokenizer: tokenizer of the targets; likewise.
         tokens_per_batch: most tokens of a batch on either side, padding included.
-        max_source_length: most tokens of a source, the end token included. Longer pairs are
-            left out, counted and logged; see `EncodedPairs.encode`.
-        max_target_length: most tokens of a target, one special token included.
+        max_source_length: see `EncodedPairs.encode`; longer pairs are left out, counted and logged.
+        max_target_length: likewise.
         shuffle: whether each epoch draws new batches; otherwise they come from short to long.
         seed: seed of the shuffling.
         first_epoch: epoch of the first iteration, to go on where an earlier run stopped.
-        bucket_boundaries: increasing lengths that part the buckets; from 4 in steps of a sixteenth
-            if None.
+        bucket_boundaries: increasing lengths that part the buckets; by default in steps of a sixteenth.
         pad_to_bucket_boundary: pad source and target to the same boundary, for few shapes
             (XLA); otherwise each to the longest of its batch, for little padding.
         packed_length: tokens of a row that holds several pairs, on either side: all batches have one
@@ -86,11 +90,9 @@ def translation_dataset(
 
     Raises:
         InputError: there are no pairs, or none fits the limits; the cache is of other tokenizers or limits,
-            or cannot be written. What is wrong with the pairs of a stream without a cache shows in the
-            iteration, as an error of TensorFlow that holds the message.
+            or cannot be written. Without a cache, errors of a stream show in the iteration.
         TypeError: texts without tokenizers, or a stream from an iterator, which gives pairs only once.
-        ValueError: a limit, the boundaries, a size or the token budget are out of range, or options that
-            exclude each other.
+        ValueError: a value out of range, or options that exclude each other.
 
     Example:
         >>> from keras_transformer.text import CharacterTokenizer
@@ -100,21 +102,22 @@ def translation_dataset(
         >>> sorted(inputs), labels.shape
         (['decoder_token_ids', 'encoder_token_ids'], (2, 3))
     """
-    _check_options(pairs, packed_length, noise, chunk_size, cache)
-    limits = (max_source_length, max_target_length)
-    epochs = {"shuffle": shuffle, "seed": seed, "first_epoch": first_epoch}
-    if chunk_size is None and cache is None:
-        encoded = _in_memory(pairs, (source_tokenizer, target_tokenizer), limits)
+    order, limits = EpochOrder(shuffle, seed, first_epoch), (max_source_length, max_target_length)
+    streamed = chunk_size is not None or cache is not None
+    _check_options(pairs, packed_length, noise, streamed=streamed)
+    if streamed:
+        boundaries = choose_boundaries(bucket_boundaries, max(limits), coarse=pad_to_bucket_boundary)
+        chunks = EncodedChunks(pairs, _both(source_tokenizer, target_tokenizer), limits, chunk_size)
+        token_ids = stream_batches(chunks, boundaries, tokens_per_batch, order, cache)
+    else:
+        encoded = pairs
+        if not isinstance(encoded, EncodedPairs):
+            encoded = _encode(pairs, _both(source_tokenizer, target_tokenizer), limits)
         if packed_length is not None:
-            return _keep_ready(pack_pairs(encoded, packed_length, tokens_per_batch, **epochs))
+            return _keep_ready(pack_pairs(encoded, packed_length, tokens_per_batch, order))
         longest = int(encoded.lengths().max())
         boundaries = choose_boundaries(bucket_boundaries, longest, coarse=pad_to_bucket_boundary)
-        token_ids = _gather_batches(encoded, plan_batches(encoded, boundaries, tokens_per_batch), **epochs)
-    else:
-        tokenizers = _both(source_tokenizer, target_tokenizer)
-        chunks = EncodedChunks(pairs, tokenizers, limits, chunk_size)
-        boundaries = choose_boundaries(bucket_boundaries, max(limits), coarse=pad_to_bucket_boundary)
-        token_ids = stream_batches(chunks, boundaries, tokens_per_batch, cache=cache, **epochs)
+        token_ids = _gather_batches(encoded, plan_batches(encoded, boundaries, tokens_per_batch), order)
     dataset = token_ids
     for step in noise:
         dataset = dataset.apply(step)
@@ -128,56 +131,42 @@ def translation_dataset(
 
 
 def _check_options(
-    pairs: PairSource | EncodedPairs,
-    packed_length: int | None,
-    noise: Sequence[Transformation],
-    chunk_size: int | None,
-    cache: str | Path | None,
+    pairs: object, packed_length: int | None, noise: Sequence[Transformation], *, streamed: bool
 ) -> None:
     """Raise ValueError for options that would have no effect."""
-    streamed = chunk_size is not None or cache is not None
-    received = f"chunk_size={chunk_size}, cache={cache}"
     if streamed and isinstance(pairs, EncodedPairs):
-        raise ValueError(f"`chunk_size` and `cache` are for texts. Received: EncodedPairs, {received}.")
+        raise ValueError(f"`chunk_size` and `cache` are for texts. Received: {len(pairs)} EncodedPairs.")
     if packed_length is not None and (noise or streamed):
         raise ValueError(
             "`packed_length` allows neither `noise` nor `chunk_size` and `cache`. "
-            f"Received: packed_length={packed_length}, noise={list(noise)}, {received}."
+            f"Received: packed_length={packed_length}, noise={list(noise)}, streamed={streamed}."
         )
 
 
-def _both(
-    source_tokenizer: Tokenizer | None, target_tokenizer: Tokenizer | None
-) -> tuple[Tokenizer, Tokenizer]:
+def _both(source: Tokenizer | None, target: Tokenizer | None) -> tuple[Tokenizer, Tokenizer]:
     """Return both tokenizers; raise TypeError if one is missing."""
-    if source_tokenizer is None or target_tokenizer is None:
+    if source is None or target is None:
         raise TypeError(
-            "Pairs of texts need a tokenizer of each side. Received: "
-            f"source_tokenizer={source_tokenizer}, target_tokenizer={target_tokenizer}."
+            "Pairs of texts need a tokenizer of each side. "
+            f"Received: source_tokenizer={source}, target_tokenizer={target}."
         )
-    return source_tokenizer, target_tokenizer
+    return source, target
 
 
-def _in_memory(
-    pairs: PairSource | EncodedPairs,
-    tokenizers: tuple[Tokenizer | None, Tokenizer | None],
-    limits: tuple[int, int],
+def _encode(
+    pairs: PairSource, tokenizers: tuple[Tokenizer, Tokenizer], limits: tuple[int, int]
 ) -> EncodedPairs:
-    """Tokenize pairs that are texts."""
-    if isinstance(pairs, EncodedPairs):
-        return pairs
-    texts = pairs() if callable(pairs) else pairs
-    source, target = limits
-    return EncodedPairs.encode(texts, *_both(*tokenizers), max_source_length=source, max_target_length=target)
+    texts, (source, target) = pairs() if callable(pairs) else pairs, limits
+    return EncodedPairs.encode(texts, *tokenizers, max_source_length=source, max_target_length=target)
 
 
-def _gather_batches(encoded: EncodedPairs, plan: BatchPlan, **epochs: int) -> tf.data.Dataset:
+def _gather_batches(encoded: EncodedPairs, plan: BatchPlan, order: EpochOrder) -> tf.data.Dataset:
     """Make a dataset of source and target token ids, int32 (b, ragged) each."""
 
     def gather(indices: tf.Tensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
         return tf.gather(encoded.source, indices), tf.gather(encoded.target, indices)
 
-    dataset = plan.epochs(**epochs).map(gather, num_parallel_calls=tf.data.AUTOTUNE)
+    dataset = plan.epochs(order).map(gather, num_parallel_calls=tf.data.AUTOTUNE)
     return dataset.apply(tf.data.experimental.assert_cardinality(len(plan)))
 
 

@@ -54,7 +54,8 @@ def accumulation_weights(num_batches: int, pad_id: int = SPECIAL_IDS.pad) -> Tra
     weighted, an update is exactly that of one batch with all their rows.
 
     The batches that are left at the end of an epoch, fewer than `num_batches`, are left out, so that each
-    update of the optimizer is one group.
+    update of the optimizer is one group. For `keras.optimizers.Adam(gradient_accumulation_steps=4)` and
+    `MaskedCrossentropy(normalize=False)`: `model.fit(dataset.apply(accumulation_weights(4)))`.
 
     Args:
         num_batches: how many batches make an update; the optimizer's `gradient_accumulation_steps`.
@@ -65,16 +66,6 @@ def accumulation_weights(num_batches: int, pad_id: int = SPECIAL_IDS.pad) -> Tra
 
     Raises:
         ValueError: `num_batches` is not above zero, or more than the dataset has, or it has weights already.
-
-    Example:
-        ```python
-        dataset = kt.data.translation_dataset(pairs, source_tokenizer, target_tokenizer)
-        model.compile(
-            keras.optimizers.Adam(1e-3, gradient_accumulation_steps=4),
-            kt.training.MaskedCrossentropy(0.1, normalize=False),
-        )
-        model.fit(dataset.apply(kt.data.accumulation_weights(4)))
-        ```
     """
     check_positive(num_batches=num_batches)
 

@@ -19,7 +19,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.arguments import check_positive
-from keras_transformer.data.batching import check_budget, plan_batches
+from keras_transformer.data.batching import EpochOrder, check_budget, plan_batches
 from keras_transformer.data.encoding import EncodedPairs, check_length_limits, report_dropped
 from keras_transformer.data.pairs import has_text, is_pair, report_empty
 from keras_transformer.errors import InputError
@@ -110,46 +110,35 @@ def stream_batches(
     chunks: EncodedChunks,
     boundaries: Sequence[int],
     tokens_per_batch: int,
-    *,
+    order: EpochOrder,
     cache: str | Path | None,
-    shuffle: bool,
-    seed: int,
-    first_epoch: int,
 ) -> tf.data.Dataset:
     """Make a dataset of source and target token ids, int32 (b, ragged) each; a cache makes its size known."""
     check_budget(boundaries[-1], tokens_per_batch)
-    read: Iterable[EncodedPairs] = chunks if cache is None else _CachedChunks(chunks, Path(cache))
-    epochs = itertools.count(first_epoch)
+    paths = None if cache is None else _cache(chunks, Path(cache))
+    epochs = itertools.count(order.first_epoch)
 
     def epoch_batches() -> Iterator[tuple[tf.RaggedTensor, tf.RaggedTensor]]:
-        epoch_seed = tf.constant([seed, next(epochs)], tf.int64)
-        for number, encoded in enumerate(read):
+        epoch_seed = tf.constant([order.seed, next(epochs)], tf.int64)
+        for number, encoded in enumerate(chunks if paths is None else map(_read, paths)):
             plan = plan_batches(encoded, boundaries, tokens_per_batch)
             chunk_seed = tf.random.experimental.stateless_fold_in(epoch_seed, number)
-            for indices in plan.shuffled(chunk_seed) if shuffle else plan.ordered():
+            for indices in plan.shuffled(chunk_seed) if order.shuffle else plan.ordered():
                 yield tf.gather(encoded.source, indices), tf.gather(encoded.target, indices)
 
     dataset = tf.data.Dataset.from_generator(epoch_batches, output_signature=(_ROWS, _ROWS))
-    if cache is None:
+    if paths is None:
         return dataset
-    num_batches = sum(len(plan_batches(chunk, boundaries, tokens_per_batch)) for chunk in read)
+    num_batches = sum(len(plan_batches(chunk, boundaries, tokens_per_batch)) for chunk in map(_read, paths))
     return dataset.apply(tf.data.experimental.assert_cardinality(num_batches))
 
 
-class _CachedChunks:
-    """Chunks in a directory, which are written unless they are there already.
-
-    The directory gets its name when all chunks are there. Several processes may make one cache at once.
-    """
-
-    def __init__(self, chunks: EncodedChunks, directory: Path) -> None:
-        self._directory = directory
-        if not directory.exists() or (directory.is_dir() and not any(directory.iterdir())):
-            _write(chunks, directory)
-        self._num_chunks = _check_description(directory, chunks.description())
-
-    def __iter__(self) -> Iterator[EncodedPairs]:
-        return (_read(self._directory / _name(number)) for number in range(self._num_chunks))
+def _cache(chunks: EncodedChunks, directory: Path) -> list[Path]:
+    """Write the chunks to a directory, unless they are there already, and return their files."""
+    if not directory.exists() or (directory.is_dir() and not any(directory.iterdir())):
+        _write(chunks, directory)
+    num_chunks = _check_description(directory, chunks.description())
+    return [directory / _name(number) for number in range(num_chunks)]
 
 
 def _write(chunks: EncodedChunks, directory: Path) -> None:

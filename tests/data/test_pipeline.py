@@ -384,7 +384,7 @@ def test_rows_after_noise_are_grouped_by_length_and_stay_pairs() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"chunk_size": 5}, r"are for texts\. Received: EncodedPairs, chunk_size=5, cache=None\."),
+        ({"chunk_size": 5}, r"are for texts\. Received: 1 EncodedPairs\."),
         ({"packed_length": 9, "noise": [repeat_rows]}, r"allows neither.*packed_length=9, noise=\[<function"),
         ({"packed_length": 9, "cache": "x"}, r"cache"),
     ],
