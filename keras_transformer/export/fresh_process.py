@@ -2,7 +2,7 @@
 
 The file is a program, never imported: its text is handed to a new interpreter. Arguments: the directory of
 the SavedModel, and `text` if it has operations of TensorFlow Text. Standard input: a pickled dictionary of
-`text` and `output`, lists of bytes. Standard output: a pickled `verification.FreshReport`.
+`text` and `output`, lists of bytes. Standard output: a pickled `_FreshReport` of `verification`.
 """
 
 import importlib
@@ -21,17 +21,17 @@ tf = importlib.import_module("tensorflow")
 saved_model_pb2 = importlib.import_module("tensorflow.core.protobuf.saved_model_pb2")
 op_def_registry = importlib.import_module("tensorflow.python.framework.op_def_registry")
 
-Columns = dict[str, list[bytes]]
+_Columns = dict[str, list[bytes]]
 
 
-def load_text_operations() -> None:
+def _load_text_operations() -> None:
     """Load the operations of TensorFlow Text, which a server links in; its Python would import Keras."""
     package: Any = importlib.util.find_spec("tensorflow_text")
     for library in Path(package.origin).parent.glob("python/ops/*.so"):
         tf.load_op_library(str(library))
 
 
-def foreign_operations(directory: str) -> list[str]:
+def _foreign_operations(directory: str) -> list[str]:
     """List the operations that a server lacks: unknown to TensorFlow, or made of Python."""
     saved_model = saved_model_pb2.SavedModel.FromString(Path(directory, "saved_model.pb").read_bytes())
     graphs = [meta_graph.graph_def for meta_graph in saved_model.meta_graphs]
@@ -42,11 +42,11 @@ def foreign_operations(directory: str) -> list[str]:
     return sorted(op for op in used - own if "PyFunc" in op or op_def_registry.get(op) is None)
 
 
-def report(serve: Any, columns: Columns) -> dict[str, object]:
+def _report(serve: Any, columns: _Columns) -> dict[str, object]:
     """Describe a signature, and ask it for all rows together, for each alone, and for none."""
     inputs, outputs = serve.structured_input_signature[1], serve.structured_outputs
 
-    def ask(rows: Columns) -> dict[str, object]:
+    def ask(rows: _Columns) -> dict[str, object]:
         tensors = {name: tf.constant(rows[name], tf.string, [len(rows[name])]) for name in inputs}
         return {name: values.numpy() for name, values in serve(**tensors).items()}
 
@@ -68,9 +68,9 @@ if __name__ == "__main__":
     directory, *options = sys.argv[1:]
     columns = pickle.load(sys.stdin.buffer)
     if "text" in options:
-        load_text_operations()
-    result = {"foreign_operations": foreign_operations(directory), "signatures": {}}
+        _load_text_operations()
+    result = {"foreign_operations": _foreign_operations(directory), "signatures": {}}
     if not result["foreign_operations"]:
         loaded = tf.saved_model.load(directory)
-        result["signatures"] = {name: report(serve, columns) for name, serve in loaded.signatures.items()}
+        result["signatures"] = {name: _report(serve, columns) for name, serve in loaded.signatures.items()}
     pickle.dump(result, sys.stdout.buffer)

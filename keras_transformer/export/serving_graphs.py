@@ -33,7 +33,7 @@ class ServedFunction(Protocol):
         """Compute the outputs of a batch."""
 
 
-class Signature(NamedTuple):
+class _Signature(NamedTuple):
     """The dtypes and ranks of inputs and outputs by their names; the first axis is the batch."""
 
     inputs: dict[str, tuple[str, int]]
@@ -43,10 +43,10 @@ class Signature(NamedTuple):
 _TEXT = {"text": ("string", 1)}
 _BEST = {"output": ("string", 1), "score": ("float32", 1)}
 
-SIGNATURES: dict[SignatureName, Signature] = {
-    "serving_default": Signature(_TEXT, _BEST),
-    "n_best": Signature(_TEXT, {"output": ("string", 2), "score": ("float32", 2)}),
-    "align": Signature(
+SIGNATURES: dict[SignatureName, _Signature] = {
+    "serving_default": _Signature(_TEXT, _BEST),
+    "n_best": _Signature(_TEXT, {"output": ("string", 2), "score": ("float32", 2)}),
+    "align": _Signature(
         _TEXT,
         {
             **_BEST,
@@ -55,7 +55,7 @@ SIGNATURES: dict[SignatureName, Signature] = {
             "attention": ("float32", 3),
         },
     ),
-    "score": Signature(
+    "score": _Signature(
         {**_TEXT, "output": ("string", 1)}, {"score": ("float32", 1), "num_tokens": ("int32", 1)}
     ),
 }

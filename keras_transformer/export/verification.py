@@ -41,7 +41,7 @@ _Answer = Translation | list[Translation] | Alignment | PairScore
 _Outputs = dict[str, np.ndarray]
 
 
-class SignatureReport(TypedDict):
+class _SignatureReport(TypedDict):
     """What a fresh process tells of a signature."""
 
     specification: dict[str, dict[str, tuple[str, list[int | None]]]]
@@ -54,11 +54,11 @@ class SignatureReport(TypedDict):
     """The outputs for no rows."""
 
 
-class FreshReport(TypedDict):
+class _FreshReport(TypedDict):
     """What a fresh process tells of a SavedModel."""
 
     foreign_operations: list[str]
-    signatures: dict[SignatureName, SignatureReport]
+    signatures: dict[SignatureName, _SignatureReport]
     """Nothing if there are foreign operations."""
 
 
@@ -112,7 +112,7 @@ def _expected_answers(
         }, outputs
 
 
-def _ask_fresh_process(directory: Path, columns: dict[str, list[bytes]], *, needs_text: bool) -> FreshReport:
+def _ask_fresh_process(directory: Path, columns: dict[str, list[bytes]], *, needs_text: bool) -> _FreshReport:
     """Run `fresh_process.py`; raise ExportError if it fails."""
     program = Path(__file__).with_name("fresh_process.py").read_text(encoding="utf-8")
     process = subprocess.run(
@@ -128,7 +128,7 @@ def _ask_fresh_process(directory: Path, columns: dict[str, list[bytes]], *, need
             f"The SavedModel in {directory} must answer on its own. "
             f"Received: {cause or f'exit status {process.returncode}'}"
         )
-    report: FreshReport = pickle.loads(process.stdout)
+    report: _FreshReport = pickle.loads(process.stdout)
     return report
 
 
@@ -142,7 +142,7 @@ def _last_error(text: str) -> str:
     return " ".join(" ".join(lines[starts[-1] if starts else -1 :]).split())[:1000]
 
 
-def _check_specifications(reports: dict[SignatureName, SignatureReport]) -> None:
+def _check_specifications(reports: dict[SignatureName, _SignatureReport]) -> None:
     """Raise ExportError unless signatures are the documented ones, of any batch size."""
     if set(reports) != set(SIGNATURES):
         raise ExportError(f"Signatures must be {sorted(SIGNATURES)}. Received: {sorted(reports)}.")
@@ -157,7 +157,7 @@ def _check_specifications(reports: dict[SignatureName, SignatureReport]) -> None
 
 
 def _check_answers(
-    name: SignatureName, texts: Sequence[str | bytes], report: SignatureReport, expected: Sequence[_Answer]
+    name: SignatureName, texts: Sequence[str | bytes], report: _SignatureReport, expected: Sequence[_Answer]
 ) -> None:
     """Raise ExportError for an answer that is not the expected one, or not that to the text alone.
 
