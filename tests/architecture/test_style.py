@@ -8,24 +8,23 @@ from pathlib import Path
 from typing import TypeGuard
 
 import keras_transformer
-from keras_transformer_cli import VERBS
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Documented = ast.Module | Definition
 
 MAX_FILES = 150
-MAX_LINES = 23_800
+MAX_LINES = 19_700
 MEAN_CODE_LINES = 60  # of a file at least; code is neither blank, comment, docstring nor import
 MAX_CODE_LINES = {0.9: 200, 1.0: 390}  # of the share of the files that is shorter
 MAX_FUNCTION_LINES = {0.5: 7, 0.9: 25, 1.0: 60}
-MAX_DOCSTRING_SHARE = 0.72  # lines for each line of code
+MAX_DOCSTRING_SHARE = 0.60  # lines for each line of code
 MIN_COMMENT_SHARE = 0.02
 MAX_UNEXPORTED_SHARE = 0.6  # of the definitions without an underscore
-MAX_UNEXPORTED_DOCSTRING_LINES = 2_400
-MAX_SHARE_WITH_ONE_USER = 0.57  # of the files
+MAX_UNEXPORTED_DOCSTRING_LINES = 1_200
+MAX_SHARE_WITH_ONE_USER = 0.35  # of the files
 MAX_BASES = 3  # of the package, above a class
-MAX_ANY_SHARE = 0.04
+MAX_ANY_SHARE = 0.015
 MIN_RAISES_WITH_VALUE = 0.9
 
 # Keras calls these by contract; the docstring of the class describes what they do.
@@ -179,24 +178,24 @@ def test_what_is_exported_is_documented(trees: Trees, exports: dict[str, set[str
 
 
 def test_few_files_have_one_user(paths: Paths, trees: Trees) -> None:
-    # A verb of the command line is imported by its name, when it is called.
-    verbs = {f"keras_transformer.cli.{verb}" for verb in VERBS}
-    files = {name for name, path in paths.items() if path.name != "__init__.py"} - verbs
-    imports = [
-        (module, node.module, alias.name)
-        for module, tree in trees.items()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom) and node.module
+    files = {name for name, path in paths.items() if path.name != "__init__.py"}
+    homes = {
+        (room, alias.name): node.module
+        for room in paths.keys() - files
+        for node in trees[room].body
+        if isinstance(node, ast.ImportFrom)
         for alias in node.names
-    ]
-    # What a room hands on is used of the file that it comes from, and the room is no user.
-    origins = {(room, name): module for room, module, name in imports if room not in files}
+    }
     users: dict[str, set[str]] = {name: set() for name in files}
-    for user, module, name in imports:
-        for used in {module, f"{module}.{name}", origins.get((module, name))} & files:
-            users[used] |= {user} & files
-    lonely = [name for name in files if len(users[name]) <= 1]
-    assert len(lonely) <= MAX_SHARE_WITH_ONE_USER * len(files), "\n".join(sorted(lonely))
+    for module in files:
+        for node in ast.walk(trees[module]):
+            if isinstance(node, ast.ImportFrom):
+                # A room hands a name on; who imports it there uses the file that it comes from.
+                for alias in node.names:
+                    home = homes.get((node.module, alias.name), node.module)
+                    users.get(str(home), set()).add(module)
+    lonely = sorted(name for name in files if len(users[name]) <= 1)
+    assert len(lonely) <= MAX_SHARE_WITH_ONE_USER * len(files), "\n".join(lonely)
 
 
 def test_a_class_stands_below_few_others(trees: Trees) -> None:
