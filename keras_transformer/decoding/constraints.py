@@ -16,7 +16,7 @@ _ROUNDING = 1e-4
 
 
 def is_absent(part: Tensor) -> bool:
-    """Return whether a part of a state is `()`: the state of a loop has no place for None."""
+    """Return whether a part of a state is `()`: a loop cannot carry None."""
     return isinstance(part, tuple)
 
 
@@ -268,14 +268,14 @@ def _repeated_ngrams(history: Tensor, position: Tensor | int, size: int, vocabul
         current = ops.take(history, ops.maximum(position - size + 1 + offset, 0), axis=1)  # (r,)
         same = ops.equal(history[:, offset : offset + num_windows], current[:, None])
         repeats = ops.logical_and(repeats, same)
-    return _mark(history[:, size - 1 :], repeats, vocabulary_size)
+    return _in_vocabulary(history[:, size - 1 :], repeats, vocabulary_size)
 
 
-def _mark(token_ids: Tensor, is_marked: Tensor, vocabulary_size: int) -> Tensor:
-    """Turn tokens `(r, m)`, some of them marked, into rows of a vocabulary, bool `(r, v)`."""
+def _in_vocabulary(token_ids: Tensor, is_found: Tensor, vocabulary_size: int) -> Tensor:
+    """Turn tokens `(r, m)`, some of them found, into rows of a vocabulary, bool `(r, v)`."""
     rows = ops.arange(ops.shape(token_ids)[0], dtype="int32")
     rows = ops.broadcast_to(rows[:, None], ops.shape(token_ids))
-    columns = ops.where(is_marked, token_ids, vocabulary_size)  # what is not marked goes behind the end
+    columns = ops.where(is_found, token_ids, vocabulary_size)  # what was not found goes behind the end
     indices = ops.reshape(ops.stack([rows, columns], axis=-1), (-1, 2))
     nothing = ops.zeros((ops.shape(token_ids)[0], vocabulary_size + 1), "float32")
     ones = ops.ones_like(indices[:, 0], dtype="float32")

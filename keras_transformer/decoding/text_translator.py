@@ -53,11 +53,11 @@ class Alignment:
 class TruncationWarning(UserWarning):
     """A text was longer than the translator's limit, and its end was not read.
 
-    `warnings.simplefilter("error", TruncationWarning)` refuses such texts, `"ignore"` takes them in silence.
+    `warnings.simplefilter("error", TruncationWarning)` makes it an error, `"ignore"` takes them in silence.
     """
 
 
-Answer: TypeAlias = Translation | list[Translation] | Alignment | PairScore
+Result: TypeAlias = Translation | list[Translation] | Alignment | PairScore
 Signature = Literal["serving_default", "n_best", "align", "score"]
 Outputs = Mapping[str, np.ndarray]
 Progress = Callable[[int], None]
@@ -89,8 +89,8 @@ class TextTranslator(abc.ABC):
         Warns:
             TruncationWarning: Once, if sources were too long; see `Translator`.
         """
-        answers = self._answer("serving_default", [as_strings(texts=texts)], batch_size, progress)
-        return [answer.text for answer in answers]
+        results = self._in_batches("serving_default", [as_strings(texts=texts)], batch_size, progress)
+        return [result.text for result in results]
 
     def translate_with_scores(
         self, texts: Iterable[str], batch_size: int = 64, progress: Progress | None = None
@@ -105,7 +105,7 @@ class TextTranslator(abc.ABC):
         Returns:
             The best output for each source, in the same order.
         """
-        return self._answer("serving_default", [as_strings(texts=texts)], batch_size, progress)
+        return self._in_batches("serving_default", [as_strings(texts=texts)], batch_size, progress)
 
     def n_best(
         self,
@@ -137,8 +137,8 @@ class TextTranslator(abc.ABC):
                 f"`num` must be between 1 and the {self._num_outputs} hypotheses that the search keeps. "
                 f"Received: num={num}."
             )
-        answers = self._answer("n_best", [as_strings(texts=texts)], batch_size, progress)
-        return [hypotheses[:num] for hypotheses in answers]
+        results = self._in_batches("n_best", [as_strings(texts=texts)], batch_size, progress)
+        return [hypotheses[:num] for hypotheses in results]
 
     def score(
         self,
@@ -171,7 +171,7 @@ class TextTranslator(abc.ABC):
                 "`targets` must hold a target for each source. Received: "
                 f"{len(sides[1])} targets, {len(sides[0])} sources."
             )
-        return self._answer("score", sides, batch_size, progress)
+        return self._in_batches("score", sides, batch_size, progress)
 
     def align(
         self, texts: Iterable[str], batch_size: int = 64, progress: Progress | None = None
@@ -187,32 +187,32 @@ class TextTranslator(abc.ABC):
             For each source the output, the tokens of both, and the attention between them; see
             `align_targets`. Empty for an empty source.
         """
-        return self._answer("align", [as_strings(texts=texts)], batch_size, progress)
+        return self._in_batches("align", [as_strings(texts=texts)], batch_size, progress)
 
-    def _answer(
+    def _in_batches(
         self, signature: Signature, columns: Sequence[list[str]], batch_size: int, progress: Progress | None
     ) -> list[Any]:
-        """Answer rows in batches of similar length, the longest first: a lack of memory shows at once."""
+        """Read rows in batches of similar length, the longest first: a lack of memory shows at once."""
         check_number(above=0, whole=True, batch_size=batch_size)
         lengths = [max(map(len, row)) for row in zip(*columns, strict=True)]
         # Characters stand for tokens, which are not known yet; texts of one length need the least padding.
         order = sorted(range(len(lengths)), key=lambda number: -lengths[number])
-        answers: list[Answer | None] = [None] * len(order)
+        results: list[Result | None] = [None] * len(order)
         num_cut = 0
         for start in range(0, len(order), batch_size):
             numbers = order[start : start + batch_size]
             batch = [[column[number] for number in numbers] for column in columns]
             outputs = dict(self._outputs(signature, batch, numbers))
             num_cut += int(outputs.pop("is_cut", np.zeros(0)).sum())
-            for number, answer in zip(numbers, self.read(signature, outputs), strict=True):
-                answers[number] = answer
+            for number, result in zip(numbers, self.read(signature, outputs), strict=True):
+                results[number] = result
             if progress is not None:
                 progress(len(numbers))
         if num_cut:
             limits = f"longer than the translator's limits ({self._limits(signature)})"
-            message = f"{num_cut} of {len(answers)} were {limits} and were cut off."
+            message = f"{num_cut} of {len(results)} were {limits} and were cut off."
             warnings.warn(message, TruncationWarning, stacklevel=3)
-        return answers
+        return results
 
     @staticmethod
     def read(signature: Signature, outputs: Outputs) -> list[Any]:
@@ -293,7 +293,7 @@ def _pair_score(score: float, num_tokens: int) -> PairScore:
 
 
 # For each signature the outputs that are read, and what one row of them becomes.
-_READERS: dict[str, tuple[tuple[str, ...], Callable[..., Answer]]] = {
+_READERS: dict[str, tuple[tuple[str, ...], Callable[..., Result]]] = {
     "serving_default": (("output", "score"), _translation),
     "n_best": (("output", "score"), _hypotheses),
     "align": (("output", "score", "source_tokens", "output_tokens", "attention"), _alignment),
