@@ -11,6 +11,8 @@ import importlib
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+# Not late as well: a script that imports the package and only calls Keras's `load_model` needs the classes.
+# The command line, which has to answer `--help` at once, is a module of its own.
 from keras_transformer import course, decoding, layers, models, training
 from keras_transformer.decoding import Translator
 from keras_transformer.models import CausalLM, EncoderModel, Transformer

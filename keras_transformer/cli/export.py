@@ -1,7 +1,5 @@
 """`keras-transformer export`."""
 
-from pathlib import Path
-
 import click
 
 from keras_transformer.cli.terminal import Verb
@@ -64,8 +62,7 @@ def export(
       keras-transformer export runs/dates dates_ctranslate2 --format ctranslate2
       keras-transformer export runs/dates dates.tflite --format litert --source-length 32
     """
-    lengths = {"source_length": source_length, "max_length": max_length}
-    _check_lengths(file_format, lengths)
+    _check_lengths(file_format, source_length=source_length, max_length=max_length)
     if optimize != "float32" and file_format != "saved_model":
         raise click.UsageError(f"--optimize is for the format saved_model. Received: {file_format}.")
     translator = Translator.load(model)
@@ -73,15 +70,17 @@ def export(
     if file_format == "ctranslate2":
         written = export_ctranslate2(translator, directory)
     elif file_format in _FIXED:
-        written = _FIXED[file_format](translator, Path(directory), examples, **lengths)
+        written = _FIXED[file_format](
+            translator, directory, examples, source_length=source_length, max_length=max_length
+        )
     elif isinstance(translator.search, SampleSearch):
         raise InputError(f"{model} must give the same output each time to be exported. Its search is random.")
     else:
-        written = export_saved_model(translator, Path(directory), examples, optimize)
+        written = export_saved_model(translator, directory, examples, optimize)
     click.echo(str(written))
 
 
-def _check_lengths(file_format: str, lengths: dict[str, int | None]) -> None:
+def _check_lengths(file_format: str, **lengths: int | None) -> None:
     for name, length in lengths.items():
         option = f"--{name.replace('_', '-')}"
         if length is not None and file_format not in _FIXED:

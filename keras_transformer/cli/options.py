@@ -40,7 +40,7 @@ def run_options(command: Command[Parameters, Result]) -> Command[Parameters, Res
     return command
 
 
-def _click_type(annotation: object) -> click.ParamType | type:
+def _click_type(annotation: object) -> click.Choice[str] | type:
     """Return what click reads a value of an annotation as, which may be a union with None."""
     if get_origin(annotation) is Annotated:
         return _click_type(get_args(annotation)[0])

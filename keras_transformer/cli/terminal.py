@@ -96,7 +96,7 @@ class EpochProgress(keras.callbacks.Callback):
             length=steps,
             label=f"epoch {epoch + 1}/{self.params['epochs']}",
             file=sys.stderr,
-            item_show_func=lambda logs: _numbers(logs or {}),
+            item_show_func=_numbers,
             update_min_steps=max((steps or 100) // 100, 1),
         )
         self._bar.__enter__()
@@ -106,9 +106,10 @@ class EpochProgress(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
         self._bar.__exit__(None, None, None)
-        click.echo(f"epoch {epoch + 1}: {_numbers(logs or {})}", err=True)
+        click.echo(f"epoch {epoch + 1}: {_numbers(logs)}", err=True)
 
 
-def _numbers(logs: Mapping[str, float]) -> str:
+def _numbers(logs: Mapping[str, float] | None) -> str:
+    logs = logs or {}
     names = ("loss", "accuracy", *(f"val_{name}" for name in ("loss", "accuracy", *METRICS)))
     return "  ".join(f"{name} {float(logs[name]):.4f}" for name in names if name in logs)

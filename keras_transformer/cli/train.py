@@ -46,7 +46,7 @@ def train(config: str | None, resume: bool, overwrite: bool, **flags: str | floa
         report = run.train(
             resume=resume, overwrite=overwrite, callbacks=[EpochProgress()], verbose=0, progress=progress_bar
         )
-    except KeyboardInterrupt as error:
+    except KeyboardInterrupt as error:  # an end that a user caused, like others with status 2
         raise InputError(_interrupted(run)) from error
     click.echo(str(report))
     _show_outputs(run)

@@ -1,4 +1,8 @@
-"""Configuration of a run: the defaults, then a TOML file, then options by name."""
+"""Configuration of a run: the defaults, then a TOML file, then options by name.
+
+Each value is declared once, with its type, range, default and the text of its flag, so that a run made in
+Python, read from a file or changed by a flag is checked alike and refused with the same message.
+"""
 
 import ast
 import inspect
@@ -8,7 +12,7 @@ import sys
 from itertools import pairwise
 from os import PathLike
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple, TypeAlias, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
 
@@ -138,11 +142,11 @@ _DECIDED_ELSEWHERE = {
 _MODEL_TYPES = {
     name: kind for name, kind in get_type_hints(TransformerConfig).items() if name not in _DECIDED_ELSEWHERE
 }
-_ModelChanges = create_model(
-    "_ModelChanges", __base__=Section, **{name: (kind | None, None) for name, kind in _MODEL_TYPES.items()}
-)
+_MODEL_FIELDS: dict[str, Any] = {name: (kind | None, None) for name, kind in _MODEL_TYPES.items()}
+_ModelChanges = create_model("_ModelChanges", __base__=Section, **_MODEL_FIELDS)
 
 
+# A preset and what differs from it, since the sizes of the vocabularies are not known before they are made.
 class ModelSection(Section, extra="allow"):
     """A preset, and what differs from it: any field of `TransformerConfig` that a run may set."""
 
@@ -151,7 +155,6 @@ class ModelSection(Section, extra="allow"):
     initial_model: FileName | None = None
     """Begin with vocabularies, architecture and weights of this run or saved translator; only rates of
     dropout may differ."""
-    __pydantic_extra__: dict[str, object]
 
     @model_validator(mode="after")
     def _check(self) -> "ModelSection":
@@ -167,14 +170,14 @@ class ModelSection(Section, extra="allow"):
     @property
     def changes(self) -> dict[str, object]:
         """What differs from the preset, or from the model to begin with."""
-        return self.__pydantic_extra__
+        return self.model_extra or {}
 
     def transformer(self, **decided: object) -> TransformerConfig:
         """Return the options of the model, with those that are decided elsewhere."""
         return TransformerConfig(**{**PRESETS[self.preset].options(), **decided, **self.changes})
 
 
-class TrainingSection(Section):
+class _TrainingSection(Section):
     """Recipe of the training."""
 
     epochs: Count = 10
@@ -218,7 +221,7 @@ class TrainingSection(Section):
     """Compute in one order on TensorFlow, so that equal runs end in equal bits; slower."""
 
 
-class DecodingSection(Section):
+class _DecodingSection(Section):
     """Search for a translation, and how translations are scored."""
 
     beam_size: Count = 4
@@ -237,7 +240,7 @@ class DecodingSection(Section):
 _IN_TWO_SECTIONS = {"seed": ("data", "training"), "max_target_length": ("data", "decoding")}
 
 
-class Option(NamedTuple):
+class _Option(NamedTuple):
     """A value that a run can be given by name, and the sections that hold it."""
 
     sections: tuple[str, ...]
@@ -262,9 +265,9 @@ class RunConfig(Section, strict=False):
 
     name: str = "model"
     """Name of the model: its directory in `run_directory` and in `export_directory`."""
-    run_directory: str = Field("runs", min_length=1)
+    run_directory: FileName = "runs"
     """Where checkpoints, logs and pictures go."""
-    export_directory: str = Field("saved_models", min_length=1)
+    export_directory: FileName = "saved_models"
     """Where the served versions go."""
     data: DataSection = DataSection()
     """Pairs."""
@@ -272,9 +275,9 @@ class RunConfig(Section, strict=False):
     """Tokens."""
     model: ModelSection = ModelSection()
     """Sizes."""
-    training: TrainingSection = TrainingSection()
+    training: _TrainingSection = _TrainingSection()
     """Recipe."""
-    decoding: DecodingSection = DecodingSection()
+    decoding: _DecodingSection = _DecodingSection()
     """Search."""
 
     @model_validator(mode="after")
@@ -335,19 +338,8 @@ class RunConfig(Section, strict=False):
         return _validated(table, f"{path}: ")
 
     @classmethod
-    def from_json(cls, text: str | bytes, *, origin: str = "JSON") -> "RunConfig":
-        """Read what `to_json` wrote.
-
-        Args:
-            text: of the file.
-            origin: names the file in messages.
-
-        Returns:
-            The configuration.
-
-        Raises:
-            InputError: if it is no JSON, or a field is unknown or holds a wrong value.
-        """
+    def from_json(cls, text: str | bytes, origin: str = "JSON") -> "RunConfig":
+        """Read the configuration in a run's directory; `origin` names the file in messages."""
         try:
             table = json.loads(text)
         except ValueError as error:
@@ -377,20 +369,20 @@ class RunConfig(Section, strict=False):
         return _validated(table)
 
     @classmethod
-    def options(cls) -> dict[str, Option]:
-        """List all that a run can be given by name, in the order of the sections."""
+    def options(cls) -> dict[str, _Option]:
+        """Return all that a run can be given by name, in the order of the sections."""
         options = {}
         for section, field in cls.model_fields.items():
             if not isinstance(field.default, Section):
-                options[section] = Option(("",), field.annotation, field.default, field.description or "")
+                options[section] = _Option(("",), field.annotation, field.default, field.description or "")
                 continue
             for name, inner in type(field.default).model_fields.items():
                 sections = _IN_TWO_SECTIONS.get(name, (section,))
-                options[name] = Option(sections, inner.annotation, inner.default, inner.description or "")
+                options[name] = _Option(sections, inner.annotation, inner.default, inner.description or "")
             if section == "model":
                 texts = _field_docstrings(TransformerConfig)
                 options |= {
-                    name: Option(("model",), kind, None, texts[name]) for name, kind in _MODEL_TYPES.items()
+                    name: _Option(("model",), kind, None, texts[name]) for name, kind in _MODEL_TYPES.items()
                 }
         return options
 

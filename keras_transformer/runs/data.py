@@ -61,7 +61,7 @@ def load_pairs(data: DataSection) -> RunPairs:
     return RunPairs(train=train, validation=validation, test=parts["test"] or validation)
 
 
-def train_tokenizers(vocabulary: VocabularySection, pairs: list[Pair]) -> tuple[Tokenizer, Tokenizer]:
+def _train_tokenizers(vocabulary: VocabularySection, pairs: list[Pair]) -> tuple[Tokenizer, Tokenizer]:
     """Make the vocabularies of source and target from training pairs; one for both if it is shared."""
     sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
     if vocabulary.shared:
@@ -98,7 +98,7 @@ def run_tokenizers(config: RunConfig, directory: Path, pairs: list[Pair]) -> tup
         )
     if config.model.initial_model is None:
         _LOGGER.info("making the vocabularies")
-        tokenizers = train_tokenizers(config.vocabulary, pairs)
+        tokenizers = _train_tokenizers(config.vocabulary, pairs)
     else:
         initial = Translator.load(config.model.initial_model)
         tokenizers = initial.source_tokenizer, initial.target_tokenizer

@@ -84,7 +84,7 @@ def _locked_file(path: Path, directory: Path) -> TextIOWrapper:
 
 
 def saved_config(directory: Path) -> RunConfig:
-    """Return the configuration that a run began with; raise InputError if there is no run."""
+    """Return the configuration that a run has; raise InputError if there is no run."""
     path = directory / CONFIG_FILE
     if not path.is_file():
         raise InputError(f"{directory} holds no run: it has no {CONFIG_FILE}.")
@@ -184,7 +184,7 @@ def _remove(directory: Path) -> None:
             (directory / name).unlink(missing_ok=True)
 
 
-# What a run that goes on may change, by the beginning of its name.
+# What a run that goes on may change, by the beginning of its name: nothing that its saved epochs depend on.
 _MAY_CHANGE = ("name", "run_directory", "export_directory", "training.epochs", "training.patience")
 # Scores that choose the best epoch have to be comparable; the loss does not depend on these.
 _MAY_CHANGE_UNDER_THE_LOSS = ("training.monitored_pairs", "decoding.")
@@ -194,8 +194,8 @@ _MAY_CHANGE_UNDER_THE_LOSS = ("training.monitored_pairs", "decoding.")
 def resumed(directory: Path, config: RunConfig) -> Iterator[None]:
     """Let a run go on around its training; raise InputError if saved epochs depend on what would change."""
     saved = saved_config(directory)
-    check_resumable(saved, config)
-    if saved.training.schedule == "cosine":  # it was made for its epochs; fewer of them hold for one call
+    _check_resumable(saved, config)
+    if saved.training.schedule == "cosine":  # made for all its epochs; fewer of them hold for one call
         config = config.override(epochs=saved.training.epochs)
     write_file(directory / CONFIG_FILE, _as_json(config.model_dump()))
     try:
@@ -204,7 +204,7 @@ def resumed(directory: Path, config: RunConfig) -> Iterator[None]:
         _settle(directory)
 
 
-def check_resumable(saved: RunConfig, wanted: RunConfig) -> None:
+def _check_resumable(saved: RunConfig, wanted: RunConfig) -> None:
     """Raise InputError if a run that began with one configuration cannot go on with the other."""
     is_loss = saved.training.monitor == "loss"
     may_change = _MAY_CHANGE + (_MAY_CHANGE_UNDER_THE_LOSS if is_loss else ())

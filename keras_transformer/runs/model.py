@@ -67,15 +67,14 @@ def train_model(
 
 
 def finished_translator(data: RunData, directory: Path) -> Translator:
-    """Return the translator of the best epoch, or of the mean of the last.
-
-    It translates in float32, also where the training was in mixed precision.
-    """
+    """Return the translator of the best epoch, or of the mean of the last."""
     average_last = data.config.training.average_last
     if average_last is not None:
         _LOGGER.info("the mean of the last %d epochs", average_last)
     else:
         _LOGGER.info("best epoch: %d", Checkpoint(directory).best_epoch)
+    # Mixed precision is a way of training: the weights are float32, every export takes such a model, and its
+    # outputs do not depend on how it was trained.
     model = load_model(directory, average_last=average_last).with_dtype("float32")
     return _translator(data, model)
 
@@ -85,13 +84,13 @@ def _translator(data: RunData, model: keras.Model) -> Translator:
     return Translator(
         model,
         *data.tokenizers,
-        search=make_search(decoding.beam_size, decoding.length_penalty),
+        search=_make_search(decoding.beam_size, decoding.length_penalty),
         max_source_length=data_section.max_source_length,
         max_target_length=decoding.max_target_length,
     )
 
 
-def make_search(beam_size: int, length_penalty: float) -> BeamSearch | GreedySearch:
+def _make_search(beam_size: int, length_penalty: float) -> BeamSearch | GreedySearch:
     """Return the search of a beam size; a beam of one hypothesis is greedy search, which costs less."""
     if beam_size == 1:
         return GreedySearch(length_penalty=length_penalty)
@@ -176,7 +175,10 @@ def _initial_model(section: ModelSection, *, packed: bool, dtype: keras.DTypePol
 
 
 def _check_architecture(section: ModelSection, config: Mapping[str, object]) -> None:
-    """Raise InputError for sizes and choices that differ from those of the earlier model."""
+    """Raise InputError for sizes and choices that differ from those of the earlier model.
+
+    Weights that do not fit would be left out, or begin at random.
+    """
     # What is None there is as large as something else.
     same = {
         **dict.fromkeys(("num_encoder_layers", "num_decoder_layers"), "num_layers"),

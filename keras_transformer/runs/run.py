@@ -260,10 +260,10 @@ def score(
         Error rates, and BLEU and chrF where targets have words or are compared by character: of texts without
         n-grams of words, such as ISO dates, BLEU would always be 0.
     """
-    references: dict[object, list[str]] = {}
+    references: dict[tuple[int, str], list[str]] = {}
     for number, (source, target) in enumerate(pairs):
-        references.setdefault(source if unique else (number, source), []).append(target)
-    sources = [key if isinstance(key, str) else key[1] for key in references]
+        references.setdefault((0 if unique else number, source), []).append(target)
+    sources = [source for _, source in references]
     with progress(len(sources), "scoring") if progress else nullcontext() as advance:
         outputs = translator.translate_with_scores(sources, batch_size=batch_size, progress=advance)
     targets = [target for _, target in pairs]

@@ -80,11 +80,11 @@ def fitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Fit
         ({"kind": "subword", "shared": False, "size": 40}, ("subword", "subword")),
     ],
 )
-def test_vocabularies(vocabulary: dict[str, Any], kinds: tuple[str, str]) -> None:
-    section = RunConfig().override(**vocabulary).vocabulary
-    tokenizers = run_data.train_tokenizers(section, [*SENTENCES, ("the cat", "die Katze")])
+def test_vocabularies(vocabulary: dict[str, Any], kinds: tuple[str, str], tmp_path: Path) -> None:
+    config, pairs = RunConfig().override(**vocabulary), [*SENTENCES, ("the cat", "die Katze")]
+    tokenizers = run_data.run_tokenizers(config, tmp_path, pairs)
     assert tuple(tokenizer.kind for tokenizer in tokenizers) == kinds
-    assert (tokenizers[0] is tokenizers[1]) == section.shared
+    assert (tokenizers[0] is tokenizers[1]) == config.vocabulary.shared
 
 
 def test_vocabularies_are_made_once(tmp_path: Path) -> None:
