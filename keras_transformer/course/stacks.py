@@ -149,6 +149,10 @@ class Encoder(_SentenceStack):
             x = layer(x, training, mask)
         return x
 
+    # Keras would infer the shape from a sentence of 83 tokens, which may be too long.
+    def compute_output_shape(self, x_shape: Shape) -> Shape:
+        return (*x_shape, self.embedding_dim)
+
 
 @keras.saving.register_keras_serializable(package="keras_transformer.course")
 class Decoder(_SentenceStack):
@@ -213,3 +217,11 @@ class Decoder(_SentenceStack):
             attention_weights[f"{layer.name}_block1_self_att"] = block1
             attention_weights[f"{layer.name}_block2_decenc_att"] = block2
         return x, attention_weights
+
+    def compute_output_shape(self, x_shape: Shape, enc_output_shape: Shape) -> tuple[Shape, dict[str, Shape]]:
+        rows, length = x_shape
+        shapes: dict[str, Shape] = {}
+        for layer in self.dec_layers:
+            shapes[f"{layer.name}_block1_self_att"] = (rows, self.num_heads, length, length)
+            shapes[f"{layer.name}_block2_decenc_att"] = (rows, self.num_heads, length, enc_output_shape[1])
+        return (*x_shape, self.embedding_dim), shapes

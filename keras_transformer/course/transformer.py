@@ -110,6 +110,13 @@ class Transformer(PositionalCall, keras.Model):
         )
         return self.final_layer(dec_output), attention_weights
 
+    def compute_output_shape(
+        self, input_sentence_shape: Shape, output_sentence_shape: Shape
+    ) -> tuple[Shape, dict[str, Shape]]:
+        enc_output_shape = self.encoder.compute_output_shape(input_sentence_shape)
+        _, weights = self.decoder.compute_output_shape(output_sentence_shape, enc_output_shape)
+        return (*output_sentence_shape, self.decoder.target_vocab_size), weights
+
     def compute_loss(
         self,
         x: Tensor = None,
