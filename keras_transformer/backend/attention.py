@@ -178,13 +178,13 @@ def _product(rows: Tensor, matrices: Tensor, *, transposed: bool = False) -> Ten
         # from 16,384 multiplications on it goes through the batch one matrix after the other and shares each
         # out among the threads, up to twenty times as slow. Each row finds its matrix by broadcasting, so
         # that the heads and the hypotheses need not change places.
-        products = tf.raw_ops.BatchMatMulV3(
-            x=rows[:, :, :, :, None, :],
-            y=matrices[:, None, :, None, :, :],
-            Tout=rows.dtype,
-            adj_y=transposed,
-        )
-        return products[:, :, :, :, 0, :]
+        is_single = num_hypotheses == 1  # no axis more than needed: LiteRT has at most five
+        left, right = (rows[:, 0], matrices) if is_single else (rows, matrices[:, None])
+        if num_shared > 1:
+            left, right = left[..., None, :], right[..., None, :, :]
+        products = tf.raw_ops.BatchMatMulV3(x=left, y=right, Tout=rows.dtype, adj_y=transposed)
+        products = products[..., 0, :] if num_shared > 1 else products
+        return products[:, None] if is_single else products
     if in_compiler() and num_hypotheses == num_shared == 1:
         # XLA makes one fast loop of this, and on a CPU a slow one of many products with one row.
         row = rows[:, 0]  # (b, g, 1, i)

@@ -143,7 +143,6 @@ class _GreedyGraph:
 
     def _answer(self, source_ids: tf.Tensor) -> dict[str, tf.Tensor]:
         translator, max_length = self.translator, self.translator.max_target_length
-        # The engines may lack float64, in which the angles of positions are computed elsewhere.
         token_ids, scores = generate(
             translator.model, source_ids, translator.search, max_length, room=max_length
         )
