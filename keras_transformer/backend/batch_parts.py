@@ -18,7 +18,7 @@ def num_cores() -> int:
     return _num_cores
 
 
-def claim_cores() -> int:
+def _claim_cores() -> int:
     """Make TensorFlow run each operation on one core, and as many at a time as there are; return how many.
 
     TensorFlow cannot take this back, so it holds for the rest of the process: models that are made from now

@@ -26,7 +26,7 @@ def in_compiler() -> bool:
     return bool(control_flow_util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph()))
 
 
-def only_processors() -> bool:
+def _only_processors() -> bool:
     """Return whether TensorFlow is the backend and has no device but processors."""
     if keras.backend.backend() != "tensorflow":
         return False

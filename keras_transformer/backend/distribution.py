@@ -3,14 +3,14 @@
 import os
 from contextlib import AbstractContextManager, nullcontext
 
-from keras_transformer.backend.batch_parts import claim_cores
+from keras_transformer.backend.batch_parts import _claim_cores
 from keras_transformer.errors import InputError
 
 
 def device_scope(engine: str) -> AbstractContextManager[object]:
     """Return the scope of "cores", "mirrored" or "tpu"; TensorFlow is told of the devices at once."""
     if engine == "cores":
-        return nullcontext(claim_cores())
+        return nullcontext(_claim_cores())
     return _mirrored() if engine == "mirrored" else _tpu()
 
 

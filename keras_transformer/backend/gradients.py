@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import keras
 from keras import ops
 
-from keras_transformer.backend.compiler import in_compiler, only_processors
+from keras_transformer.backend.compiler import _only_processors, in_compiler
 from keras_transformer.types import Tensor
 
 
@@ -27,7 +27,7 @@ def add_at_labels(dense: Tensor, labels: Tensor, values: Tensor) -> Tensor:
     size = dense.shape[-1]
     offsets = ops.arange(ops.shape(flat_labels)[0], dtype="int32") * size + flat_labels
     flat, flat_values = ops.reshape(dense, (-1,)), ops.reshape(values, (-1,))
-    add = _add_in_place if only_processors() and not in_compiler() else _add
+    add = _add_in_place if _only_processors() and not in_compiler() else _add
     # Not the shape of `dense`, which would be kept for it.
     return ops.reshape(add(flat, offsets, flat_values), (*ops.shape(labels)[:-1], size))
 

@@ -10,7 +10,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformer.backend.compiler import only_processors
+from keras_transformer.backend.compiler import _only_processors
 from keras_transformer.types import Tensor
 
 _GOLDEN = np.uint32(0x9E3779B9)  # 2^32 over the golden ratio, odd
@@ -33,7 +33,7 @@ def random_bits(num_words: Tensor | int, seed: Tensor) -> Tensor:
     """
     import tensorflow as tf
 
-    if not only_processors():
+    if not _only_processors():
         seed = tf.cast(seed % (tf.int32.max - 1), "int32")  # as XLA wants it
         return tf.random.stateless_uniform((num_words,), seed, None, None, tf.uint64)
     seed = tf.cast(seed, tf.uint32)

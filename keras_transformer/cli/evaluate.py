@@ -6,10 +6,13 @@ import click
 
 from keras_transformer.cli.options import model_options, open_model
 from keras_transformer.cli.terminal import Verb, progress_bar
-from keras_transformer.data import read_pairs
-from keras_transformer.decoding import BeamSearch, GreedySearch, TextTranslator, Translator
+from keras_transformer.data.sources import read_pairs
+from keras_transformer.decoding.beam import BeamSearch
+from keras_transformer.decoding.sampling import GreedySearch
+from keras_transformer.decoding.text_translator import TextTranslator
+from keras_transformer.decoding.translator import Translator
 from keras_transformer.errors import InputError
-from keras_transformer.runs import score
+from keras_transformer.runs.run import score
 from keras_transformer.types import Pair
 
 

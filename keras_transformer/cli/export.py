@@ -3,16 +3,14 @@
 import click
 
 from keras_transformer.cli.terminal import Verb
-from keras_transformer.decoding import SampleSearch, Translator
+from keras_transformer.decoding.sampling import SampleSearch
+from keras_transformer.decoding.translator import Translator
 from keras_transformer.errors import InputError
-from keras_transformer.export import (
-    OPTIMIZATIONS,
-    export_ctranslate2,
-    export_litert,
-    export_onnx,
-    export_saved_model,
-)
-from keras_transformer.runs import Run
+from keras_transformer.export.ctranslate2 import export_ctranslate2
+from keras_transformer.export.fixed_size import export_litert, export_onnx
+from keras_transformer.export.saved_model import export_saved_model
+from keras_transformer.export.serving_graphs import OPTIMIZATIONS
+from keras_transformer.runs.run import Run
 
 # Single files, in which every size is fixed.
 _FIXED = {"litert": export_litert, "onnx": export_onnx}

@@ -7,10 +7,11 @@ from typing import Annotated, Literal, ParamSpec, TypeVar, Union, get_args, get_
 
 import click
 
-from keras_transformer.decoding import TextTranslator, Translator
+from keras_transformer.decoding.text_translator import TextTranslator
+from keras_transformer.decoding.translator import Translator
 from keras_transformer.errors import InputError
-from keras_transformer.export import ServedModel
-from keras_transformer.runs import RunConfig
+from keras_transformer.export.served_model import ServedModel
+from keras_transformer.runs.config import RunConfig
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")

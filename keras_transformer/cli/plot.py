@@ -7,12 +7,14 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.cli.terminal import Verb, progress_bar
-from keras_transformer.decoding import Translator
+from keras_transformer.decoding.translator import Translator
 from keras_transformer.errors import InputError
-from keras_transformer.layers import causal_mask, combine_masks, sinusoidal_position_encoding
-from keras_transformer.text import Tokenizer
+from keras_transformer.layers.masks import causal_mask, combine_masks
+from keras_transformer.layers.position_encoding import sinusoidal_position_encoding
+from keras_transformer.text.tokenizer import Tokenizer
 from keras_transformer.types import SpecialIds
-from keras_transformer.visualization import plot_attention_maps, plot_mask, plot_position_encoding
+from keras_transformer.visualization.attention import plot_attention_maps
+from keras_transformer.visualization.matrices import plot_mask, plot_position_encoding
 
 _IDS = SpecialIds()
 

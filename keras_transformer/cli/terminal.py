@@ -11,7 +11,7 @@ import keras
 from click.termui import progressbar
 
 from keras_transformer.errors import ExportError, InputError
-from keras_transformer.evaluation import METRICS
+from keras_transformer.evaluation.report import METRICS
 
 
 class Verb(click.Command):

@@ -11,7 +11,8 @@ import keras
 from keras_transformer.cli.options import run_options
 from keras_transformer.cli.terminal import EpochProgress, Verb, progress_bar
 from keras_transformer.errors import InputError
-from keras_transformer.runs import Run, RunConfig
+from keras_transformer.runs.config import RunConfig
+from keras_transformer.runs.run import Run
 
 _NUM_SHOWN = 8
 _DEFAULTS = RunConfig()

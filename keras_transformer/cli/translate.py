@@ -7,7 +7,7 @@ import click
 
 from keras_transformer.cli.options import model_options, open_model
 from keras_transformer.cli.terminal import Verb, progress_bar
-from keras_transformer.data import read_lines
+from keras_transformer.data.text_files import read_lines
 from keras_transformer.errors import InputError
 
 

@@ -7,7 +7,8 @@ from keras import ops
 
 from keras_transformer.arguments import as_boolean, check_positive, check_rates, check_width, known_width
 from keras_transformer.course.layers import PositionalCall
-from keras_transformer.layers import combine_masks, dot_product_attention
+from keras_transformer.layers.dot_product_attention import dot_product_attention
+from keras_transformer.layers.masks import combine_masks
 from keras_transformer.types import Shape, Tensor
 
 _SERIALIZE = {

@@ -6,12 +6,9 @@ import keras
 from keras import ops
 
 from keras_transformer.arguments import as_boolean, as_tensor
-from keras_transformer.layers import (
-    causal_mask,
-    dot_product_attention,
-    padding_mask,
-    sinusoidal_position_encoding,
-)
+from keras_transformer.layers.dot_product_attention import dot_product_attention
+from keras_transformer.layers.masks import causal_mask, padding_mask
+from keras_transformer.layers.position_encoding import sinusoidal_position_encoding
 from keras_transformer.types import Tensor
 
 
@@ -173,7 +170,7 @@ def next_word(
     return ops.cast(ops.argmax(probabilities[:, -1:, :], axis=-1), "int32")
 
 
-def over_keys(mask: Tensor | None) -> Tensor | None:
+def _over_keys(mask: Tensor | None) -> Tensor | None:
     """Give a mask of keys `(b, s)` an axis for the queries; masks of a higher rank have it."""
     # What rank 2 covers follows from the name of the argument: (b, s) where padding is asked for, (t, t)
     # where the future is. Rejected: to tell them apart by their sizes, which changes the meaning in the one

@@ -6,8 +6,8 @@ from typing import ClassVar
 import keras
 
 from keras_transformer.arguments import check_positive, check_rates, freeze_parts
-from keras_transformer.course.functions import FullyConnected, over_keys
-from keras_transformer.layers import MultiHeadAttention
+from keras_transformer.course.functions import FullyConnected, _over_keys
+from keras_transformer.layers.multi_head_attention import MultiHeadAttention
 from keras_transformer.types import Shape, Tensor
 
 
@@ -132,7 +132,7 @@ class EncoderLayer(_CourseLayer):
 
     def call(self, x: Tensor, training: bool | None = None, mask: Tensor | None = None) -> Tensor:
         self._check_width(x.shape)
-        attn_output = self.mha(x, x, x, attention_mask=over_keys(mask), training=training)
+        attn_output = self.mha(x, x, x, attention_mask=_over_keys(mask), training=training)
         out1 = self.layernorm1(x + attn_output)
         ffn_output = self.dropout_ffn(self.ffn(out1), training=training)
         return self.layernorm2(out1 + ffn_output)
@@ -189,7 +189,7 @@ class DecoderLayer(_CourseLayer):
         padding_mask: Tensor | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         self._check_width(x.shape)
-        padding_mask = over_keys(padding_mask)
+        padding_mask = _over_keys(padding_mask)
         options = {"return_attention_scores": True, "training": training}
 
         # Block 1: the target attends to itself.

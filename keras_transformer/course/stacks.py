@@ -6,9 +6,9 @@ import keras
 from keras import ops
 
 from keras_transformer.arguments import check_positive, check_rates, freeze_parts
-from keras_transformer.course.functions import over_keys, positional_encoding
+from keras_transformer.course.functions import _over_keys, positional_encoding
 from keras_transformer.course.layers import DecoderLayer, EncoderLayer, PositionalCall
-from keras_transformer.layers import TokenEmbedding
+from keras_transformer.layers.token_embedding import TokenEmbedding
 from keras_transformer.types import Shape, Tensor
 
 
@@ -144,7 +144,7 @@ class Encoder(_SentenceStack):
         freeze_parts(self)
 
     def call(self, x: Tensor, training: bool | None = None, mask: Tensor | None = None) -> Tensor:
-        x, mask = self.embed(x, training), over_keys(mask)
+        x, mask = self.embed(x, training), _over_keys(mask)
         for layer in self.enc_layers:
             x = layer(x, training, mask)
         return x

@@ -31,7 +31,7 @@ class EpochOrder(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class BatchPlan:
+class _BatchPlan:
     """The pairs in an order with equal ones next to each other, and where batches of them begin."""
 
     keys: np.ndarray
@@ -86,13 +86,13 @@ def _shuffled_order(keys: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
     return tf.gather(shuffled, tf.argsort(tf.gather(keys, shuffled), stable=True))
 
 
-def plan_batches(encoded: EncodedPairs, boundaries: Sequence[int], tokens_per_batch: int) -> BatchPlan:
+def _plan_batches(encoded: EncodedPairs, boundaries: Sequence[int], tokens_per_batch: int) -> _BatchPlan:
     """Sort pairs into buckets, of which the last holds the longest, and cut these into batches."""
     lengths = encoded.lengths()
     ends = _bucket_ends(lengths.max(axis=1), boundaries)
     # Within a bucket by the target: padding falls from 20 to 1 % of CMUdict's target positions.
     keys = ends * (boundaries[-1] + 1) + _bucket_ends(lengths[:, 1], boundaries)
-    return BatchPlan(keys, _cut(np.sort(ends), tokens_per_batch))
+    return _BatchPlan(keys, _cut(np.sort(ends), tokens_per_batch))
 
 
 def _bucket_ends(lengths: np.ndarray, boundaries: Sequence[int]) -> np.ndarray:
@@ -106,7 +106,7 @@ def _cut(sorted_ends: np.ndarray, tokens_per_batch: int) -> np.ndarray:
     The last pairs of a bucket fill up the first batch of the next one, so that only one
     batch of an epoch is smaller than it could be.
     """
-    check_budget(int(sorted_ends[-1]), tokens_per_batch)
+    _check_budget(int(sorted_ends[-1]), tokens_per_batch)
     splits = [0]
     while splits[-1] < len(sorted_ends):
         start = splits[-1]
@@ -116,7 +116,7 @@ def _cut(sorted_ends: np.ndarray, tokens_per_batch: int) -> np.ndarray:
     return np.asarray(splits, np.int64)
 
 
-def check_budget(longest: int, tokens_per_batch: int) -> None:
+def _check_budget(longest: int, tokens_per_batch: int) -> None:
     """Raise ValueError if the longest pair alone is above the budget."""
     if tokens_per_batch < longest:
         raise ValueError(
@@ -125,7 +125,7 @@ def check_budget(longest: int, tokens_per_batch: int) -> None:
         )
 
 
-def choose_boundaries(
+def _choose_boundaries(
     boundaries: Sequence[int] | None, max_length: int, *, coarse: bool = False
 ) -> tuple[int, ...]:
     """Return upper ends of buckets, the last at least `max_length`; checked, or by default.

@@ -9,9 +9,9 @@ import numpy as np
 import tensorflow as tf
 from typing_extensions import Self
 
-from keras_transformer.data.pairs import MANY_DROPPED, has_text, is_pair
+from keras_transformer.data.pairs import MANY_DROPPED, _has_text, _is_pair
 from keras_transformer.errors import InputError
-from keras_transformer.text import Tokenizer
+from keras_transformer.text.tokenizer import Tokenizer
 from keras_transformer.types import Pair
 
 # So many texts are tokenized at once: enough for speed, few enough for the memory of a large corpus.
@@ -67,18 +67,18 @@ class EncodedPairs:
             InputError: there are no pairs, or none fits.
             ValueError: a limit is below 2, which no text fits.
         """
-        check_length_limits(max_source_length, max_target_length)
+        _check_length_limits(max_source_length, max_target_length)
         pairs = list(pairs)
         if not pairs:
             raise InputError("There must be at least one pair. Received: 0 pairs.")
         for number, pair in enumerate(pairs):
-            if not is_pair(pair):
+            if not _is_pair(pair):
                 raise TypeError(f"Each pair must be two strings. Received: pairs[{number}]={pair!r}.")
-        if num_empty := sum(not has_text(pair) for pair in pairs):
+        if num_empty := sum(not _has_text(pair) for pair in pairs):
             _LOGGER.warning("%d of %d pairs have no text on one side, and are kept.", num_empty, len(pairs))
         tokenizers, limits = (source_tokenizer, target_tokenizer), (max_source_length, max_target_length)
         encoded = cls.encode_fitting(pairs, tokenizers, limits)
-        report_dropped(encoded.counts(), *limits)
+        _report_dropped(encoded.counts(), *limits)
         return encoded
 
     @classmethod
@@ -117,7 +117,7 @@ class EncodedPairs:
         )
 
 
-def check_length_limits(max_source_length: int, max_target_length: int) -> None:
+def _check_length_limits(max_source_length: int, max_target_length: int) -> None:
     """Raise ValueError for limits that no text fits."""
     if min(max_source_length, max_target_length) < 2:
         raise ValueError(
@@ -126,7 +126,7 @@ def check_length_limits(max_source_length: int, max_target_length: int) -> None:
         )
 
 
-def report_dropped(counts: Counter[str], max_source_length: int, max_target_length: int) -> None:
+def _report_dropped(counts: Counter[str], max_source_length: int, max_target_length: int) -> None:
     """Log how many pairs were too long; raise InputError if all were."""
     if not counts["dropped"]:
         return

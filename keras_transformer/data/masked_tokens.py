@@ -9,7 +9,7 @@ must keep an eye on every token.
 import tensorflow as tf
 
 from keras_transformer.arguments import check_number
-from keras_transformer.text import SPECIAL_TOKENS
+from keras_transformer.text.tokenizer import SPECIAL_TOKENS
 from keras_transformer.types import SPECIAL_IDS
 
 _MASK_SHARE = 0.8

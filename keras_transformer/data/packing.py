@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.arguments import check_positive
-from keras_transformer.data.batching import BatchPlan, EpochOrder
+from keras_transformer.data.batching import EpochOrder, _BatchPlan
 from keras_transformer.data.encoding import EncodedPairs
 from keras_transformer.types import SPECIAL_IDS
 
@@ -58,7 +58,7 @@ def _cut_rows(stream: tf.Tensor, length: int) -> tf.Tensor:
     return tf.reshape(tf.pad(stream, [[0, padding]], constant_values=SPECIAL_IDS.pad), (-1, length))
 
 
-def pack_pairs(
+def _pack_pairs(
     encoded: EncodedPairs, packed_length: int, tokens_per_batch: int, order: EpochOrder
 ) -> tf.data.Dataset:
     """Make a dataset of rows with several pairs each, all batches of one shape, padded with empty rows."""
@@ -74,7 +74,7 @@ def pack_pairs(
     with tf.device("CPU:0"):  # where the input pipeline runs
         rows = tf.ragged.constant(_pack_rows(lengths, pairs, packed_length), dtype=tf.int64)
     num_rows, batch_size = int(rows.nrows()), tokens_per_batch // packed_length
-    plan = BatchPlan(
+    plan = _BatchPlan(
         keys=np.zeros(num_rows, np.int64), splits=np.append(np.arange(0, num_rows, batch_size), num_rows)
     )
     shape = (batch_size, packed_length)

@@ -122,32 +122,32 @@ def mix_pairs(corpora: Sequence[tuple[Sequence[Pair], float]], *, seed: int = 0)
     return mixed
 
 
-def is_pair(pair: object) -> bool:
+def _is_pair(pair: object) -> bool:
     """Return whether a value is two texts, unlike the NaN that an empty cell of a table becomes."""
     texts = pair if isinstance(pair, tuple | list) else ()
     return len(texts) == 2 and all(isinstance(text, str | bytes) for text in texts)
 
 
-def has_text(pair: Pair) -> bool:
+def _has_text(pair: Pair) -> bool:
     """Return whether neither side is empty or only white space."""
     source, target = pair
     return bool(source.strip() and target.strip())
 
 
-def drop_empty_pairs(pairs: Sequence[Pair], origin: str) -> list[Pair]:
+def _drop_empty_pairs(pairs: Sequence[Pair], origin: str) -> list[Pair]:
     """Leave out pairs with an empty side, and log how many; raise InputError if no pair is left.
 
     Aligned corpora mark an untranslated sentence with an empty line. Trained on, such a
     pair teaches the model to answer nothing, or to invent.
     """
-    kept = [pair for pair in pairs if has_text(pair)]
+    kept = [pair for pair in pairs if _has_text(pair)]
     if not kept:
         raise InputError(f"No pair of {origin} has text on both sides. Received: {len(pairs)} pairs.")
-    report_empty(len(pairs) - len(kept), len(pairs), origin)
+    _report_empty(len(pairs) - len(kept), len(pairs), origin)
     return kept
 
 
-def report_empty(num_dropped: int, num_pairs: int, origin: str) -> None:
+def _report_empty(num_dropped: int, num_pairs: int, origin: str) -> None:
     """Log how many of all pairs were left out because a side had no text."""
     if not num_dropped:
         return

@@ -7,16 +7,16 @@ from typing import TypeAlias
 import tensorflow as tf
 
 from keras_transformer.data.batching import (
-    BatchPlan,
     EpochOrder,
     Transformation,
-    choose_boundaries,
-    plan_batches,
+    _BatchPlan,
+    _choose_boundaries,
+    _plan_batches,
 )
 from keras_transformer.data.encoding import EncodedPairs
-from keras_transformer.data.packing import pack_pairs
-from keras_transformer.data.streaming import EncodedChunks, PairSource, stream_batches
-from keras_transformer.text import Tokenizer
+from keras_transformer.data.packing import _pack_pairs
+from keras_transformer.data.streaming import PairSource, _EncodedChunks, _stream_batches
+from keras_transformer.text.tokenizer import Tokenizer
 from keras_transformer.types import SPECIAL_IDS
 
 Example: TypeAlias = tuple[dict[str, tf.Tensor], tf.Tensor]  # inputs by name, and labels
@@ -106,18 +106,18 @@ def translation_dataset(
     streamed = chunk_size is not None or cache is not None
     _check_options(pairs, packed_length, noise, streamed=streamed)
     if streamed:
-        boundaries = choose_boundaries(bucket_boundaries, max(limits), coarse=pad_to_bucket_boundary)
-        chunks = EncodedChunks(pairs, _both(source_tokenizer, target_tokenizer), limits, chunk_size)
-        token_ids = stream_batches(chunks, boundaries, tokens_per_batch, order, cache)
+        boundaries = _choose_boundaries(bucket_boundaries, max(limits), coarse=pad_to_bucket_boundary)
+        chunks = _EncodedChunks(pairs, _both(source_tokenizer, target_tokenizer), limits, chunk_size)
+        token_ids = _stream_batches(chunks, boundaries, tokens_per_batch, order, cache)
     else:
         encoded = pairs
         if not isinstance(encoded, EncodedPairs):
             encoded = _encode(pairs, _both(source_tokenizer, target_tokenizer), limits)
         if packed_length is not None:
-            return _keep_ready(pack_pairs(encoded, packed_length, tokens_per_batch, order))
+            return _keep_ready(_pack_pairs(encoded, packed_length, tokens_per_batch, order))
         longest = int(encoded.lengths().max())
-        boundaries = choose_boundaries(bucket_boundaries, longest, coarse=pad_to_bucket_boundary)
-        token_ids = _gather_batches(encoded, plan_batches(encoded, boundaries, tokens_per_batch), order)
+        boundaries = _choose_boundaries(bucket_boundaries, longest, coarse=pad_to_bucket_boundary)
+        token_ids = _gather_batches(encoded, _plan_batches(encoded, boundaries, tokens_per_batch), order)
     dataset = token_ids
     for step in noise:
         dataset = dataset.apply(step)
@@ -160,7 +160,7 @@ def _encode(
     return EncodedPairs.encode(texts, *tokenizers, max_source_length=source, max_target_length=target)
 
 
-def _gather_batches(encoded: EncodedPairs, plan: BatchPlan, order: EpochOrder) -> tf.data.Dataset:
+def _gather_batches(encoded: EncodedPairs, plan: _BatchPlan, order: EpochOrder) -> tf.data.Dataset:
     """Make a dataset of source and target token ids, int32 (b, ragged) each."""
 
     def gather(indices: tf.Tensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:

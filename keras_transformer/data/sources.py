@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from keras_transformer.arguments import check_positive
-from keras_transformer.data.pairs import drop_empty_pairs
-from keras_transformer.data.text_files import iterate_columns, iterate_parallel
+from keras_transformer.data.pairs import _drop_empty_pairs
+from keras_transformer.data.text_files import _iterate_columns, _iterate_parallel
 from keras_transformer.errors import InputError
 from keras_transformer.types import Pair
 
@@ -65,15 +65,15 @@ def read_pairs(
     if isinstance(origin, tuple):
         source, target = map(Path, origin)
         name = f"{source} and {target}"
-        return [] if optional else drop_empty_pairs([*iterate_parallel(source, target)], name)[:num_pairs]
+        return [] if optional else _drop_empty_pairs([*_iterate_parallel(source, target)], name)[:num_pairs]
     spec = os.fspath(origin)
     if spec == "dates":
         return _read_dates(split, num_pairs, seed, optional=optional)
     if spec.startswith("tfds:"):
         return _read_tfds(spec, split, data_dir, optional=optional)[:num_pairs]
     if spec.endswith((".tsv", ".tsv.gz")):
-        pairs = iterate_columns(Path(spec), further_targets=further_targets)
-        return [] if optional else drop_empty_pairs([*pairs], spec)[:num_pairs]
+        pairs = _iterate_columns(Path(spec), further_targets=further_targets)
+        return [] if optional else _drop_empty_pairs([*pairs], spec)[:num_pairs]
     raise InputError(f"Pairs must be `dates`, `tfds:NAME`, `PATH.tsv` or `PATH.tsv.gz`. Received: {spec!r}.")
 
 
@@ -107,7 +107,7 @@ def _read_tfds(spec: str, split: str, data_dir: FilePath | None, *, optional: bo
         line = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise InputError(f"Cannot load tfds:{name}, split {split!r}: {line}") from error
     pairs = [(_decode(row[source], name), _decode(row[target], name)) for row in tfds.as_numpy(dataset)]
-    return drop_empty_pairs(pairs, f"tfds:{name}")
+    return _drop_empty_pairs(pairs, f"tfds:{name}")
 
 
 def _parse_tfds(spec: str) -> tuple[str, tuple[str, str] | None]:

@@ -19,12 +19,12 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.arguments import check_positive
-from keras_transformer.data.batching import EpochOrder, check_budget, plan_batches
-from keras_transformer.data.encoding import EncodedPairs, check_length_limits, report_dropped
-from keras_transformer.data.pairs import has_text, is_pair, report_empty
+from keras_transformer.data.batching import EpochOrder, _check_budget, _plan_batches
+from keras_transformer.data.encoding import EncodedPairs, _check_length_limits, _report_dropped
+from keras_transformer.data.pairs import _has_text, _is_pair, _report_empty
 from keras_transformer.errors import InputError
 from keras_transformer.files import atomic_directory, errors_named, write_file
-from keras_transformer.text import Tokenizer
+from keras_transformer.text.tokenizer import Tokenizer
 from keras_transformer.types import Pair
 
 PairSource: TypeAlias = Iterable[Pair] | Callable[[], Iterable[Pair]] | tf.data.Dataset
@@ -39,7 +39,7 @@ _DAMAGES = (OSError, ValueError, KeyError, EOFError, NotImplementedError, zipfil
 _LOGGER = logging.getLogger(__name__)
 
 
-class EncodedChunks:
+class _EncodedChunks:
     """Pairs in chunks, tokenized again in each iteration; what is left out is logged in the first."""
 
     def __init__(
@@ -49,7 +49,7 @@ class EncodedChunks:
         limits: tuple[int, int],
         chunk_size: int | None,
     ) -> None:
-        check_length_limits(*limits)
+        _check_length_limits(*limits)
         if chunk_size is not None:
             check_positive(chunk_size=chunk_size)
         if isinstance(pairs, Iterator):
@@ -84,44 +84,44 @@ class EncodedChunks:
         if not counts:
             raise InputError("There must be at least one pair with text on both sides. Received: none.")
         if self._is_first:
-            report_empty(is_kept[False], is_kept.total(), "the stream")
+            _report_empty(is_kept[False], is_kept.total(), "the stream")
         if self._is_first or not counts["kept"]:
-            report_dropped(counts, *self._limits)
+            _report_dropped(counts, *self._limits)
         self._is_first = False
 
 
 def _with_text(pairs: Iterable[Pair], is_kept: Counter[bool]) -> Iterator[Pair]:
     """Leave out pairs with an empty side, as `read_pairs` does, and count both kinds."""
     for row in pairs.as_numpy_iterator() if isinstance(pairs, tf.data.Dataset) else pairs:
-        if not is_pair(row):
+        if not _is_pair(row):
             wanted = "Each element must be a pair of texts, source and target."
             raise InputError(f"{wanted} Received: {row!r:.200}.")
         # As text: the white space of bytes is that of ASCII alone.
         source, target = (
             text.decode("utf-8", "replace") if isinstance(text, bytes) else text for text in row
         )
-        keep = has_text((source, target))
+        keep = _has_text((source, target))
         is_kept[keep] += 1
         if keep:
             yield source, target
 
 
-def stream_batches(
-    chunks: EncodedChunks,
+def _stream_batches(
+    chunks: _EncodedChunks,
     boundaries: Sequence[int],
     tokens_per_batch: int,
     order: EpochOrder,
     cache: str | Path | None,
 ) -> tf.data.Dataset:
     """Make a dataset of source and target token ids, int32 (b, ragged) each; a cache makes its size known."""
-    check_budget(boundaries[-1], tokens_per_batch)
+    _check_budget(boundaries[-1], tokens_per_batch)
     paths = None if cache is None else _cache(chunks, Path(cache))
     epochs = itertools.count(order.first_epoch)
 
     def epoch_batches() -> Iterator[tuple[tf.RaggedTensor, tf.RaggedTensor]]:
         epoch_seed = tf.constant([order.seed, next(epochs)], tf.int64)
         for number, encoded in enumerate(chunks if paths is None else map(_read, paths)):
-            plan = plan_batches(encoded, boundaries, tokens_per_batch)
+            plan = _plan_batches(encoded, boundaries, tokens_per_batch)
             chunk_seed = tf.random.experimental.stateless_fold_in(epoch_seed, number)
             for indices in plan.shuffled(chunk_seed) if order.shuffle else plan.ordered():
                 yield tf.gather(encoded.source, indices), tf.gather(encoded.target, indices)
@@ -129,11 +129,11 @@ def stream_batches(
     dataset = tf.data.Dataset.from_generator(epoch_batches, output_signature=(_ROWS, _ROWS))
     if paths is None:
         return dataset
-    num_batches = sum(len(plan_batches(chunk, boundaries, tokens_per_batch)) for chunk in map(_read, paths))
+    num_batches = sum(len(_plan_batches(chunk, boundaries, tokens_per_batch)) for chunk in map(_read, paths))
     return dataset.apply(tf.data.experimental.assert_cardinality(num_batches))
 
 
-def _cache(chunks: EncodedChunks, directory: Path) -> list[Path]:
+def _cache(chunks: _EncodedChunks, directory: Path) -> list[Path]:
     """Write the chunks to a directory, unless they are there already, and return their files."""
     if not directory.exists() or (directory.is_dir() and not any(directory.iterdir())):
         _write(chunks, directory)
@@ -141,7 +141,7 @@ def _cache(chunks: EncodedChunks, directory: Path) -> list[Path]:
     return [directory / _name(number) for number in range(num_chunks)]
 
 
-def _write(chunks: EncodedChunks, directory: Path) -> None:
+def _write(chunks: _EncodedChunks, directory: Path) -> None:
     num_chunks = num_pairs = 0
     try:
         with atomic_directory(directory) as partial:

@@ -52,10 +52,10 @@ class ParallelText:
                 raise InputError(f"Cannot read {path}: {reason}.")
 
     def __iter__(self) -> Iterator[Pair]:
-        return iterate_parallel(*self._paths)
+        return _iterate_parallel(*self._paths)
 
 
-def iterate_parallel(source: Path, target: Path) -> Iterator[Pair]:
+def _iterate_parallel(source: Path, target: Path) -> Iterator[Pair]:
     """Yield the pairs of two files; raise InputError at the end if one has more lines."""
     source_lines, target_lines = _iterate_lines(source), _iterate_lines(target)
     for number, (source_line, target_line) in enumerate(zip_longest(source_lines, target_lines)):
@@ -69,7 +69,7 @@ def iterate_parallel(source: Path, target: Path) -> Iterator[Pair]:
         yield source_line, target_line
 
 
-def iterate_columns(path: Path, *, further_targets: bool) -> Iterator[Pair]:
+def _iterate_columns(path: Path, *, further_targets: bool) -> Iterator[Pair]:
     """Yield the first two columns of a file, and the first with each further one; skip blank lines."""
     for number, line in enumerate(_iterate_lines(path), start=1):
         # A tab always ends a column: there is no quoting and no header line.

@@ -6,9 +6,9 @@ from typing import ClassVar, NamedTuple
 from keras import ops
 
 from keras_transformer.arguments import check_number, check_positive
-from keras_transformer.backend import take_each, top_k
-from keras_transformer.decoding.constraints import Limits, is_absent
-from keras_transformer.decoding.log_probabilities import LOWEST_SCORE, best_tokens, is_possible
+from keras_transformer.backend.gather import take_each, top_k
+from keras_transformer.decoding.constraints import Limits, _is_absent
+from keras_transformer.decoding.log_probabilities import LOWEST_SCORE, _best_tokens, is_possible
 from keras_transformer.decoding.search import Cache, Request, Search, SearchResult, Step
 from keras_transformer.types import Tensor
 
@@ -16,7 +16,7 @@ from keras_transformer.types import Tensor
 _SMALLEST_COVERAGE = 1e-6
 
 
-class BeamState(NamedTuple):
+class _BeamState(NamedTuple):
     """State of beam search."""
 
     position: Tensor
@@ -113,14 +113,14 @@ class BeamSearch(Search):
         """Whether the cache must sum up the cross-attention."""
         return self.coverage_penalty > 0
 
-    def initialize(self, cache: Cache, request: Request, length: Tensor | int) -> BeamState:
+    def initialize(self, cache: Cache, request: Request, length: Tensor | int) -> _BeamState:
         """Make the state: one running hypothesis for each source, none finished."""
         sizes = request.batch_size, self.beam_size
         padding = ops.full((*sizes, length), self.special_ids.pad, dtype="int32")
         nothing = ops.full(sizes, LOWEST_SCORE, dtype="float32")
         # All hypotheses start alike, so only the first may count.
         certain = ops.zeros((request.batch_size, 1), "float32")
-        return BeamState(
+        return _BeamState(
             position=ops.convert_to_tensor(0, "int32"),
             last_ids=self._first_ids(request),
             running_ids=padding,
@@ -131,7 +131,7 @@ class BeamSearch(Search):
             cache=cache,
         )
 
-    def is_running(self, state: BeamState, max_length: int) -> Tensor:
+    def is_running(self, state: _BeamState, max_length: int) -> Tensor:
         """Return for which sources a running hypothesis may still win, boolean `(b,)`.
 
         Its score can at best become its log-probability now, divided by the penalty of the longest
@@ -139,7 +139,7 @@ class BeamSearch(Search):
         """
         # With a length penalty a longer hypothesis may still win, so that this bound alone, `exhaustive`,
         # nearly always runs to the maximal length. Therefore it is not the default.
-        longest = max_length if is_absent(state.limits.longest) else state.limits.longest
+        longest = max_length if _is_absent(state.limits.longest) else state.limits.longest
         best_running = self.score(state.running_log_probabilities[:, 0], longest)
         overtakes = best_running > state.finished_scores[:, self.num_outputs - 1]
         can_win = ops.logical_and(overtakes, is_possible(best_running))
@@ -147,7 +147,7 @@ class BeamSearch(Search):
             return can_win
         return ops.logical_and(can_win, ops.logical_not(is_possible(state.finished_scores[:, -1])))
 
-    def advance(self, state: BeamState, step: Step, max_length: int) -> BeamState:
+    def advance(self, state: _BeamState, step: Step, max_length: int) -> _BeamState:
         """Extend every running hypothesis by one token."""
         is_running = self.is_running(state, max_length)
         found, cache = self._extend(state, step, max_length)
@@ -170,7 +170,7 @@ class BeamSearch(Search):
             cache=cache.reorder(self._rows(take_each(found.beams, order))),
         )
 
-    def finalize(self, state: BeamState, max_length: int) -> SearchResult:
+    def finalize(self, state: _BeamState, max_length: int) -> SearchResult:
         """Rank the hypotheses, those that ended before those that did not.
 
         Where there are fewer sequences than wanted, the rest is padding and scores `LOWEST_SCORE`.
@@ -190,13 +190,13 @@ class BeamSearch(Search):
         ids = ops.where(is_possible(scores)[..., None], ids[:, : self.num_outputs], self.special_ids.pad)
         return SearchResult(self._padded(ids, max_length), scores)
 
-    def _extend(self, state: BeamState, step: Step, max_length: int) -> tuple[_Candidates, Cache]:
+    def _extend(self, state: _BeamState, step: Step, max_length: int) -> tuple[_Candidates, Cache]:
         """Find the most likely extensions of each source's hypotheses."""
         logits, cache = step(ops.reshape(state.last_ids, (-1,)), state.position, state.cache)
         # Of each hypothesis no more than `2n` tokens can be among the `2n` best of the source.
         num_tokens = min(2 * self.beam_size, logits.shape[-1])
         if self.constraints.is_idle(state.limits):
-            scores, ids = best_tokens(logits, num_tokens, self.special_ids)
+            scores, ids = _best_tokens(logits, num_tokens, self.special_ids)
         else:
             _, allowed = self._allowed(logits, state.running_ids, state.position, state.limits, max_length)
             scores, ids = top_k(allowed, num_tokens)
@@ -208,7 +208,7 @@ class BeamSearch(Search):
         return _Candidates(best, found // num_tokens, take_each(ids, found)), cache
 
     def _finish(
-        self, state: BeamState, found: _Candidates, may_finish: Tensor, ids: Tensor, cache: Cache
+        self, state: _BeamState, found: _Candidates, may_finish: Tensor, ids: Tensor, cache: Cache
     ) -> tuple[Tensor, Tensor]:
         """Let candidates that ended compete with what had ended: scores `(b, n)` and tokens `(b, n, t)`."""
         # As everywhere, only the `n` best may end: so a beam of one is greedy search.
@@ -228,7 +228,7 @@ class BeamSearch(Search):
             return scores
         sums = cache.attention_sums if beams is None else take_each(cache.attention_sums, beams)  # (b, m, s)
         terms = ops.log(ops.clip(ops.cast(sums, "float32"), _SMALLEST_COVERAGE, 1.0))
-        if not is_absent(cache.encoder_padding_mask):
+        if not _is_absent(cache.encoder_padding_mask):
             is_token = ops.cast(cache.encoder_padding_mask, "bool")[:, None, :]
             terms = ops.where(is_token, terms, 0.0)
         return scores + self.coverage_penalty * ops.sum(terms, axis=-1)

@@ -15,7 +15,7 @@ from keras_transformer.types import SpecialIds, Tensor
 _ROUNDING = 1e-4
 
 
-def is_absent(part: Tensor) -> bool:
+def _is_absent(part: Tensor) -> bool:
     """Return whether a part of a state is `()`: a loop cannot carry None."""
     return isinstance(part, tuple)
 
@@ -32,11 +32,11 @@ class Limits(NamedTuple):
 
     def select(self, rows: Tensor) -> "Limits":
         """Take the limits of some sources, `rows` `(b',)`."""
-        return Limits(*(part if is_absent(part) else ops.take(part, rows, axis=0) for part in self))
+        return Limits(*(part if _is_absent(part) else ops.take(part, rows, axis=0) for part in self))
 
     def repeat(self, beam_size: int) -> "Limits":
         """Give each of the `n` hypotheses the limits of its source."""
-        return Limits(*(part if is_absent(part) else ops.repeat(part, beam_size, axis=0) for part in self))
+        return Limits(*(part if _is_absent(part) else ops.repeat(part, beam_size, axis=0) for part in self))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -135,7 +135,7 @@ class Constraints:
 
     def is_idle(self, limits: Limits) -> bool:
         """Return whether every ordinary token may always follow."""
-        return self == NO_CONSTRAINTS and is_absent(limits.prefix_ids)
+        return self == NO_CONSTRAINTS and _is_absent(limits.prefix_ids)
 
     def apply(
         self,
@@ -171,7 +171,7 @@ class Constraints:
         if self.max_length_ratio is not None:
             is_last = ops.logical_and(limits.longest < max_length, limits.longest <= position + 1)
             allowed = ops.where(is_last[:, None], _keep_only(scores, special_ids.end), allowed)
-        if is_absent(limits.prefix_ids):
+        if _is_absent(limits.prefix_ids):
             return allowed
         return _force_prefix(log_probabilities, allowed, limits.prefix_ids, position, special_ids.pad)
 

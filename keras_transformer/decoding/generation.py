@@ -8,14 +8,14 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.arguments import check_token_ids
-from keras_transformer.backend import compile_rounds
-from keras_transformer.decoding.sampling import IndependentSearch, IndependentState
+from keras_transformer.backend.compiler import compile_rounds
+from keras_transformer.decoding.sampling import _IndependentSearch, _IndependentState
 from keras_transformer.decoding.search import CHUNK, Cache, Request, Search, SearchResult, Step
-from keras_transformer.models import CausalLM
+from keras_transformer.models.causal_lm import CausalLM
 from keras_transformer.types import Tensor
 
 
-class DecodableModel(Protocol):
+class _DecodableModel(Protocol):
     """A model that predicts one token at a time: a `Transformer`, a `CausalLM`, an `Ensemble`."""
 
     def start_decoding(
@@ -32,7 +32,7 @@ class DecodableModel(Protocol):
 
 
 def generate(
-    model: DecodableModel,
+    model: _DecodableModel,
     inputs: Tensor,
     search: Search,
     max_length: int,
@@ -99,7 +99,7 @@ def generate(
     return search(step, cache, request)
 
 
-def _checked_inputs(model: DecodableModel, inputs: Tensor, max_length: int) -> Tensor:
+def _checked_inputs(model: _DecodableModel, inputs: Tensor, max_length: int) -> Tensor:
     """Return sources or prompts as a tensor; raise for others, and for a model that cannot decode them."""
     if not hasattr(model, "start_decoding"):
         raise TypeError(
@@ -145,7 +145,7 @@ def _source_lengths(inputs: Tensor, padding_mask: Tensor | None) -> Tensor:
     return ops.sum(ops.cast(padding_mask, "int32"), axis=1)
 
 
-def _check_prefixes(model: DecodableModel, prefix_ids: Tensor | None) -> None:
+def _check_prefixes(model: _DecodableModel, prefix_ids: Tensor | None) -> None:
     """Raise for prefixes with an id outside the vocabulary, of a model that has one."""
     embedding = getattr(model, "target_embedding", getattr(model, "token_embedding", None))
     if prefix_ids is not None and embedding is not None:
@@ -153,7 +153,7 @@ def _check_prefixes(model: DecodableModel, prefix_ids: Tensor | None) -> None:
 
 
 def token_stream(
-    model: DecodableModel, search: Search, max_length: int
+    model: _DecodableModel, search: Search, max_length: int
 ) -> Callable[[Tensor], Iterator[np.ndarray]]:
     """Compile a search whose steps Python asks for: from sources `(b, s)` to an int32 `(b,)` for each step.
 
@@ -161,7 +161,7 @@ def token_stream(
     `generate`.
     """
     # A beam of one hypothesis goes on with the next best token when the end is the best.
-    if not isinstance(search, IndependentSearch) or search.beam_size != 1:
+    if not isinstance(search, _IndependentSearch) or search.beam_size != 1:
         raise ValueError(
             "`search` must decide on each token at once: greedy, or one sample. "
             f"Received: {type(search).__name__}, beam_size={search.beam_size}."
@@ -170,7 +170,7 @@ def token_stream(
     def begin(inputs: Tensor) -> tuple[Step, Cache]:
         return model.start_decoding(inputs, max_length)
 
-    def advance(step: Step, state: IndependentState) -> IndependentState:
+    def advance(step: Step, state: _IndependentState) -> _IndependentState:
         return search.advance(state, step, max_length)
 
     compiled = compile_rounds(begin, advance, getattr(model, "variables", ()))

@@ -2,7 +2,7 @@
 
 from keras import ops
 
-from keras_transformer.backend import first_largest, take_each, top_k
+from keras_transformer.backend.gather import first_largest, take_each, top_k
 from keras_transformer.types import SpecialIds, Tensor
 
 # Stands for a log-probability of minus infinity. Unlikely is not impossible: sums of it stay finite, so that
@@ -20,7 +20,7 @@ def is_possible(log_probabilities: Tensor) -> Tensor:
     return log_probabilities > LOWEST_SCORE / 1e6
 
 
-def next_token_log_probabilities(logits: Tensor, special_ids: SpecialIds) -> Tensor:
+def _next_token_log_probabilities(logits: Tensor, special_ids: SpecialIds) -> Tensor:
     """Turn logits `(r, v)` into float32 log-probabilities of tokens that may be generated.
 
     Padding, the unknown token and the start token may not: their probability is lost, not shared among the
@@ -31,7 +31,7 @@ def next_token_log_probabilities(logits: Tensor, special_ids: SpecialIds) -> Ten
     return ops.where(banned[None, :], LOWEST_SCORE, log_probabilities)
 
 
-def best_tokens(logits: Tensor, num_tokens: int, special_ids: SpecialIds) -> tuple[Tensor, Tensor]:
+def _best_tokens(logits: Tensor, num_tokens: int, special_ids: SpecialIds) -> tuple[Tensor, Tensor]:
     """Find the `m` largest of `next_token_log_probabilities` and their int32 ids, both `(r, m)`.
 
     It needs fewer passes over the vocabulary: what may not be generated is sorted out afterwards.
@@ -61,6 +61,6 @@ def _is_banned(ids: Tensor, special_ids: SpecialIds) -> Tensor:
     return banned
 
 
-def length_penalty(length: Tensor | int, alpha: float) -> Tensor:
+def _length_penalty(length: Tensor | int, alpha: float) -> Tensor:
     """Compute `((5 + length) / 6) ** alpha`, Wu et al. 2016 ("GNMT"), section 7; the end token counts."""
     return ops.power((5.0 + ops.cast(length, "float32")) / 6.0, alpha)

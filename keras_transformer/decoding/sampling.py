@@ -7,19 +7,20 @@ from typing import ClassVar, NamedTuple
 from keras import ops
 
 from keras_transformer.arguments import check_number, check_positive
-from keras_transformer.backend import draw_uniforms, first_largest, top_k
+from keras_transformer.backend.gather import first_largest, top_k
+from keras_transformer.backend.random import draw_uniforms
 from keras_transformer.decoding.constraints import Limits
 from keras_transformer.decoding.log_probabilities import (
     FORCED_LOG_PROBABILITY,
     LOWEST_SCORE,
-    best_tokens,
+    _best_tokens,
     is_possible,
 )
 from keras_transformer.decoding.search import Cache, Request, Search, SearchResult, Step
 from keras_transformer.types import Tensor
 
 
-class IndependentState(NamedTuple):
+class _IndependentState(NamedTuple):
     """State of a search whose hypotheses are independent."""
 
     position: Tensor
@@ -43,7 +44,7 @@ class IndependentState(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class IndependentSearch(Search):
+class _IndependentSearch(Search):
     """Base of `GreedySearch` and `SampleSearch`, whose hypotheses do not compete."""
 
     axes: ClassVar[dict[str, str]] = {
@@ -55,10 +56,10 @@ class IndependentSearch(Search):
         "uniforms": "bnT",
     }
 
-    def initialize(self, cache: Cache, request: Request, length: Tensor | int) -> IndependentState:
+    def initialize(self, cache: Cache, request: Request, length: Tensor | int) -> _IndependentState:
         """Make the state before the first token."""
         sizes = request.batch_size, self.beam_size
-        return IndependentState(
+        return _IndependentState(
             position=ops.convert_to_tensor(0, "int32"),
             last_ids=self._first_ids(request),
             token_ids=ops.full((*sizes, length), self.special_ids.pad, dtype="int32"),
@@ -70,11 +71,11 @@ class IndependentSearch(Search):
             cache=cache,
         )
 
-    def is_running(self, state: IndependentState, max_length: int) -> Tensor:
+    def is_running(self, state: _IndependentState, max_length: int) -> Tensor:
         """Return which sources have a hypothesis that has not ended, boolean `(b,)`."""
         return ops.logical_not(ops.all(state.ended, axis=1))
 
-    def advance(self, state: IndependentState, step: Step, max_length: int) -> IndependentState:
+    def advance(self, state: _IndependentState, step: Step, max_length: int) -> _IndependentState:
         """Generate one token of every hypothesis."""
         logits, cache = step(ops.reshape(state.last_ids, (-1,)), state.position, state.cache)
         chosen, gained = self._choose(logits, state, max_length)
@@ -92,7 +93,7 @@ class IndependentSearch(Search):
             cache=cache,
         )
 
-    def finalize(self, state: IndependentState, max_length: int) -> SearchResult:
+    def finalize(self, state: _IndependentState, max_length: int) -> SearchResult:
         """Order the hypotheses of each source, the best score first."""
         scores = self.score(state.log_probabilities, state.lengths)
         token_ids = self._padded(state.token_ids, max_length)
@@ -106,12 +107,12 @@ class IndependentSearch(Search):
         return ops.zeros((request.batch_size, self.beam_size, 0))
 
     @abc.abstractmethod
-    def _choose(self, logits: Tensor, state: IndependentState, max_length: int) -> tuple[Tensor, Tensor]:
+    def _choose(self, logits: Tensor, state: _IndependentState, max_length: int) -> tuple[Tensor, Tensor]:
         """Choose a token for each row: int32 `(b * n,)`, and its log-probability."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class GreedySearch(IndependentSearch):
+class GreedySearch(_IndependentSearch):
     """Take the most likely token at each step, until every hypothesis has ended.
 
     The length penalty is that of the score which is reported; it does not change the search.
@@ -124,9 +125,9 @@ class GreedySearch(IndependentSearch):
         False
     """
 
-    def _choose(self, logits: Tensor, state: IndependentState, max_length: int) -> tuple[Tensor, Tensor]:
+    def _choose(self, logits: Tensor, state: _IndependentState, max_length: int) -> tuple[Tensor, Tensor]:
         if self.constraints.is_idle(state.limits):
-            gained, chosen = best_tokens(logits, 1, self.special_ids)
+            gained, chosen = _best_tokens(logits, 1, self.special_ids)
         else:
             scores, allowed = self._allowed(logits, state.token_ids, state.position, state.limits, max_length)
             chosen = first_largest(allowed)
@@ -135,7 +136,7 @@ class GreedySearch(IndependentSearch):
 
 
 @dataclasses.dataclass(frozen=True)
-class SampleSearch(IndependentSearch):
+class SampleSearch(_IndependentSearch):
     """Sample hypotheses from the model's distribution, `num_samples` for each source.
 
     The distribution of each token is reshaped by the constraints, then by the temperature, then by `top_k`,
@@ -226,7 +227,7 @@ class SampleSearch(IndependentSearch):
         uniforms = ops.transpose(draw_uniforms(self.seed, request.max_length, rows))  # (b * n, T)
         return ops.reshape(uniforms, (-1, self.beam_size, request.max_length))
 
-    def _choose(self, logits: Tensor, state: IndependentState, max_length: int) -> tuple[Tensor, Tensor]:
+    def _choose(self, logits: Tensor, state: _IndependentState, max_length: int) -> tuple[Tensor, Tensor]:
         scores, allowed = self._allowed(logits, state.token_ids, state.position, state.limits, max_length)
         uniforms = ops.reshape(ops.take(state.uniforms, state.position, axis=2), (-1,))
         chosen = self.choose(allowed, uniforms)

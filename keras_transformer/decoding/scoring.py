@@ -19,7 +19,7 @@ class _ScoringModel(Protocol):
         """Return attention maps by the name of their layer."""
 
 
-class TargetScores(NamedTuple):
+class _TargetScores(NamedTuple):
     """The log-probabilities of targets."""
 
     log_probabilities: Tensor
@@ -34,7 +34,7 @@ def score_targets(
     target_ids: Tensor,
     padding_mask: Tensor | None = None,
     special_ids: SpecialIds = SPECIAL_IDS,
-) -> TargetScores:
+) -> _TargetScores:
     """Compute the log-probabilities of targets.
 
     Divided by the length penalty, that of a hypothesis is the score which the search gave. A search never
@@ -66,7 +66,7 @@ def score_targets(
     log_probabilities = ops.log_softmax(ops.cast(logits, "float32"), axis=-1)
     chosen = ops.take_along_axis(log_probabilities, target_ids[..., None], axis=-1)[..., 0]  # (b, t)
     is_token = ops.not_equal(target_ids, special_ids.pad)
-    return TargetScores(
+    return _TargetScores(
         # Not a product: an impossible token may have minus infinity where there is padding.
         log_probabilities=ops.sum(ops.where(is_token, chosen, 0.0), axis=1),
         num_tokens=ops.sum(ops.cast(is_token, "int32"), axis=1),

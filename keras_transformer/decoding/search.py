@@ -11,9 +11,9 @@ from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias
 from keras import ops
 
 from keras_transformer.arguments import check_number
-from keras_transformer.backend import in_compiler
+from keras_transformer.backend.compiler import in_compiler
 from keras_transformer.decoding.constraints import NO_CONSTRAINTS, Constraints, Limits
-from keras_transformer.decoding.log_probabilities import length_penalty, next_token_log_probabilities
+from keras_transformer.decoding.log_probabilities import _length_penalty, _next_token_log_probabilities
 from keras_transformer.types import SPECIAL_IDS, SpecialIds, Tensor
 
 # Positions that a loop has room for at first. Attention reads all of them, so the room for a short output
@@ -125,7 +125,7 @@ class Search(abc.ABC):
 
     def score(self, log_probabilities: Tensor, num_tokens: Tensor) -> Tensor:
         """Divide log-probabilities of hypotheses by the length penalty."""
-        return log_probabilities / length_penalty(num_tokens, self.length_penalty)
+        return log_probabilities / _length_penalty(num_tokens, self.length_penalty)
 
     def __call__(self, step: Step, cache: Cache, request: Request) -> SearchResult:
         """Find likely sequences, with a cache that has room for `request.first_room` positions."""
@@ -169,7 +169,7 @@ class Search(abc.ABC):
 
         `token_ids` are those so far, `(b, n, t)`.
         """
-        log_probabilities = next_token_log_probabilities(logits, self.special_ids)
+        log_probabilities = _next_token_log_probabilities(logits, self.special_ids)
         limits = limits.repeat(self.beam_size)
         return log_probabilities, self.constraints.apply(
             log_probabilities, token_ids, position, limits, max_length, self.special_ids

@@ -10,7 +10,7 @@ from keras import ops
 from typing_extensions import Self
 
 from keras_transformer.arguments import check_number
-from keras_transformer.backend import compile_function
+from keras_transformer.backend.compiler import compile_function
 from keras_transformer.decoding.beam import BeamSearch
 from keras_transformer.decoding.generation import generate, token_stream
 from keras_transformer.decoding.sampling import GreedySearch
@@ -22,13 +22,14 @@ from keras_transformer.decoding.text_translator import (
     TextTranslator,
     TruncationWarning,
 )
-from keras_transformer.decoding.translator_directory import read_translator, write_translator
+from keras_transformer.decoding.translator_directory import _read_translator, _write_translator
 from keras_transformer.errors import InputError
-from keras_transformer.models import Ensemble, Transformer
+from keras_transformer.models.ensemble import Ensemble
+from keras_transformer.models.transformer import Transformer
 from keras_transformer.types import SPECIAL_IDS, Tensor
 
 if TYPE_CHECKING:
-    from keras_transformer.text import Tokenizer
+    from keras_transformer.text.tokenizer import Tokenizer
 
 # Stands for bytes that are no character, or not yet.
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
@@ -159,7 +160,7 @@ class Translator(TextTranslator):
         """
         tokenizers = self.source_tokenizer, self.target_tokenizer
         limits = {name: getattr(self, name) for name in ("max_source_length", "max_target_length")}
-        write_translator(Path(directory), self.model, tokenizers, self.search, limits)
+        _write_translator(Path(directory), self.model, tokenizers, self.search, limits)
 
     @classmethod
     def load(cls, directory: str | Path) -> Self:
@@ -174,7 +175,7 @@ class Translator(TextTranslator):
         Raises:
             InputError: If the directory is not that of a translator, or a part of it is damaged.
         """
-        arguments = read_translator(Path(directory))
+        arguments = _read_translator(Path(directory))
         try:
             return cls(**arguments)
         # A Keras model of another class lacks the attributes of a `Transformer`.

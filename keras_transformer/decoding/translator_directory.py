@@ -14,11 +14,11 @@ from keras_transformer.decoding.sampling import GreedySearch, SampleSearch
 from keras_transformer.decoding.search import Search
 from keras_transformer.errors import InputError
 from keras_transformer.files import atomic_directory, file_sha256, write_file
-from keras_transformer.training import load_model
+from keras_transformer.training.restore import load_model
 from keras_transformer.types import SpecialIds
 
 if TYPE_CHECKING:
-    from keras_transformer.text import Tokenizer
+    from keras_transformer.text.tokenizer import Tokenizer
 
 MODEL_FILE = "model.keras"
 OPTIONS_FILE = "translator.json"
@@ -29,7 +29,7 @@ _TOKENIZERS = ("source_tokenizer", "target_tokenizer")
 _SEARCHES: dict[str, type[Search]] = {"beam": BeamSearch, "greedy": GreedySearch, "sample": SampleSearch}
 
 
-def write_translator(
+def _write_translator(
     directory: Path,
     model: keras.Model,
     tokenizers: Sequence["Tokenizer"],
@@ -48,10 +48,10 @@ def write_translator(
         write_file(partial / OPTIONS_FILE, (content + "\n").encode())
 
 
-def read_translator(directory: Path) -> dict[str, Any]:
+def _read_translator(directory: Path) -> dict[str, Any]:
     """Return the arguments of a translator; raise `InputError` for damaged parts or those of two models."""
     # Imported here: tokenizers need TensorFlow, the rest of decoding does not.
-    from keras_transformer.text import load_tokenizer
+    from keras_transformer.text.tokenizer import load_tokenizer
 
     for name in (OPTIONS_FILE, MODEL_FILE):
         if not (directory / name).is_file():

@@ -34,13 +34,13 @@ def edit_distance(hypothesis: Sequence[object], reference: Sequence[object]) -> 
     return distances[-1]
 
 
-def exact_match(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> float:
+def _exact_match(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> float:
     """Compute the share of hypotheses that equal one of their references; case and spaces count."""
     pairs = zip(hypotheses, references, strict=True)
     return sum(hypothesis in rights for hypothesis, rights in pairs) / len(hypotheses)
 
 
-def token_error_rate(
+def _token_error_rate(
     hypotheses: Sequence[str],
     references: Sequence[Sequence[str]],
     split: Callable[[str], Sequence[str]] = str.split,
@@ -65,7 +65,7 @@ def _edits(edits_and_length: tuple[int, int]) -> int:
     return edits_and_length[0]
 
 
-def checked_references(hypotheses: Sequence[str], references: References) -> list[tuple[str, ...]]:
+def _checked_references(hypotheses: Sequence[str], references: References) -> list[tuple[str, ...]]:
     """Return the references of each hypothesis as a tuple; raise TypeError or ValueError unless they fit."""
     for name, texts in (("hypotheses", hypotheses), ("references", references)):
         if isinstance(texts, str):

@@ -10,9 +10,9 @@ from sacrebleu.metrics import BLEU, CHRF
 from keras_transformer.arguments import check_choice
 from keras_transformer.evaluation.error_rates import (
     References,
-    checked_references,
-    exact_match,
-    token_error_rate,
+    _checked_references,
+    _exact_match,
+    _token_error_rate,
 )
 
 TOKENIZATIONS = tuple(BLEU.TOKENIZERS)
@@ -21,12 +21,12 @@ TOKENIZATIONS = tuple(BLEU.TOKENIZERS)
 _Measure = Callable[[Sequence[str], Sequence[Sequence[str]]], float]
 
 _RATES: Mapping[str, _Measure] = {
-    "exact_match": exact_match,
+    "exact_match": _exact_match,
     # Of pronunciations: an item is one word, right or wrong as a whole. The word error rate of speech
     # recognition, which counts edits between the words of a sentence, is the token error rate.
-    "word_error_rate": lambda hypotheses, references: 1.0 - exact_match(hypotheses, references),
-    "token_error_rate": token_error_rate,
-    "character_error_rate": functools.partial(token_error_rate, split=list),
+    "word_error_rate": lambda hypotheses, references: 1.0 - _exact_match(hypotheses, references),
+    "token_error_rate": _token_error_rate,
+    "character_error_rate": functools.partial(_token_error_rate, split=list),
 }
 
 METRICS = ("bleu", "chrf", *_RATES)
@@ -129,7 +129,7 @@ def evaluate(
     if unknown or not metrics:
         raise ValueError(f"`metrics` must name some of {', '.join(METRICS)}. Received: {unknown or metrics}.")
     check_choice(TOKENIZATIONS, tokenize=tokenize)
-    rights = checked_references(hypotheses, references)
+    rights = _checked_references(hypotheses, references)
     scores = {metric: _measure(metric, hypotheses, rights, tokenize, lowercase) for metric in metrics}
     return EvaluationReport(num_items=len(hypotheses), scores=scores)
 

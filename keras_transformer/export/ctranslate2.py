@@ -10,22 +10,19 @@ import numpy.typing as npt
 from keras import ops
 
 from keras_transformer.arguments import check_choice
-from keras_transformer.decoding import Translator
+from keras_transformer.decoding.translator import Translator
 from keras_transformer.errors import InputError
-from keras_transformer.export.readmes import ctranslate2_readme
+from keras_transformer.export.readmes import _ctranslate2_readme
 from keras_transformer.files import atomic_directory, errors_named
-from keras_transformer.layers import (
-    Decoder,
-    Encoder,
-    FeedForward,
-    MultiHeadAttention,
-    OutputProjection,
-    TokenEmbedding,
-    sinusoidal_position_encoding,
-)
-from keras_transformer.models import Transformer
-from keras_transformer.text import SPECIAL_IDS, SPECIAL_TOKENS, Tokenizer
-from keras_transformer.types import Tensor
+from keras_transformer.layers.decoder import Decoder
+from keras_transformer.layers.encoder import Encoder
+from keras_transformer.layers.feed_forward import FeedForward
+from keras_transformer.layers.multi_head_attention import MultiHeadAttention
+from keras_transformer.layers.position_encoding import sinusoidal_position_encoding
+from keras_transformer.layers.token_embedding import OutputProjection, TokenEmbedding
+from keras_transformer.models.transformer import Transformer
+from keras_transformer.text.tokenizer import SPECIAL_TOKENS, Tokenizer
+from keras_transformer.types import SPECIAL_IDS, Tensor
 
 _Array: TypeAlias = npt.NDArray[np.float32]
 # CTranslate2 makes the attributes of its descriptions while it runs, and has no types.
@@ -95,7 +92,7 @@ def export_ctranslate2(
         if translator is not None:
             translator.source_tokenizer.save(partial / "source_tokenizer")
             translator.target_tokenizer.save(partial / "target_tokenizer")
-        readme = ctranslate2_readme(directory.name, *lengths)
+        readme = _ctranslate2_readme(directory.name, *lengths)
         (partial / "README.md").write_text(readme, encoding="utf-8")
     return directory
 

@@ -16,11 +16,13 @@ import tensorflow as tf
 from tensorflow.lite.python.convert_phase import ConverterError
 
 from keras_transformer.arguments import check_positive
-from keras_transformer.decoding import GreedySearch, Translator, generate
+from keras_transformer.decoding.generation import generate
+from keras_transformer.decoding.sampling import GreedySearch
+from keras_transformer.decoding.translator import Translator
 from keras_transformer.errors import ExportError, InputError
-from keras_transformer.export.saved_model import check_backend
-from keras_transformer.export.verification import compared_texts, is_close
-from keras_transformer.export.weights import StoredWeights
+from keras_transformer.export.saved_model import _check_backend
+from keras_transformer.export.verification import _compared_texts, _is_close
+from keras_transformer.export.weights import _StoredWeights
 from keras_transformer.files import write_file
 
 _OPSET = 18  # the version of the ONNX operations that are written
@@ -118,7 +120,7 @@ class _GreedyGraph:
     def __init__(
         self, translator: Translator, source_length: int | None, max_length: int | None, batch_size: int
     ) -> None:
-        check_backend()
+        _check_backend()
         check_positive(batch_size=batch_size)
         search = translator.search
         self.batch_size = batch_size
@@ -136,7 +138,7 @@ class _GreedyGraph:
         )
         # The converter makes constants of the variables that a module holds.
         self.module = tf.Module(name="greedy")
-        self.module.model_variables = StoredWeights(translator.model).variables
+        self.module.model_variables = _StoredWeights(translator.model).variables
         shape = (batch_size, self.translator.max_source_length)
         spec = tf.TensorSpec(shape, tf.int32, name="source_ids")
         self.function = tf.function(self._answer, input_signature=[spec], autograph=False)
@@ -150,7 +152,7 @@ class _GreedyGraph:
 
     def check(self, engine: str, ask: _Ask, examples: Iterable[str]) -> None:
         """Raise ExportError unless an engine gives the tokens and scores of the translator."""
-        texts = compared_texts(examples)
+        texts = _compared_texts(examples)
         short = self.translator.token_ids(texts)
         # The engine reads more padding than the translator does, which must not matter.
         padding = self.translator.max_source_length - short.shape[1]
@@ -160,7 +162,7 @@ class _GreedyGraph:
             rows = np.arange(first, first + self.batch_size) % len(texts)
             for row, received_ids, received_score in zip(rows, *ask(source_ids[rows]), strict=True):
                 is_same = np.array_equal(received_ids, token_ids[row])
-                if not (is_same and is_close(received_score, scores[row])):
+                if not (is_same and _is_close(received_score, scores[row])):
                     wanted = _described(token_ids[row], scores[row])
                     received = _described(received_ids, received_score)
                     raise ExportError(

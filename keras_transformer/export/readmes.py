@@ -6,8 +6,9 @@ import urllib.parse
 from collections.abc import Sequence
 from pathlib import Path
 
-from keras_transformer.decoding import Translator
-from keras_transformer.text import SPECIAL_IDS, SPECIAL_TOKENS
+from keras_transformer.decoding.translator import Translator
+from keras_transformer.text.tokenizer import SPECIAL_TOKENS
+from keras_transformer.types import SPECIAL_IDS
 
 _TEXT_IMPORT = "    import tensorflow_text  # registers the tokenizer's operations\n"
 _NOTES = {
@@ -22,18 +23,18 @@ examples of the usual ones.
 _FLAGS = {"xla": " --xla_cpu_compilation_enabled"}
 
 
-def template(file: str, /, **values: object) -> str:
+def _template(file: str, /, **values: object) -> str:
     """Return a template with values in its braces."""
     text = Path(__file__).with_name("templates").joinpath(file).read_text(encoding="utf-8")
     return text.format(**values)
 
 
-def saved_model_readme(
+def _saved_model_readme(
     translator: Translator, name: str, version: int, optimize: str, examples: Sequence[tuple[str, str]]
 ) -> str:
     """Return the README of a version in Markdown; the first example, a source and its output, is shown."""
     text, output = examples[0] if examples else ("text", "output")
-    return template(
+    return _template(
         "saved_model.md",
         name=name,
         setting=shlex.quote(f"MODEL_NAME={name}"),
@@ -49,11 +50,11 @@ def saved_model_readme(
         example=text,
         note=_NOTES[optimize],
         flags=_FLAGS.get(optimize, ""),
-        text_import=_TEXT_IMPORT if needs_tensorflow_text(translator) else "",
+        text_import=_TEXT_IMPORT if _needs_tensorflow_text(translator) else "",
     )
 
 
-def needs_tensorflow_text(translator: Translator) -> bool:
+def _needs_tensorflow_text(translator: Translator) -> bool:
     """Return whether the graph of a translator has operations of TensorFlow Text."""
     tokenizers = (translator.source_tokenizer, translator.target_tokenizer)
     return any(tokenizer.needs_tensorflow_text for tokenizer in tokenizers)
@@ -64,12 +65,12 @@ def _request(**body: object) -> str:
     return json.dumps(body, ensure_ascii=False).replace("'", "\\u0027")
 
 
-def ctranslate2_readme(name: str, max_source_length: int, max_target_length: int) -> str:
+def _ctranslate2_readme(name: str, max_source_length: int, max_target_length: int) -> str:
     """Return the README of a CTranslate2 model; the lengths count the end token."""
     banned = [
         SPECIAL_TOKENS[token_id] for token_id in (SPECIAL_IDS.pad, SPECIAL_IDS.unknown, SPECIAL_IDS.start)
     ]
-    return template(
+    return _template(
         "ctranslate2.md",
         name=name,
         banned=[[token] for token in banned],

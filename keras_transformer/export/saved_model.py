@@ -12,19 +12,21 @@ from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 from tensorflow_serving.apis import model_pb2, predict_pb2, prediction_log_pb2
 
 from keras_transformer.arguments import as_strings, check_choice
-from keras_transformer.decoding import SampleSearch, Translator, TruncationWarning
+from keras_transformer.decoding.sampling import SampleSearch
+from keras_transformer.decoding.text_translator import TruncationWarning
+from keras_transformer.decoding.translator import Translator
 from keras_transformer.errors import InputError
-from keras_transformer.export.readmes import saved_model_readme, template
-from keras_transformer.export.served_model import versions
+from keras_transformer.export.readmes import _saved_model_readme, _template
+from keras_transformer.export.served_model import _versions
 from keras_transformer.export.serving_graphs import (
     OPTIMIZATIONS,
     SIGNATURES,
-    ServingGraphs,
     SignatureName,
+    _ServingGraphs,
     utf8,
 )
 from keras_transformer.export.verification import verify_saved_model
-from keras_transformer.export.weights import rounded
+from keras_transformer.export.weights import _rounded
 from keras_transformer.files import atomic_directory, errors_named, write_file
 
 _MAX_WARMUP_TEXTS = 8
@@ -62,7 +64,7 @@ def export_saved_model(
         ValueError: an unknown `optimize`, or a search that samples, whose outputs nothing could be compared
             with.
     """
-    check_backend()
+    _check_backend()
     if isinstance(translator.search, SampleSearch):
         raise ValueError(
             "`translator.search` must give the same answer each time to be exported. "
@@ -78,7 +80,7 @@ def export_saved_model(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TruncationWarning)
         outputs = translator.translate(texts)
-    name, version = _model_name(directory), max(versions(directory), default=0) + 1
+    name, version = _model_name(directory), max(_versions(directory), default=0) + 1
     # Two exports at once may choose the same version: the first to finish gets it, the other one raises.
     with errors_named("write", directory), atomic_directory(directory / str(version)) as partial:
         written = partial / "written"
@@ -90,16 +92,16 @@ def export_saved_model(
         written.rmdir()
         if texts:
             _write_warmup_requests(partial, name, texts, outputs)
-        readme = saved_model_readme(
+        readme = _saved_model_readme(
             translator, name, version, optimize, list(zip(texts, outputs, strict=True))
         )
         (partial / "README.md").write_text(readme, encoding="utf-8", errors="replace")
-        verify_saved_model(partial, rounded(translator) if optimize == "bfloat16" else translator, texts)
+        verify_saved_model(partial, _rounded(translator) if optimize == "bfloat16" else translator, texts)
         _write_models_config(directory / _MODELS_CONFIG, name)
     return directory / str(version)
 
 
-def check_backend() -> None:
+def _check_backend() -> None:
     """Raise InputError unless Keras runs on TensorFlow."""
     if keras.backend.backend() != "tensorflow":
         raise InputError(
@@ -116,7 +118,7 @@ def _model_name(directory: Path) -> str:
 
 def _write_graphs(translator: Translator, directory: Path, optimize: str) -> None:
     """Write the SavedModel itself, with both vocabularies among its assets."""
-    graphs = ServingGraphs(translator, optimize)
+    graphs = _ServingGraphs(translator, optimize)
     with tempfile.TemporaryDirectory() as vocabularies:
         module = graphs.module(_vocabulary_files(translator, Path(vocabularies)))
         try:
@@ -203,4 +205,4 @@ def _write_models_config(path: Path, name: str) -> None:
     if not path.exists():
         # What a quoted string of protobuf cannot hold as it is.
         escaped = name.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-        write_file(path, template("models.config", name=escaped).encode())
+        write_file(path, _template("models.config", name=escaped).encode())

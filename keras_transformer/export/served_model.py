@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.decoding import TextTranslator
+from keras_transformer.decoding.text_translator import TextTranslator
 from keras_transformer.errors import InputError
-from keras_transformer.export.serving_graphs import SIGNATURES, ServedFunction, SignatureName, utf8
+from keras_transformer.export.serving_graphs import SIGNATURES, SignatureName, _ServedFunction, utf8
 
 
 class ServedModel(TextTranslator):
@@ -46,7 +46,7 @@ class ServedModel(TextTranslator):
         outputs = self._signature(signature)(**{side: tf.constant(utf8(texts)) for side, texts in inputs})
         return {name: values.numpy() for name, values in outputs.items()}
 
-    def _signature(self, name: SignatureName) -> ServedFunction:
+    def _signature(self, name: SignatureName) -> _ServedFunction:
         """Return the function of a signature; raise InputError for one that is not ours."""
         serve = self._module.signatures.get(name)
         if serve is None:
@@ -58,11 +58,11 @@ class ServedModel(TextTranslator):
             raise InputError(
                 f"{self.directory}: {name} must take {SIGNATURES[name].inputs}. Received: {received}."
             )
-        function: ServedFunction = serve
+        function: _ServedFunction = serve
         return function
 
 
-def versions(directory: Path) -> list[int]:
+def _versions(directory: Path) -> list[int]:
     """Return the numbers of a model's versions, ascending; none where the directory does not exist."""
     paths = directory.iterdir() if directory.is_dir() else ()
     return sorted(int(path.name) for path in paths if path.name.isdecimal())
@@ -71,7 +71,7 @@ def versions(directory: Path) -> list[int]:
 def _saved_model_directory(directory: Path) -> Path:
     """Return the directory of a version: of the highest one where it is that of a model."""
     if not (directory / "saved_model.pb").is_file():
-        numbers = versions(directory)
+        numbers = _versions(directory)
         if not numbers:
             raise InputError(f"{directory} is not the directory of a SavedModel: it has no saved_model.pb.")
         directory = directory / str(numbers[-1])

@@ -5,16 +5,14 @@ from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 import tensorflow as tf
 
-from keras_transformer.decoding import (
-    SearchResult,
-    TextTranslator,
-    Translator,
-    align_targets,
-    generate,
-    score_targets,
-)
-from keras_transformer.export.weights import StoredWeights
-from keras_transformer.text import SPECIAL_IDS, Tokenizer
+from keras_transformer.decoding.generation import generate
+from keras_transformer.decoding.scoring import align_targets, score_targets
+from keras_transformer.decoding.search import SearchResult
+from keras_transformer.decoding.text_translator import TextTranslator
+from keras_transformer.decoding.translator import Translator
+from keras_transformer.export.weights import _StoredWeights
+from keras_transformer.text.tokenizer import Tokenizer
+from keras_transformer.types import SPECIAL_IDS
 
 OPTIMIZATIONS = ("float32", "bfloat16", "xla")
 """Values of `optimize`: nothing, weights of half the size, or a search compiled for a few lengths."""
@@ -23,7 +21,7 @@ OPTIMIZATIONS = ("float32", "bfloat16", "xla")
 SignatureName: TypeAlias = Literal["serving_default", "n_best", "align", "score"]
 
 
-class ServedFunction(Protocol):
+class _ServedFunction(Protocol):
     """A function of a SavedModel."""
 
     structured_input_signature: tuple[tuple[()], dict[str, tf.TensorSpec]]
@@ -66,7 +64,7 @@ def utf8(texts: Sequence[str]) -> list[bytes]:
     return [text.encode("utf-8", "surrogatepass") for text in texts]
 
 
-class ServingGraphs:
+class _ServingGraphs:
     """The signatures of a translator as graphs, without Keras.
 
     No `tf.Module`: it would save functions that are its attributes, and Keras objects, which no server reads.
@@ -75,7 +73,7 @@ class ServingGraphs:
 
     def __init__(self, translator: Translator, optimize: str = "float32") -> None:
         self._translator = translator
-        self._weights = StoredWeights(translator.model, bfloat16=optimize == "bfloat16")
+        self._weights = _StoredWeights(translator.model, bfloat16=optimize == "bfloat16")
         # Traced once, for three signatures.
         self._generate = (
             _compiled_in_buckets(self._search, translator.max_source_length)
@@ -92,7 +90,7 @@ class ServingGraphs:
         module.vocabularies = [tf.saved_model.Asset(path) for path in vocabulary_files]
         return module
 
-    def signatures(self) -> dict[SignatureName, ServedFunction]:
+    def signatures(self) -> dict[SignatureName, _ServedFunction]:
         """Return a concrete function for each signature."""
         functions: dict[SignatureName, Callable[..., dict[str, tf.Tensor]]] = {
             "serving_default": self._best,
@@ -100,7 +98,7 @@ class ServingGraphs:
             "align": self._align,
             "score": self._score,
         }
-        concrete: dict[SignatureName, ServedFunction] = {}
+        concrete: dict[SignatureName, _ServedFunction] = {}
         for name, function in functions.items():
             specs = [tf.TensorSpec([None], tf.string, name=column) for column in SIGNATURES[name].inputs]
             graph = tf.function(function, input_signature=specs, autograph=False)

@@ -15,16 +15,16 @@ from typing import TypedDict
 import numpy as np
 
 from keras_transformer.arguments import as_strings
-from keras_transformer.decoding import (
+from keras_transformer.decoding.text_translator import (
     Alignment,
     PairScore,
     TextTranslator,
     Translation,
-    Translator,
     TruncationWarning,
 )
+from keras_transformer.decoding.translator import Translator
 from keras_transformer.errors import ExportError
-from keras_transformer.export.readmes import needs_tensorflow_text
+from keras_transformer.export.readmes import _needs_tensorflow_text
 from keras_transformer.export.serving_graphs import SIGNATURES, SignatureName, utf8
 
 _MAX_EXAMPLES = 8
@@ -77,10 +77,10 @@ def verify_saved_model(directory: str | Path, translator: Translator, examples: 
     Raises:
         ExportError: what differs.
     """
-    texts = compared_texts(examples)
+    texts = _compared_texts(examples)
     expected, outputs = _expected_answers(translator, texts)
     columns = {"text": [*utf8(texts), _NOT_UTF8], "output": [*utf8(outputs), _NOT_UTF8]}
-    fresh = _ask_fresh_process(Path(directory), columns, needs_text=needs_tensorflow_text(translator))
+    fresh = _ask_fresh_process(Path(directory), columns, needs_text=_needs_tensorflow_text(translator))
     if fresh["foreign_operations"]:
         raise ExportError(
             "A SavedModel must have only operations of TensorFlow and TensorFlow Text. "
@@ -91,7 +91,7 @@ def verify_saved_model(directory: str | Path, translator: Translator, examples: 
         _check_answers(name, [*texts, _NOT_UTF8], report, expected[name])
 
 
-def compared_texts(examples: Iterable[str]) -> list[str]:
+def _compared_texts(examples: Iterable[str]) -> list[str]:
     """Return the sources that are compared: some examples, and what users send by mistake."""
     return [*as_strings(examples=examples)[:_MAX_EXAMPLES], *_HARD_TEXTS]
 
@@ -189,7 +189,7 @@ def _is_same(answer: _Answer, wanted: _Answer) -> bool:
 
 def _is_same_value(value: object, wanted: object) -> bool:
     if isinstance(value, float) and isinstance(wanted, float):
-        return is_close(value, wanted)
+        return _is_close(value, wanted)
     if isinstance(value, np.ndarray) and isinstance(wanted, np.ndarray):
         return value.shape == wanted.shape and np.allclose(value, wanted, atol=_SCORE_TOLERANCE)
     return value == wanted
@@ -200,15 +200,15 @@ def _are_same_hypotheses(answers: list[Translation], wanted: list[Translation]) 
     if len(answers) != len(wanted) or answers[0].text != wanted[0].text:
         return False
     pairs = list(zip(answers, wanted, strict=True))
-    return all(is_close(a.score, w.score) and (a.text == w.text or _is_tied(w, wanted)) for a, w in pairs)
+    return all(_is_close(a.score, w.score) and (a.text == w.text or _is_tied(w, wanted)) for a, w in pairs)
 
 
 def _is_tied(hypothesis: Translation, hypotheses: Sequence[Translation]) -> bool:
     """Return whether another one could stand in its place: the last may also be tied with one not kept."""
     others = [other for other in hypotheses if other is not hypothesis]
-    return hypothesis is hypotheses[-1] or any(is_close(hypothesis.score, other.score) for other in others)
+    return hypothesis is hypotheses[-1] or any(_is_close(hypothesis.score, other.score) for other in others)
 
 
-def is_close(score: float, wanted: float) -> bool:
+def _is_close(score: float, wanted: float) -> bool:
     """Return whether two scores are equal but for rounding."""
     return math.isclose(score, wanted, rel_tol=1e-4, abs_tol=_SCORE_TOLERANCE)

@@ -5,10 +5,10 @@ import contextlib
 import keras
 import tensorflow as tf
 
-from keras_transformer.decoding import Translator
+from keras_transformer.decoding.translator import Translator
 
 
-class StoredWeights:
+class _StoredWeights:
     """Variables that a SavedModel holds, and a model that computes with them.
 
     With `bfloat16`, matrices are stored in half the size: rounded once, here, and cast back where they are
@@ -37,7 +37,7 @@ def _is_matrix(value: tf.Variable) -> bool:
     return value.dtype == tf.float32 and value.shape.rank >= 2
 
 
-def rounded(translator: Translator) -> Translator:
+def _rounded(translator: Translator) -> Translator:
     """Copy a translator, with the weights that a bfloat16 export computes with."""
     model = type(translator.model).from_config(translator.model.get_config())
     for weight, original in zip(model.weights, translator.model.weights, strict=True):

@@ -6,22 +6,15 @@ import keras
 from keras import ops
 
 from keras_transformer.arguments import as_boolean, as_position, known_values
-from keras_transformer.backend import (
-    MINUS_INFINITY,
-    attend_step,
-    flatten_kernel,
-    make_buffer,
-    slots_of,
-    weight_now,
-    write_position,
-)
+from keras_transformer.backend.attention import MINUS_INFINITY, attend_step, flatten_kernel
+from keras_transformer.backend.loop import make_buffer, slots_of, weight_now, write_position
 from keras_transformer.layers.masks import combine_masks
 from keras_transformer.layers.multi_head_attention import MultiHeadAttention
-from keras_transformer.layers.rotary_embedding import Rotation
+from keras_transformer.layers.rotary_embedding import _Rotation
 from keras_transformer.types import Tensor
 
 
-class AttentionCache(NamedTuple):
+class _AttentionCache(NamedTuple):
     """The projected keys and values of one attention.
 
     All hypotheses of a source, `n` of them, share one row: slot `t * n + j` is what hypothesis `j` wrote at
@@ -34,13 +27,13 @@ class AttentionCache(NamedTuple):
     values: Tensor
     """`(b, h, T * n, k)`; its width may differ from that of the keys."""
 
-    def select(self, rows: Tensor) -> "AttentionCache":
+    def select(self, rows: Tensor) -> "_AttentionCache":
         """Take some sources, `(b',)`, in any order."""
-        return AttentionCache(*(ops.take(part, rows, axis=0) for part in self))
+        return _AttentionCache(*(ops.take(part, rows, axis=0) for part in self))
 
-    def grow(self, num_slots: Tensor | int) -> "AttentionCache":
+    def grow(self, num_slots: Tensor | int) -> "_AttentionCache":
         """Make room for more slots."""
-        return AttentionCache(*(_longer(part, num_slots) for part in self))
+        return _AttentionCache(*(_longer(part, num_slots) for part in self))
 
 
 def _longer(buffer: Tensor, num_slots: Tensor | int) -> Tensor:
@@ -49,7 +42,7 @@ def _longer(buffer: Tensor, num_slots: Tensor | int) -> Tensor:
     return ops.concatenate([buffer, room], axis=2)
 
 
-class Step(NamedTuple):
+class _Step(NamedTuple):
     """What all layers share of one step."""
 
     position: Tensor | int
@@ -62,7 +55,7 @@ class Step(NamedTuple):
     """Where the position is written; see `backend.slots_of`."""
     encoder_bias: Tensor | None = None
     """float32 `(b, 1, 1, 1, s)`, added to the logits of cross-attention; None where all of it counts."""
-    rotation: Rotation | None = None
+    rotation: _Rotation | None = None
     """The turn of the position; None without rotary positions."""
 
 
@@ -139,10 +132,10 @@ class CachedAttention:
     def plan(
         self,
         position: Tensor | int,
-        cache: AttentionCache,
+        cache: _AttentionCache,
         visible: Tensor,
         encoder_padding_mask: Tensor | None = None,
-    ) -> Step:
+    ) -> _Step:
         """Compute what all attentions of this kind share of one step.
 
         Args:
@@ -164,18 +157,18 @@ class CachedAttention:
         if encoder_padding_mask is not None:
             encoder_bias = _hide_unless(combine_masks(padding_mask=encoder_padding_mask))[:, None]
         is_rotary = self._attention.positions == "rotary"
-        return Step(
+        return _Step(
             position,
             num_hypotheses,
             _hide_unless(visible)[:, :, None, None, :],
             slots_of(position, cache.keys, num_hypotheses),
             encoder_bias,
-            Rotation.of(1, self._attention.key_dim, start=position) if is_rotary else None,
+            _Rotation.of(1, self._attention.key_dim, start=position) if is_rotary else None,
         )
 
     def create(
         self, max_length: Tensor | int, batch_size: Tensor | int, num_hypotheses: int = 1
-    ) -> AttentionCache:
+    ) -> _AttentionCache:
         """Make an empty cache for self-attention.
 
         Args:
@@ -189,9 +182,9 @@ class CachedAttention:
         sizes = batch_size, self._num_groups, max_length * num_hypotheses
         dtype = self._attention.compute_dtype
         widths = self._attention.key_dim, self._value_dim
-        return AttentionCache(*(make_buffer((*sizes, width), dtype) for width in widths))
+        return _AttentionCache(*(make_buffer((*sizes, width), dtype) for width in widths))
 
-    def project(self, value: Tensor, padding_mask: Tensor | None) -> AttentionCache:
+    def project(self, value: Tensor, padding_mask: Tensor | None) -> _AttentionCache:
         """Compute the keys and values of an encoder's output, for cross-attention.
 
         Args:
@@ -211,11 +204,11 @@ class CachedAttention:
             # A source of nothing but padding then gives zeros, whatever the weights are.
             is_token = as_boolean(padding_mask, "encoder_padding_mask")[:, :, None, None]
             values = ops.where(is_token, values, ops.zeros_like(values))
-        return AttentionCache(*(ops.transpose(part, (0, 2, 1, 3)) for part in (keys, values)))
+        return _AttentionCache(*(ops.transpose(part, (0, 2, 1, 3)) for part in (keys, values)))
 
     def step(
-        self, inputs: Tensor, cache: AttentionCache, step: Step
-    ) -> tuple[Tensor, AttentionCache, Tensor]:
+        self, inputs: Tensor, cache: _AttentionCache, step: _Step
+    ) -> tuple[Tensor, _AttentionCache, Tensor]:
         """Attend from one position of each hypothesis.
 
         Args:
@@ -237,7 +230,7 @@ class CachedAttention:
             key = self._turn(ops.reshape(key, (*groups, attention.key_dim)), step)
             value = ops.reshape(value, (*groups, self._value_dim))
             pairs = zip(cache, (key, value), strict=True)
-            cache = AttentionCache(
+            cache = _AttentionCache(
                 *(write_position(part, new, step.slots, in_place=self._in_place) for part, new in pairs)
             )
             bias = self._self_bias(step, ops.shape(cache.keys)[2])
@@ -247,10 +240,10 @@ class CachedAttention:
             rows = rows * ops.sigmoid(others[0])
         return _linear(rows, self._output_matrix, self._output_bias), cache, scores
 
-    def _turn(self, heads: Tensor, step: Step) -> Tensor:
+    def _turn(self, heads: Tensor, step: _Step) -> Tensor:
         return heads if step.rotation is None or not self._is_causal else step.rotation(heads)
 
-    def _self_bias(self, step: Step, num_slots: Tensor | int) -> Tensor:
+    def _self_bias(self, step: _Step, num_slots: Tensor | int) -> Tensor:
         """Return what is added to the logits of self-attention, besides the mask that all layers share."""
         bias, window = step.bias, self._attention.sliding_window
         if window is not None:

@@ -5,18 +5,19 @@ from typing import NamedTuple
 import keras
 from keras import ops
 
-from keras_transformer.backend import take_rows, weight_now
-from keras_transformer.layers.cached_attention import AttentionCache, CachedAttention, Step
-from keras_transformer.layers.decoder import Decoder, DecoderLayer, described
+from keras_transformer.backend.gather import take_rows
+from keras_transformer.backend.loop import weight_now
+from keras_transformer.layers.cached_attention import CachedAttention, _AttentionCache, _Step
+from keras_transformer.layers.decoder import Decoder, DecoderLayer, _described
 from keras_transformer.types import Tensor
 
 
 class DecoderCache(NamedTuple):
     """What a decoder keeps between the steps of decoding; `()` stands for None, which a loop cannot hold."""
 
-    self_attention: tuple[AttentionCache, ...]
+    self_attention: tuple[_AttentionCache, ...]
     """Keys and values of the target positions so far, for each layer."""
-    cross_attention: tuple[AttentionCache, ...]
+    cross_attention: tuple[_AttentionCache, ...]
     """Keys and values of the encoder's output, for each layer; none without an encoder. The values are zeros
     where the source is padding."""
     encoder_padding_mask: Tensor
@@ -157,9 +158,9 @@ class CachedDecoder:
         if (encoder_output is None) == (batch_size is None):
             raise ValueError(
                 "`batch_size` must be given exactly where `encoder_output` is None. "
-                f"Received: batch_size={batch_size}, encoder_output={described(encoder_output)}."
+                f"Received: batch_size={batch_size}, encoder_output={_described(encoder_output)}."
             )
-        sources: tuple[AttentionCache, ...] = ()
+        sources: tuple[_AttentionCache, ...] = ()
         mask, sums = encoder_padding_mask, ()
         if encoder_output is not None:
             mask = getattr(encoder_output, "_keras_mask", None) if mask is None else mask
@@ -220,8 +221,8 @@ class _CachedLayer:
             self.uncached.append(layer.cross_attention_residual)
 
     def step(
-        self, x: Tensor, target: AttentionCache, source: AttentionCache | None, step: Step
-    ) -> tuple[Tensor, AttentionCache, Tensor | None]:
+        self, x: Tensor, target: _AttentionCache, source: _AttentionCache | None, step: _Step
+    ) -> tuple[Tensor, _AttentionCache, Tensor | None]:
         """Return the output `(b * n, d)`, the cache, and the scores of the cross-attention."""
         residual, scores = self._layer.self_attention_residual, None
         attended, target, _ = self.self_attention.step(residual.before(x), target, step)

@@ -131,18 +131,18 @@ class DecoderLayer(Block):
             wanted = "None" if self.cross_attention is None else "a tensor (b, s, any width)"
             raise ValueError(
                 f"`encoder_output` must be {wanted}, as when the layer was built. "
-                f"Received: encoder_output={described(encoder_output)}."
+                f"Received: encoder_output={_described(encoder_output)}."
             )
         if self.cross_attention is not None:
             check_width(self.cross_attention.value_kernel.shape[0], encoder_output=encoder_output)
         elif cross_attention_mask is not None:
             raise ValueError(
                 "`cross_attention_mask` must be None without cross-attention. "
-                f"Received: cross_attention_mask={described(cross_attention_mask)}."
+                f"Received: cross_attention_mask={_described(cross_attention_mask)}."
             )
 
 
-def described(tensor: Tensor | None) -> str:
+def _described(tensor: Tensor | None) -> str:
     """Return what a message tells of a tensor."""
     return "None" if tensor is None else f"a tensor of shape {tuple(tensor.shape)}"
 

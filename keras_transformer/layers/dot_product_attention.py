@@ -5,7 +5,7 @@ from collections.abc import Callable
 from keras import ops
 
 from keras_transformer.arguments import as_boolean, as_floats, known_sizes
-from keras_transformer.backend import fused_attention, masked_softmax
+from keras_transformer.backend.attention import fused_attention, masked_softmax
 from keras_transformer.types import Shape, Tensor
 
 
@@ -54,7 +54,7 @@ def dot_product_attention(
     return ops.einsum("bhts,bshk->bthk", weights, value), scores
 
 
-def attend_without_scores(
+def _attend_without_scores(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, flash_attention: bool | None
 ) -> Tensor:
     """Compute the output of `dot_product_attention` with the backend's kernel."""

@@ -12,7 +12,7 @@ from keras_transformer.arguments import (
     get_activation,
     known_width,
 )
-from keras_transformer.backend import sizes_of
+from keras_transformer.backend.attention import sizes_of
 from keras_transformer.layers.normalization import Dropout
 from keras_transformer.types import Shape, Tensor
 

@@ -38,7 +38,7 @@ def causal_mask(query_length: Tensor | int, key_length: Tensor | int, *, start: 
     return _distance(query_length, key_length, start) >= 0
 
 
-def window_mask(query_length: Tensor | int, key_length: Tensor | int, window: int) -> Tensor:
+def _window_mask(query_length: Tensor | int, key_length: Tensor | int, window: int) -> Tensor:
     """Return `(t, s)`, True where a key is fewer than `window` positions away, on either side."""
     return ops.abs(_distance(query_length, key_length, 0)) < window
 

@@ -17,12 +17,12 @@ from keras_transformer.arguments import (
     freeze_parts,
     known_width,
 )
-from keras_transformer.backend import has_fused_attention, project
-from keras_transformer.layers.dot_product_attention import attend_without_scores, dot_product_attention
-from keras_transformer.layers.masks import causal_mask, combine_masks, window_mask
+from keras_transformer.backend.attention import has_fused_attention, project
+from keras_transformer.layers.dot_product_attention import _attend_without_scores, dot_product_attention
+from keras_transformer.layers.masks import _window_mask, causal_mask, combine_masks
 from keras_transformer.layers.normalization import Dropout
 from keras_transformer.layers.relative_position_bias import RelativePositionBias
-from keras_transformer.layers.rotary_embedding import Rotation
+from keras_transformer.layers.rotary_embedding import _Rotation
 from keras_transformer.layers.sequence_axes import SequenceAxes
 from keras_transformer.types import Shape, Tensor
 
@@ -230,7 +230,7 @@ class MultiHeadAttention(keras.layers.Layer):
             value_mask=axes.flatten_padding_mask(value_mask, "value_mask", value),
             attention_mask=axes.flatten_attention_mask(attention_mask, query),
             causal_mask=causal_mask(*lengths) if use_causal_mask else None,
-            window_mask=window_mask(*lengths, self.sliding_window) if self.sliding_window else None,
+            window_mask=_window_mask(*lengths, self.sliding_window) if self.sliding_window else None,
             scores_shape=(queries.shape[0], self.num_heads, queries.shape[1], values.shape[1]),
         )
         need_scores = return_attention_scores or bool(training and self.dropout)
@@ -253,10 +253,10 @@ class MultiHeadAttention(keras.layers.Layer):
         values = project("bsd,dhk->bshk", value, self.value_kernel, self.value_bias)
         queries = project("btd,dhk->bthk", query, self.query_kernel, self.query_bias)
         if self.positions == "rotary":
-            queries, keys = (Rotation.of(ops.shape(x)[1], self.key_dim)(x) for x in (queries, keys))
+            queries, keys = (_Rotation.of(ops.shape(x)[1], self.key_dim)(x) for x in (queries, keys))
         has_kernel = has_fused_attention(self.key_dim, self.value_dim or self.key_dim)
         if has_kernel and not need_scores and self.position_bias is None:
-            heads = attend_without_scores(queries, keys, values, mask, self.flash_attention)
+            heads = _attend_without_scores(queries, keys, values, mask, self.flash_attention)
             scores = None
         else:
             bias = None

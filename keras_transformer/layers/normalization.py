@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from keras_transformer.arguments import check_choice
-from keras_transformer.backend import drop, layer_normalization, trains_by_hand
+from keras_transformer.backend.formulas import drop, layer_normalization, trains_by_hand
 from keras_transformer.types import Tensor
 
 NORMALIZATIONS = ("layer", "rms")

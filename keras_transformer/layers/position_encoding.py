@@ -15,7 +15,7 @@ from keras_transformer.arguments import (
     known_sizes,
     known_width,
 )
-from keras_transformer.backend import position_angles
+from keras_transformer.backend.formulas import position_angles
 from keras_transformer.types import Shape, Tensor
 
 _LAYOUTS = ("interleaved", "concatenated")

@@ -7,11 +7,11 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.arguments import as_floats, as_position, check_number
-from keras_transformer.backend import position_angles
+from keras_transformer.backend.formulas import position_angles
 from keras_transformer.types import Shape, Tensor
 
 
-class Rotation(NamedTuple):
+class _Rotation(NamedTuple):
     """The turns of some positions, for all heads and layers alike."""
 
     signed_sine: Tensor
@@ -22,7 +22,7 @@ class Rotation(NamedTuple):
     @classmethod
     def of(
         cls, length: Tensor | int, width: int, start: Tensor | int = 0, max_wavelength: float = 10000.0
-    ) -> "Rotation":
+    ) -> "_Rotation":
         """Compute the turns of `length` positions from `start` on, for heads of a width `k`."""
         half, rest = divmod(width, 2)
         if rest:
@@ -75,7 +75,7 @@ class RotaryEmbedding(keras.layers.Layer):
 
     def call(self, inputs: Tensor, start: Tensor | int = 0) -> Tensor:
         heads = as_floats(inputs)
-        return Rotation.of(ops.shape(heads)[1], heads.shape[-1], start, self.max_wavelength)(heads)
+        return _Rotation.of(ops.shape(heads)[1], heads.shape[-1], start, self.max_wavelength)(heads)
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         return tuple(input_shape)

@@ -7,7 +7,7 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.arguments import as_tensor, check_positive, check_token_ids, check_width, known_values
-from keras_transformer.backend import take_rows
+from keras_transformer.backend.gather import take_rows
 from keras_transformer.types import Shape, Tensor
 
 

@@ -3,10 +3,13 @@
 import keras
 from keras import ops
 
-from keras_transformer.layers import Decoder, DecoderCache, OutputProjection, TokenEmbedding, padding_mask
-from keras_transformer.models.config import Activation, CausalConfig
+from keras_transformer.layers.cached_decoder import DecoderCache
+from keras_transformer.layers.decoder import Decoder
+from keras_transformer.layers.masks import padding_mask
+from keras_transformer.layers.token_embedding import OutputProjection, TokenEmbedding
+from keras_transformer.models.config import Activation, _CausalConfig
 from keras_transformer.models.configured_model import ConfiguredModel, Step
-from keras_transformer.models.decoding_step import DecodingStep
+from keras_transformer.models.decoding_step import _DecodingStep
 from keras_transformer.models.parts import Parts, input_parts
 from keras_transformer.types import Tensor
 
@@ -64,7 +67,7 @@ class CausalLM(ConfiguredModel):
         tie_output: bool = True,
         **kwargs: object,
     ) -> None:
-        config = CausalConfig.from_arguments(locals())
+        config = _CausalConfig.from_arguments(locals())
         parts = _parts(config, kwargs.pop("dtype", None))
         inputs, outputs = _connect(parts)
         super().__init__(inputs=inputs, outputs=outputs, **kwargs)
@@ -107,7 +110,7 @@ class CausalLM(ConfiguredModel):
         prompt_ids = ops.convert_to_tensor(inputs)
         last = prompt_ids.shape[1] - 1
         rows = ops.repeat(prompt_ids, beam_size, axis=0)  # (b * n, p)
-        step = DecodingStep(self, self.token_embedding, beam_size, in_place=in_place)
+        step = _DecodingStep(self, self.token_embedding, beam_size, in_place=in_place)
         cache = step.decoder.create_cache(None, None, last, beam_size, batch_size=ops.shape(prompt_ids)[0])
         for position in range(last):
             _, cache = step(rows[:, position], position, cache)
@@ -135,7 +138,7 @@ class CausalLM(ConfiguredModel):
         return {f"decoder/{name}": scores[name] for name in scores}
 
 
-def _parts(config: CausalConfig, dtype: object) -> Parts:
+def _parts(config: _CausalConfig, dtype: object) -> Parts:
     """Make the layers."""
     embedding = TokenEmbedding(config.vocabulary_size, config.hidden_dim, dtype=dtype, name="token_embedding")
     return {

@@ -23,7 +23,7 @@ _KERAS_ARGUMENTS = {"name", "dtype", "trainable"}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ModelConfig:
+class _ModelConfig:
     """Options that all models have; the defaults are those of the paper's base model.
 
     A model makes its configuration from its constructor's arguments, and keeps it as `model.config`.
@@ -108,7 +108,7 @@ class ModelConfig:
 
     def stack_options(self) -> Config:
         """Return the arguments of `layers.Encoder` and `layers.Decoder`, apart from their depth."""
-        options = {field.name: getattr(self, field.name) for field in dataclasses.fields(ModelConfig)}
+        options = {field.name: getattr(self, field.name) for field in dataclasses.fields(_ModelConfig)}
         for name in ("num_layers", "hidden_dim", "max_length"):
             del options[name]
         # The other kinds are added to the embeddings.
@@ -116,7 +116,7 @@ class ModelConfig:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TransformerConfig(ModelConfig):
+class TransformerConfig(_ModelConfig):
     """Options of a `Transformer`, and of the model that a run trains.
 
     The vocabulary sizes may be None as long as the vocabularies are not known. Make the same configuration
@@ -166,7 +166,7 @@ class TransformerConfig(ModelConfig):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class CausalConfig(ModelConfig):
+class _CausalConfig(_ModelConfig):
     """Options of a `CausalLM`."""
 
     vocabulary_size: int
@@ -176,7 +176,7 @@ class CausalConfig(ModelConfig):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class EncoderConfig(ModelConfig):
+class _EncoderConfig(_ModelConfig):
     """Options of an `EncoderModel`."""
 
     vocabulary_size: int | None = None
@@ -193,7 +193,7 @@ class EncoderConfig(ModelConfig):
     def __post_init__(self) -> None:
         """Check the source and the output."""
         super().__post_init__()
-        check_exactly_one(vocabulary_size=self.vocabulary_size, feature_dim=self.feature_dim)
+        _check_exactly_one(vocabulary_size=self.vocabulary_size, feature_dim=self.feature_dim)
         if self.tie_output and (self.num_outputs is None or self.num_outputs != self.vocabulary_size):
             raise ValueError(
                 "`tie_output` needs `num_outputs` to be `vocabulary_size`. Received: "
@@ -201,7 +201,7 @@ class EncoderConfig(ModelConfig):
             )
 
 
-def check_exactly_one(**options: int | None) -> None:
+def _check_exactly_one(**options: int | None) -> None:
     """Raise unless exactly one of two ways to say the same thing is given."""
     if sum(value is not None for value in options.values()) != 1:
         names = " and ".join(f"`{name}`" for name in options)
@@ -211,10 +211,10 @@ def check_exactly_one(**options: int | None) -> None:
 
 PRESETS = {
     # Wu et al., "Good for Misconceived Reasons", ACL 2021: Transformer-Tiny.
-    "tiny": ModelConfig(num_layers=4, hidden_dim=128, num_heads=4, intermediate_dim=256, dropout=0.3),
-    "small": ModelConfig(num_layers=3, hidden_dim=256, num_heads=8, intermediate_dim=1024),
+    "tiny": _ModelConfig(num_layers=4, hidden_dim=128, num_heads=4, intermediate_dim=256, dropout=0.3),
+    "small": _ModelConfig(num_layers=3, hidden_dim=256, num_heads=8, intermediate_dim=1024),
     # "Attention Is All You Need", Table 3.
-    "base": ModelConfig(),
-    "big": ModelConfig(hidden_dim=1024, num_heads=16, intermediate_dim=4096, dropout=0.3),
+    "base": _ModelConfig(),
+    "big": _ModelConfig(hidden_dim=1024, num_heads=16, intermediate_dim=4096, dropout=0.3),
 }
 """The options of known sizes, by the names that `from_preset` takes."""

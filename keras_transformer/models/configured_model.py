@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 import keras
 
 from keras_transformer.arguments import check_choice
-from keras_transformer.backend import num_cores, train_on_parts
-from keras_transformer.models.config import PRESETS, ModelConfig
+from keras_transformer.backend.batch_parts import num_cores, train_on_parts
+from keras_transformer.models.config import PRESETS, _ModelConfig
 from keras_transformer.models.parts import Parts
 from keras_transformer.types import Config, Tensor
 
@@ -27,9 +27,9 @@ class ConfiguredModel(keras.Model):
     its own.
     """
 
-    config: ModelConfig
+    config: _ModelConfig
 
-    def _keep(self, config: ModelConfig, parts: Parts) -> None:
+    def _keep(self, config: _ModelConfig, parts: Parts) -> None:
         """Keep the configuration, and each part as the attribute of its name."""
         self.config = config
         self.num_batch_parts = num_cores()

@@ -5,12 +5,13 @@ from collections.abc import Callable
 import keras
 from keras import ops
 
-from keras_transformer.backend import product_with_table, weight_now
-from keras_transformer.layers import CachedDecoder, DecoderCache, OutputProjection, TokenEmbedding
+from keras_transformer.backend.loop import product_with_table, weight_now
+from keras_transformer.layers.cached_decoder import CachedDecoder, DecoderCache
+from keras_transformer.layers.token_embedding import OutputProjection, TokenEmbedding
 from keras_transformer.types import Tensor
 
 
-class DecodingStep:
+class _DecodingStep:
     """A model without its encoder, made before a loop, whose weights it reads once.
 
     Args:

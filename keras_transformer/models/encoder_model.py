@@ -2,11 +2,12 @@
 
 import keras
 
-from keras_transformer.layers import Encoder, OutputProjection
-from keras_transformer.models.config import Activation, EncoderConfig
+from keras_transformer.layers.encoder import Encoder
+from keras_transformer.layers.token_embedding import OutputProjection
+from keras_transformer.models.config import Activation, _EncoderConfig
 from keras_transformer.models.configured_model import ConfiguredModel
-from keras_transformer.models.parts import Parts, Pooling, input_parts, source_part
-from keras_transformer.models.source import Source, encoder_scores, run_encoder
+from keras_transformer.models.parts import Parts, Pooling, _source_part, input_parts
+from keras_transformer.models.source import _encoder_scores, _run_encoder, _Source
 from keras_transformer.types import Tensor
 
 
@@ -53,7 +54,7 @@ class EncoderModel(ConfiguredModel):
         (2, 3)
     """
 
-    config: EncoderConfig
+    config: _EncoderConfig
 
     def __init__(
         self,
@@ -80,15 +81,15 @@ class EncoderModel(ConfiguredModel):
         max_length: int | None = None,
         **kwargs: object,
     ) -> None:
-        config = EncoderConfig.from_arguments(locals())
+        config = _EncoderConfig.from_arguments(locals())
         parts = _parts(config, kwargs.pop("dtype", None))
-        inputs, outputs = _connect(parts, Source("", feature_dim))
+        inputs, outputs = _connect(parts, _Source("", feature_dim))
         super().__init__(inputs=inputs, outputs=outputs, **kwargs)
         self._keep(config, parts)
 
     @property
-    def _source(self) -> Source:
-        return Source("", self.config.feature_dim)
+    def _source(self) -> _Source:
+        return _Source("", self.config.feature_dim)
 
     def _complete(self, inputs: Tensor) -> Tensor:
         return self._source.complete(inputs, {tensor.name for tensor in self.inputs})
@@ -98,7 +99,7 @@ class EncoderModel(ConfiguredModel):
     ) -> tuple[Tensor, Tensor]:
         """Run the encoder alone; see `Transformer.encode`."""
         values, mask = self._source.read(encoder_inputs, padding_mask)
-        return run_encoder(self, values, mask, training=training), mask
+        return _run_encoder(self, values, mask, training=training), mask
 
     def attention_scores(self, inputs: Tensor) -> dict[str, Tensor]:
         """Return every attention map of one pass.
@@ -110,14 +111,14 @@ class EncoderModel(ConfiguredModel):
             A dict of `encoder/layer_{i}/self_attention`, from 1, to `(b, h, s, s)`.
         """
         values, mask = self._source.split(self._complete(inputs))
-        scores = encoder_scores(self, values, mask)
+        scores = _encoder_scores(self, values, mask)
         return {f"encoder/{name}": scores[name] for name in scores}
 
 
-def _parts(config: EncoderConfig, dtype: object) -> Parts:
+def _parts(config: _EncoderConfig, dtype: object) -> Parts:
     """Make the layers; `pooling` and `output_projection` where they are asked for."""
     parts = {
-        **source_part(config.vocabulary_size, config.hidden_dim, dtype),
+        **_source_part(config.vocabulary_size, config.hidden_dim, dtype),
         **input_parts(config, dtype),
         "encoder": Encoder(config.num_layers, **config.stack_options(), dtype=dtype, name="encoder"),
     }
@@ -133,7 +134,7 @@ def _parts(config: EncoderConfig, dtype: object) -> Parts:
     return parts
 
 
-def _connect(parts: Parts, source: Source) -> tuple[Tensor, Tensor]:
+def _connect(parts: Parts, source: _Source) -> tuple[Tensor, Tensor]:
     """Connect the layers as the left half of Figure 1 does, and what comes on top."""
     inputs = source.make_inputs()
     values, mask = source.split(inputs)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import keras
 from keras import ops
 
-from keras_transformer.layers import DecoderCache
+from keras_transformer.layers.cached_decoder import DecoderCache
 from keras_transformer.models.configured_model import Step
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.types import Config, Tensor
@@ -15,7 +15,7 @@ from keras_transformer.types import Config, Tensor
 _SAME = ("source_vocabulary_size", "encoder_feature_dim", "target_vocabulary_size")
 
 
-class EnsembleCache(NamedTuple):
+class _EnsembleCache(NamedTuple):
     """The caches of an ensemble's models, used as one `DecoderCache` is."""
 
     members: tuple[DecoderCache, ...]
@@ -32,14 +32,14 @@ class EnsembleCache(NamedTuple):
         """The mask that all models share, `(b, s)`; `()` where everything is a token."""
         return self.members[0].encoder_padding_mask
 
-    def reorder(self, rows: Tensor) -> "EnsembleCache":
-        return EnsembleCache(tuple(cache.reorder(rows) for cache in self.members))
+    def reorder(self, rows: Tensor) -> "_EnsembleCache":
+        return _EnsembleCache(tuple(cache.reorder(rows) for cache in self.members))
 
-    def select(self, rows: Tensor) -> "EnsembleCache":
-        return EnsembleCache(tuple(cache.select(rows) for cache in self.members))
+    def select(self, rows: Tensor) -> "_EnsembleCache":
+        return _EnsembleCache(tuple(cache.select(rows) for cache in self.members))
 
-    def grow(self, num_positions: Tensor | int) -> "EnsembleCache":
-        return EnsembleCache(tuple(cache.grow(num_positions) for cache in self.members))
+    def grow(self, num_positions: Tensor | int) -> "_EnsembleCache":
+        return _EnsembleCache(tuple(cache.grow(num_positions) for cache in self.members))
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -106,7 +106,7 @@ class Ensemble(keras.Model):
         padding_mask: Tensor | None = None,
         track_attention: bool = False,
         in_place: bool = False,
-    ) -> tuple[Step[EnsembleCache], EnsembleCache]:
+    ) -> tuple[Step[_EnsembleCache], _EnsembleCache]:
         """Run the encoders and prepare to decode step by step; see `Transformer.start_decoding`.
 
         The step returns logarithms of probabilities in place of logits.
@@ -123,14 +123,14 @@ class Ensemble(keras.Model):
             for model in self.members
         ]
 
-        def step(token_ids: Tensor, position: Tensor, cache: EnsembleCache) -> tuple[Tensor, EnsembleCache]:
+        def step(token_ids: Tensor, position: Tensor, cache: _EnsembleCache) -> tuple[Tensor, _EnsembleCache]:
             """Take a step of each model."""
             pairs = zip(starts, cache.members, strict=True)
             steps = [step(token_ids, position, member) for (step, _), member in pairs]
             logits, caches = zip(*steps, strict=True)
-            return _mean(logits), EnsembleCache(caches)
+            return _mean(logits), _EnsembleCache(caches)
 
-        return step, EnsembleCache(tuple(cache for _, cache in starts))
+        return step, _EnsembleCache(tuple(cache for _, cache in starts))
 
     def attention_scores(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
         """Return the attention maps of the first model; other models have other heads.

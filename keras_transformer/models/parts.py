@@ -5,16 +5,18 @@ from typing import TypeAlias
 import keras
 from keras import ops
 
-from keras_transformer.layers import Dropout, LearnedPositionEncoding, PositionEncoding, TokenEmbedding
-from keras_transformer.models.config import ModelConfig
-from keras_transformer.models.source import check_padding_mask
+from keras_transformer.layers.normalization import Dropout
+from keras_transformer.layers.position_encoding import LearnedPositionEncoding, PositionEncoding
+from keras_transformer.layers.token_embedding import TokenEmbedding
+from keras_transformer.models.config import _ModelConfig
+from keras_transformer.models.source import _check_padding_mask
 from keras_transformer.types import Config, Shape, Tensor
 
 Parts: TypeAlias = dict[str, keras.layers.Layer]
 """Each layer by the name of the model's attribute."""
 
 
-def source_part(vocabulary_size: int | None, hidden_dim: int, dtype: object) -> Parts:
+def _source_part(vocabulary_size: int | None, hidden_dim: int, dtype: object) -> Parts:
     """Make what turns a source into vectors: an embedding of token ids, or a projection of frames."""
     if vocabulary_size is None:
         projection = keras.layers.Dense(hidden_dim, dtype=dtype, name="source_projection")
@@ -23,7 +25,7 @@ def source_part(vocabulary_size: int | None, hidden_dim: int, dtype: object) -> 
     return {"source_embedding": embedding}
 
 
-def input_parts(config: ModelConfig, dtype: object) -> Parts:
+def input_parts(config: _ModelConfig, dtype: object) -> Parts:
     """Make what stands between embeddings and a stack: positions and dropout."""
     encoding: keras.layers.Layer = NoPositionEncoding(dtype=dtype, name="position_encoding")
     if config.positions == "sinusoidal":
@@ -72,7 +74,7 @@ class Pooling(keras.layers.Layer):
         given = mask if padding_mask is None else padding_mask
         if given is None:
             return ops.cast(ops.mean(x, axis=1), self.compute_dtype)
-        mask = ops.expand_dims(check_padding_mask(given, inputs.shape), -1)  # (b, s, 1)
+        mask = ops.expand_dims(_check_padding_mask(given, inputs.shape), -1)  # (b, s, 1)
         # Chosen, not multiplied: whatever stands at padding, NaN too, stays out.
         total = ops.sum(ops.where(mask, x, 0.0), axis=1)  # (b, d)
         count = ops.sum(ops.cast(mask, "float32"), axis=1)  # (b, 1)

@@ -6,14 +6,14 @@ import keras
 from keras import ops
 
 from keras_transformer.arguments import as_boolean, as_tensor, known_sizes
-from keras_transformer.layers import padding_mask as padding_mask_of
-from keras_transformer.layers import segment_mask, segment_positions
+from keras_transformer.layers.masks import padding_mask as padding_mask_of
+from keras_transformer.layers.masks import segment_mask, segment_positions
 from keras_transformer.types import Shape, Tensor
 
 SEGMENT_INPUTS = ("encoder_segment_ids", "decoder_segment_ids")
 
 
-class Source(NamedTuple):
+class _Source(NamedTuple):
     """The inputs of an encoder: token ids, or frames such as audio, sensors or rows of images."""
 
     prefix: str
@@ -55,7 +55,7 @@ class Source(NamedTuple):
         if mask is None:
             return {**given, self.mask_name: ops.ones_like(frames[..., 0], dtype="bool")}
         # Checked here, since Keras makes booleans of any numbers.
-        return {**given, self.mask_name: check_padding_mask(mask, frames.shape)}
+        return {**given, self.mask_name: _check_padding_mask(mask, frames.shape)}
 
     def split(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
         """Return the values and the padding mask of a call's inputs."""
@@ -68,7 +68,7 @@ class Source(NamedTuple):
         values = as_tensor(values)
         self._check(values)
         if mask is not None:
-            return values, check_padding_mask(mask, values.shape)
+            return values, _check_padding_mask(mask, values.shape)
         if self.feature_dim is None:
             return values, padding_mask_of(values)
         return values, ops.ones(ops.shape(values)[:2], "bool")
@@ -86,7 +86,7 @@ class Source(NamedTuple):
             raise TypeError(f"`encoder_inputs` must be {wanted}. Received: dtype={dtype}.")
 
 
-def check_padding_mask(mask: Tensor, source_shape: Shape) -> Tensor:
+def _check_padding_mask(mask: Tensor, source_shape: Shape) -> Tensor:
     """Return a padding mask as booleans; raise if it is not of the shape `(b, s)` of the source."""
     mask = as_boolean(mask, "padding_mask")
     shape, source_shape = known_sizes(mask.shape), known_sizes(source_shape)
@@ -99,7 +99,7 @@ def check_padding_mask(mask: Tensor, source_shape: Shape) -> Tensor:
     return mask
 
 
-class Segments(NamedTuple):
+class _Segments(NamedTuple):
     """What keeps the pairs of a packed example apart; all None where an example holds one pair."""
 
     source_positions: Tensor | None = None
@@ -114,7 +114,7 @@ class Segments(NamedTuple):
     """`(b, t, s)`: a target sees the source of its own pair."""
 
     @classmethod
-    def of(cls, inputs: dict[str, Tensor]) -> "Segments":
+    def of(cls, inputs: dict[str, Tensor]) -> "_Segments":
         """Compute positions and masks from the segment ids, if there are any."""
         if not set(SEGMENT_INPUTS) <= set(inputs):
             return cls()
@@ -128,7 +128,7 @@ class Segments(NamedTuple):
         )
 
 
-def with_segments(inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+def _with_segments(inputs: dict[str, Tensor]) -> dict[str, Tensor]:
     """Fill in segment ids that were left out: 1 everywhere, padding too, so that an example is one pair."""
     given = [name for name in SEGMENT_INPUTS if inputs.get(name) is not None]
     if len(given) == 1:
@@ -141,30 +141,30 @@ def with_segments(inputs: dict[str, Tensor]) -> dict[str, Tensor]:
     return tensors
 
 
-def run_encoder(
+def _run_encoder(
     model: keras.Model,
     values: Tensor,
     padding_mask: Tensor,
-    segments: Segments | None = None,
+    segments: _Segments | None = None,
     *,
     training: bool = False,
 ) -> Tensor:
     """Run the layers of a model from its source to the encoder's output `(b, s, d)`."""
-    segments = segments or Segments()
+    segments = segments or _Segments()
     x = _embed_source(model, values, segments, training)
     return model.encoder(x, padding_mask=padding_mask, attention_mask=segments.source_mask, training=training)
 
 
-def encoder_scores(
-    model: keras.Model, values: Tensor, padding_mask: Tensor, segments: Segments | None = None
+def _encoder_scores(
+    model: keras.Model, values: Tensor, padding_mask: Tensor, segments: _Segments | None = None
 ) -> dict[str, Tensor]:
     """Return the attention scores of a model's encoder, by layer."""
-    segments = segments or Segments()
+    segments = segments or _Segments()
     x = _embed_source(model, values, segments, training=False)
     return model.encoder.attention_scores(x, padding_mask, segments.source_mask)
 
 
-def _embed_source(model: keras.Model, values: Tensor, segments: Segments, training: bool) -> Tensor:
+def _embed_source(model: keras.Model, values: Tensor, segments: _Segments, training: bool) -> Tensor:
     embed = model.source_embedding if hasattr(model, "source_embedding") else model.source_projection
     x = model.position_encoding(embed(values), positions=segments.source_positions)
     return model.embedding_dropout(x, training=training)

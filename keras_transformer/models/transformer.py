@@ -4,25 +4,22 @@ import keras
 from keras import ops
 
 from keras_transformer.arguments import check_positive
-from keras_transformer.layers import (
-    Decoder,
-    DecoderCache,
-    Encoder,
-    OutputProjection,
-    TokenEmbedding,
-    padding_mask,
-)
-from keras_transformer.models.config import Activation, TransformerConfig, check_exactly_one
+from keras_transformer.layers.cached_decoder import DecoderCache
+from keras_transformer.layers.decoder import Decoder
+from keras_transformer.layers.encoder import Encoder
+from keras_transformer.layers.masks import padding_mask
+from keras_transformer.layers.token_embedding import OutputProjection, TokenEmbedding
+from keras_transformer.models.config import Activation, TransformerConfig, _check_exactly_one
 from keras_transformer.models.configured_model import ConfiguredModel, Step
-from keras_transformer.models.decoding_step import DecodingStep
-from keras_transformer.models.parts import Parts, input_parts, source_part
+from keras_transformer.models.decoding_step import _DecodingStep
+from keras_transformer.models.parts import Parts, _source_part, input_parts
 from keras_transformer.models.source import (
     SEGMENT_INPUTS,
-    Segments,
-    Source,
-    encoder_scores,
-    run_encoder,
-    with_segments,
+    _encoder_scores,
+    _run_encoder,
+    _Segments,
+    _Source,
+    _with_segments,
 )
 from keras_transformer.types import Tensor
 
@@ -98,22 +95,22 @@ class Transformer(ConfiguredModel):
         **kwargs: object,
     ) -> None:
         config = TransformerConfig.from_arguments(locals())
-        check_exactly_one(
+        _check_exactly_one(
             source_vocabulary_size=source_vocabulary_size, encoder_feature_dim=encoder_feature_dim
         )
         check_positive(target_vocabulary_size=target_vocabulary_size)
         parts = _parts(config, target_vocabulary_size, kwargs.pop("dtype", None))
-        inputs, outputs = _connect(parts, Source("encoder_", encoder_feature_dim), packed)
+        inputs, outputs = _connect(parts, _Source("encoder_", encoder_feature_dim), packed)
         super().__init__(inputs=inputs, outputs=outputs, **kwargs)
         self._keep(config, parts)
 
     @property
-    def _source(self) -> Source:
-        return Source("encoder_", self.config.encoder_feature_dim)
+    def _source(self) -> _Source:
+        return _Source("encoder_", self.config.encoder_feature_dim)
 
     def _complete(self, inputs: Tensor) -> Tensor:
         inputs = self._source.complete(inputs, {tensor.name for tensor in self.inputs})
-        return with_segments(inputs) if self.config.packed and isinstance(inputs, dict) else inputs
+        return _with_segments(inputs) if self.config.packed and isinstance(inputs, dict) else inputs
 
     def encode(
         self, encoder_inputs: Tensor, training: bool = False, padding_mask: Tensor | None = None
@@ -134,7 +131,7 @@ class Transformer(ConfiguredModel):
             ValueError: if inputs or mask have another shape.
         """
         values, mask = self._source.read(encoder_inputs, padding_mask)
-        return run_encoder(self, values, mask, training=training), mask
+        return _run_encoder(self, values, mask, training=training), mask
 
     def start_decoding(
         self,
@@ -162,7 +159,7 @@ class Transformer(ConfiguredModel):
             `(b * n, v)` of the token after `position`, and the cache with this position written.
         """
         encoder_output, mask = self.encode(inputs, padding_mask=padding_mask)
-        step = DecodingStep(self, self.target_embedding, beam_size, in_place=in_place)
+        step = _DecodingStep(self, self.target_embedding, beam_size, in_place=in_place)
         # So that torch keeps nothing of the encoder for a gradient that nobody will ask for.
         encoder_output = ops.stop_gradient(encoder_output)
         return step, step.decoder.create_cache(
@@ -180,9 +177,9 @@ class Transformer(ConfiguredModel):
             `(b, h, t, t)` and `decoder/layer_{i}/cross_attention` `(b, h, t, s)`, from 1.
         """
         inputs = self._complete(inputs)
-        segments = Segments.of(inputs)
+        segments = _Segments.of(inputs)
         values, mask = self._source.split(inputs)
-        x = run_encoder(self, values, mask, segments)
+        x = _run_encoder(self, values, mask, segments)
         target = ops.convert_to_tensor(inputs["decoder_token_ids"])
         y = self.position_encoding(self.target_embedding(target), positions=segments.target_positions)
         decoder_scores = self.decoder.attention_scores(
@@ -193,7 +190,7 @@ class Transformer(ConfiguredModel):
             attention_mask=segments.target_mask,
             cross_attention_mask=segments.cross_mask,
         )
-        stacks = {"encoder": encoder_scores(self, values, mask, segments), "decoder": decoder_scores}
+        stacks = {"encoder": _encoder_scores(self, values, mask, segments), "decoder": decoder_scores}
         return {f"{stack}/{name}": scores[name] for stack, scores in stacks.items() for name in scores}
 
 
@@ -202,7 +199,7 @@ def _parts(config: TransformerConfig, target_size: int, dtype: object) -> Parts:
     target_embedding = TokenEmbedding(target_size, config.hidden_dim, dtype=dtype, name="target_embedding")
     source: Parts = {"source_embedding": target_embedding}
     if not config.share_embeddings:
-        source = source_part(config.source_vocabulary_size, config.hidden_dim, dtype)
+        source = _source_part(config.source_vocabulary_size, config.hidden_dim, dtype)
     encoder_depth = config.num_encoder_layers or config.num_layers
     decoder_depth = config.num_decoder_layers or config.num_layers
     return {
@@ -220,7 +217,7 @@ def _parts(config: TransformerConfig, target_size: int, dtype: object) -> Parts:
     }
 
 
-def _connect(parts: Parts, source: Source, packed: bool) -> tuple[dict[str, Tensor], Tensor]:
+def _connect(parts: Parts, source: _Source, packed: bool) -> tuple[dict[str, Tensor], Tensor]:
     """Connect the layers as Figure 1 does."""
     inputs = {
         **source.make_inputs(),
@@ -228,7 +225,7 @@ def _connect(parts: Parts, source: Source, packed: bool) -> tuple[dict[str, Tens
     }
     if packed:
         inputs.update({name: keras.Input((None,), dtype="int32", name=name) for name in SEGMENT_INPUTS})
-    segments, (values, mask) = Segments.of(inputs), source.split(inputs)
+    segments, (values, mask) = _Segments.of(inputs), source.split(inputs)
 
     x = parts["source_embedding" if source.feature_dim is None else "source_projection"](values)
     x = parts["position_encoding"](x, positions=segments.source_positions)

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, get_type_hint
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
 
 from keras_transformer.errors import InputError
-from keras_transformer.models import PRESETS, TransformerConfig
+from keras_transformer.models.config import PRESETS, TransformerConfig
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -37,7 +37,7 @@ FileName: TypeAlias = Annotated[str, Field(min_length=1)]  # a variable of the s
 TokenizerKind: TypeAlias = Literal["character", "subword", "whitespace"]
 
 
-class Section(BaseModel):
+class _Section(BaseModel):
     """A frozen table of typed values; the docstring under each field is the help of its flag."""
 
     model_config = ConfigDict(
@@ -45,7 +45,7 @@ class Section(BaseModel):
     )
 
 
-class DataSection(Section):
+class _DataSection(_Section):
     """Pairs to train, validate and test on, and the limits of a batch."""
 
     pairs: FileName | None = None
@@ -76,7 +76,7 @@ class DataSection(Section):
     """Seed of everything random."""
 
     @model_validator(mode="after")
-    def _check(self) -> "DataSection":
+    def _check(self) -> "_DataSection":
         for part in ("", "validation_", "test_"):
             source, target = getattr(self, f"{part}source"), getattr(self, f"{part}target")
             if (source is None) != (target is None):
@@ -97,7 +97,7 @@ class DataSection(Section):
         return self
 
 
-class VocabularySection(Section):
+class _VocabularySection(_Section):
     """Tokens that text is cut into."""
 
     kind: TokenizerKind = "subword"
@@ -118,7 +118,7 @@ class VocabularySection(Section):
     """The same for targets, where it differs; 0 leaves them, the more costly side, as short as they are."""
 
     @model_validator(mode="after")
-    def _check(self) -> "VocabularySection":
+    def _check(self) -> "_VocabularySection":
         if self.subword_dropout and "subword" not in (self.kind, self.target_kind):
             raise ValueError(
                 "`subword_dropout` is for subword vocabularies. Received: "
@@ -143,11 +143,11 @@ _MODEL_TYPES = {
     name: kind for name, kind in get_type_hints(TransformerConfig).items() if name not in _DECIDED_ELSEWHERE
 }
 _MODEL_FIELDS: dict[str, Any] = {name: (kind | None, None) for name, kind in _MODEL_TYPES.items()}
-_ModelChanges = create_model("_ModelChanges", __base__=Section, **_MODEL_FIELDS)
+_ModelChanges = create_model("_ModelChanges", __base__=_Section, **_MODEL_FIELDS)
 
 
 # A preset and what differs from it, since the sizes of the vocabularies are not known before they are made.
-class ModelSection(Section, extra="allow"):
+class _ModelSection(_Section, extra="allow"):
     """A preset, and what differs from it: any field of `TransformerConfig` that a run may set."""
 
     preset: Literal["tiny", "small", "base", "big"] = "tiny"
@@ -157,7 +157,7 @@ class ModelSection(Section, extra="allow"):
     dropout may differ."""
 
     @model_validator(mode="after")
-    def _check(self) -> "ModelSection":
+    def _check(self) -> "_ModelSection":
         _ModelChanges.model_validate(self.changes)
         if self.changes.get("positions") == "learned":
             raise ValueError(
@@ -177,7 +177,7 @@ class ModelSection(Section, extra="allow"):
         return TransformerConfig(**{**PRESETS[self.preset].options(), **decided, **self.changes})
 
 
-class _TrainingSection(Section):
+class _TrainingSection(_Section):
     """Recipe of the training."""
 
     epochs: Count = 10
@@ -221,7 +221,7 @@ class _TrainingSection(Section):
     """Compute in one order on TensorFlow, so that equal runs end in equal bits; slower."""
 
 
-class _DecodingSection(Section):
+class _DecodingSection(_Section):
     """Search for a translation, and how translations are scored."""
 
     beam_size: Count = 4
@@ -249,7 +249,7 @@ class _Option(NamedTuple):
     text: str
 
 
-class RunConfig(Section, strict=False):
+class RunConfig(_Section, strict=False):
     """All that decides the outcome of a run.
 
     Fields are read from the tables `[data]`, `[vocabulary]`, `[model]`, `[training]` and `[decoding]` of a
@@ -269,11 +269,11 @@ class RunConfig(Section, strict=False):
     """Where checkpoints, logs and pictures go."""
     export_directory: FileName = "saved_models"
     """Where the served versions go."""
-    data: DataSection = DataSection()
+    data: _DataSection = _DataSection()
     """Pairs."""
-    vocabulary: VocabularySection = VocabularySection()
+    vocabulary: _VocabularySection = _VocabularySection()
     """Tokens."""
-    model: ModelSection = ModelSection()
+    model: _ModelSection = _ModelSection()
     """Sizes."""
     training: _TrainingSection = _TrainingSection()
     """Recipe."""
@@ -313,7 +313,7 @@ class RunConfig(Section, strict=False):
             return cls().override(**options)
         dates = cls.from_toml(Path(__file__).with_name("dates.toml"))
         if "preset" in options:
-            dates = dates.model_copy(update={"model": ModelSection()})
+            dates = dates.model_copy(update={"model": _ModelSection()})
         return dates.override(**options)
 
     @classmethod
@@ -373,7 +373,7 @@ class RunConfig(Section, strict=False):
         """Return all that a run can be given by name, in the order of the sections."""
         options = {}
         for section, field in cls.model_fields.items():
-            if not isinstance(field.default, Section):
+            if not isinstance(field.default, _Section):
                 options[section] = _Option(("",), field.annotation, field.default, field.description or "")
                 continue
             for name, inner in type(field.default).model_fields.items():

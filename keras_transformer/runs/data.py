@@ -8,26 +8,19 @@ from pathlib import Path
 import keras
 import tensorflow as tf
 
-from keras_transformer.data import (
-    EncodedPairs,
-    accumulation_weights,
-    read_pairs,
-    shard_rows,
-    split_pairs,
-    subword_dropout,
-    translation_dataset,
-)
-from keras_transformer.decoding import Translator
+from keras_transformer.data.encoding import EncodedPairs
+from keras_transformer.data.noise import subword_dropout
+from keras_transformer.data.pairs import split_pairs
+from keras_transformer.data.pipeline import translation_dataset
+from keras_transformer.data.sharding import accumulation_weights, shard_rows
+from keras_transformer.data.sources import read_pairs
+from keras_transformer.decoding.translator import Translator
 from keras_transformer.errors import InputError
-from keras_transformer.runs.config import DataSection, RunConfig, VocabularySection
-from keras_transformer.runs.directory import TOKENIZERS, has_checkpoint
-from keras_transformer.text import (
-    CharacterTokenizer,
-    SubwordTokenizer,
-    Tokenizer,
-    WhitespaceTokenizer,
-    load_tokenizer,
-)
+from keras_transformer.runs.config import RunConfig, _DataSection, _VocabularySection
+from keras_transformer.runs.directory import TOKENIZERS, _has_checkpoint
+from keras_transformer.text.lookup import CharacterTokenizer, WhitespaceTokenizer
+from keras_transformer.text.subword import SubwordTokenizer
+from keras_transformer.text.tokenizer import Tokenizer, load_tokenizer
 from keras_transformer.types import Pair
 
 _LOGGER = logging.getLogger(__name__)
@@ -35,7 +28,7 @@ _Step = Callable[[tf.data.Dataset], tf.data.Dataset]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class RunPairs:
+class _RunPairs:
     """Pairs of a run, by their purpose."""
 
     train: list[Pair]
@@ -44,7 +37,7 @@ class RunPairs:
     """The validation pairs where a run has no others."""
 
 
-def load_pairs(data: DataSection) -> RunPairs:
+def _load_pairs(data: _DataSection) -> _RunPairs:
     """Read all pairs of a run; a part that has no files is a split of the training pairs' origin."""
     parts = {}
     for part, prefix in (("train", ""), ("validation", "validation_"), ("test", "test_")):
@@ -58,10 +51,10 @@ def load_pairs(data: DataSection) -> RunPairs:
     train, validation = parts["train"], parts["validation"]
     if not validation:
         train, validation = split_pairs(train, validation_fraction=data.validation_fraction, seed=data.seed)
-    return RunPairs(train=train, validation=validation, test=parts["test"] or validation)
+    return _RunPairs(train=train, validation=validation, test=parts["test"] or validation)
 
 
-def _train_tokenizers(vocabulary: VocabularySection, pairs: list[Pair]) -> tuple[Tokenizer, Tokenizer]:
+def _train_tokenizers(vocabulary: _VocabularySection, pairs: list[Pair]) -> tuple[Tokenizer, Tokenizer]:
     """Make the vocabularies of source and target from training pairs; one for both if it is shared."""
     sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
     if vocabulary.shared:
@@ -73,7 +66,7 @@ def _train_tokenizers(vocabulary: VocabularySection, pairs: list[Pair]) -> tuple
     )
 
 
-def _train_tokenizer(vocabulary: VocabularySection, kind: str, texts: list[str]) -> Tokenizer:
+def _train_tokenizer(vocabulary: _VocabularySection, kind: str, texts: list[str]) -> Tokenizer:
     size, lowercase = vocabulary.size, vocabulary.lowercase
     if kind == "subword":
         return SubwordTokenizer.train(texts, size, lowercase=lowercase)
@@ -85,13 +78,13 @@ def _train_tokenizer(vocabulary: VocabularySection, kind: str, texts: list[str])
     )
 
 
-def run_tokenizers(config: RunConfig, directory: Path, pairs: list[Pair]) -> tuple[Tokenizer, Tokenizer]:
+def _run_tokenizers(config: RunConfig, directory: Path, pairs: list[Pair]) -> tuple[Tokenizer, Tokenizer]:
     """Read the vocabularies of a run, or make them, or take those of the model that it begins with."""
     paths = [directory / name for name in TOKENIZERS]
     # A run that was killed may have left half a vocabulary; the file of options is written last.
     if all((path / "tokenizer.json").exists() for path in paths):
         return load_tokenizer(paths[0]), load_tokenizer(paths[1])
-    if has_checkpoint(directory):
+    if _has_checkpoint(directory):
         raise InputError(
             f"{directory} holds checkpoints, and no longer both {' and '.join(TOKENIZERS)}, whose numbers "
             "they were trained on. Put them back, or start again with --overwrite."
@@ -107,12 +100,12 @@ def run_tokenizers(config: RunConfig, directory: Path, pairs: list[Pair]) -> tup
     return tokenizers
 
 
-def jit_compiles() -> bool:
+def _jit_compiles() -> bool:
     """Tell whether each shape of a batch is compiled."""
     return keras.backend.backend() == "jax"
 
 
-class RunData:
+class _RunData:
     """Pairs of a run as token ids, and the batches of them.
 
     Args:
@@ -121,7 +114,7 @@ class RunData:
         tokenizers: of source and target.
     """
 
-    def __init__(self, config: RunConfig, pairs: RunPairs, tokenizers: tuple[Tokenizer, Tokenizer]) -> None:
+    def __init__(self, config: RunConfig, pairs: _RunPairs, tokenizers: tuple[Tokenizer, Tokenizer]) -> None:
         self.config, self.tokenizers = config, tokenizers
         self.training = self._encode(pairs.train, "training")
         self.validation = self._encode(pairs.validation, "validation")
@@ -168,7 +161,7 @@ class RunData:
                 seed=data.seed,
                 first_epoch=first_epoch,
                 # XLA compiles again for each shape, so that there they are few
-                pad_to_bucket_boundary=jit_compiles() or engine == "tpu",
+                pad_to_bucket_boundary=_jit_compiles() or engine == "tpu",
                 packed_length=data.packed_length if shuffle else None,
                 noise=self._noise() if shuffle else (),
             )

@@ -83,7 +83,7 @@ def _locked_file(path: Path, directory: Path) -> TextIOWrapper:
         file.close()  # the process before has removed it between the two calls
 
 
-def saved_config(directory: Path) -> RunConfig:
+def _saved_config(directory: Path) -> RunConfig:
     """Return the configuration that a run has; raise InputError if there is no run."""
     path = directory / CONFIG_FILE
     if not path.is_file():
@@ -121,14 +121,14 @@ def begun(directory: Path, config: RunConfig, *, overwrite: bool) -> Iterator[No
 def _check_replaceable(directory: Path, *, overwrite: bool) -> None:
     """Raise InputError if something is there that is worth keeping, or that no run has written."""
     present = [name for name in CONTENT if (directory / name).exists()]
-    if has_checkpoint(directory) and not overwrite:
+    if _has_checkpoint(directory) and not overwrite:
         raise InputError(
             f"{directory} holds a run already. Go on with --resume, start again with --overwrite, "
             "or choose another --name."
         )
     if CONFIG_FILE in present and CHECKPOINTS not in present:
         try:
-            saved_config(directory)
+            _saved_config(directory)
         except InputError as error:
             raise InputError(
                 f"{directory / CONFIG_FILE} is not that of a run, and a run would replace it. "
@@ -144,7 +144,7 @@ def _check_replaceable(directory: Path, *, overwrite: bool) -> None:
         )
 
 
-def has_checkpoint(directory: Path) -> bool:
+def _has_checkpoint(directory: Path) -> bool:
     """Tell whether a run has saved something."""
     return (directory / CHECKPOINTS / "state.json").exists()
 
@@ -159,7 +159,7 @@ def _set_aside(directory: Path) -> None:
 def _settle(directory: Path) -> None:
     """Remove what a new run has replaced, or put it back where the new one has saved nothing."""
     if (directory / _REPLACED).exists():
-        if has_checkpoint(directory):
+        if _has_checkpoint(directory):
             shutil.rmtree(directory / _REPLACED)
             return
         _remove(directory)
@@ -193,7 +193,7 @@ _MAY_CHANGE_UNDER_THE_LOSS = ("training.monitored_pairs", "decoding.")
 @contextlib.contextmanager
 def resumed(directory: Path, config: RunConfig) -> Iterator[None]:
     """Let a run go on around its training; raise InputError if saved epochs depend on what would change."""
-    saved = saved_config(directory)
+    saved = _saved_config(directory)
     _check_resumable(saved, config)
     if saved.training.schedule == "cosine":  # made for all its epochs; fewer of them hold for one call
         config = config.override(epochs=saved.training.epochs)
@@ -272,7 +272,7 @@ def _fingerprint(pairs: Sequence[Pair]) -> str:
     return digest.hexdigest()
 
 
-def write_report(directory: Path, results: Mapping[str, object], examples: Sequence[str]) -> None:
+def _write_report(directory: Path, results: Mapping[str, object], examples: Sequence[str]) -> None:
     """Write what a run has reached, and some sources that it was tested on."""
     write_file(directory / REPORT_FILE, _as_json({**results, "examples": examples}))
 
@@ -281,7 +281,7 @@ def _as_json(table: Mapping[str, object]) -> bytes:
     return (json.dumps(table, indent=2) + "\n").encode()
 
 
-def run_examples(directory: Path) -> tuple[str, ...]:
+def _run_examples(directory: Path) -> tuple[str, ...]:
     """Return some sources that a run was tested on, or nothing where there is no report of one."""
     try:
         examples = json.loads((directory / REPORT_FILE).read_bytes())["examples"]

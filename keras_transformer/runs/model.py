@@ -8,22 +8,27 @@ from pathlib import Path
 import keras
 import tensorflow as tf
 
-from keras_transformer.decoding import BeamSearch, GreedySearch, Translator
+from keras_transformer.decoding.beam import BeamSearch
+from keras_transformer.decoding.sampling import GreedySearch
+from keras_transformer.decoding.translator import Translator
 from keras_transformer.errors import InputError
-from keras_transformer.evaluation import DecodeAndScore
-from keras_transformer.models import Transformer
-from keras_transformer.runs.config import ModelSection, RunConfig
-from keras_transformer.runs.data import RunData, jit_compiles
-from keras_transformer.text import Tokenizer
-from keras_transformer.training import Checkpoint, compile_model, fit, load_model, make_schedule
+from keras_transformer.evaluation.decode_and_score import DecodeAndScore
+from keras_transformer.models.transformer import Transformer
+from keras_transformer.runs.config import RunConfig, _ModelSection
+from keras_transformer.runs.data import _jit_compiles, _RunData
+from keras_transformer.text.tokenizer import Tokenizer
+from keras_transformer.training.checkpoint import Checkpoint
+from keras_transformer.training.fit import fit
+from keras_transformer.training.recipe import compile_model, make_schedule
+from keras_transformer.training.restore import load_model
 from keras_transformer.types import Pair
 
 _LOGGER = logging.getLogger(__name__)
 _RATES = ("dropout", "attention_dropout", "intermediate_dropout")
 
 
-def train_model(
-    data: RunData,
+def _train_model(
+    data: _RunData,
     directory: Path,
     validation_pairs: Sequence[Pair],
     devices: AbstractContextManager[object],
@@ -41,7 +46,7 @@ def train_model(
         batches = data.training_batches(checkpoint.epoch)
         if checkpoint.epoch:
             model = checkpoint.load_model()
-            model.jit_compile = jit_compiles()  # it may have begun on another backend
+            model.jit_compile = _jit_compiles()  # it may have begun on another backend
         else:
             model = _new_model(config, data.tokenizers, num_batches=len(batches))
         _LOGGER.info(
@@ -66,7 +71,7 @@ def train_model(
         )
 
 
-def finished_translator(data: RunData, directory: Path) -> Translator:
+def _finished_translator(data: _RunData, directory: Path) -> Translator:
     """Return the translator of the best epoch, or of the mean of the last."""
     average_last = data.config.training.average_last
     if average_last is not None:
@@ -79,7 +84,7 @@ def finished_translator(data: RunData, directory: Path) -> Translator:
     return _translator(data, model)
 
 
-def _translator(data: RunData, model: keras.Model) -> Translator:
+def _translator(data: _RunData, model: keras.Model) -> Translator:
     decoding, data_section = data.config.decoding, data.config.data
     return Translator(
         model,
@@ -97,7 +102,7 @@ def _make_search(beam_size: int, length_penalty: float) -> BeamSearch | GreedySe
     return BeamSearch(beam_size, length_penalty=length_penalty)
 
 
-def _scoring(data: RunData, pairs: Sequence[Pair]) -> DecodeAndScore | None:
+def _scoring(data: _RunData, pairs: Sequence[Pair]) -> DecodeAndScore | None:
     """Return the callback that scores translations after each epoch, if that chooses the best one."""
     config = data.config
     if config.training.monitor == "loss":
@@ -159,7 +164,7 @@ def _untrained_model(
     return Transformer(**options.options(), dtype=dtype)
 
 
-def _initial_model(section: ModelSection, *, packed: bool, dtype: keras.DTypePolicy) -> Transformer:
+def _initial_model(section: _ModelSection, *, packed: bool, dtype: keras.DTypePolicy) -> Transformer:
     """Return a model with the weights of an earlier run, and the rates of dropout of this one."""
     directory = section.initial_model
     initial = Translator.load(str(directory)).model
@@ -174,7 +179,7 @@ def _initial_model(section: ModelSection, *, packed: bool, dtype: keras.DTypePol
     return model
 
 
-def _check_architecture(section: ModelSection, config: Mapping[str, object]) -> None:
+def _check_architecture(section: _ModelSection, config: Mapping[str, object]) -> None:
     """Raise InputError for sizes and choices that differ from those of the earlier model.
 
     Weights that do not fit would be left out, or begin at random.

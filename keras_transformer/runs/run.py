@@ -11,25 +11,27 @@ from typing import TypeAlias
 
 import keras
 
-from keras_transformer.decoding import TextTranslator, Translator
-from keras_transformer.evaluation import METRICS, EvaluationReport, evaluate
-from keras_transformer.export import export_saved_model
+from keras_transformer.decoding.text_translator import TextTranslator
+from keras_transformer.decoding.translator import Translator
+from keras_transformer.evaluation.report import METRICS, EvaluationReport, evaluate
+from keras_transformer.export.saved_model import export_saved_model
 from keras_transformer.runs.config import RunConfig, Value
-from keras_transformer.runs.data import RunData, RunPairs, load_pairs, run_tokenizers
+from keras_transformer.runs.data import _load_pairs, _run_tokenizers, _RunData, _RunPairs
 from keras_transformer.runs.directory import (
     ATTENTION_FILE,
+    _run_examples,
+    _saved_config,
+    _write_report,
     begun,
     check_pairs,
     locked,
     resumed,
-    run_examples,
-    saved_config,
-    write_report,
 )
-from keras_transformer.runs.model import finished_translator, train_model
-from keras_transformer.training import Checkpoint, distributed
+from keras_transformer.runs.model import _finished_translator, _train_model
+from keras_transformer.training.checkpoint import Checkpoint
+from keras_transformer.training.distribution import distributed
 from keras_transformer.types import Pair
-from keras_transformer.visualization import plot_attention
+from keras_transformer.visualization.attention import plot_attention
 
 _LOGGER = logging.getLogger(__name__)
 _NUM_EXAMPLES = 8
@@ -89,12 +91,12 @@ class Run:
         """
         path = Path(directory)
         place = {"name": path.name, "run_directory": str(path.parent)}
-        return cls(saved_config(path).override(**{**place, **options}))
+        return cls(_saved_config(path).override(**{**place, **options}))
 
     @staticmethod
     def examples(directory: str | PathLike[str]) -> tuple[str, ...]:
         """Return some sources that the run in a directory was tested on; none where there is no report."""
-        return run_examples(Path(directory))
+        return _run_examples(Path(directory))
 
     @property
     def directory(self) -> Path:
@@ -102,9 +104,9 @@ class Run:
         return Path(self.config.run_directory, self.config.name)
 
     @cached_property
-    def pairs(self) -> RunPairs:
+    def pairs(self) -> _RunPairs:
         """Pairs to train, validate and test on, read once."""
-        return load_pairs(self.config.data)
+        return _load_pairs(self.config.data)
 
     @cached_property
     def translator(self) -> Translator:
@@ -151,15 +153,15 @@ class Run:
             with resumed(directory, config) if resume else begun(directory, config, overwrite=overwrite):
                 check_pairs(directory, train=pairs.train, validation=pairs.validation)
                 _log_samples(pairs.train)
-                tokenizers = run_tokenizers(config, directory, pairs.train)
-                data = RunData(config, pairs, tokenizers)
-                train_model(data, directory, pairs.validation, devices, callbacks=callbacks, verbose=verbose)
-            self.translator = finished_translator(data, directory)
+                tokenizers = _run_tokenizers(config, directory, pairs.train)
+                data = _RunData(config, pairs, tokenizers)
+                _train_model(data, directory, pairs.validation, devices, callbacks=callbacks, verbose=verbose)
+            self.translator = _finished_translator(data, directory)
             self.translator.save(directory)
             report = self.evaluate(progress=progress)
             self._draw_attention(pairs.test[0][0])
             results = {**report.to_dict(), "seconds": round(time.monotonic() - start)}
-            write_report(directory, results, [source for source, _ in pairs.test[:_NUM_EXAMPLES]])
+            _write_report(directory, results, [source for source, _ in pairs.test[:_NUM_EXAMPLES]])
         return report
 
     def evaluate(

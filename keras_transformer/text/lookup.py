@@ -12,9 +12,9 @@ from typing_extensions import Self
 from keras_transformer.errors import InputError
 from keras_transformer.text.normalization import (
     REPLACEMENT_CHARACTER,
-    normalize,
-    normalized_batches,
-    single_spaces,
+    _normalize,
+    _normalized_batches,
+    _single_spaces,
 )
 from keras_transformer.text.tokenizer import SPECIAL_TOKENS, Tokenizer
 from keras_transformer.types import SPECIAL_IDS
@@ -131,7 +131,7 @@ class CharacterTokenizer(_LookupTokenizer):
             ValueError: `max_vocabulary_size` has no room for a character.
             InputError: the corpus holds no character.
         """
-        batches = normalized_batches(texts, lowercase=lowercase)
+        batches = _normalized_batches(texts, lowercase=lowercase)
         pieces = (_characters(batch, normalize_spaces) for batch in batches)
         vocabulary = _most_frequent(pieces, max_vocabulary_size)
         return cls(vocabulary, lowercase=lowercase, normalize_spaces=normalize_spaces)
@@ -191,7 +191,7 @@ class WhitespaceTokenizer(_LookupTokenizer):
             ValueError: `max_vocabulary_size` has no room for a word.
             InputError: the corpus holds no word.
         """
-        pieces = map(_words, normalized_batches(texts, lowercase=lowercase))
+        pieces = map(_words, _normalized_batches(texts, lowercase=lowercase))
         return cls(_most_frequent(pieces, max_vocabulary_size), lowercase=lowercase)
 
     def _split(self, texts: tf.Tensor) -> tf.RaggedTensor:
@@ -199,12 +199,12 @@ class WhitespaceTokenizer(_LookupTokenizer):
 
 
 def _characters(texts: tf.Tensor, normalize_spaces: bool) -> tf.RaggedTensor:
-    texts = single_spaces(texts) if normalize_spaces else texts
+    texts = _single_spaces(texts) if normalize_spaces else texts
     return tf.strings.unicode_split(texts, "UTF-8")
 
 
 def _words(texts: tf.Tensor) -> tf.RaggedTensor:
-    return tf.strings.split(single_spaces(texts))
+    return tf.strings.split(_single_spaces(texts))
 
 
 def _most_frequent(batches: Iterable[tf.RaggedTensor], max_vocabulary_size: int | None) -> list[str]:
@@ -252,7 +252,7 @@ def _check_vocabulary(vocabulary: Sequence[str]) -> None:
 
 def _check_lowercase(vocabulary: Sequence[str]) -> None:
     """Raise for a piece that no lower-cased text has."""
-    for piece, lowered in zip(vocabulary, normalize(list(vocabulary), lowercase=True).numpy(), strict=True):
+    for piece, lowered in zip(vocabulary, _normalize(list(vocabulary), lowercase=True).numpy(), strict=True):
         if piece.encode() != lowered:
             raise ValueError(f"`vocabulary` must be lower case with `lowercase`. Received: {piece!r}.")
 

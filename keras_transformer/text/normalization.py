@@ -30,7 +30,7 @@ _LOCALE_DEPENDENT_CAPITALS = {
 _TEXTS_PER_BATCH = 1024
 
 
-def normalize(texts: tf.Tensor, *, lowercase: bool) -> tf.Tensor:
+def _normalize(texts: tf.Tensor, *, lowercase: bool) -> tf.Tensor:
     """Replace what is not clean UTF-8 by U+FFFD, and lower-case by Unicode's rules, string (b,)."""
     texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
     # NUL too, because `tf.strings.lower` cuts a string at its first NUL.
@@ -42,20 +42,20 @@ def normalize(texts: tf.Tensor, *, lowercase: bool) -> tf.Tensor:
     return tf.strings.lower(texts, encoding="utf-8")
 
 
-def single_spaces(texts: tf.Tensor) -> tf.Tensor:
+def _single_spaces(texts: tf.Tensor) -> tf.Tensor:
     """Make each run of white space one space and strip both ends, string (b,)."""
     return tf.strings.strip(tf.strings.regex_replace(texts, _WHITE_SPACE, " "))
 
 
-def as_utf8(text: str | bytes) -> bytes:
+def _as_utf8(text: str | bytes) -> bytes:
     """Encode a text; a lone surrogate, which JSON may hold, becomes bytes that `normalize` replaces."""
     return text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
 
 
-def normalized_batches(texts: Iterable[str], *, lowercase: bool) -> Iterator[tf.Tensor]:
+def _normalized_batches(texts: Iterable[str], *, lowercase: bool) -> Iterator[tf.Tensor]:
     """Yield the texts of a corpus as tokenizers see them, string (b,) each."""
     if isinstance(texts, str):  # whose characters would be taken for texts
         raise TypeError(f"`texts` must be several strings. Received: {texts[:60]!r}.")
-    rows = map(as_utf8, texts)
+    rows = map(_as_utf8, texts)
     while batch := list(itertools.islice(rows, _TEXTS_PER_BATCH)):
-        yield normalize(tf.constant(batch, tf.string), lowercase=lowercase)
+        yield _normalize(tf.constant(batch, tf.string), lowercase=lowercase)

@@ -14,7 +14,7 @@ import tensorflow as tf
 from typing_extensions import Self
 
 from keras_transformer.errors import InputError
-from keras_transformer.text.normalization import REPLACEMENT_CHARACTER, normalized_batches
+from keras_transformer.text.normalization import REPLACEMENT_CHARACTER, _normalized_batches
 from keras_transformer.text.tokenizer import SPECIAL_TOKENS, Tokenizer
 from keras_transformer.types import SPECIAL_IDS
 
@@ -173,7 +173,7 @@ def _sentence_piece_layer(proto: bytes) -> "SentencePieceTokenizer":
 
 def _training_lines(texts: Iterable[str], lowercase: bool) -> list[bytes]:
     """Return the corpus as the tokenizer will see it, without unusable characters."""
-    batches = (batch.numpy() for batch in normalized_batches(texts, lowercase=lowercase))
+    batches = (batch.numpy() for batch in _normalized_batches(texts, lowercase=lowercase))
     replacement = REPLACEMENT_CHARACTER.encode()
     lines = [line.replace(replacement, b" ").strip() for batch in batches for line in batch]
     lines = [line for line in lines if line]

@@ -12,7 +12,7 @@ from typing_extensions import Self
 
 from keras_transformer.errors import InputError
 from keras_transformer.files import read_file, write_file
-from keras_transformer.text.normalization import as_utf8, normalize
+from keras_transformer.text.normalization import _as_utf8, _normalize
 from keras_transformer.types import SPECIAL_IDS
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[START]", "[END]")
@@ -75,12 +75,12 @@ class Tokenizer(tf.Module, abc.ABC):
             ValueError: `texts` is not of rank 1.
         """
         if isinstance(texts, list | tuple):
-            texts = [as_utf8(text) for text in texts]
+            texts = [_as_utf8(text) for text in texts]
         texts = tf.convert_to_tensor(texts, tf.string)
         if texts.shape.rank not in (1, None):
             raise ValueError(f"`texts` must have shape (b,). Received: shape={texts.shape}.")
         texts = tf.ensure_shape(texts, [None])
-        return self._encode(normalize(texts, lowercase=self.lowercase))
+        return self._encode(_normalize(texts, lowercase=self.lowercase))
 
     def padded_ids(self, texts: tf.Tensor | Sequence[str | bytes], max_length: int) -> tf.Tensor:
         """Split texts into token ids, end each row with the end token and pad to the longest.

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import keras
 from keras import ops
 
-from keras_transformer.backend import adam_update, finished_gradients
+from keras_transformer.backend.adam import adam_update, finished_gradients
 from keras_transformer.types import Tensor
 
 

@@ -15,19 +15,19 @@ from pathlib import Path
 import keras
 
 from keras_transformer.arguments import check_positive
-from keras_transformer.backend import set_generator_state
+from keras_transformer.backend.random import set_generator_state
 from keras_transformer.errors import InputError
 from keras_transformer.files import remove_partials, write_file
 from keras_transformer.training.checkpoint_state import (
     CHECKPOINTS,
-    describe,
-    epoch_files,
-    read_state,
-    save_epoch,
-    write_state,
+    _describe,
+    _epoch_files,
+    _read_state,
+    _save_epoch,
+    _write_state,
 )
-from keras_transformer.training.restore import load_model, restore, restore_result, whole
-from keras_transformer.visualization import plot_training
+from keras_transformer.training.restore import _restore, _restore_result, _whole, load_model
+from keras_transformer.visualization.training_curves import plot_training
 
 
 class Checkpoint(keras.callbacks.Callback):
@@ -66,7 +66,7 @@ class Checkpoint(keras.callbacks.Callback):
         check_positive(keep=keep, patience=1 if patience is None else patience)
         self.directory = Path(directory)
         self._checkpoints = self.directory / CHECKPOINTS
-        state = whole(self._checkpoints, read_state(self._checkpoints))
+        state = _whole(self._checkpoints, _read_state(self._checkpoints))
         self.monitor = monitor or state.monitor or "val_loss"
         if state.monitor not in ("", self.monitor):
             warnings.warn(
@@ -111,7 +111,7 @@ class Checkpoint(keras.callbacks.Callback):
         Raises:
             InputError: If the checkpoints are of another model or optimizer.
         """
-        restore(model, self._checkpoints, self._state)
+        _restore(model, self._checkpoints, self._state)
         self._has_weights = True
 
     def load_model(self) -> keras.Model:
@@ -124,7 +124,7 @@ class Checkpoint(keras.callbacks.Callback):
 
     def restore_result(self, model: keras.Model, average_last: int | None = None) -> None:
         """Give a compiled model the weights to use, as `load_model` does."""
-        restore_result(model, self._checkpoints, self._state, average_last)
+        _restore_result(model, self._checkpoints, self._state, average_last)
 
     def on_train_begin(self, logs: dict[str, float] | None = None) -> None:
         """Raise for a model without the weights of the run, and let torch's generator go on."""
@@ -154,12 +154,12 @@ class Checkpoint(keras.callbacks.Callback):
                 f"`monitor` must be one of {', '.join(logs)}. Received: monitor={self.monitor!r}."
                 f"{hint if self.monitor.startswith('val_') else ''}"
             )
-        saved = save_epoch(self.model, self._checkpoints, epoch + 1)
-        state = self._state.add(saved, logs, describe(self.model)).keep(self.keep)
+        saved = _save_epoch(self.model, self._checkpoints, epoch + 1)
+        state = self._state.add(saved, logs, _describe(self.model)).keep(self.keep)
         # The state comes last: a run killed before has at most a row of an epoch that is trained again.
         write_file(self.directory / "training.csv", _table(state.history).encode())
         plot_training(state.history, path=self.directory / "training.png")
-        write_state(self._checkpoints, state)
+        _write_state(self._checkpoints, state)
         self._state, self._has_weights = state, True
         self._remove_others()
         if self._has_waited():
@@ -169,7 +169,7 @@ class Checkpoint(keras.callbacks.Callback):
         """Remove older checkpoints, and what a killed process was writing."""
         # Only now that the state is written, and only files whose names are those of checkpoints.
         kept = {saved.file for saved in self._state.saved}
-        for path in epoch_files(self._checkpoints):
+        for path in _epoch_files(self._checkpoints):
             if path.name not in kept:
                 path.unlink(missing_ok=True)
         remove_partials(self._checkpoints, seconds=0)

@@ -9,9 +9,12 @@ from contextlib import AbstractContextManager
 import keras
 
 from keras_transformer.arguments import check_choice
-from keras_transformer.backend import device_scope, num_cores
+from keras_transformer.backend.batch_parts import num_cores
+from keras_transformer.backend.distribution import device_scope
 from keras_transformer.errors import InputError
-from keras_transformer.models import CausalLM, EncoderModel, Transformer
+from keras_transformer.models.causal_lm import CausalLM
+from keras_transformer.models.encoder_model import EncoderModel
+from keras_transformer.models.transformer import Transformer
 from keras_transformer.training.losses import MaskedCrossentropy
 from keras_transformer.types import Tensor
 
@@ -125,7 +128,7 @@ def share_rows(model: keras.Model, *datasets: Tensor) -> list[Tensor]:
     )
     if num_replicas == 1 or not counts_no_zeros:
         return list(datasets)
-    from keras_transformer.data import shard_rows  # TensorFlow's, like the strategy
+    from keras_transformer.data.sharding import shard_rows
 
     fill = shard_rows(num_replicas)
     return [dataset.apply(fill) if hasattr(dataset, "element_spec") else dataset for dataset in datasets]

@@ -17,7 +17,7 @@ from keras_transformer.errors import InputError
 from keras_transformer.training.checkpoint import Checkpoint
 from keras_transformer.training.distribution import share_rows
 from keras_transformer.training.metrics import Throughput
-from keras_transformer.training.moving_average import EvaluateMovingAverage
+from keras_transformer.training.moving_average import _EvaluateMovingAverage
 from keras_transformer.training.recipe import compile_model
 from keras_transformer.types import Tensor
 
@@ -120,7 +120,7 @@ def fit(
             shuffle=False,  # the dataset shuffles itself; Keras warns unless it is told so
             verbose=verbose,
             callbacks=[
-                *(EvaluateMovingAverage(), Throughput()),  # these add to the logs
+                *(_EvaluateMovingAverage(), Throughput()),  # these add to the logs
                 *([scoring] if scoring else []),
                 *callbacks,
                 *(_StopOnNonFinite(), checkpoint),  # these read them

@@ -7,11 +7,11 @@ import keras
 from keras import ops
 
 from keras_transformer.arguments import check_number, check_rates
-from keras_transformer.backend import add_at_labels, after, sum_over_replicas
+from keras_transformer.backend.gradients import add_at_labels, after, sum_over_replicas
 from keras_transformer.types import Tensor
 
 
-def check_label_shape(labels: Tensor, logits: Tensor) -> None:
+def _check_label_shape(labels: Tensor, logits: Tensor) -> None:
     """Raise unless labels are one id for each token: classes of rows and one-hot labels are not."""
     is_fitting = len(labels.shape) == 2 and len(logits.shape) == 3
     if is_fitting and all(
@@ -26,7 +26,7 @@ def check_label_shape(labels: Tensor, logits: Tensor) -> None:
     )
 
 
-def known_labels(labels: Tensor, size: int, pad_id: int = 0) -> tuple[Tensor, Tensor]:
+def _known_labels(labels: Tensor, size: int, pad_id: int = 0) -> tuple[Tensor, Tensor]:
     """Return labels `(b, t)` with 0 for those of no vocabulary, and which are known `(b, t)`."""
     labels = ops.cast(labels, "int32")
     if pad_id:
@@ -36,7 +36,7 @@ def known_labels(labels: Tensor, size: int, pad_id: int = 0) -> tuple[Tensor, Te
     return ops.where(is_known, labels, 0), is_known
 
 
-def token_weights(labels: Tensor, pad_id: int, sample_weight: Tensor | None = None) -> Tensor:
+def _token_weights(labels: Tensor, pad_id: int, sample_weight: Tensor | None = None) -> Tensor:
     """Return how much each token counts, `(b, t)`: padding nothing, others one or their weight."""
     weights = ops.cast(ops.not_equal(labels, pad_id), "float32")
     if sample_weight is None:
@@ -50,7 +50,7 @@ def token_weights(labels: Tensor, pad_id: int, sample_weight: Tensor | None = No
     return weights * (sample_weight[:, None] if len(sample_weight.shape) == 1 else sample_weight)
 
 
-def weighted_sum(values: Tensor, weights: Tensor) -> Tensor:
+def _weighted_sum(values: Tensor, weights: Tensor) -> Tensor:
     """Sum `values * weights`; what has no weight may be NaN, as the loss of padding outside a vocabulary."""
     return ops.sum(ops.where(ops.equal(weights, 0), 0.0, values * weights))
 
@@ -154,18 +154,18 @@ class MaskedCrossentropy(keras.losses.Loss):
 
     def __call__(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None) -> Tensor:
         y_true, y_pred = ops.convert_to_tensor(y_true), ops.convert_to_tensor(y_pred)
-        check_label_shape(y_true, y_pred)
+        _check_label_shape(y_true, y_pred)
         return self._mean(self.call(y_true, y_pred), y_true, sample_weight)
 
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
-        labels, is_known = known_labels(y_true, y_pred.shape[-1], self.pad_id)
+        labels, is_known = _known_labels(y_true, y_pred.shape[-1], self.pad_id)
         losses = _crossentropy(labels, y_pred, self.label_smoothing, self.z_loss)
         return ops.where(is_known, losses, math.nan)
 
     def _mean(self, values: Tensor, labels: Tensor, sample_weight: Tensor | None) -> Tensor:
         """Compute the mean over real tokens of a number for each token `(b, t)`."""
-        weights = token_weights(labels, self.pad_id, sample_weight)
-        total = weighted_sum(values, weights)
+        weights = _token_weights(labels, self.pad_id, sample_weight)
+        total = _weighted_sum(values, weights)
         if sample_weight is not None and not self.normalize:
             return total
         return total / _one_if_zero(sum_over_replicas(ops.sum(weights)))
@@ -176,7 +176,7 @@ class MaskedCrossentropy(keras.losses.Loss):
         """Return factors with which the losses of parts `(labels, sample_weight)` add up to the batch's."""
         if parts[0][1] is not None and not self.normalize:
             return [ops.ones(()) for _ in parts]
-        totals = [ops.sum(token_weights(labels, self.pad_id, weights)) for labels, weights in parts]
+        totals = [ops.sum(_token_weights(labels, self.pad_id, weights)) for labels, weights in parts]
         whole = _one_if_zero(sum(totals[1:], start=totals[0]))
         return [total / whole for total in totals]
 

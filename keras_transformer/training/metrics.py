@@ -6,7 +6,7 @@ import time
 import keras
 from keras import ops
 
-from keras_transformer.training.losses import check_label_shape, known_labels, token_weights, weighted_sum
+from keras_transformer.training.losses import _check_label_shape, _known_labels, _token_weights, _weighted_sum
 from keras_transformer.types import Tensor
 
 
@@ -22,9 +22,9 @@ class _TokenMean(keras.metrics.Metric):
 
     def update_state(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None) -> None:
         y_true, y_pred = ops.convert_to_tensor(y_true), ops.convert_to_tensor(y_pred)
-        check_label_shape(y_true, y_pred)
-        weights = token_weights(y_true, self.pad_id, sample_weight)
-        self.total.assign_add(weighted_sum(self._values(y_true, y_pred), weights))
+        _check_label_shape(y_true, y_pred)
+        weights = _token_weights(y_true, self.pad_id, sample_weight)
+        self.total.assign_add(_weighted_sum(self._values(y_true, y_pred), weights))
         self.num_tokens.assign_add(ops.sum(weights))
         self.num_positions.assign_add(ops.cast(ops.size(weights), "float32"))
 
@@ -83,7 +83,7 @@ class Perplexity(_TokenMean):
         super().__init__(pad_id, name, **kwargs)
 
     def _values(self, labels: Tensor, logits: Tensor) -> Tensor:
-        labels, is_known = known_labels(labels, logits.shape[-1], self.pad_id)
+        labels, is_known = _known_labels(labels, logits.shape[-1], self.pad_id)
         logits = ops.cast(logits, "float32")
         label_logits = ops.take_along_axis(logits, labels[..., None], axis=-1)[..., 0]  # (b, t)
         # Without a gradient this is three times as fast as the loss's cross-entropy.

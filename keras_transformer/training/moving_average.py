@@ -8,7 +8,7 @@ import numpy as np
 from keras import ops
 
 
-def apply_moving_average(model: keras.Model) -> None:
+def _apply_moving_average(model: keras.Model) -> None:
     """Replace the weights by their moving average, if the optimizer keeps one."""
     if _has_average(model.optimizer):
         model.optimizer.finalize_variable_values(model.trainable_weights)
@@ -43,7 +43,7 @@ def moving_average(model: keras.Model) -> Iterator[None]:
         _assign(model, kept)
 
 
-class EvaluateMovingAverage(keras.callbacks.Callback):
+class _EvaluateMovingAverage(keras.callbacks.Callback):
     """Lets `fit` validate the moving average of the weights, which it leaves in the model at its end."""
 
     def on_train_begin(self, logs: dict[str, float] | None = None) -> None:
@@ -63,7 +63,7 @@ def _swap_in(model: keras.Model) -> list[np.ndarray]:
         return []
     # Copied, since torch and NumPy would share the memory that is about to change.
     kept = [ops.convert_to_numpy(weight).copy() for weight in model.trainable_weights]
-    apply_moving_average(model)
+    _apply_moving_average(model)
     return kept
 
 

@@ -3,7 +3,9 @@
 import keras
 
 from keras_transformer.arguments import check_choice, check_number, check_positive
-from keras_transformer.models import CausalLM, EncoderModel, Transformer
+from keras_transformer.models.causal_lm import CausalLM
+from keras_transformer.models.encoder_model import EncoderModel
+from keras_transformer.models.transformer import Transformer
 from keras_transformer.training.adam import Adam
 from keras_transformer.training.losses import MaskedCrossentropy, RDropCrossentropy
 from keras_transformer.training.metrics import MaskedAccuracy, Perplexity

@@ -15,13 +15,13 @@ from keras import ops
 from keras_transformer.errors import InputError
 from keras_transformer.training.checkpoint_state import (
     CHECKPOINTS,
-    CheckpointState,
-    damage,
-    describe,
-    read_state,
-    set_seeds,
+    _CheckpointState,
+    _damage,
+    _describe,
+    _read_state,
+    _set_seeds,
 )
-from keras_transformer.training.moving_average import apply_moving_average
+from keras_transformer.training.moving_average import _apply_moving_average
 
 
 def load_model(path: str | Path, *, average_last: int | None = None) -> keras.Model:
@@ -42,21 +42,21 @@ def load_model(path: str | Path, *, average_last: int | None = None) -> keras.Mo
     if not path.is_dir():
         return _read_model(path)
     directory = path / CHECKPOINTS
-    state = whole(directory, read_state(directory))
+    state = _whole(directory, _read_state(directory))
     if not state.saved:
         raise InputError(f"{directory} holds no checkpoint.")
     if average_last is None:
-        model = _read_model(directory / whole(directory, state, best=True).best.file)
-        apply_moving_average(model)
+        model = _read_model(directory / _whole(directory, state, best=True).best.file)
+        _apply_moving_average(model)
     else:
         model = _read_model(directory / state.saved[-1].file)
         _read_average(model, directory, state, average_last)
     return model
 
 
-def restore(model: keras.Model, directory: Path, state: CheckpointState) -> None:
+def _restore(model: keras.Model, directory: Path, state: _CheckpointState) -> None:
     """Read the newest epoch into a compiled model, to go on with it."""
-    options = describe(model)
+    options = _describe(model)
     differing = [
         f"{name}={options[name]!r} after {value!r}"
         for name, value in state.model.items()
@@ -69,27 +69,27 @@ def restore(model: keras.Model, directory: Path, state: CheckpointState) -> None
         )
     if state.saved:
         _load_weights(model, directory / state.saved[-1].file)
-        set_seeds(model, state.saved[-1].seeds)
+        _set_seeds(model, state.saved[-1].seeds)
 
 
-def restore_result(
-    model: keras.Model, directory: Path, state: CheckpointState, average_last: int | None
+def _restore_result(
+    model: keras.Model, directory: Path, state: _CheckpointState, average_last: int | None
 ) -> None:
     """Read the weights to use into a compiled model: those of the best epoch, or the mean of the last."""
     if average_last is None:
-        _load_weights(model, directory / whole(directory, state, best=True).best.file)
-        apply_moving_average(model)
+        _load_weights(model, directory / _whole(directory, state, best=True).best.file)
+        _apply_moving_average(model)
     else:
         _read_average(model, directory, state, average_last)
 
 
-def _read_average(model: keras.Model, directory: Path, state: CheckpointState, num: int) -> None:
+def _read_average(model: keras.Model, directory: Path, state: _CheckpointState, num: int) -> None:
     """Give a model the mean of the weights of the last epochs that are whole."""
     mean = _Mean()
     for saved in state.saved:
         if saved.epoch <= state.epoch - num:
             continue
-        if (error := damage(directory, saved)) is None:
+        if (error := _damage(directory, saved)) is None:
             _load_weights(model, directory / saved.file)
             mean.add(model)
         else:
@@ -97,12 +97,12 @@ def _read_average(model: keras.Model, directory: Path, state: CheckpointState, n
     mean.assign(model)
 
 
-def whole(directory: Path, state: CheckpointState, *, best: bool = False) -> CheckpointState:
+def _whole(directory: Path, state: _CheckpointState, *, best: bool = False) -> _CheckpointState:
     """Drop damaged checkpoints until the newest, or the best, is whole; raise if none is."""
     errors: list[InputError] = []
     while state.saved:
         chosen = state.best if best else state.saved[-1]
-        error = damage(directory, chosen)
+        error = _damage(directory, chosen)
         if error is None:
             break
         errors.append(error)

@@ -11,9 +11,9 @@ from matplotlib.figure import Figure
 
 from keras_transformer.types import Tensor
 from keras_transformer.visualization.figures import (
-    finite_array,
+    _finite_array,
+    _label_inches,
     label_axis,
-    label_inches,
     new_figure,
     saved_figure,
 )
@@ -75,7 +75,7 @@ def plot_attention(
 
 def _attention_maps(name: str, scores: Tensor, source: Sequence[str], target: Sequence[str]) -> np.ndarray:
     """Return scores as an array `(h, t, s)`; raise ValueError unless they fit the tokens."""
-    values = finite_array(name, scores)
+    values = _finite_array(name, scores)
     maps = values[None] if values.ndim == 2 else values
     if maps.ndim != 3 or maps.shape[1:] != (len(target), len(source)) or not maps.size:
         raise ValueError(
@@ -88,8 +88,8 @@ def _attention_maps(name: str, scores: Tensor, source: Sequence[str], target: Se
 
 def _size(source: Sequence[str], target: Sequence[str], rows: int, columns: int) -> tuple[float, float]:
     """Return width and height in inches: room for every token, within reason."""
-    width = max(_INCHES_PER_TOKEN * len(source), _MIN_MAP_INCHES) + label_inches(target) + 1.0
-    height = max(_INCHES_PER_TOKEN * len(target), _MIN_MAP_INCHES) + label_inches(source) + 1.0
+    width = max(_INCHES_PER_TOKEN * len(source), _MIN_MAP_INCHES) + _label_inches(target) + 1.0
+    height = max(_INCHES_PER_TOKEN * len(target), _MIN_MAP_INCHES) + _label_inches(source) + 1.0
     return min(columns * min(width, _MAX_PANEL_INCHES) + 0.8, _MAX_INCHES), min(
         rows * min(height, _MAX_PANEL_INCHES), _MAX_INCHES
     )

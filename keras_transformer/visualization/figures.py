@@ -53,7 +53,7 @@ def saved_figure(figure: Figure, path: str | os.PathLike[str] | None) -> Figure:
     return figure
 
 
-def finite_array(name: str, tensor: Tensor) -> np.ndarray:
+def _finite_array(name: str, tensor: Tensor) -> np.ndarray:
     """Return a tensor as a float32 array; raise ValueError unless its numbers are finite."""
     values = np.asarray(ops.convert_to_numpy(tensor), dtype="float32")
     if not np.isfinite(values).all():
@@ -81,7 +81,7 @@ def label_axis(axis: Axis, name: str, tokens: Sequence[str] | None = None, *, ro
         _show_any_script(text)
 
 
-def label_inches(tokens: Sequence[str]) -> float:
+def _label_inches(tokens: Sequence[str]) -> float:
     """Return about how many inches the longest label of some tokens takes, so that a figure has room."""
     return _INCHES_PER_CHARACTER * max((len(_token_label(token)) for token in tokens), default=0)
 

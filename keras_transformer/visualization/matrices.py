@@ -12,9 +12,9 @@ from matplotlib.patches import Patch
 
 from keras_transformer.types import Tensor
 from keras_transformer.visualization.figures import (
-    finite_array,
+    _finite_array,
+    _label_inches,
     label_axis,
-    label_inches,
     new_figure,
     saved_figure,
 )
@@ -111,8 +111,8 @@ def _size(shape: tuple[int, ...], query: Sequence[str], key: Sequence[str]) -> t
     """Return width and height in inches: square cells with room around them, within reason."""
     rows, columns = shape
     cell = min(_INCHES_PER_CELL, _MAX_INCHES / max(rows, columns))
-    width = cell * columns + label_inches(query) + 1.0
-    height = cell * rows + label_inches(key) + 1.4
+    width = cell * columns + _label_inches(query) + 1.0
+    height = cell * rows + _label_inches(key) + 1.4
     return max(width, _MIN_INCHES), height
 
 
@@ -148,7 +148,7 @@ def plot_position_encoding(
         >>> [axes.get_xlabel() for axes in figure.axes[:2]]
         ['position', 'position']
     """
-    values = finite_array("encoding", encoding)  # (t, d)
+    values = _finite_array("encoding", encoding)  # (t, d)
     if values.ndim != 2 or not values.size:
         raise ValueError(
             "`encoding` must have the shape (positions, width), none of them 0. "

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keras_transformer.data import EncodedPairs, read_pairs, translation_dataset
-from keras_transformer.data.batching import BatchPlan
+from keras_transformer.data.batching import _BatchPlan
 from keras_transformer.errors import InputError
 from keras_transformer.text import SPECIAL_IDS, CharacterTokenizer
 
@@ -299,7 +299,7 @@ def test_the_counter_lives_as_long_as_the_dataset() -> None:
 
 
 def test_shuffles_uniformly() -> None:
-    plan = BatchPlan(np.ones(3, np.int64), np.array([0, 1, 3], np.int64))
+    plan = _BatchPlan(np.ones(3, np.int64), np.array([0, 1, 3], np.int64))
     draw = tf.function(lambda seed: plan.shuffled(tf.stack([seed, seed])).flat_values)
     drawn = [tuple(draw(tf.constant(seed, tf.int64)).numpy().tolist()) for seed in range(600)]
     counts = [drawn.count(order) for order in set(drawn)]
