@@ -8,7 +8,8 @@ the files of the package in which calls are made. A *return* is a call in a file
 
 import ast
 import contextlib
-import importlib.util
+import dataclasses
+import importlib
 import os
 import sys
 import tempfile
@@ -24,13 +25,10 @@ from click.testing import CliRunner
 
 import keras_transformer as kt
 
-# An earlier commit has the program inside the package.
-PROGRAM = (
-    "keras_transformer_cli" if importlib.util.find_spec("keras_transformer_cli") else "keras_transformer.cli"
-)
-main = importlib.import_module(PROGRAM).main
-
 PACKAGE = Path(kt.__file__).parent
+# The program stands next to the package; an earlier commit has it inside.
+HAS_PROGRAM = (PACKAGE.parent / "keras_transformer_cli.py").exists()
+main = importlib.import_module("keras_transformer_cli" if HAS_PROGRAM else "keras_transformer.cli").main
 SMALL = {"num_layers": 1, "hidden_dim": 8, "num_heads": 2, "intermediate_dim": 8}
 TRAIN = """train --pairs pairs.tsv --kind character --hidden-dim 8 --num-heads 2 --intermediate-dim 8
 --num-encoder-layers 1 --num-decoder-layers 1 --epochs 1 --beam-size 2 --max-target-length 12 --separate"""
@@ -163,9 +161,14 @@ def config_through_train() -> int:
 
 
 def is_config(value: Any, room: str) -> bool:
-    """Say whether an object is the configuration of a run or one of its sections."""
+    """Return whether an object is the configuration of a run or one of its sections."""
     kind = value if isinstance(value, type) else type(value)
-    return kind.__module__.startswith(room) and kind.__name__.endswith(("Config", "Section"))
+    # Sections were dataclasses whose names end with `Config`; now they are models of pydantic.
+    is_section = hasattr(kind, "model_fields") and kind.__name__.endswith("Section")
+    is_settings = hasattr(kind, "model_fields") or dataclasses.is_dataclass(kind)
+    return kind.__module__.startswith(room) and (
+        is_section or (is_settings and kind.__name__.endswith("Config"))
+    )
 
 
 def model_through_fit() -> int:
