@@ -189,7 +189,8 @@ def as_position(position: Tensor | int, name: str = "start") -> Tensor | int:
     """Return a position as a Python integer where it is known to be one, else as an int32 tensor."""
     if not isinstance(position, Integral):
         return ops.cast(position, "int32")
-    check_number(whole=True, **{name: position})
+    given: dict[str, Tensor] = {name: position}
+    check_number(whole=True, **given)
     return int(position)
 
 

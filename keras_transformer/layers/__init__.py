@@ -6,19 +6,12 @@ source, `T` the number of positions that a cache has room for, `g` groups of hea
 `r` heads of a group.
 """
 
-from keras_transformer.layers.cached_attention import CachedAttention
 from keras_transformer.layers.cached_decoder import CachedDecoder, DecoderCache
 from keras_transformer.layers.decoder import Decoder, DecoderLayer
 from keras_transformer.layers.dot_product_attention import dot_product_attention
 from keras_transformer.layers.encoder import Encoder, EncoderLayer
 from keras_transformer.layers.feed_forward import FeedForward
-from keras_transformer.layers.masks import (
-    causal_mask,
-    combine_masks,
-    padding_mask,
-    segment_mask,
-    segment_positions,
-)
+from keras_transformer.layers.masks import causal_mask, combine_masks, padding_mask, segment_mask
 from keras_transformer.layers.multi_head_attention import MultiHeadAttention
 from keras_transformer.layers.normalization import Dropout
 from keras_transformer.layers.position_encoding import (
@@ -26,12 +19,10 @@ from keras_transformer.layers.position_encoding import (
     PositionEncoding,
     sinusoidal_position_encoding,
 )
-from keras_transformer.layers.relative_position_bias import RelativePositionBias
 from keras_transformer.layers.rotary_embedding import RotaryEmbedding
 from keras_transformer.layers.token_embedding import OutputProjection, TokenEmbedding
 
 __all__ = [
-    "CachedAttention",
     "CachedDecoder",
     "Decoder",
     "DecoderCache",
@@ -44,7 +35,6 @@ __all__ = [
     "MultiHeadAttention",
     "OutputProjection",
     "PositionEncoding",
-    "RelativePositionBias",
     "RotaryEmbedding",
     "TokenEmbedding",
     "causal_mask",
@@ -52,6 +42,5 @@ __all__ = [
     "dot_product_attention",
     "padding_mask",
     "segment_mask",
-    "segment_positions",
     "sinusoidal_position_encoding",
 ]

@@ -18,8 +18,8 @@ from keras_transformer.arguments import (
 )
 from keras_transformer.layers.feed_forward import FeedForward
 from keras_transformer.layers.multi_head_attention import POSITIONS, MultiHeadAttention
-from keras_transformer.layers.normalization import NORMALIZATIONS, Dropout, make_normalization
-from keras_transformer.types import Shape, Tensor
+from keras_transformer.layers.normalization import NORMALIZATIONS, Dropout, _make_normalization
+from keras_transformer.types import Config, Shape, Tensor
 
 _OPTIONS = (
     "num_heads",
@@ -36,28 +36,10 @@ _OPTIONS = (
 )
 
 
-class Block(keras.layers.Layer):
+class _Block(keras.layers.Layer):
     """The base of `EncoderLayer`, `DecoderLayer`, `Encoder` and `Decoder`.
 
-    Args:
-        num_heads: the number of heads, `h`; it must divide the input's width.
-        intermediate_dim: the inner width of the feed-forward network, `f`.
-        activation: of the feed-forward network.
-        gated: whether the feed-forward network is gated; see `FeedForward`.
-        dropout: the rate of the dropout on each sub-layer's output.
-        attention_dropout: the rate of the dropout on the attention scores.
-        intermediate_dropout: the rate of the dropout inside the feed-forward network.
-        norm_first: True for pre-norm, False for the paper's post-norm.
-        normalization: `layer`, as in the paper, or `rms`.
-        layer_norm_epsilon: what normalisation adds to the variance.
-        num_key_value_heads: heads of the keys and values; `num_heads` if None.
-        positions: of the self-attention: None, `rotary` or `relative`; see `MultiHeadAttention`.
-        **kwargs: `name` and `dtype` of a Keras layer.
-
-    Raises:
-        TypeError: a size that is not an integer, a rate that is not a number.
-        ValueError: inputs without an axis of time, such as token ids, or of another width than the weights,
-            sizes not above zero, rates outside [0, 1), names that are not known.
+    `Encoder` tells what the arguments mean and what is raised.
     """
 
     def __init__(
@@ -107,9 +89,9 @@ class Block(keras.layers.Layer):
     def get_config(self) -> dict[str, object]:
         return {**super().get_config(), **self._options()}
 
-    def _options(self) -> dict[str, object]:
+    def _options(self) -> Config:
         """Return the arguments of the constructor, those of Keras left out."""
-        options = {name: getattr(self, name) for name in _OPTIONS}
+        options: Config = {name: getattr(self, name) for name in _OPTIONS}
         return {**options, "activation": keras.activations.serialize(self.activation)}
 
     def _as_vectors(self, inputs: Tensor, attention: MultiHeadAttention) -> Tensor:
@@ -156,7 +138,7 @@ class Block(keras.layers.Layer):
 
     def _normalization(self, name: str) -> keras.layers.Layer:
         epsilon = self.layer_norm_epsilon
-        return make_normalization(self.normalization, epsilon=epsilon, dtype=self.dtype_policy, name=name)
+        return _make_normalization(self.normalization, epsilon=epsilon, dtype=self.dtype_policy, name=name)
 
     def _final_normalization(self, shape: Shape) -> keras.layers.Layer:
         """Return what ends a stack: pre-norm layers leave their output unnormalised."""
@@ -175,7 +157,7 @@ class _Residual(keras.layers.Layer):
     more easily (Xiong et al. 2020): `x + dropout(f(norm(x)))`.
     """
 
-    def __init__(self, block: Block, **kwargs: object) -> None:
+    def __init__(self, block: _Block, **kwargs: object) -> None:
         super().__init__(**kwargs)
         self.norm_first = block.norm_first
         self.norm = block._normalization("norm")

@@ -78,7 +78,7 @@ def _check_room(position: Tensor | int, num_slots: Tensor | int, num_hypotheses:
         )
 
 
-class CachedAttention:
+class _CachedAttention:
     """One position at a time through a `MultiHeadAttention`: the numbers of its call.
 
     It is made before the loop and holds the weights as they are then, flattened, and those of the projections
@@ -93,7 +93,7 @@ class CachedAttention:
     Example:
         >>> attention, x = MultiHeadAttention(2, 4), keras.ops.ones((1, 3, 8))
         >>> whole = attention(x, x, use_causal_mask=True)
-        >>> cached = CachedAttention(attention)
+        >>> cached = _CachedAttention(attention)
         >>> cache = cached.create(max_length=3, batch_size=1)
         >>> step = cached.plan(0, cache, visible=keras.ops.arange(3)[None, None] <= 0)
         >>> outputs, cache, scores = cached.step(x[:, 0], cache, step)
@@ -136,20 +136,10 @@ class CachedAttention:
         visible: Tensor,
         encoder_padding_mask: Tensor | None = None,
     ) -> _Step:
-        """Compute what all attentions of this kind share of one step.
+        """Compute what all attentions share of one step, from the cache of self-attention.
 
-        Args:
-            position: an integer scalar, below `T`.
-            cache: of self-attention.
-            visible: boolean `(b, n, T * n)`, which slots of the cache each hypothesis may attend to; the
-                first size may be 1.
-            encoder_padding_mask: `(b, s)`, True (1) where the source has a token.
-
-        Returns:
-            The step.
-
-        Raises:
-            ValueError: a position that there is no room for, where it is known.
+        `visible` `(b, n, T * n)` tells which slots each hypothesis may attend to, `encoder_padding_mask`
+        `(b, s)` where the source has a token; the first size of `visible` may be 1.
         """
         num_hypotheses, position = int(visible.shape[1]), as_position(position, "position")
         _check_room(position, cache.keys.shape[2], num_hypotheses)
@@ -169,31 +159,14 @@ class CachedAttention:
     def create(
         self, max_length: Tensor | int, batch_size: Tensor | int, num_hypotheses: int = 1
     ) -> _AttentionCache:
-        """Make an empty cache for self-attention.
-
-        Args:
-            max_length: the number of positions there is room for, `T`.
-            batch_size: sources, `b`.
-            num_hypotheses: of each source, `n`.
-
-        Returns:
-            The cache, all zeros.
-        """
+        """Make an empty cache for self-attention, with room for `T` positions of `n` hypotheses."""
         sizes = batch_size, self._num_groups, max_length * num_hypotheses
         dtype = self._attention.compute_dtype
         widths = self._attention.key_dim, self._value_dim
         return _AttentionCache(*(make_buffer((*sizes, width), dtype) for width in widths))
 
     def project(self, value: Tensor, padding_mask: Tensor | None) -> _AttentionCache:
-        """Compute the keys and values of an encoder's output, for cross-attention.
-
-        Args:
-            value: `(b, s, d)`, of the width of the layer's weights.
-            padding_mask: `(b, s)`, True (1) where the source has a token; None where all of it counts.
-
-        Returns:
-            The cache, values of zeros where the source is padding.
-        """
+        """Compute the keys and values of an encoder's output `(b, s, d)`, for cross-attention."""
         rows = ops.reshape(ops.cast(value, self._attention.compute_dtype), (-1, value.shape[-1]))
         sizes = *ops.shape(value)[:2], self._num_groups
         keys, values = (
@@ -209,16 +182,9 @@ class CachedAttention:
     def step(
         self, inputs: Tensor, cache: _AttentionCache, step: _Step
     ) -> tuple[Tensor, _AttentionCache, Tensor]:
-        """Attend from one position of each hypothesis.
+        """Attend from one position of each hypothesis, `(b * n, d)`.
 
-        Args:
-            inputs: `(b * n, d)`.
-            cache: `create` or `project` made it, or the step before.
-            step: what the layers share.
-
-        Returns:
-            The outputs `(b * n, d)`, the cache, and the scores `(b, n, g, r, m)` of the heads, in `g` groups
-            of `r`, and `m` keys.
+        Returns outputs `(b * n, d)`, the cache, and the scores `(b, n, g, r, m)` of heads over `m` keys.
         """
         attention, groups = self._attention, (-1, step.num_hypotheses, self._num_groups)
         joined = _linear(ops.cast(inputs, attention.compute_dtype), self._matrix, self._bias)
@@ -249,12 +215,14 @@ class CachedAttention:
         if window is not None:
             distances = step.position - ops.arange(num_slots, dtype="int32") // step.num_hypotheses
             bias = ops.where(distances < window, bias, ops.convert_to_tensor(MINUS_INFINITY, "float32"))
-        if self._biases is not None:
+        position_bias = self._attention.position_bias
+        if position_bias is not None:
             with keras.StatelessScope(self._biases):
-                relative = self._attention.position_bias.between(
-                    1, num_slots // step.num_hypotheses, start=step.position
-                )  # (1, h, 1, T)
+                # (1, h, 1, T)
+                relative = position_bias.between(1, num_slots // step.num_hypotheses, start=step.position)
+            # (1, h, 1, T) -> (1, h, 1, T * n): the hypotheses of a position are as far away as each other
             relative = ops.repeat(relative, step.num_hypotheses, axis=-1)
+            # (1, h, 1, T * n) -> (1, 1, g, r, T * n), the logits of a step
             bias = bias + ops.reshape(relative, (1, 1, self._num_groups, self._num_shared, num_slots))
         return bias
 

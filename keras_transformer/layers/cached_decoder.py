@@ -7,7 +7,7 @@ from keras import ops
 
 from keras_transformer.backend.gather import take_rows
 from keras_transformer.backend.loop import weight_now
-from keras_transformer.layers.cached_attention import CachedAttention, _AttentionCache, _Step
+from keras_transformer.layers.cached_attention import _AttentionCache, _CachedAttention, _Step
 from keras_transformer.layers.decoder import Decoder, DecoderLayer, _described
 from keras_transformer.types import Tensor
 
@@ -35,14 +35,7 @@ class DecoderCache(NamedTuple):
         return int(self.ancestors.shape[1])
 
     def reorder(self, rows: Tensor) -> "DecoderCache":
-        """Take hypotheses in another order; keys and values stay where they are.
-
-        Args:
-            rows: integers `(b * n,)`, which old hypothesis of the same source each new one continues.
-
-        Returns:
-            The reordered cache.
-        """
+        """Take hypotheses in the order of `rows`, integers `(b * n,)`: which old one each continues."""
         if self.beam_size == 1:
             return self
         rows, sums = ops.cast(rows, "int32"), self.attention_sums
@@ -52,25 +45,11 @@ class DecoderCache(NamedTuple):
         )
 
     def select(self, rows: Tensor) -> "DecoderCache":
-        """Take some sources with all their hypotheses.
-
-        Args:
-            rows: integers `(b',)`, which of the sources.
-
-        Returns:
-            The cache of these sources.
-        """
+        """Take some sources, integers `(b',)`, with all their hypotheses."""
         return keras.tree.map_structure(lambda part: ops.take(part, rows, axis=0), self)
 
     def grow(self, num_positions: Tensor | int) -> "DecoderCache":
-        """Make room for more positions.
-
-        Args:
-            num_positions: how many more.
-
-        Returns:
-            The longer cache.
-        """
+        """Make room for as many more positions."""
         size = self.beam_size
         unwritten = ops.full((ops.shape(self.ancestors)[0], size, num_positions), -1, dtype="int32")
         return self._replace(
@@ -107,8 +86,7 @@ class CachedDecoder:
         decoder: a built decoder.
         in_place: whether a step may overwrite the cache that it is given. In a graph of TensorFlow nothing is
             copied then, but whoever still holds the old cache sees the new position: it is for a loop that
-                owns
-            its cache.
+            owns its cache.
 
     Example:
         >>> decoder, source = Decoder(1, 2, 16), keras.ops.ones((1, 5, 8))
@@ -151,8 +129,7 @@ class CachedDecoder:
 
         Raises:
             ValueError: an encoder's output where the decoder was built without one, or the other way round,
-            or
-                of another width; both an output and a batch size.
+                or of another width; both an output and a batch size.
         """
         self._decoder.layers[0].check_encoder_output(encoder_output)
         if (encoder_output is None) == (batch_size is None):
@@ -214,10 +191,10 @@ class _CachedLayer:
 
     def __init__(self, layer: DecoderLayer, in_place: bool) -> None:
         self._layer = layer
-        self.self_attention = CachedAttention(layer.self_attention, in_place=in_place)
+        self.self_attention = _CachedAttention(layer.self_attention, in_place=in_place)
         self.uncached = [layer.self_attention_residual, layer.feed_forward, layer.feed_forward_residual]
         if layer.cross_attention is not None:
-            self.cross_attention = CachedAttention(layer.cross_attention, is_causal=False)
+            self.cross_attention = _CachedAttention(layer.cross_attention, is_causal=False)
             self.uncached.append(layer.cross_attention_residual)
 
     def step(

@@ -3,12 +3,12 @@
 import keras
 
 from keras_transformer.arguments import check_positive, check_width, freeze_parts
-from keras_transformer.layers.block import Block
+from keras_transformer.layers.block import _Block
 from keras_transformer.types import Shape, Tensor
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class DecoderLayer(Block):
+class DecoderLayer(_Block):
     """Causal self-attention, cross-attention, then a feed-forward network.
 
     "Attention Is All You Need", section 3.1. In cross-attention the queries come from the decoder, keys and
@@ -90,13 +90,7 @@ class DecoderLayer(Block):
     ) -> dict[str, Tensor]:
         """Return the scores that the call of a built layer computes.
 
-        Args:
-            inputs: as for the call, and so the others.
-            encoder_output: likewise.
-            padding_mask: likewise.
-            encoder_padding_mask: likewise.
-            attention_mask: likewise.
-            cross_attention_mask: likewise.
+        The arguments are those of the call.
 
         Returns:
             `{"self_attention": (b, h, t, t), "cross_attention": (b, h, t, s)}`, the second one only where
@@ -148,7 +142,7 @@ def _described(tensor: Tensor | None) -> str:
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class Decoder(Block):
+class Decoder(_Block):
     """`num_layers` decoder layers, each attending to the same encoder output.
 
     A pre-norm stack ends with a normalisation. A stack that is built without an encoder's output has no
@@ -225,13 +219,7 @@ class Decoder(Block):
     ) -> dict[str, Tensor]:
         """Return the scores that the call of a built stack computes.
 
-        Args:
-            inputs: as for the call, and so the others.
-            encoder_output: likewise.
-            padding_mask: likewise.
-            encoder_padding_mask: likewise.
-            attention_mask: likewise.
-            cross_attention_mask: likewise.
+        The arguments are those of the call.
 
         Returns:
             A dict of `layer_{i}/self_attention` `(b, h, t, t)` and `layer_{i}/cross_attention` `(b, h, t,

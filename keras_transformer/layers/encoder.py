@@ -3,12 +3,12 @@
 import keras
 
 from keras_transformer.arguments import check_positive, freeze_parts
-from keras_transformer.layers.block import Block
+from keras_transformer.layers.block import _Block
 from keras_transformer.types import Shape, Tensor
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class EncoderLayer(Block):
+class EncoderLayer(_Block):
     """Self-attention, then a feed-forward network, each in a residual connection.
 
     "Attention Is All You Need", section 3.1. The constructor's arguments are those of `Encoder`, without the
@@ -66,10 +66,7 @@ class EncoderLayer(Block):
     ) -> dict[str, Tensor]:
         """Return the scores that the call of a built layer computes.
 
-        Args:
-            inputs: as for the call, and so the others.
-            padding_mask: likewise.
-            attention_mask: likewise.
+        The arguments are those of the call.
 
         Returns:
             `{"self_attention": (b, h, s, s)}`.
@@ -82,7 +79,7 @@ class EncoderLayer(Block):
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class Encoder(Block):
+class Encoder(_Block):
     """`num_layers` encoder layers, one after the other.
 
     It takes vectors, not token ids, so anything of shape `(b, s, d)` may enter. A pre-norm stack ends with a
@@ -152,10 +149,7 @@ class Encoder(Block):
     ) -> dict[str, Tensor]:
         """Return the scores that the call of a built stack computes.
 
-        Args:
-            inputs: as for the call, and so the others.
-            padding_mask: likewise.
-            attention_mask: likewise.
+        The arguments are those of the call.
 
         Returns:
             A dict of `layer_{i}/self_attention`, from 1, to scores `(b, h, s, s)`.

@@ -68,26 +68,6 @@ def segment_mask(query_segments: Tensor, key_segments: Tensor) -> Tensor:
     return ops.equal(queries[:, :, None], keys[:, None, :])
 
 
-def segment_positions(segments: Tensor) -> Tensor:
-    """Count the positions of each segment from 0.
-
-    Args:
-        segments: integers `(b, t)`, the segment of each token; 0 is padding.
-
-    Returns:
-        int32 `(b, t)`: how many tokens of its segment stand before each token; 0 for padding, so that every
-        position is one that a model knows.
-
-    Example:
-        >>> ops.convert_to_numpy(segment_positions([[1, 1, 1, 2, 2, 0, 0]])).tolist()
-        [[0, 1, 2, 0, 1, 0, 0]]
-    """
-    segments = as_tensor(segments)
-    same = ops.cast(segment_mask(segments, segments), "int32")  # (b, t, t)
-    counts = ops.sum(ops.tril(same, k=-1), axis=-1)
-    return ops.where(ops.equal(segments, 0), 0, counts)
-
-
 def combine_masks(
     *,
     padding_mask: Tensor | None = None,

@@ -23,7 +23,7 @@ from keras_transformer.layers.masks import _window_mask, causal_mask, combine_ma
 from keras_transformer.layers.normalization import Dropout
 from keras_transformer.layers.relative_position_bias import RelativePositionBias
 from keras_transformer.layers.rotary_embedding import _Rotation
-from keras_transformer.layers.sequence_axes import SequenceAxes
+from keras_transformer.layers.sequence_axes import _SequenceAxes
 from keras_transformer.types import Shape, Tensor
 
 POSITIONS = (None, "rotary", "relative")
@@ -296,13 +296,13 @@ class MultiHeadAttention(keras.layers.Layer):
             **{name: serialize(getattr(self, name)) for name, serialize in _SERIALIZERS.items()},
         }
 
-    def _axes(self, query: Tensor, value: Tensor, key: Tensor) -> SequenceAxes:
+    def _axes(self, query: Tensor, value: Tensor, key: Tensor) -> _SequenceAxes:
         check_attention_inputs(query.shape, value.shape, key.shape)
         widths = self.query_kernel.shape[0], self.value_kernel.shape[0], self.key_kernel.shape[0]
         check_width(widths[0], query=query)
         check_width(widths[1], value=value)
         check_width(widths[2], key=key)
-        axes = SequenceAxes(len(query.shape), self.attention_axes)
+        axes = _SequenceAxes(len(query.shape), self.attention_axes)
         axes.check_leading(query=query, value=value, key=key)
         return axes
 

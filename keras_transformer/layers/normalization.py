@@ -37,7 +37,7 @@ class LayerNormalization(keras.layers.LayerNormalization):
         return ops.cast(ops.reshape(outputs, ops.shape(inputs)), self.compute_dtype)
 
 
-def make_normalization(
+def _make_normalization(
     kind: str, *, epsilon: float, dtype: keras.DTypePolicy | str | None, name: str
 ) -> keras.layers.Layer:
     """Return the layer of a kind: `layer` (Ba et al. 2016), or `rms` (Zhang and Sennrich 2019)."""

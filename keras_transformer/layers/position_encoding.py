@@ -80,7 +80,7 @@ class PositionEncoding(keras.layers.Layer):
         inputs: `(b, t, d)`.
         start: the position of the first vector, an integer.
         positions: integers `(b, t)`, at least 0 and below `t`, where they do not count up from `start`, as in
-            packed examples; see `segment_positions`.
+            packed examples.
 
     Returns:
         `(b, t, d)`, inputs and encodings added in float32, in the layer's dtype. While a graph is traced, one

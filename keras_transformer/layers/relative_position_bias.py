@@ -18,25 +18,8 @@ class RelativePositionBias(keras.layers.Layer):
     Near distances have a bucket each, far ones share buckets that grow with the logarithm of the distance,
     and everything from `max_distance` on is one. Half of the buckets are for keys after the query.
 
-    Args:
-        num_heads: the number of heads, `h`.
-        num_buckets: the number of distances that are told apart, on both sides together.
-        max_distance: from here on all distances are one.
-        **kwargs: `name` and `dtype` of a Keras layer.
-
-    Call arguments:
-        query: `(b, t, d)`; only its length counts.
-        key: `(b, s, d)`; likewise; `query` if None.
-        start: the position of the first query, an integer; that of the first key is 0.
-
-    Returns:
-        `(1, h, t, s)`, the `bias` of `dot_product_attention`.
-
-    Raises:
-        TypeError: a size that is not an integer.
-        ValueError: sizes not above zero; buckets that are odd or fewer than 4; a `max_distance` that is no
-        larger
-            than the distances with their own bucket.
+    Called with a query `(b, t, d)`, a key `(b, s, d)` and the position `start` of the first query, it returns
+    `(1, h, t, s)`, the `bias` of `dot_product_attention`.
     """
 
     def __init__(

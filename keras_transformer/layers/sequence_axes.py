@@ -9,7 +9,7 @@ from keras_transformer.arguments import as_boolean, known_sizes
 from keras_transformer.types import Shape, Tensor
 
 
-class SequenceAxes:
+class _SequenceAxes:
     """Brings inputs of any rank to `(b, t, d)`, and back.
 
     Without `attention_axes` the axis before the width is the sequence, and everything before it a batch: none

@@ -15,15 +15,8 @@ from keras_transformer.types import Shape, Tensor
 class TokenEmbedding(keras.layers.Layer):
     """Looks up a vector for each token id and scales it by `sqrt(d)`.
 
-    An id outside the vocabulary is an error. While a graph is traced the values
-    are not known: there TensorFlow raises an error on a CPU, and where no error
-    can be raised (on a GPU or TPU, or with JAX) the vector is NaN, never that of
-    another token.
-
-    The table starts as a normal distribution of deviation `1 / sqrt(d)`, so
-    that the scaled vectors start with deviation 1, the size of the position
-    marks, and the table can serve as the output projection too (see
-    `OutputProjection`).
+    An id outside the vocabulary is an error. While a graph is traced the values are not known: there
+    TensorFlow raises an error on a CPU, and where no error can be raised the vector is NaN.
 
     Args:
         vocabulary_size: the number of ids, `v`.
@@ -101,15 +94,13 @@ def _as_integers(token_ids: Tensor) -> Tensor:
 class OutputProjection(keras.layers.Layer):
     """Gives each token of the vocabulary a logit.
 
-    With `embedding` the logits are products with its table ("Attention Is All
-    You Need", section 3.4; Press and Wolf 2017), and the layer has no weights
-    of its own.
+    With `embedding` the logits are products with its table ("Attention Is All You Need", section 3.4; Press
+    and Wolf 2017), and the layer has no weights of its own.
 
     Args:
         vocabulary_size: the number of logits, `v`.
-        embedding: the `TokenEmbedding` whose table is used; None for a kernel
-            `(d, v)` of its own. A copy of the layer made from its config has
-            an embedding of its own: only a model can say what is shared.
+        embedding: the `TokenEmbedding` whose table is used; None for a kernel `(d, v)` of its own. A copy
+            made from the config has an embedding of its own: only a model can say what is shared.
         **kwargs: `name` and `dtype` of a Keras layer.
 
     Call arguments:
@@ -119,8 +110,8 @@ class OutputProjection(keras.layers.Layer):
         Logits `(b, t, v)`.
 
     Raises:
-        ValueError: a size that is not above zero, an embedding of another
-            vocabulary size, inputs of another width than the table or kernel.
+        ValueError: a size that is not above zero, an embedding of another vocabulary size, inputs of another
+            width than the table or kernel.
     """
 
     def __init__(

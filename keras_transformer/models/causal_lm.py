@@ -10,7 +10,7 @@ from keras_transformer.layers.token_embedding import OutputProjection, TokenEmbe
 from keras_transformer.models.config import Activation, _CausalConfig
 from keras_transformer.models.configured_model import ConfiguredModel, Step
 from keras_transformer.models.decoding_step import _DecodingStep
-from keras_transformer.models.parts import Parts, input_parts
+from keras_transformer.models.parts import Parts, _input_parts
 from keras_transformer.types import Tensor
 
 
@@ -90,8 +90,8 @@ class CausalLM(ConfiguredModel):
                 usually the start token.
             max_length: the number of positions there is room for, from the last token of the prompts on.
             beam_size: hypotheses for each prompt, `n`.
-            padding_mask: must be None: the cache knows no holes.
-            track_attention: must be False: there is no cross-attention.
+            padding_mask: must be None, and `track_attention` False: there is no encoder.
+            track_attention: likewise.
             in_place: see `Transformer.start_decoding`.
 
         Returns:
@@ -143,7 +143,7 @@ def _parts(config: _CausalConfig, dtype: object) -> Parts:
     embedding = TokenEmbedding(config.vocabulary_size, config.hidden_dim, dtype=dtype, name="token_embedding")
     return {
         "token_embedding": embedding,
-        **input_parts(config, dtype),
+        **_input_parts(config, dtype),
         "decoder": Decoder(config.num_layers, **config.stack_options(), dtype=dtype, name="decoder"),
         "output_projection": OutputProjection(
             config.vocabulary_size,

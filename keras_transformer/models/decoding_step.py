@@ -14,11 +14,7 @@ from keras_transformer.types import Tensor
 class _DecodingStep:
     """A model without its encoder, made before a loop, whose weights it reads once.
 
-    Args:
-        model: a built model with `decoder`, `position_encoding` and `output_projection`.
-        embedding: of the tokens that are decoded.
-        beam_size: hypotheses for each source, `n`.
-        in_place: whether a step may overwrite the cache that it is given; see `CachedDecoder`.
+    The model has `decoder`, `position_encoding` and `output_projection`; `CachedDecoder` explains `in_place`.
     """
 
     def __init__(

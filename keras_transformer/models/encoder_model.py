@@ -6,7 +6,7 @@ from keras_transformer.layers.encoder import Encoder
 from keras_transformer.layers.token_embedding import OutputProjection
 from keras_transformer.models.config import Activation, _EncoderConfig
 from keras_transformer.models.configured_model import ConfiguredModel
-from keras_transformer.models.parts import Parts, Pooling, _source_part, input_parts
+from keras_transformer.models.parts import Parts, Pooling, _input_parts, _source_part
 from keras_transformer.models.source import _encoder_scores, _run_encoder, _Source
 from keras_transformer.types import Tensor
 
@@ -119,7 +119,7 @@ def _parts(config: _EncoderConfig, dtype: object) -> Parts:
     """Make the layers; `pooling` and `output_projection` where they are asked for."""
     parts = {
         **_source_part(config.vocabulary_size, config.hidden_dim, dtype),
-        **input_parts(config, dtype),
+        **_input_parts(config, dtype),
         "encoder": Encoder(config.num_layers, **config.stack_options(), dtype=dtype, name="encoder"),
     }
     if config.pooling is not None:

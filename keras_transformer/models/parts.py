@@ -25,7 +25,7 @@ def _source_part(vocabulary_size: int | None, hidden_dim: int, dtype: object) ->
     return {"source_embedding": embedding}
 
 
-def input_parts(config: _ModelConfig, dtype: object) -> Parts:
+def _input_parts(config: _ModelConfig, dtype: object) -> Parts:
     """Make what stands between embeddings and a stack: positions and dropout."""
     encoding: keras.layers.Layer = NoPositionEncoding(dtype=dtype, name="position_encoding")
     if config.positions == "sinusoidal":

@@ -7,7 +7,7 @@ from keras import ops
 
 from keras_transformer.arguments import as_boolean, as_tensor, known_sizes
 from keras_transformer.layers.masks import padding_mask as padding_mask_of
-from keras_transformer.layers.masks import segment_mask, segment_positions
+from keras_transformer.layers.masks import segment_mask
 from keras_transformer.types import Shape, Tensor
 
 SEGMENT_INPUTS = ("encoder_segment_ids", "decoder_segment_ids")
@@ -120,12 +120,22 @@ class _Segments(NamedTuple):
             return cls()
         source, target = (inputs[name] for name in SEGMENT_INPUTS)
         return cls(
-            segment_positions(source),
-            segment_positions(target),
+            _segment_positions(source),
+            _segment_positions(target),
             segment_mask(source, source),
             segment_mask(target, target),
             segment_mask(target, source),
         )
+
+
+def _segment_positions(segments: Tensor) -> Tensor:
+    """Count how many tokens of its segment stand before each token, int32 `(b, t)`."""
+    segments = as_tensor(segments)
+    # (b, t) -> (b, t, t), of which only what stands before each token counts
+    same = ops.cast(segment_mask(segments, segments), "int32")
+    counts = ops.sum(ops.tril(same, k=-1), axis=-1)
+    # Padding gets 0, so that every position is one that a model with learned positions knows.
+    return ops.where(ops.equal(segments, 0), 0, counts)
 
 
 def _with_segments(inputs: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -12,7 +12,7 @@ from keras_transformer.layers.token_embedding import OutputProjection, TokenEmbe
 from keras_transformer.models.config import Activation, TransformerConfig, _check_exactly_one
 from keras_transformer.models.configured_model import ConfiguredModel, Step
 from keras_transformer.models.decoding_step import _DecodingStep
-from keras_transformer.models.parts import Parts, _source_part, input_parts
+from keras_transformer.models.parts import Parts, _input_parts, _source_part
 from keras_transformer.models.source import (
     SEGMENT_INPUTS,
     _encoder_scores,
@@ -205,7 +205,7 @@ def _parts(config: TransformerConfig, target_size: int, dtype: object) -> Parts:
     return {
         **source,
         "target_embedding": target_embedding,
-        **input_parts(config, dtype),
+        **_input_parts(config, dtype),
         "encoder": Encoder(encoder_depth, **config.stack_options(), dtype=dtype, name="encoder"),
         "decoder": Decoder(decoder_depth, **config.stack_options(), dtype=dtype, name="decoder"),
         "output_projection": OutputProjection(

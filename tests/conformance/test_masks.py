@@ -15,6 +15,7 @@ import pytest
 import keras_transformer as kt
 from helpers import array, draw
 from keras_transformer import course, layers
+from keras_transformer.layers.cached_attention import _CachedAttention
 
 Function = Callable[..., Any]
 """`(source, its padding mask, target, **call options) -> output`, for a batch."""
@@ -131,7 +132,7 @@ def one_by_one(target: Any, step: Callable[..., Any], cache: Any) -> Any:
 
 
 def attention_steps(layer: Any, source: Any, mask: Any, target: Any) -> Any:
-    cached, length = layers.CachedAttention(layer), target.shape[1]
+    cached, length = _CachedAttention(layer), target.shape[1]
 
     def step(position: int, cache: Any) -> Any:
         plan = cached.plan(position, cache, keras.ops.arange(length)[None, None, :] <= position)

@@ -8,7 +8,8 @@ import pytest
 from keras import ops
 
 from helpers import array, draw
-from keras_transformer.layers import CachedAttention, MultiHeadAttention
+from keras_transformer.layers import MultiHeadAttention
+from keras_transformer.layers.cached_attention import _CachedAttention
 
 OPTIONS: list[dict[str, Any]] = [
     {},
@@ -43,7 +44,7 @@ def test_steps_equal_the_causal_pass(options: Any, num_hypotheses: int, max_leng
     x = draw(2 * num_hypotheses, 5, 7)
     layer = made(x, x, **options)
     whole = array(layer(x, x, use_causal_mask=True))
-    cached = CachedAttention(layer)
+    cached = _CachedAttention(layer)
     cache = cached.create(max_length, 2, num_hypotheses)
     for position in range(5):
         step = cached.plan(position, cache, visible(max_length, num_hypotheses, position))
@@ -61,9 +62,9 @@ def test_steps_over_an_encoder_output(options: Any, num_hypotheses: int, mask: A
     mask = None if mask is None else np.array(mask)
     repeated = [None if part is None else np.repeat(part, num_hypotheses, axis=0) for part in (memory, mask)]
     whole, scores = layer(x, repeated[0], padding_mask=repeated[1], return_attention_scores=True)
-    cached = CachedAttention(layer, is_causal=False)
+    cached = _CachedAttention(layer, is_causal=False)
     cache = cached.project(ops.convert_to_tensor(memory), mask)
-    own = CachedAttention(made(x, x)).create(1, 2, num_hypotheses)
+    own = _CachedAttention(made(x, x)).create(1, 2, num_hypotheses)
     step = cached.plan(0, own, visible(1, num_hypotheses, 0), encoder_padding_mask=mask)
     output, same, found = cached.step(ops.convert_to_tensor(x[:, 0]), cache, step)
     np.testing.assert_allclose(array(output), array(whole)[:, 0], atol=1e-5)
@@ -76,7 +77,7 @@ def test_steps_over_an_encoder_output(options: Any, num_hypotheses: int, mask: A
 def test_hypotheses_that_are_mixed_up_see_their_ancestors() -> None:
     x = draw(2, 3, 8, seed=4)
     layer = made(x, x)
-    cached = CachedAttention(layer)
+    cached = _CachedAttention(layer)
     cache = cached.create(3, 1, 2)
     for position in range(2):
         step = cached.plan(position, cache, visible(3, 2, position))
@@ -93,7 +94,7 @@ def test_hypotheses_that_are_mixed_up_see_their_ancestors() -> None:
 def test_select_and_grow(rows: list[int]) -> None:
     x = draw(2, 3, 7)
     layer = made(x, x)
-    cached = CachedAttention(layer)
+    cached = _CachedAttention(layer)
     cache = cached.create(1, 2)
     _, cache, _ = cached.step(ops.convert_to_tensor(x[:, 0]), cache, cached.plan(0, cache, visible(1, 1, 0)))
     cache, x = cache.select(np.array(rows)).grow(2), x[rows]
@@ -108,14 +109,14 @@ def test_select_and_grow(rows: list[int]) -> None:
 def test_the_cache_has_the_dtype_that_is_computed_in(dtype: str) -> None:
     x = draw(1, 1, 7)
     layer = made(x, x, dtype=dtype, num_key_value_heads=2, value_dim=3)
-    cache = CachedAttention(layer).create(5, 2, 3)
+    cache = _CachedAttention(layer).create(5, 2, 3)
     assert [tuple(part.shape) for part in cache] == [(2, 2, 15, 6), (2, 2, 15, 3)]
     assert {part.dtype for part in cache} == {ops.zeros((), layer.compute_dtype).dtype}
 
 
 def test_the_old_cache_is_left_alone() -> None:
     x = draw(2, 1, 7)
-    cached = CachedAttention(made(x, x))
+    cached = _CachedAttention(made(x, x))
     empty = cached.create(3, 2)
     cached.step(ops.convert_to_tensor(x[:, 0]), empty, cached.plan(1, empty, visible(3, 1, 1)))
     assert not array(empty.keys).any()
@@ -127,7 +128,7 @@ def test_the_old_cache_is_left_alone() -> None:
 )
 def test_positions_that_there_is_no_room_for(position: int, limits: str) -> None:
     x = draw(2, 1, 7)
-    cached = CachedAttention(made(x, x))
+    cached = _CachedAttention(made(x, x))
     cache = cached.create(3, 2)
     message = f"`position` must be {limits}"
     with pytest.raises(ValueError, match=re.escape(message)):

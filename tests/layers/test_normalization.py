@@ -5,13 +5,13 @@ import keras
 import numpy as np
 import pytest
 
-from keras_transformer.layers.normalization import make_normalization
+from keras_transformer.layers.normalization import _make_normalization
 
 X = np.array([[[3.0, 4.0, -1.0]]], "float32")
 
 
 def normalized(kind: str, epsilon: float = 1e-6) -> np.ndarray:
-    layer = make_normalization(kind, epsilon=epsilon, dtype="float32", name="norm")
+    layer = _make_normalization(kind, epsilon=epsilon, dtype="float32", name="norm")
     return keras.ops.convert_to_numpy(layer(X))
 
 
@@ -30,7 +30,7 @@ def test_epsilon() -> None:
 def test_unknown_kind() -> None:
     message = "`normalization` must be one of 'layer', 'rms'. Received: normalization='batch'."
     with pytest.raises(ValueError, match=re.escape(message)):
-        make_normalization("batch", epsilon=1e-6, dtype="float32", name="norm")
+        _make_normalization("batch", epsilon=1e-6, dtype="float32", name="norm")
 
 
 def gradients(layer: keras.layers.Layer, inputs: np.ndarray, upstream: np.ndarray) -> list[np.ndarray]:
@@ -54,7 +54,7 @@ def gradients(layer: keras.layers.Layer, inputs: np.ndarray, upstream: np.ndarra
 def test_training_gives_the_gradients_of_keras() -> None:
     inputs = np.random.default_rng(0).normal(size=(3, 4, 5)).astype("float32")
     upstream = np.random.default_rng(1).normal(size=(3, 4, 5)).astype("float32")
-    ours = make_normalization("layer", epsilon=1e-3, dtype="float32", name="norm")
+    ours = _make_normalization("layer", epsilon=1e-3, dtype="float32", name="norm")
     computed = gradients(ours, inputs, upstream)
     expected = gradients(keras.layers.LayerNormalization(epsilon=1e-3), inputs, upstream)
     for gradient, wanted in zip(computed, expected, strict=True):
@@ -63,7 +63,7 @@ def test_training_gives_the_gradients_of_keras() -> None:
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "mixed_bfloat16"])
 def test_training_gives_what_inference_gives(dtype: str) -> None:
-    layer = make_normalization("layer", epsilon=1e-6, dtype=dtype, name="norm")
+    layer = _make_normalization("layer", epsilon=1e-6, dtype=dtype, name="norm")
     inputs = keras.ops.cast(np.random.default_rng(0).normal(size=(2, 3, 8)), layer.compute_dtype)
     trained, plain = (layer(inputs, training=training) for training in (True, False))
     assert trained.dtype == plain.dtype

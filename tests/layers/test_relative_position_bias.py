@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from helpers import array
-from keras_transformer.layers import MultiHeadAttention, RelativePositionBias
+from keras_transformer.layers import MultiHeadAttention
+from keras_transformer.layers.relative_position_bias import RelativePositionBias
 
 
 def bucket(distance: int, num_buckets: int, max_distance: int) -> int:

@@ -1,7 +1,8 @@
 import numpy as np
 
 from helpers import array
-from keras_transformer.layers import segment_mask, segment_positions
+from keras_transformer.layers import segment_mask
+from keras_transformer.models.source import _segment_positions
 
 
 def test_a_query_sees_the_keys_of_its_segment() -> None:
@@ -14,4 +15,4 @@ def test_a_query_sees_the_keys_of_its_segment() -> None:
 def test_positions_begin_anew_in_each_segment() -> None:
     segments = np.array([[1, 1, 2, 3, 3, 3, 0, 0], [1, 1, 1, 1, 1, 1, 1, 1]])
     expected = [[0, 1, 0, 0, 1, 2, 0, 0], [0, 1, 2, 3, 4, 5, 6, 7]]
-    np.testing.assert_array_equal(array(segment_positions(segments)), expected)
+    np.testing.assert_array_equal(array(_segment_positions(segments)), expected)

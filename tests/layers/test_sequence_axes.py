@@ -7,7 +7,7 @@ import pytest
 
 from helpers import array, draw
 from keras_transformer.layers import MultiHeadAttention
-from keras_transformer.layers.sequence_axes import SequenceAxes
+from keras_transformer.layers.sequence_axes import _SequenceAxes
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ from keras_transformer.layers.sequence_axes import SequenceAxes
     ],
 )
 def test_there_and_back(shape: tuple[int, ...], axes: Any, flat: tuple[int, ...]) -> None:
-    sequence, x = SequenceAxes(len(shape), axes), keras.ops.convert_to_tensor(draw(*shape))
+    sequence, x = _SequenceAxes(len(shape), axes), keras.ops.convert_to_tensor(draw(*shape))
     flattened = sequence.flatten(x)
     assert tuple(flattened.shape) == flat
     np.testing.assert_array_equal(array(sequence.restore(flattened, x)), array(x))
@@ -94,7 +94,7 @@ def test_unknown_sizes_in_a_functional_model(attention: Any) -> None:
 )
 def test_axes_that_are_not_there(rank: int, axes: Any, message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
-        SequenceAxes(rank, axes)
+        _SequenceAxes(rank, axes)
 
 
 def test_masks_of_the_wrong_rank(attention: Any) -> None:
