@@ -25,6 +25,7 @@ def check_number(
 ) -> None:
     """Raise TypeError for a value that is no number, ValueError for one out of the range."""
     for name, value in values.items():
+        # For Python a boolean is an integer.
         is_number = isinstance(value, Integral if whole else Real) and not isinstance(value, bool)
         if not is_number:
             kind = "an integer" if whole else "a number"
@@ -85,14 +86,17 @@ def get_activation(activation: object) -> Callable[[Tensor], Tensor]:
 
 
 def freeze_parts(layer: keras.layers.Layer) -> None:
-    """Freeze the parts that a frozen layer has made in `build`; Keras froze only those that it had before."""
+    """Freeze the parts that a frozen layer has made in `build`."""
+    # Keras froze only the parts that a layer had before `build`.
     if not layer.trainable:
-        layer.trainable = True  # TensorFlow does nothing where a value stays the same
+        # TensorFlow does nothing where a value stays the same.
+        layer.trainable = True
         layer.trainable = False
 
 
 def known_sizes(shape: Shape) -> Shape:
-    """Return the sizes of a shape, None where they are not known: JAX has symbols there."""
+    """Return the sizes of a shape, None where they are not known."""
+    # JAX has symbols where a size is not known.
     return tuple(size if isinstance(size, int) else None for size in shape)
 
 
@@ -112,12 +116,14 @@ def known_values(tensor: Tensor) -> Tensor | None:
     try:
         return ops.convert_to_numpy(tensor)
     except (AttributeError, NotImplementedError, RuntimeError, TypeError, ValueError):
-        return None  # each backend has its own error for a tensor that is only traced
+        # Each backend has its own error for a tensor that is only traced.
+        return None
 
 
 def check_width(width: int, **inputs: Tensor) -> None:
-    """Raise ValueError for inputs of another width than the weights; lists have no shape to check."""
+    """Raise ValueError for inputs of another width than the weights."""
     for name, tensor in inputs.items():
+        # Lists have no shape to check.
         size = tensor.shape[-1] if hasattr(tensor, "shape") else None
         if isinstance(size, int) and size != width:
             raise ValueError(
@@ -222,7 +228,8 @@ def as_tensor(inputs: Tensor) -> Tensor:
 
 
 def as_floats(inputs: Tensor) -> Tensor:
-    """Return a tensor, integers as `keras.config.floatx()`: of integers there is no softmax and no sine."""
+    """Return a tensor, integers as `keras.config.floatx()`."""
+    # Of integers there is no softmax and no sine.
     tensor = as_tensor(inputs)
     is_float = keras.backend.is_float_dtype(tensor.dtype)
     return tensor if is_float else ops.cast(tensor, keras.config.floatx())

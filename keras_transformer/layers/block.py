@@ -92,6 +92,7 @@ class _Block(keras.layers.Layer):
     def _options(self) -> Config:
         """Return the arguments of the constructor, those of Keras left out."""
         options: Config = {name: getattr(self, name) for name in _OPTIONS}
+        # By its name, where Keras knows one: a function itself cannot be written as JSON.
         return {**options, "activation": keras.activations.serialize(self.activation)}
 
     def _as_vectors(self, inputs: Tensor, attention: MultiHeadAttention) -> Tensor:
@@ -109,6 +110,7 @@ class _Block(keras.layers.Layer):
         check_heads(self.num_heads, hidden_dim)
         attention = MultiHeadAttention(
             self.num_heads,
+            # k = d / h, section 3.2.2: all heads together are as wide as the input.
             hidden_dim // self.num_heads,
             dropout=self.attention_dropout,
             num_key_value_heads=self.num_key_value_heads,
@@ -116,6 +118,8 @@ class _Block(keras.layers.Layer):
             dtype=self.dtype_policy,
             name=name,
         )
+        # Built at once, in the order in which weights are saved; Keras would build each part when it is
+        # called.
         attention.build(query_shape, value_shape)
         return attention
 
@@ -141,10 +145,11 @@ class _Block(keras.layers.Layer):
         return _make_normalization(self.normalization, epsilon=epsilon, dtype=self.dtype_policy, name=name)
 
     def _final_normalization(self, shape: Shape) -> keras.layers.Layer:
-        """Return what ends a stack: pre-norm layers leave their output unnormalised."""
+        # Pre-norm layers leave their output unnormalized, so the stack normalizes it at its end.
         if self.norm_first:
             layer = self._normalization("final_normalization")
         else:
+            # Of no weights, so that both kinds of stack have the same parts.
             layer = keras.layers.Identity(dtype=self.dtype_policy, name="final_normalization")
         layer.build(shape)
         return layer
@@ -178,5 +183,6 @@ class _Residual(keras.layers.Layer):
         return self.norm(inputs) if self.norm_first else inputs
 
     def call(self, inputs: Tensor, outputs: Tensor, training: bool | None = None) -> Tensor:
+        # Dropout comes before the sum, section 5.4.
         total = inputs + self.output_dropout(outputs, training=training)
         return total if self.norm_first else self.norm(total)

@@ -38,6 +38,7 @@ class _AttentionCache(NamedTuple):
 
 def _longer(buffer: Tensor, num_slots: Tensor | int) -> Tensor:
     batch_size, num_heads, _, width = ops.shape(buffer)
+    # (b, h, T * n, k) -> (b, h, (T + more) * n, k)
     room = make_buffer((batch_size, num_heads, num_slots, width), buffer.dtype)
     return ops.concatenate([buffer, room], axis=2)
 
@@ -60,13 +61,13 @@ class _Step(NamedTuple):
 
 
 def _hide_unless(mask: Tensor) -> Tensor:
-    """Return what a mask adds to logits: 0 where a key may be attended to, else what absorbs every logit."""
+    # What a mask adds to logits: 0 where a key may be attended to, else what absorbs every logit.
     zero, lowest = (ops.convert_to_tensor(value, "float32") for value in (0.0, MINUS_INFINITY))
     return ops.where(mask, zero, lowest)
 
 
 def _check_room(position: Tensor | int, num_slots: Tensor | int, num_hypotheses: int) -> None:
-    """Raise ValueError for a position behind the end, where it is known: JAX would ignore the write."""
+    # A position behind the end, where it is known: JAX would ignore the write.
     known = known_values(ops.convert_to_tensor(position))
     if known is None or not isinstance(num_slots, int):
         return
@@ -112,6 +113,7 @@ class _CachedAttention:
         self._value_dim = attention.value_dim or attention.key_dim
         names = ["query", *(["key", "value"] if is_causal else []), *(["gate"] if attention.use_gate else [])]
         flat = {name: self._flat(name, 1) for name in names}
+        # One product in place of three: the query, key and value of a position come from the same input.
         self._matrix = ops.concatenate([matrix for matrix, _ in flat.values()], axis=1)
         self._bias = None
         if attention.use_bias:
@@ -145,11 +147,13 @@ class _CachedAttention:
         _check_room(position, cache.keys.shape[2], num_hypotheses)
         encoder_bias = None
         if encoder_padding_mask is not None:
+            # (b, s) -> (b, 1, 1, s) -> (b, 1, 1, 1, s)
             encoder_bias = _hide_unless(combine_masks(padding_mask=encoder_padding_mask))[:, None]
         is_rotary = self._attention.positions == "rotary"
         return _Step(
             position,
             num_hypotheses,
+            # (b, n, T * n) -> (b, n, 1, 1, T * n)
             _hide_unless(visible)[:, :, None, None, :],
             slots_of(position, cache.keys, num_hypotheses),
             encoder_bias,
@@ -167,6 +171,7 @@ class _CachedAttention:
 
     def project(self, value: Tensor, padding_mask: Tensor | None) -> _AttentionCache:
         """Compute the keys and values of an encoder's output `(b, s, d)`, for cross-attention."""
+        # (b, s, d) -> (b * s, d) -> (b * s, g * k) -> (b, s, g, k)
         rows = ops.reshape(ops.cast(value, self._attention.compute_dtype), (-1, value.shape[-1]))
         sizes = *ops.shape(value)[:2], self._num_groups
         keys, values = (
@@ -177,6 +182,7 @@ class _CachedAttention:
             # A source of nothing but padding then gives zeros, whatever the weights are.
             is_token = as_boolean(padding_mask, "encoder_padding_mask")[:, :, None, None]
             values = ops.where(is_token, values, ops.zeros_like(values))
+        # (b, s, g, k) -> (b, g, s, k); hypotheses share them, as if they were time steps of one query
         return _AttentionCache(*(ops.transpose(part, (0, 2, 1, 3)) for part in (keys, values)))
 
     def step(
@@ -189,10 +195,12 @@ class _CachedAttention:
         attention, groups = self._attention, (-1, step.num_hypotheses, self._num_groups)
         joined = _linear(ops.cast(inputs, attention.compute_dtype), self._matrix, self._bias)
         query, *others = ops.split(joined, self._ends, axis=-1) if self._ends else [joined]
+        # (b * n, h * k) -> (b, n, g, r, k)
         query = self._turn(ops.reshape(query, (*groups, self._num_shared, attention.key_dim)), step)
         bias = step.encoder_bias
         if self._is_causal:
             key, value, *others = others
+            # (b * n, g * k) -> (b, n, g, k), written where the hypotheses have their slots
             key = self._turn(ops.reshape(key, (*groups, attention.key_dim)), step)
             value = ops.reshape(value, (*groups, self._value_dim))
             pairs = zip(cache, (key, value), strict=True)
@@ -201,7 +209,8 @@ class _CachedAttention:
             )
             bias = self._self_bias(step, ops.shape(cache.keys)[2])
         heads, scores = attend_step(query, *cache, bias)
-        rows = ops.reshape(heads, (-1, self._output_matrix.shape[0]))  # (b * n, h * k)
+        # (b, n, g, r, k) -> (b * n, h * k)
+        rows = ops.reshape(heads, (-1, self._output_matrix.shape[0]))
         if others:
             rows = rows * ops.sigmoid(others[0])
         return _linear(rows, self._output_matrix, self._output_bias), cache, scores
@@ -210,7 +219,7 @@ class _CachedAttention:
         return heads if step.rotation is None or not self._is_causal else step.rotation(heads)
 
     def _self_bias(self, step: _Step, num_slots: Tensor | int) -> Tensor:
-        """Return what is added to the logits of self-attention, besides the mask that all layers share."""
+        # The mask is one for all layers; the window and the learned biases are of this attention.
         bias, window = step.bias, self._attention.sliding_window
         if window is not None:
             distances = step.position - ops.arange(num_slots, dtype="int32") // step.num_hypotheses
@@ -218,7 +227,6 @@ class _CachedAttention:
         position_bias = self._attention.position_bias
         if position_bias is not None:
             with keras.StatelessScope(self._biases):
-                # (1, h, 1, T)
                 relative = position_bias.between(1, num_slots // step.num_hypotheses, start=step.position)
             # (1, h, 1, T) -> (1, h, 1, T * n): the hypotheses of a position are as far away as each other
             relative = ops.repeat(relative, step.num_hypotheses, axis=-1)

@@ -13,7 +13,7 @@ from keras_transformer.types import Tensor
 
 
 class DecoderCache(NamedTuple):
-    """What a decoder keeps between the steps of decoding; `()` stands for None, which a loop cannot hold."""
+    """What a decoder keeps between the steps of decoding; `()` stands for None."""
 
     self_attention: tuple[_AttentionCache, ...]
     """Keys and values of the target positions so far, for each layer."""
@@ -36,6 +36,7 @@ class DecoderCache(NamedTuple):
 
     def reorder(self, rows: Tensor) -> "DecoderCache":
         """Take hypotheses in the order of `rows`, integers `(b * n,)`: which old one each continues."""
+        # Keys and values stay where they are: which slots each hypothesis reads, its ancestors tell.
         if self.beam_size == 1:
             return self
         rows, sums = ops.cast(rows, "int32"), self.attention_sums
@@ -58,21 +59,22 @@ class DecoderCache(NamedTuple):
         )
 
     def _write(self, position: Tensor | int) -> "DecoderCache":
-        """Note that each hypothesis writes a position itself."""
         is_position = ops.equal(ops.arange(ops.shape(self.ancestors)[2], dtype="int32"), position)
+        # (T,), (n, 1) -> (b, n, T): each hypothesis writes the position itself
         writers = ops.arange(self.beam_size, dtype="int32")[:, None]
         return self._replace(ancestors=ops.where(is_position, writers, self.ancestors))
 
     def _visible(self) -> Tensor:
         """Return which slots of a layer's cache each hypothesis may attend to, boolean `(b, n, T * n)`."""
         writers = ops.arange(self.beam_size, dtype="int32")
-        is_visible = ops.equal(self.ancestors[..., None], writers)  # (b, n, T, n)
+        # (b, n, T), (n,) -> (b, n, T, n) -> (b, n, T * n)
+        is_visible = ops.equal(self.ancestors[..., None], writers)
         batch_size, size, length = ops.shape(self.ancestors)
         return ops.reshape(is_visible, (batch_size, size, length * size))
 
 
 def _take_hypotheses(values: Tensor, rows: Tensor) -> Tensor:
-    """Take hypotheses of `(b, n, any)`, numbered over all sources."""
+    # (b, n, any) -> (b * n, any), whose rows are numbered over all sources -> (b, n, any)
     beam_size, size = values.shape[1], ops.shape(values)[2]
     return ops.reshape(take_rows(ops.reshape(values, (-1, size)), rows), (-1, beam_size, size))
 
@@ -143,30 +145,24 @@ class CachedDecoder:
             mask = getattr(encoder_output, "_keras_mask", None) if mask is None else mask
             encoder_output = ops.convert_to_tensor(encoder_output)
             batch_size, source_length = ops.shape(encoder_output)[:2]
+            # Once for all steps, and not again for each hypothesis.
             sources = tuple(layer.cross_attention.project(encoder_output, mask) for layer in self._layers)
             if track_attention:
                 sums = ops.zeros((batch_size, beam_size, source_length), "float32")
         caches = (layer.self_attention.create(max_length, batch_size, beam_size) for layer in self._layers)
         ancestors = ops.full((batch_size, beam_size, max_length), -1, dtype="int32")
+        # A loop of the backend holds nests of tensors, and None is no tensor.
         mask = () if mask is None else ops.convert_to_tensor(mask)
         return DecoderCache(tuple(caches), sources, mask, ancestors, sums)
 
     def step(
         self, inputs: Tensor, position: Tensor | int, cache: DecoderCache
     ) -> tuple[Tensor, DecoderCache]:
-        """Compute one position of each hypothesis.
+        """Compute one position, below `T`, of each hypothesis, from `(b * n, 1, d)` to the same shape.
 
-        Args:
-            inputs: `(b * n, 1, d)`, the hypotheses of a source next to each other.
-            position: an integer scalar, below `T`.
-            cache: from `create_cache` or the step before.
-
-        Returns:
-            `(b * n, 1, d)` and the cache with this position written.
-
-        Raises:
-            ValueError: a position that there is no room for, where it is known.
+        Returns that and the cache with this position written; raises ValueError where there is no room for it.
         """
+        # (b * n, 1, d) -> (b * n, d), in which form all layers take it
         x, scores, own = ops.convert_to_tensor(inputs)[:, 0, :], None, []
         cache = cache._write(position)
         mask = cache.encoder_padding_mask
@@ -181,7 +177,8 @@ class CachedDecoder:
             x = self._decoder.final_normalization(x)
         cache = cache._replace(self_attention=tuple(own))
         if not isinstance(cache.attention_sums, tuple):
-            sums = cache.attention_sums + ops.mean(scores, axis=(2, 3))  # (b, n, s)
+            # (b, n, g, r, s) -> (b, n, s), of the last layer
+            sums = cache.attention_sums + ops.mean(scores, axis=(2, 3))
             cache = cache._replace(attention_sums=sums)
         return x[:, None, :], cache
 

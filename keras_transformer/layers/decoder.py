@@ -47,6 +47,7 @@ class DecoderLayer(_Block):
         self.self_attention_residual = self._residual("self_attention_residual", inputs_shape)
         self.cross_attention = None
         if encoder_output_shape is not None:
+            # Without positions: those of source and target do not count from the same start.
             self.cross_attention = self._attention("cross_attention", inputs_shape, encoder_output_shape)
             self.cross_attention_residual = self._residual("cross_attention_residual", inputs_shape)
         self.feed_forward = self._feed_forward("feed_forward", inputs_shape)
@@ -64,6 +65,7 @@ class DecoderLayer(_Block):
         training: bool | None = None,
     ) -> Tensor:
         self.check_encoder_output(encoder_output, cross_attention_mask)
+        # Causal whatever the masks say: a position must not see the token that it has to predict.
         masks = {"attention_mask": attention_mask, "padding_mask": padding_mask, "use_causal_mask": True}
         x = self._as_vectors(inputs, self.self_attention)
         x = self.self_attention_residual.around(
@@ -71,6 +73,7 @@ class DecoderLayer(_Block):
         )
         if self.cross_attention is not None:
             attend = self.cross_attention
+            # Queries (b, t, d), keys and values (b, s, any width) -> (b, t, d)
             masks = {"attention_mask": cross_attention_mask, "padding_mask": encoder_padding_mask}
             x = self.cross_attention_residual.around(
                 lambda x: attend(x, encoder_output, **masks, training=training), x, training
@@ -97,6 +100,7 @@ class DecoderLayer(_Block):
             there is an encoder's output.
         """
         self.check_encoder_output(encoder_output, cross_attention_mask)
+        # The feed-forward network is left out: it comes after both attentions.
         x, scores = self.self_attention_residual.before(inputs), {}
         attended, scores["self_attention"] = self.self_attention(
             x,
@@ -145,7 +149,7 @@ def _described(tensor: Tensor | None) -> str:
 class Decoder(_Block):
     """`num_layers` decoder layers, each attending to the same encoder output.
 
-    A pre-norm stack ends with a normalisation. A stack that is built without an encoder's output has no
+    A pre-norm stack ends with a normalization. A stack that is built without an encoder's output has no
     cross-attention: that of a decoder-only model.
 
     Args:
@@ -180,6 +184,7 @@ class Decoder(_Block):
         self.layers = []
         for number in range(1, self.num_layers + 1):
             layer = DecoderLayer(**self._options(), dtype=self.dtype_policy, name=f"layer_{number}")
+            # All layers attend to the output of the last encoder layer, and so have its width.
             layer.build(inputs_shape, encoder_output_shape)
             self.layers.append(layer)
         self.final_normalization = self._final_normalization(inputs_shape)
@@ -235,6 +240,7 @@ class Decoder(_Block):
         for layer in self.layers:
             of_layer = layer.attention_scores(x, encoder_output, **masks)
             scores.update({f"{layer.name}/{name}": score for name, score in of_layer.items()})
+            # The layer runs a second time: so its call has one return type, and no scores to carry.
             x = layer(x, encoder_output, **masks)
         return scores
 

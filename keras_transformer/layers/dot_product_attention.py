@@ -21,11 +21,9 @@ def dot_product_attention(
 ) -> tuple[Tensor, Tensor]:
     r"""Compute `softmax(Q K^T / sqrt(k)) V` for every head (equation 1).
 
-    The softmax is computed in float32, whatever the inputs are.
-
     Args:
         query: `(b, t, h, k)`.
-        key: `(b, s, h, k)`, or fewer heads: each then serves a group of neighbouring query heads
+        key: `(b, s, h, k)`, or fewer heads: each then serves a group of neighboring query heads
             (Ainslie et al. 2023; Shazeer 2019).
         value: `(b, s, h, k)`, as many heads as the key; its width may differ.
         mask: broadcasts to `(b, h, t, s)`; True where the query may attend to the key. None lets every query
@@ -44,13 +42,16 @@ def dot_product_attention(
     """
     query, key, value = (as_floats(inputs) for inputs in (query, key, value))
     key, value = (_repeat_heads(heads, query.shape[2]) for heads in (key, value))
+    # The queries are scaled, t * k numbers of a head, and not the logits, t * s of them.
     query = query * ops.cast(query.shape[-1] ** -0.5, query.dtype)
+    # (b, t, h, k), (b, s, h, k) -> (b, h, t, s), in float32 for the softmax, whatever the inputs are
     logits = ops.cast(ops.einsum("bthk,bshk->bhts", query, key), "float32")
     if bias is not None:
         logits = logits + ops.cast(bias, "float32")
     scores = masked_softmax(logits, _checked(mask, logits.shape), training=training)
     scores = ops.cast(scores, value.dtype)
     weights = scores if dropout is None else dropout(scores)
+    # (b, h, t, s), (b, s, h, k) -> (b, t, h, k)
     return ops.einsum("bhts,bshk->bthk", weights, value), scores
 
 
@@ -63,17 +64,17 @@ def _attend_without_scores(
 
 
 def _repeat_heads(heads: Tensor, num_heads: int) -> Tensor:
-    """Return keys or values `(b, s, h, k)`, each of `(b, s, g, k)` for the whole group that shares it."""
+    # (b, s, g, k) -> (b, s, h, k): a head of keys or values is repeated for the group that shares it
     num_groups = heads.shape[2]
     return heads if num_groups == num_heads else ops.repeat(heads, num_heads // num_groups, axis=2)
 
 
 def _checked(mask: Tensor | None, shape: Shape) -> Tensor | None:
-    """Raise ValueError for a mask that does not fit, or that would widen the scores."""
     if mask is None:
         return None
     mask = as_boolean(mask, "mask")
     mask_shape, shape = known_sizes(mask.shape), known_sizes(shape)
+    # From the last axis on, as shapes broadcast. A larger mask would widen the scores without an error.
     pairs = zip(reversed(mask_shape), reversed(shape), strict=False)
     fits = all(size in (1, None, wanted) or wanted is None for size, wanted in pairs)
     if len(mask_shape) > len(shape) or not fits:

@@ -49,10 +49,9 @@ class EncoderLayer(_Block):
         training: bool | None = None,
         mask: Tensor | None = None,
     ) -> Tensor:
-        masks = {
-            "attention_mask": attention_mask,
-            "padding_mask": mask if padding_mask is None else padding_mask,
-        }
+        # Keras's wrappers know only the name `mask`.
+        padding_mask = mask if padding_mask is None else padding_mask
+        masks = {"attention_mask": attention_mask, "padding_mask": padding_mask}
         x = self._as_vectors(inputs, self.self_attention)
         x = self.self_attention_residual.around(
             lambda x: self.self_attention(x, x, **masks, training=training), x, training
@@ -71,6 +70,7 @@ class EncoderLayer(_Block):
         Returns:
             `{"self_attention": (b, h, s, s)}`.
         """
+        # The feed-forward network is left out: it comes after the attention.
         x = self.self_attention_residual.before(inputs)
         _, scores = self.self_attention(
             x, x, attention_mask=attention_mask, padding_mask=padding_mask, return_attention_scores=True
@@ -83,7 +83,7 @@ class Encoder(_Block):
     """`num_layers` encoder layers, one after the other.
 
     It takes vectors, not token ids, so anything of shape `(b, s, d)` may enter. A pre-norm stack ends with a
-    normalisation.
+    normalization.
 
     Args:
         num_layers: the number of layers.
@@ -96,7 +96,7 @@ class Encoder(_Block):
         intermediate_dropout: the rate of the dropout inside the feed-forward networks.
         norm_first: True for pre-norm, False for the paper's post-norm.
         normalization: `layer`, as in the paper, or `rms`.
-        layer_norm_epsilon: what normalisation adds to the variance.
+        layer_norm_epsilon: what normalization adds to the variance.
         num_key_value_heads: heads of the keys and values; `num_heads` if None.
         positions: of the self-attention: None, `rotary` or `relative`; see `MultiHeadAttention`.
         **kwargs: these options, and `name` and `dtype` of a Keras layer.
@@ -159,6 +159,7 @@ class Encoder(_Block):
         for layer in self.layers:
             of_layer = layer.attention_scores(x, **masks)
             scores.update({f"{layer.name}/{name}": score for name, score in of_layer.items()})
+            # The layer runs a second time: so its call has one return type, and no scores to carry.
             x = layer(x, **masks)
         return scores
 

@@ -74,12 +74,16 @@ class FeedForward(keras.layers.Layer):
         freeze_parts(self)
 
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
-        # Rows of one matrix: the products of larger tensors need several operations more each.
-        rows = inputs if len(inputs.shape) == 2 else ops.reshape(inputs, (-1, inputs.shape[-1]))  # (b * t, d)
-        x = self.inner(rows)  # (b * t, f)
+        # (b, t, d) -> (b * t, d), rows of one matrix: the products of larger tensors need several operations
+        # more each.
+        rows = inputs if len(inputs.shape) == 2 else ops.reshape(inputs, (-1, inputs.shape[-1]))
+        # (b * t, d) -> (b * t, f)
+        x = self.inner(rows)
         if self.gate is not None:
+            # The gate is linear: only its factor is activated.
             x = x * self.gate(rows)
         x = self.outer(self.inner_dropout(x, training=training))
+        # (b * t, d) -> (b, t, d)
         return x if rows is inputs else ops.reshape(x, sizes_of(inputs, len(inputs.shape)))
 
     def _dense(

@@ -35,6 +35,8 @@ def causal_mask(query_length: Tensor | int, key_length: Tensor | int, *, start: 
     Returns:
         A boolean tensor `(t, s)`, True where the query may attend to the key.
     """
+    # The first query stands where the first key does, as in Keras and torch, also with fewer queries than
+    # keys: aligned at the ends, the layers would give other numbers than those that they replace.
     return _distance(query_length, key_length, start) >= 0
 
 
@@ -44,8 +46,9 @@ def _window_mask(query_length: Tensor | int, key_length: Tensor | int, window: i
 
 
 def _distance(query_length: Tensor | int, key_length: Tensor | int, start: Tensor | int) -> Tensor:
-    """Return how far each key lies before each query, `(t, s)`."""
-    queries = ops.arange(query_length, dtype="int32") + as_position(start)  # (t,)
+    """Return how far each key lies before each query."""
+    # (t,), (s,) -> (t, s)
+    queries = ops.arange(query_length, dtype="int32") + as_position(start)
     return queries[:, None] - ops.arange(key_length, dtype="int32")[None, :]
 
 
@@ -65,6 +68,7 @@ def segment_mask(query_segments: Tensor, key_segments: Tensor) -> Tensor:
         [[[1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 1, 0]]]
     """
     queries, keys = as_tensor(query_segments), as_tensor(key_segments)
+    # (b, t), (b, s) -> (b, t, s)
     return ops.equal(queries[:, :, None], keys[:, None, :])
 
 
@@ -98,6 +102,7 @@ def combine_masks(
         TypeError: a mask that is not of booleans or numbers.
         ValueError: a mask of another rank or size, or of other numbers than 0 and 1.
     """
+    # What is given outranks what Keras has filled in.
     keys = {"padding_mask": padding_mask}
     if padding_mask is None:
         keys = {"value_mask": value_mask, "key_mask": key_mask}
@@ -105,26 +110,28 @@ def combine_masks(
     masks = [
         *(_over_keys(mask, name, scores_shape) for name, mask in keys.items() if mask is not None),
         *([] if attention_mask is None else [_over_queries(attention_mask, scores_shape)]),
+        # (t, s) -> (1, 1, t, s)
         *(as_boolean(mask, name)[None, None, :, :] for name, mask in pairs.items() if mask is not None),
     ]
+    # None where nothing is masked: attention then leaves out the operations of a mask.
     return functools.reduce(ops.logical_and, masks) if masks else None
 
 
 def _over_keys(mask: Tensor, name: str, scores_shape: Shape) -> Tensor:
-    """Reshape `(b, s)` to `(b, 1, 1, s)`."""
     mask = as_boolean(mask, name)
     wanted = (scores_shape[0], scores_shape[3])
+    # It would broadcast, and so show or hide all keys of an example together.
     one_key_for_all = len(mask.shape) == 2 and mask.shape[1] == 1 and known_sizes(wanted)[1] not in (None, 1)
     if one_key_for_all or not _fits(mask.shape, wanted):
         raise ValueError(
             f"`{name}` must have the shape (b, s){_sizes(wanted)}. "
             f"Received: shape={tuple(mask.shape)}. A mask over queries and keys is an `attention_mask`."
         )
+    # (b, s) -> (b, 1, 1, s)
     return mask[:, None, None, :]
 
 
 def _over_queries(mask: Tensor, scores_shape: Shape) -> Tensor:
-    """Reshape `(t, s)`, `(b, t, s)` or `(b, h, t, s)` to rank 4."""
     mask = as_boolean(mask, "attention_mask")
     batch, heads, *lengths = scores_shape
     wanted: dict[int, Shape] = {2: tuple(lengths), 3: (batch, *lengths), 4: (batch, heads, *lengths)}
@@ -135,6 +142,7 @@ def _over_queries(mask: Tensor, scores_shape: Shape) -> Tensor:
             f"(b, h, t, s){_sizes(scores_shape)}. Received: shape={tuple(mask.shape)}. "
             "A mask over keys alone is a `padding_mask`."
         )
+    # (t, s) -> (1, 1, t, s); (b, t, s) -> (b, 1, t, s)
     return mask[None, None, :, :] if rank == 2 else mask[:, None, :, :] if rank == 3 else mask
 
 

@@ -198,6 +198,7 @@ class MultiHeadAttention(keras.layers.Layer):
         self.output_kernel, self.output_bias = self._add("output", (heads, value_dim), output_sizes)
         self.position_bias = None
         if self.positions == "relative":
+            # Each layer learns its own: one table for all, as in T5, would be handed through every call.
             self.position_bias = RelativePositionBias(heads, dtype=self.dtype_policy, name="position_bias")
             self.position_bias.build(query_shape)
         self.score_dropout = Dropout(self.dropout, seed=self.seed, dtype=self.dtype_policy)
@@ -220,6 +221,7 @@ class MultiHeadAttention(keras.layers.Layer):
         query, value = as_tensor(query), as_tensor(value)
         key = value if key is None else as_tensor(key)
         axes = self._axes(query, value, key)
+        # (..., t, d) -> (b, t, d), and so for values and keys; keys that are the values are reordered once
         queries, values = axes.flatten(query), axes.flatten(value)
         keys = values if key is value else axes.flatten(key)
         check_attention_inputs(queries.shape, values.shape, keys.shape)
@@ -233,8 +235,10 @@ class MultiHeadAttention(keras.layers.Layer):
             window_mask=_window_mask(*lengths, self.sliding_window) if self.sliding_window else None,
             scores_shape=(queries.shape[0], self.num_heads, queries.shape[1], values.shape[1]),
         )
+        # A configured dropout rules out a fused kernel in training alone.
         need_scores = return_attention_scores or bool(training and self.dropout)
         output, scores = self._attend(queries, keys, values, mask, need_scores, training)
+        # (b, t, d) -> (..., t, d)
         output = axes.restore(output, query)
         return (output, axes.restore_scores(scores, query)) if return_attention_scores else output
 
@@ -249,11 +253,14 @@ class MultiHeadAttention(keras.layers.Layer):
     ) -> tuple[Tensor, Tensor | None]:
         """Return the output `(b, t, d)`, and the scores `(b, h, t, s)` unless a kernel has none."""
         query, key, value = (ops.cast(inputs, self.compute_dtype) for inputs in (query, key, value))
+        # (b, s, d) -> (b, s, g, k); (b, t, d) -> (b, t, h, k). As einsums, a training step of the tiny model
+        # took twice as long on a CPU; `project` makes one product of matrices of each.
         keys = project("bsd,dhk->bshk", key, self.key_kernel, self.key_bias)
         values = project("bsd,dhk->bshk", value, self.value_kernel, self.value_bias)
         queries = project("btd,dhk->bthk", query, self.query_kernel, self.query_bias)
         if self.positions == "rotary":
             queries, keys = (_Rotation.of(ops.shape(x)[1], self.key_dim)(x) for x in (queries, keys))
+        # Scores, dropout in training and learned biases need the plain formula.
         has_kernel = has_fused_attention(self.key_dim, self.value_dim or self.key_dim)
         if has_kernel and not need_scores and self.position_bias is None:
             heads = _attend_without_scores(queries, keys, values, mask, self.flash_attention)
@@ -273,6 +280,7 @@ class MultiHeadAttention(keras.layers.Layer):
             )
         if self.gate_kernel is not None:
             heads = heads * ops.sigmoid(project("btd,dhk->bthk", query, self.gate_kernel, self.gate_bias))
+        # (b, t, h, k) -> (b, t, d)
         return project("bthk,hkd->btd", heads, self.output_kernel, self.output_bias), scores
 
     def compute_output_shape(
@@ -281,10 +289,8 @@ class MultiHeadAttention(keras.layers.Layer):
         return (*query_shape[:-1], *self._output_sizes(query_shape))
 
     def compute_output_spec(self, *args: Tensor, **kwargs: Tensor) -> Tensor:
-        """Return symbolic outputs; Keras calls this.
-
-        `compute_output_shape` knows only the output, so that Keras follows the call for the scores.
-        """
+        """Return symbolic outputs; Keras calls this."""
+        # `compute_output_shape` knows only the output, so that Keras follows the call for the scores.
         if kwargs.get("return_attention_scores"):
             return keras.Operation.compute_output_spec(self, *args, **kwargs)
         return super().compute_output_spec(*args, **kwargs)
@@ -337,7 +343,6 @@ class MultiHeadAttention(keras.layers.Layer):
         return kernel, bias
 
     def _output_sizes(self, query_shape: Shape) -> tuple[int, ...]:
-        """Return the last sizes of the output: one, unless `output_shape` has several."""
         if self.output_shape is None:
             return (known_width(query=query_shape),)
         return tuple(self.output_shape) if isinstance(self.output_shape, Sequence) else (self.output_shape,)
@@ -351,7 +356,6 @@ def _check_optional_sizes(**sizes: int | Sequence[int] | None) -> None:
 
 
 def _clone(initializer: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """Return a copy with its own seed, unless one was given; a function as it is."""
     # A Keras initializer chooses its seed once and draws the same numbers at every call: queries, keys and
-    # values would start with one kernel.
+    # values would start with one kernel. A function stays as it is.
     return initializer.clone() if isinstance(initializer, keras.initializers.Initializer) else initializer

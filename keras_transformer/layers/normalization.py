@@ -1,4 +1,4 @@
-"""Dropout and the two normalisations of a Transformer, in fewer operations where a gradient follows."""
+"""Dropout and the two normalizations of a Transformer, in fewer operations where a gradient follows."""
 
 import keras
 from keras import ops
@@ -12,13 +12,12 @@ NORMALIZATIONS = ("layer", "rms")
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class Dropout(keras.layers.Dropout):
-    """Keras's dropout (Srivastava et al. 2014), with 8 random bits for each number on TensorFlow.
-
-    The rate is exact over many calls; see `backend.drop`.
-    """
+    """Keras's dropout (Srivastava et al. 2014), with 8 random bits for each number on TensorFlow."""
 
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
         is_by_hand = training and trains_by_hand() and self.noise_shape is None
+        # 8 bits tell 256 rates apart; `drop` chooses between two neighbors, so that the rate is exact over
+        # many calls. The last rates have no neighbor above.
         if not (is_by_hand and 0 < self.rate < 1 - 2**-8):
             return super().call(inputs, training=training)
         return drop(inputs, self.rate, self.seed_generator.next())
@@ -26,11 +25,12 @@ class Dropout(keras.layers.Dropout):
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class LayerNormalization(keras.layers.LayerNormalization):
-    """Keras's layer normalisation of the last axis; its gradient is written out on TensorFlow."""
+    """Keras's layer normalization of the last axis; its gradient is written out on TensorFlow."""
 
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
         if not (training and trains_by_hand()):
             return super().call(inputs)
+        # (b, t, d) -> (b * t, d), in float32: sums over d lose digits in half precision
         rows = ops.reshape(ops.cast(inputs, "float32"), (-1, inputs.shape[-1]))
         gamma, beta = ops.cast(self.gamma, "float32"), ops.cast(self.beta, "float32")
         outputs = layer_normalization(rows, gamma, beta, self.epsilon)
@@ -44,5 +44,6 @@ def _make_normalization(
     check_choice(NORMALIZATIONS, normalization=kind)
     makers = {"layer": LayerNormalization, "rms": keras.layers.RMSNormalization}
     layer = makers[kind](epsilon=epsilon, dtype=dtype, name=name)
-    layer.supports_masking = True  # Keras's RMS normalisation would drop the mask
+    # Keras's RMS normalization would drop the mask.
+    layer.supports_masking = True
     return layer

@@ -32,7 +32,6 @@ def sinusoidal_position_encoding(
     """Compute the sine and cosine waves that encode positions.
 
     `PE(p, 2i) = sin(p / w^(2i/d))` and `PE(p, 2i+1) = cos(p / w^(2i/d))`, with the maximal wavelength `w`.
-    Always in float32: in half precision neighbouring positions would become equal.
 
     Args:
         length: the number of positions, `t`.
@@ -50,16 +49,19 @@ def sinusoidal_position_encoding(
     """
     check_choice(_LAYOUTS, layout=layout)
     num_waves = (hidden_dim + 1) // 2
-    rates = np.power(max_wavelength, np.arange(num_waves) * (-2.0 / hidden_dim), dtype="float64")  # (waves,)
-    angles = position_angles(as_position(start), length, rates)  # (t, waves)
+    # In float64: a float32 product of a position and a rate loses a digit with each digit of the position.
+    rates = np.power(max_wavelength, np.arange(num_waves) * (-2.0 / hidden_dim), dtype="float64")
+    # (waves,) -> (t, waves), always in float32: in half precision neighboring positions would become equal
+    angles = position_angles(as_position(start), length, rates)
     if layout == "concatenated":
         return ops.concatenate([ops.sin(angles), ops.cos(angles)], axis=-1)[:, :hidden_dim]
-    waves = ops.stack([ops.sin(angles), ops.cos(angles)], axis=-1)  # (t, waves, 2)
+    # (t, waves) -> (t, waves, 2) -> (t, 2 * waves); an odd width loses the last cosine
+    waves = ops.stack([ops.sin(angles), ops.cos(angles)], axis=-1)
     return ops.reshape(waves, (-1, 2 * num_waves))[:, :hidden_dim]
 
 
 def _take_positions(encoding: Tensor, positions: Tensor, length: Tensor | int) -> Tensor:
-    """Return `(b, t, d)` of `(length, d)`, NaN for a position out of range: never another vector."""
+    # (length, d), (b, t) -> (b, t, d); NaN for a position out of range, and never another vector
     is_known = ops.logical_and(positions >= 0, positions < length)
     vectors = ops.take(encoding, ops.clip(positions, 0, length - 1), axis=0)
     return ops.where(ops.expand_dims(is_known, -1), ops.cast(vectors, "float32"), float("nan"))
@@ -116,6 +118,7 @@ class PositionEncoding(keras.layers.Layer):
             layout=self.layout,
         )
         is_plain = positions is None
+        # (t, d) -> (1, t, d), or (b, t, d)
         vectors = encoding[None, :, :] if is_plain else _take_positions(encoding, positions, length)
         return ops.cast(ops.cast(inputs, "float32") + vectors, self.compute_dtype)
 
@@ -174,14 +177,16 @@ class LearnedPositionEncoding(keras.layers.Layer):
         if positions is None:
             start = as_position(start)
             self._check_length(inputs, start)
-            positions = (ops.arange(ops.shape(inputs)[1], dtype="int32") + start)[None, :]  # (1, t)
+            # (t,) -> (1, t)
+            positions = (ops.arange(ops.shape(inputs)[1], dtype="int32") + start)[None, :]
         vectors = _take_positions(self.marks, positions, self.max_length)
         return ops.cast(ops.cast(inputs, "float32") + vectors, self.compute_dtype)
 
     def _check_length(self, inputs: Tensor, start: Tensor | int) -> None:
         """Raise ValueError for inputs that are known to be too long."""
         [length] = known_sizes(inputs.shape[1:2])
-        is_real = getattr(getattr(inputs, "device", None), "type", "") != "meta"  # torch infers a shape there
+        # torch infers shapes on its device `meta`, from sizes that Keras has made up.
+        is_real = getattr(getattr(inputs, "device", None), "type", "") != "meta"
         if is_real and length is not None and isinstance(start, int) and start + length > self.max_length:
             raise ValueError(
                 f"`inputs` must end before position max_length={self.max_length}. "

@@ -56,12 +56,15 @@ class RelativePositionBias(keras.layers.Layer):
         self, query_length: Tensor | int, key_length: Tensor | int, start: Tensor | int = 0
     ) -> Tensor:
         """Return float32 `(1, h, t, s)` for `t` queries, the first at `start`, and `s` keys."""
-        queries = ops.arange(query_length, dtype="int32") + as_position(start)  # (t,)
-        distances = ops.arange(key_length, dtype="int32")[None, :] - queries[:, None]  # (t, s)
+        queries = ops.arange(query_length, dtype="int32") + as_position(start)
+        # (t,), (s,) -> (t, s)
+        distances = ops.arange(key_length, dtype="int32")[None, :] - queries[:, None]
         limit = self.max_distance
         distances = ops.clip(distances, -limit, limit) + limit
+        # Looked up: the logarithms were computed once, in NumPy.
         buckets = ops.take(ops.convert_to_tensor(self._buckets()), distances, axis=0)
-        biases = ops.take(ops.cast(self.biases, "float32"), buckets, axis=0)  # (t, s, h)
+        # (t, s) -> (t, s, h) -> (1, h, t, s)
+        biases = ops.take(ops.cast(self.biases, "float32"), buckets, axis=0)
         return ops.transpose(biases, (2, 0, 1))[None, :, :, :]
 
     def compute_output_shape(self, query_shape: Shape, key_shape: Shape | None = None) -> Shape:

@@ -28,14 +28,16 @@ class _Rotation(NamedTuple):
         if rest:
             raise ValueError(f"`key_dim` must be even for rotary positions. Received: key_dim={width}.")
         rates = np.power(max_wavelength, np.arange(half) * (-1.0 / half), dtype="float64")
-        angles = position_angles(as_position(start), length, rates)[:, None, :]  # (t, 1, k/2)
+        # (k/2,) -> (t, k/2) -> (t, 1, k/2), alike for all heads
+        angles = position_angles(as_position(start), length, rates)[:, None, :]
         sine, cosine = ops.sin(angles), ops.cos(angles)
         return cls(ops.concatenate([-sine, sine], axis=-1), ops.concatenate([cosine, cosine], axis=-1))
 
     def __call__(self, heads: Tensor) -> Tensor:
         """Turn queries or keys `(..., t, h, k)`, in float32."""
         x = ops.cast(heads, "float32")
-        first, second = ops.split(x, 2, axis=-1)  # not slices: TensorFlow pads and adds the gradient of each
+        # No slices: TensorFlow pads and adds the gradient of each.
+        first, second = ops.split(x, 2, axis=-1)
         turned = x * self.cosine + ops.concatenate([second, first], axis=-1) * self.signed_sine
         return ops.cast(turned, heads.dtype)
 

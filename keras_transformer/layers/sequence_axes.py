@@ -20,6 +20,7 @@ class _SequenceAxes:
     def __init__(self, rank: int, attention_axes: int | Sequence[int] | None = None) -> None:
         if rank < 2:
             raise ValueError(f"The inputs must have the shape (..., t, d). Received: rank={rank}.")
+        # More axes are a batch of sequences, as in TensorFlow Addons; Keras attends along all of them.
         chosen = rank - 2 if attention_axes is None else attention_axes
         given = (chosen,) if isinstance(chosen, int) else tuple(chosen)
         self.sequence = tuple(axis + rank if axis < 0 else axis for axis in given)
@@ -30,6 +31,7 @@ class _SequenceAxes:
             )
         self.leading = tuple(axis for axis in range(rank - 1) if axis not in self.sequence)
         self.rank = rank
+        # The usual case: nothing is reordered, and no operation is added to a graph.
         self.is_plain = self.leading == (0,) and self.sequence == (1,)
 
     def check_leading(self, **inputs: Tensor) -> None:
@@ -41,34 +43,33 @@ class _SequenceAxes:
                 raise ValueError(f"The inputs must have one size in axis {axis}. Received: {names}.")
 
     def flatten(self, inputs: Tensor) -> Tensor:
-        """Return inputs as `(b, t, d)`."""
         if self.is_plain:
             return inputs
         sizes = ops.shape(inputs)
         length = math.prod(sizes[axis] for axis in self.sequence)
         batch = math.prod(sizes[axis] for axis in self.leading)
+        # (..., d) -> (*leading, *sequence, d) -> (b, t, d)
         ordered = ops.transpose(inputs, (*self.leading, *self.sequence, self.rank - 1))
         return ops.reshape(ordered, (batch, length, inputs.shape[-1]))
 
     def restore(self, outputs: Tensor, query: Tensor) -> Tensor:
-        """Return outputs `(b, t, ...)` with the axes of the query in place of the first two."""
         if self.is_plain:
             return outputs
         sizes, order = ops.shape(query), (*self.leading, *self.sequence)
         widths = outputs.shape[2:]
+        # (b, t, ...) -> (*leading, *sequence, ...), then in the order that the axes of the query have
         outputs = ops.reshape(outputs, (*(sizes[axis] for axis in order), *widths))
         back = [order.index(axis) for axis in range(self.rank - 1)]
         return ops.transpose(outputs, (*back, *range(self.rank - 1, self.rank - 1 + len(widths))))
 
     def restore_scores(self, scores: Tensor, query: Tensor) -> Tensor:
-        """Return scores `(b, h, t, s)` with the leading axes of the query in place of the first."""
         if self.is_plain:
             return scores
+        # (b, h, t, s) -> (*leading, h, t, s)
         sizes = ops.shape(query)
         return ops.reshape(scores, (*(sizes[axis] for axis in self.leading), *ops.shape(scores)[1:]))
 
     def flatten_padding_mask(self, mask: Tensor | None, name: str, key: Tensor) -> Tensor | None:
-        """Return a mask over keys, which has their shape without its width, as `(b, s)`."""
         if self.is_plain or mask is None:
             return mask
         mask = as_boolean(mask, name)
@@ -78,10 +79,10 @@ class _SequenceAxes:
                 f"`{name}` must have the shape of the key without its width, {wanted}. "
                 f"Received: shape={shape}."
             )
+        # The shape of the key without its width -> (b, s); a width of 1 lets it go the way of the key
         return self.flatten(mask[..., None])[..., 0]
 
     def flatten_attention_mask(self, mask: Tensor | None, query: Tensor) -> Tensor | None:
-        """Return `(t, s)`, `(..., t, s)` or `(..., h, t, s)` as `(t, s)`, `(b, t, s)` or `(b, h, t, s)`."""
         if self.is_plain or mask is None:
             return mask
         mask, num_leading = as_boolean(mask, "attention_mask"), len(self.leading)
@@ -95,6 +96,8 @@ class _SequenceAxes:
             )
         sizes = ops.shape(query)
         leading, trailing = [sizes[axis] for axis in self.leading], ops.shape(mask)[num_leading:]
+        # (..., t, s) -> (b, t, s), or (..., h, t, s) -> (b, h, t, s); first an axis of size 1 is filled up,
+        # since it cannot be joined to another
         full = ops.broadcast_to(mask, (*leading, *trailing))
         return ops.reshape(full, (math.prod(leading), *trailing))
 

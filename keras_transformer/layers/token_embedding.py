@@ -49,6 +49,8 @@ class TokenEmbedding(keras.layers.Layer):
     def build(self, input_shape: Shape) -> None:
         self.embeddings = self.add_weight(
             shape=(self.vocabulary_size, self.hidden_dim),
+            # So the scaled vectors start with deviation 1, the size of the position marks, and the table can
+            # serve as the output projection too.
             initializer=keras.initializers.RandomNormal(stddev=self.hidden_dim**-0.5),
             name="embeddings",
         )
@@ -56,12 +58,15 @@ class TokenEmbedding(keras.layers.Layer):
     def call(self, token_ids: Tensor) -> Tensor:
         token_ids = _as_integers(as_tensor(token_ids))
         check_token_ids(token_ids, self.vocabulary_size)
-        if keras.backend.standardize_dtype(token_ids.dtype) != "int64":  # which may hold what int32 cannot
+        # int64 may hold what int32 cannot, which then would look like another id.
+        if keras.backend.standardize_dtype(token_ids.dtype) != "int64":
             token_ids = ops.cast(token_ids, "int32")
         is_known = ops.logical_and(token_ids >= 0, token_ids < self.vocabulary_size)
         scale = self.hidden_dim**0.5 if self.scale else 1.0
-        scales = ops.cast(ops.where(is_known, scale, float("nan")), self.compute_dtype)  # (b, t)
+        # (b, t); NaN where no error can be raised (on a GPU or TPU, or with JAX), never another vector
+        scales = ops.cast(ops.where(is_known, scale, float("nan")), self.compute_dtype)
         vectors = take_rows(self.embeddings, ops.cast(token_ids, "int32"))
+        # (b, t, d), (b, t, 1) -> (b, t, d)
         return ops.cast(vectors, self.compute_dtype) * ops.expand_dims(scales, -1)
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
@@ -145,9 +150,9 @@ class OutputProjection(keras.layers.Layer):
         return ops.matmul(ops.cast(inputs, self.compute_dtype), self._matrix())
 
     def _matrix(self) -> Tensor:
-        """Give the kernel, `(d, v)`."""
         if self.embedding is None:
             return ops.cast(self.kernel, self.compute_dtype)
+        # (v, d) -> (d, v)
         return ops.transpose(ops.cast(self.embedding.embeddings, self.compute_dtype))
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:

@@ -89,10 +89,8 @@ class CausalLM(ConfiguredModel):
             inputs: the prompts, integers `(b, p)` of one length without padding; the first token is
                 usually the start token.
             max_length: the number of positions there is room for, from the last token of the prompts on.
-            beam_size: hypotheses for each prompt, `n`.
-            padding_mask: must be None, and `track_attention` False: there is no encoder.
-            track_attention: likewise.
-            in_place: see `Transformer.start_decoding`.
+            beam_size, in_place: see `Transformer.start_decoding`.
+            padding_mask, track_attention: not given: the cache knows no holes, and there is no encoder.
 
         Returns:
             `step` and the cache of all tokens but the last of each prompt. Position 0 is that last token:
@@ -109,16 +107,18 @@ class CausalLM(ConfiguredModel):
             )
         prompt_ids = ops.convert_to_tensor(inputs)
         last = prompt_ids.shape[1] - 1
-        rows = ops.repeat(prompt_ids, beam_size, axis=0)  # (b * n, p)
+        # (b, p) -> (b * n, p), the hypotheses of a prompt next to each other
+        rows = ops.repeat(prompt_ids, beam_size, axis=0)
         step = _DecodingStep(self, self.token_embedding, beam_size, in_place=in_place)
         cache = step.decoder.create_cache(None, None, last, beam_size, batch_size=ops.shape(prompt_ids)[0])
+        # One position at a time, as decoding goes on; the last token is the first that a search hands in.
         for position in range(last):
             _, cache = step(rows[:, position], position, cache)
 
         def step_from_last(
             token_ids: Tensor, position: Tensor, cache: DecoderCache
         ) -> tuple[Tensor, DecoderCache]:
-            """Count positions from the last token of the prompts."""
+            # A search counts positions from 0, the last token of the prompts.
             return step(token_ids, position + last, cache)
 
         return step_from_last, cache.grow(max_length)
@@ -156,7 +156,8 @@ def _parts(config: _CausalConfig, dtype: object) -> Parts:
 
 def _connect(parts: Parts) -> tuple[Tensor, Tensor]:
     """Connect the layers as the right half of Figure 1 does, without its middle."""
-    token_ids = keras.Input((None,), dtype="int32", name="token_ids")  # (b, t)
+    # (b, t) -> (b, t, d) -> (b, t, v)
+    token_ids = keras.Input((None,), dtype="int32", name="token_ids")
     x = parts["position_encoding"](parts["token_embedding"](token_ids))
     x = parts["decoder"](parts["embedding_dropout"](x), padding_mask=padding_mask(token_ids))
-    return token_ids, parts["output_projection"](x)  # (b, t, v)
+    return token_ids, parts["output_projection"](x)

@@ -66,12 +66,14 @@ class _ModelConfig:
     """Number of learned positions; None for the other kinds."""
 
     def __post_init__(self) -> None:
-        """Check each value, then what must fit together, before any weight is made."""
+        # Each value, then what must fit together, before any weight is made; so values given in Python, by a
+        # file or by a flag meet the same message.
         for field in dataclasses.fields(self):
             value = {field.name: getattr(self, field.name)}
             is_absent = field.type == int | None and value[field.name] is None
             if field.type in (int, int | None) and not is_absent:
                 check_positive(**value)
+            # All rates are of dropout, and bear its name.
             elif field.name.endswith("dropout"):
                 check_rates(**value)
             elif get_origin(field.type) is Literal:
@@ -84,6 +86,7 @@ class _ModelConfig:
                 "`max_length` must be given for positions='learned', and for no others. "
                 f"Received: positions={self.positions!r}, max_length={self.max_length}."
             )
+        # Rotary positions turn pairs of features.
         if self.positions == "rotary" and self.hidden_dim // self.num_heads % 2:
             raise ValueError(
                 "`hidden_dim / num_heads` must be even for positions='rotary'. "
@@ -149,7 +152,6 @@ class TransformerConfig(_ModelConfig):
     """Whether an example may hold several pairs, as packed datasets have them. The weights are the same."""
 
     def __post_init__(self) -> None:
-        """Check what the source and both vocabularies allow."""
         super().__post_init__()
         if self.packed and self.encoder_feature_dim is not None:
             raise ValueError(
@@ -191,7 +193,6 @@ class _EncoderConfig(_ModelConfig):
     """Whether the logits use the embedding's table; then there are as many of them as ids."""
 
     def __post_init__(self) -> None:
-        """Check the source and the output."""
         super().__post_init__()
         _check_exactly_one(vocabulary_size=self.vocabulary_size, feature_dim=self.feature_dim)
         if self.tie_output and (self.num_outputs is None or self.num_outputs != self.vocabulary_size):

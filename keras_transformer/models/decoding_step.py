@@ -31,14 +31,16 @@ class _DecodingStep:
     ) -> tuple[Tensor, DecoderCache]:
         """Return the logits `(b * n, v)` after the tokens `(b * n,)`, and the cache with them written."""
         with keras.StatelessScope(self._weights):
-            x = self._embedding(token_ids[:, None])  # (b * n, 1, d)
+            # (b * n,) -> (b * n, 1) -> (b * n, 1, d)
+            x = self._embedding(token_ids[:, None])
             x = self._position_encoding(x, start=position)
         x, cache = self.decoder.step(x, position, cache)
+        # (b * n, 1, d) -> (b * n, d) -> (b * n, v)
         return self._project(x[:, 0, :]), cache
 
 
 def _projection(layer: OutputProjection, beam_size: int) -> Callable[[Tensor], Tensor]:
-    """Return what gives rows `(r, d)` their logits `(r, v)` in each step."""
+    # Rows (r, d) -> logits (r, v), with the weight cast once and not in each step.
     dtype = layer.compute_dtype
     if layer.embedding is None:
         kernel = ops.cast(weight_now(layer.kernel), dtype)

@@ -104,9 +104,6 @@ class EncoderModel(ConfiguredModel):
     def attention_scores(self, inputs: Tensor) -> dict[str, Tensor]:
         """Return every attention map of one pass.
 
-        Args:
-            inputs: as for the call.
-
         Returns:
             A dict of `encoder/layer_{i}/self_attention`, from 1, to `(b, h, s, s)`.
         """
@@ -140,9 +137,10 @@ def _connect(parts: Parts, source: _Source) -> tuple[Tensor, Tensor]:
     values, mask = source.split(inputs)
     x = parts["source_embedding" if source.feature_dim is None else "source_projection"](values)
     x = parts["embedding_dropout"](parts["position_encoding"](x))
-    x = parts["encoder"](x, padding_mask=mask)  # (b, s, d)
+    x = parts["encoder"](x, padding_mask=mask)
     if "pooling" in parts:
-        x = parts["pooling"](x, padding_mask=mask)  # (b, d)
+        # (b, s, d) -> (b, d)
+        x = parts["pooling"](x, padding_mask=mask)
     if "output_projection" in parts:
         x = parts["output_projection"](x)
     return values if source.feature_dim is None else inputs, x

@@ -77,6 +77,7 @@ class Ensemble(keras.Model):
         super().__init__(**kwargs)
         _check(models)
         self.members = list(models)
+        # Its models are built, and it has no weights besides theirs.
         self.built = True
 
     @property
@@ -124,7 +125,6 @@ class Ensemble(keras.Model):
         ]
 
         def step(token_ids: Tensor, position: Tensor, cache: _EnsembleCache) -> tuple[Tensor, _EnsembleCache]:
-            """Take a step of each model."""
             pairs = zip(starts, cache.members, strict=True)
             steps = [step(token_ids, position, member) for (step, _), member in pairs]
             logits, caches = zip(*steps, strict=True)
@@ -133,14 +133,8 @@ class Ensemble(keras.Model):
         return step, _EnsembleCache(tuple(cache for _, cache in starts))
 
     def attention_scores(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Return the attention maps of the first model; other models have other heads.
-
-        Args:
-            inputs: as for the call.
-
-        Returns:
-            See `Transformer.attention_scores`.
-        """
+        """Return the attention maps of the first model; see `Transformer.attention_scores`."""
+        # Other models have other heads, so there is no mean of them.
         return self.members[0].attention_scores(inputs)
 
     def get_config(self) -> Config:
@@ -154,7 +148,6 @@ class Ensemble(keras.Model):
 
 
 def _check(models: Sequence[Transformer]) -> None:
-    """Raise if models cannot be decoded together."""
     if others := [type(model).__name__ for model in models if not isinstance(model, Transformer)]:
         raise TypeError(f"`models` must be Transformers. Received: {', '.join(others)}.")
     if len(models) < 2:
@@ -166,6 +159,6 @@ def _check(models: Sequence[Transformer]) -> None:
 
 
 def _mean(logits: Sequence[Tensor]) -> Tensor:
-    """Return the logarithm of the mean of the probabilities."""
+    # The mean of the probabilities, computed from their logarithms: exp(-200) is 0 in float32.
     logarithms = ops.stack([ops.log_softmax(ops.cast(each, "float32"), axis=-1) for each in logits])
     return ops.logsumexp(logarithms, axis=0) - math.log(len(logits))

@@ -55,9 +55,9 @@ class NoPositionEncoding(keras.layers.Layer):
 class Pooling(keras.layers.Layer):
     """Turns the vectors `(b, s, d)` of a sequence into one, `(b, d)`: their mean, or the first.
 
-    The mean is taken over tokens only, in float32, so that padding never changes it; it is 0 for a sequence
-    without any token. `first` takes position 0, whatever the mask, for sequences that start with a token
-    that stands for the whole, as BERT's do.
+    The mean is taken over tokens only, in float32; it is 0 for a sequence without any token. `first` takes
+    position 0, whatever the mask, for sequences that start with a token that stands for the whole, as BERT's
+    do.
     """
 
     def __init__(self, mode: str = "mean", **kwargs: object) -> None:
@@ -74,10 +74,13 @@ class Pooling(keras.layers.Layer):
         given = mask if padding_mask is None else padding_mask
         if given is None:
             return ops.cast(ops.mean(x, axis=1), self.compute_dtype)
-        mask = ops.expand_dims(_check_padding_mask(given, inputs.shape), -1)  # (b, s, 1)
-        # Chosen, not multiplied: whatever stands at padding, NaN too, stays out.
-        total = ops.sum(ops.where(mask, x, 0.0), axis=1)  # (b, d)
-        count = ops.sum(ops.cast(mask, "float32"), axis=1)  # (b, 1)
+        # (b, s) -> (b, s, 1)
+        mask = ops.expand_dims(_check_padding_mask(given, inputs.shape), -1)
+        # (b, s, d) -> (b, d). Chosen, not multiplied: whatever stands at padding, NaN too, stays out.
+        total = ops.sum(ops.where(mask, x, 0.0), axis=1)
+        # (b, s, 1) -> (b, 1)
+        count = ops.sum(ops.cast(mask, "float32"), axis=1)
+        # At least 1, so that a sequence without any token gives 0 and not NaN.
         return ops.cast(total / ops.maximum(count, 1.0), self.compute_dtype)
 
     def compute_mask(self, inputs: Tensor, previous_mask: Tensor | None = None) -> None:

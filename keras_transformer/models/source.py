@@ -41,7 +41,7 @@ class _Source(NamedTuple):
         }
 
     def complete(self, inputs: Tensor, names: set[str]) -> Tensor:
-        """Fill in a mask that was left out; raise if a key is unknown, which Keras would drop silently."""
+        # Keras would drop a key that it does not know, without a word.
         if not isinstance(inputs, dict):
             return inputs
         if not names - {self.mask_name, *SEGMENT_INPUTS} <= set(inputs) <= names:
@@ -53,6 +53,7 @@ class _Source(NamedTuple):
         given = {name: as_tensor(value) for name, value in inputs.items() if name != self.mask_name}
         frames, mask = given[self.values_name], inputs.get(self.mask_name)
         if mask is None:
+            # (b, s, w) -> (b, s)
             return {**given, self.mask_name: ops.ones_like(frames[..., 0], dtype="bool")}
         # Checked here, since Keras makes booleans of any numbers.
         return {**given, self.mask_name: _check_padding_mask(mask, frames.shape)}
@@ -139,13 +140,13 @@ def _segment_positions(segments: Tensor) -> Tensor:
 
 
 def _with_segments(inputs: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Fill in segment ids that were left out: 1 everywhere, padding too, so that an example is one pair."""
     given = [name for name in SEGMENT_INPUTS if inputs.get(name) is not None]
     if len(given) == 1:
         raise ValueError(f"`inputs` must have the keys {SEGMENT_INPUTS}, or neither. Received: {given}.")
     tensors = {name: as_tensor(value) for name, value in inputs.items() if value is not None}
     if given:
         return tensors
+    # Without segments an example is one pair: 1 everywhere, at padding too.
     for name in SEGMENT_INPUTS:
         tensors[name] = ops.ones_like(tensors[name.replace("segment", "token")], dtype="int32")
     return tensors

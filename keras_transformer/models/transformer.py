@@ -169,9 +169,6 @@ class Transformer(ConfiguredModel):
     def attention_scores(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
         """Return every attention map of one teacher-forced pass.
 
-        Args:
-            inputs: as for the call.
-
         Returns:
             A dict of `encoder/layer_{i}/self_attention` `(b, h, s, s)`, `decoder/layer_{i}/self_attention`
             `(b, h, t, t)` and `decoder/layer_{i}/cross_attention` `(b, h, t, s)`, from 1.
@@ -227,12 +224,14 @@ def _connect(parts: Parts, source: _Source, packed: bool) -> tuple[dict[str, Ten
         inputs.update({name: keras.Input((None,), dtype="int32", name=name) for name in SEGMENT_INPUTS})
     segments, (values, mask) = _Segments.of(inputs), source.split(inputs)
 
+    # (b, s), or frames (b, s, w) -> (b, s, d)
     x = parts["source_embedding" if source.feature_dim is None else "source_projection"](values)
     x = parts["position_encoding"](x, positions=segments.source_positions)
     x = parts["encoder"](
         parts["embedding_dropout"](x), padding_mask=mask, attention_mask=segments.source_mask
-    )  # (b, s, d)
+    )
 
+    # (b, t) -> (b, t, d)
     target = inputs["decoder_token_ids"]
     y = parts["position_encoding"](parts["target_embedding"](target), positions=segments.target_positions)
     y = parts["decoder"](
@@ -242,5 +241,6 @@ def _connect(parts: Parts, source: _Source, packed: bool) -> tuple[dict[str, Ten
         encoder_padding_mask=mask,
         attention_mask=segments.target_mask,
         cross_attention_mask=segments.cross_mask,
-    )  # (b, t, d)
-    return inputs, parts["output_projection"](y)  # (b, t, v)
+    )
+    # (b, t, d) -> (b, t, v)
+    return inputs, parts["output_projection"](y)
