@@ -37,10 +37,7 @@ _OPTIONS = (
 
 
 class _Block(keras.layers.Layer):
-    """The base of `EncoderLayer`, `DecoderLayer`, `Encoder` and `Decoder`.
-
-    `Encoder` tells what the arguments mean and what is raised.
-    """
+    """The base of layers and stacks; `Encoder` tells what the arguments mean and what is raised."""
 
     def __init__(
         self,

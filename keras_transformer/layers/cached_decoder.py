@@ -160,7 +160,7 @@ class CachedDecoder:
     ) -> tuple[Tensor, DecoderCache]:
         """Compute one position, below `T`, of each hypothesis, from `(b * n, 1, d)` to the same shape.
 
-        Returns that and the cache with this position written; raises ValueError where there is no room for it.
+        Returns that and the cache with this position written; raises ValueError where no room is left.
         """
         # (b * n, 1, d) -> (b * n, d), in which form all layers take it
         x, scores, own = ops.convert_to_tensor(inputs)[:, 0, :], None, []

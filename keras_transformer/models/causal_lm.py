@@ -89,8 +89,10 @@ class CausalLM(ConfiguredModel):
             inputs: the prompts, integers `(b, p)` of one length without padding; the first token is
                 usually the start token.
             max_length: the number of positions there is room for, from the last token of the prompts on.
-            beam_size, in_place: see `Transformer.start_decoding`.
-            padding_mask, track_attention: not given: the cache knows no holes, and there is no encoder.
+            beam_size: hypotheses for each prompt, `n`.
+            padding_mask: must be None: the cache knows no holes.
+            track_attention: must be False: there is no cross-attention.
+            in_place: see `Transformer.start_decoding`.
 
         Returns:
             `step` and the cache of all tokens but the last of each prompt. Position 0 is that last token:
@@ -139,7 +141,6 @@ class CausalLM(ConfiguredModel):
 
 
 def _parts(config: _CausalConfig, dtype: object) -> Parts:
-    """Make the layers."""
     embedding = TokenEmbedding(config.vocabulary_size, config.hidden_dim, dtype=dtype, name="token_embedding")
     return {
         "token_embedding": embedding,

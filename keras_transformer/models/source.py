@@ -32,7 +32,6 @@ class _Source(NamedTuple):
         return f"{self.prefix}padding_mask"
 
     def make_inputs(self) -> dict[str, Tensor]:
-        """Return each `keras.Input` by its name."""
         if self.feature_dim is None:
             return {self.values_name: keras.Input((None,), dtype="int32", name=self.values_name)}
         return {
