@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from keras_transformer.arguments import as_boolean, check_positive, check_rates, check_width, known_width
-from keras_transformer.course.layers import PositionalCall
+from keras_transformer.course.layers import _PositionalCall
 from keras_transformer.layers.dot_product_attention import dot_product_attention
 from keras_transformer.layers.masks import combine_masks
 from keras_transformer.types import Shape, Tensor
@@ -19,7 +19,7 @@ _SERIALIZE = {
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer.course.addons")
-class MultiHeadAttention(PositionalCall):
+class MultiHeadAttention(_PositionalCall):
     """Lets every query gather values, with the weights of TensorFlow Addons' layer.
 
     The kernels have its shapes, `query_kernel (h, d, k)`, `key_kernel`,

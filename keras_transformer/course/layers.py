@@ -11,7 +11,7 @@ from keras_transformer.layers.multi_head_attention import MultiHeadAttention
 from keras_transformer.types import Shape, Tensor
 
 
-class PositionalCall(keras.layers.Layer):
+class _PositionalCall(keras.layers.Layer):
     """A layer that takes every argument of `call` by position, and keeps its options as attributes.
 
     Keras 3 raises for a Python bool by position ("Only input tensors may be passed as positional
@@ -34,7 +34,7 @@ class PositionalCall(keras.layers.Layer):
         return {**super().get_config(), **self.options()}
 
 
-class _CourseLayer(PositionalCall):
+class _CourseLayer(_PositionalCall):
     """The options and parts of both layers."""
 
     attention_names: ClassVar[tuple[str, ...]]

@@ -7,12 +7,12 @@ from keras import ops
 
 from keras_transformer.arguments import check_positive, check_rates, freeze_parts
 from keras_transformer.course.functions import _over_keys, positional_encoding
-from keras_transformer.course.layers import DecoderLayer, EncoderLayer, PositionalCall
+from keras_transformer.course.layers import DecoderLayer, EncoderLayer, _PositionalCall
 from keras_transformer.layers.token_embedding import TokenEmbedding
 from keras_transformer.types import Shape, Tensor
 
 
-class _SentenceStack(PositionalCall):
+class _SentenceStack(_PositionalCall):
     """The options of encoder and decoder, and what both begin with: the embedded sentence."""
 
     option_names: ClassVar[tuple[str, ...]] = (

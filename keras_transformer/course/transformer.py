@@ -2,13 +2,13 @@
 
 import keras
 
-from keras_transformer.course.layers import PositionalCall
+from keras_transformer.course.layers import _PositionalCall
 from keras_transformer.course.stacks import Decoder, Encoder
 from keras_transformer.types import Shape, Tensor
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer.course")
-class Transformer(PositionalCall, keras.Model):
+class Transformer(_PositionalCall, keras.Model):
     """Encoder, decoder and a softmax over the target vocabulary.
 
     For `fit`, `evaluate` and `predict` the inputs are a dict of call arguments

@@ -22,7 +22,7 @@ Transformation: TypeAlias = Callable[[tf.data.Dataset], tf.data.Dataset]
 """A step of the input pipeline; steps are chained with `dataset.apply`, in reading order."""
 
 
-class EpochOrder(NamedTuple):
+class _EpochOrder(NamedTuple):
     """What decides the order of the batches in each iteration over a dataset."""
 
     shuffle: bool
@@ -51,7 +51,7 @@ class _BatchPlan:
         """Return shuffled batches for a seed, int64 (2,): indices of pairs as `ordered` returns them."""
         return _shuffle(tf.constant(self.keys), tf.constant(self.splits), seed)
 
-    def epochs(self, order: EpochOrder) -> tf.data.Dataset:
+    def epochs(self, order: _EpochOrder) -> tf.data.Dataset:
         """Make a dataset of indices of pairs, int64 (b,); each iteration over it is the next epoch."""
         if not order.shuffle:
             return tf.data.Dataset.from_tensor_slices(self.ordered())

@@ -53,7 +53,7 @@ _DAYS_IN_MONTH = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class DatePattern:
+class _DatePattern:
     """One way to write a date."""
 
     locale: str
@@ -85,27 +85,27 @@ class DatePattern:
         )
 
 
-def numbers(last: int, *, width: int = 1, digits: str = "0123456789") -> tuple[str, ...]:
+def _numbers(last: int, *, width: int = 1, digits: str = "0123456789") -> tuple[str, ...]:
     """Return the numbers 1 to `last`, padded with zeros to `width`, written in `digits`."""
     native = str.maketrans("0123456789", digits)
     return tuple(str(value).zfill(width).translate(native) for value in range(1, last + 1))
 
 
 # All-numeric orders of the world; they are never written, only compared with.
-_NUMERIC_ORDERS: tuple[DatePattern, ...] = tuple(
-    DatePattern(
+_NUMERIC_ORDERS: tuple[_DatePattern, ...] = tuple(
+    _DatePattern(
         locale="numeric",
         style=order,
         template=order,
-        months=numbers(12, width=width),
-        days=numbers(31, width=width),
+        months=_numbers(12, width=width),
+        days=_numbers(31, width=width),
     )
     for order in ("{day} {month} {year}", "{month} {day} {year}", "{year} {month} {day}")
     for width in (1, 2)
 )
 
 
-def cldr_patterns(locales: Sequence[str], styles: Sequence[str] = STYLES) -> list[DatePattern]:
+def _cldr_patterns(locales: Sequence[str], styles: Sequence[str] = STYLES) -> list[_DatePattern]:
     """Read the date patterns of `locales` in `styles`; raise InputError without `babel` or such a locale.
 
     A pattern that has other fields than a day, month, year, era and weekday is left out, and so is
@@ -131,7 +131,7 @@ def _load(name: str) -> Locale:
         ) from None
 
 
-def _compile(locale: Locale, style: str) -> DatePattern | None:
+def _compile(locale: Locale, style: str) -> _DatePattern | None:
     from babel.dates import tokenize_pattern
 
     tokens = tokenize_pattern(locale.date_formats[style].pattern)
@@ -141,12 +141,12 @@ def _compile(locale: Locale, style: str) -> DatePattern | None:
         return None
     zero = ord(_ZERO_DIGITS.get(locale.default_numbering_system, "0"))
     digits = "".join(chr(zero + value) for value in range(10))
-    return DatePattern(
+    return _DatePattern(
         locale=str(locale),
         style=style,
         template="".join(_template_part(locale, token) for _, token in tokens),
         months=_months(locale, *widths["month"], digits=digits),
-        days=numbers(31, width=widths["day"][1], digits=digits),
+        days=_numbers(31, width=widths["day"][1], digits=digits),
         weekdays=_weekdays(locale, *widths.get("weekday", ("E", 4))),
         digits=digits,
     )
@@ -162,7 +162,7 @@ def _template_part(locale: Locale, token: str | tuple[str, int]) -> str:
 
 def _months(locale: Locale, letter: str, width: int, *, digits: str) -> tuple[str, ...]:
     if width < 3:
-        return numbers(12, width=width, digits=digits)
+        return _numbers(12, width=width, digits=digits)
     names = locale.months[_CONTEXTS[letter]][_NAME_WIDTHS[width]]
     return tuple(_typed(names[month]) for month in range(1, 13))
 
@@ -176,10 +176,10 @@ def _typed(text: str) -> str:
     return unicodedata.normalize("NFC", text.translate(_KEYBOARD))
 
 
-def unambiguous(patterns: Sequence[DatePattern]) -> list[DatePattern]:
+def _unambiguous(patterns: Sequence[_DatePattern]) -> list[_DatePattern]:
     """Return the patterns none of whose strings can be read as another date.
 
-    Strings are compared as their `reading`, over every day of a leap year with every weekday. One
+    Strings are compared as their `_reading`, over every day of a leap year with every weekday. One
     year is enough: years have four digits, which no reader takes for a day or a month. When two
     patterns disagree, both are left out.
     """
@@ -196,15 +196,15 @@ def unambiguous(patterns: Sequence[DatePattern]) -> list[DatePattern]:
     ]
 
 
-def _all_readings(pattern: DatePattern) -> Iterator[tuple[str, tuple[int, int]]]:
+def _all_readings(pattern: _DatePattern) -> Iterator[tuple[str, tuple[int, int]]]:
     weekdays = range(7) if "{weekday}" in pattern.template else range(1)
     for month, last_day in enumerate(_DAYS_IN_MONTH, start=1):
         for day in range(1, last_day + 1):
             for weekday in weekdays:
-                yield reading(pattern.compose(_LEAP_YEAR, month, day, weekday)), (month, day)
+                yield _reading(pattern.compose(_LEAP_YEAR, month, day, weekday)), (month, day)
 
 
-def reading(text: str) -> str:
+def _reading(text: str) -> str:
     """Return `text` without what readers overlook: case, punctuation, spaces, kind of digits."""
     return " ".join(text.casefold().translate(_READING).split())
 

@@ -9,7 +9,7 @@ import hashlib
 import random
 from collections.abc import Callable, Sequence
 
-from keras_transformer.data.date_patterns import LOCALES, DatePattern, cldr_patterns, unambiguous
+from keras_transformer.data.date_patterns import LOCALES, _cldr_patterns, _DatePattern, _unambiguous
 from keras_transformer.types import Pair
 
 FIRST_DAY = dt.date(1900, 1, 1)
@@ -25,7 +25,7 @@ _CASE_WEIGHTS = (50, 12, 12, 13, 13)
 _STRAY_SPACES, _SPACE_WEIGHTS = (0, 1, 2, 3), (70, 15, 10, 5)
 
 
-def generate_dates(
+def _generate_dates(
     num_pairs: int, *, seed: int = 0, split: str = "train", locales: Sequence[str] = LOCALES
 ) -> list[Pair]:
     """Write random days of the years 1900 to 2099 in the ways of many languages, all equally frequent.
@@ -33,31 +33,31 @@ def generate_dates(
     The days of the three splits are disjoint for all seeds, so that no test date was seen in
     training in any language. Raises InputError without `babel`, or for a locale that it does not know.
     """
-    patterns = list(patterns_by_locale(tuple(locales)).values())
-    days = days_by_split()[split]
+    patterns = list(_patterns_by_locale(tuple(locales)).values())
+    days = _days_by_split()[split]
     generator = random.Random(f"{seed} {split}")
     return [_pair(patterns, days, generator) for _ in range(num_pairs)]
 
 
 def _pair(
-    patterns: Sequence[Sequence[DatePattern]], days: Sequence[dt.date], generator: random.Random
+    patterns: Sequence[Sequence[_DatePattern]], days: Sequence[dt.date], generator: random.Random
 ) -> Pair:
     day = generator.choice(days)
     pattern = generator.choice(generator.choice(patterns))
-    return add_noise(pattern.write(day), generator), day.isoformat()
+    return _add_noise(pattern.write(day), generator), day.isoformat()
 
 
 @functools.lru_cache(maxsize=8)
-def patterns_by_locale(locales: tuple[str, ...] = LOCALES) -> dict[str, tuple[DatePattern, ...]]:
+def _patterns_by_locale(locales: tuple[str, ...] = LOCALES) -> dict[str, tuple[_DatePattern, ...]]:
     """Return the unambiguous patterns of each locale that has one."""
-    chosen: dict[str, list[DatePattern]] = {}
-    for pattern in unambiguous(cldr_patterns(locales)):
+    chosen: dict[str, list[_DatePattern]] = {}
+    for pattern in _unambiguous(_cldr_patterns(locales)):
         chosen.setdefault(pattern.locale, []).append(pattern)
     return {locale: tuple(patterns) for locale, patterns in chosen.items()}
 
 
 @functools.lru_cache(maxsize=1)
-def days_by_split() -> dict[str, tuple[dt.date, ...]]:
+def _days_by_split() -> dict[str, tuple[dt.date, ...]]:
     """Return the days of each split, in order."""
     days: dict[str, list[dt.date]] = {split: [] for split in _SPLITS}
     for offset in range((LAST_DAY - FIRST_DAY).days + 1):
@@ -75,7 +75,7 @@ def _split_of(date: dt.date) -> str:
     return "validation" if hundredth < sum(_HELD_OUT.values()) else "train"
 
 
-def add_noise(text: str, generator: random.Random) -> str:
+def _add_noise(text: str, generator: random.Random) -> str:
     """Return `text` with stray capitals and spaces; words and digits stay what they are."""
     (change_case,) = generator.choices(_CASES, _CASE_WEIGHTS)
     (num_spaces,) = generator.choices(_STRAY_SPACES, _SPACE_WEIGHTS)

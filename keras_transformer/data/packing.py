@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.arguments import check_positive
-from keras_transformer.data.batching import EpochOrder, _BatchPlan
+from keras_transformer.data.batching import _BatchPlan, _EpochOrder
 from keras_transformer.data.encoding import EncodedPairs
 from keras_transformer.types import SPECIAL_IDS
 
@@ -59,7 +59,7 @@ def _cut_rows(stream: tf.Tensor, length: int) -> tf.Tensor:
 
 
 def _pack_pairs(
-    encoded: EncodedPairs, packed_length: int, tokens_per_batch: int, order: EpochOrder
+    encoded: EncodedPairs, packed_length: int, tokens_per_batch: int, order: _EpochOrder
 ) -> tf.data.Dataset:
     """Make a dataset of rows with several pairs each, all batches of one shape, padded with empty rows."""
     lengths = encoded.lengths()  # (n, 2)

@@ -7,10 +7,10 @@ from typing import TypeAlias
 import tensorflow as tf
 
 from keras_transformer.data.batching import (
-    EpochOrder,
     Transformation,
     _BatchPlan,
     _choose_boundaries,
+    _EpochOrder,
     _plan_batches,
 )
 from keras_transformer.data.encoding import EncodedPairs
@@ -102,7 +102,7 @@ def translation_dataset(
         >>> sorted(inputs), labels.shape
         (['decoder_token_ids', 'encoder_token_ids'], (2, 3))
     """
-    order, limits = EpochOrder(shuffle, seed, first_epoch), (max_source_length, max_target_length)
+    order, limits = _EpochOrder(shuffle, seed, first_epoch), (max_source_length, max_target_length)
     streamed = chunk_size is not None or cache is not None
     _check_options(pairs, packed_length, noise, streamed=streamed)
     if streamed:
@@ -160,7 +160,7 @@ def _encode(
     return EncodedPairs.encode(texts, *tokenizers, max_source_length=source, max_target_length=target)
 
 
-def _gather_batches(encoded: EncodedPairs, plan: _BatchPlan, order: EpochOrder) -> tf.data.Dataset:
+def _gather_batches(encoded: EncodedPairs, plan: _BatchPlan, order: _EpochOrder) -> tf.data.Dataset:
     """Make a dataset of source and target token ids, int32 (b, ragged) each."""
 
     def gather(indices: tf.Tensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:

@@ -79,10 +79,10 @@ def read_pairs(
 
 def _read_dates(split: str, num_pairs: int | None, seed: int, *, optional: bool) -> list[Pair]:
     # Imported late: it needs `babel`, an optional dependency.
-    from keras_transformer.data.dates import generate_dates
+    from keras_transformer.data.dates import _generate_dates
 
     if split in _NUM_DATES:
-        return generate_dates(num_pairs or _NUM_DATES[split], seed=seed, split=split)
+        return _generate_dates(num_pairs or _NUM_DATES[split], seed=seed, split=split)
     if optional:
         return []
     raise InputError(f"The split of `dates` must be one of {', '.join(_NUM_DATES)}. Received: {split!r}.")

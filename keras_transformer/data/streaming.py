@@ -19,7 +19,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.arguments import check_positive
-from keras_transformer.data.batching import EpochOrder, _check_budget, _plan_batches
+from keras_transformer.data.batching import _check_budget, _EpochOrder, _plan_batches
 from keras_transformer.data.encoding import EncodedPairs, _check_length_limits, _report_dropped
 from keras_transformer.data.pairs import _has_text, _is_pair, _report_empty
 from keras_transformer.errors import InputError
@@ -110,7 +110,7 @@ def _stream_batches(
     chunks: _EncodedChunks,
     boundaries: Sequence[int],
     tokens_per_batch: int,
-    order: EpochOrder,
+    order: _EpochOrder,
     cache: str | Path | None,
 ) -> tf.data.Dataset:
     """Make a dataset of source and target token ids, int32 (b, ragged) each; a cache makes its size known."""

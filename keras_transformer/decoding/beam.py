@@ -7,9 +7,9 @@ from keras import ops
 
 from keras_transformer.arguments import check_number, check_positive
 from keras_transformer.backend.gather import take_each, top_k
-from keras_transformer.decoding.constraints import Limits, _is_absent
-from keras_transformer.decoding.log_probabilities import LOWEST_SCORE, _best_tokens, is_possible
-from keras_transformer.decoding.search import Cache, Request, Search, SearchResult, Step
+from keras_transformer.decoding.constraints import _is_absent, _Limits
+from keras_transformer.decoding.log_probabilities import LOWEST_SCORE, _best_tokens, _is_possible
+from keras_transformer.decoding.search import Search, SearchResult, Step, _Cache, _Request
 from keras_transformer.types import Tensor
 
 # A source position without attention counts as if it had this much: log 0 has no end.
@@ -31,9 +31,9 @@ class _BeamState(NamedTuple):
     """int32 `(b, n, t)`, hypotheses that ended."""
     finished_scores: Tensor
     """float32 `(b, n)`, best first, `LOWEST_SCORE` where there is none yet."""
-    limits: Limits
+    limits: _Limits
     """Of each source."""
-    cache: Cache
+    cache: _Cache
     """That of the model, for `b * n` hypotheses."""
 
 
@@ -113,7 +113,7 @@ class BeamSearch(Search):
         """Whether the cache must sum up the cross-attention."""
         return self.coverage_penalty > 0
 
-    def initialize(self, cache: Cache, request: Request, length: Tensor | int) -> _BeamState:
+    def initialize(self, cache: _Cache, request: _Request, length: Tensor | int) -> _BeamState:
         """Make the state: one running hypothesis for each source, none finished."""
         sizes = request.batch_size, self.beam_size
         padding = ops.full((*sizes, length), self.special_ids.pad, dtype="int32")
@@ -142,10 +142,10 @@ class BeamSearch(Search):
         longest = max_length if _is_absent(state.limits.longest) else state.limits.longest
         best_running = self.score(state.running_log_probabilities[:, 0], longest)
         overtakes = best_running > state.finished_scores[:, self.num_outputs - 1]
-        can_win = ops.logical_and(overtakes, is_possible(best_running))
+        can_win = ops.logical_and(overtakes, _is_possible(best_running))
         if self.exhaustive:
             return can_win
-        return ops.logical_and(can_win, ops.logical_not(is_possible(state.finished_scores[:, -1])))
+        return ops.logical_and(can_win, ops.logical_not(_is_possible(state.finished_scores[:, -1])))
 
     def advance(self, state: _BeamState, step: Step, max_length: int) -> _BeamState:
         """Extend every running hypothesis by one token."""
@@ -177,9 +177,9 @@ class BeamSearch(Search):
         """
         running = state.running_log_probabilities
         running_scores = self._score(running, state.position, state.cache)
-        running_scores = ops.where(is_possible(running), running_scores, LOWEST_SCORE)
+        running_scores = ops.where(_is_possible(running), running_scores, LOWEST_SCORE)
         # Ranks that no finished hypothesis takes come last: below any score, above nothing.
-        is_free = ops.logical_not(is_possible(state.finished_scores))
+        is_free = ops.logical_not(_is_possible(state.finished_scores))
         num_free = ops.sum(ops.cast(is_free, "int32"), axis=1, keepdims=True)  # (b, 1)
         fills = ops.arange(self.beam_size)[None, :] - (self.beam_size - num_free)
         source = ops.maximum(fills, 0)  # the running hypothesis that fills a free rank
@@ -187,10 +187,10 @@ class BeamSearch(Search):
         scores = ops.where(is_free, filled, state.finished_scores)[:, : self.num_outputs]
         ids = ops.where(is_free[..., None], take_each(state.running_ids, source), state.finished_ids)
         # There may be fewer sequences than ranks.
-        ids = ops.where(is_possible(scores)[..., None], ids[:, : self.num_outputs], self.special_ids.pad)
+        ids = ops.where(_is_possible(scores)[..., None], ids[:, : self.num_outputs], self.special_ids.pad)
         return SearchResult(self._padded(ids, max_length), scores)
 
-    def _extend(self, state: _BeamState, step: Step, max_length: int) -> tuple[_Candidates, Cache]:
+    def _extend(self, state: _BeamState, step: Step, max_length: int) -> tuple[_Candidates, _Cache]:
         """Find the most likely extensions of each source's hypotheses."""
         logits, cache = step(ops.reshape(state.last_ids, (-1,)), state.position, state.cache)
         # Of each hypothesis no more than `2n` tokens can be among the `2n` best of the source.
@@ -208,19 +208,19 @@ class BeamSearch(Search):
         return _Candidates(best, found // num_tokens, take_each(ids, found)), cache
 
     def _finish(
-        self, state: _BeamState, found: _Candidates, may_finish: Tensor, ids: Tensor, cache: Cache
+        self, state: _BeamState, found: _Candidates, may_finish: Tensor, ids: Tensor, cache: _Cache
     ) -> tuple[Tensor, Tensor]:
         """Let candidates that ended compete with what had ended: scores `(b, n)` and tokens `(b, n, t)`."""
         # As everywhere, only the `n` best may end: so a beam of one is greedy search.
         is_best = ops.arange(found.beams.shape[1]) < self.beam_size
-        is_best = ops.logical_and(is_best, is_possible(found.log_probabilities))
+        is_best = ops.logical_and(is_best, _is_possible(found.log_probabilities))
         scores = self._score(found.log_probabilities, state.position + 1, cache, found.beams)
         scores = ops.where(ops.logical_and(may_finish, is_best), scores, LOWEST_SCORE)
         scores, order = top_k(ops.concatenate([state.finished_scores, scores], axis=1), self.beam_size)
         return scores, take_each(ops.concatenate([state.finished_ids, ids], axis=1), order)
 
     def _score(
-        self, log_probabilities: Tensor, length: Tensor, cache: Cache, beams: Tensor | None = None
+        self, log_probabilities: Tensor, length: Tensor, cache: _Cache, beams: Tensor | None = None
     ) -> Tensor:
         """Score hypotheses `(b, m)` of one length, which continue `beams`, or themselves."""
         scores = self.score(log_probabilities, length)

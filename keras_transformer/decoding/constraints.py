@@ -8,7 +8,7 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.arguments import check_number
-from keras_transformer.decoding.log_probabilities import FORCED_LOG_PROBABILITY, LOWEST_SCORE, is_possible
+from keras_transformer.decoding.log_probabilities import FORCED_LOG_PROBABILITY, LOWEST_SCORE, _is_possible
 from keras_transformer.types import SpecialIds, Tensor
 
 # Products such as 1.1 * 10 differ a little from the whole number that is meant.
@@ -20,7 +20,7 @@ def _is_absent(part: Tensor) -> bool:
     return isinstance(part, tuple)
 
 
-class Limits(NamedTuple):
+class _Limits(NamedTuple):
     """Bounds of each source; `()` where there is none."""
 
     shortest: Tensor = ()
@@ -30,13 +30,13 @@ class Limits(NamedTuple):
     prefix_ids: Tensor = ()
     """int32 `(b, p)`, padded: the first tokens of every hypothesis."""
 
-    def select(self, rows: Tensor) -> "Limits":
+    def select(self, rows: Tensor) -> "_Limits":
         """Take the limits of some sources, `rows` `(b',)`."""
-        return Limits(*(part if _is_absent(part) else ops.take(part, rows, axis=0) for part in self))
+        return _Limits(*(part if _is_absent(part) else ops.take(part, rows, axis=0) for part in self))
 
-    def repeat(self, beam_size: int) -> "Limits":
+    def repeat(self, beam_size: int) -> "_Limits":
         """Give each of the `n` hypotheses the limits of its source."""
-        return Limits(*(part if _is_absent(part) else ops.repeat(part, beam_size, axis=0) for part in self))
+        return _Limits(*(part if _is_absent(part) else ops.repeat(part, beam_size, axis=0) for part in self))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -109,7 +109,7 @@ class Constraints:
 
     def limits(
         self, max_length: int, source_lengths: Tensor | None = None, prefix_ids: Tensor | None = None
-    ) -> Limits:
+    ) -> _Limits:
         """Compute the limits of each source before a loop; `max_length` is that of the search."""
         if max_length < self.min_length:
             raise ValueError(
@@ -118,7 +118,7 @@ class Constraints:
             )
         prefix_ids = _checked_prefixes(prefix_ids)
         if not self.min_length_ratio and self.max_length_ratio is None:
-            return Limits(prefix_ids=prefix_ids)
+            return _Limits(prefix_ids=prefix_ids)
         if source_lengths is None:
             raise ValueError(
                 f"Length ratios need sources. Received: min_length_ratio={self.min_length_ratio}, "
@@ -131,9 +131,9 @@ class Constraints:
         if self.max_length_ratio is not None:
             longest = ops.cast(ops.floor(lengths * self.max_length_ratio + _ROUNDING), "int32")
             longest = ops.clip(longest + self.max_length_offset, 1, max_length)
-        return Limits(ops.maximum(shortest, self.min_length), longest, prefix_ids)
+        return _Limits(ops.maximum(shortest, self.min_length), longest, prefix_ids)
 
-    def is_idle(self, limits: Limits) -> bool:
+    def is_idle(self, limits: _Limits) -> bool:
         """Return whether every ordinary token may always follow."""
         return self == NO_CONSTRAINTS and _is_absent(limits.prefix_ids)
 
@@ -142,7 +142,7 @@ class Constraints:
         log_probabilities: Tensor,
         history: Tensor,
         position: Tensor | int,
-        limits: Limits,
+        limits: _Limits,
         max_length: int,
         special_ids: SpecialIds,
     ) -> Tensor:
@@ -222,7 +222,7 @@ def _keep_only(log_probabilities: Tensor, token_ids: Tensor | int) -> Tensor:
 def _forbid(log_probabilities: Tensor, forbidden: Tensor, end_id: int) -> Tensor:
     """Forbid tokens; a row in which nothing is left may end, whatever forbids it."""
     allowed = ops.where(forbidden, LOWEST_SCORE, log_probabilities)
-    has_choice = ops.any(is_possible(allowed), axis=-1, keepdims=True)  # (r, 1)
+    has_choice = ops.any(_is_possible(allowed), axis=-1, keepdims=True)  # (r, 1)
     return ops.where(has_choice, allowed, _keep_only(log_probabilities, end_id))
 
 

@@ -10,7 +10,7 @@ from keras import ops
 from keras_transformer.arguments import check_token_ids
 from keras_transformer.backend.compiler import compile_rounds
 from keras_transformer.decoding.sampling import _IndependentSearch, _IndependentState
-from keras_transformer.decoding.search import CHUNK, Cache, Request, Search, SearchResult, Step
+from keras_transformer.decoding.search import CHUNK, Search, SearchResult, Step, _Cache, _Request
 from keras_transformer.models.causal_lm import CausalLM
 from keras_transformer.types import Tensor
 
@@ -27,7 +27,7 @@ class _DecodableModel(Protocol):
         padding_mask: Tensor | None = None,
         track_attention: bool = False,
         in_place: bool = False,
-    ) -> tuple[Step, Cache]:
+    ) -> tuple[Step, _Cache]:
         """Prepare a loop over `max_length` positions; see `Transformer.start_decoding`."""
 
 
@@ -79,7 +79,7 @@ def generate(
     inputs = _checked_inputs(model, inputs, max_length)
     _check_prefixes(model, prefix_ids)
     is_prompt = isinstance(model, CausalLM)
-    request = Request(
+    request = _Request(
         ops.shape(inputs)[0],
         max_length,
         source_lengths=None if is_prompt else _source_lengths(inputs, padding_mask),
@@ -152,7 +152,7 @@ def _check_prefixes(model: _DecodableModel, prefix_ids: Tensor | None) -> None:
         check_token_ids(ops.convert_to_tensor(prefix_ids), embedding.vocabulary_size, "prefix_ids")
 
 
-def token_stream(
+def _token_stream(
     model: _DecodableModel, search: Search, max_length: int
 ) -> Callable[[Tensor], Iterator[np.ndarray]]:
     """Compile a search whose steps Python asks for: from sources `(b, s)` to an int32 `(b,)` for each step.
@@ -167,7 +167,7 @@ def token_stream(
             f"Received: {type(search).__name__}, beam_size={search.beam_size}."
         )
 
-    def begin(inputs: Tensor) -> tuple[Step, Cache]:
+    def begin(inputs: Tensor) -> tuple[Step, _Cache]:
         return model.start_decoding(inputs, max_length)
 
     def advance(step: Step, state: _IndependentState) -> _IndependentState:
@@ -179,7 +179,7 @@ def token_stream(
         """Yield a token of each row, until every row has ended."""
         inputs = _checked_inputs(model, inputs, max_length)
         cache, next_state = compiled(inputs)
-        request = Request(inputs.shape[0], max_length, _source_lengths(inputs, None))
+        request = _Request(inputs.shape[0], max_length, _source_lengths(inputs, None))
         # Not compiled: so JAX draws other random numbers each time where there is no seed.
         state = search.initialize(cache, request, max_length)
         while int(state.position) < max_length and bool(ops.any(search.is_running(state, max_length))):

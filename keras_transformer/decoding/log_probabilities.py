@@ -14,7 +14,7 @@ LOWEST_SCORE = -1e30
 FORCED_LOG_PROBABILITY = -100.0
 
 
-def is_possible(log_probabilities: Tensor) -> Tensor:
+def _is_possible(log_probabilities: Tensor) -> Tensor:
     """Return where tokens or whole hypotheses are not forbidden, booleans of the same shape."""
     # Hypotheses add what the model gave to `LOWEST_SCORE`, so a wide gap separates the two.
     return log_probabilities > LOWEST_SCORE / 1e6

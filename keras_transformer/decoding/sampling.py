@@ -9,14 +9,14 @@ from keras import ops
 from keras_transformer.arguments import check_number, check_positive
 from keras_transformer.backend.gather import first_largest, top_k
 from keras_transformer.backend.random import draw_uniforms
-from keras_transformer.decoding.constraints import Limits
+from keras_transformer.decoding.constraints import _Limits
 from keras_transformer.decoding.log_probabilities import (
     FORCED_LOG_PROBABILITY,
     LOWEST_SCORE,
     _best_tokens,
-    is_possible,
+    _is_possible,
 )
-from keras_transformer.decoding.search import Cache, Request, Search, SearchResult, Step
+from keras_transformer.decoding.search import Search, SearchResult, Step, _Cache, _Request
 from keras_transformer.types import Tensor
 
 
@@ -37,9 +37,9 @@ class _IndependentState(NamedTuple):
     """bool `(b, n)`."""
     uniforms: Tensor
     """float32 `(b, n, T)`: random numbers, one for each step, or none, `(b, n, 0)`."""
-    limits: Limits
+    limits: _Limits
     """Of each source."""
-    cache: Cache
+    cache: _Cache
     """That of the model."""
 
 
@@ -56,7 +56,7 @@ class _IndependentSearch(Search):
         "uniforms": "bnT",
     }
 
-    def initialize(self, cache: Cache, request: Request, length: Tensor | int) -> _IndependentState:
+    def initialize(self, cache: _Cache, request: _Request, length: Tensor | int) -> _IndependentState:
         """Make the state before the first token."""
         sizes = request.batch_size, self.beam_size
         return _IndependentState(
@@ -102,7 +102,7 @@ class _IndependentSearch(Search):
         scores, order = top_k(scores, self.beam_size)
         return SearchResult(ops.take_along_axis(token_ids, order[..., None], axis=1), scores)
 
-    def _uniforms(self, request: Request) -> Tensor:
+    def _uniforms(self, request: _Request) -> Tensor:
         """Draw the random numbers of the whole search, `(b, n, any)`."""
         return ops.zeros((request.batch_size, self.beam_size, 0))
 
@@ -213,9 +213,9 @@ class SampleSearch(_IndependentSearch):
         """Return numbers that probabilities are proportional to, 1 for the most likely token, `(r, m)`."""
         # Differences first: divided by a small temperature, the scores themselves would overflow.
         below_best = scores - ops.max(scores, axis=-1, keepdims=True)
-        return ops.where(is_possible(scores), ops.exp(below_best / self.temperature), 0.0)
+        return ops.where(_is_possible(scores), ops.exp(below_best / self.temperature), 0.0)
 
-    def _uniforms(self, request: Request) -> Tensor:
+    def _uniforms(self, request: _Request) -> Tensor:
         # A hash of seed, source and step, not `keras.random`, whose numbers differ between a graph and XLA.
         # Sources have numbers, since with rows of a batch outputs would depend on the batch size.
         numbers = request.source_numbers

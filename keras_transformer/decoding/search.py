@@ -12,7 +12,7 @@ from keras import ops
 
 from keras_transformer.arguments import check_number
 from keras_transformer.backend.compiler import in_compiler
-from keras_transformer.decoding.constraints import NO_CONSTRAINTS, Constraints, Limits
+from keras_transformer.decoding.constraints import NO_CONSTRAINTS, Constraints, _Limits
 from keras_transformer.decoding.log_probabilities import _length_penalty, _next_token_log_probabilities
 from keras_transformer.types import SPECIAL_IDS, SpecialIds, Tensor
 
@@ -21,7 +21,7 @@ from keras_transformer.types import SPECIAL_IDS, SpecialIds, Tensor
 CHUNK = 32
 
 
-class Cache(Protocol):
+class _Cache(Protocol):
     """State of a model between steps: a nest of tensors, for `n` hypotheses of each of `b` sources."""
 
     @property
@@ -32,17 +32,17 @@ class Cache(Protocol):
     def encoder_padding_mask(self) -> Tensor:
         """`(b, s)`, True where the source has a token; `()` where it has one everywhere."""
 
-    def reorder(self, rows: Tensor) -> "Cache":
+    def reorder(self, rows: Tensor) -> "_Cache":
         """Let each hypothesis continue the one of the same source that `rows` `(b * n,)` names."""
 
-    def select(self, rows: Tensor) -> "Cache":
+    def select(self, rows: Tensor) -> "_Cache":
         """Take some sources, `rows` `(b',)`, with all their hypotheses."""
 
-    def grow(self, num_positions: Tensor | int) -> "Cache":
+    def grow(self, num_positions: Tensor | int) -> "_Cache":
         """Make room for so many positions more."""
 
 
-Step = Callable[[Tensor, Tensor, Cache], tuple[Tensor, Cache]]
+Step = Callable[[Tensor, Tensor, _Cache], tuple[Tensor, _Cache]]
 """`(token_ids (b * n,), position, cache) -> (logits (b * n, v), cache)`."""
 
 
@@ -55,7 +55,7 @@ class SearchResult(NamedTuple):
     """float32 `(b, n)`: log-probability, divided by the length penalty."""
 
 
-class Request(NamedTuple):
+class _Request(NamedTuple):
     """The inputs of a search, apart from the model."""
 
     batch_size: Tensor | int
@@ -127,7 +127,7 @@ class Search(abc.ABC):
         """Divide log-probabilities of hypotheses by the length penalty."""
         return log_probabilities / _length_penalty(num_tokens, self.length_penalty)
 
-    def __call__(self, step: Step, cache: Cache, request: Request) -> SearchResult:
+    def __call__(self, step: Step, cache: _Cache, request: _Request) -> SearchResult:
         """Find likely sequences, with a cache that has room for `request.first_room` positions."""
         state = self.initialize(cache, request, request.first_room)
         # The batch says which form the loop has; a test compares both with the plain decoder.
@@ -138,7 +138,7 @@ class Search(abc.ABC):
         return self._run_with_changing_sizes(state, step, request.batch_size, request.max_length)
 
     @abc.abstractmethod
-    def initialize(self, cache: Cache, request: Request, length: Tensor | int) -> State:
+    def initialize(self, cache: _Cache, request: _Request, length: Tensor | int) -> State:
         """Make the state before the first token, with room for `length` tokens."""
 
     @abc.abstractmethod
@@ -153,17 +153,17 @@ class Search(abc.ABC):
     def finalize(self, state: State, max_length: int) -> SearchResult:
         """Return the hypotheses, best first, padded to `max_length`."""
 
-    def _first_ids(self, request: Request) -> Tensor:
+    def _first_ids(self, request: _Request) -> Tensor:
         """Return the token before the first, int32 `(b, n)`."""
         if request.first_ids is None:
             return ops.full((request.batch_size, self.beam_size), self.special_ids.start, dtype="int32")
         return ops.repeat(ops.cast(request.first_ids, "int32")[:, None], self.beam_size, axis=1)
 
-    def _limits(self, request: Request) -> Limits:
+    def _limits(self, request: _Request) -> _Limits:
         return self.constraints.limits(request.max_length, request.source_lengths, request.prefix_ids)
 
     def _allowed(
-        self, logits: Tensor, token_ids: Tensor, position: Tensor, limits: Limits, max_length: int
+        self, logits: Tensor, token_ids: Tensor, position: Tensor, limits: _Limits, max_length: int
     ) -> tuple[Tensor, Tensor]:
         """Turn logits `(b * n, v)` into log-probabilities: those of the model, and those under all rules.
 

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from keras_transformer.arguments import as_strings, check_number
-from keras_transformer.decoding.log_probabilities import LOWEST_SCORE, is_possible
+from keras_transformer.decoding.log_probabilities import LOWEST_SCORE, _is_possible
 from keras_transformer.types import Tensor
 
 
@@ -273,7 +273,7 @@ def _hypotheses(outputs: np.ndarray, scores: np.ndarray) -> list[Translation]:
     return [
         _translation(output, score)
         for rank, (output, score) in enumerate(zip(outputs, scores, strict=True))
-        if rank == 0 or is_possible(score)
+        if rank == 0 or _is_possible(score)
     ]
 
 

@@ -12,7 +12,7 @@ from typing_extensions import Self
 from keras_transformer.arguments import check_number
 from keras_transformer.backend.compiler import compile_function
 from keras_transformer.decoding.beam import BeamSearch
-from keras_transformer.decoding.generation import generate, token_stream
+from keras_transformer.decoding.generation import _token_stream, generate
 from keras_transformer.decoding.sampling import GreedySearch
 from keras_transformer.decoding.scoring import align_targets, score_targets
 from keras_transformer.decoding.search import Search, SearchResult
@@ -138,7 +138,7 @@ class Translator(TextTranslator):
         search = search or GreedySearch()
         key = "stream", search, self.max_target_length
         if key not in self._compiled:
-            self._compiled[key] = token_stream(self.model, search, self.max_target_length)
+            self._compiled[key] = _token_stream(self.model, search, self.max_target_length)
         if not text:
             return iter(())
         source_ids, is_cut = _token_ids([text], self.source_tokenizer, self.max_source_length)

@@ -23,7 +23,7 @@ from keras_transformer.export.serving_graphs import (
     SIGNATURES,
     SignatureName,
     _ServingGraphs,
-    utf8,
+    _utf8,
 )
 from keras_transformer.export.verification import verify_saved_model
 from keras_transformer.export.weights import _rounded
@@ -195,7 +195,7 @@ def _request(
     inputs = {column: columns[column] for column in SIGNATURES[signature].inputs}
     request = predict_pb2.PredictRequest(
         model_spec=model_pb2.ModelSpec(name=name, signature_name=signature),
-        inputs={column: tf.make_tensor_proto(utf8(texts), tf.string) for column, texts in inputs.items()},
+        inputs={column: tf.make_tensor_proto(_utf8(texts), tf.string) for column, texts in inputs.items()},
     )
     return prediction_log_pb2.PredictionLog(predict_log=prediction_log_pb2.PredictLog(request=request))
 

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from keras_transformer.decoding.text_translator import TextTranslator
 from keras_transformer.errors import InputError
-from keras_transformer.export.serving_graphs import SIGNATURES, SignatureName, _ServedFunction, utf8
+from keras_transformer.export.serving_graphs import SIGNATURES, SignatureName, _ServedFunction, _utf8
 
 
 class ServedModel(TextTranslator):
@@ -43,7 +43,7 @@ class ServedModel(TextTranslator):
         self, signature: SignatureName, columns: list[list[str]], numbers: list[int]
     ) -> dict[str, np.ndarray]:
         inputs = zip(SIGNATURES[signature].inputs, columns, strict=True)
-        outputs = self._signature(signature)(**{side: tf.constant(utf8(texts)) for side, texts in inputs})
+        outputs = self._signature(signature)(**{side: tf.constant(_utf8(texts)) for side, texts in inputs})
         return {name: values.numpy() for name, values in outputs.items()}
 
     def _signature(self, name: SignatureName) -> _ServedFunction:

@@ -59,7 +59,7 @@ SIGNATURES: dict[SignatureName, _Signature] = {
 }
 
 
-def utf8(texts: Sequence[str]) -> list[bytes]:
+def _utf8(texts: Sequence[str]) -> list[bytes]:
     """Encode texts; a lone surrogate is no UTF-8, and an unknown token to a tokenizer."""
     return [text.encode("utf-8", "surrogatepass") for text in texts]
 

@@ -25,7 +25,7 @@ from keras_transformer.decoding.text_translator import (
 from keras_transformer.decoding.translator import Translator
 from keras_transformer.errors import ExportError
 from keras_transformer.export.readmes import _needs_tensorflow_text
-from keras_transformer.export.serving_graphs import SIGNATURES, SignatureName, utf8
+from keras_transformer.export.serving_graphs import SIGNATURES, SignatureName, _utf8
 
 _MAX_EXAMPLES = 8
 # What users send by mistake.
@@ -79,7 +79,7 @@ def verify_saved_model(directory: str | Path, translator: Translator, examples: 
     """
     texts = _compared_texts(examples)
     expected, outputs = _expected_answers(translator, texts)
-    columns = {"text": [*utf8(texts), _NOT_UTF8], "output": [*utf8(outputs), _NOT_UTF8]}
+    columns = {"text": [*_utf8(texts), _NOT_UTF8], "output": [*_utf8(outputs), _NOT_UTF8]}
     fresh = _ask_fresh_process(Path(directory), columns, needs_text=_needs_tensorflow_text(translator))
     if fresh["foreign_operations"]:
         raise ExportError(

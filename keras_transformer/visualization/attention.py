@@ -12,10 +12,10 @@ from matplotlib.figure import Figure
 from keras_transformer.types import Tensor
 from keras_transformer.visualization.figures import (
     _finite_array,
+    _label_axis,
     _label_inches,
-    label_axis,
-    new_figure,
-    saved_figure,
+    _new_figure,
+    _saved_figure,
 )
 
 _MAX_COLUMNS = 4
@@ -60,17 +60,17 @@ def plot_attention(
     num_columns = min(len(maps), _MAX_COLUMNS)
     num_rows = math.ceil(len(maps) / num_columns)
     vmax = float(maps.max()) or 1.0  # a map of zeros has a scale, too
-    figure = new_figure(_size(source_tokens, target_tokens, num_rows, num_columns), title)
+    figure = _new_figure(_size(source_tokens, target_tokens, num_rows, num_columns), title)
     panels = list(figure.subplots(num_rows, num_columns, squeeze=False).flat)
     for head, (axes, weights) in enumerate(zip(panels, maps, strict=False), start=1):
         image = axes.imshow(weights, cmap="viridis", vmin=0, vmax=vmax, aspect="auto")
         axes.set_title(f"head {head}" if len(maps) > 1 else "")
-        label_axis(axes.xaxis, source_label, source_tokens, rotation=90)
-        label_axis(axes.yaxis, target_label, target_tokens)
+        _label_axis(axes.xaxis, source_label, source_tokens, rotation=90)
+        _label_axis(axes.yaxis, target_label, target_tokens)
     for axes in panels[len(maps) :]:
         axes.remove()
     figure.colorbar(image, ax=panels[: len(maps)], label="attention weight", aspect=30, pad=0.02)
-    return saved_figure(figure, path)
+    return _saved_figure(figure, path)
 
 
 def _attention_maps(name: str, scores: Tensor, source: Sequence[str], target: Sequence[str]) -> np.ndarray:

@@ -29,14 +29,14 @@ _HIDDEN = ("Cc", "Cn", "Co", "Cs", "Zl", "Zp")
 _HIDDEN_ALONE = (*_HIDDEN, "Cf")
 
 
-def new_figure(size: tuple[float, float], title: str) -> Figure:
+def _new_figure(size: tuple[float, float], title: str) -> Figure:
     """Make a figure of a width and height in inches, with a title in any script."""
     figure = Figure(size, layout="constrained")
     _show_any_script(figure.suptitle(title))
     return figure
 
 
-def saved_figure(figure: Figure, path: str | os.PathLike[str] | None) -> Figure:
+def _saved_figure(figure: Figure, path: str | os.PathLike[str] | None) -> Figure:
     """Return a figure, and write it to a file if a path is given, whose suffix names the format."""
     if path is None:
         return figure
@@ -63,7 +63,7 @@ def _finite_array(name: str, tensor: Tensor) -> np.ndarray:
     return values
 
 
-def label_axis(axis: Axis, name: str, tokens: Sequence[str] | None = None, *, rotation: float = 0) -> None:
+def _label_axis(axis: Axis, name: str, tokens: Sequence[str] | None = None, *, rotation: float = 0) -> None:
     """Name an axis, and label its positions 0, 1, ... with tokens or, without them, with whole numbers.
 
     Labels of three and more characters are turned by `rotation` degrees, counter-clockwise.

@@ -13,10 +13,10 @@ from matplotlib.patches import Patch
 from keras_transformer.types import Tensor
 from keras_transformer.visualization.figures import (
     _finite_array,
+    _label_axis,
     _label_inches,
-    label_axis,
-    new_figure,
-    saved_figure,
+    _new_figure,
+    _saved_figure,
 )
 
 _ALLOWED_COLOR = "#fde725"
@@ -65,15 +65,15 @@ def plot_mask(
     allowed = _cells(mask)  # (t, s)
     _check_tokens("query_tokens", query_tokens, allowed.shape[0], "row")
     _check_tokens("key_tokens", key_tokens, allowed.shape[1], "column")
-    figure = new_figure(_size(allowed.shape, query_tokens or (), key_tokens or ()), title)
+    figure = _new_figure(_size(allowed.shape, query_tokens or (), key_tokens or ()), title)
     axes = figure.subplots()
     _draw_cells(axes, allowed)
-    label_axis(axes.xaxis, key_label, key_tokens, rotation=90)
-    label_axis(axes.yaxis, query_label, query_tokens)
+    _label_axis(axes.xaxis, key_label, key_tokens, rotation=90)
+    _label_axis(axes.yaxis, query_label, query_tokens)
     meanings = ((_ALLOWED_COLOR, "may be attended to"), (_BLOCKED_COLOR, "may not"))
     patches = [Patch(facecolor=color, edgecolor=_GRID_COLOR, label=text) for color, text in meanings]
     figure.legend(handles=patches, loc="outside lower center", ncols=2)
-    return saved_figure(figure, path)
+    return _saved_figure(figure, path)
 
 
 def _draw_cells(axes: Axes, allowed: np.ndarray) -> None:
@@ -154,7 +154,7 @@ def plot_position_encoding(
             "`encoding` must have the shape (positions, width), none of them 0. "
             f"Received: encoding of shape {values.shape}."
         )
-    figure = new_figure((9.0, 7.0), title)
+    figure = _new_figure((9.0, 7.0), title)
     heat, curves = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
     _draw_map(figure, heat, values)
     # Points show a single position, which has no line; many would hide the curves.
@@ -166,8 +166,8 @@ def plot_position_encoding(
     curves.set_ylabel("value")
     curves.grid(alpha=0.3)
     figure.legend(loc="outside lower center", ncols=_LEGEND_COLUMNS)
-    label_axis(curves.xaxis, "position")
-    return saved_figure(figure, path)
+    _label_axis(curves.xaxis, "position")
+    return _saved_figure(figure, path)
 
 
 def _draw_map(figure: Figure, axes: Axes, values: np.ndarray) -> None:
@@ -179,5 +179,5 @@ def _draw_map(figure: Figure, axes: Axes, values: np.ndarray) -> None:
     )
     axes.tick_params(labelbottom=True)
     axes.set_xlabel("position")
-    label_axis(axes.yaxis, "column of the encoding")
+    _label_axis(axes.yaxis, "column of the encoding")
     figure.colorbar(image, ax=axes, label="value")

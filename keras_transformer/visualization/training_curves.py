@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from keras_transformer.visualization.figures import label_axis, new_figure, saved_figure
+from keras_transformer.visualization.figures import _label_axis, _new_figure, _saved_figure
 
 _MAX_COLUMNS = 3
 _VALIDATION = "val_"
@@ -44,13 +44,13 @@ def plot_training(
     metrics = list(dict.fromkeys(name.removeprefix(_VALIDATION) for name in history))
     num_columns = min(len(metrics), _MAX_COLUMNS)
     num_rows = math.ceil(len(metrics) / num_columns)
-    figure = new_figure((4.5 * num_columns, 3.5 * num_rows), title)
+    figure = _new_figure((4.5 * num_columns, 3.5 * num_rows), title)
     panels = list(figure.subplots(num_rows, num_columns, squeeze=False).flat)
     for metric, axes in zip(metrics, panels, strict=False):
         _draw(axes, metric, history, epochs)
     for axes in panels[len(metrics) :]:
         axes.remove()
-    return saved_figure(figure, path)
+    return _saved_figure(figure, path)
 
 
 def _epochs(history: Mapping[str, Sequence[float]], validation_freq: int) -> dict[str, range]:
@@ -77,7 +77,7 @@ def _draw(
         if name in history:
             # Markers show a single epoch, which has no line.
             axes.plot(epochs[name], history[name], marker="o", markersize=3, label=label)
-    label_axis(axes.xaxis, "epoch")
+    _label_axis(axes.xaxis, "epoch")
     axes.set_ylabel(metric.replace("_", " "))
     axes.grid(alpha=0.3)
     axes.legend()

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from helpers import array
-from keras_transformer.course.layers import PositionalCall
+from keras_transformer.course.layers import _PositionalCall
 
 X = np.arange(6, dtype="float32").reshape(2, 3)
 
 
-class Recorder(PositionalCall):
+class Recorder(_PositionalCall):
     """Returns its input, and keeps what else it was called with."""
 
     option_names = ()

@@ -10,32 +10,32 @@ import pytest
 
 from keras_transformer.data.date_patterns import (
     LOCALES,
-    DatePattern,
-    cldr_patterns,
-    numbers,
-    reading,
-    unambiguous,
+    _cldr_patterns,
+    _DatePattern,
+    _numbers,
+    _reading,
+    _unambiguous,
 )
-from keras_transformer.data.dates import FIRST_DAY, LAST_DAY, days_by_split, patterns_by_locale
+from keras_transformer.data.dates import FIRST_DAY, LAST_DAY, _days_by_split, _patterns_by_locale
 from keras_transformer.errors import InputError
 
 format_date = pytest.importorskip("babel.dates", reason="needs the demo extra").format_date
 
 
 @pytest.fixture(scope="module")
-def chosen_patterns() -> list[DatePattern]:
+def chosen_patterns() -> list[_DatePattern]:
     """Every pattern that the task writes."""
-    return [pattern for patterns in patterns_by_locale().values() for pattern in patterns]
+    return [pattern for patterns in _patterns_by_locale().values() for pattern in patterns]
 
 
 MARCH_3 = dt.date(2023, 3, 3)
 
 
-def test_no_string_has_two_readings_in_the_whole_calendar(chosen_patterns: list[DatePattern]) -> None:
+def test_no_string_has_two_readings_in_the_whole_calendar(chosen_patterns: list[_DatePattern]) -> None:
     """Exhaustive: all patterns, all days of 200 years, compared as careless readers see them."""
     in_2000 = [
         {
-            (month, day, weekday): reading(pattern.compose(2000, month, day, weekday or 0))
+            (month, day, weekday): _reading(pattern.compose(2000, month, day, weekday or 0))
             for month, day, _ in days_of(2000)
             for weekday in (range(7) if "{weekday}" in pattern.template else [None])
         }
@@ -72,30 +72,30 @@ def days_of(year: int) -> tuple[tuple[int, int, int], ...]:
     ],
 )
 def test_numeric_dates_are_kept_only_when_the_order_is_certain(template: str, kept: bool) -> None:
-    pattern = DatePattern(
-        locale="xx", style="medium", template=template, months=numbers(12), days=numbers(31)
+    pattern = _DatePattern(
+        locale="xx", style="medium", template=template, months=_numbers(12), days=_numbers(31)
     )
-    assert unambiguous([pattern]) == [pattern] * kept
+    assert _unambiguous([pattern]) == [pattern] * kept
 
 
 def test_two_patterns_that_disagree_are_both_left_out() -> None:
     months = tuple("abcdefghijkl")
     one, other = (
-        DatePattern(locale=locale, style="long", template=template, months=names, days=numbers(31))
+        _DatePattern(locale=locale, style="long", template=template, months=names, days=_numbers(31))
         for locale, template, names in (
             ("pl", "{day} {month} {year}", months),
             ("hr", "{day}. {month} {year}.", (*months[1:], "z")),
         )
     )
-    assert unambiguous([one, other]) == []
-    assert unambiguous([one]) == [one]
-    assert unambiguous([one, one]) == [one, one]
+    assert _unambiguous([one, other]) == []
+    assert _unambiguous([one]) == [one]
+    assert _unambiguous([one, one]) == [one, one]
 
 
-def test_numeric_medium_dates_are_left_out_by_the_rule(chosen_patterns: list[DatePattern]) -> None:
+def test_numeric_medium_dates_are_left_out_by_the_rule(chosen_patterns: list[_DatePattern]) -> None:
     left_out = {
         (pattern.locale, pattern.style)
-        for pattern in cldr_patterns(LOCALES)
+        for pattern in _cldr_patterns(LOCALES)
         if pattern not in chosen_patterns
     }
     assert {("de", "medium"), ("ar", "medium"), ("fi", "medium")} <= left_out
@@ -104,11 +104,11 @@ def test_numeric_medium_dates_are_left_out_by_the_rule(chosen_patterns: list[Dat
 
 def test_reading_overlooks_case_punctuation_spaces_and_the_kind_of_digits() -> None:
     assert (
-        reading("  \N{ARABIC-INDIC DIGIT ONE}. Straße,\u00a0(B) \u200f")
-        == reading("1 STRASSE b")
+        _reading("  \N{ARABIC-INDIC DIGIT ONE}. Straße,\u00a0(B) \u200f")
+        == _reading("1 STRASSE b")
         == "1 strasse b"
     )
-    assert reading("Freitag 3") != reading("Freitag 4")
+    assert _reading("Freitag 3") != _reading("Freitag 4")
 
 
 @pytest.mark.parametrize(
@@ -123,12 +123,12 @@ def test_reading_overlooks_case_punctuation_spaces_and_the_kind_of_digits() -> N
     ],
 )
 def test_full_dates_are_written_as_people_write_them(locale: str, expected: str) -> None:
-    assert expected in [pattern.write(MARCH_3) for pattern in cldr_patterns([locale])]
+    assert expected in [pattern.write(MARCH_3) for pattern in _cldr_patterns([locale])]
 
 
 def test_patterns_write_what_babel_writes() -> None:
-    days = random.Random(0).sample(days_by_split()["train"], 20)
-    for pattern in cldr_patterns(LOCALES):
+    days = random.Random(0).sample(_days_by_split()["train"], 20)
+    for pattern in _cldr_patterns(LOCALES):
         native = str.maketrans("0123456789", pattern.digits)
         for day in days:
             expected = format_date(day, pattern.style, locale=pattern.locale)
@@ -137,23 +137,23 @@ def test_patterns_write_what_babel_writes() -> None:
 
 
 def test_two_digit_years_are_left_out() -> None:
-    assert [pattern.style for pattern in cldr_patterns(["fr"])] == ["full", "long", "medium"]
-    assert cldr_patterns(["en_US"], styles=["short"]) == []
+    assert [pattern.style for pattern in _cldr_patterns(["fr"])] == ["full", "long", "medium"]
+    assert _cldr_patterns(["en_US"], styles=["short"]) == []
 
 
 def test_unknown_locales_are_named() -> None:
     with pytest.raises(InputError, match="Received: 'xx_NO_WHERE'"):
-        cldr_patterns(["xx_NO_WHERE"])
+        _cldr_patterns(["xx_NO_WHERE"])
 
 
 def test_missing_babel_names_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "babel", None)
     with pytest.raises(InputError, match=r'python -m pip install "\.\[demo\]"'):
-        cldr_patterns(["fr"])
+        _cldr_patterns(["fr"])
 
 
-def test_many_locales_and_scripts_are_written(chosen_patterns: list[DatePattern]) -> None:
-    written = patterns_by_locale()
+def test_many_locales_and_scripts_are_written(chosen_patterns: list[_DatePattern]) -> None:
+    written = _patterns_by_locale()
     assert set(written) == set(LOCALES)
     assert 26 <= len(written) <= 40
     letters = {letter for pattern in chosen_patterns for letter in pattern.write(dt.date(2023, 3, 3))}
@@ -165,12 +165,12 @@ def test_many_locales_and_scripts_are_written(chosen_patterns: list[DatePattern]
 
 
 ARABIC_DIGITS = "٠١٢٣٤٥٦٧٨٩"
-FULL = DatePattern(
+FULL = _DatePattern(
     locale="xx",
     style="full",
     template="{weekday} {day} {{{month}}} {year}",
     months=tuple("abcdefghijkl"),
-    days=numbers(31, width=2, digits=ARABIC_DIGITS),
+    days=_numbers(31, width=2, digits=ARABIC_DIGITS),
     weekdays=("Mo", "Tu", "We", "Th", "Fr", "Sa", "Su"),
     digits=ARABIC_DIGITS,
 )
@@ -188,9 +188,9 @@ def test_write_is_compose_of_the_date() -> None:
     ("width", "expected"), [(1, ("1", "2", "3")), (2, ("01", "02", "03")), (3, ("001", "002", "003"))]
 )
 def test_numbers_are_padded(width: int, expected: tuple[str, ...]) -> None:
-    assert numbers(3, width=width) == expected
+    assert _numbers(3, width=width) == expected
 
 
 def test_numbers_of_two_digits_fill_their_width() -> None:
-    assert numbers(31, width=2)[9:12] == ("10", "11", "12")
-    assert len(numbers(31)) == 31
+    assert _numbers(31, width=2)[9:12] == ("10", "11", "12")
+    assert len(_numbers(31)) == 31
