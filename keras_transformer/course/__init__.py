@@ -1,20 +1,17 @@
 """The names and call styles of well-known course assignments, thin over `keras_transformer.layers`.
 
-- Deep Learning Specialization, "Transformers Architecture with TensorFlow", and
-  the newer text summarization: `EncoderLayer(...)(x, training, mask)`,
-  `Transformer(...)(input_sentence, output_sentence, training, enc_padding_mask,
-  look_ahead_mask, dec_padding_mask)` and the functions around them.
+- Deep Learning Specialization, "Transformers Architecture with TensorFlow", and the newer text summarization:
+  `EncoderLayer(...)(x, training, mask)`, `Transformer(...)(input_sentence, output_sentence, training,
+  enc_padding_mask, look_ahead_mask, dec_padding_mask)` and the functions around them.
 - TensorFlow Addons: `addons.MultiHeadAttention`, called with a list.
 
-How they map onto our layers: `mha`, `mha1` and `mha2` are
-`layers.MultiHeadAttention` with `key_dim = embedding_dim` for each head;
-`embedding` is a `layers.TokenEmbedding`, whose output is already scaled;
-`positional_encoding` is `layers.sinusoidal_position_encoding`. Unlike
-`layers.DecoderLayer`, nothing here is causal unless a look-ahead mask is passed.
+How they map onto our layers: `mha`, `mha1` and `mha2` are `layers.MultiHeadAttention` with `key_dim =
+embedding_dim` for each head; `embedding` is a `layers.TokenEmbedding`, whose output is already scaled;
+`positional_encoding` is `layers.sinusoidal_position_encoding`. Unlike `layers.DecoderLayer`, nothing here is
+causal unless a look-ahead mask is passed.
 
-Every mask has 1 (True) where a key may be attended to. All calls take their
-arguments by position, by keyword or mixed. The letters of the shapes are those
-of `keras_transformer.layers`.
+Every mask has 1 (True) where a key may be attended to. All calls take their arguments by position, by keyword
+or mixed. The letters of the shapes are those of `keras_transformer.layers`.
 """
 
 import keras_transformer.course.addons as addons

@@ -22,10 +22,9 @@ _SERIALIZE = {
 class MultiHeadAttention(_PositionalCall):
     """Lets every query gather values, with the weights of TensorFlow Addons' layer.
 
-    The kernels have its shapes, `query_kernel (h, d, k)`, `key_kernel`,
-    `value_kernel` and `projection_kernel (h, k, output_size)`, and its order, so
-    that `set_weights` takes what its `get_weights` gave. Only the projection
-    has a bias.
+    The kernels have its shapes, `query_kernel (h, d, k)`, `key_kernel`, `value_kernel` and `projection_kernel
+    (h, k, output_size)`, and its order, so that `set_weights` takes what its `get_weights` gave. Only the
+    projection has a bias.
 
     Args:
         head_size: the width of each query, key and value in a head, `k`.
@@ -43,23 +42,19 @@ class MultiHeadAttention(_PositionalCall):
         **kwargs: `name` and `dtype` of a Keras layer.
 
     Call arguments:
-        inputs: `[query, key, value]` of shapes `(b, t, d)`, `(b, s, d)`,
-            `(b, s, d)`, each of any width; or `[query, value]`, whose value is
-            the key too.
+        inputs: `[query, key, value]` of shapes `(b, t, d)`, `(b, s, d)`, `(b, s, d)`, each of any width; or
+            `[query, value]`, whose value is the key too.
         training: whether dropout is on.
-        mask: `(t, s)`, `(b, t, s)` or `(b, h, t, s)`; 1 (True) where the query
-            may attend to the key. If None, the Keras masks of key and value
-            are read.
+        mask: `(t, s)`, `(b, t, s)` or `(b, h, t, s)`; 1 (True) where the query may attend to the key. If
+            None, the Keras masks of key and value are read.
 
     Returns:
-        `(b, t, output_size)`; with `return_attn_coef` a pair of that and the
-        coefficients `(b, h, t, s)`.
+        `(b, t, output_size)`; with `return_attn_coef` a pair of that and the coefficients `(b, h, t, s)`.
 
     Raises:
         TypeError: a size that is not an integer.
-        ValueError: sizes not above zero, a rate outside [0, 1), another number
-            of inputs, inputs of another width than the weights, a mask of
-            another rank or size.
+        ValueError: sizes not above zero, a rate outside [0, 1), another number of inputs, inputs of another
+            width than the weights, a mask of another rank or size.
 
     Example:
         >>> attention = MultiHeadAttention(head_size=4, num_heads=2, output_size=3)

@@ -63,9 +63,8 @@ def scaled_dot_product_attention(
             key. None lets every query attend to every key.
 
     Returns:
-        The output `(..., t, any width)` and the weights `(..., t, s)`. A query
-        that may attend to nothing gets zeros in both. A mask of a higher rank
-        than the queries' gives both its rank.
+        The output `(..., t, any width)` and the weights `(..., t, s)`. A query that may attend to nothing
+        gets zeros in both. A mask of a higher rank than the queries' gives both its rank.
 
     Raises:
         ValueError: an argument of another rank, a mask of another size.

@@ -94,17 +94,15 @@ class EncoderLayer(_CourseLayer):
         embedding_dim: the width, `d`, and the width of each head too.
         num_heads: the number of heads, `h`; it need not divide the width.
         fully_connected_dim: the inner width of the feed-forward network, `f`.
-        dropout_rate: of the dropout on the attention weights, and of the one
-            after the feed-forward network.
+        dropout_rate: of the dropout on the attention weights, and of the one after the feed-forward network.
         layernorm_eps: what normalization adds to the variance.
         **kwargs: `name` and `dtype` of a Keras layer.
 
     Call arguments:
         x: `(b, s, embedding_dim)`.
         training: whether dropout is on.
-        mask: 1 (True) where the key is a token: `(b, s)`, `(1, s)`,
-            `(b, 1, s)`, `(b, 1, 1, s)`, or one for each query, `(1, s, s)`. If
-            None, the Keras mask of `x` is read.
+        mask: 1 (True) where the key is a token: `(b, s)`, `(1, s)`, `(b, 1, s)`, `(b, 1, 1, s)`, or one for
+            each query, `(1, s, s)`. If None, the Keras mask of `x` is read.
 
     Returns:
         `(b, s, embedding_dim)`.

@@ -11,10 +11,9 @@ from keras_transformer.types import Shape, Tensor
 class Transformer(_PositionalCall, keras.Model):
     """Encoder, decoder and a softmax over the target vocabulary.
 
-    For `fit`, `evaluate` and `predict` the inputs are a dict of call arguments
-    (each with a row for every example, masks too), or the pair of sentences;
-    losses and metrics are given the probabilities. Keras exports no dict of scores:
-    `keras.Model([source, target], model(source, target)[0]).export(path)` with two
+    For `fit`, `evaluate` and `predict` the inputs are a dict of call arguments (each with a row for every
+    example, masks too), or the pair of sentences; losses and metrics are given the probabilities. Keras
+    exports no dict of scores: `keras.Model([source, target], model(source, target)[0]).export(path)` with two
     `keras.Input((None,), dtype="int32")` writes the probabilities alone.
 
     Args:

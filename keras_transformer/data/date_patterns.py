@@ -1,8 +1,7 @@
 """Ways to write a date, from the Unicode CLDR through the optional package `babel`.
 
-`03.04.2023` is March in one country and April in another: no reader can translate it. A pattern is
-left out by rule, not by hand: when any of its strings could be read as another date in any other
-pattern.
+`03.04.2023` is March in one country and April in another: no reader can translate it. A pattern is left out
+by rule, not by hand: when any of its strings could be read as another date in any other pattern.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Hidden tokens, for a model that learns to guess them.
 
-As in Devlin et al., "BERT: Pre-training of Deep Bidirectional Transformers"
-(2019), section 3.1: of the tokens that are chosen, 80 % become a mask, 10 %
-another token, and 10 % stay, since a text in use has no masks and the model
-must keep an eye on every token.
+As in Devlin et al., "BERT: Pre-training of Deep Bidirectional Transformers" (2019), section 3.1: of the
+tokens that are chosen, 80 % become a mask, 10 % another token, and 10 % stay, since a text in use has no
+masks and the model must keep an eye on every token.
 """
 
 import tensorflow as tf

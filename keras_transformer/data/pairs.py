@@ -25,9 +25,8 @@ def split_pairs(
 ) -> tuple[list[Pair], list[Pair]]:
     """Split pairs at random into training and validation pairs.
 
-    Pairs with the same source text stay on the same side: corpora repeat sentences, and a
-    validation sentence that was trained on measures memory. So a few more pairs than asked for may be
-    held out.
+    Pairs with the same source text stay on the same side: corpora repeat sentences, and a validation sentence
+    that was trained on measures memory. So a few more pairs than asked for may be held out.
 
     Args:
         pairs: source and target texts.

@@ -83,10 +83,9 @@ def translation_dataset(
             not there yet. It notices other tokenizers and limits, but not other texts.
 
     Returns:
-        A finite dataset that knows its number of batches, with elements
-        `({"encoder_token_ids": (b, s), "decoder_token_ids": (b, t)}, labels (b, t))`, all int32
-        and padded with 0. Packed rows also have `encoder_segment_ids` and `decoder_segment_ids`, which
-        count the pairs of a row from 1.
+        A finite dataset that knows its number of batches, with elements `({"encoder_token_ids": (b, s),
+        "decoder_token_ids": (b, t)}, labels (b, t))`, all int32 and padded with 0. Packed rows also have
+        `encoder_segment_ids` and `decoder_segment_ids`, which count the pairs of a row from 1.
 
     Raises:
         InputError: there are no pairs, or none fits the limits; the cache is of other tokenizers or limits,

@@ -26,8 +26,7 @@ def read_lines(path: str | os.PathLike[str]) -> list[str]:
         Its lines without their ends, at least one.
 
     Raises:
-        InputError: the file is missing, a directory, empty, damaged gzip or not UTF-8
-            (with line and byte).
+        InputError: the file is missing, a directory, empty, damaged gzip or not UTF-8 (with line and byte).
     """
     return list(_iterate_lines(Path(path)))
 

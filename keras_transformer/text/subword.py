@@ -37,8 +37,7 @@ class SubwordTokenizer(Tokenizer):
     program that loads an export of it imports `tensorflow_text` before.
 
     Args:
-        proto: a serialized SentencePiece model whose first four pieces are
-            `SPECIAL_TOKENS`.
+        proto: a serialized SentencePiece model whose first four pieces are `SPECIAL_TOKENS`.
         lowercase: whether texts are lower-cased before they are split.
 
     Raises:

@@ -201,8 +201,7 @@ def load_tokenizer(directory: str | Path) -> Tokenizer:
         The tokenizer.
 
     Raises:
-        InputError: a file is missing or damaged, or the kind is unknown; the message
-            names the file.
+        InputError: a file is missing or damaged, or the kind is unknown; the message names the file.
     """
     options_path = Path(directory) / Tokenizer.options_file
     options = _read_options(options_path)
