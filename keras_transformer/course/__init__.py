@@ -5,8 +5,8 @@
   enc_padding_mask, look_ahead_mask, dec_padding_mask)` and the functions around them.
 - TensorFlow Addons: `addons.MultiHeadAttention`, called with a list.
 
-How they map onto our layers: `mha`, `mha1` and `mha2` are `layers.MultiHeadAttention` with `key_dim =
-embedding_dim` for each head; `embedding` is a `layers.TokenEmbedding`, whose output is already scaled;
+How they map onto our layers: `mha`, `mha1` and `mha2` are `layers.MultiHeadAttention` with `key_dim`
+equal to `embedding_dim` for each head; `embedding` is a `layers.TokenEmbedding`, whose output is already scaled;
 `positional_encoding` is `layers.sinusoidal_position_encoding`. Unlike `layers.DecoderLayer`, nothing here is
 causal unless a look-ahead mask is passed.
 

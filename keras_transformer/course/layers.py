@@ -12,16 +12,14 @@ from keras_transformer.types import Shape, Tensor
 
 
 class _PositionalCall(keras.layers.Layer):
-    """A layer that takes every argument of `call` by position, and keeps its options as attributes.
-
-    Keras 3 raises for a Python bool by position ("Only input tensors may be passed as positional
-    arguments"), and the courses pass `training` so. Here the arguments are bound to the signature
-    of `call`, and all but the first are passed on by keyword.
-    """
+    """A layer that takes every argument of `call` by position, and keeps its options as attributes."""
 
     option_names: ClassVar[tuple[str, ...]] = ()
 
     def __call__(self, *args: Tensor, **kwargs: Tensor) -> Tensor:
+        # Keras 3 raises for a Python bool by position ("Only input tensors may be passed as positional
+        # arguments"), and the courses pass `training` so. All but the first argument are passed on by
+        # keyword.
         arguments = inspect.signature(self.call).bind(*args, **kwargs).arguments
         (_, first), *others = arguments.items()
         return super().__call__(first, **dict(others))

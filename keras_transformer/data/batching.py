@@ -34,10 +34,10 @@ class _EpochOrder(NamedTuple):
 class _BatchPlan:
     """The pairs in an order with equal ones next to each other, and where batches of them begin."""
 
+    # What the pairs are sorted by, int64 (n,).
     keys: np.ndarray
-    """What the pairs are sorted by, int64 (n,)."""
+    # Where batches of the sorted pairs begin, and n at the end: int64 (number of batches + 1,).
     splits: np.ndarray
-    """Where batches of the sorted pairs begin, and n at the end: int64 (number of batches + 1,)."""
 
     def __len__(self) -> int:
         """Return the number of batches."""
@@ -101,17 +101,16 @@ def _bucket_ends(lengths: np.ndarray, boundaries: Sequence[int]) -> np.ndarray:
 
 
 def _cut(sorted_ends: np.ndarray, tokens_per_batch: int) -> np.ndarray:
-    """Cut pairs sorted by bucket into batches of at most so many padded tokens.
-
-    The last pairs of a bucket fill up the first batch of the next one, so that only one
-    batch of an epoch is smaller than it could be.
-    """
+    """Cut pairs sorted by bucket into batches of at most so many padded tokens."""
+    # The last pairs of a bucket fill up the first batch of the next one, so that only one batch of an epoch
+    # is smaller than it could be.
     _check_budget(int(sorted_ends[-1]), tokens_per_batch)
     splits = [0]
     while splits[-1] < len(sorted_ends):
         start = splits[-1]
         most = sorted_ends[start : start + tokens_per_batch // sorted_ends[start]]
-        num_tokens = most * np.arange(1, len(most) + 1)  # of the batches that end at each pair
+        # Of the batches that end at each pair. The longest pair comes last, and all are padded to it.
+        num_tokens = most * np.arange(1, len(most) + 1)
         splits.append(start + int(np.searchsorted(num_tokens, tokens_per_batch, side="right")))
     return np.asarray(splits, np.int64)
 
@@ -128,11 +127,9 @@ def _check_budget(longest: int, tokens_per_batch: int) -> None:
 def _choose_boundaries(
     boundaries: Sequence[int] | None, max_length: int, *, coarse: bool = False
 ) -> tuple[int, ...]:
-    """Return upper ends of buckets, the last at least `max_length`; checked, or by default.
-
-    Default ones rise from 4 in steps of a sixteenth, at least of 1; coarse ones, where each
-    boundary is a shape to compile for, from 8 in steps of a quarter.
-    """
+    """Return upper ends of buckets, the last at least `max_length`; checked, or by default."""
+    # Default ones rise from 4 in steps of a sixteenth, at least of 1; coarse ones, where each boundary is a
+    # shape to compile for, from 8 in steps of a quarter.
     if boundaries is None:
         parts, ends = (4, [8]) if coarse else (16, [4])
         while ends[-1] < max_length:

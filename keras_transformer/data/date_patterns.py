@@ -55,20 +55,20 @@ _DAYS_IN_MONTH = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 class _DatePattern:
     """One way to write a date."""
 
+    # The CLDR locale, for example `pt_BR`.
     locale: str
-    """The CLDR locale, for example `pt_BR`."""
+    # The CLDR style: `full`, `long` or `medium`.
     style: str
-    """The CLDR style: `full`, `long` or `medium`."""
+    # Text with the slots `{year}`, `{month}`, `{day}` and perhaps `{weekday}`.
     template: str
-    """Text with the slots `{year}`, `{month}`, `{day}` and perhaps `{weekday}`."""
+    # What is written for the months 1 to 12: names or numbers.
     months: tuple[str, ...]
-    """What is written for the months 1 to 12: names or numbers."""
+    # What is written for the days 1 to 31.
     days: tuple[str, ...]
-    """What is written for the days 1 to 31."""
+    # What is written for Monday to Sunday.
     weekdays: tuple[str, ...] = ("",) * 7
-    """What is written for Monday to Sunday."""
+    # The ten digits of the year, zero first.
     digits: str = "0123456789"
-    """The ten digits of the year, zero first."""
 
     def write(self, date: dt.date) -> str:
         """Return the date as this pattern writes it."""
@@ -105,11 +105,7 @@ _NUMERIC_ORDERS: tuple[_DatePattern, ...] = tuple(
 
 
 def _cldr_patterns(locales: Sequence[str], styles: Sequence[str] = STYLES) -> list[_DatePattern]:
-    """Read the date patterns of `locales` in `styles`; raise InputError without `babel` or such a locale.
-
-    A pattern that has other fields than a day, month, year, era and weekday is left out, and so is
-    one with a two-digit year. Digits are those that the locale uses by default.
-    """
+    """Read the date patterns of `locales` in `styles`; raise InputError without `babel` or such a locale."""
     compiled = [_compile(locale, style) for locale in map(_load, locales) for style in styles]
     return [pattern for pattern in compiled if pattern is not None]
 
@@ -136,6 +132,7 @@ def _compile(locale: Locale, style: str) -> _DatePattern | None:
     tokens = tokenize_pattern(locale.date_formats[style].pattern)
     fields = [token for kind, token in tokens if kind == "field" and token[0] != "G"]
     widths = {_SLOTS.get(letter, "other"): (letter, width) for letter, width in fields}
+    # Left out: what has other fields than a day, month, year, era and weekday, or a year of two digits.
     if "other" in widths or _TWO_DIGIT_YEAR in fields or not {"year", "month", "day"} <= {*widths}:
         return None
     zero = ord(_ZERO_DIGITS.get(locale.default_numbering_system, "0"))
@@ -176,12 +173,9 @@ def _typed(text: str) -> str:
 
 
 def _unambiguous(patterns: Sequence[_DatePattern]) -> list[_DatePattern]:
-    """Return the patterns none of whose strings can be read as another date.
-
-    Strings are compared as their `_reading`, over every day of a leap year with every weekday. One
-    year is enough: years have four digits, which no reader takes for a day or a month. When two
-    patterns disagree, both are left out.
-    """
+    """Return the patterns none of whose strings can be read as another date."""
+    # Strings are compared as readers see them, over every day of a leap year with every weekday. One year is
+    # enough: years have four digits, which no reader takes for a day or a month.
     dates_by_reading: dict[str, set[tuple[int, int]]] = defaultdict(set)
     readings: list[set[str]] = []
     for pattern in (*patterns, *_NUMERIC_ORDERS):
@@ -189,6 +183,7 @@ def _unambiguous(patterns: Sequence[_DatePattern]) -> list[_DatePattern]:
         for key, month_and_day in _all_readings(pattern):
             dates_by_reading[key].add(month_and_day)
             readings[-1].add(key)
+    # Where two patterns disagree, both are left out.
     ambiguous = {key for key, dates in dates_by_reading.items() if len(dates) > 1}
     return [
         pattern for pattern, written in zip(patterns, readings, strict=False) if ambiguous.isdisjoint(written)

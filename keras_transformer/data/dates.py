@@ -28,11 +28,7 @@ _STRAY_SPACES, _SPACE_WEIGHTS = (0, 1, 2, 3), (70, 15, 10, 5)
 def _generate_dates(
     num_pairs: int, *, seed: int = 0, split: str = "train", locales: Sequence[str] = LOCALES
 ) -> list[Pair]:
-    """Write random days of the years 1900 to 2099 in the ways of many languages, all equally frequent.
-
-    The days of the three splits are disjoint for all seeds, so that no test date was seen in
-    training in any language. Raises InputError without `babel`, or for a locale that it does not know.
-    """
+    """Write random days of the years 1900 to 2099 in the ways of many languages, all equally frequent."""
     patterns = list(_patterns_by_locale(tuple(locales)).values())
     days = _days_by_split()[split]
     generator = random.Random(f"{seed} {split}")
@@ -68,6 +64,8 @@ def _days_by_split() -> dict[str, tuple[dt.date, ...]]:
 
 def _split_of(date: dt.date) -> str:
     """Return the split that a day belongs to: always the same one, whatever the seed."""
+    # A hash, not a draw: splits are disjoint for all seeds, so no test date was seen in training in any
+    # language.
     digest = hashlib.sha256(date.isoformat().encode()).digest()
     hundredth = int.from_bytes(digest[:8], "big") % 100
     if hundredth < _HELD_OUT["test"]:
@@ -89,11 +87,8 @@ def _add_noise(text: str, generator: random.Random) -> str:
 
 
 def _upper(character: str) -> str:
-    """Return the capital of a letter, or the character itself where the way back is not the same.
-
-    Some letters have no capital of their own: `'ß'.upper()` is `'SS'`, and the Turkish i without a
-    dot has the capital of `i`.
-    """
+    """Return the capital of a letter, or the character itself where the way back is not the same."""
+    # `'ß'.upper()` is `'SS'`, and the Turkish i without a dot has the capital of `i`.
     capital = character.upper()
     return capital if capital.lower() == character else character
 

@@ -70,7 +70,8 @@ def _validation_count(num_pairs: int, fraction: float | None, count: int | None)
 
 def _choose_sources(sources: list[str], count: int, seed: int) -> set[str]:
     """Draw source texts until they cover `count` pairs, none with more pairs than that alone."""
-    repeats = dict.fromkeys(sources, 0)  # keeps the order, which a set of strings does not
+    # A dictionary keeps the order, which a set of strings does not.
+    repeats = dict.fromkeys(sources, 0)
     for source in sources:
         repeats[source] += 1
     order = list(repeats)
@@ -134,11 +135,9 @@ def _has_text(pair: Pair) -> bool:
 
 
 def _drop_empty_pairs(pairs: Sequence[Pair], origin: str) -> list[Pair]:
-    """Leave out pairs with an empty side, and log how many; raise InputError if no pair is left.
-
-    Aligned corpora mark an untranslated sentence with an empty line. Trained on, such a
-    pair teaches the model to answer nothing, or to invent.
-    """
+    """Leave out pairs with an empty side, and log how many; raise InputError if no pair is left."""
+    # Aligned corpora mark an untranslated sentence with an empty line. Trained on, such a pair teaches the
+    # model to answer nothing, or to invent.
     kept = [pair for pair in pairs if _has_text(pair)]
     if not kept:
         raise InputError(f"No pair of {origin} has text on both sides. Received: {len(pairs)} pairs.")

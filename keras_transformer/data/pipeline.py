@@ -170,17 +170,15 @@ def _gather_batches(encoded: EncodedPairs, plan: _BatchPlan, order: _EpochOrder)
 
 
 def _regroup_by_length(seed: int) -> Transformation:
-    """Group the rows of neighbouring batches again, each batch of rows of about one length.
-
-    Noise changes lengths after batches were made of rows of one length: with subword dropout, half as much
-    padding as text came with them (935,000 positions for 631,000 tokens of Multi30k). Of the batches that
-    are taken together, the one with the most rows gets the shortest of them all, and so on. So the number of
-    batches, which Keras and schedules count on, stays. The order depends on the seed and the index in the
-    epoch alone.
-    """
+    """Group the rows of neighbouring batches again, each batch of rows of about one length."""
+    # Noise changes lengths after batches were made of rows of one length: with subword dropout, half as much
+    # padding as text came with them (935,000 positions for 631,000 tokens of Multi30k).
 
     def regroup(number: tf.Tensor, pair: tuple[tf.RaggedTensor, tf.RaggedTensor]) -> tf.data.Dataset:
-        source, target = (ids.merge_dims(0, 1) for ids in pair)  # from (batches, ragged, ragged)
+        # (batches, ragged, ragged) -> (n, ragged)
+        source, target = (ids.merge_dims(0, 1) for ids in pair)
+        # The batch with the most rows gets the shortest of them all, and so on: so the number of batches,
+        # which Keras and schedules count on, stays.
         sizes = tf.sort(pair[0].row_lengths(), direction="DESCENDING")
         batches = tf.RaggedTensor.from_row_lengths(_by_length(source, target), sizes)
         draw_seed = tf.stack([tf.constant(seed, tf.int64), number])
@@ -233,11 +231,9 @@ def _to_dense(token_ids: tf.RaggedTensor, width: tf.Tensor | None) -> tf.Tensor:
 
 
 def _keep_ready(dataset: tf.data.Dataset) -> tf.data.Dataset:
-    """Prepare the next batches while one is trained on, with TensorFlow's autotuner turned off.
-
-    An iterator whose data has ended, at the end of each epoch, waits for the autotuner's next look at the
-    pipeline, and the period doubles from 10 ms to a minute: 16 steps of 0.31 s took 10.2 s.
-    """
+    """Prepare the next batches while one is trained on, with TensorFlow's autotuner turned off."""
+    # An iterator whose data has ended, at the end of each epoch, waits for the autotuner's next look at the
+    # pipeline, and the period doubles from 10 ms to a minute: 16 steps of 0.31 s took 10.2 s.
     options = tf.data.Options()
     options.autotune.enabled = False
     return dataset.prefetch(_NUM_READY).with_options(options)

@@ -19,33 +19,33 @@ _SMALLEST_COVERAGE = 1e-6
 class _BeamState(NamedTuple):
     """State of beam search."""
 
+    # An integer scalar: the number of tokens that were generated.
     position: Tensor
-    """An integer scalar: the number of tokens that were generated."""
+    # int32 `(b, n)`: the token before; first the start token.
     last_ids: Tensor
-    """int32 `(b, n)`: the token before; first the start token."""
+    # int32 `(b, n, t)`: the tokens so far, then padding.
     running_ids: Tensor
-    """int32 `(b, n, t)`: the tokens so far, then padding."""
+    # float32 `(b, n)`, best first.
     running_log_probabilities: Tensor
-    """float32 `(b, n)`, best first."""
+    # int32 `(b, n, t)`, hypotheses that ended.
     finished_ids: Tensor
-    """int32 `(b, n, t)`, hypotheses that ended."""
+    # float32 `(b, n)`, best first, `LOWEST_SCORE` where there is none yet.
     finished_scores: Tensor
-    """float32 `(b, n)`, best first, `LOWEST_SCORE` where there is none yet."""
+    # Of each source.
     limits: _Limits
-    """Of each source."""
+    # That of the model, for `b * n` hypotheses.
     cache: _Cache
-    """That of the model, for `b * n` hypotheses."""
 
 
 class _Candidates(NamedTuple):
     """The `2n` most likely extensions of a source: enough, should `n` of them end."""
 
+    # float32 `(b, 2n)`, best first.
     log_probabilities: Tensor
-    """float32 `(b, 2n)`, best first."""
+    # int32 `(b, 2n)`: the hypothesis that is extended.
     beams: Tensor
-    """int32 `(b, 2n)`: the hypothesis that is extended."""
+    # int32 `(b, 2n)`: the token that extends it.
     token_ids: Tensor
-    """int32 `(b, 2n)`: the token that extends it."""
 
 
 @dataclasses.dataclass(frozen=True)

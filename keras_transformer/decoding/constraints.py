@@ -23,12 +23,12 @@ def _is_absent(part: Tensor) -> bool:
 class _Limits(NamedTuple):
     """Bounds of each source; `()` where there is none."""
 
+    # int32 `(b,)`: the fewest tokens.
     shortest: Tensor = ()
-    """int32 `(b,)`: the fewest tokens."""
+    # int32 `(b,)`: the most tokens.
     longest: Tensor = ()
-    """int32 `(b,)`: the most tokens."""
+    # int32 `(b, p)`, padded: the first tokens of every hypothesis.
     prefix_ids: Tensor = ()
-    """int32 `(b, p)`, padded: the first tokens of every hypothesis."""
 
     def select(self, rows: Tensor) -> "_Limits":
         """Take the limits of some sources, `rows` `(b',)`."""
@@ -229,14 +229,12 @@ def _forbid(log_probabilities: Tensor, forbidden: Tensor, end_id: int) -> Tensor
 def _force_prefix(
     log_probabilities: Tensor, allowed: Tensor, prefix_ids: Tensor, position: Tensor | int, pad_id: int
 ) -> Tensor:
-    """Allow only the prefix's token, as long as a row has one for this position.
-
-    The token keeps the log-probability that the model gives it, so the score of a hypothesis stays that of
-    the model, the prefix included, whatever rules there are for the tokens after it.
-    """
+    """Allow only the prefix's token, as long as a row has one for this position."""
     position, length = ops.cast(position, "int32"), prefix_ids.shape[1]
     token_ids = ops.take(prefix_ids, ops.minimum(position, length - 1), axis=1)[:, None]
     is_forced = ops.logical_and(position < length, ops.not_equal(token_ids, pad_id))  # (r, 1)
+    # With the log-probability that the model gives it: so the score of a hypothesis stays that of the model,
+    # the prefix included, whatever rules there are for the tokens after it.
     return ops.where(is_forced, _keep_only(log_probabilities, token_ids), allowed)
 
 
@@ -252,10 +250,7 @@ def _banned_tokens(token_ids: tuple[int, ...], vocabulary_size: int, end_id: int
 
 
 def _repeated_ngrams(history: Tensor, position: Tensor | int, size: int, vocabulary_size: int) -> Tensor:
-    """Find the tokens that would complete an n-gram that a row already has, bool `(r, v)`.
-
-    With a size of 1, every token that was generated is found.
-    """
+    """Find the tokens that would complete an n-gram that a row already has, bool `(r, v)`."""
     # Windows that begin near the end hang over it; none of them is complete.
     num_windows = ops.shape(history)[-1]
     history = ops.reshape(ops.cast(history, "int32"), (-1, num_windows))
@@ -275,7 +270,8 @@ def _in_vocabulary(token_ids: Tensor, is_found: Tensor, vocabulary_size: int) ->
     """Turn tokens `(r, m)`, some of them found, into rows of a vocabulary, bool `(r, v)`."""
     rows = ops.arange(ops.shape(token_ids)[0], dtype="int32")
     rows = ops.broadcast_to(rows[:, None], ops.shape(token_ids))
-    columns = ops.where(is_found, token_ids, vocabulary_size)  # what was not found goes behind the end
+    # What was not found goes behind the end, and is cut off again.
+    columns = ops.where(is_found, token_ids, vocabulary_size)
     indices = ops.reshape(ops.stack([rows, columns], axis=-1), (-1, 2))
     nothing = ops.zeros((ops.shape(token_ids)[0], vocabulary_size + 1), "float32")
     ones = ops.ones_like(indices[:, 0], dtype="float32")

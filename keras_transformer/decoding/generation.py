@@ -155,11 +155,7 @@ def _check_prefixes(model: _DecodableModel, prefix_ids: Tensor | None) -> None:
 def _token_stream(
     model: _DecodableModel, search: Search, max_length: int
 ) -> Callable[[Tensor], Iterator[np.ndarray]]:
-    """Compile a search whose steps Python asks for: from sources `(b, s)` to an int32 `(b,)` for each step.
-
-    It ends when every row has, and gives padding for rows that have ended. The tokens are those of
-    `generate`.
-    """
+    """Compile a search whose steps Python asks for: from sources `(b, s)` to an int32 `(b,)` for each step."""
     # A beam of one hypothesis goes on with the next best token when the end is the best.
     if not isinstance(search, _IndependentSearch) or search.beam_size != 1:
         raise ValueError(
@@ -176,7 +172,7 @@ def _token_stream(
     compiled = compile_rounds(begin, advance, getattr(model, "variables", ()))
 
     def stream(inputs: Tensor) -> Iterator[np.ndarray]:
-        """Yield a token of each row, until every row has ended."""
+        """Yield a token of each row, padding for those that have ended, until every row has."""
         inputs = _checked_inputs(model, inputs, max_length)
         cache, next_state = compiled(inputs)
         request = _Request(inputs.shape[0], max_length, _source_lengths(inputs, None))

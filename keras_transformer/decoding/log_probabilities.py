@@ -21,22 +21,18 @@ def _is_possible(log_probabilities: Tensor) -> Tensor:
 
 
 def _next_token_log_probabilities(logits: Tensor, special_ids: SpecialIds) -> Tensor:
-    """Turn logits `(r, v)` into float32 log-probabilities of tokens that may be generated.
-
-    Padding, the unknown token and the start token may not: their probability is lost, not shared among the
-    others, so scores stay those of the model.
-    """
+    """Turn logits `(r, v)` into float32 log-probabilities of tokens that may be generated."""
+    # Padding, the unknown token and the start token may not: their probability is lost, not shared among the
+    # others, so scores stay those of the model.
     log_probabilities = ops.log_softmax(ops.cast(logits, "float32"), axis=-1)
     banned = _is_banned(ops.arange(logits.shape[-1]), special_ids)
     return ops.where(banned[None, :], LOWEST_SCORE, log_probabilities)
 
 
 def _best_tokens(logits: Tensor, num_tokens: int, special_ids: SpecialIds) -> tuple[Tensor, Tensor]:
-    """Find the `m` largest of `next_token_log_probabilities` and their int32 ids, both `(r, m)`.
-
-    It needs fewer passes over the vocabulary: what may not be generated is sorted out afterwards.
-    """
-    # Next to the model, most of the time of a step goes into passes over the vocabulary.
+    """Find the `m` largest of `_next_token_log_probabilities` and their int32 ids, both `(r, m)`."""
+    # Next to the model, most of the time of a step goes into passes over the vocabulary. This needs fewer:
+    # what may not be generated is sorted out afterwards.
     logits = ops.cast(logits, "float32")
     # The maximum by itself: XLA sorts the whole vocabulary if a part of the `top_k` is used alone.
     top = ops.max(logits, axis=-1, keepdims=True)

@@ -23,24 +23,24 @@ from keras_transformer.types import Tensor
 class _IndependentState(NamedTuple):
     """State of a search whose hypotheses are independent."""
 
+    # An integer scalar: the number of tokens that were generated.
     position: Tensor
-    """An integer scalar: the number of tokens that were generated."""
+    # int32 `(b, n)`: the token before; first the start token.
     last_ids: Tensor
-    """int32 `(b, n)`: the token before; first the start token."""
+    # int32 `(b, n, t)`: the tokens so far, then padding.
     token_ids: Tensor
-    """int32 `(b, n, t)`: the tokens so far, then padding."""
+    # float32 `(b, n)`, of the hypothesis so far.
     log_probabilities: Tensor
-    """float32 `(b, n)`, of the hypothesis so far."""
+    # int32 `(b, n)`: tokens so far, the end token included.
     lengths: Tensor
-    """int32 `(b, n)`: tokens so far, the end token included."""
+    # bool `(b, n)`.
     ended: Tensor
-    """bool `(b, n)`."""
+    # float32 `(b, n, T)`: random numbers, one for each step, or none, `(b, n, 0)`.
     uniforms: Tensor
-    """float32 `(b, n, T)`: random numbers, one for each step, or none, `(b, n, 0)`."""
+    # Of each source.
     limits: _Limits
-    """Of each source."""
+    # That of the model.
     cache: _Cache
-    """That of the model."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -58,20 +58,20 @@ class SearchResult(NamedTuple):
 class _Request(NamedTuple):
     """The inputs of a search, apart from the model."""
 
+    # The number of sources, `b`; a tensor where it is not known while a graph is traced.
     batch_size: Tensor | int
-    """The number of sources, `b`; a tensor where it is not known while a graph is traced."""
+    # The most tokens of a hypothesis, the end token included, `T`.
     max_length: int
-    """The most tokens of a hypothesis, the end token included, `T`."""
+    # Integers `(b,)`, for limits that depend on them.
     source_lengths: Tensor | None = None
-    """Integers `(b,)`, for limits that depend on them."""
+    # Integers `(b, p)`, padded: the first tokens of the hypotheses of each source.
     prefix_ids: Tensor | None = None
-    """Integers `(b, p)`, padded: the first tokens of the hypotheses of each source."""
+    # Integers `(b,)`: the token before the first; None for the start token.
     first_ids: Tensor | None = None
-    """Integers `(b,)`: the token before the first; None for the start token."""
+    # Integers `(b,)`, by which sampling tells the sources apart; None for 0 to `b - 1`.
     source_numbers: Tensor | None = None
-    """Integers `(b,)`, by which sampling tells the sources apart; None for 0 to `b - 1`."""
+    # The positions that a loop of known sizes has room for at first.
     room: int = CHUNK
-    """The positions that a loop of known sizes has room for at first."""
 
     @property
     def sizes_change(self) -> bool:
@@ -165,10 +165,7 @@ class Search(abc.ABC):
     def _allowed(
         self, logits: Tensor, token_ids: Tensor, position: Tensor, limits: _Limits, max_length: int
     ) -> tuple[Tensor, Tensor]:
-        """Turn logits `(b * n, v)` into log-probabilities: those of the model, and those under all rules.
-
-        `token_ids` are those so far, `(b, n, t)`.
-        """
+        """Turn logits `(b * n, v)` into log-probabilities: those of the model, and those under all rules."""
         log_probabilities = _next_token_log_probabilities(logits, self.special_ids)
         limits = limits.repeat(self.beam_size)
         return log_probabilities, self.constraints.apply(

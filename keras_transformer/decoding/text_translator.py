@@ -244,11 +244,9 @@ class TextTranslator(abc.ABC):
 
     @abc.abstractmethod
     def _outputs(self, signature: Signature, columns: list[list[str]], numbers: list[int]) -> Outputs:
-        """Compute the outputs of one batch as an export names them, and `is_cut` for texts cut off.
-
-        Strings are bytes. An empty text has an empty output of score 0, whatever the model makes of it.
-        `numbers` are the indices of the texts among all of a call.
-        """
+        """Compute the outputs of one batch as an export names them, and `is_cut` for texts cut off."""
+        # Strings are bytes. An empty text has an empty output of score 0, whatever the model makes of it.
+        # `numbers` are the indices of the texts among all of a call.
 
     def _limits(self, signature: Signature) -> str:
         """Name the limits that texts of a signature are cut off at."""

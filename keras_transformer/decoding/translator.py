@@ -260,14 +260,12 @@ def _token_ids(
 
 
 def _join_pieces(token_ids: Iterable[int], tokenizer: "Tokenizer") -> Iterator[str]:
-    """Yield what each token adds to a text, once no later token can change it; no piece is empty.
-
-    The tokens so far are joined again at each step, since what a token adds depends on its neighbors.
-    """
+    """Yield what each token adds to a text, once no later token can change it; no piece is empty."""
     so_far: list[int] = []
     given = text = ""
     for token_id in token_ids:
         so_far.append(token_id)
+        # All are joined again at each step, since what a token adds depends on its neighbors.
         text = tokenizer.detokenize([so_far]).numpy()[0].decode("utf-8")
         # The bytes of a character may come one by one: until the last, they are no character.
         certain = text.rstrip(_REPLACEMENT)

@@ -173,10 +173,8 @@ def _vocabulary_files(translator: Translator, directory: Path) -> list[str]:
 
 
 def _write_warmup_requests(directory: Path, name: str, texts: Sequence[str], outputs: Sequence[str]) -> None:
-    """Write requests for every signature, each of a single text and one of all.
-
-    So a server is warm for both batch sizes, and an XLA export has compiled the lengths of the texts.
-    """
+    """Write requests for every signature, each of a single text and one of all."""
+    # So a server is warm for both batch sizes, and an XLA export has compiled the lengths of the texts.
     path = directory / _WARMUP_FILE
     path.parent.mkdir(exist_ok=True)
     batches = [slice(row, row + 1) for row in range(len(texts))]

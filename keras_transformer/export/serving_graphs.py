@@ -65,11 +65,7 @@ def _utf8(texts: Sequence[str]) -> list[bytes]:
 
 
 class _ServingGraphs:
-    """The signatures of a translator as graphs, without Keras.
-
-    No `tf.Module`: it would save functions that are its attributes, and Keras objects, which no server reads.
-    `module` holds what the graphs read.
-    """
+    """The signatures of a translator as graphs, without Keras."""
 
     def __init__(self, translator: Translator, optimize: str = "float32") -> None:
         self._translator = translator
@@ -83,6 +79,8 @@ class _ServingGraphs:
 
     def module(self, vocabulary_files: Sequence[str]) -> tf.Module:
         """Return a module with the weights, the tables of the tokenizers, and the vocabularies as assets."""
+        # A module of its own: one with the graphs as attributes would save functions and Keras objects, which
+        # no server reads.
         module = tf.Module(name="serving")
         module.model_variables = self._weights.variables
         module.source_tokenizer = self._translator.source_tokenizer
@@ -157,8 +155,9 @@ class _ServingGraphs:
 
 
 def _ended_ids(text: tf.Tensor, tokenizer: Tokenizer, max_length: int) -> tf.Tensor:
-    """Tokenize, with a column even where there are no rows: a reshape cannot tell the size of 0 elements."""
-    token_ids = tokenizer.padded_ids(text, max_length)  # (b, s)
+    """Tokenize and end texts `(b,)`: int32 `(b, s)`."""
+    token_ids = tokenizer.padded_ids(text, max_length)
+    # A column even where there are no rows: a reshape cannot tell the size of 0 elements.
     return tf.pad(token_ids, [[0, 0], [0, tf.maximum(1 - tf.shape(token_ids)[1], 0)]])
 
 

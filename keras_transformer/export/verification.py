@@ -44,22 +44,22 @@ _Outputs = dict[str, np.ndarray]
 class _SignatureReport(TypedDict):
     """What a fresh process tells of a signature."""
 
+    # The dtype and shape of each of the `inputs` and `outputs`.
     specification: dict[str, dict[str, tuple[str, list[int | None]]]]
-    """The dtype and shape of each of the `inputs` and `outputs`."""
+    # The outputs for all rows.
     together: _Outputs
-    """The outputs for all rows."""
+    # The outputs for each row.
     alone: list[_Outputs]
-    """The outputs for each row."""
+    # The outputs for no rows.
     of_nothing: _Outputs
-    """The outputs for no rows."""
 
 
 class _FreshReport(TypedDict):
     """What a fresh process tells of a SavedModel."""
 
     foreign_operations: list[str]
+    # Nothing if there are foreign operations.
     signatures: dict[SignatureName, _SignatureReport]
-    """Nothing if there are foreign operations."""
 
 
 def verify_saved_model(directory: str | Path, translator: Translator, examples: Iterable[str] = ()) -> None:
@@ -133,10 +133,8 @@ def _ask_fresh_process(directory: Path, columns: dict[str, list[bytes]], *, need
 
 
 def _last_error(text: str) -> str:
-    """Return the message of the exception that ended a process, on one line of at most 1,000 characters.
-
-    Its last line alone may say nothing: TensorFlow's messages have several.
-    """
+    """Return the message of the exception that ended a process, on one line of at most 1,000 characters."""
+    # Its last line alone may say nothing: TensorFlow's messages have several.
     lines = text.strip().splitlines()
     starts = [number for number, line in enumerate(lines) if _EXCEPTION.match(line)]
     return " ".join(" ".join(lines[starts[-1] if starts else -1 :]).split())[:1000]
@@ -159,11 +157,9 @@ def _check_specifications(reports: dict[SignatureName, _SignatureReport]) -> Non
 def _check_answers(
     name: SignatureName, texts: Sequence[str | bytes], report: _SignatureReport, expected: Sequence[_Answer]
 ) -> None:
-    """Raise ExportError for an answer that is not the expected one, or not that to the text alone.
-
-    The last of the texts has no expected answer.
-    """
+    """Raise ExportError for an answer that is not the expected one, or not that to the text alone."""
     together = TextTranslator.read(name, report["together"])
+    # The last of the texts, no UTF-8, has no expected answer.
     for text, answer, wanted in zip(texts, together, expected, strict=False):
         if not _is_same(answer, wanted):
             raise ExportError(f"{name} must answer {text!r} with {wanted}. Received: {answer}.")

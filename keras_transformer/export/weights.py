@@ -9,16 +9,13 @@ from keras_transformer.decoding.translator import Translator
 
 
 class _StoredWeights:
-    """Variables that a SavedModel holds, and a model that computes with them.
-
-    With `bfloat16`, matrices are stored in half the size: rounded once, here, and cast back where they are
-    used, so that sums and products stay those of the model's dtype. Vectors (biases, scales) stay as they
-    are, since they weigh little and matter much.
-    """
+    """Variables that a SavedModel holds, and a model that computes with them."""
 
     def __init__(self, model: keras.Model, *, bfloat16: bool = False) -> None:
         self.variables: list[tf.Variable] = [weight.value for weight in model.weights]
         self._rounded: list[tuple[keras.Variable, tf.Variable]] = []
+        # Matrices are rounded once, here, and cast back where they are used, so that sums and products stay
+        # those of the model's dtype. Vectors (biases, scales) stay, since they weigh little and matter much.
         for number, weight in enumerate(model.weights):
             if bfloat16 and _is_matrix(weight.value):
                 value = tf.cast(weight.value, tf.bfloat16)

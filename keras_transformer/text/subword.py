@@ -134,11 +134,9 @@ class SubwordTokenizer(Tokenizer):
         )
 
     def _revive(self) -> None:
-        """Load the model again if TensorFlow has lost it.
-
-        TensorFlow Text leaves the model to an operation in TensorFlow's cache, and that cache is
-        cleared by whoever sets the global seed, `keras.utils.set_random_seed` among them.
-        """
+        """Load the model again if TensorFlow has lost it."""
+        # TensorFlow Text leaves the model to an operation in TensorFlow's cache, and that cache is cleared by
+        # whoever sets the global seed, `keras.utils.set_random_seed` among them.
         with tf.init_scope():
             try:
                 self._tokenize(tf.constant([""]))

@@ -64,10 +64,7 @@ def _finite_array(name: str, tensor: Tensor) -> np.ndarray:
 
 
 def _label_axis(axis: Axis, name: str, tokens: Sequence[str] | None = None, *, rotation: float = 0) -> None:
-    """Name an axis, and label its positions 0, 1, ... with tokens or, without them, with whole numbers.
-
-    Labels of three and more characters are turned by `rotation` degrees, counter-clockwise.
-    """
+    """Name an axis, and label its positions 0, 1, ... with tokens or, without them, with whole numbers."""
     axis.set_label_text(name)
     _show_any_script(axis.label)
     if tokens is None:
@@ -76,6 +73,7 @@ def _label_axis(axis: Axis, name: str, tokens: Sequence[str] | None = None, *, r
     step = max(1, math.ceil(len(tokens) / _MAX_NUM_LABELS))
     labels = [_token_label(token) for token in tokens[::step]]
     axis.set_ticks(range(0, len(tokens), step), labels)
+    # Short labels have room as they are; the others are turned counter-clockwise.
     for text, label in zip(axis.get_ticklabels(), labels, strict=True):
         text.set_rotation(rotation if len(label) > 2 else 0)
         _show_any_script(text)
@@ -87,12 +85,9 @@ def _label_inches(tokens: Sequence[str]) -> float:
 
 
 def _token_label(token: str) -> str:
-    """Return text that shows a token.
-
-    A space becomes an open box, a vowel sign or accent that stands alone gets a dotted circle, a character
-    that cannot be seen or that no font has becomes its code point (`U+6708`). Long labels are cut.
-    """
+    """Return text that shows a token, also one of spaces or of characters that cannot be seen."""
     label = _drawable(token).replace(" ", "\N{OPEN BOX}")
+    # A vowel sign or accent that stands alone has no letter to stand on.
     if label and unicodedata.category(label[0]).startswith("M"):
         label = f"{_DOTTED_CIRCLE}{label}"
     return label if len(label) <= _MAX_LABEL_LENGTH else f"{label[:_MAX_LABEL_LENGTH]}…"
@@ -111,17 +106,16 @@ def _drawable(text: str) -> str:
 
 
 def _show_any_script(text: Text) -> None:
-    """Draw each character of a text as it is, with a font that has it.
-
-    Words from right to left stand in that order, and Arabic letters are joined, from matplotlib 3.11 on.
-    """
+    """Draw each character of a text as it is, with a font that has it."""
+    # Words from right to left stand in that order, and Arabic letters are joined, from matplotlib 3.11 on.
     # Only the families that the text needs: with all of 19 families as fallback, matplotlib took 0.9 s
     # instead of 0.3 s for 80 labels, and it warns of a character that none of them has.
     label = _drawable(text.get_text())
     families = [_family_of(character) for character in label]
     text.set_text(label)
     text.set_fontfamily(list(dict.fromkeys([_DEFAULT_FAMILY, *filter(None, families)])))
-    text.set_parse_math(False)  # a dollar sign is a character like any other
+    # A dollar sign is a character like any other.
+    text.set_parse_math(False)
 
 
 @functools.lru_cache(maxsize=4096)
