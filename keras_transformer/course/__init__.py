@@ -6,9 +6,9 @@
 - TensorFlow Addons: `addons.MultiHeadAttention`, called with a list.
 
 How they map onto our layers: `mha`, `mha1` and `mha2` are `layers.MultiHeadAttention` with `key_dim`
-equal to `embedding_dim` for each head; `embedding` is a `layers.TokenEmbedding`, whose output is already scaled;
-`positional_encoding` is `layers.sinusoidal_position_encoding`. Unlike `layers.DecoderLayer`, nothing here is
-causal unless a look-ahead mask is passed.
+equal to `embedding_dim` for each head; `embedding` is a `layers.TokenEmbedding`, whose output is already
+scaled; `positional_encoding` is `layers.sinusoidal_position_encoding`. Unlike `layers.DecoderLayer`, nothing
+here is causal unless a look-ahead mask is passed.
 
 Every mask has 1 (True) where a key may be attended to. All calls take their arguments by position, by keyword
 or mixed. The letters of the shapes are those of `keras_transformer.layers`.

@@ -124,12 +124,14 @@ class MultiHeadAttention(_PositionalCall):
         for name, tensor in {"query": query, "key": key, "value": value}.items():
             check_width(getattr(self, f"{name}_kernel").shape[1], **{name: tensor})
         mask = self._scores_mask(query, key, mask)
+        # (b, t, d) -> (b, t, h, k), and keys and values likewise, each of its own width
         queries = ops.einsum("btd,hdk->bthk", query, self.query_kernel)
         keys = ops.einsum("bsd,hdk->bshk", key, self.key_kernel)
         values = ops.einsum("bsd,hdk->bshk", value, self.value_kernel)
         heads, coefficients = dot_product_attention(
             queries, keys, values, mask, dropout=lambda x: self.coefficient_dropout(x, training=training)
         )
+        # (b, t, h, k) -> (b, t, output_size)
         output = ops.einsum("bthk,hkd->btd", heads, self.projection_kernel)
         if self.use_projection_bias:
             output = output + self.projection_bias

@@ -89,7 +89,8 @@ def scaled_dot_product_attention(
         mask = as_boolean(mask, "mask")
         if len(mask.shape) > 4:
             raise ValueError(f"`mask` must have a rank up to 4. Received: shape={tuple(mask.shape)}.")
-        if (rank, len(mask.shape)) == (4, 3):  # a mask for each row, such as `create_padding_mask` makes
+        # A mask for each row, such as `create_padding_mask` makes: (b, t, s) -> (b, 1, t, s)
+        if (rank, len(mask.shape)) == (4, 3):
             mask = ops.expand_dims(mask, 1)
         rank = max(rank, len(mask.shape))
         mask = _to_rank(mask, 4)
@@ -131,8 +132,7 @@ def FullyConnected(embedding_dim: int, fully_connected_dim: int, **kwargs: Tenso
 def masked_loss(real: Tensor, pred: Tensor) -> Tensor:
     """Compute the mean cross-entropy of the words that are not padding.
 
-    As in the course it is one number, so that Keras multiplies it with the mean of sample weights,
-    whichever rows they choose; `training.MaskedCrossentropy` weighs words, of logits.
+    `training.MaskedCrossentropy` weighs words, of logits.
 
     Args:
         real: ids `(b, t)`; 0 is padding.
@@ -143,9 +143,11 @@ def masked_loss(real: Tensor, pred: Tensor) -> Tensor:
     """
     real = ops.cast(ops.convert_to_tensor(real), "int32")
     pred = ops.cast(ops.convert_to_tensor(pred), "float32")
-    mask = ops.cast(ops.not_equal(real, 0), "float32")  # (b, t)
-    losses = keras.losses.sparse_categorical_crossentropy(real, pred)  # (b, t)
-    # At least one, since a batch without a word has the loss 0, not NaN.
+    mask = ops.cast(ops.not_equal(real, 0), "float32")
+    # (b, t, v) -> (b, t)
+    losses = keras.losses.sparse_categorical_crossentropy(real, pred)
+    # One number, as in the course: so Keras multiplies it with the mean of sample weights, whichever rows
+    # they choose. At least one, since a batch without a word has the loss 0, not NaN.
     return ops.sum(losses * mask) / ops.maximum(ops.sum(mask), 1.0)
 
 

@@ -4,8 +4,6 @@ Pairs are sorted into buckets by their longer side, and a batch takes as many pa
 budget allows at the upper end of its longest bucket. All this depends on the lengths alone, so the
 number of batches is known before training and each epoch has as many; the order follows from the
 seed and the number of the epoch, so a resumed run sees the batches that it would have seen.
-Rejected: `bucket_by_sequence_length`, whose leftovers make many small batches, and `Dataset.shuffle`,
-which depends on the global seed and starts again in each process.
 """
 
 import dataclasses
@@ -71,6 +69,7 @@ class _BatchPlan:
 
 def _shuffle(keys: tf.Tensor, splits: tf.Tensor, seed: tf.Tensor) -> tf.RaggedTensor:
     """Shuffle pairs with equal keys, the rows of each batch, and the batches."""
+    # Rejected: `Dataset.shuffle`, which depends on the global seed and starts again in each process.
     pair_seed, row_seed, batch_seed = tf.unstack(tf.random.split(seed, 3))
     batches = tf.RaggedTensor.from_row_splits(_shuffled_order(keys, pair_seed), splits)
     # The rows of a batch too: noise depends on their index, and an epoch may be a single batch.
@@ -88,6 +87,7 @@ def _shuffled_order(keys: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
 
 def _plan_batches(encoded: EncodedPairs, boundaries: Sequence[int], tokens_per_batch: int) -> _BatchPlan:
     """Sort pairs into buckets, of which the last holds the longest, and cut these into batches."""
+    # Rejected: `bucket_by_sequence_length`, whose leftovers make many small batches.
     lengths = encoded.lengths()
     ends = _bucket_ends(lengths.max(axis=1), boundaries)
     # Within a bucket by the target: padding falls from 20 to 1 % of CMUdict's target positions.

@@ -88,7 +88,8 @@ class EncodedPairs:
         """Tokenize at least one pair without checks and warnings; perhaps none fits."""
         texts = zip(*pairs, strict=True)
         source, target = (_tokenize(list(side), each) for side, each in zip(texts, tokenizers, strict=True))
-        long_source = _lengths(source) > limits[0]  # (n,)
+        # (n, ragged) -> (n,)
+        long_source = _lengths(source) > limits[0]
         long_target = _lengths(target) > limits[1]
         dropped = long_source | long_target
         return cls(

@@ -56,7 +56,8 @@ def source_noise(drop_rate: float = 0.0, max_shift: int = 0, *, seed: int = 0) -
 def _drop(source: tf.RaggedTensor, rate: float, seed: tf.Tensor) -> tf.RaggedTensor:
     draws = source.with_flat_values(tf.random.stateless_uniform(tf.shape(source.flat_values), seed))
     # The token with the highest draw stays, whatever it is.
-    highest = tf.reduce_max(draws, axis=1, keepdims=True)  # (b, ragged 1)
+    # (b, ragged) -> (b, 1)
+    highest = tf.reduce_max(draws, axis=1, keepdims=True)
     return tf.ragged.boolean_mask(source, (draws >= rate) | (draws >= highest))
 
 
@@ -83,8 +84,7 @@ def subword_dropout(
 
     In the paper merges are left out of words; here out of each piece of a word, so no new piece reaches over
     the border of two old ones. The spellings of each piece are drawn once, and each token of each batch takes
-    one of them. Rows get longer, and batches with them. Rejected: SentencePiece's sampling, in Python and in
-    TensorFlow Text, which takes no seed that holds across threads, so a resumed run would not repeat it.
+    one of them. Rows get longer, and batches with them.
 
     Args:
         source_tokenizer: of the sources, of type "bpe"; None leaves them as they are.
@@ -134,11 +134,13 @@ def _respelling(
 
     def respell(token_ids: tf.RaggedTensor, draw_seed: tf.Tensor) -> tf.RaggedTensor:
         shape = tf.shape(token_ids.flat_values)
+        # The spelling 0 is the piece itself, for rows that would become too long.
         draws = tf.random.stateless_uniform(shape, draw_seed, 1, num_samples + 1, tf.int32)
         wholes = token_ids.flat_values * (num_samples + 1)
         if max_length is not None:
             new_lengths = tf.reduce_sum(token_ids.with_values(tf.gather(lengths, wholes + draws)), axis=1)
             draws *= tf.cast(tf.gather(new_lengths <= max_length, token_ids.value_rowids()), tf.int32)
+        # (b, ragged, ragged) -> (b, ragged)
         return token_ids.with_values(tf.gather(spellings, wholes + draws)).merge_dims(1, 2)
 
     return respell
@@ -146,6 +148,8 @@ def _respelling(
 
 def _sample_spellings(proto: bytes, rate: float, num_samples: int, seed: int) -> tf.RaggedTensor:
     """Spell each of v pieces in other ways: int32 (v * (num_samples + 1), ragged), the piece itself first."""
+    # Rejected: SentencePiece's sampling, in Python and in TensorFlow Text, which takes no seed that holds
+    # across threads, so a resumed run would not repeat it.
     merges, rng = _Merges(proto), random.Random(seed)
     spellings: list[tuple[int, ...]] = []
     for token_id, piece in enumerate(merges.pieces):

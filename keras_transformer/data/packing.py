@@ -1,9 +1,7 @@
 """Sequence packing: several texts or pairs in each row of one length.
 
 Packing is for few shapes: batches of like lengths leave 1 to 3 % of padding, packed rows about 5, so it is
-for compilers. Segment ids are inputs, as in T5, and not read from the special tokens, so that the model need
-not know those. Which pairs share a row is decided once: they do not see each other, so new rows in each epoch
-would change nothing but the batches.
+for compilers.
 """
 
 from collections.abc import Iterable
@@ -16,7 +14,7 @@ from keras_transformer.data.batching import _BatchPlan, _EpochOrder
 from keras_transformer.data.encoding import EncodedPairs
 from keras_transformer.types import SPECIAL_IDS
 
-# Rows that are searched for room for a pair.
+# Rows that are searched for room for a pair: all of them would take a time quadratic in the corpus.
 _NUM_OPEN = 64
 
 
@@ -46,7 +44,8 @@ def pack_texts(token_ids: tf.RaggedTensor, length: int) -> tf.data.Dataset:
         [2 8 0 0] [8 3 0 0]
     """
     check_positive(length=length)
-    start = tf.fill([token_ids.nrows(), 1], SPECIAL_IDS.start)  # (n, 1)
+    # (n, 1)
+    start = tf.fill([token_ids.nrows(), 1], SPECIAL_IDS.start)
     end = tf.fill([token_ids.nrows(), 1], SPECIAL_IDS.end)
     sides = tf.concat([start, token_ids], axis=1), tf.concat([token_ids, end], axis=1)
     return tf.data.Dataset.from_tensor_slices(tuple(_cut_rows(side.flat_values, length) for side in sides))
@@ -69,9 +68,12 @@ def _pack_pairs(
             "`packed_length` must hold the longest pair, and `tokens_per_batch` a row. Received: "
             f"packed_length={packed_length}, tokens_per_batch={tokens_per_batch}, a pair of {longest} tokens."
         )
+    # Which pairs share a row is decided once: they do not see each other, so new rows in each epoch would
+    # change nothing but the batches.
     pairs = np.arange(len(lengths))
     pairs = np.random.default_rng(order.seed).permutation(pairs) if order.shuffle else pairs
-    with tf.device("CPU:0"):  # where the input pipeline runs
+    # Where the input pipeline runs.
+    with tf.device("CPU:0"):
         rows = tf.ragged.constant(_pack_rows(lengths, pairs, packed_length), dtype=tf.int64)
     num_rows, batch_size = int(rows.nrows()), tokens_per_batch // packed_length
     plan = _BatchPlan(
@@ -114,11 +116,13 @@ def _join_pairs(
     source: tf.RaggedTensor, target: tf.RaggedTensor, shape: tuple[int, int]
 ) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
     """Make inputs and labels, int32 (b, length) each, of the pairs of each row, (b, ragged, ragged)."""
-    first = target.with_values(tf.fill([target.values.nrows(), 1], 0))  # (b, ragged, 1)
+    # (b, ragged, 1): one position before or after each pair
+    first = target.with_values(tf.fill([target.values.nrows(), 1], 0))
     start, end = first + SPECIAL_IDS.start, first + SPECIAL_IDS.end
     source, labels = tf.concat([source, end], axis=2), tf.concat([target, end], axis=2)
 
     def join(ids: tf.RaggedTensor) -> tf.Tensor:
+        # (b, ragged, ragged) -> (b, length)
         return tf.ensure_shape(ids.merge_dims(1, 2).to_tensor(SPECIAL_IDS.pad, shape=shape), shape)
 
     inputs = {
@@ -132,5 +136,7 @@ def _join_pairs(
 
 def _segment_ids(ids: tf.RaggedTensor) -> tf.RaggedTensor:
     """Number the pairs of each row from 1, for each token, int32 (b, ragged, ragged)."""
+    # Inputs, as in T5, and not read from the special tokens, so that the model need not know those.
     numbers = tf.ragged.range(1, tf.cast(ids.row_lengths(), tf.int32) + 1)  # (b, ragged)
+    # (pairs,) -> (tokens,)
     return ids.with_flat_values(tf.repeat(numbers.flat_values, ids.values.row_lengths()))

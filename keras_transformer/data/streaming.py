@@ -1,8 +1,7 @@
 """Batches of more pairs than memory holds, tokenized while a model trains.
 
 A stream is chunks of what is done in memory: each chunk is planned in Python as a whole corpus is, and
-TensorFlow gets finished batches. The cache of token ids is written before training, so that Keras knows
-the number of batches. Rejected: `Dataset.cache`, which does not know what its files were made of.
+TensorFlow gets finished batches.
 """
 
 import itertools
@@ -135,6 +134,8 @@ def _stream_batches(
 
 def _cache(chunks: _EncodedChunks, directory: Path) -> list[Path]:
     """Write the chunks to a directory, unless they are there already, and return their files."""
+    # Before training, so that Keras knows the number of batches. Rejected: `Dataset.cache`, which does not
+    # know what its files were made of.
     if not directory.exists() or (directory.is_dir() and not any(directory.iterdir())):
         _write(chunks, directory)
     num_chunks = _check_description(directory, chunks.description())

@@ -151,7 +151,8 @@ class BeamSearch(Search):
         """Extend every running hypothesis by one token."""
         is_running = self.is_running(state, max_length)
         found, cache = self._extend(state, step, max_length)
-        ids = take_each(state.running_ids, found.beams)  # (b, 2n, t)
+        # (b, n, t) -> (b, 2n, t)
+        ids = take_each(state.running_ids, found.beams)
         is_position = ops.equal(ops.arange(ops.shape(ids)[2], dtype="int32"), state.position)
         ids = ops.where(is_position, found.token_ids[..., None], ids)
         ended = ops.equal(found.token_ids, self.special_ids.end)
@@ -180,9 +181,11 @@ class BeamSearch(Search):
         running_scores = ops.where(_is_possible(running), running_scores, LOWEST_SCORE)
         # Ranks that no finished hypothesis takes come last: below any score, above nothing.
         is_free = ops.logical_not(_is_possible(state.finished_scores))
-        num_free = ops.sum(ops.cast(is_free, "int32"), axis=1, keepdims=True)  # (b, 1)
+        # (b, n) -> (b, 1)
+        num_free = ops.sum(ops.cast(is_free, "int32"), axis=1, keepdims=True)
         fills = ops.arange(self.beam_size)[None, :] - (self.beam_size - num_free)
-        source = ops.maximum(fills, 0)  # the running hypothesis that fills a free rank
+        # The running hypothesis that fills a free rank; below 0 where the rank is taken.
+        source = ops.maximum(fills, 0)
         filled = take_each(running_scores, source)
         scores = ops.where(is_free, filled, state.finished_scores)[:, : self.num_outputs]
         ids = ops.where(is_free[..., None], take_each(state.running_ids, source), state.finished_ids)
@@ -200,6 +203,7 @@ class BeamSearch(Search):
         else:
             _, allowed = self._allowed(logits, state.running_ids, state.position, state.limits, max_length)
             scores, ids = top_k(allowed, num_tokens)
+        # (b * n, m) -> (b, n, m) -> (b, n * m): all hypotheses of a source compete
         scores = ops.reshape(scores, (-1, self.beam_size, num_tokens))
         totals = state.running_log_probabilities[:, :, None] + scores
         totals = ops.reshape(totals, (-1, self.beam_size * num_tokens))

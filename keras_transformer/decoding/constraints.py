@@ -146,29 +146,17 @@ class Constraints:
         max_length: int,
         special_ids: SpecialIds,
     ) -> Tensor:
-        """Apply the rules to one step; those that are off cost nothing.
-
-        A hypothesis that reached its longest length may only end. Where that is the search's maximum, the
-        search cuts it off without an end, as it does without constraints.
-
-        Args:
-            log_probabilities: `(r, v)`, of the next token of each hypothesis.
-            history: integers `(b, n, t)`, without the start token, of which the first `position` were
-                generated.
-            position: an integer scalar: the number of tokens that were generated.
-            limits: of `r` hypotheses.
-            max_length: the search's maximum, `T`.
-            special_ids: the special tokens.
-
-        Returns:
-            Float `(r, v)`: `LOWEST_SCORE` for what may not be generated.
-        """
-        # In this order: a penalty reshapes scores, rules forbid tokens, and a prefix overrules both.
+        """Apply the rules to log-probabilities `(r, v)`: `LOWEST_SCORE` for what may not be generated."""
+        # Rules that are off cost nothing. `history` is `(b, n, t)` without the start token, of which the
+        # first `position` tokens were generated; `limits` are those of `r` hypotheses. In this order: a
+        # penalty reshapes scores, rules forbid tokens, and a prefix overrules both.
         scores = allowed = self._penalized(log_probabilities, history, position)
         forbidden = self._forbidden(scores.shape[-1], history, position, limits.shortest, special_ids.end)
         if forbidden:
             allowed = _forbid(scores, functools.reduce(ops.logical_or, forbidden), special_ids.end)
         if self.max_length_ratio is not None:
+            # A hypothesis that reached its longest length may only end. Where that is the search's maximum,
+            # the search cuts it off without an end, as it does without constraints.
             is_last = ops.logical_and(limits.longest < max_length, limits.longest <= position + 1)
             allowed = ops.where(is_last[:, None], _keep_only(scores, special_ids.end), allowed)
         if _is_absent(limits.prefix_ids):

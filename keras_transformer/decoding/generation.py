@@ -155,7 +155,7 @@ def _check_prefixes(model: _DecodableModel, prefix_ids: Tensor | None) -> None:
 def _token_stream(
     model: _DecodableModel, search: Search, max_length: int
 ) -> Callable[[Tensor], Iterator[np.ndarray]]:
-    """Compile a search whose steps Python asks for: from sources `(b, s)` to an int32 `(b,)` for each step."""
+    """Compile a search whose steps Python asks for: from sources `(b, s)` to int32 `(b,)` at each step."""
     # A beam of one hypothesis goes on with the next best token when the end is the best.
     if not isinstance(search, _IndependentSearch) or search.beam_size != 1:
         raise ValueError(

@@ -202,7 +202,8 @@ class SampleSearch(_IndependentSearch):
         if self.top_k is None and self.top_p in (None, 1):
             return _invert(self._weights(scores), uniforms)
         size = min(self.top_k or scores.shape[-1], scores.shape[-1])
-        scores, token_ids = top_k(scores, size)  # (r, k), the most likely first
+        # (r, v) -> (r, k), the most likely first
+        scores, token_ids = top_k(scores, size)
         weights = self._weights(scores)
         if self.top_p is not None:
             weights = _nucleus(weights, self.top_p)
@@ -222,9 +223,11 @@ class SampleSearch(_IndependentSearch):
         if numbers is None:
             numbers = ops.arange(request.batch_size, dtype="int32")
         samples = ops.arange(self.beam_size, dtype="int32")
+        # (b,) -> (b * n,)
         rows = ops.reshape(ops.cast(numbers, "int32")[:, None] * self.beam_size + samples, (-1,))
         # Those of all steps before the loop, whose rounds then draw nothing and are the same in every form.
-        uniforms = ops.transpose(draw_uniforms(self.seed, request.max_length, rows))  # (b * n, T)
+        uniforms = ops.transpose(draw_uniforms(self.seed, request.max_length, rows))
+        # (b * n, T) -> (b, n, T)
         return ops.reshape(uniforms, (-1, self.beam_size, request.max_length))
 
     def _choose(self, logits: Tensor, state: _IndependentState, max_length: int) -> tuple[Tensor, Tensor]:
@@ -238,7 +241,8 @@ class SampleSearch(_IndependentSearch):
 def _nucleus(weights: Tensor, top_p: float) -> Tensor:
     """Keep the fewest weights `(r, m)`, largest first, that sum up to `top_p` of the whole."""
     cumulated = ops.cumsum(weights, axis=-1)
-    before = cumulated - weights  # what is more likely: 0 for the first, so that one always stays
+    # What is more likely: 0 for the first, so that one always stays.
+    before = cumulated - weights
     return ops.where(before < top_p * cumulated[:, -1:], weights, 0.0)
 
 

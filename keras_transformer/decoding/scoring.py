@@ -62,9 +62,10 @@ def score_targets(
         3
     """
     target_ids = _checked_targets(target_ids, special_ids)
-    logits = model(_teacher_forcing(inputs, target_ids, padding_mask, special_ids))  # (b, t, v)
+    logits = model(_teacher_forcing(inputs, target_ids, padding_mask, special_ids))
     log_probabilities = ops.log_softmax(ops.cast(logits, "float32"), axis=-1)
-    chosen = ops.take_along_axis(log_probabilities, target_ids[..., None], axis=-1)[..., 0]  # (b, t)
+    # (b, t, v) -> (b, t)
+    chosen = ops.take_along_axis(log_probabilities, target_ids[..., None], axis=-1)[..., 0]
     is_token = ops.not_equal(target_ids, special_ids.pad)
     return _TargetScores(
         # Not a product: an impossible token may have minus infinity where there is padding.
@@ -113,8 +114,8 @@ def align_targets(
     """
     target_ids = _checked_targets(target_ids, special_ids)
     scores = model.attention_scores(_teacher_forcing(inputs, target_ids, padding_mask, special_ids))
-    attention = scores[_layer_name(scores, layer)]  # (b, h, t, s)
-    attention = ops.mean(ops.cast(attention, "float32"), axis=1)  # (b, t, s)
+    # (b, h, t, s) -> (b, t, s)
+    attention = ops.mean(ops.cast(scores[_layer_name(scores, layer)], "float32"), axis=1)
     is_token = ops.not_equal(target_ids, special_ids.pad)
     return ops.where(is_token[..., None], attention, 0.0)
 

@@ -97,10 +97,7 @@ class TextTranslator(abc.ABC):
     ) -> list[Translation]:
         """Translate any number of strings, with the score of each output.
 
-        Args:
-            texts: as for `translate`.
-            batch_size: as for `translate`.
-            progress: as for `translate`.
+        The arguments are those of `translate`.
 
         Returns:
             The best output for each source, in the same order.
@@ -117,10 +114,10 @@ class TextTranslator(abc.ABC):
         """Translate strings to several outputs each.
 
         Args:
-            texts: as for `translate`.
+            texts: as for `translate`, like all that follows `num`.
             num: the most outputs for a source; None for all that the search keeps.
-            batch_size: as for `translate`.
-            progress: as for `translate`.
+            batch_size: the number that are decoded together.
+            progress: called after each batch.
 
         Returns:
             The outputs for each source, best first. There are fewer where there are fewer sequences, and one
@@ -155,7 +152,7 @@ class TextTranslator(abc.ABC):
                 token where the target is as long as the longest output: one that the search cut off at the
                 limit has another score here.
             batch_size: the number of pairs that are scored together.
-            progress: called after each batch with the number of pairs in it.
+            progress: as for `translate`.
 
         Returns:
             A score for each pair, in the same order, as the search would give it without penalties for
@@ -178,10 +175,7 @@ class TextTranslator(abc.ABC):
     ) -> list[Alignment]:
         """Translate strings, with the attention of each output token to the source.
 
-        Args:
-            texts: as for `translate`.
-            batch_size: as for `translate`.
-            progress: as for `translate`.
+        The arguments are those of `translate`.
 
         Returns:
             For each source the output, the tokens of both, and the attention between them; see
@@ -286,14 +280,10 @@ def _alignment(
     return Alignment(output.decode("utf-8"), float(score), columns, rows, attention)
 
 
-def _pair_score(score: float, num_tokens: int) -> PairScore:
-    return PairScore(float(score), int(num_tokens))
-
-
 # For each signature the outputs that are read, and what one row of them becomes.
 _READERS: dict[str, tuple[tuple[str, ...], Callable[..., Result]]] = {
     "serving_default": (("output", "score"), _translation),
     "n_best": (("output", "score"), _hypotheses),
     "align": (("output", "score", "source_tokens", "output_tokens", "attention"), _alignment),
-    "score": (("score", "num_tokens"), _pair_score),
+    "score": (("score", "num_tokens"), lambda score, num_tokens: PairScore(float(score), int(num_tokens))),
 }

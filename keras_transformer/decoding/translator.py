@@ -218,7 +218,8 @@ class Translator(TextTranslator):
             **outputs,
             "source_tokens": self.source_tokenizer.tokens(source_ids).numpy(),
             "output_tokens": self.target_tokenizer.tokens(token_ids).numpy(),
-            "attention": ops.convert_to_numpy(self._align(source_ids, token_ids)),  # (b, T, s)
+            # (b, T, s)
+            "attention": ops.convert_to_numpy(self._align(source_ids, token_ids)),
         }
 
     def _limits(self, signature: Signature) -> str:

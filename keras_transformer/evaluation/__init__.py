@@ -5,7 +5,6 @@
 """
 
 from keras_transformer.evaluation.decode_and_score import DecodeAndScore
-from keras_transformer.evaluation.error_rates import edit_distance
 from keras_transformer.evaluation.report import METRICS, TOKENIZATIONS, EvaluationReport, Score, evaluate
 
 __all__ = [
@@ -14,6 +13,5 @@ __all__ = [
     "DecodeAndScore",
     "EvaluationReport",
     "Score",
-    "edit_distance",
     "evaluate",
 ]

@@ -33,11 +33,7 @@ class DecodeAndScore(keras.callbacks.Callback):
     otherwise no hypothesis would be right, and the first epoch the best. `evaluate` compares with the texts
     themselves.
 
-    If the optimizer keeps a moving average of the weights, that average is scored, since it is what `fit`
-    leaves in the model at its end.
-
-    Between two decodings the last value is repeated, which is no improvement to any callback. The first
-    and the last epoch of a run are always decoded. `training.fit` tells it of the epochs before a stop; a
+    The first and the last epoch of a run are always decoded. `training.fit` tells it of the epochs before a stop; a
     script that resumes by itself calls `continue_from`.
 
     Args:
@@ -129,6 +125,7 @@ class DecodeAndScore(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch: int, logs: dict[str, float] | None = None) -> None:
         """Decode if it is time, and add the score to the logs."""
+        # Between two decodings the last value is repeated, which is no improvement to any callback.
         is_last = epoch + 1 == self.params.get("epochs")
         if not self._values or is_last or (epoch + 1) % self.every == 0:
             value = self.score()
@@ -148,6 +145,8 @@ class DecodeAndScore(keras.callbacks.Callback):
             self._translator = self.make_translator(self.model)
             tokenizer = getattr(self._translator, "target_tokenizer", None)
             self._written = self.references if tokenizer is None else _writable(self.references, tokenizer)
+        # If the optimizer keeps an average of the weights, that is scored: `fit` leaves it in the model at
+        # its end.
         with moving_average(self.model):
             hypotheses = self._translator.translate(self.sources, batch_size=self.batch_size)
         return self._measure(hypotheses, self._written)

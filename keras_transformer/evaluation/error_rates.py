@@ -1,29 +1,15 @@
 """Edit distance, and the rates of wrong sequences, words and characters."""
 
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import TypeAlias
 
 # One reference, or all that count as right.
 References: TypeAlias = Sequence[str | Sequence[str]]
 
 
-def edit_distance(hypothesis: Sequence[object], reference: Sequence[object]) -> int:
-    """Count the insertions, deletions and substitutions between two sequences (Levenshtein 1966).
-
-    The items are anything that can be compared: characters of a string, words, token ids.
-
-    Args:
-        hypothesis: a sequence.
-        reference: the sequence that it should be.
-
-    Returns:
-        The number of edits, 0 for equal sequences and at most the greater length.
-
-    >>> edit_distance("kitten", "sitting")
-    3
-    >>> edit_distance(["k", "ae", "t"], ["k", "ah", "t", "s"])
-    2
-    """
+def _edit_distance(hypothesis: Sequence[object], reference: Sequence[object]) -> int:
+    """Count the insertions, deletions and substitutions between two sequences (Levenshtein 1966)."""
     # One row of the table: distances of the hypothesis so far to each prefix of the reference.
     distances = list(range(len(reference) + 1))
     for row, item in enumerate(hypothesis, start=1):
@@ -49,7 +35,10 @@ def _token_error_rate(
     # Summed before the division, so that a long hypothesis counts more than a short one. Of references with
     # as few edits the first counts.
     closest = [
-        min(((edit_distance(split(text), split(right)), len(split(right))) for right in rights), key=_edits)
+        min(
+            ((_edit_distance(split(text), split(right)), len(split(right))) for right in rights),
+            key=itemgetter(0),
+        )
         for text, rights in zip(hypotheses, references, strict=True)
     ]
     edits, length = map(sum, zip(*closest, strict=True))
@@ -59,10 +48,6 @@ def _token_error_rate(
             f"Received: {len(hypotheses)} items whose closest references are empty."
         )
     return edits / length
-
-
-def _edits(edits_and_length: tuple[int, int]) -> int:
-    return edits_and_length[0]
 
 
 def _checked_references(hypotheses: Sequence[str], references: References) -> list[tuple[str, ...]]:
@@ -75,7 +60,8 @@ def _checked_references(hypotheses: Sequence[str], references: References) -> li
             "`references` must have one item for each hypothesis. "
             f"Received: {len(references)} references for {len(hypotheses)} hypotheses."
         )
-    if not len(hypotheses):  # an array has no truth value
+    # By length, since an array has no truth value.
+    if not len(hypotheses):
         raise ValueError("`hypotheses` must have at least one item. Received: 0 hypotheses.")
     tuples = [(item,) if isinstance(item, str) else tuple(item) for item in references]
     if () in tuples:

@@ -185,6 +185,7 @@ def _fill_attention(spec: _Spec, attention: MultiHeadAttention, *groups: Sequenc
         biases = [_array(getattr(attention, f"{name}_bias")) for name in names]
         linear.weight = np.concatenate([kernel.reshape(len(kernel), -1).T for kernel in kernels])
         linear.bias = np.concatenate([bias.reshape(-1) for bias in biases])
+    # (h, k, d) -> (d, h * k)
     kernel = _array(attention.output_kernel)
     spec.linear[-1].weight = np.ascontiguousarray(kernel.reshape(-1, kernel.shape[-1]).T)
     spec.linear[-1].bias = _array(attention.output_bias)

@@ -85,16 +85,8 @@ def export_onnx(
 ) -> Path:
     """Write greedy decoding as an `.onnx` file of ONNX's own operations, and check it before.
 
-    Its inputs and outputs are those of `export_litert`. It needs the packages of the extra `onnx`; the file
+    Its arguments, inputs and outputs are those of `export_litert`. It needs the packages of the extra `onnx`; the file
     itself needs none of them.
-
-    Args:
-        translator: as for `export_litert`, like all that follows.
-        path: the file.
-        examples: real sources.
-        source_length: the tokens of a source, `s`.
-        max_length: the tokens of an output, `T`.
-        batch_size: the number of sources, `b`.
 
     Returns:
         The path.

@@ -122,7 +122,8 @@ class _ServingGraphs:
         """Return the best hypothesis, the tokens of both sides and the attention `(b, t, s)` between them."""
         source_ids = self._source_ids(text)
         token_ids, scores = self._generate(source_ids)
-        best_ids = _trimmed(token_ids[:, 0])  # (b, t)
+        # (b, n, T) -> (b, t): attention to padding would be computed for nothing
+        best_ids = _trimmed(token_ids[:, 0])
         with self._weights.scope():
             attention = align_targets(self._translator.model, source_ids, best_ids)
         outputs = {

@@ -227,7 +227,8 @@ def _most_frequent(batches: Iterable[tf.RaggedTensor], max_vocabulary_size: int 
 def _parse_line(number: int, line: bytes) -> str:
     try:
         entry = json.loads(line)
-    except (ValueError, RecursionError):  # not JSON, not UTF-8, or a thousand brackets
+    # Not JSON, not UTF-8, or a thousand brackets.
+    except (ValueError, RecursionError):
         entry = None
     if isinstance(entry, str):
         return entry

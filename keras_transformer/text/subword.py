@@ -71,8 +71,6 @@ class SubwordTokenizer(Tokenizer):
     ) -> Self:
         """Train a SentencePiece model on a corpus.
 
-        The same corpus gives the same model: one thread, no sampling, every character kept.
-
         Args:
             texts: the corpus.
             vocabulary_size: the number of token ids, special ones included; fewer where the corpus
@@ -192,6 +190,7 @@ def _train(lines: list[bytes], vocabulary_size: int, model_type: str) -> bytes:
         model_type=model_type,
         # The default leaves out longer lines without a warning.
         max_sentence_length=max(_DEFAULT_MAX_SENTENCE_LENGTH, *map(len, lines)) + 1,
+        # The same corpus gives the same model: every character is kept, and one thread draws nothing.
         character_coverage=1.0,
         num_threads=1,
         minloglevel=2,

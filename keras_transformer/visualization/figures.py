@@ -142,4 +142,5 @@ def _has_glyph(font_file: str, character: str) -> bool:
     try:
         return bool(font_manager.get_font(font_file).get_char_index(ord(character)))
     except (OSError, RuntimeError):
-        return False  # a file that is gone, or not a font that can be drawn
+        # A file that is gone, or not a font that can be drawn.
+        return False

@@ -5,7 +5,8 @@ import pytest
 
 from keras_transformer.data import EncodedPairs
 from keras_transformer.errors import InputError
-from keras_transformer.text import SPECIAL_IDS, CharacterTokenizer
+from keras_transformer.text import CharacterTokenizer
+from keras_transformer.types import SPECIAL_IDS
 
 PAIRS = [("ab", "c"), ("abcde", "cd"), ("a", "bcdefg"), ("abcdef", "abcdef"), ("", "a")]
 

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from keras_transformer.data import EncodedPairs, read_pairs, translation_dataset
 from keras_transformer.data.batching import _BatchPlan
 from keras_transformer.errors import InputError
-from keras_transformer.text import SPECIAL_IDS, CharacterTokenizer
+from keras_transformer.text import CharacterTokenizer
+from keras_transformer.types import SPECIAL_IDS
 
 MULTI30K = Path(__file__).parents[2].parent / "shared" / "data" / "multi30k"
 

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keras_transformer.evaluation import edit_distance, evaluate
+from keras_transformer.evaluation import evaluate
+from keras_transformer.evaluation.error_rates import _edit_distance
 
 short_texts = st.text(alphabet="abc", max_size=7)
 # Pronunciations of CMUdict: some words have several.
@@ -34,7 +35,7 @@ def rate(metric: str, hypotheses: Sequence[str], references: Sequence[str | Sequ
     ],
 )
 def test_known_distances(hypothesis: str, reference: str, edits: int) -> None:
-    assert edit_distance(hypothesis, reference) == edits
+    assert _edit_distance(hypothesis, reference) == edits
 
 
 def recursive_distance(hypothesis: str, reference: str) -> int:
@@ -51,15 +52,15 @@ def recursive_distance(hypothesis: str, reference: str) -> int:
 def test_the_distance_is_its_definition_for_all_short_strings() -> None:
     texts = ["".join(letters) for length in range(5) for letters in itertools.product("ab", repeat=length)]
     for one, other in itertools.product(texts, texts):
-        assert edit_distance(one, other) == recursive_distance(one, other)
+        assert _edit_distance(one, other) == recursive_distance(one, other)
 
 
 @given(short_texts, short_texts, short_texts)
 def test_the_distance_is_a_metric(one: str, two: str, three: str) -> None:
-    assert (edit_distance(one, two) == 0) == (one == two)
-    assert edit_distance(one, two) == edit_distance(two, one)
-    assert edit_distance(one, three) <= edit_distance(one, two) + edit_distance(two, three)
-    assert abs(len(one) - len(two)) <= edit_distance(one, two) <= max(len(one), len(two))
+    assert (_edit_distance(one, two) == 0) == (one == two)
+    assert _edit_distance(one, two) == _edit_distance(two, one)
+    assert _edit_distance(one, three) <= _edit_distance(one, two) + _edit_distance(two, three)
+    assert abs(len(one) - len(two)) <= _edit_distance(one, two) <= max(len(one), len(two))
 
 
 @pytest.mark.parametrize(
