@@ -44,7 +44,6 @@ def pack_texts(token_ids: tf.RaggedTensor, length: int) -> tf.data.Dataset:
         [2 8 0 0] [8 3 0 0]
     """
     check_positive(length=length)
-    # (n, 1)
     start = tf.fill([token_ids.nrows(), 1], SPECIAL_IDS.start)
     end = tf.fill([token_ids.nrows(), 1], SPECIAL_IDS.end)
     sides = tf.concat([start, token_ids], axis=1), tf.concat([token_ids, end], axis=1)

@@ -218,7 +218,7 @@ class Translator(TextTranslator):
             **outputs,
             "source_tokens": self.source_tokenizer.tokens(source_ids).numpy(),
             "output_tokens": self.target_tokenizer.tokens(token_ids).numpy(),
-            # (b, T, s)
+            # (b, T) and (b, s) -> (b, T, s)
             "attention": ops.convert_to_numpy(self._align(source_ids, token_ids)),
         }
 

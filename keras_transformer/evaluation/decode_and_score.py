@@ -33,8 +33,8 @@ class DecodeAndScore(keras.callbacks.Callback):
     otherwise no hypothesis would be right, and the first epoch the best. `evaluate` compares with the texts
     themselves.
 
-    The first and the last epoch of a run are always decoded. `training.fit` tells it of the epochs before a stop; a
-    script that resumes by itself calls `continue_from`.
+    The first and the last epoch of a run are always decoded. `training.fit` tells it of the epochs before a
+    stop; a script that resumes by itself calls `continue_from`.
 
     Args:
         make_translator: makes the translator of the model, once for all epochs; for example
@@ -136,11 +136,7 @@ class DecodeAndScore(keras.callbacks.Callback):
             logs.update(self._values)
 
     def score(self) -> float:
-        """Decode all pairs with the model as it is.
-
-        Returns:
-            The metric's value.
-        """
+        """Decode all pairs with the model as it is, and return the metric's value."""
         if self._translator is None:
             self._translator = self.make_translator(self.model)
             tokenizer = getattr(self._translator, "target_tokenizer", None)

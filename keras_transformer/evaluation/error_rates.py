@@ -34,6 +34,7 @@ def _token_error_rate(
     """Compute the edits to the closest reference over its length, both summed over all hypotheses."""
     # Summed before the division, so that a long hypothesis counts more than a short one. Of references with
     # as few edits the first counts.
+    fewest = itemgetter(0)
     closest = [
         min(
             ((_edit_distance(split(text), split(right)), len(split(right))) for right in rights),

@@ -85,8 +85,8 @@ def export_onnx(
 ) -> Path:
     """Write greedy decoding as an `.onnx` file of ONNX's own operations, and check it before.
 
-    Its arguments, inputs and outputs are those of `export_litert`. It needs the packages of the extra `onnx`; the file
-    itself needs none of them.
+    Its arguments, inputs and outputs are those of `export_litert`. It needs the packages of the extra
+    `onnx`; the file itself needs none of them.
 
     Returns:
         The path.
