@@ -7,11 +7,4 @@
 from keras_transformer.evaluation.decode_and_score import DecodeAndScore
 from keras_transformer.evaluation.report import METRICS, TOKENIZATIONS, EvaluationReport, Score, evaluate
 
-__all__ = [
-    "METRICS",
-    "TOKENIZATIONS",
-    "DecodeAndScore",
-    "EvaluationReport",
-    "Score",
-    "evaluate",
-]
+__all__ = ["METRICS", "TOKENIZATIONS", "DecodeAndScore", "EvaluationReport", "Score", "evaluate"]

@@ -36,10 +36,7 @@ def _token_error_rate(
     # as few edits the first counts.
     fewest = itemgetter(0)
     closest = [
-        min(
-            ((_edit_distance(split(text), split(right)), len(split(right))) for right in rights),
-            key=itemgetter(0),
-        )
+        min(((_edit_distance(split(text), split(right)), len(split(right))) for right in rights), key=fewest)
         for text, rights in zip(hypotheses, references, strict=True)
     ]
     edits, length = map(sum, zip(*closest, strict=True))

@@ -36,10 +36,7 @@ _MODELS_CONFIG = "models.config"
 
 
 def export_saved_model(
-    translator: Translator,
-    directory: str | Path,
-    examples: Iterable[str] = (),
-    optimize: str = "float32",
+    translator: Translator, directory: str | Path, examples: Iterable[str] = (), optimize: str = "float32"
 ) -> Path:
     """Write the next version of a model, and check it before it appears.
 

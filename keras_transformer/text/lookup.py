@@ -95,11 +95,7 @@ class CharacterTokenizer(_LookupTokenizer):
     separator: ClassVar[str] = ""
 
     def __init__(
-        self,
-        vocabulary: Sequence[str],
-        *,
-        lowercase: bool = False,
-        normalize_spaces: bool = False,
+        self, vocabulary: Sequence[str], *, lowercase: bool = False, normalize_spaces: bool = False
     ) -> None:
         for piece in vocabulary:
             if isinstance(piece, str) and len(piece) > 1:
@@ -171,11 +167,7 @@ class WhitespaceTokenizer(_LookupTokenizer):
 
     @classmethod
     def train(
-        cls,
-        texts: Iterable[str],
-        *,
-        lowercase: bool = False,
-        max_vocabulary_size: int | None = None,
+        cls, texts: Iterable[str], *, lowercase: bool = False, max_vocabulary_size: int | None = None
     ) -> Self:
         """Build a tokenizer from the words of a corpus.
 

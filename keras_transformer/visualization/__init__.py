@@ -9,10 +9,4 @@ from keras_transformer.visualization.attention import plot_attention, plot_atten
 from keras_transformer.visualization.matrices import plot_mask, plot_position_encoding
 from keras_transformer.visualization.training_curves import plot_training
 
-__all__ = [
-    "plot_attention",
-    "plot_attention_maps",
-    "plot_mask",
-    "plot_position_encoding",
-    "plot_training",
-]
+__all__ = ["plot_attention", "plot_attention_maps", "plot_mask", "plot_position_encoding", "plot_training"]

@@ -121,10 +121,7 @@ _MAX_MARKERS = 100
 
 
 def plot_position_encoding(
-    encoding: Tensor,
-    *,
-    path: str | os.PathLike[str] | None = None,
-    title: str = "Position encoding",
+    encoding: Tensor, *, path: str | os.PathLike[str] | None = None, title: str = "Position encoding"
 ) -> Figure:
     """Draw a position encoding as a map, and its columns 0, `d/8`, `d/4` and `d/2` as curves below it.
 
