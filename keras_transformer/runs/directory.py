@@ -21,12 +21,8 @@ from keras_transformer.types import Pair
 if os.name == "posix":
     import fcntl
 
-CONFIG_FILE, PAIRS_FILE, REPORT_FILE, ATTENTION_FILE = (
-    "config.json",
-    "pairs.json",
-    "report.json",
-    "attention.png",
-)
+CONFIG_FILE, PAIRS_FILE = "config.json", "pairs.json"
+REPORT_FILE, ATTENTION_FILE = "report.json", "attention.png"
 TOKENIZERS = ("source_tokenizer", "target_tokenizer")
 CHECKPOINTS = "checkpoints"
 _CURVES = ("training.csv", "training.png", "tensorboard")
@@ -36,32 +32,30 @@ CONTENT = (*_BEFORE_A_CHECKPOINT, *_TRANSLATOR, ATTENTION_FILE, REPORT_FILE)
 """All that a run writes; tests compare the list with what a run has written."""
 
 # What an earlier run has left, and the same while it is moved there or back, when the run that replaces it
-# has written nothing yet, or nothing any more.
+# has written nothing yet, or nothing any more. A kill between two moves leaves a name that says which it is.
 _REPLACED, _MOVING = ".replaced", ".replaced.moving"
 
 
 @contextlib.contextmanager
 def locked(directory: Path) -> Iterator[None]:
-    """Keep the directory for this process; the system frees it if the process is killed.
-
-    Two trainings in one directory would mix vocabularies and weights. Windows and some network file systems
-    have no such locks.
-    """
+    """Keep the directory for this process; the system frees it if the process is killed."""
+    # Two trainings in one directory would pair the vocabularies of one with the weights of the other.
+    # Windows and some network file systems have no such locks.
     if os.name != "posix":
         yield
         return
     existed = directory.parent.exists()
     directory.parent.mkdir(parents=True, exist_ok=True)
-    path = directory.with_name(
-        f".{directory.name}.lock"
-    )  # next to it: a link to another disk may be replaced
+    # Next to the directory, not in it: a link to another disk may be replaced.
+    path = directory.with_name(f".{directory.name}.lock")
     with _locked_file(path, directory):
         try:
             yield
         finally:
             path.unlink(missing_ok=True)
             if not existed:
-                with contextlib.suppress(OSError):  # it is not empty
+                # It holds the run, or another one by now.
+                with contextlib.suppress(OSError):
                     directory.parent.rmdir()
 
 
@@ -77,10 +71,11 @@ def _locked_file(path: Path, directory: Path) -> TextIOWrapper:
             ) from error
         except OSError:  # the file system has no locks
             return file
+        # The process before may have removed the file between the two calls: a lock on it keeps nobody out.
         with contextlib.suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(file.fileno()), path.stat()):
                 return file
-        file.close()  # the process before has removed it between the two calls
+        file.close()
 
 
 def _saved_config(directory: Path) -> RunConfig:
@@ -93,11 +88,8 @@ def _saved_config(directory: Path) -> RunConfig:
 
 @contextlib.contextmanager
 def begun(directory: Path, config: RunConfig, *, overwrite: bool) -> Iterator[None]:
-    """Make the directory of a new run around its training.
-
-    What an earlier run has left is set aside until the new one has saved a checkpoint, and put back if it
-    ends before; after a kill, when the next one begins.
-    """
+    """Make the directory of a new run around its training."""
+    # After a kill, what was set aside is put back when the next run begins.
     _settle(directory)
     initial = config.model.initial_model
     if initial is not None and Path(initial).resolve() == directory.resolve():
@@ -108,7 +100,11 @@ def begun(directory: Path, config: RunConfig, *, overwrite: bool) -> Iterator[No
     _check_replaceable(directory, overwrite=overwrite)
     directory.mkdir(parents=True, exist_ok=True)
     if overwrite:
-        _set_aside(directory)
+        # Not removed before the new run has saved a checkpoint: a wrong option may only show when the model
+        # is made. The new name appears when all of it is there.
+        _move(directory, directory / _MOVING)
+        if (directory / _MOVING).exists():
+            (directory / _MOVING).rename(directory / _REPLACED)
     else:
         _remove(directory)
     write_file(directory / CONFIG_FILE, _as_json(config.model_dump()))
@@ -134,8 +130,10 @@ def _check_replaceable(directory: Path, *, overwrite: bool) -> None:
                 f"{directory / CONFIG_FILE} is not that of a run, and a run would replace it. "
                 "Choose another --name."
             ) from error
+    # A run that ended before its first checkpoint left nothing to keep, if its configuration says it was one.
     unsaved = _BEFORE_A_CHECKPOINT if CONFIG_FILE in present else ()
     kept = [name for name in present if name not in unsaved]
+    # Weights whose state is lost cannot be resumed, yet they are somebody's work.
     kept += sorted(path.name for path in directory.glob(f"{CHECKPOINTS}/epoch-*"))
     if kept and not overwrite:
         raise InputError(
@@ -145,15 +143,7 @@ def _check_replaceable(directory: Path, *, overwrite: bool) -> None:
 
 
 def _has_checkpoint(directory: Path) -> bool:
-    """Tell whether a run has saved something."""
     return (directory / CHECKPOINTS / "state.json").exists()
-
-
-def _set_aside(directory: Path) -> None:
-    """Move what an earlier run has left to a directory inside, which appears when all of it is there."""
-    _move(directory, directory / _MOVING)
-    if (directory / _MOVING).exists():
-        (directory / _MOVING).rename(directory / _REPLACED)
 
 
 def _settle(directory: Path) -> None:
@@ -177,7 +167,8 @@ def _move(origin: Path, target: Path) -> None:
 
 
 def _remove(directory: Path) -> None:
-    for name in reversed(CONTENT):  # the configuration last, which says that the others are of a run
+    # The configuration last: it says that the others are of a run, also after a kill in between.
+    for name in reversed(CONTENT):
         if (directory / name).is_dir():
             shutil.rmtree(directory / name)
         else:
@@ -195,7 +186,8 @@ def resumed(directory: Path, config: RunConfig) -> Iterator[None]:
     """Let a run go on around its training; raise InputError if saved epochs depend on what would change."""
     saved = _saved_config(directory)
     _check_resumable(saved, config)
-    if saved.training.schedule == "cosine":  # made for all its epochs; fewer of them hold for one call
+    # A cosine schedule was made for all its epochs; fewer of them hold for one call.
+    if saved.training.schedule == "cosine":
         config = config.override(epochs=saved.training.epochs)
     write_file(directory / CONFIG_FILE, _as_json(config.model_dump()))
     try:
@@ -230,20 +222,17 @@ def _check_resumable(saved: RunConfig, wanted: RunConfig) -> None:
 
 def _flat(config: RunConfig) -> dict[str, object]:
     """Name each value, such as `training.epochs`."""
-    tables = config.model_dump()
-    sections = {name: table for name, table in tables.items() if isinstance(table, dict)}
-    inner = {
-        f"{section}.{name}": value for section, table in sections.items() for name, value in table.items()
-    }
-    return {**{name: value for name, value in tables.items() if name not in sections}, **inner}
+    flat: dict[str, object] = {}
+    for name, value in config.model_dump().items():
+        inner = value if isinstance(value, dict) else None
+        flat |= {name: value} if inner is None else {f"{name}.{key}": item for key, item in inner.items()}
+    return flat
 
 
 def check_pairs(directory: Path, **parts: Sequence[Pair]) -> None:
-    """Note which pairs a run has; raise InputError if it began with others.
-
-    With others, held-out pairs may be among those that were trained on, the place in the data is lost, and
-    losses of epochs cannot be compared.
-    """
+    """Note which pairs a run has; raise InputError if it began with others."""
+    # With others, held-out pairs may be among those that were trained on, the place in the data is lost, and
+    # losses of epochs cannot be compared.
     path = directory / PAIRS_FILE
     received = {part: _fingerprint(pairs) for part, pairs in parts.items()}
     if not path.exists():
@@ -265,26 +254,12 @@ def check_pairs(directory: Path, **parts: Sequence[Pair]) -> None:
 
 
 def _fingerprint(pairs: Sequence[Pair]) -> str:
-    """Compute the SHA-256 of the texts, in their order."""
     digest = hashlib.sha256()
+    # As JSON, so that no two lists of pairs are the same bytes; in order, which decides on the batches.
     for pair in pairs:
         digest.update(json.dumps(pair).encode() + b"\n")
     return digest.hexdigest()
 
 
-def _write_report(directory: Path, results: Mapping[str, object], examples: Sequence[str]) -> None:
-    """Write what a run has reached, and some sources that it was tested on."""
-    write_file(directory / REPORT_FILE, _as_json({**results, "examples": examples}))
-
-
 def _as_json(table: Mapping[str, object]) -> bytes:
     return (json.dumps(table, indent=2) + "\n").encode()
-
-
-def _run_examples(directory: Path) -> tuple[str, ...]:
-    """Return some sources that a run was tested on, or nothing where there is no report of one."""
-    try:
-        examples = json.loads((directory / REPORT_FILE).read_bytes())["examples"]
-        return tuple(example for example in examples if isinstance(example, str))
-    except (OSError, ValueError, KeyError, TypeError):
-        return ()

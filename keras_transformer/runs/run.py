@@ -1,5 +1,6 @@
 """A run: what a notebook and the command line both call."""
 
+import json
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -15,13 +16,14 @@ from keras_transformer.decoding.text_translator import TextTranslator
 from keras_transformer.decoding.translator import Translator
 from keras_transformer.evaluation.report import METRICS, EvaluationReport, evaluate
 from keras_transformer.export.saved_model import export_saved_model
+from keras_transformer.files import write_file
 from keras_transformer.runs.config import RunConfig, Value
 from keras_transformer.runs.data import _load_pairs, _run_tokenizers, _RunData, _RunPairs
 from keras_transformer.runs.directory import (
     ATTENTION_FILE,
-    _run_examples,
+    REPORT_FILE,
+    _as_json,
     _saved_config,
-    _write_report,
     begun,
     check_pairs,
     locked,
@@ -35,6 +37,7 @@ from keras_transformer.visualization.attention import plot_attention
 
 _LOGGER = logging.getLogger(__name__)
 _NUM_EXAMPLES = 8
+# Of texts without n-grams of words, such as ISO dates, BLEU would always be 0.
 _METRICS_WITHOUT_WORDS = ("exact_match", "character_error_rate")
 
 # Shows something long with its length and its name; what it gives is told how many more items are done.
@@ -67,9 +70,6 @@ class Run:
             path: of the file; see `RunConfig`.
             **options: values that win over the file's, by the names of the fields.
 
-        Returns:
-            The run.
-
         Raises:
             InputError: if the file cannot be read, or a name or a value is wrong.
         """
@@ -83,20 +83,23 @@ class Run:
             directory: of the run, such as `runs/de_en`.
             **options: values that change, by the names of the fields.
 
-        Returns:
-            The run.
-
         Raises:
             InputError: if there is no run, or a name or a value is wrong.
         """
         path = Path(directory)
+        # Where it is now, since a directory may have been renamed or moved after its configuration was saved.
         place = {"name": path.name, "run_directory": str(path.parent)}
         return cls(_saved_config(path).override(**{**place, **options}))
 
     @staticmethod
     def examples(directory: str | PathLike[str]) -> tuple[str, ...]:
         """Return some sources that the run in a directory was tested on; none where there is no report."""
-        return _run_examples(Path(directory))
+        # An export needs no report: of a translator alone there is none, and one that is damaged gives none.
+        try:
+            examples = json.loads(Path(directory, REPORT_FILE).read_bytes())["examples"]
+            return tuple(example for example in examples if isinstance(example, str))
+        except (OSError, ValueError, KeyError, TypeError):
+            return ()
 
     @property
     def directory(self) -> Path:
@@ -146,13 +149,15 @@ class Run:
         """
         start, config, directory = time.monotonic(), self.config, self.directory
         engine = config.training.distribute
-        # TensorFlow takes cores only before it has computed anything.
+        # Before the vocabularies are made: TensorFlow takes cores only before it has computed anything.
         devices = distributed(engine) if engine else nullcontext()
         with locked(directory):
             pairs = self.pairs
             with resumed(directory, config) if resume else begun(directory, config, overwrite=overwrite):
                 check_pairs(directory, train=pairs.train, validation=pairs.validation)
-                _log_samples(pairs.train)
+                _LOGGER.info("training pairs, for example:")
+                for source, target in pairs.train[:5]:
+                    _LOGGER.info("  %s  →  %s", source.strip(), target)
                 tokenizers = _run_tokenizers(config, directory, pairs.train)
                 data = _RunData(config, pairs, tokenizers)
                 _train_model(data, directory, pairs.validation, devices, callbacks=callbacks, verbose=verbose)
@@ -160,8 +165,11 @@ class Run:
             self.translator.save(directory)
             report = self.evaluate(progress=progress)
             self._draw_attention(pairs.test[0][0])
-            results = {**report.to_dict(), "seconds": round(time.monotonic() - start)}
-            _write_report(directory, results, [source for source, _ in pairs.test[:_NUM_EXAMPLES]])
+            seconds = round(time.monotonic() - start)
+            # Real sources for the check of an export and its warm-up, when the pairs are elsewhere.
+            examples = [source for source, _ in pairs.test[:_NUM_EXAMPLES]]
+            results = {**report.to_dict(), "seconds": seconds, "examples": examples}
+            write_file(directory / REPORT_FILE, _as_json(results))
         return report
 
     def evaluate(
@@ -220,7 +228,6 @@ class Run:
         return export_saved_model(self.translator, target, given, optimize)
 
     def _draw_attention(self, source: str) -> None:
-        """Draw which source tokens each token of a translation was made from."""
         alignment = self.translator.align([source])[0]
         plot_attention(
             alignment.attention,
@@ -229,12 +236,6 @@ class Run:
             path=self.directory / ATTENTION_FILE,
             title="Cross-attention, last decoder layer",
         )
-
-
-def _log_samples(pairs: Sequence[Pair]) -> None:
-    _LOGGER.info("training pairs, for example:")
-    for source, target in pairs[:5]:
-        _LOGGER.info("  %s  →  %s", source.strip(), target)
 
 
 def score(
@@ -259,9 +260,9 @@ def score(
             the number of sources after each batch.
 
     Returns:
-        Error rates, and BLEU and chrF where targets have words or are compared by character: of texts without
-        n-grams of words, such as ISO dates, BLEU would always be 0.
+        Error rates, and BLEU and chrF where targets have words or are compared by character.
     """
+    # Sources that are equal share a key, and so their references, only where each is to count once.
     references: dict[tuple[int, str], list[str]] = {}
     for number, (source, target) in enumerate(pairs):
         references.setdefault((0 if unique else number, source), []).append(target)
