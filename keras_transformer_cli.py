@@ -1,8 +1,4 @@
-"""The program `keras-transformer`; a module beside the package, whose `--help` answers before Keras is there.
-
-Keras and TensorFlow take seconds to import, and write notices about the machine to standard error. A verb is
-imported when it is called, with standard error closed to what is written below Python.
-"""
+"""The program `keras-transformer`; a module beside the package, whose `--help` answers before Keras is there."""
 
 import contextlib
 import importlib
@@ -32,6 +28,8 @@ class _LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in VERBS:
             return super().get_command(ctx, cmd_name)
+        # Keras and TensorFlow take seconds to import, and write notices about the machine to standard error
+        # below Python, where no filter of warnings reaches them.
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
         with _silent_standard_error():
             module = importlib.import_module(f"keras_transformer.cli.{cmd_name}")
@@ -45,7 +43,7 @@ class _LazyGroup(click.Group):
 
 @contextlib.contextmanager
 def _silent_standard_error() -> Iterator[None]:
-    """Close standard error; an exception is raised as ever, and shown when it is open again."""
+    # An exception is raised as ever, and shown when standard error is open again.
     sys.stderr.flush()
     kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     try:
@@ -66,5 +64,6 @@ def _silent_standard_error() -> Iterator[None]:
 @click.version_option(package_name="keras-transformer")
 def main() -> None:
     """Train a Transformer on pairs of texts, score it, serve it."""
-    if isinstance(sys.stdout, io.TextIOWrapper):  # not every encoding has all letters of an output
+    # Not every encoding has all letters of an output.
+    if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")

@@ -16,10 +16,8 @@ _PARTIAL = ".partial-"
 
 @contextlib.contextmanager
 def atomic_file(path: Path) -> Iterator[Path]:
-    """Yield a path to write to, which takes the name of `path` once its content is on the disk.
-
-    What the caller raises passes; what fails here is an `InputError`, here and in `atomic_directory`.
-    """
+    """Yield a path to write to, which takes the name of `path` once its content is on the disk."""
+    # What the caller raises passes; what fails here is an `InputError`, here and in `atomic_directory`.
     with errors_named("write", path):
         path.parent.mkdir(parents=True, exist_ok=True)
     with _partial(path, path.parent) as partial:
@@ -34,10 +32,10 @@ def atomic_file(path: Path) -> Iterator[Path]:
 def atomic_directory(directory: Path, *, replace: bool = False) -> Iterator[Path]:
     """Yield an empty directory to write to, which takes the name of `directory` once all is on the disk.
 
-    With `replace`, a directory that exists gets the new entries and keeps its others. Otherwise only an empty
-    one is replaced: of several processes the first to finish gets the name. A failure leaves all as it was.
+    With `replace`, a directory that exists gets the new entries and keeps its others; else it must be empty.
     """
-    directory = directory.resolve()  # a link stays a link
+    # A link stays a link.
+    directory = directory.resolve()
     exists = replace and directory.is_dir()
     # An existing directory may be a disk of its own, and nothing is renamed from one disk to another.
     parent = directory if exists else directory.parent
@@ -48,7 +46,9 @@ def atomic_directory(directory: Path, *, replace: bool = False) -> Iterator[Path
         with errors_named("write", directory):
             for path in partial.rglob("*"):
                 _flush(path)
-            if exists:  # a single rename cannot replace a directory that holds something
+            # A single rename cannot replace a directory that holds something. Where nothing may be replaced
+            # that is wanted: of several processes the first to finish gets the name.
+            if exists:
                 _exchange_entries(partial, directory)
             else:
                 partial.rename(directory)
@@ -56,7 +56,6 @@ def atomic_directory(directory: Path, *, replace: bool = False) -> Iterator[Path
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Write a whole file; raise `InputError` if that fails."""
     with errors_named("write", path), atomic_file(path) as partial:
         partial.write_bytes(content)
 
@@ -84,14 +83,15 @@ def remove_partials(directory: Path, name: str = "", seconds: float = 3600) -> N
     for partial in directory.glob(f"{_PARTIAL}*"):
         if not partial.name.endswith(name):
             continue
-        with contextlib.suppress(FileNotFoundError):  # its process has just renamed it
+        # Its process may just have renamed it.
+        with contextlib.suppress(FileNotFoundError):
             if time.time() - partial.stat().st_mtime >= seconds:
                 _remove(partial)
 
 
 def file_sha256(path: Path) -> str:
-    """Compute the SHA-256 of a file, in hexadecimal, without holding all of it in memory."""
     digest = hashlib.sha256()
+    # By blocks: the weights of a model may be larger than the memory that is left beside it.
     with path.open("rb") as file:
         while block := file.read(1 << 20):
             digest.update(block)
@@ -100,7 +100,6 @@ def file_sha256(path: Path) -> str:
 
 @contextlib.contextmanager
 def _partial(path: Path, parent: Path) -> Iterator[Path]:
-    """Yield a new name in a directory, and remove what still has it at the end."""
     is_new = not parent.exists()
     with errors_named("write", path):
         remove_partials(parent, f"-{path.name}")
@@ -111,10 +110,11 @@ def _partial(path: Path, parent: Path) -> Iterator[Path]:
     try:
         yield partial
     finally:
-        with contextlib.suppress(OSError):  # the first error is the one to report
+        # The first error is the one to report. `rmdir` fails if the directory holds what was written.
+        with contextlib.suppress(OSError):
             _remove(partial)
             if is_new:
-                parent.rmdir()  # fails if it holds what was written
+                parent.rmdir()
 
 
 def _remove(path: Path) -> None:
@@ -125,9 +125,10 @@ def _remove(path: Path) -> None:
 
 
 def _flush(path: Path) -> None:
-    """Wait until a file, or the names in a directory, are on the disk: they survive a power failure."""
+    # A file, or the names in a directory, then survive a power failure.
+    # Windows opens no directories, and flushes only what is open for writing.
     if os.name != "posix" and path.is_dir():
-        return  # Windows opens no directories, and flushes only what is open for writing.
+        return
     number = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
     try:
         os.fsync(number)

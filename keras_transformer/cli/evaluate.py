@@ -60,6 +60,7 @@ def evaluate(
       keras-transformer evaluate --saved-model saved_models/de_en --source test.de --target test.en
       keras-transformer evaluate --model runs/de_en --length-penalty 1.5 --source val.de --target val.en
     """
+    # Pairs first: a wrong path is told at once, and a model takes seconds to load.
     examples = _pairs(pairs, split, source, target, unique=unique)
     translator = open_model(model, saved_model)
     _change_search(translator, beam_size, length_penalty)
@@ -94,8 +95,8 @@ def _change_search(translator: TextTranslator, beam_size: int | None, length_pen
 
 
 def _with_beam(search: BeamSearch | GreedySearch, beam_size: int) -> BeamSearch | GreedySearch:
-    """Return the same search with another beam; one hypothesis is greedy search, which costs less."""
     shared = {name: getattr(search, name) for name in ("length_penalty", "constraints", "special_ids")}
+    # One hypothesis is greedy search, which costs less.
     if beam_size == 1:
         return GreedySearch(**shared)
     beam = search if isinstance(search, BeamSearch) else BeamSearch(**shared)

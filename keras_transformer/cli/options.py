@@ -29,10 +29,12 @@ _OPPOSITES = {
 
 def run_options(command: Command[Parameters, Result]) -> Command[Parameters, Result]:
     """Add a flag for each field of a run, which is None where it is not given."""
+    # Reversed, since click puts what is added last at the top of the help.
     for name, option in reversed(RunConfig.options().items()):
         flag, kind = f"--{name.replace('_', '-')}", _click_type(option.annotation)
         if kind is bool:
             flag = f"{flag}/--{_OPPOSITES.get(name, f'no-{flag[2:]}')}"
+        # A default in the text alone: a flag that is not given is None, so that it overrides no file.
         has_default = option.default is not None and kind is not bool
         text = f"{option.text}  [{option.default}]" if has_default else option.text
         command = click.option(
@@ -42,12 +44,11 @@ def run_options(command: Command[Parameters, Result]) -> Command[Parameters, Res
 
 
 def _click_type(annotation: object) -> click.Choice[str] | type:
-    """Return what click reads a value of an annotation as, which may be a union with None."""
-    if get_origin(annotation) is Annotated:
-        return _click_type(get_args(annotation)[0])
-    if get_origin(annotation) is Literal:
+    origin = get_origin(annotation)
+    if origin is Literal:
         return click.Choice([str(choice) for choice in get_args(annotation)])
-    if get_origin(annotation) in (Union, types.UnionType):
+    # A union is one with None, which comes last; ranges are checked with the rest of the configuration.
+    if origin in (Annotated, Union, types.UnionType):
         return _click_type(get_args(annotation)[0])
     return annotation if isinstance(annotation, type) else str
 
@@ -76,13 +77,11 @@ def open_model(model: str | None, saved_model: str | None) -> TextTranslator:
         raise InputError(f"Give --model or --saved-model. Received: {model} and {saved_model}.")
     if model is not None:
         return Translator.load(model)
-    return ServedModel(_only_export() if saved_model is None else Path(saved_model))
-
-
-def _only_export() -> Path:
+    if saved_model is not None:
+        return ServedModel(Path(saved_model))
     root = Path("saved_models")
     found = sorted(path for path in root.iterdir() if path.is_dir()) if root.is_dir() else []
     if len(found) != 1:
         names = ", ".join(str(path) for path in found) or "none"
         raise InputError(f"Name a model with --model or --saved-model. Found in {root}: {names}.")
-    return found[0]
+    return ServedModel(found[0])

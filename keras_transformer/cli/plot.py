@@ -49,18 +49,18 @@ def attention(text: str, model: str, output: str) -> None:
     if not text:
         raise InputError(f"Give a text that is not empty. Received: {text!r}.")
     translator = Translator.load(model)
-    source_ids = ops.convert_to_numpy(
-        translator.source_tokenizer.padded_ids([text], translator.max_source_length)
-    )
-    output_ids = ops.convert_to_numpy(translator.generate(source_ids).token_ids)[:1, 0]  # (1, T)
+    padded_ids = translator.source_tokenizer.padded_ids([text], translator.max_source_length)
+    source_ids = ops.convert_to_numpy(padded_ids)
+    # (1, n, T) -> (1, T), the best of n
+    output_ids = ops.convert_to_numpy(translator.generate(source_ids).token_ids)[:1, 0]
     length = int(np.argmax(output_ids == _IDS.end)) + 1 if _IDS.end in output_ids else output_ids.shape[1]
     decoder_ids = np.insert(output_ids[:, : length - 1], 0, _IDS.start, axis=1)  # (1, t)
-    maps = translator.model.attention_scores(
-        {"encoder_token_ids": source_ids, "decoder_token_ids": decoder_ids}
-    )
+    inputs = {"encoder_token_ids": source_ids, "decoder_token_ids": decoder_ids}
+    maps = translator.model.attention_scores(inputs)
     with progress_bar(len(maps), "drawing") as progress:
         paths = plot_attention_maps(
-            {name: ops.convert_to_numpy(scores)[0] for name, scores in maps.items()},  # (h, t, s)
+            # (1, h, t, s) -> (h, t, s)
+            {name: ops.convert_to_numpy(scores)[0] for name, scores in maps.items()},
             _tokens(translator.source_tokenizer, source_ids),
             _tokens(translator.target_tokenizer, decoder_ids),
             output,
@@ -106,5 +106,6 @@ def mask(length: int, padding: int, output: str) -> None:
     tokens = np.arange(length)[None] < length - padding  # (1, s)
     combined = combine_masks(causal_mask=causal_mask(length, length), padding_mask=tokens)
     title = f"Causal mask, the last {padding} are padding" if padding else "Causal mask"
+    # (1, 1, t, s) -> (t, s)
     plot_mask(np.asarray(combined)[0, 0], path=output, title=title)
     click.echo(str(Path(output)))

@@ -26,8 +26,9 @@ class Verb(click.Command):
             _fail(str(error))
         except ExportError as error:
             _fail(str(error), status=1)
+        # `| head` has read enough; click ends without a word.
         except BrokenPipeError:
-            raise  # `| head` has read enough; click ends without a word
+            raise
         except OSError as error:
             where = f"{error.filename}: " if error.filename else ""
             _fail(f"{where}{error.strerror or error}")
@@ -37,13 +38,14 @@ class Verb(click.Command):
 
 
 def _fail(message: str, status: int = 2) -> None:
+    # One line, whatever a library's message holds, for logs that are read by line.
     click.echo(f"Error: {' '.join(message.split())}", err=True)
     raise SystemExit(status)
 
 
 @contextlib.contextmanager
 def _one_line_warnings() -> Iterator[None]:
-    """Print this package's warnings as a line each, without the line of code that warns."""
+    # Without the line of code that warns, which says nothing to who gave a file or a flag.
     usual = warnings.formatwarning
 
     def formatted(
@@ -61,8 +63,7 @@ def _one_line_warnings() -> Iterator[None]:
 
 
 class _Talk(logging.Handler):
-    """Print what the package logs, on whatever standard error is then."""
-
+    # Not a `StreamHandler`, which keeps the standard error of when it was made; a test or a bar replaces it.
     def emit(self, record: logging.LogRecord) -> None:
         click.echo(record.getMessage(), err=True)
 
@@ -91,6 +92,7 @@ class EpochProgress(keras.callbacks.Callback):
     """A bar for each epoch, with loss and accuracy, and a line when the epoch is done."""
 
     def on_epoch_begin(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
+        # None in the first epoch of a dataset of unknown length.
         steps = self.params["steps"]
         self._bar = progressbar(
             length=steps,

@@ -47,7 +47,8 @@ def train(config: str | None, resume: bool, overwrite: bool, **flags: str | floa
         report = run.train(
             resume=resume, overwrite=overwrite, callbacks=[EpochProgress()], verbose=0, progress=progress_bar
         )
-    except KeyboardInterrupt as error:  # an end that a user caused, like others with status 2
+    # An end that a user caused, so with status 2 as others, and with the line that says how to go on.
+    except KeyboardInterrupt as error:
         raise InputError(_interrupted(run)) from error
     click.echo(str(report))
     _show_outputs(run)
@@ -60,18 +61,18 @@ def train(config: str | None, resume: bool, overwrite: bool, **flags: str | floa
 
 
 def _run(config: str | None, given: dict[str, str | int | float | bool], *, resume: bool) -> Run:
-    """Return the run that flags and a file describe; a resumed one has its own file."""
     if config is not None:
         return Run.from_toml(config, **given)
     if not resume:
         return Run(RunConfig.default(**given))
-    # Of a run that goes on only the place is not known, and pairs decide on its name.
+    # A resumed run has a file of its own. Only its place is not known, and pairs decide on its name.
     place = {name: given[name] for name in _PLACE if name in given}
     begun = RunConfig.default(**place)
     return Run.open(Path(begun.run_directory, begun.name), **given)
 
 
 def _interrupted(run: Run) -> str:
+    # Not `--resume`, which needs a checkpoint.
     if not run.num_epochs:
         return (
             "Interrupted before the first epoch was saved: nothing to resume, the same command starts again."
@@ -104,6 +105,7 @@ def _show_next(run: Run, exported: list[Path]) -> None:
             err=True,
         )
         return
+    # Windows's shell knows double quotes alone; a source is an example, which may lose its own.
     version, quote = shlex.quote(str(exported[0])), "'" if os.name == "posix" else '"'
     source = run.pairs.test[0][0].strip().replace(quote, "")
     click.echo("next:")

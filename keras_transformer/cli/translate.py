@@ -51,7 +51,8 @@ def translate(
         else:
             try:
                 outputs = translator.n_best(lines, n_best, batch_size=batch_size, progress=progress)
-            except ValueError as error:  # more than the search keeps
+            # More than the search keeps.
+            except ValueError as error:
                 raise InputError(f"--n-best {n_best}: {error}") from error
     for number, hypotheses in enumerate(outputs, start=1):
         for output in hypotheses:
@@ -62,12 +63,12 @@ def translate(
 
 
 def _standard_input() -> list[str]:
-    return [_decoded(line, number) for number, line in enumerate(sys.stdin.buffer, start=1)]
-
-
-def _decoded(line: bytes, number: int) -> str:
-    try:
-        return line.rstrip(b"\r\n").decode("utf-8-sig" if number == 1 else "utf-8")
-    except UnicodeDecodeError as error:
-        where = f"Standard input, line {number}: invalid UTF-8 at byte {error.start + 1}."
-        raise InputError(where) from error
+    lines = []
+    # Bytes, since the encoding of a terminal decides on text; of files it is UTF-8 everywhere.
+    for number, line in enumerate(sys.stdin.buffer, start=1):
+        try:
+            lines.append(line.rstrip(b"\r\n").decode("utf-8-sig" if number == 1 else "utf-8"))
+        except UnicodeDecodeError as error:
+            where = f"Standard input, line {number}: invalid UTF-8 at byte {error.start + 1}."
+            raise InputError(where) from error
+    return lines

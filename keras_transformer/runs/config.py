@@ -1,8 +1,4 @@
-"""Configuration of a run: the defaults, then a TOML file, then options by name.
-
-Each value is declared once, with its type, range, default and the text of its flag, so that a run made in
-Python, read from a file or changed by a flag is checked alike and refused with the same message.
-"""
+"""Configuration of a run: the defaults, then a TOML file, then options by name."""
 
 import ast
 import inspect
@@ -26,6 +22,9 @@ else:
 
 Value: TypeAlias = str | int | float | bool
 
+# Each value is declared once, with its type, range, default and the text of its flag, so that a run made in
+# Python, read from a file or changed by a flag is checked alike and refused with the same message.
+
 # TensorFlow and sacreBLEU take no larger integers; NumPy's generators take seeds of 32 bits.
 Count: TypeAlias = Annotated[int, Field(ge=1, lt=2**31)]
 Length: TypeAlias = Annotated[int, Field(ge=2, lt=2**31)]
@@ -33,13 +32,15 @@ Seed: TypeAlias = Annotated[int, Field(ge=0, lt=2**32)]
 Fraction: TypeAlias = Annotated[float, Field(ge=0, lt=1)]
 Weight: TypeAlias = Annotated[float, Field(ge=0)]
 Positive: TypeAlias = Annotated[float, Field(gt=0)]
-FileName: TypeAlias = Annotated[str, Field(min_length=1)]  # a variable of the shell that is not set is ''
+# A variable of the shell that is not set is an empty string, which would be the working directory.
+FileName: TypeAlias = Annotated[str, Field(min_length=1)]
 TokenizerKind: TypeAlias = Literal["character", "subword", "whitespace"]
 
 
 class _Section(BaseModel):
     """A frozen table of typed values; the docstring under each field is the help of its flag."""
 
+    # No conversions and no unknown names: a misspelled field would otherwise be a default without a word.
     model_config = ConfigDict(
         frozen=True, strict=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True
     )
@@ -121,9 +122,8 @@ class _VocabularySection(_Section):
     def _check(self) -> "_VocabularySection":
         if self.subword_dropout and "subword" not in (self.kind, self.target_kind):
             raise ValueError(
-                "`subword_dropout` is for subword vocabularies. Received: "
-                f"subword_dropout={self.subword_dropout}, "
-                f"kind={self.kind!r}, target_kind={self.target_kind!r}."
+                "`subword_dropout` is for subword vocabularies. Received: subword_dropout="
+                f"{self.subword_dropout}, kind={self.kind!r}, target_kind={self.target_kind!r}."
             )
         if self.shared and self.target_kind not in (None, self.kind):
             raise ValueError(
@@ -143,6 +143,7 @@ _MODEL_TYPES = {
     name: kind for name, kind in get_type_hints(TransformerConfig).items() if name not in _DECIDED_ELSEWHERE
 }
 _MODEL_FIELDS: dict[str, Any] = {name: (kind | None, None) for name, kind in _MODEL_TYPES.items()}
+# Checks types alone; `_ModelSection` keeps what was asked for, so that a file of a run has no more than that.
 _ModelChanges = create_model("_ModelChanges", __base__=_Section, **_MODEL_FIELDS)
 
 
@@ -163,17 +164,17 @@ class _ModelSection(_Section, extra="allow"):
             raise ValueError(
                 "`positions` must be sinusoidal, rotary or relative in a run. Received: positions='learned'."
             )
-        if self.initial_model is None:  # whose sizes are not known yet
+        # The sizes of an earlier model are not known before its file is read.
+        if self.initial_model is None:
             self.transformer()
         return self
 
     @property
     def changes(self) -> dict[str, object]:
-        """What differs from the preset, or from the model to begin with."""
         return self.model_extra or {}
 
     def transformer(self, **decided: object) -> TransformerConfig:
-        """Return the options of the model, with those that are decided elsewhere."""
+        # What was asked for wins: a run may share embeddings or not, whatever its vocabularies would decide.
         return TransformerConfig(**{**PRESETS[self.preset].options(), **decided, **self.changes})
 
 
@@ -297,21 +298,11 @@ class RunConfig(_Section, strict=False):
 
     @classmethod
     def default(cls, **options: Value) -> "RunConfig":
-        """Return the configuration of a run without a file.
-
-        Args:
-            **options: as for `override`.
-
-        Returns:
-            The built-in dates if no option names pairs or files, with the sizes of a preset if one is named;
-            else the general defaults.
-
-        Raises:
-            InputError: if a value is wrong.
-        """
+        """Return the configuration of a run without a file: the built-in dates if no option names others."""
         if options.get("pairs", "dates") != "dates" or "source" in options or "target" in options:
             return cls().override(**options)
         dates = cls.from_toml(Path(__file__).with_name("dates.toml"))
+        # The sizes of a preset that is named, not those that the dates change in theirs.
         if "preset" in options:
             dates = dates.model_copy(update={"model": _ModelSection()})
         return dates.override(**options)
@@ -323,14 +314,12 @@ class RunConfig(_Section, strict=False):
         Args:
             path: of the file: `name` and the directories first, then a table for each section.
 
-        Returns:
-            The configuration.
-
         Raises:
             InputError: if the file cannot be read, or a field is unknown or holds a wrong value.
         """
         try:
-            table = tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))  # some editors write a mark
+            # Some editors on Windows begin a file with a mark, which TOML does not know.
+            table = tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
         except OSError as error:
             raise InputError(f"{path}: cannot be read: {error.strerror}.") from error
         except ValueError as error:  # no UTF-8, or no TOML
@@ -352,9 +341,6 @@ class RunConfig(_Section, strict=False):
         Args:
             **options: values by the name of their field, whatever its section. `seed` and `max_target_length`
                 stand in two sections and are set in both.
-
-        Returns:
-            The configuration.
 
         Raises:
             InputError: if a name is unknown, or a value is wrong.
@@ -388,7 +374,7 @@ class RunConfig(_Section, strict=False):
 
 
 def _field_docstrings(kind: type) -> dict[str, str]:
-    """Return the docstring under each field of a dataclass, as pydantic does for its own models."""
+    # As pydantic does for its own models. Python keeps no docstrings of fields, so the source is read.
     texts = {}
     for base in kind.__mro__[:-1]:
         [definition] = ast.parse(inspect.getsource(base)).body
@@ -399,7 +385,6 @@ def _field_docstrings(kind: type) -> dict[str, str]:
 
 
 def _validated(table: object, origin: str = "") -> RunConfig:
-    """Return the run that a user's table describes; raise InputError in one line."""
     try:
         return RunConfig.model_validate(table)
     except ValidationError as error:
@@ -407,12 +392,13 @@ def _validated(table: object, origin: str = "") -> RunConfig:
 
 
 def _one_line(error: ValidationError) -> str:
-    """Return the first fault of a table, with the section, the field and the received value."""
+    # The first fault alone, as everywhere: pydantic's own text takes several lines, and a link, for each.
     fault = error.errors(include_url=False)[0]
     *sections, name = ("", *map(str, fault["loc"]))
     where = "".join(f"[{section}]: " for section in sections if section)
     table = f"{where}[{name}]: " if name else ""
-    if fault["type"] == "value_error":  # of a check above, whose message is whole
+    # The message of a check above is whole.
+    if fault["type"] == "value_error":
         return f"{table}{fault['ctx']['error']}"
     if fault["type"] == "model_type":
         return f"{table}must be a table of fields. Received: {fault['input']!r}."

@@ -34,7 +34,6 @@ class _RunPairs:
     train: list[Pair]
     validation: list[Pair]
     test: list[Pair]
-    """The validation pairs where a run has no others."""
 
 
 def _load_pairs(data: _DataSection) -> _RunPairs:
@@ -44,6 +43,7 @@ def _load_pairs(data: _DataSection) -> _RunPairs:
         source, target = getattr(data, f"{prefix}source"), getattr(data, f"{prefix}target")
         if source is not None:
             parts[part] = read_pairs((source, target))
+        # Files have no splits; the held-out part is cut from the training pairs below.
         elif data.source is not None:
             parts[part] = []
         else:
@@ -51,11 +51,12 @@ def _load_pairs(data: _DataSection) -> _RunPairs:
     train, validation = parts["train"], parts["validation"]
     if not validation:
         train, validation = split_pairs(train, validation_fraction=data.validation_fraction, seed=data.seed)
+    # Where a run has no test pairs, its report is of those that chose the best epoch.
     return _RunPairs(train=train, validation=validation, test=parts["test"] or validation)
 
 
 def _train_tokenizers(vocabulary: _VocabularySection, pairs: list[Pair]) -> tuple[Tokenizer, Tokenizer]:
-    """Make the vocabularies of source and target from training pairs; one for both if it is shared."""
+    # From training pairs alone: held-out texts with unknown tokens are scored as such.
     sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
     if vocabulary.shared:
         tokenizer = _train_tokenizer(vocabulary, vocabulary.kind, [*sources, *targets])
@@ -72,9 +73,8 @@ def _train_tokenizer(vocabulary: _VocabularySection, kind: str, texts: list[str]
         return SubwordTokenizer.train(texts, size, lowercase=lowercase)
     if kind == "whitespace":
         return WhitespaceTokenizer.train(texts, lowercase=lowercase, max_vocabulary_size=size)
-    spaces = vocabulary.normalize_spaces
     return CharacterTokenizer.train(
-        texts, lowercase=lowercase, normalize_spaces=spaces, max_vocabulary_size=size
+        texts, lowercase=lowercase, normalize_spaces=vocabulary.normalize_spaces, max_vocabulary_size=size
     )
 
 
@@ -84,6 +84,7 @@ def _run_tokenizers(config: RunConfig, directory: Path, pairs: list[Pair]) -> tu
     # A run that was killed may have left half a vocabulary; the file of options is written last.
     if all((path / "tokenizer.json").exists() for path in paths):
         return load_tokenizer(paths[0]), load_tokenizer(paths[1])
+    # Made anew from the same pairs they might have other numbers, which a resumed model would not notice.
     if _has_checkpoint(directory):
         raise InputError(
             f"{directory} holds checkpoints, and no longer both {' and '.join(TOKENIZERS)}, whose numbers "
@@ -101,18 +102,12 @@ def _run_tokenizers(config: RunConfig, directory: Path, pairs: list[Pair]) -> tu
 
 
 def _jit_compiles() -> bool:
-    """Tell whether each shape of a batch is compiled."""
+    # JAX compiles a step anew for each shape of a batch.
     return keras.backend.backend() == "jax"
 
 
 class _RunData:
-    """Pairs of a run as token ids, and the batches of them.
-
-    Args:
-        config: its sections on data, vocabulary and training decide.
-        pairs: texts; those that are too long are dropped and counted.
-        tokenizers: of source and target.
-    """
+    """Pairs of a run as token ids, and the batches of them; what is too long is dropped and counted."""
 
     def __init__(self, config: RunConfig, pairs: _RunPairs, tokenizers: tuple[Tokenizer, Tokenizer]) -> None:
         self.config, self.tokenizers = config, tokenizers
@@ -129,7 +124,7 @@ class _RunData:
             raise InputError(f"The {part} pairs: {error}") from error
 
     def training_batches(self, first_epoch: int = 0) -> tf.data.Dataset:
-        """Return the batches to learn from, which begin with this epoch's order and noise."""
+        # A resumed run sees the batches that it would have seen: order and noise follow from the epoch.
         steps = self.config.training.gradient_accumulation_steps
         dataset = self._batches(self.training, shuffle=True, first_epoch=first_epoch)
         if steps == 1:
@@ -142,7 +137,7 @@ class _RunData:
         return dataset.apply(accumulation_weights(steps))
 
     def validation_batches(self) -> tf.data.Dataset:
-        """Return the batches that choose the best epoch: always the same, never packed."""
+        # Always the same and never packed, so that losses of epochs can be compared.
         return self._batches(self.validation, shuffle=False, first_epoch=0)
 
     def _batches(self, encoded: EncodedPairs, *, shuffle: bool, first_epoch: int) -> tf.data.Dataset:
@@ -160,33 +155,33 @@ class _RunData:
                 shuffle=shuffle,
                 seed=data.seed,
                 first_epoch=first_epoch,
-                # XLA compiles again for each shape, so that there they are few
+                # XLA compiles again for each shape, so that there they are few.
                 pad_to_bucket_boundary=_jit_compiles() or engine == "tpu",
                 packed_length=data.packed_length if shuffle else None,
                 noise=self._noise() if shuffle else (),
             )
         except ValueError as error:
             raise InputError(str(error)) from error
-        if engine in ("data_parallel", "model_parallel"):  # whose devices share examples evenly
+        # Devices of JAX share examples evenly; rows of padding fill each batch, and count nothing.
+        if engine in ("data_parallel", "model_parallel"):
             return dataset.apply(shard_rows(len(keras.distribution.list_devices())))
         return dataset
 
     def _noise(self) -> list[_Step]:
-        """Return the steps that leave out merges of the vocabularies that have some."""
         vocabulary, seed = self.config.vocabulary, self.config.training.seed
         rates = (vocabulary.subword_dropout, vocabulary.target_subword_dropout)
         source_rate, target_rate = rates[0], rates[0] if rates[1] is None else rates[1]
-        source, target = (
-            tokenizer if isinstance(tokenizer, SubwordTokenizer) else None for tokenizer in self.tokenizers
-        )
+        source, target = self.tokenizers
         steps = []
-        if source is not None and source_rate:
+        # Each limit counts a special token, which is not in the row yet when its tokens are split.
+        if isinstance(source, SubwordTokenizer) and source_rate:
             limit = self.config.data.max_source_length - 1
             steps.append(subword_dropout(source, None, source_rate, max_length=limit, seed=seed))
-        if target is not None and target_rate:
+        if isinstance(target, SubwordTokenizer) and target_rate:
             limit = self.config.data.max_target_length - 1
             steps.append(subword_dropout(None, target, target_rate, max_length=limit, seed=seed))
-        if (source_rate or target_rate) and not steps:  # the vocabularies may be those of an earlier model
+        # The vocabularies may be those of an earlier model, whatever kind the configuration names.
+        if (source_rate or target_rate) and not steps:
             kinds = " and ".join(type(tokenizer).__name__ for tokenizer in self.tokenizers)
             raise InputError(
                 "`subword_dropout` is for subword vocabularies. Received: "

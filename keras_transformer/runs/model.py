@@ -46,15 +46,14 @@ def _train_model(
         batches = data.training_batches(checkpoint.epoch)
         if checkpoint.epoch:
             model = checkpoint.load_model()
-            model.jit_compile = _jit_compiles()  # it may have begun on another backend
+            # It may have begun on another backend.
+            model.jit_compile = _jit_compiles()
         else:
             model = _new_model(config, data.tokenizers, num_batches=len(batches))
+        counts = len(data.training), len(data.validation), len(batches), model.count_params()
         _LOGGER.info(
             "%s training pairs, %s validation pairs, %s batches an epoch, %s parameters",
-            *(
-                f"{n:,}"
-                for n in (len(data.training), len(data.validation), len(batches), model.count_params())
-            ),
+            *(f"{count:,}" for count in counts),
         )
         fit(
             model,
@@ -85,25 +84,21 @@ def _finished_translator(data: _RunData, directory: Path) -> Translator:
 
 
 def _translator(data: _RunData, model: keras.Model) -> Translator:
-    decoding, data_section = data.config.decoding, data.config.data
+    decoding, penalty = data.config.decoding, data.config.decoding.length_penalty
     return Translator(
         model,
         *data.tokenizers,
-        search=_make_search(decoding.beam_size, decoding.length_penalty),
-        max_source_length=data_section.max_source_length,
+        # A beam of one hypothesis is greedy search, which costs less.
+        search=GreedySearch(length_penalty=penalty)
+        if decoding.beam_size == 1
+        else BeamSearch(decoding.beam_size, length_penalty=penalty),
+        max_source_length=data.config.data.max_source_length,
         max_target_length=decoding.max_target_length,
     )
 
 
-def _make_search(beam_size: int, length_penalty: float) -> BeamSearch | GreedySearch:
-    """Return the search of a beam size; a beam of one hypothesis is greedy search, which costs less."""
-    if beam_size == 1:
-        return GreedySearch(length_penalty=length_penalty)
-    return BeamSearch(beam_size, length_penalty=length_penalty)
-
-
 def _scoring(data: _RunData, pairs: Sequence[Pair]) -> DecodeAndScore | None:
-    """Return the callback that scores translations after each epoch, if that chooses the best one."""
+    # Decoding takes longer than the loss, so only where answers choose the best epoch.
     config = data.config
     if config.training.monitor == "loss":
         return None
@@ -180,10 +175,7 @@ def _initial_model(section: _ModelSection, *, packed: bool, dtype: keras.DTypePo
 
 
 def _check_architecture(section: _ModelSection, config: Mapping[str, object]) -> None:
-    """Raise InputError for sizes and choices that differ from those of the earlier model.
-
-    Weights that do not fit would be left out, or begin at random.
-    """
+    # Weights that do not fit would be left out, or begin at random.
     # What is None there is as large as something else.
     same = {
         **dict.fromkeys(("num_encoder_layers", "num_decoder_layers"), "num_layers"),

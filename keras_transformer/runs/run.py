@@ -149,7 +149,7 @@ class Run:
         """
         start, config, directory = time.monotonic(), self.config, self.directory
         engine = config.training.distribute
-        # Before the vocabularies are made: TensorFlow takes cores only before it has computed anything.
+        # First of all, since TensorFlow takes cores only before it has computed anything.
         devices = distributed(engine) if engine else nullcontext()
         with locked(directory):
             pairs = self.pairs
