@@ -1,4 +1,4 @@
-"""The program `keras-transformer`; a module beside the package, whose `--help` answers before Keras is there."""
+"""The program `keras-transformer`; beside the package, so that `--help` answers before Keras is there."""
 
 import contextlib
 import importlib

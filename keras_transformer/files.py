@@ -56,6 +56,7 @@ def atomic_directory(directory: Path, *, replace: bool = False) -> Iterator[Path
 
 
 def write_file(path: Path, content: bytes) -> None:
+    """Write a whole file; raise `InputError` if that fails."""
     with errors_named("write", path), atomic_file(path) as partial:
         partial.write_bytes(content)
 
@@ -90,6 +91,7 @@ def remove_partials(directory: Path, name: str = "", seconds: float = 3600) -> N
 
 
 def file_sha256(path: Path) -> str:
+    """Compute the SHA-256 of a file, in hexadecimal."""
     digest = hashlib.sha256()
     # By blocks: the weights of a model may be larger than the memory that is left beside it.
     with path.open("rb") as file:

@@ -63,12 +63,13 @@ def translate(
 
 
 def _standard_input() -> list[str]:
-    lines = []
-    # Bytes, since the encoding of a terminal decides on text; of files it is UTF-8 everywhere.
-    for number, line in enumerate(sys.stdin.buffer, start=1):
-        try:
-            lines.append(line.rstrip(b"\r\n").decode("utf-8-sig" if number == 1 else "utf-8"))
-        except UnicodeDecodeError as error:
-            where = f"Standard input, line {number}: invalid UTF-8 at byte {error.start + 1}."
-            raise InputError(where) from error
-    return lines
+    # Bytes, since a terminal's encoding would decide on text: input is UTF-8 everywhere, as files are.
+    return [_decoded(line, number) for number, line in enumerate(sys.stdin.buffer, start=1)]
+
+
+def _decoded(line: bytes, number: int) -> str:
+    try:
+        return line.rstrip(b"\r\n").decode("utf-8-sig" if number == 1 else "utf-8")
+    except UnicodeDecodeError as error:
+        where = f"Standard input, line {number}: invalid UTF-8 at byte {error.start + 1}."
+        raise InputError(where) from error
