@@ -1,10 +1,6 @@
-"""The encoder-decoder Transformer as a Keras library.
+"""The encoder-decoder Transformer as a Keras library: `import keras_transformer as kt`.
 
-    import keras_transformer as kt
-
-`import keras_transformer` registers every layer and model with Keras, so that `.keras` files load without
-`custom_objects`. What needs TensorFlow or draws (`data`, `text`, `evaluation`, `export`, `runs`,
-`visualization`) is imported when it is first used.
+The import registers every layer and model with Keras, so that `.keras` files load without `custom_objects`.
 """
 
 import importlib
@@ -41,6 +37,7 @@ __all__ = [
 ]
 
 
+# What needs TensorFlow or draws is imported when it is first used.
 def __getattr__(name: str) -> ModuleType | type:
     if name == "Run":
         runs: type = importlib.import_module("keras_transformer.runs").Run

@@ -34,8 +34,7 @@ def atomic_directory(directory: Path, *, replace: bool = False) -> Iterator[Path
 
     With `replace`, a directory that exists gets the new entries and keeps its others; else it must be empty.
     """
-    # A link stays a link.
-    directory = directory.resolve()
+    directory = directory.resolve()  # a link stays a link
     exists = replace and directory.is_dir()
     # An existing directory may be a disk of its own, and nothing is renamed from one disk to another.
     parent = directory if exists else directory.parent
@@ -84,8 +83,7 @@ def remove_partials(directory: Path, name: str = "", seconds: float = 3600) -> N
     for partial in directory.glob(f"{_PARTIAL}*"):
         if not partial.name.endswith(name):
             continue
-        # Its process may just have renamed it.
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(FileNotFoundError):  # its process has just renamed it
             if time.time() - partial.stat().st_mtime >= seconds:
                 _remove(partial)
 

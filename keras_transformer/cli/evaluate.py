@@ -13,7 +13,6 @@ from keras_transformer.decoding.text_translator import TextTranslator
 from keras_transformer.decoding.translator import Translator
 from keras_transformer.errors import InputError
 from keras_transformer.runs.run import score
-from keras_transformer.types import Pair
 
 
 @click.command(cls=Verb)
@@ -60,8 +59,14 @@ def evaluate(
       keras-transformer evaluate --saved-model saved_models/de_en --source test.de --target test.en
       keras-transformer evaluate --model runs/de_en --length-penalty 1.5 --source val.de --target val.en
     """
-    # Pairs first: a wrong path is told at once, and a model takes seconds to load.
-    examples = _pairs(pairs, split, source, target, unique=unique)
+    if (pairs is None) == (source is None) or (source is None) != (target is None):
+        raise InputError(
+            "Give --pairs, or --source and --target. "
+            f"Received: --pairs {pairs}, --source {source}, --target {target}."
+        )
+    origin = str(pairs) if source is None or target is None else (source, target)
+    # Before the model, which takes seconds to load: a wrong path is told at once.
+    examples = read_pairs(origin, split, further_targets=unique)
     translator = open_model(model, saved_model)
     _change_search(translator, beam_size, length_penalty)
     report = score(
@@ -101,15 +106,3 @@ def _with_beam(search: BeamSearch | GreedySearch, beam_size: int) -> BeamSearch 
         return GreedySearch(**shared)
     beam = search if isinstance(search, BeamSearch) else BeamSearch(**shared)
     return dataclasses.replace(beam, beam_size=beam_size)
-
-
-def _pairs(
-    pairs: str | None, split: str, source: str | None, target: str | None, *, unique: bool
-) -> list[Pair]:
-    if (pairs is None) == (source is None) or (source is None) != (target is None):
-        raise InputError(
-            "Give --pairs, or --source and --target. "
-            f"Received: --pairs {pairs}, --source {source}, --target {target}."
-        )
-    origin = str(pairs) if source is None or target is None else (source, target)
-    return read_pairs(origin, split, further_targets=unique)

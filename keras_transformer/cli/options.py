@@ -55,20 +55,17 @@ def _click_type(annotation: object) -> click.Choice[str] | type:
 
 def model_options(command: Command[Parameters, Result]) -> Command[Parameters, Result]:
     """Add the flags that choose a model, for `open_model`, and the number of texts at a time."""
-    options = (
-        click.option("--model", type=click.Path(), help="Directory that train wrote, such as runs/dates."),
-        click.option(
-            "--saved-model",
-            type=click.Path(),
-            help="Export, or one version of it. Without --model: the only one in saved_models.",
-        ),
-        click.option(
-            "--batch-size", type=click.IntRange(min=1), default=64, show_default=True, help="Texts at a time."
-        ),
-    )
-    for option in reversed(options):
-        command = option(command)
-    return command
+    # The last comes first, since click shows what is added last at the top.
+    command = click.option(
+        "--batch-size", type=click.IntRange(min=1), default=64, show_default=True, help="Texts at a time."
+    )(command)
+    command = click.option(
+        "--saved-model",
+        type=click.Path(),
+        help="Export, or one version of it. Without --model: the only one in saved_models.",
+    )(command)
+    text = "Directory that train wrote, such as runs/dates."
+    return click.option("--model", type=click.Path(), help=text)(command)
 
 
 def open_model(model: str | None, saved_model: str | None) -> TextTranslator:

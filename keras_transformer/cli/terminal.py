@@ -18,7 +18,6 @@ class Verb(click.Command):
     """A command that ends with status 2 for a user's mistake, and with 1 for an export that is not right."""
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run the command."""
         try:
             with _one_line_warnings(), _talk():
                 return super().invoke(ctx)
@@ -26,9 +25,8 @@ class Verb(click.Command):
             _fail(str(error))
         except ExportError as error:
             _fail(str(error), status=1)
-        # `| head` has read enough; click ends without a word.
         except BrokenPipeError:
-            raise
+            raise  # `| head` has read enough; click ends without a word
         except OSError as error:
             where = f"{error.filename}: " if error.filename else ""
             _fail(f"{where}{error.strerror or error}")
@@ -38,7 +36,6 @@ class Verb(click.Command):
 
 
 def _fail(message: str, status: int = 2) -> None:
-    # One line, whatever a library's message holds, for logs that are read by line.
     click.echo(f"Error: {' '.join(message.split())}", err=True)
     raise SystemExit(status)
 

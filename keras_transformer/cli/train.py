@@ -51,7 +51,12 @@ def train(config: str | None, resume: bool, overwrite: bool, **flags: str | floa
     except KeyboardInterrupt as error:
         raise InputError(_interrupted(run)) from error
     click.echo(str(report))
-    _show_outputs(run)
+    click.echo("outputs (score, source, output, and the reference where it differs):")
+    pairs = run.pairs.test[:_NUM_SHOWN]
+    outputs = run.translator.translate_with_scores([source for source, _ in pairs])
+    for (source, target), output in zip(pairs, outputs, strict=True):
+        reference = "" if output.text == target else f"  ({target})"
+        click.echo(f"  {output.score:7.3f}  {source.strip()}  →  {output.text}{reference}")
     written = [run.directory / "training.png", run.directory / "attention.png"]
     if keras.backend.backend() == "tensorflow":
         click.echo("exporting, and asking the export in a process of its own", err=True)
@@ -72,7 +77,6 @@ def _run(config: str | None, given: dict[str, str | int | float | bool], *, resu
 
 
 def _interrupted(run: Run) -> str:
-    # Not `--resume`, which needs a checkpoint.
     if not run.num_epochs:
         return (
             "Interrupted before the first epoch was saved: nothing to resume, the same command starts again."
@@ -85,15 +89,6 @@ def _interrupted(run: Run) -> str:
         f"Interrupted. Epoch {run.num_epochs} of {config.training.epochs} is saved; "
         f"go on with: keras-transformer train{flags} --resume"
     )
-
-
-def _show_outputs(run: Run) -> None:
-    click.echo("outputs (score, source, output, and the reference where it differs):")
-    pairs = run.pairs.test[:_NUM_SHOWN]
-    outputs = run.translator.translate_with_scores([source for source, _ in pairs])
-    for (source, target), output in zip(pairs, outputs, strict=True):
-        reference = "" if output.text == target else f"  ({target})"
-        click.echo(f"  {output.score:7.3f}  {source.strip()}  →  {output.text}{reference}")
 
 
 def _show_next(run: Run, exported: list[Path]) -> None:

@@ -51,8 +51,7 @@ def translate(
         else:
             try:
                 outputs = translator.n_best(lines, n_best, batch_size=batch_size, progress=progress)
-            # More than the search keeps.
-            except ValueError as error:
+            except ValueError as error:  # more than the search keeps
                 raise InputError(f"--n-best {n_best}: {error}") from error
     for number, hypotheses in enumerate(outputs, start=1):
         for output in hypotheses:

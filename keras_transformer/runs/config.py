@@ -135,10 +135,8 @@ class _VocabularySection(_Section):
 
 # What the vocabularies and the data decide. Learned positions are missing as well: their number would be one
 # more limit of a run's lengths.
-_DECIDED_ELSEWHERE = {
-    *("source_vocabulary_size", "target_vocabulary_size", "encoder_feature_dim"),
-    *("packed", "max_length", "num_layers"),
-}
+_DECIDED_ELSEWHERE = {"source_vocabulary_size", "target_vocabulary_size", "encoder_feature_dim"}
+_DECIDED_ELSEWHERE |= {"packed", "max_length", "num_layers"}
 _MODEL_TYPES = {
     name: kind for name, kind in get_type_hints(TransformerConfig).items() if name not in _DECIDED_ELSEWHERE
 }
@@ -164,8 +162,7 @@ class _ModelSection(_Section, extra="allow"):
             raise ValueError(
                 "`positions` must be sinusoidal, rotary or relative in a run. Received: positions='learned'."
             )
-        # The sizes of an earlier model are not known before its file is read.
-        if self.initial_model is None:
+        if self.initial_model is None:  # whose sizes are not known yet
             self.transformer()
         return self
 
@@ -242,8 +239,7 @@ _IN_TWO_SECTIONS = {"seed": ("data", "training"), "max_target_length": ("data", 
 
 
 class _Option(NamedTuple):
-    """A value that a run can be given by name, and the sections that hold it."""
-
+    # A value that a run can be given by name, and the sections that hold it.
     sections: tuple[str, ...]
     annotation: object
     default: object
@@ -271,15 +267,10 @@ class RunConfig(_Section, strict=False):
     export_directory: FileName = "saved_models"
     """Where the served versions go."""
     data: _DataSection = _DataSection()
-    """Pairs."""
     vocabulary: _VocabularySection = _VocabularySection()
-    """Tokens."""
     model: _ModelSection = _ModelSection()
-    """Sizes."""
     training: _TrainingSection = _TrainingSection()
-    """Recipe."""
     decoding: _DecodingSection = _DecodingSection()
-    """Search."""
 
     @model_validator(mode="after")
     def _check(self) -> "RunConfig":
@@ -366,17 +357,16 @@ class RunConfig(_Section, strict=False):
                 sections = _IN_TWO_SECTIONS.get(name, (section,))
                 options[name] = _Option(sections, inner.annotation, inner.default, inner.description or "")
             if section == "model":
-                texts = _field_docstrings(TransformerConfig)
-                options |= {
-                    name: _Option(("model",), kind, None, texts[name]) for name, kind in _MODEL_TYPES.items()
-                }
+                texts = _model_docstrings()
+                for name, kind in _MODEL_TYPES.items():
+                    options[name] = _Option(("model",), kind, None, texts[name])
         return options
 
 
-def _field_docstrings(kind: type) -> dict[str, str]:
+def _model_docstrings() -> dict[str, str]:
     # As pydantic does for its own models. Python keeps no docstrings of fields, so the source is read.
     texts = {}
-    for base in kind.__mro__[:-1]:
+    for base in TransformerConfig.__mro__[:-1]:
         [definition] = ast.parse(inspect.getsource(base)).body
         for field, text in pairwise(getattr(definition, "body", ())):
             if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
@@ -397,8 +387,7 @@ def _one_line(error: ValidationError) -> str:
     *sections, name = ("", *map(str, fault["loc"]))
     where = "".join(f"[{section}]: " for section in sections if section)
     table = f"{where}[{name}]: " if name else ""
-    # The message of a check above is whole.
-    if fault["type"] == "value_error":
+    if fault["type"] == "value_error":  # of a check above, whose message is whole
         return f"{table}{fault['ctx']['error']}"
     if fault["type"] == "model_type":
         return f"{table}must be a table of fields. Received: {fault['input']!r}."

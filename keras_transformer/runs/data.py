@@ -24,13 +24,10 @@ from keras_transformer.text.tokenizer import Tokenizer, load_tokenizer
 from keras_transformer.types import Pair
 
 _LOGGER = logging.getLogger(__name__)
-_Step = Callable[[tf.data.Dataset], tf.data.Dataset]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _RunPairs:
-    """Pairs of a run, by their purpose."""
-
     train: list[Pair]
     validation: list[Pair]
     test: list[Pair]
@@ -58,13 +55,11 @@ def _load_pairs(data: _DataSection) -> _RunPairs:
 def _train_tokenizers(vocabulary: _VocabularySection, pairs: list[Pair]) -> tuple[Tokenizer, Tokenizer]:
     # From training pairs alone: held-out texts with unknown tokens are scored as such.
     sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
+    kind, target_kind = vocabulary.kind, vocabulary.target_kind or vocabulary.kind
     if vocabulary.shared:
-        tokenizer = _train_tokenizer(vocabulary, vocabulary.kind, [*sources, *targets])
+        tokenizer = _train_tokenizer(vocabulary, kind, [*sources, *targets])
         return tokenizer, tokenizer
-    return (
-        _train_tokenizer(vocabulary, vocabulary.kind, sources),
-        _train_tokenizer(vocabulary, vocabulary.target_kind or vocabulary.kind, targets),
-    )
+    return _train_tokenizer(vocabulary, kind, sources), _train_tokenizer(vocabulary, target_kind, targets)
 
 
 def _train_tokenizer(vocabulary: _VocabularySection, kind: str, texts: list[str]) -> Tokenizer:
@@ -167,7 +162,7 @@ class _RunData:
             return dataset.apply(shard_rows(len(keras.distribution.list_devices())))
         return dataset
 
-    def _noise(self) -> list[_Step]:
+    def _noise(self) -> list[Callable[[tf.data.Dataset], tf.data.Dataset]]:
         vocabulary, seed = self.config.vocabulary, self.config.training.seed
         rates = (vocabulary.subword_dropout, vocabulary.target_subword_dropout)
         source_rate, target_rate = rates[0], rates[0] if rates[1] is None else rates[1]
@@ -180,8 +175,7 @@ class _RunData:
         if isinstance(target, SubwordTokenizer) and target_rate:
             limit = self.config.data.max_target_length - 1
             steps.append(subword_dropout(None, target, target_rate, max_length=limit, seed=seed))
-        # The vocabularies may be those of an earlier model, whatever kind the configuration names.
-        if (source_rate or target_rate) and not steps:
+        if (source_rate or target_rate) and not steps:  # the vocabularies may be those of an earlier model
             kinds = " and ".join(type(tokenizer).__name__ for tokenizer in self.tokenizers)
             raise InputError(
                 "`subword_dropout` is for subword vocabularies. Received: "

@@ -1,8 +1,4 @@
-"""Directory of a run: one process at a time, and nothing is lost before something new is saved.
-
-`runs/NAME` holds the files in `CONTENT`; whatever else is there, such as the texts to train on, is somebody
-else's and is never touched.
-"""
+"""Directory of a run: one process at a time, and nothing is lost before something new is saved."""
 
 import contextlib
 import hashlib
@@ -28,8 +24,9 @@ CHECKPOINTS = "checkpoints"
 _CURVES = ("training.csv", "training.png", "tensorboard")
 _BEFORE_A_CHECKPOINT = (CONFIG_FILE, PAIRS_FILE, CHECKPOINTS, *TOKENIZERS, *_CURVES)
 _TRANSLATOR = ("model.keras", "translator.json")
+# All that a run writes; tests compare the list with what a run has written. Whatever else is in its directory,
+# such as the texts to train on, is somebody else's and is never touched.
 CONTENT = (*_BEFORE_A_CHECKPOINT, *_TRANSLATOR, ATTENTION_FILE, REPORT_FILE)
-"""All that a run writes; tests compare the list with what a run has written."""
 
 # What an earlier run has left, and the same while it is moved there or back, when the run that replaces it
 # has written nothing yet, or nothing any more. A kill between two moves leaves a name that says which it is.
@@ -54,8 +51,7 @@ def locked(directory: Path) -> Iterator[None]:
         finally:
             path.unlink(missing_ok=True)
             if not existed:
-                # It holds the run, or another one by now.
-                with contextlib.suppress(OSError):
+                with contextlib.suppress(OSError):  # it is not empty
                     directory.parent.rmdir()
 
 
@@ -66,9 +62,8 @@ def _locked_file(path: Path, directory: Path) -> TextIOWrapper:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             file.close()
-            raise InputError(
-                f"Another process is training {directory}. Wait for it, or choose another --name."
-            ) from error
+            message = f"Another process is training {directory}. Wait for it, or choose another --name."
+            raise InputError(message) from error
         except OSError:  # the file system has no locks
             return file
         # The process before may have removed the file between the two calls: a lock on it keeps nobody out.
@@ -79,7 +74,6 @@ def _locked_file(path: Path, directory: Path) -> TextIOWrapper:
 
 
 def _saved_config(directory: Path) -> RunConfig:
-    """Return the configuration that a run has; raise InputError if there is no run."""
     path = directory / CONFIG_FILE
     if not path.is_file():
         raise InputError(f"{directory} holds no run: it has no {CONFIG_FILE}.")
@@ -115,7 +109,6 @@ def begun(directory: Path, config: RunConfig, *, overwrite: bool) -> Iterator[No
 
 
 def _check_replaceable(directory: Path, *, overwrite: bool) -> None:
-    """Raise InputError if something is there that is worth keeping, or that no run has written."""
     present = [name for name in CONTENT if (directory / name).exists()]
     if _has_checkpoint(directory) and not overwrite:
         raise InputError(
@@ -126,10 +119,8 @@ def _check_replaceable(directory: Path, *, overwrite: bool) -> None:
         try:
             _saved_config(directory)
         except InputError as error:
-            raise InputError(
-                f"{directory / CONFIG_FILE} is not that of a run, and a run would replace it. "
-                "Choose another --name."
-            ) from error
+            message = f"{directory / CONFIG_FILE} is not that of a run, and a run would replace it."
+            raise InputError(f"{message} Choose another --name.") from error
     # A run that ended before its first checkpoint left nothing to keep, if its configuration says it was one.
     unsaved = _BEFORE_A_CHECKPOINT if CONFIG_FILE in present else ()
     kept = [name for name in present if name not in unsaved]
@@ -197,7 +188,6 @@ def resumed(directory: Path, config: RunConfig) -> Iterator[None]:
 
 
 def _check_resumable(saved: RunConfig, wanted: RunConfig) -> None:
-    """Raise InputError if a run that began with one configuration cannot go on with the other."""
     is_loss = saved.training.monitor == "loss"
     may_change = _MAY_CHANGE + (_MAY_CHANGE_UNDER_THE_LOSS if is_loss else ())
     before, after = _flat(saved), _flat(wanted)
@@ -241,9 +231,8 @@ def check_pairs(directory: Path, **parts: Sequence[Pair]) -> None:
     try:
         wanted = dict(json.loads(path.read_bytes()))
     except (ValueError, TypeError) as error:
-        raise InputError(
-            f"{path} is damaged: {error}. Remove it if the pairs are the same as before."
-        ) from error
+        message = f"{path} is damaged: {error}. Remove it if the pairs are the same as before."
+        raise InputError(message) from error
     changed = [part for part in received if received[part] != wanted.get(part)]
     if changed:
         raise InputError(

@@ -36,7 +36,6 @@ def _train_model(
     callbacks: Sequence[keras.callbacks.Callback] = (),
     verbose: str | int = "auto",
 ) -> None:
-    """Train the model of a run, from its last checkpoint if there is one."""
     config, recipe = data.config, data.config.training
     keras.utils.set_random_seed(recipe.seed)
     if recipe.deterministic:
@@ -46,8 +45,7 @@ def _train_model(
         batches = data.training_batches(checkpoint.epoch)
         if checkpoint.epoch:
             model = checkpoint.load_model()
-            # It may have begun on another backend.
-            model.jit_compile = _jit_compiles()
+            model.jit_compile = _jit_compiles()  # it may have begun on another backend
         else:
             model = _new_model(config, data.tokenizers, num_batches=len(batches))
         counts = len(data.training), len(data.validation), len(batches), model.count_params()
@@ -71,7 +69,6 @@ def _train_model(
 
 
 def _finished_translator(data: _RunData, directory: Path) -> Translator:
-    """Return the translator of the best epoch, or of the mean of the last."""
     average_last = data.config.training.average_last
     if average_last is not None:
         _LOGGER.info("the mean of the last %d epochs", average_last)
@@ -160,7 +157,6 @@ def _untrained_model(
 
 
 def _initial_model(section: _ModelSection, *, packed: bool, dtype: keras.DTypePolicy) -> Transformer:
-    """Return a model with the weights of an earlier run, and the rates of dropout of this one."""
     directory = section.initial_model
     initial = Translator.load(str(directory)).model
     if not isinstance(initial, Transformer):
@@ -177,10 +173,8 @@ def _initial_model(section: _ModelSection, *, packed: bool, dtype: keras.DTypePo
 def _check_architecture(section: _ModelSection, config: Mapping[str, object]) -> None:
     # Weights that do not fit would be left out, or begin at random.
     # What is None there is as large as something else.
-    same = {
-        **dict.fromkeys(("num_encoder_layers", "num_decoder_layers"), "num_layers"),
-        "num_key_value_heads": "num_heads",
-    }
+    same = dict.fromkeys(("num_encoder_layers", "num_decoder_layers"), "num_layers")
+    same["num_key_value_heads"] = "num_heads"
     differing = [
         f"{name}={value!r} where the model has {received!r}"
         for name, value in section.changes.items()

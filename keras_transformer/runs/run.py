@@ -138,7 +138,7 @@ class Run:
                 its first epoch.
             callbacks: further ones for `model.fit`.
             verbose: of `model.fit`.
-            progress: as for `evaluate`.
+            progress: as for `score`.
 
         Returns:
             Scores of the test pairs, which `report.json` has too.
@@ -179,10 +179,8 @@ class Run:
 
         Args:
             pairs: sources and targets; the test pairs of the run if None.
-            unique: whether a source that occurs several times counts once, with all its targets as
-                references.
-            progress: makes a context manager from the number of sources and a label; what it gives is called
-                with the number of sources after each batch.
+            unique: as for `score`.
+            progress: as for `score`.
 
         Returns:
             Exact match and error rates, and BLEU and chrF where targets have words.
@@ -221,11 +219,9 @@ class Run:
                 another backend than TensorFlow.
             ExportError: if the SavedModel does not answer as the translator does.
         """
-        target = (
-            Path(self.config.export_directory, self.config.name) if directory is None else Path(directory)
-        )
+        place = Path(self.config.export_directory, self.config.name) if directory is None else directory
         given = self.examples(self.directory) if examples is None else examples
-        return export_saved_model(self.translator, target, given, optimize)
+        return export_saved_model(self.translator, Path(place), given, optimize)
 
     def _draw_attention(self, source: str) -> None:
         alignment = self.translator.align([source])[0]
@@ -279,7 +275,7 @@ def score(
 
 
 def _warn_of_unwritable(targets: list[str], translator: Translator) -> None:
-    """Log how many references no output can equal, whatever the model has learned."""
+    # No output can equal such a reference, whatever the model has learned.
     written = translator.target_tokenizer.round_trip(targets)
     others = [pair for pair in zip(targets, written, strict=True) if pair[0] != pair[1]]
     if others:
