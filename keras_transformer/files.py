@@ -125,7 +125,7 @@ def _remove(path: Path) -> None:
 
 
 def _flush(path: Path) -> None:
-    # A file, or the names in a directory, then survive a power failure.
+    # So that content, or names in a directory, survive a power failure.
     # Windows opens no directories, and flushes only what is open for writing.
     if os.name != "posix" and path.is_dir():
         return

@@ -94,15 +94,13 @@ def _change_search(translator: TextTranslator, beam_size: int | None, length_pen
     try:
         if length_penalty is not None:
             search = dataclasses.replace(search, length_penalty=length_penalty)
-        translator.search = search if beam_size is None else _with_beam(search, beam_size)
+        shared = {name: getattr(search, name) for name in ("length_penalty", "constraints", "special_ids")}
+        # One hypothesis is greedy search, which costs less.
+        if beam_size == 1:
+            search = GreedySearch(**shared)
+        elif beam_size is not None:
+            beam = search if isinstance(search, BeamSearch) else BeamSearch(**shared)
+            search = dataclasses.replace(beam, beam_size=beam_size)
+        translator.search = search
     except ValueError as error:
         raise InputError(str(error)) from error
-
-
-def _with_beam(search: BeamSearch | GreedySearch, beam_size: int) -> BeamSearch | GreedySearch:
-    shared = {name: getattr(search, name) for name in ("length_penalty", "constraints", "special_ids")}
-    # One hypothesis is greedy search, which costs less.
-    if beam_size == 1:
-        return GreedySearch(**shared)
-    beam = search if isinstance(search, BeamSearch) else BeamSearch(**shared)
-    return dataclasses.replace(beam, beam_size=beam_size)

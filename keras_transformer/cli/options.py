@@ -59,11 +59,8 @@ def model_options(command: Command[Parameters, Result]) -> Command[Parameters, R
     command = click.option(
         "--batch-size", type=click.IntRange(min=1), default=64, show_default=True, help="Texts at a time."
     )(command)
-    command = click.option(
-        "--saved-model",
-        type=click.Path(),
-        help="Export, or one version of it. Without --model: the only one in saved_models.",
-    )(command)
+    text = "Export, or one version of it. Without --model: the only one in saved_models."
+    command = click.option("--saved-model", type=click.Path(), help=text)(command)
     text = "Directory that train wrote, such as runs/dates."
     return click.option("--model", type=click.Path(), help=text)(command)
 

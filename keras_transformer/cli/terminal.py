@@ -60,7 +60,7 @@ def _one_line_warnings() -> Iterator[None]:
 
 
 class _Talk(logging.Handler):
-    # Not a `StreamHandler`, which keeps the standard error of when it was made; a test or a bar replaces it.
+    # Not a `StreamHandler`, which keeps the standard error of when it was made; a test replaces it.
     def emit(self, record: logging.LogRecord) -> None:
         click.echo(record.getMessage(), err=True)
 

@@ -24,7 +24,7 @@ CHECKPOINTS = "checkpoints"
 _CURVES = ("training.csv", "training.png", "tensorboard")
 _BEFORE_A_CHECKPOINT = (CONFIG_FILE, PAIRS_FILE, CHECKPOINTS, *TOKENIZERS, *_CURVES)
 _TRANSLATOR = ("model.keras", "translator.json")
-# All that a run writes; tests compare the list with what a run has written. Whatever else is in its directory,
+# All that a run writes; tests compare the list with what a run has written. Whatever else its directory holds,
 # such as the texts to train on, is somebody else's and is never touched.
 CONTENT = (*_BEFORE_A_CHECKPOINT, *_TRANSLATOR, ATTENTION_FILE, REPORT_FILE)
 

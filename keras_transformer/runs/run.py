@@ -165,10 +165,9 @@ class Run:
             self.translator.save(directory)
             report = self.evaluate(progress=progress)
             self._draw_attention(pairs.test[0][0])
-            seconds = round(time.monotonic() - start)
             # Real sources for the check of an export and its warm-up, when the pairs are elsewhere.
             examples = [source for source, _ in pairs.test[:_NUM_EXAMPLES]]
-            results = {**report.to_dict(), "seconds": seconds, "examples": examples}
+            results = {**report.to_dict(), "seconds": round(time.monotonic() - start), "examples": examples}
             write_file(directory / REPORT_FILE, _as_json(results))
         return report
 
