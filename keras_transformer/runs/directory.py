@@ -23,10 +23,9 @@ TOKENIZERS = ("source_tokenizer", "target_tokenizer")
 CHECKPOINTS = "checkpoints"
 _CURVES = ("training.csv", "training.png", "tensorboard")
 _BEFORE_A_CHECKPOINT = (CONFIG_FILE, PAIRS_FILE, CHECKPOINTS, *TOKENIZERS, *_CURVES)
-_TRANSLATOR = ("model.keras", "translator.json")
-# All that a run writes; tests compare the list with what a run has written. Whatever else its directory holds,
+# All that a run writes; tests compare the list with what a run has written. Whatever else is there,
 # such as the texts to train on, is somebody else's and is never touched.
-CONTENT = (*_BEFORE_A_CHECKPOINT, *_TRANSLATOR, ATTENTION_FILE, REPORT_FILE)
+CONTENT = (*_BEFORE_A_CHECKPOINT, "model.keras", "translator.json", ATTENTION_FILE, REPORT_FILE)
 
 # What an earlier run has left, and the same while it is moved there or back, when the run that replaces it
 # has written nothing yet, or nothing any more. A kill between two moves leaves a name that says which it is.

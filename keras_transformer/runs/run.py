@@ -249,8 +249,7 @@ def score(
         pairs: sources and targets.
         batch_size: how many are decoded together.
         tokenize: tokenization of sacreBLEU.
-        unique: whether a source that occurs several times counts once, with all its targets as
-            references, as is usual for pronunciations.
+        unique: whether a source that occurs several times counts once, with all its targets as references.
         progress: makes a context manager from the number of sources and a label; what it gives is called with
             the number of sources after each batch.
 
