@@ -37,8 +37,8 @@ TokenizerKind: TypeAlias = Literal["character", "subword", "whitespace"]
 class _Section(BaseModel):
     """A frozen table of typed values; the docstring under each field is the help of its flag."""
 
-    # Each value is declared once, with its type, range, default and the text of its flag, so that a run made in
-    # Python, read from a file or changed by a flag is checked alike and refused with the same message.
+    # Each value is declared once, with its type, range, default and the text of its flag, so that a run made
+    # in Python, read from a file or changed by a flag is checked alike and refused with the same message.
     # No conversions and no unknown names: a misspelled field would otherwise be a default without a word.
     model_config = ConfigDict(
         frozen=True, strict=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True
