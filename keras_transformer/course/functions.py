@@ -70,6 +70,7 @@ def scaled_dot_product_attention(
         ValueError: an argument of another rank, a mask of another size.
 
     Example:
+        >>> import numpy as np
         >>> output, weights = scaled_dot_product_attention(np.eye(3), np.eye(3), np.ones((3, 2)))
         >>> tuple(output.shape), tuple(weights.shape)
         ((3, 2), (3, 3))

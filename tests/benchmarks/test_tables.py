@@ -125,7 +125,7 @@ def write_run(tmp_path: Path) -> Callable[..., Path]:
         path.mkdir()
         report = evaluate(outputs, ["a b c d", "y"], tokenize="none")
         (path / "report.json").write_text(json.dumps({**report.to_dict(), "seconds": 90}), encoding="utf-8")
-        (path / "config.json").write_text(RunConfig().override(options).to_json(), encoding="utf-8")
+        (path / "config.json").write_text(RunConfig().override(**options).model_dump_json(), encoding="utf-8")
         return path
 
     return write
