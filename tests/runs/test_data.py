@@ -63,7 +63,7 @@ def fitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Fit
         path = tmp_path / "pairs.tsv"
         path.write_text("".join(f"{source}\t{target}\n" for source, target in pairs), encoding="utf-8")
         run = Run(RunConfig.default(pairs=str(path), **{**SMALL, "run_directory": str(tmp_path), **options}))
-        run.pairs = run_data.RunPairs(train=pairs, validation=pairs, test=pairs)
+        run.pairs = run_data._RunPairs(train=pairs, validation=pairs, test=pairs)
         monkeypatch.setattr(keras.Model, "fit", stop)
         with pytest.raises(KeyboardInterrupt):
             run.train(verbose=0)
@@ -82,7 +82,7 @@ def fitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Fit
 )
 def test_vocabularies(vocabulary: dict[str, Any], kinds: tuple[str, str], tmp_path: Path) -> None:
     config, pairs = RunConfig().override(**vocabulary), [*SENTENCES, ("the cat", "die Katze")]
-    tokenizers = run_data.run_tokenizers(config, tmp_path, pairs)
+    tokenizers = run_data._run_tokenizers(config, tmp_path, pairs)
     assert tuple(tokenizer.kind for tokenizer in tokenizers) == kinds
     assert (tokenizers[0] is tokenizers[1]) == config.vocabulary.shared
 
@@ -90,7 +90,7 @@ def test_vocabularies(vocabulary: dict[str, Any], kinds: tuple[str, str], tmp_pa
 def test_vocabularies_are_made_once(tmp_path: Path) -> None:
     config = RunConfig().override(kind="character", shared=False)
     for pairs in ([("ab", "xyz"), ("b", "z")], [("other", "texts")]):
-        tokenizers = run_data.run_tokenizers(config, tmp_path, pairs)
+        tokenizers = run_data._run_tokenizers(config, tmp_path, pairs)
         assert [tokenizer.vocabulary_size for tokenizer in tokenizers] == [6, 7]
 
 
@@ -98,15 +98,15 @@ def test_half_a_vocabulary_is_made_again_unless_it_was_trained_on(tmp_path: Path
     """A process that was killed between the two files of a vocabulary leaves one."""
     config, pairs = RunConfig().override(kind="character", shared=False), [("ab", "xyz"), ("b", "z")]
     options = tmp_path / "target_tokenizer/tokenizer.json"
-    run_data.run_tokenizers(config, tmp_path, pairs)
+    run_data._run_tokenizers(config, tmp_path, pairs)
     options.unlink()
-    run_data.run_tokenizers(config, tmp_path, pairs)
+    run_data._run_tokenizers(config, tmp_path, pairs)
     assert options.exists()
     options.unlink()
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "checkpoints/state.json").write_text("{}")
     with pytest.raises(InputError, match=r"no longer both source_tokenizer and target_tokenizer"):
-        run_data.run_tokenizers(config, tmp_path, pairs)
+        run_data._run_tokenizers(config, tmp_path, pairs)
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_shapes_are_few_where_each_is_compiled(
         return {(inputs["encoder_token_ids"].shape[1], labels.shape[1]) for inputs, labels in training}
 
     exact = shapes("exact")
-    monkeypatch.setattr(run_data, "jit_compiles", lambda: True)
+    monkeypatch.setattr(run_data, "_jit_compiles", lambda: True)
     few = shapes("few")
     assert len({source for source, _ in few}) < len({source for source, _ in exact}) / 2
     assert all(source == target for source, target in few)
