@@ -51,7 +51,7 @@ MUTANTS = (
     Mutant(
         "hypotheses change places and the cache does not",
         f"{DECODING}/beam.py",
-        "cache=cache.reorder(self._rows(take_each(found.beams, order)))",
+        "cache=cache.reorder(self._rows(take(found.beams, order, batch_dims=1)))",
         "cache=cache",
         "tests/decoding/test_beam.py",
     ),

@@ -1,11 +1,10 @@
-"""Adam's update of one weight, and the gradients it begins with."""
+"""Adam's update of one weight."""
 
 from collections.abc import Sequence
 
 import keras
 from keras import ops
 
-from keras_transformer.backend.gradients import after
 from keras_transformer.types import Tensor
 
 
@@ -21,16 +20,14 @@ def adam_update(
     beta_2: float,
     epsilon: float,
 ) -> None:
-    """Update a weight and both moments in place (Kingma and Ba 2015, end of section 2).
-
-    TensorFlow has one kernel for all of it, which reads and writes each tensor once. The formula is ten
-    operations there, each of which passes over memory; the numbers are the same to rounding. JAX and torch
-    compile or fuse the ten, and a `tf.distribute` strategy updates the copies of a weight by operations.
-    """
+    """Update a weight and both moments in place (Kingma and Ba 2015, end of section 2)."""
     gradient, rate, step, beta_1, beta_2 = (
         ops.cast(number, weight.dtype) for number in (gradient, learning_rate, step, beta_1, beta_2)
     )
     power_1, power_2 = ops.power(beta_1, step), ops.power(beta_2, step)
+    # TensorFlow has one kernel for all of it, which reads and writes each tensor once. The formula is ten
+    # operations there, each of which passes over memory; the numbers are the same to rounding. JAX and torch
+    # compile or fuse the ten.
     if _has_kernel():
         _apply_kernel(
             (weight, momentum, velocity), (power_1, power_2, rate, beta_1, beta_2, epsilon), gradient
@@ -47,7 +44,7 @@ def _has_kernel() -> bool:
         return False
     import tensorflow as tf
 
-    return not tf.distribute.has_strategy()
+    return not tf.distribute.has_strategy()  # which updates the copies of a weight by operations
 
 
 def _apply_kernel(variables: Sequence[keras.Variable], numbers: Sequence[Tensor], gradient: Tensor) -> None:
@@ -61,18 +58,3 @@ def _apply_kernel(variables: Sequence[keras.Variable], numbers: Sequence[Tensor]
         **dict(zip(("beta1_power", "beta2_power", "lr", "beta1", "beta2", "epsilon"), numbers, strict=True)),
         grad=gradient,
     )
-
-
-def finished_gradients(gradients: Sequence[Tensor | None]) -> list[Tensor | None]:
-    """Return gradients once all of them are computed, those of embeddings with equal tokens added up.
-
-    In a graph of TensorFlow nothing else orders the update of one weight after the gradient of another that
-    is computed from it: of 30 equal steps, four or five gave another gradient, so two runs were not the same.
-    It also keeps the gradient of an embedding as rows, whose squares Keras's Adam would take one by one.
-    """
-    if keras.backend.backend() != "tensorflow":
-        return list(gradients)
-    import tensorflow as tf
-
-    dense = [None if gradient is None else tf.convert_to_tensor(gradient) for gradient in gradients]
-    return after([gradient for gradient in dense if gradient is not None], dense)

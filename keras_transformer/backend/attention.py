@@ -1,55 +1,13 @@
 """The parts of attention that one backend computes better in another way than by their formula."""
 
-import math
 from collections.abc import Callable
 
 import keras
 from keras import KerasTensor, ops
 
+from keras_transformer.arguments import known_sizes
 from keras_transformer.backend.compiler import in_compiler
-from keras_transformer.types import Shape, Tensor
-
-MINUS_INFINITY = -3.4028235e38
-"""What stands for minus infinity before a softmax, the most negative float32: it absorbs every logit, added
-or in its place, and stays finite, since a row of infinities has NaN gradients."""
-
-
-def project(equation: str, inputs: Tensor, kernel: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Compute `einsum(equation, inputs, kernel) + bias`, the kernel and the bias in the dtype of the inputs.
-
-    It is one product of matrices: einsum's batched products, and the sums that its bias leaves in the
-    gradient, take twice as long on a CPU.
-
-    Args:
-        equation: the last axes of the inputs are the first ones of the kernel, as in `"btd,dhk->bthk"`.
-        inputs: of any rank.
-        kernel: of any rank; axes that the equation does not name follow the others.
-        bias: the last axes of the kernel, or None.
-    """
-    of_inputs, of_kernel = equation.split("->")[0].split(",")
-    num_summed = len(set(of_inputs) & set(of_kernel))
-    leading = sizes_of(inputs, len(of_inputs) - num_summed)
-    matrix, row = flatten_kernel(kernel, bias, num_summed, inputs.dtype)
-    outputs = ops.matmul(ops.reshape(inputs, (-1, matrix.shape[0])), matrix)
-    outputs = outputs if row is None else ops.add(outputs, row)
-    return ops.reshape(outputs, (*leading, *kernel.shape[num_summed:]))
-
-
-def flatten_kernel(
-    kernel: Tensor, bias: Tensor | None, num_summed: int, dtype: str
-) -> tuple[Tensor, Tensor | None]:
-    """Return a kernel as a matrix `(i, o)`, whose rows are its first axes, and its bias as `(o,)`."""
-    inputs, outputs = math.prod(kernel.shape[:num_summed]), math.prod(kernel.shape[num_summed:])
-    matrix = ops.reshape(ops.cast(kernel, dtype), (inputs, outputs))
-    return matrix, None if bias is None else ops.reshape(ops.cast(bias, dtype), (outputs,))
-
-
-def sizes_of(inputs: Tensor, num_axes: int) -> tuple[Tensor | int, ...]:
-    """Return the first sizes of a tensor for `ops.reshape`."""
-    batch, *others = ops.shape(inputs)[:num_axes]
-    # -1 saves the operations that read the size, but is ambiguous next to a size of 0.
-    is_derived = not isinstance(batch, int) and all(isinstance(size, int) and size > 0 for size in others)
-    return (-1 if is_derived else batch), *others
+from keras_transformer.types import MINUS_INFINITY, Tensor
 
 
 def masked_softmax(logits: Tensor, mask: Tensor | None, *, training: bool | None = None) -> Tensor:
@@ -58,8 +16,7 @@ def masked_softmax(logits: Tensor, mask: Tensor | None, *, training: bool | None
     Args:
         logits: float32 `(b, h, t, s)`.
         mask: boolean, broadcasts to the logits; None lets everything count.
-        training: whether a gradient follows. On TensorFlow it then needs no mask, since it is zero where the
-            scores are: several operations less.
+        training: whether a gradient follows, which TensorFlow then computes in fewer operations.
 
     Returns:
         float32 `(b, h, t, s)`. Each row sums to one, or is all zeros where the mask allows nothing.
@@ -67,7 +24,7 @@ def masked_softmax(logits: Tensor, mask: Tensor | None, *, training: bool | None
     if mask is None:
         return _softmax(logits)
     is_open = None in tuple(mask.shape)
-    if is_open and None not in _known_sizes(logits.shape):
+    if is_open and None not in known_sizes(logits.shape):
         # TensorFlow would leave out the reshape below, as one to the shape that is there already.
         mask = ops.broadcast_to(mask, logits.shape)
     if training and keras.backend.backend() == "tensorflow" and not isinstance(logits, KerasTensor):
@@ -89,6 +46,7 @@ def _softmax_with_gradient(logits: Tensor, mask: Tensor) -> Tensor:
         scores = _softmax_where(mask, logits)
 
         def gradient(upstream: Tensor) -> Tensor:
+            # It needs no mask, since it is zero where the scores are: several operations less.
             products = upstream * scores
             return products - scores * ops.sum(products, axis=-1, keepdims=True)
 
@@ -105,17 +63,26 @@ def _softmax(logits: Tensor) -> Tensor:
     return ops.softmax(logits, axis=-1)
 
 
-def _known_sizes(shape: Shape) -> Shape:
-    return tuple(size if isinstance(size, int) else None for size in shape)
+def fused_attention(key_dim: int, value_dim: int) -> Callable[..., Tensor] | None:
+    """Return attention that never holds the scores, None where the backend has none for heads of these widths.
 
+    It computes `masked_softmax(query @ key.T / sqrt(k), mask) @ value`.
 
-def has_fused_attention(key_dim: int, value_dim: int) -> bool:
-    """Return whether the backend has a kernel that never holds the scores, for heads of these widths."""
+    Args:
+        key_dim: the width of the heads of queries and keys, `k`.
+        value_dim: the width of the heads of values.
+
+    Returns:
+        A function of the query `(b, t, h, k)`, the key and the value `(b, s, h, k)`, and a mask of booleans
+        or None, which broadcasts to `(b, h, t, s)`, True where the query may attend to the key. Its keyword
+        `flash_attention` is that of `keras.ops.dot_product_attention`; None lets the backend choose.
+    """
     # On TensorFlow Keras computes the plain formula; JAX's kernel refuses two widths.
-    return keras.backend.backend() in ("jax", "torch") and key_dim == value_dim
+    has_kernel = keras.backend.backend() in ("jax", "torch") and key_dim == value_dim
+    return _attend_fused if has_kernel else None
 
 
-def fused_attention(
+def _attend_fused(
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -123,15 +90,6 @@ def fused_attention(
     *,
     flash_attention: bool | None = None,
 ) -> Tensor:
-    """Compute `masked_softmax(query @ key.T / sqrt(k), mask) @ value` without ever holding the scores.
-
-    Args:
-        query: `(b, t, h, k)`.
-        key: `(b, s, h, k)`.
-        value: `(b, s, h, k)`.
-        mask: boolean, broadcasts to `(b, h, t, s)`; True where the query may attend to the key.
-        flash_attention: see `keras.ops.dot_product_attention`; None lets the backend choose.
-    """
     if mask is None:
         return ops.dot_product_attention(query, key, value, flash_attention=flash_attention)
     # The kernels disagree on rows in which nothing may be attended to: the mean of the values, or NaN. Such
@@ -140,6 +98,7 @@ def fused_attention(
     open_mask = ops.logical_or(mask, ops.logical_not(alive))
     full_mask = ops.broadcast_to(open_mask, (*open_mask.shape[:2], query.shape[1], key.shape[1]))
     outputs = ops.dot_product_attention(query, key, value, mask=full_mask, flash_attention=flash_attention)
+    # (b, h, t, 1) -> (b, t, h, 1)
     return ops.where(ops.transpose(alive, (0, 2, 1, 3)), outputs, ops.zeros_like(outputs))
 
 

@@ -1,48 +1,12 @@
 """A batch of training in parts, one for each core of the processor."""
 
-import os
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 import keras
 from keras import ops
 
-from keras_transformer.errors import InputError
 from keras_transformer.types import Tensor
-
-_num_cores = 1
-
-
-def num_cores() -> int:
-    """Return the number of cores that `claim_cores` has claimed in this process, 1 if it was not called."""
-    return _num_cores
-
-
-def _claim_cores() -> int:
-    """Make TensorFlow run each operation on one core, and as many at a time as there are; return how many.
-
-    TensorFlow cannot take this back, so it holds for the rest of the process: models that are made from now
-    on train on as many parts of each batch. It is not the default, since searches then run on one core.
-    """
-    import tensorflow as tf
-
-    global _num_cores
-    num_cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    threading = tf.config.threading
-    if (1, num_cores) != (
-        threading.get_intra_op_parallelism_threads(),
-        threading.get_inter_op_parallelism_threads(),
-    ):
-        try:
-            threading.set_intra_op_parallelism_threads(1)
-            threading.set_inter_op_parallelism_threads(num_cores)
-        except RuntimeError as error:
-            raise InputError(
-                "TensorFlow has begun to compute with other threads. Call "
-                f'kt.training.distributed("cores") before anything else. TensorFlow: {error}'
-            ) from error
-    _num_cores = num_cores
-    return num_cores
 
 
 def train_on_parts(
@@ -50,11 +14,7 @@ def train_on_parts(
 ) -> dict[str, Tensor]:
     """Do what Keras's `train_step` does, on parts of a batch; on TensorFlow.
 
-    The parts are chains of operations in one graph: with one thread for each operation and one chain for each
-    core, no core waits for the others before all gradients are there. With two threads for each operation a
-    step of a small model took 600 ms where half of it with one thread took 530, since threads wait for each
-    other at the end of each of some thousand operations. A step is that of the whole batch to rounding,
-    since the loss tells how much each part counts.
+    A step is that of the whole batch to rounding, since the loss tells how much each part counts.
 
     Args:
         model: compiled, with a loss that has the method `shares`, such as `training.MaskedCrossentropy`.
@@ -73,6 +33,10 @@ def train_on_parts(
 
     num_examples = ops.shape(next(part for part in keras.tree.flatten(x) if part is not None))[0]
     parts = list(_split((x, y, sample_weight), num_examples, num_parts))
+    # The parts are chains of operations in one graph: with one thread for each operation and one chain for each
+    # core, no core waits for the others before all gradients are there. With two threads for each operation a
+    # step of a small model took 600 ms where half of it with one thread took 530, since threads wait for each
+    # other at the end of each of some thousand operations.
     with tf.GradientTape() as tape:
         predictions = [model(part[0], training=True) for part in parts]
         loss = _loss_of_parts(model, parts, predictions)

@@ -7,17 +7,13 @@ import keras
 
 from keras_transformer.types import Tensor
 
-Constants = TypeVar("Constants")
 Output = TypeVar("Output")
-State = TypeVar("State")
 
 
 def in_compiler() -> bool:
-    """Return whether what is traced now goes to XLA, so that every size is known when it is compiled.
-
-    That is so with JAX, and in a graph of TensorFlow that is made for `jit_compile`, even if a size is not
-    known while it is traced.
-    """
+    """Return whether what is traced now goes to XLA, so that every size is known when it is compiled."""
+    # That is so with JAX, and in a graph of TensorFlow that is made for `jit_compile`, even if a size is not
+    # known while it is traced.
     if keras.backend.backend() != "tensorflow":
         return keras.backend.backend() == "jax"
     import tensorflow as tf
@@ -36,80 +32,41 @@ def _only_processors() -> bool:
 
 
 def compile_function(
-    function: Callable[..., Output], variables: Sequence[keras.Variable] = (), num_inputs: int = 1
+    function: Callable[..., Output],
+    variables: Sequence[keras.Variable] = (),
+    num_inputs: int | None = 1,
 ) -> Callable[..., Output]:
-    """Compile a function of token ids.
-
-    TensorFlow gets one graph in which both sizes stay free, JAX compiles for each shape.
+    """Compile a function; torch, which compiles nothing, gets the function itself.
 
     Args:
         function: takes int32 `(b, s)`, as often as `num_inputs` says, and returns tensors.
         variables: of the models that it uses, so that what changes later is seen.
-        num_inputs: the number of matrices of token ids, each of its own size.
+        num_inputs: the number of matrices of token ids, each of its own size; None for nests of any tensors.
 
     Returns:
         A function that returns the same.
     """
     backend = keras.backend.backend()
-    if backend == "tensorflow":
-        import tensorflow as tf
+    if backend != "tensorflow":
+        return _compile_with_jax(function, variables) if backend == "jax" else function
+    import tensorflow as tf
 
-        signature = [tf.TensorSpec([None, None], tf.int32)] * num_inputs
-        return tf.function(function, input_signature=signature, autograph=False)
-    return _compile_with_jax(function, variables) if backend == "jax" else function
-
-
-def compile_rounds(
-    begin: Callable[[Tensor], tuple[Constants, Tensor]],
-    advance: Callable[[Constants, State], State],
-    variables: Sequence[keras.Variable] = (),
-) -> Callable[[Tensor], tuple[Tensor, Callable[[State], State]]]:
-    """Compile a loop whose rounds Python asks for one by one.
-
-    It is `constants, first = begin(inputs)`, then `state = advance(constants, state)` again and again.
-    Constants need not be tensors, so no graph can return them: each round has a `begin` of its own, of which
-    the compiler leaves out what only `first` needs. Torch, which compiles nothing, keeps the constants.
-
-    Args:
-        begin: from inputs to constants and a nest of tensors, without side effects.
-        advance: from the constants and a nest of tensors to one of the same structure.
-        variables: of the models that it uses, so that what changes later is seen.
-
-    Returns:
-        A function of the inputs, which returns `first`, and a function from one state to the next.
-    """
-
-    def start(inputs: Tensor) -> tuple[Tensor, Callable[[State], State]]:
-        """Run both functions as they are."""
-        constants, first = begin(inputs)
-        return first, lambda state: advance(constants, state)
-
-    backend = keras.backend.backend()
-    if backend == "torch":
-        return start
-
-    def compiled(function: Callable[..., Output]) -> Callable[..., Output]:
-        """Leave free what changes between calls; JAX compiles for each shape."""
-        if backend == "jax":
-            return _compile_with_jax(function, variables)
-        import tensorflow as tf
-
+    if num_inputs is None:
+        # What changes between calls is left free, after a few traces.
         return tf.function(function, autograph=False, reduce_retracing=True)
-
-    first_of = compiled(lambda inputs: begin(inputs)[1])
-    next_of = compiled(lambda inputs, state: advance(begin(inputs)[0], state))
-    return lambda inputs: (first_of(inputs), lambda state: next_of(inputs, state))
+    # One graph in which both sizes stay free, where JAX compiles for each shape.
+    signature = [tf.TensorSpec([None, None], tf.int32)] * num_inputs
+    return tf.function(function, input_signature=signature, autograph=False)
 
 
 def _compile_with_jax(
     function: Callable[..., Output], variables: Sequence[keras.Variable]
 ) -> Callable[..., Output]:
-    """Hand the values of the variables in at each call: JAX would keep those of the first."""
     import jax
 
+    # The values of the variables are handed in at each call: JAX would keep those of the first.
     @jax.jit
     def compiled(values: list[Tensor], *arguments: Tensor) -> Output:
-        """Run the function with these values."""
         with keras.StatelessScope(zip(variables, values, strict=True)):
             return function(*arguments)
 

@@ -13,23 +13,25 @@ from keras_transformer.backend.random import random_bits
 from keras_transformer.types import Tensor
 
 
-def trains_by_hand() -> bool:
-    """Return whether written-out gradients are faster: on TensorFlow, which runs each operation alone."""
-    return keras.backend.backend() == "tensorflow"
-
-
-def layer_normalization(rows: Tensor, gamma: Tensor, beta: Tensor, epsilon: float) -> Tensor:
-    """Compute `(rows - mean) / sqrt(variance + epsilon) * gamma + beta` (Ba et al. 2016, equation 4).
-
-    The gradient is written out, half as many operations as TensorFlow derives.
+def layer_normalization(
+    inputs: Tensor, gamma: Tensor, beta: Tensor, epsilon: float, dtype: str
+) -> Tensor | None:
+    """Compute `(inputs - mean) / sqrt(variance + epsilon) * gamma + beta` (Ba et al. 2016, equation 4).
 
     Args:
-        rows: float32 `(r, d)`.
-        gamma: float32 `(d,)`.
-        beta: float32 `(d,)`.
+        inputs: of any shape, whose last axis `d` is normalized, in float32.
+        gamma: `(d,)`.
+        beta: `(d,)`.
         epsilon: what is added to the variance.
-    """
+        dtype: of the outputs.
 
+    Returns:
+        The outputs, or None where Keras's own layer trains as fast.
+    """
+    if not _trains_by_hand():
+        return None
+
+    # The gradient is written out, half as many operations as TensorFlow derives.
     @ops.custom_gradient
     def normalized(rows: Tensor, gamma: Tensor, beta: Tensor) -> tuple[Tensor, Callable[..., Tensor]]:
         centered = rows - ops.mean(rows, axis=-1, keepdims=True)
@@ -46,28 +48,40 @@ def layer_normalization(rows: Tensor, gamma: Tensor, beta: Tensor, epsilon: floa
 
         return standard * gamma + beta, gradient
 
-    return normalized(rows, gamma, beta)
+    rows = ops.reshape(ops.cast(inputs, "float32"), (-1, inputs.shape[-1]))  # (b, t, d) -> (b * t, d)
+    outputs = normalized(rows, ops.cast(gamma, "float32"), ops.cast(beta, "float32"))
+    return ops.cast(ops.reshape(outputs, ops.shape(inputs)), dtype)
+
+
+def _trains_by_hand() -> bool:
+    """Return whether written-out gradients are faster: on TensorFlow, which runs each operation alone."""
+    return keras.backend.backend() == "tensorflow"
 
 
 _NUM_VALUES = 2**8
 
 
-def drop(inputs: Tensor, rate: float, seed: Tensor) -> Tensor:
+def drop(inputs: Tensor, rate: float, seed_generator: keras.random.SeedGenerator) -> Tensor | None:
     """Compute `where(uniform >= rate, inputs, 0) / (1 - rate)` with 8 random bits for each number.
-
-    On TensorFlow most of the time of dropout goes into drawing a float32 for each number. A rate lies between
-    two neighbouring multiples of 1/256; each call draws which of them it takes, so that every number is
-    dropped with the probability `rate`, and the expectation is exact.
 
     Args:
         inputs: of any shape.
-        rate: at least 0, and below 255/256.
-        seed: two integers.
+        rate: the probability with which a number is dropped.
+        seed_generator: gives the two integers that the bits come from.
+
+    Returns:
+        The outputs, or None where Keras's own dropout is as fast, or a rate has no 8 bits.
     """
+    if not (_trains_by_hand() and 0 < rate < 1 - 1 / _NUM_VALUES):
+        return None
     import tensorflow as tf
 
+    seed = seed_generator.next()
     shape = ops.shape(inputs)
     size = tf.reduce_prod(shape)
+    # On TensorFlow most of the time of dropout goes into drawing a float32 for each number. A rate lies between
+    # two neighbouring multiples of 1/256; each call draws which of them it takes, so that every number is
+    # dropped with the probability `rate`, and the expectation is exact.
     # Eight numbers from each word, and one word for the share of the calls that drop a little more.
     bits = random_bits((size + 7) // 8 + 1, seed)
     share = tf.cast(tf.bitcast(bits[-1], tf.uint16)[0], "float32") / 2**16  # in [0, 1)
@@ -81,8 +95,6 @@ def drop(inputs: Tensor, rate: float, seed: Tensor) -> Tensor:
 def position_angles(start: Tensor | int, length: Tensor | int, rates: npt.NDArray[np.float64]) -> Tensor:
     """Compute `(start + arange(length))[:, None] * rates`, and leave full turns away.
 
-    In float32 `sin(p * rate)` would lose a digit with every digit of `p`.
-
     Args:
         start: the first position, at least 0 and below 2^24.
         length: how many there are, `t`.
@@ -91,6 +103,7 @@ def position_angles(start: Tensor | int, length: Tensor | int, rates: npt.NDArra
     Returns:
         float32 angles `(t, waves)`, each an error of about 1e-6 from the true one, modulo `2 * pi`.
     """
+    # In float32 `sin(p * rate)` would lose a digit with every digit of `p`.
     if isinstance(start, int) and isinstance(length, int):
         angles = np.arange(start, start + length)[:, None] * rates
         turns = np.floor(angles / (2 * math.pi)) * (2 * math.pi)

@@ -6,58 +6,29 @@ from keras import ops
 from keras_transformer.types import Tensor
 
 
-def take_rows(values: Tensor, indices: Tensor) -> Tensor:
-    """Compute `take(values, indices, axis=0)` for indices that exist.
-
-    `ops.take` on TensorFlow first looks for negative indices, several operations more in every step.
+def take(values: Tensor, indices: Tensor, *, batch_dims: int = 0) -> Tensor:
+    """Take rows, as TensorFlow's `gather` does, for indices that exist.
 
     Args:
-        values: `(m, any)`.
-        indices: integers of any shape, at least 0 and below `m`.
+        values: `(m, any)`; with one batch dimension `(b, m)` or `(b, m, any)`, all sizes after the batch
+            known, or the last one open.
+        indices: integers of any shape, at least 0 and below `m`; with one batch dimension `(b, n)`.
+        batch_dims: 0, or 1 for indices of each row.
 
     Returns:
         The rows, of the shape of the indices and then that of a row.
     """
+    if batch_dims:
+        indices = ops.cast(indices, "int32")
+        batch_size, size, *rest = ops.shape(values)
+        offsets = ops.arange(batch_size, dtype="int32")[:, None] * size
+        return take(ops.reshape(values, (-1, *rest)), indices + offsets)  # (b, m, any) -> (b * m, any)
     if keras.backend.backend() != "tensorflow":
         return ops.take(values, indices, axis=0)
     import tensorflow as tf
 
+    # `ops.take` first looks for negative indices, several operations more in every step.
     return tf.gather(ops.convert_to_tensor(values), indices)
-
-
-def take_each(values: Tensor, order: Tensor) -> Tensor:
-    """Compute `take_along_axis` over axis 1 for indices that exist, of entries of any shape.
-
-    Args:
-        values: `(b, m)` or `(b, m, any)`; all sizes after the batch are known, or the last one may be open.
-        order: integers `(b, n)`, at least 0 and below `m`.
-
-    Returns:
-        `(b, n)` or `(b, n, any)`.
-    """
-    order = ops.cast(order, "int32")
-    batch_size, size, *rest = ops.shape(values)
-    offsets = ops.arange(batch_size, dtype="int32")[:, None] * size
-    return take_rows(ops.reshape(values, (-1, *rest)), order + offsets)
-
-
-def first_largest(values: Tensor) -> Tensor:
-    """Compute `argmax(values, axis=-1, keepdims=True)`; of equal numbers the first.
-
-    `ops.argmax` on TensorFlow first tells -0.0 from 0.0 by the bits of a number: several operations more,
-    which LiteRT does not have.
-
-    Args:
-        values: floats `(r, m)`.
-
-    Returns:
-        int32 `(r, 1)`.
-    """
-    if keras.backend.backend() != "tensorflow":
-        return ops.cast(ops.argmax(values, axis=-1, keepdims=True), "int32")
-    import tensorflow as tf
-
-    return tf.argmax(values, axis=-1, output_type=tf.int32)[:, None]
 
 
 _LOWEST = -3e38  # below every score, even that of a token that is not allowed
@@ -65,20 +36,21 @@ _BLOCK = 64
 _BLOCKS = range(32, 129)
 
 
-def top_k(values: Tensor, num: int) -> tuple[Tensor, Tensor]:
-    """Compute `top_k(values, num)`, where of equal numbers those with the lower index come first.
-
-    Over a vocabulary of 32,000 the operation of TensorFlow and XLA takes five times as long as this. The `m`
-    largest numbers lie in the `m` blocks with the largest maxima, so that only these blocks are searched,
-    and a maximum is fast.
+def largest(values: Tensor, num: int | None = None) -> tuple[Tensor, Tensor]:
+    """Find the largest numbers; of equal ones those with the lower index come first.
 
     Args:
         values: float32 `(r, v)`, of a known width.
-        num: the number of numbers, `m`, at most `v`.
+        num: how many, `m`, at most `v`; None for one, in passes without a sort.
 
     Returns:
         The numbers, largest first, and their int32 indices, both `(r, m)`.
     """
+    if num is None:
+        return ops.max(values, axis=-1, keepdims=True), _first_largest(values)
+    # Over a vocabulary of 32,000 the operation of TensorFlow and XLA takes five times as long as this. The `m`
+    # largest numbers lie in the `m` blocks with the largest maxima, so that only these blocks are searched,
+    # and a maximum is fast.
     width = int(values.shape[1])
     if width < 4 * _BLOCK * num:
         return _top_k(values, num)
@@ -90,9 +62,19 @@ def top_k(values: Tensor, num: int) -> tuple[Tensor, Tensor]:
     # In their own order again, so that of equal numbers the first is found first.
     blocks = ops.sort(blocks, axis=-1)  # (r, m)
     offsets = ops.arange(ops.shape(values)[0], dtype="int32")[:, None] * num_blocks
-    candidates = take_rows(ops.reshape(values, (-1, block)), blocks + offsets)  # (r, m, block)
+    candidates = take(ops.reshape(values, (-1, block)), blocks + offsets)  # (r, m, block)
     found, indices = _top_k(ops.reshape(candidates, (-1, num * block)), num)
-    return found, take_each(blocks, indices // block) * block + indices % block
+    return found, take(blocks, indices // block, batch_dims=1) * block + indices % block
+
+
+def _first_largest(values: Tensor) -> Tensor:
+    if keras.backend.backend() != "tensorflow":
+        return ops.cast(ops.argmax(values, axis=-1, keepdims=True), "int32")
+    import tensorflow as tf
+
+    # `ops.argmax` first tells -0.0 from 0.0 by the bits of a number: several operations more, which LiteRT does
+    # not have.
+    return tf.argmax(values, axis=-1, output_type=tf.int32)[:, None]
 
 
 def _top_k(values: Tensor, num: int) -> tuple[Tensor, Tensor]:

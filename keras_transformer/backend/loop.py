@@ -12,10 +12,11 @@ from keras_transformer.types import Tensor
 def weight_now(weight: keras.Variable) -> Tensor:
     """Return the value that a weight has now, as a tensor without a gradient on torch.
 
-    TensorFlow otherwise reads a variable again in each round of a loop, a copy each time, since another
-    operation might have changed it. Layers see such values in a `keras.StatelessScope` around a step.
+    Layers see such values in a `keras.StatelessScope` around a step.
     """
     backend, value = keras.backend.backend(), weight.value
+    # TensorFlow otherwise reads a variable again in each round of a loop, a copy each time, since another
+    # operation might have changed it.
     if backend == "tensorflow":
         import tensorflow as tf
 
@@ -26,13 +27,12 @@ def weight_now(weight: keras.Variable) -> Tensor:
 def product_with_table(table: Tensor, beam_size: int) -> Callable[[Tensor], Tensor]:
     """Return a function that computes `rows @ table.T` for the rows `(r, d)` of each step of a loop.
 
-    With the rows of several hypotheses, a product with a table that was transposed before the loop takes half
-    the time (TensorFlow, on a CPU); with fewer, the transposing would cost more than it gains.
-
     Args:
         table: `(v, d)`.
         beam_size: hypotheses for each source.
     """
+    # With the rows of several hypotheses, a product with a table that was transposed before the loop takes half
+    # the time (TensorFlow, on a CPU); with fewer, the transposing would cost more than it gains.
     if beam_size > 1 or in_compiler():
         matrix = ops.transpose(table)
         return lambda rows: ops.matmul(rows, matrix)
@@ -51,60 +51,66 @@ def _product_with_transpose(rows: Tensor, table: Tensor) -> Tensor:
     return tf.transpose(tf.matmul(table, rows, transpose_b=True))
 
 
-def make_buffer(shape: Sequence[Tensor | int], dtype: str) -> Tensor:
-    """Return zeros that share their memory with nothing else, where their size is not known."""
-    if keras.backend.backend() != "tensorflow" or all(isinstance(size, int) for size in shape):
-        return ops.zeros(tuple(shape), dtype)
-    import tensorflow as tf
+class PositionBuffer:
+    """The keys or values `(b, h, T * n, k)` of `n` hypotheses, a tensor that is written position by position."""
 
-    # Two equal `zeros` of one graph would become one buffer; this operation is never merged.
-    return tf.raw_ops.Empty(shape=tf.stack(list(shape)), dtype=dtype, init=True)
+    @staticmethod
+    def make(shape: Sequence[Tensor | int], dtype: str) -> Tensor:
+        """Return zeros that share their memory with nothing else, where their size is not known."""
+        if keras.backend.backend() != "tensorflow" or all(isinstance(size, int) for size in shape):
+            return ops.zeros(tuple(shape), dtype)
+        import tensorflow as tf
 
+        # Two equal `zeros` of one graph would become one buffer; this operation is never merged.
+        return tf.raw_ops.Empty(shape=tf.stack(list(shape)), dtype=dtype, init=True)
 
-def slots_of(position: Tensor | int, buffer: Tensor, num_hypotheses: int) -> Tensor:
-    """Return where `write_position` writes; the same for all buffers of one size.
+    @staticmethod
+    def slots(position: Tensor | int, buffer: Tensor, num_hypotheses: int) -> Tensor:
+        """Return where `write` writes; the same for all buffers of one size.
 
-    Args:
-        position: an integer scalar, `p`, below `T`.
-        buffer: `(b, h, T * n, k)`.
-        num_hypotheses: `n`.
-    """
-    position = ops.cast(position, "int32")
-    if _writes_slices():
-        return position * num_hypotheses
-    batch_size, num_heads, num_slots, _ = ops.shape(buffer)
-    rows = ops.arange(batch_size * num_heads, dtype="int32") * num_slots + position * num_hypotheses
-    hypotheses = ops.arange(num_hypotheses, dtype="int32")[:, None]
-    return ops.reshape(ops.reshape(rows, (-1, 1, num_heads)) + hypotheses, (-1,))  # (b * n * h,)
+        Args:
+            position: an integer scalar, `p`, below `T`.
+            buffer: `(b, h, T * n, k)`.
+            num_hypotheses: `n`.
+        """
+        position = ops.cast(position, "int32")
+        if _writes_slices():
+            return position * num_hypotheses
+        batch_size, num_heads, num_slots, _ = ops.shape(buffer)
+        rows = ops.arange(batch_size * num_heads, dtype="int32") * num_slots + position * num_hypotheses
+        hypotheses = ops.arange(num_hypotheses, dtype="int32")[:, None]
+        return ops.reshape(ops.reshape(rows, (-1, 1, num_heads)) + hypotheses, (-1,))  # (b * n * h,)
 
+    @staticmethod
+    def write(buffer: Tensor, heads: Tensor, slots: Tensor, *, in_place: bool = False) -> Tensor:
+        """Compute `buffer[:, :, p * n : (p + 1) * n] = transpose(heads, (0, 2, 1, 3))`.
 
-def write_position(buffer: Tensor, heads: Tensor, slots: Tensor, *, in_place: bool = False) -> Tensor:
-    """Compute `buffer[:, :, p * n : (p + 1) * n] = transpose(heads, (0, 2, 1, 3))`.
+        Args:
+            buffer: `(b, h, T * n, k)`.
+            heads: `(b, n, h, k)`, of position `p`.
+            slots: where, from `slots`.
+            in_place: whether the buffer may be overwritten in a graph of TensorFlow. Whoever still holds the
+                old buffer then sees the new position: only the owner of a loop asks for it.
 
-    Args:
-        buffer: `(b, h, T * n, k)`.
-        heads: `(b, n, h, k)`, of position `p`.
-        slots: from `slots_of`.
-        in_place: whether the buffer may be overwritten in a graph of TensorFlow, whose scatter copies all of
-            it. Whoever still holds the old buffer then sees the new position: only the owner of a loop asks
-            for it. The compilers of the other backends see for themselves what may be reused.
+        Returns:
+            The buffer with this position.
+        """
+        heads = ops.cast(heads, buffer.dtype)
+        if _writes_slices():
+            # (b, n, h, k) -> (b, h, n, k)
+            return ops.slice_update(buffer, (0, 0, slots, 0), ops.transpose(heads, (0, 2, 1, 3)))
+        import tensorflow as tf
 
-    Returns:
-        The buffer with this position.
-    """
-    heads = ops.cast(heads, buffer.dtype)
-    if _writes_slices():
-        return ops.slice_update(buffer, (0, 0, slots, 0), ops.transpose(heads, (0, 2, 1, 3)))
-    import tensorflow as tf
-
-    width = heads.shape[-1]
-    matrix, rows = tf.reshape(buffer, (-1, width)), tf.reshape(heads, (-1, width))
-    if in_place:
-        matrix = tf.raw_ops.InplaceUpdate(x=matrix, i=slots, v=rows)
-    else:
-        matrix = tf.tensor_scatter_nd_update(matrix, slots[:, None], rows)
-    # The shape as one tensor: sizes one by one are several operations more in every step.
-    return tf.ensure_shape(tf.reshape(matrix, tf.shape(buffer)), buffer.shape)
+        width = heads.shape[-1]
+        matrix, rows = tf.reshape(buffer, (-1, width)), tf.reshape(heads, (-1, width))
+        # TensorFlow's scatter copies all of the buffer. The compilers of the other backends see for themselves
+        # what may be reused.
+        if in_place:
+            matrix = tf.raw_ops.InplaceUpdate(x=matrix, i=slots, v=rows)
+        else:
+            matrix = tf.tensor_scatter_nd_update(matrix, slots[:, None], rows)
+        # The shape as one tensor: sizes one by one are several operations more in every step.
+        return tf.ensure_shape(tf.reshape(matrix, tf.shape(buffer)), buffer.shape)
 
 
 def _writes_slices() -> bool:

@@ -1,10 +1,4 @@
-"""Random bits from a counter, the same on every backend, for dropout and for sampling.
-
-A word is a hash of its number and of a key of two words, each step of which is "lowbias32" (Wellons 2018), a
-permutation of 32 bits that was found by search. So a seed gives the same numbers eagerly, in a graph, under
-XLA and on every backend, and more numbers change none of the first ones. `keras.random` differs in all of
-that, on TensorFlow between a graph and XLA too.
-"""
+"""Random bits from a counter, the same on every backend, for dropout and for sampling."""
 
 import keras
 import numpy as np
@@ -13,16 +7,16 @@ from keras import ops
 from keras_transformer.backend.compiler import _only_processors
 from keras_transformer.types import Tensor
 
+# A word is a hash of its number and of a key of two words, each step of which is "lowbias32" (Wellons 2018), a
+# permutation of 32 bits that was found by search. So a seed gives the same numbers eagerly, in a graph, under
+# XLA and on every backend, and more numbers change none of the first ones. `keras.random` differs in all of
+# that, on TensorFlow between a graph and XLA too.
 _GOLDEN = np.uint32(0x9E3779B9)  # 2^32 over the golden ratio, odd
 _FIRST, _SECOND = np.uint32(0x7FEB352D), np.uint32(0x846CA68B)
 
 
 def random_bits(num_words: Tensor | int, seed: Tensor) -> Tensor:
     """Draw words of 64 random bits on TensorFlow, the same ones from the same seed.
-
-    On a processor TensorFlow's generator takes half of the time of dropout. On other devices, where it is one
-    fast kernel, this is TensorFlow's. SplitMix64, which only dropout
-    could use, took 2.9 ms in place of 3.6 for the bits of 256 x 32 x 512 numbers: no difference in a step.
 
     Args:
         num_words: an integer scalar, `n`.
@@ -33,10 +27,13 @@ def random_bits(num_words: Tensor | int, seed: Tensor) -> Tensor:
     """
     import tensorflow as tf
 
+    # On a processor TensorFlow's generator takes half of the time of dropout; elsewhere it is one fast kernel.
     if not _only_processors():
         seed = tf.cast(seed % (tf.int32.max - 1), "int32")  # as XLA wants it
         return tf.random.stateless_uniform((num_words,), seed, None, None, tf.uint64)
     seed = tf.cast(seed, tf.uint32)
+    # Rejected: SplitMix64, which only dropout could use. It took 2.9 ms in place of 3.6 for the bits of
+    # 256 x 32 x 512 numbers: no difference in a step.
     numbers = tf.bitcast(tf.range(2 * tf.cast(num_words, "int32")), tf.uint32)
     return tf.bitcast(tf.reshape(_hash(numbers, seed[0], seed[1]), (-1, 2)), tf.uint64)
 
@@ -45,8 +42,7 @@ def draw_uniforms(seed: Tensor | int | None, max_length: int, rows: Tensor) -> T
     """Draw all the randomness that a search needs, before its loop.
 
     Each number depends on the seed, its step and its row alone. Without a seed, the seed is drawn from
-    Keras's global generator, which `keras.utils.set_random_seed` sets: the numbers are new at each call, also
-    at each call of a `tf.function`. `jax.jit` has no such state, so there Keras raises a ValueError.
+    Keras's global generator, which `keras.utils.set_random_seed` sets: the numbers are new at each call.
 
     Args:
         seed: an integer, a scalar tensor of one, or None.
@@ -58,6 +54,7 @@ def draw_uniforms(seed: Tensor | int | None, max_length: int, rows: Tensor) -> T
         float32 `(T, r)`, at least 0 and below 1, multiples of `2 ** -24`.
     """
     if seed is None:
+        # New at each call of a `tf.function` too. `jax.jit` has no such state: Keras raises a ValueError.
         seed = keras.random.randint((), 0, 2**31 - 1, "int32")
     seed = _fold(seed) if isinstance(seed, int) else ops.cast(seed, "int32")
     keys = _hash(ops.cast(rows, "int32"), seed, seed)  # (r,)
@@ -99,21 +96,23 @@ def _fold(seed: int) -> Tensor:
     return ops.convert_to_tensor(bits - (bits >> 31 << 32), "int32")
 
 
-def generator_state() -> list[int]:
-    """Return the state of the generator that the backend keeps for the whole process; only torch has one.
+class GeneratorState:
+    """The state of the generator that the backend keeps for the whole process; only torch has one."""
 
-    Keras leaves dropout without a seed to torch, which draws from it.
-    """
-    if keras.backend.backend() != "torch":
-        return []
-    import torch
-
-    return torch.get_rng_state().numpy().view("int64").tolist()
-
-
-def set_generator_state(state: list[int]) -> None:
-    """Make the backend's own generator go on where `generator_state` was read."""
-    if keras.backend.backend() == "torch" and state:
+    # Keras leaves dropout without a seed to torch, which draws from it.
+    @staticmethod
+    def read() -> list[int]:
+        """Return the state, empty where the backend has none."""
+        if keras.backend.backend() != "torch":
+            return []
         import torch
 
-        torch.set_rng_state(torch.tensor(state, dtype=torch.int64).view(torch.uint8))
+        return torch.get_rng_state().numpy().view("int64").tolist()
+
+    @staticmethod
+    def write(state: list[int]) -> None:
+        """Make the generator go on where the state was read."""
+        if keras.backend.backend() == "torch" and state:
+            import torch
+
+            torch.set_rng_state(torch.tensor(state, dtype=torch.int64).view(torch.uint8))

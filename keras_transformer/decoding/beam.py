@@ -6,10 +6,10 @@ from typing import ClassVar, NamedTuple
 from keras import ops
 
 from keras_transformer.arguments import check_number, check_positive
-from keras_transformer.backend.gather import take_each, top_k
-from keras_transformer.decoding.constraints import _is_absent, _Limits
-from keras_transformer.decoding.log_probabilities import LOWEST_SCORE, _best_tokens, _is_possible
-from keras_transformer.decoding.search import Search, SearchResult, Step, _Cache, _Request
+from keras_transformer.backend.gather import largest, take
+from keras_transformer.decoding.constraints import Limits, _is_absent
+from keras_transformer.decoding.log_probabilities import LOWEST_SCORE, _best_tokens, is_possible
+from keras_transformer.decoding.search import Cache, Request, Search, SearchResult, Step
 from keras_transformer.types import Tensor
 
 # A source position without attention counts as if it had this much: log 0 has no end.
@@ -151,24 +151,23 @@ class BeamSearch(Search):
         """Extend every running hypothesis by one token."""
         is_running = self.is_running(state, max_length)
         found, cache = self._extend(state, step, max_length)
-        # (b, n, t) -> (b, 2n, t)
-        ids = take_each(state.running_ids, found.beams)
+        ids = take(state.running_ids, found.beams, batch_dims=1)  # (b, 2n, t)
         is_position = ops.equal(ops.arange(ops.shape(ids)[2], dtype="int32"), state.position)
         ids = ops.where(is_position, found.token_ids[..., None], ids)
         ended = ops.equal(found.token_ids, self.special_ids.end)
         # A source that is done stays as it is, however long its neighbors go on.
         may_finish = ops.logical_and(ended, is_running[:, None])
         finished_scores, finished_ids = self._finish(state, found, may_finish, ids, cache)
-        running, order = top_k(ops.where(ended, LOWEST_SCORE, found.log_probabilities), self.beam_size)
+        running, order = largest(ops.where(ended, LOWEST_SCORE, found.log_probabilities), self.beam_size)
         return state._replace(
             position=state.position + 1,
-            last_ids=take_each(found.token_ids, order),
-            running_ids=take_each(ids, order),
+            last_ids=take(found.token_ids, order, batch_dims=1),
+            running_ids=take(ids, order, batch_dims=1),
             running_log_probabilities=running,
             finished_ids=finished_ids,
             finished_scores=finished_scores,
             # Keys and values stay where they are: a cache notes which hypothesis wrote what.
-            cache=cache.reorder(self._rows(take_each(found.beams, order))),
+            cache=cache.reorder(self._rows(take(found.beams, order, batch_dims=1))),
         )
 
     def finalize(self, state: _BeamState, max_length: int) -> SearchResult:
@@ -184,11 +183,10 @@ class BeamSearch(Search):
         # (b, n) -> (b, 1)
         num_free = ops.sum(ops.cast(is_free, "int32"), axis=1, keepdims=True)
         fills = ops.arange(self.beam_size)[None, :] - (self.beam_size - num_free)
-        # The running hypothesis that fills a free rank; below 0 where the rank is taken.
-        source = ops.maximum(fills, 0)
-        filled = take_each(running_scores, source)
+        source = ops.maximum(fills, 0)  # the running hypothesis that fills a free rank
+        filled = take(running_scores, source, batch_dims=1)
         scores = ops.where(is_free, filled, state.finished_scores)[:, : self.num_outputs]
-        ids = ops.where(is_free[..., None], take_each(state.running_ids, source), state.finished_ids)
+        ids = ops.where(is_free[..., None], take(state.running_ids, source, batch_dims=1), state.finished_ids)
         # There may be fewer sequences than ranks.
         ids = ops.where(_is_possible(scores)[..., None], ids[:, : self.num_outputs], self.special_ids.pad)
         return SearchResult(self._padded(ids, max_length), scores)
@@ -202,14 +200,13 @@ class BeamSearch(Search):
             scores, ids = _best_tokens(logits, num_tokens, self.special_ids)
         else:
             _, allowed = self._allowed(logits, state.running_ids, state.position, state.limits, max_length)
-            scores, ids = top_k(allowed, num_tokens)
-        # (b * n, m) -> (b, n, m) -> (b, n * m): all hypotheses of a source compete
+            scores, ids = largest(allowed, num_tokens)
         scores = ops.reshape(scores, (-1, self.beam_size, num_tokens))
         totals = state.running_log_probabilities[:, :, None] + scores
         totals = ops.reshape(totals, (-1, self.beam_size * num_tokens))
         ids = ops.reshape(ids, (-1, self.beam_size * num_tokens))
-        best, found = top_k(totals, min(2 * self.beam_size, self.beam_size * num_tokens))
-        return _Candidates(best, found // num_tokens, take_each(ids, found)), cache
+        best, found = largest(totals, min(2 * self.beam_size, self.beam_size * num_tokens))
+        return _Candidates(best, found // num_tokens, take(ids, found, batch_dims=1)), cache
 
     def _finish(
         self, state: _BeamState, found: _Candidates, may_finish: Tensor, ids: Tensor, cache: _Cache
@@ -220,8 +217,8 @@ class BeamSearch(Search):
         is_best = ops.logical_and(is_best, _is_possible(found.log_probabilities))
         scores = self._score(found.log_probabilities, state.position + 1, cache, found.beams)
         scores = ops.where(ops.logical_and(may_finish, is_best), scores, LOWEST_SCORE)
-        scores, order = top_k(ops.concatenate([state.finished_scores, scores], axis=1), self.beam_size)
-        return scores, take_each(ops.concatenate([state.finished_ids, ids], axis=1), order)
+        scores, order = largest(ops.concatenate([state.finished_scores, scores], axis=1), self.beam_size)
+        return scores, take(ops.concatenate([state.finished_ids, ids], axis=1), order, batch_dims=1)
 
     def _score(
         self, log_probabilities: Tensor, length: Tensor, cache: _Cache, beams: Tensor | None = None
@@ -230,7 +227,9 @@ class BeamSearch(Search):
         scores = self.score(log_probabilities, length)
         if not self.tracks_attention:
             return scores
-        sums = cache.attention_sums if beams is None else take_each(cache.attention_sums, beams)  # (b, m, s)
+        sums = (
+            cache.attention_sums if beams is None else take(cache.attention_sums, beams, batch_dims=1)
+        )  # (b, m, s)
         terms = ops.log(ops.clip(ops.cast(sums, "float32"), _SMALLEST_COVERAGE, 1.0))
         if not _is_absent(cache.encoder_padding_mask):
             is_token = ops.cast(cache.encoder_padding_mask, "bool")[:, None, :]

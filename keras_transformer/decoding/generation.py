@@ -1,18 +1,21 @@
 """Decoding with a model: a search over the tokens that it predicts, all at once or one by one."""
 
-from collections.abc import Callable, Iterator
-from typing import Protocol
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol, TypeVar
 
 import keras
 import numpy as np
 from keras import ops
 
 from keras_transformer.arguments import check_token_ids
-from keras_transformer.backend.compiler import compile_rounds
+from keras_transformer.backend.compiler import compile_function
 from keras_transformer.decoding.sampling import _IndependentSearch, _IndependentState
 from keras_transformer.decoding.search import CHUNK, Search, SearchResult, Step, _Cache, _Request
 from keras_transformer.models.causal_lm import CausalLM
 from keras_transformer.types import Tensor
+
+_Constants = TypeVar("_Constants")
+_State = TypeVar("_State")
 
 
 class _DecodableModel(Protocol):
@@ -169,7 +172,7 @@ def _token_stream(
     def advance(step: Step, state: _IndependentState) -> _IndependentState:
         return search.advance(state, step, max_length)
 
-    compiled = compile_rounds(begin, advance, getattr(model, "variables", ()))
+    compiled = _compile_rounds(begin, advance, getattr(model, "variables", ()))
 
     def stream(inputs: Tensor) -> Iterator[np.ndarray]:
         """Yield a token of each row, padding for those that have ended, until every row has."""
@@ -183,3 +186,27 @@ def _token_stream(
             yield np.array(ops.convert_to_numpy(state.last_ids[:, 0]))
 
     return stream
+
+
+def _compile_rounds(
+    begin: Callable[[Tensor], tuple[_Constants, Tensor]],
+    advance: Callable[[_Constants, _State], _State],
+    variables: Sequence[keras.Variable] = (),
+) -> Callable[[Tensor], tuple[Tensor, Callable[[_State], _State]]]:
+    """Compile `constants, first = begin(inputs)`, then `state = advance(constants, state)` again and again."""
+
+    # Constants need not be tensors, so no graph can return them: each round has a `begin` of its own, of which
+    # the compiler leaves out what only `first` needs.
+    def advance_from(inputs: Tensor, state: _State) -> _State:
+        return advance(begin(inputs)[0], state)
+
+    next_of = compile_function(advance_from, variables, num_inputs=None)
+    if next_of is advance_from:  # nothing is compiled, and the constants are kept
+
+        def start(inputs: Tensor) -> tuple[Tensor, Callable[[_State], _State]]:
+            constants, first = begin(inputs)
+            return first, lambda state: advance(constants, state)
+
+        return start
+    first_of = compile_function(lambda inputs: begin(inputs)[1], variables, num_inputs=None)
+    return lambda inputs: (first_of(inputs), lambda state: next_of(inputs, state))

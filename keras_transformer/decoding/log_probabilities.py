@@ -2,7 +2,7 @@
 
 from keras import ops
 
-from keras_transformer.backend.gather import first_largest, take_each, top_k
+from keras_transformer.backend.gather import largest, take
 from keras_transformer.types import SpecialIds, Tensor
 
 # Stands for a log-probability of minus infinity. Unlikely is not impossible: sums of it stay finite, so that
@@ -40,14 +40,14 @@ def _best_tokens(logits: Tensor, num_tokens: int, special_ids: SpecialIds) -> tu
     if num_tokens == 1:
         banned = ops.cast(_is_banned(ops.arange(logits.shape[-1]), special_ids), "float32")
         allowed = logits + LOWEST_SCORE * banned
-        best = ops.max(allowed, axis=-1, keepdims=True) - log_total
-        return best, first_largest(allowed)
+        best, ids = largest(allowed)
+        return best - log_total, ids
     num_tokens = min(num_tokens, logits.shape[-1])
     num_banned = len({special_ids.pad, special_ids.unknown, special_ids.start})
-    best, ids = top_k(logits, min(num_tokens + num_banned, logits.shape[-1]))
+    best, ids = largest(logits, min(num_tokens + num_banned, logits.shape[-1]))
     scores = ops.where(_is_banned(ids, special_ids), LOWEST_SCORE, best - log_total)
-    scores, order = top_k(scores, num_tokens)
-    return scores, take_each(ids, order)
+    scores, order = largest(scores, num_tokens)
+    return scores, take(ids, order, batch_dims=1)
 
 
 def _is_banned(ids: Tensor, special_ids: SpecialIds) -> Tensor:

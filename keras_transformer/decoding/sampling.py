@@ -7,7 +7,7 @@ from typing import ClassVar, NamedTuple
 from keras import ops
 
 from keras_transformer.arguments import check_number, check_positive
-from keras_transformer.backend.gather import first_largest, top_k
+from keras_transformer.backend.gather import largest
 from keras_transformer.backend.random import draw_uniforms
 from keras_transformer.decoding.constraints import _Limits
 from keras_transformer.decoding.log_probabilities import (
@@ -99,7 +99,7 @@ class _IndependentSearch(Search):
         token_ids = self._padded(state.token_ids, max_length)
         if self.beam_size == 1:
             return SearchResult(token_ids, scores)
-        scores, order = top_k(scores, self.beam_size)
+        scores, order = largest(scores, self.beam_size)
         return SearchResult(ops.take_along_axis(token_ids, order[..., None], axis=1), scores)
 
     def _uniforms(self, request: _Request) -> Tensor:
@@ -130,7 +130,7 @@ class GreedySearch(_IndependentSearch):
             gained, chosen = _best_tokens(logits, 1, self.special_ids)
         else:
             scores, allowed = self._allowed(logits, state.token_ids, state.position, state.limits, max_length)
-            chosen = first_largest(allowed)
+            _, chosen = largest(allowed)
             gained = ops.take_along_axis(scores, chosen, axis=-1)
         return chosen[:, 0], gained[:, 0]
 
@@ -202,8 +202,7 @@ class SampleSearch(_IndependentSearch):
         if self.top_k is None and self.top_p in (None, 1):
             return _invert(self._weights(scores), uniforms)
         size = min(self.top_k or scores.shape[-1], scores.shape[-1])
-        # (r, v) -> (r, k), the most likely first
-        scores, token_ids = top_k(scores, size)
+        scores, token_ids = largest(scores, size)  # (r, k), the most likely first
         weights = self._weights(scores)
         if self.top_p is not None:
             weights = _nucleus(weights, self.top_p)

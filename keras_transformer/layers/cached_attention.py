@@ -6,12 +6,13 @@ import keras
 from keras import ops
 
 from keras_transformer.arguments import as_boolean, as_position, known_values
-from keras_transformer.backend.attention import MINUS_INFINITY, attend_step, flatten_kernel
-from keras_transformer.backend.loop import make_buffer, slots_of, weight_now, write_position
+from keras_transformer.backend.attention import attend_step
+from keras_transformer.backend.loop import PositionBuffer, weight_now
 from keras_transformer.layers.masks import combine_masks
 from keras_transformer.layers.multi_head_attention import MultiHeadAttention
+from keras_transformer.layers.projection import _flatten_kernel
 from keras_transformer.layers.rotary_embedding import _Rotation
-from keras_transformer.types import Tensor
+from keras_transformer.types import MINUS_INFINITY, Tensor
 
 
 class _AttentionCache(NamedTuple):
@@ -38,8 +39,7 @@ class _AttentionCache(NamedTuple):
 
 def _longer(buffer: Tensor, num_slots: Tensor | int) -> Tensor:
     batch_size, num_heads, _, width = ops.shape(buffer)
-    # (b, h, T * n, k) -> (b, h, (T + more) * n, k)
-    room = make_buffer((batch_size, num_heads, num_slots, width), buffer.dtype)
+    room = PositionBuffer.make((batch_size, num_heads, num_slots, width), buffer.dtype)
     return ops.concatenate([buffer, room], axis=2)
 
 
@@ -53,7 +53,7 @@ class _Step(NamedTuple):
     bias: Tensor
     """float32 `(b, n, 1, 1, T * n)`, added to the logits of self-attention; the first size may be 1."""
     slots: Tensor
-    """Where the position is written; see `backend.slots_of`."""
+    """Where the position is written; see `backend.PositionBuffer`."""
     encoder_bias: Tensor | None = None
     """float32 `(b, 1, 1, 1, s)`, added to the logits of cross-attention; None where all of it counts."""
     rotation: _Rotation | None = None
@@ -129,7 +129,7 @@ class _CachedAttention:
     def _flat(self, name: str, num_summed: int) -> tuple[Tensor, Tensor | None]:
         kernel, bias = (getattr(self._attention, f"{name}_{part}") for part in ("kernel", "bias"))
         kernel, bias = weight_now(kernel), None if bias is None else weight_now(bias)
-        return flatten_kernel(kernel, bias, num_summed, self._attention.compute_dtype)
+        return _flatten_kernel(kernel, bias, num_summed, self._attention.compute_dtype)
 
     def plan(
         self,
@@ -155,7 +155,7 @@ class _CachedAttention:
             num_hypotheses,
             # (b, n, T * n) -> (b, n, 1, 1, T * n)
             _hide_unless(visible)[:, :, None, None, :],
-            slots_of(position, cache.keys, num_hypotheses),
+            PositionBuffer.slots(position, cache.keys, num_hypotheses),
             encoder_bias,
             _Rotation.of(1, self._attention.key_dim, start=position) if is_rotary else None,
         )
@@ -167,7 +167,7 @@ class _CachedAttention:
         sizes = batch_size, self._num_groups, max_length * num_hypotheses
         dtype = self._attention.compute_dtype
         widths = self._attention.key_dim, self._value_dim
-        return _AttentionCache(*(make_buffer((*sizes, width), dtype) for width in widths))
+        return _AttentionCache(*(PositionBuffer.make((*sizes, width), dtype) for width in widths))
 
     def project(self, value: Tensor, padding_mask: Tensor | None) -> _AttentionCache:
         """Compute the keys and values of an encoder's output `(b, s, d)`, for cross-attention."""
@@ -205,7 +205,7 @@ class _CachedAttention:
             value = ops.reshape(value, (*groups, self._value_dim))
             pairs = zip(cache, (key, value), strict=True)
             cache = _AttentionCache(
-                *(write_position(part, new, step.slots, in_place=self._in_place) for part, new in pairs)
+                *(PositionBuffer.write(*pair, step.slots, in_place=self._in_place) for pair in pairs)
             )
             bias = self._self_bias(step, ops.shape(cache.keys)[2])
         heads, scores = attend_step(query, *cache, bias)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import keras
 from keras import ops
 
-from keras_transformer.backend.gather import take_rows
+from keras_transformer.backend.gather import take
 from keras_transformer.backend.loop import weight_now
 from keras_transformer.layers.cached_attention import _AttentionCache, _CachedAttention, _Step
 from keras_transformer.layers.decoder import Decoder, DecoderLayer, _described
@@ -76,7 +76,7 @@ class DecoderCache(NamedTuple):
 def _take_hypotheses(values: Tensor, rows: Tensor) -> Tensor:
     # (b, n, any) -> (b * n, any), whose rows are numbered over all sources -> (b, n, any)
     beam_size, size = values.shape[1], ops.shape(values)[2]
-    return ops.reshape(take_rows(ops.reshape(values, (-1, size)), rows), (-1, beam_size, size))
+    return ops.reshape(take(ops.reshape(values, (-1, size)), rows), (-1, beam_size, size))
 
 
 class CachedDecoder:

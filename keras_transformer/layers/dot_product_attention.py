@@ -5,7 +5,7 @@ from collections.abc import Callable
 from keras import ops
 
 from keras_transformer.arguments import as_boolean, as_floats, known_sizes
-from keras_transformer.backend.attention import fused_attention, masked_softmax
+from keras_transformer.backend.attention import masked_softmax
 from keras_transformer.types import Shape, Tensor
 
 
@@ -56,11 +56,16 @@ def dot_product_attention(
 
 
 def _attend_without_scores(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, flash_attention: bool | None
+    kernel: Callable[..., Tensor],
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    flash_attention: bool | None,
 ) -> Tensor:
     """Compute the output of `dot_product_attention` with the backend's kernel."""
     key, value = (_repeat_heads(heads, query.shape[2]) for heads in (key, value))
-    return fused_attention(query, key, value, mask, flash_attention=flash_attention)
+    return kernel(query, key, value, mask, flash_attention=flash_attention)
 
 
 def _repeat_heads(heads: Tensor, num_heads: int) -> Tensor:

@@ -17,10 +17,11 @@ from keras_transformer.arguments import (
     freeze_parts,
     known_width,
 )
-from keras_transformer.backend.attention import has_fused_attention, project
+from keras_transformer.backend.attention import fused_attention
 from keras_transformer.layers.dot_product_attention import _attend_without_scores, dot_product_attention
 from keras_transformer.layers.masks import _window_mask, causal_mask, combine_masks
 from keras_transformer.layers.normalization import Dropout
+from keras_transformer.layers.projection import _project
 from keras_transformer.layers.relative_position_bias import RelativePositionBias
 from keras_transformer.layers.rotary_embedding import _Rotation
 from keras_transformer.layers.sequence_axes import _SequenceAxes
@@ -253,17 +254,16 @@ class MultiHeadAttention(keras.layers.Layer):
     ) -> tuple[Tensor, Tensor | None]:
         """Return the output `(b, t, d)`, and the scores `(b, h, t, s)` unless a kernel has none."""
         query, key, value = (ops.cast(inputs, self.compute_dtype) for inputs in (query, key, value))
-        # (b, s, d) -> (b, s, g, k); (b, t, d) -> (b, t, h, k). As einsums, a training step of the tiny model
-        # took twice as long on a CPU; `project` makes one product of matrices of each.
-        keys = project("bsd,dhk->bshk", key, self.key_kernel, self.key_bias)
-        values = project("bsd,dhk->bshk", value, self.value_kernel, self.value_bias)
-        queries = project("btd,dhk->bthk", query, self.query_kernel, self.query_bias)
+        keys = _project("bsd,dhk->bshk", key, self.key_kernel, self.key_bias)
+        values = _project("bsd,dhk->bshk", value, self.value_kernel, self.value_bias)
+        queries = _project("btd,dhk->bthk", query, self.query_kernel, self.query_bias)
         if self.positions == "rotary":
             queries, keys = (_Rotation.of(ops.shape(x)[1], self.key_dim)(x) for x in (queries, keys))
-        # Scores, dropout in training and learned biases need the plain formula.
-        has_kernel = has_fused_attention(self.key_dim, self.value_dim or self.key_dim)
-        if has_kernel and not need_scores and self.position_bias is None:
-            heads = _attend_without_scores(queries, keys, values, mask, self.flash_attention)
+        kernel = None
+        if not need_scores and self.position_bias is None:
+            kernel = fused_attention(self.key_dim, self.value_dim or self.key_dim)
+        if kernel is not None:
+            heads = _attend_without_scores(kernel, queries, keys, values, mask, self.flash_attention)
             scores = None
         else:
             bias = None
@@ -279,9 +279,8 @@ class MultiHeadAttention(keras.layers.Layer):
                 training=training,
             )
         if self.gate_kernel is not None:
-            heads = heads * ops.sigmoid(project("btd,dhk->bthk", query, self.gate_kernel, self.gate_bias))
-        # (b, t, h, k) -> (b, t, d)
-        return project("bthk,hkd->btd", heads, self.output_kernel, self.output_bias), scores
+            heads = heads * ops.sigmoid(_project("btd,dhk->bthk", query, self.gate_kernel, self.gate_bias))
+        return _project("bthk,hkd->btd", heads, self.output_kernel, self.output_bias), scores
 
     def compute_output_shape(
         self, query_shape: Shape, value_shape: Shape, key_shape: Shape | None = None

@@ -7,7 +7,7 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.arguments import as_tensor, check_positive, check_token_ids, check_width, known_values
-from keras_transformer.backend.gather import take_rows
+from keras_transformer.backend.gather import take
 from keras_transformer.types import Shape, Tensor
 
 
@@ -63,10 +63,8 @@ class TokenEmbedding(keras.layers.Layer):
             token_ids = ops.cast(token_ids, "int32")
         is_known = ops.logical_and(token_ids >= 0, token_ids < self.vocabulary_size)
         scale = self.hidden_dim**0.5 if self.scale else 1.0
-        # (b, t); NaN where no error can be raised (on a GPU or TPU, or with JAX), never another vector
-        scales = ops.cast(ops.where(is_known, scale, float("nan")), self.compute_dtype)
-        vectors = take_rows(self.embeddings, ops.cast(token_ids, "int32"))
-        # (b, t, d), (b, t, 1) -> (b, t, d)
+        scales = ops.cast(ops.where(is_known, scale, float("nan")), self.compute_dtype)  # (b, t)
+        vectors = take(self.embeddings, ops.cast(token_ids, "int32"))
         return ops.cast(vectors, self.compute_dtype) * ops.expand_dims(scales, -1)
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:

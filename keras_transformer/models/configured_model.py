@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 import keras
 
 from keras_transformer.arguments import check_choice
-from keras_transformer.backend.batch_parts import num_cores, train_on_parts
+from keras_transformer.backend.batch_parts import train_on_parts
+from keras_transformer.backend.distribution import Devices
 from keras_transformer.models.config import PRESETS, _ModelConfig
 from keras_transformer.models.parts import Parts
 from keras_transformer.types import Config, Tensor
@@ -32,7 +33,7 @@ class ConfiguredModel(keras.Model):
     def _keep(self, config: _ModelConfig, parts: Parts) -> None:
         """Keep the configuration, and each part as the attribute of its name."""
         self.config = config
-        self.num_batch_parts = num_cores()
+        self.num_batch_parts = Devices.num_cores()
         for name, part in parts.items():
             setattr(self, name, part)
 

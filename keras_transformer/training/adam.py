@@ -5,7 +5,8 @@ from collections.abc import Sequence
 import keras
 from keras import ops
 
-from keras_transformer.backend.adam import adam_update, finished_gradients
+from keras_transformer.backend.adam import adam_update
+from keras_transformer.backend.gradients import finished
 from keras_transformer.types import Tensor
 
 
@@ -33,7 +34,7 @@ class Adam(keras.optimizers.Adam):
         self, grads: Sequence[Tensor | None], trainable_variables: Sequence[keras.Variable] | None = None
     ) -> None:
         """Update all weights; Keras calls this."""
-        super().apply(finished_gradients(grads), trainable_variables)
+        super().apply(finished(grads), trainable_variables)
 
     def update_step(self, gradient: Tensor, variable: keras.Variable, learning_rate: Tensor) -> None:
         """Update a weight and its moments; Keras calls this."""

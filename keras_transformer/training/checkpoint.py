@@ -15,7 +15,7 @@ from pathlib import Path
 import keras
 
 from keras_transformer.arguments import check_positive
-from keras_transformer.backend.random import set_generator_state
+from keras_transformer.backend.random import GeneratorState
 from keras_transformer.errors import InputError
 from keras_transformer.files import remove_partials, write_file
 from keras_transformer.training.checkpoint_state import (
@@ -134,7 +134,7 @@ class Checkpoint(keras.callbacks.Callback):
                 f"choose another directory. Received: a model without the weights of epoch {self.epoch}."
             )
         if self._state.saved:  # the generator is one for the process, and others draw from it too
-            set_generator_state(self._state.saved[-1].generator)
+            GeneratorState.write(self._state.saved[-1].generator)
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, float] | None = None) -> None:
         """Raise for an epoch that is saved already."""

@@ -16,7 +16,7 @@ from pathlib import Path
 import keras
 from keras import ops
 
-from keras_transformer.backend.random import generator_state
+from keras_transformer.backend.random import GeneratorState
 from keras_transformer.errors import InputError
 from keras_transformer.files import atomic_file, errors_named, file_sha256, write_file
 
@@ -139,7 +139,7 @@ def _save_epoch(model: keras.Model, directory: Path, epoch: int) -> _SavedEpoch:
     with errors_named("write", path), atomic_file(path) as partial:
         model.save(partial)
     return _SavedEpoch(
-        epoch=epoch, sha256=file_sha256(path), seeds=_seeds(model), generator=generator_state()
+        epoch=epoch, sha256=file_sha256(path), seeds=_seeds(model), generator=GeneratorState.read()
     )
 
 

@@ -9,8 +9,7 @@ from contextlib import AbstractContextManager
 import keras
 
 from keras_transformer.arguments import check_choice
-from keras_transformer.backend.batch_parts import num_cores
-from keras_transformer.backend.distribution import device_scope
+from keras_transformer.backend.distribution import Devices
 from keras_transformer.errors import InputError
 from keras_transformer.models.causal_lm import CausalLM
 from keras_transformer.models.encoder_model import EncoderModel
@@ -86,7 +85,7 @@ def distributed(engine: str, *, model_shards: int = 2) -> AbstractContextManager
         )
     if engine == "data_parallel":
         return keras.distribution.DataParallel(auto_shard_dataset=False).scope()
-    return _model_parallel(model_shards).scope() if engine == "model_parallel" else device_scope(engine)
+    return _model_parallel(model_shards).scope() if engine == "model_parallel" else Devices.scope(engine)
 
 
 def _model_parallel(model_shards: int) -> keras.distribution.ModelParallel:
@@ -107,7 +106,7 @@ def _model_parallel(model_shards: int) -> keras.distribution.ModelParallel:
 
 def share_rows(model: keras.Model, *datasets: Tensor) -> list[Tensor]:
     """Fill batches so that replicas of TensorFlow share them evenly; raise if the devices cannot train."""
-    if num_cores() > 1 and not isinstance(model, CausalLM | EncoderModel | Transformer):
+    if Devices.num_cores() > 1 and not isinstance(model, CausalLM | EncoderModel | Transformer):
         # Each operation has one thread, so one core would work.
         raise InputError(f'"cores" trains models of this package. Received: {type(model).__name__}.')
     strategy = getattr(model, "distribute_strategy", None)

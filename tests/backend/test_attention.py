@@ -8,15 +8,10 @@ import pytest
 from keras import ops
 
 from helpers import array, draw, input_gradient
-from keras_transformer.backend import (
-    MINUS_INFINITY,
-    attend_step,
-    fused_attention,
-    has_fused_attention,
-    masked_softmax,
-    project,
-)
+from keras_transformer.backend import attend_step, fused_attention, masked_softmax
+from keras_transformer.backend.attention import _attend_fused
 from keras_transformer.layers import dot_product_attention
+from keras_transformer.types import MINUS_INFINITY
 
 B, T, S, H, K = 2, 5, 7, 4, 8
 DEAD = np.ones((B, 1, T, S), bool)
@@ -28,33 +23,6 @@ MASKS = {
     "a mask for each head": np.random.default_rng(3).random((B, H, T, S)) > 0.4,
     "a row that may attend to nothing": DEAD,
 }
-
-
-@pytest.mark.parametrize("has_bias", [False, True])
-@pytest.mark.parametrize(
-    ("equation", "shapes"),
-    [
-        ("btd,dhk->bthk", ((2, 5, 7), (7, 3, 11), (3, 11))),
-        ("bthk,hkd->btd", ((2, 5, 3, 11), (3, 11, 7), (7,))),
-    ],
-)
-def test_projections_are_their_einsum(equation: str, shapes: Any, has_bias: bool) -> None:
-    inputs, kernel, bias = (draw(*shape, seed=seed) for seed, shape in enumerate(shapes))
-    expected = np.einsum(equation, inputs, kernel) + (bias if has_bias else 0)
-    tensors = map(ops.convert_to_tensor, (inputs, kernel, bias) if has_bias else (inputs, kernel))
-    np.testing.assert_allclose(array(project(equation, *tensors)), expected, atol=1e-5)
-
-
-def test_projections_to_several_axes_of_outputs() -> None:
-    heads, kernel = draw(2, 5, 3, 4), draw(3, 4, 7, 2, seed=1)
-    outputs = project("bthk,hkd->btd", ops.convert_to_tensor(heads), ops.convert_to_tensor(kernel))
-    np.testing.assert_allclose(array(outputs), np.einsum("bthk,hkde->btde", heads, kernel), atol=1e-5)
-
-
-@pytest.mark.parametrize("shape", [(2, 0, 7), (0, 5, 7)])
-def test_projections_of_nothing(shape: tuple[int, ...]) -> None:
-    outputs = project("btd,dhk->bthk", ops.zeros(shape), ops.zeros((7, 3, 11)))
-    assert tuple(outputs.shape) == (*shape[:2], 3, 11)
 
 
 def softmax(logits: Any, mask: Any) -> Any:
@@ -117,13 +85,13 @@ def heads(dtype: str = "float32") -> list[Any]:
 def test_fused_attention_is_the_plain_formula(mask: str) -> None:
     expected, _ = dot_product_attention(*heads(), MASKS[mask])
     given = None if MASKS[mask] is None else ops.convert_to_tensor(MASKS[mask])
-    np.testing.assert_allclose(array(fused_attention(*heads(), given)), array(expected), atol=1e-5)
+    np.testing.assert_allclose(array(_attend_fused(*heads(), given)), array(expected), atol=1e-5)
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float16", 0.003), ("bfloat16", 0.03)])
 def test_fused_attention_in_half_precision(dtype: str, tolerance: float) -> None:
     expected, _ = dot_product_attention(*heads(), DEAD)
-    output = fused_attention(*heads(dtype), ops.convert_to_tensor(DEAD))
+    output = _attend_fused(*heads(dtype), ops.convert_to_tensor(DEAD))
     assert keras.backend.standardize_dtype(output.dtype) == dtype
     output = array(ops.cast(output, "float32"))
     np.testing.assert_allclose(output, array(expected), atol=tolerance)
@@ -134,14 +102,15 @@ def test_gradients_of_fused_attention() -> None:
     query, key, value = heads()
     mask, weights = map(ops.convert_to_tensor, (DEAD, draw(B, T, H, K, seed=9)))
     plain = input_gradient(lambda q: dot_product_attention(q, key, value, mask)[0] * weights, array(query))
-    fused = input_gradient(lambda q: fused_attention(q, key, value, mask) * weights, array(query))
+    fused = input_gradient(lambda q: _attend_fused(q, key, value, mask) * weights, array(query))
     np.testing.assert_allclose(fused, plain, atol=1e-5)
     assert np.isfinite(fused).all()
 
 
 def test_which_backend_has_a_fused_kernel() -> None:
-    assert has_fused_attention(8, 8) == (keras.backend.backend() in ("jax", "torch"))
-    assert not has_fused_attention(8, 7)
+    expected = _attend_fused if keras.backend.backend() in ("jax", "torch") else None
+    assert fused_attention(8, 8) is expected
+    assert fused_attention(8, 7) is None
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])

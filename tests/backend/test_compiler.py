@@ -1,13 +1,11 @@
 """Compiled functions give what the plain ones give, and know that XLA compiles them."""
 
-from typing import Any
-
 import keras
 import numpy as np
 import pytest
 from keras import ops
 
-from keras_transformer.backend import compile_function, compile_rounds, in_compiler
+from keras_transformer.backend import compile_function, in_compiler
 
 
 @pytest.mark.parametrize("shape", [(2, 3), (5, 3), (1, 7)])
@@ -40,47 +38,6 @@ def test_sizes_that_change_are_not_traced_again() -> None:
     for size in range(1, 9):
         compiled(ops.ones((size, 10 - size), "int32"))
     assert len(traces) == 1
-
-
-def test_rounds_go_from_state_to_state() -> None:
-    def begin(values: Any) -> Any:
-        return {"factor": ops.max(values), "name": "no tensor"}, {"sum": values, "product": values}
-
-    def advance(constants: Any, state: Any) -> Any:
-        return {"sum": state["sum"] + 1, "product": state["product"] * constants["factor"]}
-
-    compiled = compile_rounds(begin, advance)
-    for size in (2, 3, 5):
-        values = np.arange(size, dtype="float32")
-        state, next_state = compiled(ops.convert_to_tensor(values))
-        for _ in range(2):
-            state = next_state(state)
-        np.testing.assert_allclose(ops.convert_to_numpy(state["sum"]), values + 2)
-        np.testing.assert_allclose(ops.convert_to_numpy(state["product"]), values * (size - 1) ** 2)
-
-
-def test_rounds_see_variables_that_change() -> None:
-    variable = keras.Variable(2.0, trainable=False)
-    compiled = compile_rounds(lambda x: (variable + 0, x), lambda factor, x: x * factor, [variable])
-    for factor in (2.0, 3.0):
-        variable.assign(factor)
-        state, next_state = compiled(ops.ones((2,)))
-        np.testing.assert_allclose(ops.convert_to_numpy(next_state(state)), [factor, factor])
-
-
-@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="counts traces of TensorFlow")
-def test_a_round_is_traced_a_few_times_at_most() -> None:
-    traces = []
-
-    def double(constants: object, x: object) -> object:
-        traces.append(x)
-        return ops.multiply(x, 2)
-
-    compiled = compile_rounds(lambda x: ((), x), double)
-    for size in range(1, 9):
-        state, next_state = compiled(ops.ones((size, 10 - size), "int32"))
-        next_state(state)
-    assert len(traces) <= 3
 
 
 def test_several_inputs_have_sizes_of_their_own() -> None:

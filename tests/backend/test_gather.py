@@ -6,28 +6,29 @@ import pytest
 from keras import ops
 
 from helpers import array
-from keras_transformer.backend import first_largest, take_each, take_rows, top_k
+from keras_transformer.backend import largest, take
 
 
 def test_rows_of_a_matrix() -> None:
     matrix = np.arange(6, dtype="float32").reshape(3, 2)
-    np.testing.assert_array_equal(array(take_rows(matrix, np.array([[2, 0]]))), [[[4, 5], [0, 1]]])
+    np.testing.assert_array_equal(array(take(matrix, np.array([[2, 0]]))), [[[4, 5], [0, 1]]])
 
 
 def test_entries_of_each_row() -> None:
     order = np.array([[2, 0], [1, 1]])
     scores = np.arange(6, dtype="float32").reshape(2, 3)
-    np.testing.assert_array_equal(array(take_each(scores, order)), [[2, 0], [4, 4]])
+    np.testing.assert_array_equal(array(take(scores, order, batch_dims=1)), [[2, 0], [4, 4]])
     ids = np.stack([scores, -scores], axis=-1)
     expected = [[[2, -2], [0, 0]], [[4, -4], [4, -4]]]
-    np.testing.assert_array_equal(array(take_each(ids, order)), expected)
+    np.testing.assert_array_equal(array(take(ids, order, batch_dims=1)), expected)
 
 
 def test_the_first_of_equal_ones_is_the_largest() -> None:
     values = np.array([[1, 3, 3], [-2, -4, -3], [-1e30, -1e30, -1e30], [-0.0, 0.0, -1]], "float32")
-    indices = first_largest(ops.convert_to_tensor(values))
+    found, indices = largest(ops.convert_to_tensor(values))
     assert keras.backend.standardize_dtype(indices.dtype) == "int32"
     np.testing.assert_array_equal(array(indices)[:3], [[1], [0], [0]])
+    np.testing.assert_array_equal(array(found), values.max(-1, keepdims=True))
     assert array(indices)[3, 0] in (0, 1)  # zeros of both signs: as the backend has it
 
 
@@ -39,7 +40,7 @@ def test_top_k_is_that_of_a_stable_sort(width: int, num: int, distinct: int) -> 
     values = rng.integers(-distinct, distinct, size=(5, width)).astype("float32")  # few numbers: many ties
     values[2] = -1e30
     order = np.argsort(-values, axis=1, kind="stable")[:, :num]
-    found, indices = top_k(ops.convert_to_tensor(values), num)
+    found, indices = largest(ops.convert_to_tensor(values), num)
     np.testing.assert_array_equal(array(found), np.take_along_axis(values, order, axis=1))
     np.testing.assert_array_equal(array(indices), order)
 
@@ -47,6 +48,6 @@ def test_top_k_is_that_of_a_stable_sort(width: int, num: int, distinct: int) -> 
 def test_of_equal_numbers_the_first_come_first() -> None:
     values = np.zeros((2, 300), "float32")
     values[1, 7:] = 1.0
-    found, indices = top_k(ops.convert_to_tensor(values), 5)
+    found, indices = largest(ops.convert_to_tensor(values), 5)
     np.testing.assert_array_equal(array(found), [[0.0] * 5, [1.0] * 5])
     np.testing.assert_array_equal(array(indices), [range(5), range(7, 12)])

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_transformer.backend import add_at_labels, after, sum_over_replicas
+from keras_transformer.backend import Devices, add_at_labels, finished
 from keras_transformer.training import MaskedCrossentropy
 
 RNG = np.random.default_rng(11)
@@ -108,7 +108,7 @@ def test_two_gradients_of_one_loss_in_one_graph_do_not_share_their_memory(
 
 
 def test_numbers_and_none_stay() -> None:
-    first, second = after([ops.ones(2)], [ops.arange(3), None])
+    first, second = finished([ops.arange(3), None], others=[ops.ones(2)])
     np.testing.assert_array_equal(ops.convert_to_numpy(first), [0, 1, 2])
     assert second is None
 
@@ -120,7 +120,7 @@ def test_a_graph_waits() -> None:
     @tf.function
     def read_before_written(variable: tf.Variable) -> tf.Tensor:
         value = variable.read_value()
-        (increment,) = after([value], [tf.constant(1.0)])
+        (increment,) = finished([tf.constant(1.0)], others=[value])
         assert value.op in increment.op.control_inputs
         return value + increment
 
@@ -160,7 +160,7 @@ np.testing.assert_allclose(two[1], one[1], atol=1e-6)
 
 
 def test_one_replica_has_its_own_number() -> None:
-    assert float(sum_over_replicas(ops.convert_to_tensor(3.0))) == 3.0
+    assert float(Devices.sum_over_replicas(ops.convert_to_tensor(3.0))) == 3.0
 
 
 @pytest.mark.slow
@@ -176,7 +176,7 @@ def test_two_replicas_train_as_one() -> None:
 def test_numbers_in_a_graph() -> None:
     class Doubled(keras.layers.Layer):
         def call(self, x: np.ndarray) -> np.ndarray:
-            return sum_over_replicas(ops.sum(x))[None] * 2
+            return Devices.sum_over_replicas(ops.sum(x))[None] * 2
 
     model = keras.Sequential([keras.Input((2,), batch_size=1), Doubled()])
     assert float(model.predict(np.array([[1.0, 2.0]]), verbose=0)[0]) == 6.0

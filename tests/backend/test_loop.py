@@ -9,12 +9,10 @@ from keras import ops
 
 from helpers import array, draw
 from keras_transformer.backend import (
+    PositionBuffer,
     compile_function,
-    make_buffer,
     product_with_table,
-    slots_of,
     weight_now,
-    write_position,
 )
 
 B, N, H, K, T = 2, 3, 5, 7, 4
@@ -23,8 +21,8 @@ B, N, H, K, T = 2, 3, 5, 7, 4
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("position", [0, 3])
 def test_a_position_is_written_and_the_old_buffer_left(position: int, dtype: str) -> None:
-    buffer, heads = make_buffer((B, H, T * N, K), dtype), ops.cast(draw(B, N, H, K), dtype)
-    written = write_position(buffer, heads, slots_of(position, buffer, N))
+    buffer, heads = PositionBuffer.make((B, H, T * N, K), dtype), ops.cast(draw(B, N, H, K), dtype)
+    written = PositionBuffer.write(buffer, heads, PositionBuffer.slots(position, buffer, N))
     expected = np.zeros((B, H, T * N, K), "float32")
     expected[:, :, position * N : position * N + N] = array(ops.cast(heads, "float32")).transpose(0, 2, 1, 3)
     np.testing.assert_array_equal(array(ops.cast(written, "float32")), expected)
@@ -38,13 +36,13 @@ def test_a_loop_may_write_in_place(in_place: bool) -> None:
     import tensorflow as tf
 
     def fill(count: Any) -> Any:
-        first, second = (make_buffer((1, 1, count, 2), "float32") for _ in range(2))
+        first, second = (PositionBuffer.make((1, 1, count, 2), "float32") for _ in range(2))
 
         def body(i: Any, first: Any, second: Any) -> Any:
             heads = ops.cast(ops.ones((1, 1, 1, 2), "int32") * (i + 1), "float32")
-            slots = slots_of(i, first, 1)
-            written = write_position(first, heads, slots, in_place=in_place)
-            return i + 1, written, write_position(second, -heads, slots, in_place=in_place)
+            slots = PositionBuffer.slots(i, first, 1)
+            written = PositionBuffer.write(first, heads, slots, in_place=in_place)
+            return i + 1, written, PositionBuffer.write(second, -heads, slots, in_place=in_place)
 
         return ops.while_loop(lambda i, *_: i < count, body, (0, first, second))[1:]
 

@@ -2,12 +2,14 @@
 
 from typing import Any
 
+import keras
 import numpy as np
 import pytest
 from keras import ops
 
 import keras_transformer as kt
 from keras_transformer.decoding import BeamSearch, Constraints, GreedySearch, SampleSearch, TruncationWarning
+from keras_transformer.decoding.generation import _compile_rounds
 from keras_transformer.text import CharacterTokenizer, SubwordTokenizer, WhitespaceTokenizer
 
 CORPUS = ["A dog runs.", "a cat sits\ton it", "the cat runs", "the dog sits"]
@@ -147,3 +149,44 @@ def test_a_search_that_decides_late_is_refused(translator: kt.Translator, search
     message = rf"Received: {type(search).__name__}, beam_size={search.beam_size}\."
     with pytest.raises(ValueError, match=message):
         translator.stream("a", search)
+
+
+def test_rounds_go_from_state_to_state() -> None:
+    def begin(values: Any) -> Any:
+        return {"factor": ops.max(values), "name": "no tensor"}, {"sum": values, "product": values}
+
+    def advance(constants: Any, state: Any) -> Any:
+        return {"sum": state["sum"] + 1, "product": state["product"] * constants["factor"]}
+
+    compiled = _compile_rounds(begin, advance)
+    for size in (2, 3, 5):
+        values = np.arange(size, dtype="float32")
+        state, next_state = compiled(ops.convert_to_tensor(values))
+        for _ in range(2):
+            state = next_state(state)
+        np.testing.assert_allclose(ops.convert_to_numpy(state["sum"]), values + 2)
+        np.testing.assert_allclose(ops.convert_to_numpy(state["product"]), values * (size - 1) ** 2)
+
+
+def test_rounds_see_variables_that_change() -> None:
+    variable = keras.Variable(2.0, trainable=False)
+    compiled = _compile_rounds(lambda x: (variable + 0, x), lambda factor, x: x * factor, [variable])
+    for factor in (2.0, 3.0):
+        variable.assign(factor)
+        state, next_state = compiled(ops.ones((2,)))
+        np.testing.assert_allclose(ops.convert_to_numpy(next_state(state)), [factor, factor])
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="counts traces of TensorFlow")
+def test_a_round_is_traced_a_few_times_at_most() -> None:
+    traces = []
+
+    def double(constants: object, x: object) -> object:
+        traces.append(x)
+        return ops.multiply(x, 2)
+
+    compiled = _compile_rounds(lambda x: ((), x), double)
+    for size in range(1, 9):
+        state, next_state = compiled(ops.ones((size, 10 - size), "int32"))
+        next_state(state)
+    assert len(traces) <= 3

@@ -5,9 +5,12 @@ from typing import Any
 import keras
 import numpy as np
 import pytest
+from keras import ops
 
 from helpers import array, draw
+from keras_transformer.backend.attention import _attend_fused
 from keras_transformer.layers import MultiHeadAttention, causal_mask
+from keras_transformer.layers.projection import _project
 
 
 def randomized(layer: Any, *inputs: Any) -> Any:
@@ -197,8 +200,8 @@ def formulas(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         function = getattr(module, name)
         monkeypatch.setattr(module, name, lambda *a, **k: (taken.append(name), function(*a, **k))[1])
 
-    monkeypatch.setattr(module, "has_fused_attention", lambda *widths: True)
-    spy("attend_without_scores")
+    monkeypatch.setattr(module, "fused_attention", lambda *widths: _attend_fused)
+    spy("_attend_without_scores")
     spy("dot_product_attention")
     return taken
 
@@ -220,7 +223,7 @@ def test_what_the_call_needs_decides(
 ) -> None:
     layer, x = MultiHeadAttention(2, 4, **options), draw(2, 5, 8)
     layer(x, x, use_causal_mask=True, **call)
-    assert formulas == ["dot_product_attention" if needs_scores else "attend_without_scores"]
+    assert formulas == ["dot_product_attention" if needs_scores else "_attend_without_scores"]
 
 
 @pytest.mark.usefixtures("formulas")
@@ -230,3 +233,30 @@ def test_both_formulas_give_the_same_numbers() -> None:
     expected, _ = layer(x, x, padding_mask=mask, use_causal_mask=True, return_attention_scores=True)
     output = layer(x, x, padding_mask=mask, use_causal_mask=True)
     np.testing.assert_allclose(array(output), array(expected), atol=1e-5)
+
+
+@pytest.mark.parametrize("has_bias", [False, True])
+@pytest.mark.parametrize(
+    ("equation", "shapes"),
+    [
+        ("btd,dhk->bthk", ((2, 5, 7), (7, 3, 11), (3, 11))),
+        ("bthk,hkd->btd", ((2, 5, 3, 11), (3, 11, 7), (7,))),
+    ],
+)
+def test_projections_are_their_einsum(equation: str, shapes: Any, has_bias: bool) -> None:
+    inputs, kernel, bias = (draw(*shape, seed=seed) for seed, shape in enumerate(shapes))
+    expected = np.einsum(equation, inputs, kernel) + (bias if has_bias else 0)
+    tensors = map(ops.convert_to_tensor, (inputs, kernel, bias) if has_bias else (inputs, kernel))
+    np.testing.assert_allclose(array(_project(equation, *tensors)), expected, atol=1e-5)
+
+
+def test_projections_to_several_axes_of_outputs() -> None:
+    heads, kernel = draw(2, 5, 3, 4), draw(3, 4, 7, 2, seed=1)
+    outputs = _project("bthk,hkd->btd", ops.convert_to_tensor(heads), ops.convert_to_tensor(kernel))
+    np.testing.assert_allclose(array(outputs), np.einsum("bthk,hkde->btde", heads, kernel), atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(2, 0, 7), (0, 5, 7)])
+def test_projections_of_nothing(shape: tuple[int, ...]) -> None:
+    outputs = _project("btd,dhk->bthk", ops.zeros(shape), ops.zeros((7, 3, 11)))
+    assert tuple(outputs.shape) == (*shape[:2], 3, 11)
