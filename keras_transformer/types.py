@@ -15,8 +15,8 @@ Shape: TypeAlias = tuple[int | None, ...]
 Config: TypeAlias = dict[str, Any]
 
 
-# Stands for minus infinity before a softmax, the most negative float32. It absorbs every logit, added or in its
-# place, and stays finite: a row of infinities has NaN gradients.
+# Stands for minus infinity before a softmax, the most negative float32. It absorbs every logit, added or in
+# its place, and stays finite: a row of infinities has NaN gradients.
 MINUS_INFINITY = -3.4028235e38
 
 

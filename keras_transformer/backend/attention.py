@@ -64,7 +64,7 @@ def _softmax(logits: Tensor) -> Tensor:
 
 
 def fused_attention(key_dim: int, value_dim: int) -> Callable[..., Tensor] | None:
-    """Return attention that never holds the scores, None where the backend has none for heads of these widths.
+    """Return attention that never holds the scores, or None where the backend has none for such heads.
 
     It computes `masked_softmax(query @ key.T / sqrt(k), mask) @ value`.
 

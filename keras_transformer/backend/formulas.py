@@ -79,9 +79,9 @@ def drop(inputs: Tensor, rate: float, seed_generator: keras.random.SeedGenerator
     seed = seed_generator.next()
     shape = ops.shape(inputs)
     size = tf.reduce_prod(shape)
-    # On TensorFlow most of the time of dropout goes into drawing a float32 for each number. A rate lies between
-    # two neighbouring multiples of 1/256; each call draws which of them it takes, so that every number is
-    # dropped with the probability `rate`, and the expectation is exact.
+    # On TensorFlow most of the time of dropout goes into drawing a float32 for each number. A rate lies
+    # between two neighbouring multiples of 1/256; each call draws which of them it takes, so that every
+    # number is dropped with the probability `rate`, and the expectation is exact.
     # Eight numbers from each word, and one word for the share of the calls that drop a little more.
     bits = random_bits((size + 7) // 8 + 1, seed)
     share = tf.cast(tf.bitcast(bits[-1], tf.uint16)[0], "float32") / 2**16  # in [0, 1)

@@ -48,9 +48,9 @@ def largest(values: Tensor, num: int | None = None) -> tuple[Tensor, Tensor]:
     """
     if num is None:
         return ops.max(values, axis=-1, keepdims=True), _first_largest(values)
-    # Over a vocabulary of 32,000 the operation of TensorFlow and XLA takes five times as long as this. The `m`
-    # largest numbers lie in the `m` blocks with the largest maxima, so that only these blocks are searched,
-    # and a maximum is fast.
+    # Over a vocabulary of 32,000 the operation of TensorFlow and XLA takes five times as long as this. The
+    # `m` largest numbers lie in the `m` blocks with the largest maxima, so that only these blocks are
+    # searched, and a maximum is fast.
     width = int(values.shape[1])
     if width < 4 * _BLOCK * num:
         return _top_k(values, num)
@@ -72,8 +72,8 @@ def _first_largest(values: Tensor) -> Tensor:
         return ops.cast(ops.argmax(values, axis=-1, keepdims=True), "int32")
     import tensorflow as tf
 
-    # `ops.argmax` first tells -0.0 from 0.0 by the bits of a number: several operations more, which LiteRT does
-    # not have.
+    # `ops.argmax` first tells -0.0 from 0.0 by the bits of a number: several operations more, which LiteRT
+    # does not have.
     return tf.argmax(values, axis=-1, output_type=tf.int32)[:, None]
 
 

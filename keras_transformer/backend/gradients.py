@@ -12,7 +12,7 @@ from keras_transformer.types import Tensor
 def add_at_labels(dense: Tensor, labels: Tensor, values: Tensor) -> Tensor:
     """Add a number at the label of each token.
 
-    On a processor this is in place, so that `dense` must be the result of an operation that nothing else uses.
+    On a processor this is in place, so `dense` must be the result of an operation that nothing else uses.
 
     Args:
         dense: `(b, t, v)`; not to be used any more.

@@ -31,8 +31,8 @@ def product_with_table(table: Tensor, beam_size: int) -> Callable[[Tensor], Tens
         table: `(v, d)`.
         beam_size: hypotheses for each source.
     """
-    # With the rows of several hypotheses, a product with a table that was transposed before the loop takes half
-    # the time (TensorFlow, on a CPU); with fewer, the transposing would cost more than it gains.
+    # With the rows of several hypotheses, a product with a table that was transposed before the loop takes
+    # half the time (TensorFlow, on a CPU); with fewer, the transposing would cost more than it gains.
     if beam_size > 1 or in_compiler():
         matrix = ops.transpose(table)
         return lambda rows: ops.matmul(rows, matrix)
@@ -52,7 +52,7 @@ def _product_with_transpose(rows: Tensor, table: Tensor) -> Tensor:
 
 
 class PositionBuffer:
-    """The keys or values `(b, h, T * n, k)` of `n` hypotheses, a tensor that is written position by position."""
+    """Keys or values `(b, h, T * n, k)` of `n` hypotheses, a tensor that is written position by position."""
 
     @staticmethod
     def make(shape: Sequence[Tensor | int], dtype: str) -> Tensor:
@@ -103,8 +103,8 @@ class PositionBuffer:
 
         width = heads.shape[-1]
         matrix, rows = tf.reshape(buffer, (-1, width)), tf.reshape(heads, (-1, width))
-        # TensorFlow's scatter copies all of the buffer. The compilers of the other backends see for themselves
-        # what may be reused.
+        # TensorFlow's scatter copies all of the buffer. The compilers of the other backends see for
+        # themselves what may be reused.
         if in_place:
             matrix = tf.raw_ops.InplaceUpdate(x=matrix, i=slots, v=rows)
         else:

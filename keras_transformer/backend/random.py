@@ -7,8 +7,8 @@ from keras import ops
 from keras_transformer.backend.compiler import _only_processors
 from keras_transformer.types import Tensor
 
-# A word is a hash of its number and of a key of two words, each step of which is "lowbias32" (Wellons 2018), a
-# permutation of 32 bits that was found by search. So a seed gives the same numbers eagerly, in a graph, under
+# A word is a hash of its number and of a key of two words, each step of which is "lowbias32" (Wellons 2018),
+# a permutation of 32 bits that was found by search. So a seed gives the same numbers eagerly, in a graph, under
 # XLA and on every backend, and more numbers change none of the first ones. `keras.random` differs in all of
 # that, on TensorFlow between a graph and XLA too.
 _GOLDEN = np.uint32(0x9E3779B9)  # 2^32 over the golden ratio, odd
@@ -27,7 +27,7 @@ def random_bits(num_words: Tensor | int, seed: Tensor) -> Tensor:
     """
     import tensorflow as tf
 
-    # On a processor TensorFlow's generator takes half of the time of dropout; elsewhere it is one fast kernel.
+    # On a processor TensorFlow's generator takes half the time of dropout; elsewhere it is one fast kernel.
     if not _only_processors():
         seed = tf.cast(seed % (tf.int32.max - 1), "int32")  # as XLA wants it
         return tf.random.stateless_uniform((num_words,), seed, None, None, tf.uint64)

@@ -193,10 +193,10 @@ def _compile_rounds(
     advance: Callable[[_Constants, _State], _State],
     variables: Sequence[keras.Variable] = (),
 ) -> Callable[[Tensor], tuple[Tensor, Callable[[_State], _State]]]:
-    """Compile `constants, first = begin(inputs)`, then `state = advance(constants, state)` again and again."""
+    """Compile `constants, first = begin(inputs)`, then `state = advance(constants, state)` for each round."""
 
-    # Constants need not be tensors, so no graph can return them: each round has a `begin` of its own, of which
-    # the compiler leaves out what only `first` needs.
+    # Constants need not be tensors, so no graph can return them: each round has a `begin` of its own, of
+    # which the compiler leaves out what only `first` needs.
     def advance_from(inputs: Tensor, state: _State) -> _State:
         return advance(begin(inputs)[0], state)
 

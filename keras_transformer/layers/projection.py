@@ -8,7 +8,7 @@ from keras_transformer.types import Tensor
 
 
 def _project(equation: str, inputs: Tensor, kernel: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Compute `einsum(equation, inputs, kernel) + bias`, as in `"btd,dhk->bthk"`, in the dtype of the inputs."""
+    """Compute `einsum(equation, inputs, kernel) + bias`, as of `"btd,dhk->bthk"`, in the inputs' dtype."""
     # One product of matrices: einsum's batched products, and the sums that its bias leaves in the gradient,
     # take twice as long on a CPU. The last axes of the inputs are the first ones of the kernel, and axes that
     # the equation does not name follow the others.
