@@ -34,9 +34,9 @@ def train_on_parts(
     num_examples = ops.shape(next(part for part in keras.tree.flatten(x) if part is not None))[0]
     parts = list(_split((x, y, sample_weight), num_examples, num_parts))
     # The parts are chains of operations in one graph: with one thread for each operation and one chain for
-    # each core, no core waits for the others before all gradients are there. With two threads for each operation a
-    # step of a small model took 600 ms where half of it with one thread took 530, since threads wait for each
-    # other at the end of each of some thousand operations.
+    # each core, no core waits for the others before all gradients are there. With two threads for each
+    # operation a step of a small model took 600 ms where half of it with one thread took 530, since threads
+    # wait for each other at the end of each of some thousand operations.
     with tf.GradientTape() as tape:
         predictions = [model(part[0], training=True) for part in parts]
         loss = _loss_of_parts(model, parts, predictions)

@@ -8,9 +8,9 @@ from keras_transformer.backend.compiler import _only_processors
 from keras_transformer.types import Tensor
 
 # A word is a hash of its number and of a key of two words, each step of which is "lowbias32" (Wellons 2018),
-# a permutation of 32 bits that was found by search. So a seed gives the same numbers eagerly, in a graph, under
-# XLA and on every backend, and more numbers change none of the first ones. `keras.random` differs in all of
-# that, on TensorFlow between a graph and XLA too.
+# a permutation of 32 bits that was found by search. So a seed gives the same numbers eagerly, in a graph,
+# under XLA and on every backend, and more numbers change none of the first ones. `keras.random` differs in
+# all of that, on TensorFlow between a graph and XLA too.
 _GOLDEN = np.uint32(0x9E3779B9)  # 2^32 over the golden ratio, odd
 _FIRST, _SECOND = np.uint32(0x7FEB352D), np.uint32(0x846CA68B)
 

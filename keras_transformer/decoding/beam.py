@@ -227,9 +227,8 @@ class BeamSearch(Search):
         scores = self.score(log_probabilities, length)
         if not self.tracks_attention:
             return scores
-        sums = (
-            cache.attention_sums if beams is None else take(cache.attention_sums, beams, batch_dims=1)
-        )  # (b, m, s)
+        sums = cache.attention_sums
+        sums = sums if beams is None else take(sums, beams, batch_dims=1)  # (b, m, s)
         terms = ops.log(ops.clip(ops.cast(sums, "float32"), _SMALLEST_COVERAGE, 1.0))
         if not _is_absent(cache.encoder_padding_mask):
             is_token = ops.cast(cache.encoder_padding_mask, "bool")[:, None, :]

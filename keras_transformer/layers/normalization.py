@@ -15,7 +15,8 @@ class Dropout(keras.layers.Dropout):
 
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
         outputs = None
-        if training and self.noise_shape is None:
+        # Keras makes no generator for a rate of 0.
+        if training and self.rate > 0 and self.noise_shape is None:
             outputs = drop(inputs, self.rate, self.seed_generator)
         return super().call(inputs, training=training) if outputs is None else outputs
 

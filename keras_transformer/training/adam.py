@@ -14,13 +14,8 @@ from keras_transformer.types import Tensor
 class Adam(keras.optimizers.Adam):
     """Keras's Adam (Kingma and Ba 2015), which TensorFlow applies in one pass over each weight.
 
-    Keras writes a step as ten operations, each of which reads and writes a tensor of the weight's size.
-    TensorFlow has one kernel for all of them; the numbers are the same to rounding.
-
-    Gradients of embeddings, which TensorFlow keeps as rows, are added up first. Keras's own squares each
-    row instead, so that the second moment of a token that repeats in a batch differs from the paper's, and
-    from that of the other backends. And no weight is updated before all gradients are computed: in the graph
-    of a step TensorFlow otherwise may update one while the gradient of another is computed from it.
+    The numbers are the same to rounding, except for embeddings on TensorFlow, whose second moments are the
+    paper's, and those of the other backends, for a token that repeats in a batch too.
 
     With `gradient_accumulation_steps` a schedule counts updates, and so does the moving average. Keras's own
     counts batches for both: a warm-up of 1,000 steps would be over after 250 updates of four batches.
@@ -34,6 +29,9 @@ class Adam(keras.optimizers.Adam):
         self, grads: Sequence[Tensor | None], trainable_variables: Sequence[keras.Variable] | None = None
     ) -> None:
         """Update all weights; Keras calls this."""
+        # TensorFlow keeps gradients of embeddings as rows, each of which Keras would square by itself, so
+        # that the second moment of a repeated token would differ from the paper's: they are added up first. And
+        # no weight is updated before all gradients are computed.
         super().apply(finished(grads), trainable_variables)
 
     def update_step(self, gradient: Tensor, variable: keras.Variable, learning_rate: Tensor) -> None:

@@ -1,8 +1,6 @@
 """Checkpoints of a run, its history and its end.
 
 The newest epochs and the best one stay, each with a SHA-256: a damaged file costs an epoch, with a warning.
-Rejected: `keras.callbacks.BackupAndRestore`, which removes the old state before the new one is known to be
-whole, and `keras.callbacks.EarlyStopping`, which forgets its patience when a run is resumed.
 """
 
 import csv
@@ -30,13 +28,14 @@ from keras_transformer.training.restore import _restore, _restore_result, _whole
 from keras_transformer.visualization.training_curves import plot_training
 
 
+# Rejected: `keras.callbacks.BackupAndRestore`, which removes the old state before the new one is known to be
+# whole, and `keras.callbacks.EarlyStopping`, which forgets its patience when a run is resumed.
 class Checkpoint(keras.callbacks.Callback):
     """Saves a run after each epoch: model, optimizer, random state and history.
 
     The directory gets `checkpoints/epoch-{n}.keras` for the newest epochs and the best one,
-    `checkpoints/state.json`, `training.csv` and `training.png`. Each file is written next to its place,
-    flushed to the disk and renamed, the state after the checkpoint, and only then are older files removed:
-    whenever the process is killed, the directory holds a whole checkpoint.
+    `checkpoints/state.json`, `training.csv` and `training.png`. Whenever the process is killed, the directory
+    holds a whole checkpoint.
 
     Args:
         directory: Of the run. What it holds is read, the newest whole checkpoint first.
@@ -154,6 +153,8 @@ class Checkpoint(keras.callbacks.Callback):
                 f"`monitor` must be one of {', '.join(logs)}. Received: monitor={self.monitor!r}."
                 f"{hint if self.monitor.startswith('val_') else ''}"
             )
+        # Each file is written next to its place, flushed to the disk and renamed, the state after the
+        # checkpoint, and only then are older files removed.
         saved = _save_epoch(self.model, self._checkpoints, epoch + 1)
         state = self._state.add(saved, logs, _describe(self.model)).keep(self.keep)
         # The state comes last: a run killed before has at most a row of an epoch that is trained again.

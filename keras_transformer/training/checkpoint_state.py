@@ -1,10 +1,4 @@
-"""State of a run: what `checkpoints/state.json` says about the checkpoints next to it.
-
-A `.keras` file holds weights and optimizer. The state adds what else the next batches depend on and what a
-run remembers: the random state after each saved epoch, the history, a SHA-256 for each file, and the options
-of the model. Weights of the same shapes fit a model with another activation or other positions, and Adamax
-takes Adam's variables for its own, so a run goes on only with the options that it began with.
-"""
+"""State of a run: what `checkpoints/state.json` says about the checkpoints next to it."""
 
 import dataclasses
 import hashlib
@@ -43,6 +37,8 @@ class _SavedEpoch:
         return _epoch_file(self.epoch)
 
 
+# A `.keras` file holds weights and optimizer. The state adds what else the next batches depend on and what a
+# run remembers: the random state after each saved epoch, the history, a SHA-256 for each file, and options.
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _CheckpointState:
     """Everything about a run except weights and optimizer."""
@@ -180,7 +176,9 @@ def _seed_variables(model: keras.Model) -> list[keras.Variable]:
 
 def _describe(model: keras.Model) -> dict[str, object]:
     """Describe a model and its optimizer: numbers, names and switches that a run must keep."""
-    # With as many weights in all, Keras's own error names none of what differs.
+    # Weights of the same shapes fit a model with another activation or other positions, and Adamax takes
+    # Adam's variables for its own, so a run goes on only with the options that it began with. And with as
+    # many weights in all, Keras's own error names none of what differs.
     try:
         config = model.get_config()
     except NotImplementedError:  # a class of the user's own

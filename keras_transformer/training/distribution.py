@@ -42,8 +42,8 @@ def distributed(engine: str, *, model_shards: int = 2) -> AbstractContextManager
     """Spread what is made and trained inside over all cores or devices of this backend.
 
     "cores" is for a processor: each core works on a part of each batch, with one thread for each operation.
-    The call tells TensorFlow, which takes it only before it has computed anything: call it before tokenizers
-    and datasets are made, and enter it later. The model must be one of this package, and its loss
+    TensorFlow takes the call only before it has computed anything: call it before tokenizers and datasets are
+    made, and enter it later. The model must be one of this package, and its loss
     `MaskedCrossentropy` or one like it. It is not the default, since it decides on the threads of the whole
     process: searches for answers then run on one core.
 

@@ -102,9 +102,9 @@ class Throughput(keras.callbacks.Callback):
     the first epoch it also runs while the backend traces or compiles the step. `padding` is the share of
     target positions that hold no token, 0 to 1.
 
-    No step is slower for it: the counts are those that `MaskedAccuracy` and `Perplexity` keep on the device
-    for their means, read once an epoch; `compile_model` adds both. A model compiled with neither gets no
-    numbers. Put it before the callbacks that read the logs, such as `keras.callbacks.TensorBoard`.
+    The counts are those of `MaskedAccuracy` and `Perplexity`, which `compile_model` adds: a model compiled
+    with neither gets no numbers. Put it before the callbacks that read the logs, such as
+    `keras.callbacks.TensorBoard`.
 
     Example:
         ```python
@@ -127,6 +127,8 @@ class Throughput(keras.callbacks.Callback):
             logs.update(self._values or self._read())
 
     def _read(self) -> dict[str, float]:
+        # No step is slower for it: the metrics keep these counts on the device for their means, and they are
+        # read once an epoch.
         # Keras puts the metrics of `compile` into one metric that has them as its `metrics`.
         metrics = [each for metric in self.model.metrics for each in getattr(metric, "metrics", [metric])]
         counting = next((metric for metric in metrics if isinstance(metric, _TokenMean)), None)

@@ -21,9 +21,6 @@ def _apply_moving_average(model: keras.Model) -> None:
 def moving_average(model: keras.Model) -> Iterator[None]:
     """Let a model answer with the moving average of its weights, and train on with the weights.
 
-    The weights come back exactly, where `keras.callbacks.SwapEMAWeights` on TensorFlow swaps by adding
-    and subtracting, and so rounds them.
-
     Args:
         model: Compiled. Nothing changes if its optimizer keeps no average, or has made no update yet.
 
@@ -61,7 +58,8 @@ def _swap_in(model: keras.Model) -> list[np.ndarray]:
     """Put the average into a model and return its weights; an empty list if there is no average."""
     if not _has_average(model.optimizer):
         return []
-    # Copied, since torch and NumPy would share the memory that is about to change.
+    # Kept whole, where `keras.callbacks.SwapEMAWeights` on TensorFlow swaps by adding and subtracting, and so
+    # rounds the weights. Copied, since torch and NumPy would share the memory that is about to change.
     kept = [ops.convert_to_numpy(weight).copy() for weight in model.trainable_weights]
     _apply_moving_average(model)
     return kept

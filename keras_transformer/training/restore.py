@@ -1,7 +1,4 @@
-"""Reading checkpoints: the newest that is whole, the best, or the mean of the last.
-
-A damaged checkpoint costs the epochs after the one before it, with a warning, and not the run.
-"""
+"""Reading checkpoints: the newest that is whole, the best, or the mean of the last."""
 
 import textwrap
 import warnings
@@ -99,6 +96,7 @@ def _read_average(model: keras.Model, directory: Path, state: _CheckpointState, 
 
 def _whole(directory: Path, state: _CheckpointState, *, best: bool = False) -> _CheckpointState:
     """Drop damaged checkpoints until the newest, or the best, is whole; raise if none is."""
+    # A damaged checkpoint costs the epochs after the one before it, and not the run.
     errors: list[InputError] = []
     while state.saved:
         chosen = state.best if best else state.saved[-1]
@@ -174,8 +172,9 @@ def average_weights(models: Sequence[str | Path | keras.Model]) -> keras.Model:
 
 
 class _Mean:
-    """The mean of the weights of models, summed in float64; one model is in memory at a time."""
+    """The mean of the weights of models, summed in float64."""
 
+    # One model is in memory at a time, so only sums are kept.
     def __init__(self) -> None:
         self._num_models = 0
         self._weights: list[tuple[str, np.ndarray]] = []  # paths of the first model, and sums
