@@ -9,7 +9,7 @@ import numpy.typing as npt
 from keras import ops
 
 from keras_transformer.backend.compiler import in_compiler
-from keras_transformer.backend.random import random_bits
+from keras_transformer.backend.random import _random_bits
 from keras_transformer.types import Tensor
 
 
@@ -83,7 +83,7 @@ def drop(inputs: Tensor, rate: float, seed_generator: keras.random.SeedGenerator
     # between two neighbouring multiples of 1/256; each call draws which of them it takes, so that every
     # number is dropped with the probability `rate`, and the expectation is exact.
     # Eight numbers from each word, and one word for the share of the calls that drop a little more.
-    bits = random_bits((size + 7) // 8 + 1, seed)
+    bits = _random_bits((size + 7) // 8 + 1, seed)
     share = tf.cast(tf.bitcast(bits[-1], tf.uint16)[0], "float32") / 2**16  # in [0, 1)
     num_dropped = tf.cast(tf.cast(rate * _NUM_VALUES, "float32") + share, "int32")
     values = tf.reshape(tf.bitcast(bits, tf.uint8), (-1,))

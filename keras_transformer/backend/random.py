@@ -15,7 +15,7 @@ _GOLDEN = np.uint32(0x9E3779B9)  # 2^32 over the golden ratio, odd
 _FIRST, _SECOND = np.uint32(0x7FEB352D), np.uint32(0x846CA68B)
 
 
-def random_bits(num_words: Tensor | int, seed: Tensor) -> Tensor:
+def _random_bits(num_words: Tensor | int, seed: Tensor) -> Tensor:
     """Draw words of 64 random bits on TensorFlow, the same ones from the same seed.
 
     Args:

@@ -85,7 +85,7 @@ def progress_bar(length: int, label: str) -> Iterator[Callable[[int], None]]:
         yield bar.update
 
 
-class EpochProgress(keras.callbacks.Callback):
+class _EpochProgress(keras.callbacks.Callback):
     """A bar for each epoch, with loss and accuracy, and a line when the epoch is done."""
 
     def on_epoch_begin(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:

@@ -9,7 +9,7 @@ import click
 import keras
 
 from keras_transformer.cli.options import run_options
-from keras_transformer.cli.terminal import EpochProgress, Verb, progress_bar
+from keras_transformer.cli.terminal import Verb, _EpochProgress, progress_bar
 from keras_transformer.errors import InputError
 from keras_transformer.runs.config import RunConfig
 from keras_transformer.runs.run import Run
@@ -45,7 +45,7 @@ def train(config: str | None, resume: bool, overwrite: bool, **flags: str | floa
     run = _run(config, given, resume=resume)
     try:
         report = run.train(
-            resume=resume, overwrite=overwrite, callbacks=[EpochProgress()], verbose=0, progress=progress_bar
+            resume=resume, overwrite=overwrite, callbacks=[_EpochProgress()], verbose=0, progress=progress_bar
         )
     # An end that a user caused, so with status 2 as others, and with the line that says how to go on.
     except KeyboardInterrupt as error:

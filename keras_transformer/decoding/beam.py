@@ -7,9 +7,9 @@ from keras import ops
 
 from keras_transformer.arguments import check_number, check_positive
 from keras_transformer.backend.gather import largest, take
-from keras_transformer.decoding.constraints import Limits, _is_absent
-from keras_transformer.decoding.log_probabilities import LOWEST_SCORE, _best_tokens, is_possible
-from keras_transformer.decoding.search import Cache, Request, Search, SearchResult, Step
+from keras_transformer.decoding.constraints import _is_absent, _Limits
+from keras_transformer.decoding.log_probabilities import LOWEST_SCORE, _best_tokens, _is_possible
+from keras_transformer.decoding.search import Search, SearchResult, Step, _Cache, _Request
 from keras_transformer.types import Tensor
 
 # A source position without attention counts as if it had this much: log 0 has no end.

@@ -6,7 +6,7 @@ source, `T` the number of positions that a cache has room for, `g` groups of hea
 `r` heads of a group.
 """
 
-from keras_transformer.layers.cached_decoder import CachedDecoder, DecoderCache
+from keras_transformer.layers.cached_decoder import CachedDecoder
 from keras_transformer.layers.decoder import Decoder, DecoderLayer
 from keras_transformer.layers.dot_product_attention import dot_product_attention
 from keras_transformer.layers.encoder import Encoder, EncoderLayer
@@ -25,7 +25,6 @@ from keras_transformer.layers.token_embedding import OutputProjection, TokenEmbe
 __all__ = [
     "CachedDecoder",
     "Decoder",
-    "DecoderCache",
     "DecoderLayer",
     "Dropout",
     "Encoder",

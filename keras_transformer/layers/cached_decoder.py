@@ -1,6 +1,6 @@
 """The decoder while decoding: one position at a time, with a cache."""
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import keras
 from keras import ops
@@ -12,7 +12,7 @@ from keras_transformer.layers.decoder import Decoder, DecoderLayer, _described
 from keras_transformer.types import Tensor
 
 
-class DecoderCache(NamedTuple):
+class _DecoderCache(NamedTuple):
     """What a decoder keeps between the steps of decoding; `()` stands for None."""
 
     self_attention: tuple[_AttentionCache, ...]
@@ -34,7 +34,7 @@ class DecoderCache(NamedTuple):
         """Hypotheses of each source, `n`."""
         return int(self.ancestors.shape[1])
 
-    def reorder(self, rows: Tensor) -> "DecoderCache":
+    def reorder(self, rows: Tensor) -> "_DecoderCache":
         """Take hypotheses in the order of `rows`, integers `(b * n,)`: which old one each continues."""
         # Keys and values stay where they are: which slots each hypothesis reads, its ancestors tell.
         if self.beam_size == 1:
@@ -45,11 +45,11 @@ class DecoderCache(NamedTuple):
             attention_sums=sums if isinstance(sums, tuple) else _take_hypotheses(sums, rows),
         )
 
-    def select(self, rows: Tensor) -> "DecoderCache":
+    def select(self, rows: Tensor) -> "_DecoderCache":
         """Take some sources, integers `(b',)`, with all their hypotheses."""
         return keras.tree.map_structure(lambda part: ops.take(part, rows, axis=0), self)
 
-    def grow(self, num_positions: Tensor | int) -> "DecoderCache":
+    def grow(self, num_positions: Tensor | int) -> "_DecoderCache":
         """Make room for as many more positions."""
         size = self.beam_size
         unwritten = ops.full((ops.shape(self.ancestors)[0], size, num_positions), -1, dtype="int32")
@@ -58,7 +58,7 @@ class DecoderCache(NamedTuple):
             ancestors=ops.concatenate([self.ancestors, unwritten], axis=2),
         )
 
-    def _write(self, position: Tensor | int) -> "DecoderCache":
+    def _write(self, position: Tensor | int) -> "_DecoderCache":
         is_position = ops.equal(ops.arange(ops.shape(self.ancestors)[2], dtype="int32"), position)
         # (T,), (n, 1) -> (b, n, T): each hypothesis writes the position itself
         writers = ops.arange(self.beam_size, dtype="int32")[:, None]
@@ -100,6 +100,9 @@ class CachedDecoder:
         True
     """
 
+    Cache: TypeAlias = _DecoderCache
+    """The state between steps: a named tuple of tensors, for `n` hypotheses of each source."""
+
     def __init__(self, decoder: Decoder, *, in_place: bool = False) -> None:
         self._decoder = decoder
         self._layers = tuple(_CachedLayer(layer, in_place) for layer in decoder.layers)
@@ -114,7 +117,7 @@ class CachedDecoder:
         beam_size: int = 1,
         batch_size: Tensor | int | None = None,
         track_attention: bool = False,
-    ) -> DecoderCache:
+    ) -> _DecoderCache:
         """Project the encoder's output once for every layer, and make room for the target.
 
         Args:
@@ -153,11 +156,11 @@ class CachedDecoder:
         ancestors = ops.full((batch_size, beam_size, max_length), -1, dtype="int32")
         # A loop of the backend holds nests of tensors, and None is no tensor.
         mask = () if mask is None else ops.convert_to_tensor(mask)
-        return DecoderCache(tuple(caches), sources, mask, ancestors, sums)
+        return _DecoderCache(tuple(caches), sources, mask, ancestors, sums)
 
     def step(
-        self, inputs: Tensor, position: Tensor | int, cache: DecoderCache
-    ) -> tuple[Tensor, DecoderCache]:
+        self, inputs: Tensor, position: Tensor | int, cache: _DecoderCache
+    ) -> tuple[Tensor, _DecoderCache]:
         """Compute one position, below `T`, of each hypothesis, from `(b * n, 1, d)` to the same shape.
 
         Returns that and the cache with this position written; raises ValueError where no room is left.

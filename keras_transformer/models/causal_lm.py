@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_transformer.layers.cached_decoder import DecoderCache
+from keras_transformer.layers.cached_decoder import CachedDecoder
 from keras_transformer.layers.decoder import Decoder
 from keras_transformer.layers.masks import padding_mask
 from keras_transformer.layers.token_embedding import OutputProjection, TokenEmbedding
@@ -82,7 +82,7 @@ class CausalLM(ConfiguredModel):
         padding_mask: Tensor | None = None,
         track_attention: bool = False,
         in_place: bool = False,
-    ) -> tuple[Step[DecoderCache], DecoderCache]:
+    ) -> tuple[Step[CachedDecoder.Cache], CachedDecoder.Cache]:
         """Write prompts into a cache and prepare to continue them step by step.
 
         Args:
@@ -118,8 +118,8 @@ class CausalLM(ConfiguredModel):
             _, cache = step(rows[:, position], position, cache)
 
         def step_from_last(
-            token_ids: Tensor, position: Tensor, cache: DecoderCache
-        ) -> tuple[Tensor, DecoderCache]:
+            token_ids: Tensor, position: Tensor, cache: CachedDecoder.Cache
+        ) -> tuple[Tensor, CachedDecoder.Cache]:
             # A search counts positions from 0, the last token of the prompts.
             return step(token_ids, position + last, cache)
 

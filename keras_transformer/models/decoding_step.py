@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from keras_transformer.backend.loop import product_with_table, weight_now
-from keras_transformer.layers.cached_decoder import CachedDecoder, DecoderCache
+from keras_transformer.layers.cached_decoder import CachedDecoder
 from keras_transformer.layers.token_embedding import OutputProjection, TokenEmbedding
 from keras_transformer.types import Tensor
 
@@ -27,8 +27,8 @@ class _DecodingStep:
         self._project = _projection(model.output_projection, beam_size)
 
     def __call__(
-        self, token_ids: Tensor, position: Tensor, cache: DecoderCache
-    ) -> tuple[Tensor, DecoderCache]:
+        self, token_ids: Tensor, position: Tensor, cache: CachedDecoder.Cache
+    ) -> tuple[Tensor, CachedDecoder.Cache]:
         """Return the logits `(b * n, v)` after the tokens `(b * n,)`, and the cache with them written."""
         with keras.StatelessScope(self._weights):
             # (b * n,) -> (b * n, 1) -> (b * n, 1, d)

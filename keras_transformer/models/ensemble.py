@@ -7,7 +7,7 @@ from typing import NamedTuple
 import keras
 from keras import ops
 
-from keras_transformer.layers.cached_decoder import DecoderCache
+from keras_transformer.layers.cached_decoder import CachedDecoder
 from keras_transformer.models.configured_model import Step
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.types import Config, Tensor
@@ -16,9 +16,9 @@ _SAME = ("source_vocabulary_size", "encoder_feature_dim", "target_vocabulary_siz
 
 
 class _EnsembleCache(NamedTuple):
-    """The caches of an ensemble's models, used as one `DecoderCache` is."""
+    """The caches of an ensemble's models, used as one `CachedDecoder.Cache` is."""
 
-    members: tuple[DecoderCache, ...]
+    members: tuple[CachedDecoder.Cache, ...]
     """The cache of each model."""
 
     @property

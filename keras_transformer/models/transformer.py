@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from keras_transformer.arguments import check_positive
-from keras_transformer.layers.cached_decoder import DecoderCache
+from keras_transformer.layers.cached_decoder import CachedDecoder
 from keras_transformer.layers.decoder import Decoder
 from keras_transformer.layers.encoder import Encoder
 from keras_transformer.layers.masks import padding_mask
@@ -142,7 +142,7 @@ class Transformer(ConfiguredModel):
         padding_mask: Tensor | None = None,
         track_attention: bool = False,
         in_place: bool = False,
-    ) -> tuple[Step[DecoderCache], DecoderCache]:
+    ) -> tuple[Step[CachedDecoder.Cache], CachedDecoder.Cache]:
         """Run the encoder and prepare to decode step by step.
 
         Args:

@@ -3,8 +3,10 @@
 from keras_transformer.text.lookup import CharacterTokenizer, WhitespaceTokenizer
 from keras_transformer.text.subword import SubwordTokenizer, VocabularyWarning
 from keras_transformer.text.tokenizer import SPECIAL_TOKENS, Tokenizer, load_tokenizer
+from keras_transformer.types import SPECIAL_IDS
 
 __all__ = [
+    "SPECIAL_IDS",
     "SPECIAL_TOKENS",
     "CharacterTokenizer",
     "SubwordTokenizer",

@@ -30,8 +30,8 @@ class Adam(keras.optimizers.Adam):
     ) -> None:
         """Update all weights; Keras calls this."""
         # TensorFlow keeps gradients of embeddings as rows, each of which Keras would square by itself, so
-        # that the second moment of a repeated token would differ from the paper's: they are added up first. And
-        # no weight is updated before all gradients are computed.
+        # that the second moment of a repeated token would differ from the paper's: they are added up first.
+        # And no weight is updated before all gradients are computed.
         super().apply(finished(grads), trainable_variables)
 
     def update_step(self, gradient: Tensor, variable: keras.Variable, learning_rate: Tensor) -> None:

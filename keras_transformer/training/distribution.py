@@ -104,7 +104,7 @@ def _model_parallel(model_shards: int) -> keras.distribution.ModelParallel:
     )
 
 
-def share_rows(model: keras.Model, *datasets: Tensor) -> list[Tensor]:
+def _share_rows(model: keras.Model, *datasets: Tensor) -> list[Tensor]:
     """Fill batches so that replicas of TensorFlow share them evenly; raise if the devices cannot train."""
     if Devices.num_cores() > 1 and not isinstance(model, CausalLM | EncoderModel | Transformer):
         # Each operation has one thread, so one core would work.

@@ -15,7 +15,7 @@ from keras import ops
 from keras_transformer.arguments import check_positive
 from keras_transformer.errors import InputError
 from keras_transformer.training.checkpoint import Checkpoint
-from keras_transformer.training.distribution import share_rows
+from keras_transformer.training.distribution import _share_rows
 from keras_transformer.training.metrics import Throughput
 from keras_transformer.training.moving_average import _EvaluateMovingAverage
 from keras_transformer.training.recipe import compile_model
@@ -101,7 +101,7 @@ def fit(
     if learning_rate is not None:
         compile_model(model, learning_rate)
     _check_compiled(model, validation, callbacks)
-    training, validation = share_rows(model, training, validation)
+    training, validation = _share_rows(model, training, validation)
     _build(model, training)
     monitor = scoring.monitor if scoring else "loss" if validation is None else "val_loss"
     checkpoint = Checkpoint(directory, monitor=monitor, keep=max(2, average_last or 0), patience=patience)

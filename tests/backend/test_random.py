@@ -8,7 +8,7 @@ import pytest
 from keras import ops
 
 from keras_transformer.backend import compile_function, draw_uniforms
-from keras_transformer.backend.random import random_bits
+from keras_transformer.backend.random import _random_bits
 
 GOLDEN = 0x9E3779B9
 only_tensorflow = pytest.mark.skipif(
@@ -92,7 +92,7 @@ def test_without_a_seed_jax_refuses_to_compile() -> None:
 
 
 def bits(num_words: int, *seed: int) -> np.ndarray:
-    return ops.convert_to_numpy(random_bits(num_words, ops.convert_to_tensor(seed, "uint32")))
+    return ops.convert_to_numpy(_random_bits(num_words, ops.convert_to_tensor(seed, "uint32")))
 
 
 @only_tensorflow
@@ -105,7 +105,7 @@ def test_bits_of_dropout_are_words_of_the_same_generator(seed: tuple[int, int]) 
 def test_graph_and_compiler_draw_the_same_bits() -> None:
     tf = pytest.importorskip("tensorflow")
     for jit_compile in (False, True):
-        function = tf.function(lambda seed: random_bits(9, seed), jit_compile=jit_compile)
+        function = tf.function(lambda seed: _random_bits(9, seed), jit_compile=jit_compile)
         np.testing.assert_array_equal(function(tf.constant([5, 6], tf.uint32)), bits(9, 5, 6))
 
 

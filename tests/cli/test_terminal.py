@@ -7,7 +7,7 @@ import warnings
 import pytest
 from click.testing import CliRunner, Result
 
-from keras_transformer.cli.terminal import EpochProgress, Verb, progress_bar
+from keras_transformer.cli.terminal import Verb, _EpochProgress, progress_bar
 from keras_transformer.errors import ExportError, InputError
 from keras_transformer.text import VocabularyWarning
 
@@ -69,7 +69,7 @@ def test_our_warnings_are_one_line_and_others_as_ever() -> None:
 
 
 def test_an_epoch_says_what_it_reached(capsys: pytest.CaptureFixture[str]) -> None:
-    callback = EpochProgress()
+    callback = _EpochProgress()
     callback.set_params({"epochs": 3, "steps": 2})
     callback.on_epoch_begin(0)
     callback.on_train_batch_end(0, {"loss": 1.0})

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from helpers import array, draw
-from keras_transformer.layers import CachedDecoder, Decoder, DecoderCache
+from keras_transformer.layers import CachedDecoder, Decoder
 
 SOURCE = np.array([[1] * 3, [1, 1, 0]])
 MEMORY = draw(2, 3, 7, seed=1)
@@ -24,7 +24,7 @@ def made(num_layers: int = 2, *, alone: bool = False, **options: Any) -> Decoder
     return decoder
 
 
-def check_steps(cached: CachedDecoder, cache: DecoderCache, x: Any, whole: Any) -> DecoderCache:
+def check_steps(cached: CachedDecoder, cache: CachedDecoder.Cache, x: Any, whole: Any) -> CachedDecoder.Cache:
     for position in range(x.shape[1]):
         output, cache = cached.step(x[:, position : position + 1], position, cache)
         np.testing.assert_allclose(array(output)[:, 0], array(whole)[:, position], atol=1e-5)
@@ -168,7 +168,7 @@ def test_a_loop_carries_the_cache(alone: bool) -> None:
     start = (keras.ops.convert_to_tensor(0), cache)
     position, carried = keras.ops.while_loop(lambda position, _: position < 2, advance, start)
     assert int(position) == 2
-    assert isinstance(carried, DecoderCache)
+    assert isinstance(carried, CachedDecoder.Cache)
     twice = marks.reshape(4, 3)[[ROWS[row] for row in ROWS]]
     np.testing.assert_array_equal(array(carried.ancestors).reshape(4, 3), twice)
 

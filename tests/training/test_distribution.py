@@ -18,7 +18,7 @@ import keras_transformer as kt
 from keras_transformer.errors import InputError
 from keras_transformer.runs import RunConfig
 from keras_transformer.training import distributed
-from keras_transformer.training.distribution import ENGINES, share_rows
+from keras_transformer.training.distribution import ENGINES, _share_rows
 
 # In processes of their own, since devices are chosen before a backend is used. Batches have different
 # numbers of rows, and rows different numbers of tokens.
@@ -244,6 +244,6 @@ def test_rows_are_filled_for_replicas_where_they_count_nothing(
     strategy = SimpleNamespace(num_replicas_in_sync=num_replicas)
     model = SimpleNamespace(distribute_strategy=strategy, loss=loss)
     dataset = tf.data.Dataset.from_tensors(([[1, 2]] * 3, [[1, 2]] * 3))
-    shared, nothing = share_rows(model, dataset, None)
+    shared, nothing = _share_rows(model, dataset, None)
     assert [batch[0].shape[0] for batch in shared] == [num_rows]
     assert nothing is None
