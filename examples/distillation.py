@@ -22,7 +22,7 @@ from sacrebleu.metrics import BLEU
 
 from keras_transformer.data import read_lines
 from keras_transformer.errors import InputError
-from keras_transformer.evaluation import TOKENIZATIONS, evaluate
+from keras_transformer.evaluation import evaluate
 from keras_transformer.files import write_file
 
 
@@ -91,7 +91,6 @@ def main() -> None:
     parser.add_argument(
         "--tokenize",
         default="none",
-        choices=TOKENIZATIONS,
         help="of sacreBLEU; none if the text is tokenized",
     )
     arguments = parser.parse_args()

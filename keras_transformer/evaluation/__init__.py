@@ -5,6 +5,6 @@
 """
 
 from keras_transformer.evaluation.decode_and_score import DecodeAndScore
-from keras_transformer.evaluation.report import METRICS, TOKENIZATIONS, EvaluationReport, Score, evaluate
+from keras_transformer.evaluation.report import METRICS, EvaluationReport, Score, evaluate
 
-__all__ = ["METRICS", "TOKENIZATIONS", "DecodeAndScore", "EvaluationReport", "Score", "evaluate"]
+__all__ = ["METRICS", "DecodeAndScore", "EvaluationReport", "Score", "evaluate"]
