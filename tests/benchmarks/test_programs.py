@@ -206,3 +206,13 @@ def test_a_process_that_failed_is_an_error(load: Load) -> None:
     os.waitid(os.P_PID, process, os.WEXITED | os.WNOWAIT)
     with pytest.raises(RuntimeError, match="the run failed with status 3"):
         load("kill_and_resume").has_ended(process)
+
+
+def test_mutants_change_what_stands_in_the_package(load: Load) -> None:
+    mutants = load("mutants")
+    for mutant in mutants.MUTANTS:
+        text = (mutants.ROOT / mutant.file).read_text(encoding="utf-8")
+        assert mutants.mutated(text, mutant) != text
+        assert all((mutants.ROOT / test).exists() for test in mutant.tests.split() if ".py" in test)
+    with pytest.raises(ValueError, match=r"once in a file\. Received: twice, which occurs 2 times"):
+        mutants.mutated("a a", mutants.Mutant("twice", "a file", "a", "b", ""))
