@@ -161,7 +161,7 @@ def test_the_last_epochs_are_averaged(tmp_path: Path) -> None:
     np.testing.assert_allclose(table(load_model(tmp_path, average_last=3)), mean, atol=1e-6)
 
 
-@pytest.mark.parametrize("killed_in", ["write_state", "_remove_others"])
+@pytest.mark.parametrize("killed_in", ["_write_state", "_remove_others"])
 def test_a_run_killed_around_its_last_state_ends_as_the_whole_one(
     killed_in: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -177,7 +177,7 @@ def test_a_run_killed_around_its_last_state_ends_as_the_whole_one(
         patch.setattr(f"keras_transformer.training.checkpoint.{owner}", stop)
         with pytest.raises(KeyboardInterrupt):
             fit(make_model(), OneBatch(), directory=tmp_path / "run", **options)
-    assert Checkpoint(tmp_path / "run").epoch == (2 if killed_in == "write_state" else 3)
+    assert Checkpoint(tmp_path / "run").epoch == (2 if killed_in == "_write_state" else 3)
     fit(resumed, OneBatch(), directory=tmp_path / "run", **options)
     np.testing.assert_array_equal(table(resumed), table(whole))
     assert [row["epoch"] for row in rows(tmp_path / "run")] == ["1", "2", "3"]
