@@ -116,9 +116,9 @@ def position_angles(start: Tensor | int, length: Tensor | int, rates: npt.NDArra
     # wrap around after one turn. A position is split into two parts of 12 bits, so that the error of a rate,
     # half of 2^-32, grows to 2^-20 of a turn at most.
     turns = rates / (2 * math.pi)
-    return ops.cast(
-        positions % _BLOCK * _fractions(turns) + positions // _BLOCK * _fractions(turns * _BLOCK), "float32"
-    ) * (2 * math.pi / 2**32)
+    near, far = (ops.convert_to_tensor(_fractions(part)) for part in (turns, turns * _BLOCK))
+    fractions = positions % _BLOCK * near + positions // _BLOCK * far
+    return ops.cast(fractions, "float32") * (2 * math.pi / 2**32)
 
 
 _BLOCK = 2**12

@@ -21,7 +21,8 @@ def weight_now(weight: keras.Variable) -> Tensor:
         import tensorflow as tf
 
         return tf.identity(value)  # what is no more than converted is still a variable
-    return value.detach() if backend == "torch" else value
+    # torch assigns in place, so a value that is to stay is a copy.
+    return value.detach().clone() if backend == "torch" else value
 
 
 def product_with_table(table: Tensor, beam_size: int) -> Callable[[Tensor], Tensor]:
