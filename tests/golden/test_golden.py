@@ -15,6 +15,9 @@ pytestmark = pytest.mark.skipif(
 # Greatest differences, relative to numbers above 1: where they were recorded, and on other processors, which
 # add up in other orders. Tokens are equal everywhere.
 HERE, ELSEWHERE = 1e-6, 3e-5
+# A score adds up the log-probabilities of a text. Those recorded of the pronunciations are up to 1.4e-6 from what
+# float64 gives, so no other order of the same sums can be asked to be nearer to them than this.
+SCORES = 2.0
 # What trains in the quick tests; all others do in the slow ones.
 QUICK = {"z_loss": "training"}
 
@@ -22,7 +25,10 @@ QUICK = {"z_loss": "training"}
 def check(actual: dict[str, Any], expected: dict[str, Any], tolerance: float) -> None:
     """Compare arrays, and name all that differ."""
     assert sorted(actual) == sorted(expected)
-    found = {name: difference(actual[name], expected[name], tolerance) for name in expected}
+    found = {}
+    for name in expected:
+        factor = SCORES if name.endswith("score") else 1.0
+        found[name] = difference(actual[name], expected[name], factor * tolerance)
     report = "".join(f"\n{name}: {text}" for name, text in found.items() if text)
     assert not report, report
 
