@@ -101,15 +101,14 @@ def fit(
     if learning_rate is not None:
         compile_model(model, learning_rate)
     _check_compiled(model, validation, callbacks)
-    training, validation = _share_rows(model, training, validation)
     _build(model, training)
+    training, validation = _share_rows(model, training, validation)
     monitor = scoring.monitor if scoring else "loss" if validation is None else "val_loss"
     checkpoint = Checkpoint(directory, monitor=monitor, keep=max(2, average_last or 0), patience=patience)
     checkpoint.restore(model)
     if isinstance(learning_rate, Real):  # a variable, which was restored with all others
         model.optimizer.learning_rate = float(learning_rate)
     if not checkpoint.is_over(epochs):
-        _build_metrics(model, training)
         if scoring:
             scoring.continue_from(checkpoint.history)
         model.fit(
@@ -232,21 +231,18 @@ def _check_compiled(
 
 
 def _build(model: keras.Model, training: Tensor) -> None:
-    """Show a model of a user's own class what its inputs are like: only then has it weights to read."""
-    if not model.built and hasattr(training, "element_spec"):
-        # What cannot be built from zeros is built by Keras, from the first batch.
-        with contextlib.suppress(Exception):
-            model(_zeros(training.element_spec)[0])
-
-
-def _build_metrics(model: keras.Model, training: Tensor) -> None:
-    """Show loss and metrics what the batches are like."""
-    # On JAX and torch Keras otherwise begins the dataset once more to see, and a dataset that counts its
-    # epochs was one ahead: in a new process, not where a model is trained on.
-    if keras.backend.backend() != "tensorflow" and hasattr(training, "element_spec"):
-        # A model that cannot take one token, such as one with a wide convolution, is left to Keras.
-        with contextlib.suppress(Exception):
-            model.test_on_batch(*_zeros(training.element_spec))
+    """Show a model, its loss and its metrics what the batches are like."""
+    if not hasattr(training, "element_spec"):
+        return
+    zeros = _zeros(training.element_spec)
+    # What cannot take one token, such as a wide convolution, is built by Keras, from the first batch.
+    with contextlib.suppress(Exception):
+        if not model.built:  # a model of a user's own class has no weights to read before
+            model(zeros[0])
+        # On JAX and torch Keras otherwise begins the dataset once more to see, and a dataset that counts its
+        # epochs was one ahead: in a new process, not where a model is trained on.
+        if keras.backend.backend() != "tensorflow":
+            model.test_on_batch(*zeros)
             model.reset_metrics()
 
 

@@ -144,6 +144,19 @@ def test_other_optimizations_answer_too(
     assert [answer.score for answer in served] == pytest.approx(scores, abs=tolerance)
 
 
+def test_a_compiled_search_takes_sources_of_each_bucket(
+    translator: kt.Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Without the verification, which compiles for more sizes.
+    monkeypatch.setattr(saved_model_module, "verify_saved_model", lambda *_: None)
+    served = ServedModel(export_saved_model(translator, tmp_path / "tiny", [], "xla"))
+    # With its end token it is one token longer than the first bucket.
+    text = "a dog sat on rats"[:16]
+    [answer], [expected] = (each.translate_with_scores([text]) for each in (served, translator))
+    assert answer.text == expected.text
+    assert answer.score == pytest.approx(expected.score, abs=1e-5)
+
+
 @pytest.mark.slow
 def test_subwords_need_only_the_operations_of_tensorflow_text(
     subword_translator: kt.Translator, tmp_path: Path

@@ -15,8 +15,8 @@ pytestmark = pytest.mark.skipif(
 # Greatest differences, relative to numbers above 1: where they were recorded, and on other processors, which
 # add up in other orders. Tokens are equal everywhere.
 HERE, ELSEWHERE = 1e-6, 3e-5
-# A score adds up the log-probabilities of a text. Those recorded of the pronunciations are up to 1.4e-6 from what
-# float64 gives, so no other order of the same sums can be asked to be nearer to them than this.
+# A score adds up the log-probabilities of a text. Those recorded of the pronunciations are up to 1.4e-6 from
+# what float64 gives, so no other order of the same sums can be asked to be nearer to them than this.
 SCORES = 2.0
 # What trains in the quick tests; all others do in the slow ones.
 QUICK = {"z_loss": "training"}
