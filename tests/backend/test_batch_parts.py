@@ -49,6 +49,7 @@ def test_parts_train_as_the_whole(num_rows: int) -> None:
     check_same(trained(3, loss, batches), trained(1, loss, batches))
 
 
+@pytest.mark.slow
 def test_passes_clipping_and_accumulation_know_nothing_of_parts() -> None:
     loss, batches = kt.training.RDropCrossentropy(2.0, 0.1), [batch(4) for _ in range(2)]
     options = {"global_clipnorm": 0.1, "gradient_accumulation_steps": 2}

@@ -53,14 +53,16 @@ def difference(actual: np.ndarray, expected: np.ndarray, tolerance: float) -> st
     return f"{different.size} of {actual.size} differ, the first of them {first[0]}, not {first[1]}"
 
 
-@pytest.mark.parametrize("part", ["logits", "decoding", "sampling", "files", "rebuilt_dates"])
+@pytest.mark.parametrize("part", ["logits", "sampling", "files"])
 def test_same_numbers(part: str) -> None:
     check_part(part)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", ["rebuilt_cmudict", "served_dates", "served_cmudict"])
-def test_same_numbers_of_large_models(part: str) -> None:
+@pytest.mark.parametrize(
+    "part", ["decoding", "rebuilt_dates", "rebuilt_cmudict", "served_dates", "served_cmudict"]
+)
+def test_same_numbers_of_all_searches(part: str) -> None:
     check_part(part)
 
 
