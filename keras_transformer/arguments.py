@@ -12,6 +12,7 @@ import keras
 import numpy as np
 from keras import KerasTensor, ops
 
+from keras_transformer.errors import InputError
 from keras_transformer.types import Shape, Tensor
 
 
@@ -19,11 +20,13 @@ def check_number(
     *,
     at_least: float = 0,
     above: float | None = None,
-    below: float = math.inf,
+    below: float | None = None,
     whole: bool = False,
     **values: Tensor,
 ) -> None:
     """Raise TypeError for a value that is no number, ValueError for one out of the range."""
+    # No backend counts further than 32 bits.
+    limit = (2**31 if whole else math.inf) if below is None else below
     for name, value in values.items():
         # For Python a boolean is an integer.
         is_number = isinstance(value, Integral if whole else Real) and not isinstance(value, bool)
@@ -31,9 +34,10 @@ def check_number(
             kind = "an integer" if whole else "a number"
             raise TypeError(f"`{name}` must be {kind}. Received: {name}={value!r}.")
         is_high_enough = value >= at_least if above is None else value > above
-        if not (is_high_enough and value < below):
+        if not (is_high_enough and value < limit):
             lowest = f"at least {at_least}" if above is None else f"above {above or 'zero'}"
-            highest = f" and below {below}" if below < math.inf else "" if whole else " and finite"
+            is_named = limit < math.inf and (is_high_enough or below is not None)
+            highest = f" and below {limit}" if is_named else "" if whole else " and finite"
             raise ValueError(f"`{name}` must be {lowest}{highest}. Received: {name}={value}.")
 
 
@@ -55,7 +59,7 @@ def check_choice(choices: tuple[object, ...], **options: object) -> None:
             raise ValueError(f"`{name}` must be one of {allowed}. Received: {name}={value!r}.")
 
 
-def check_divides(**sizes: int | None) -> None:
+def _check_divides(**sizes: int | None) -> None:
     """Raise ValueError unless the first of two sizes divides the second, or is None."""
     (name, size), (total_name, total) = sizes.items()
     if size and total and total % size:
@@ -66,12 +70,12 @@ def check_divides(**sizes: int | None) -> None:
 
 def check_heads(num_heads: int, hidden_dim: int) -> None:
     """Raise ValueError for a number of heads that does not divide the width."""
-    check_divides(num_heads=num_heads, hidden_dim=hidden_dim)
+    _check_divides(num_heads=num_heads, hidden_dim=hidden_dim)
 
 
 def check_groups(num_key_value_heads: int | None, num_heads: int) -> None:
     """Raise ValueError for a number of key heads that does not divide that of the query heads."""
-    check_divides(num_key_value_heads=num_key_value_heads, num_heads=num_heads)
+    _check_divides(num_key_value_heads=num_key_value_heads, num_heads=num_heads)
 
 
 def get_activation(activation: object) -> Callable[[Tensor], Tensor]:
@@ -132,16 +136,6 @@ def check_width(width: int, **inputs: Tensor) -> None:
             )
 
 
-def check_alike(**tensors: Tensor) -> None:
-    """Raise ValueError for two tensors that would fit each other only by broadcasting."""
-    shapes = {name: known_sizes(tensor.shape) for name, tensor in tensors.items() if hasattr(tensor, "shape")}
-    alike = len({len(shape) for shape in shapes.values()}) <= 1
-    if not alike or any(len({*sizes} - {None}) > 1 for sizes in zip(*shapes.values(), strict=True)):
-        names = " and ".join(f"`{name}`" for name in shapes)
-        received = ", ".join(f"{name} of shape {shape}" for name, shape in shapes.items())
-        raise ValueError(f"{names} must have one shape. Received: {received}.")
-
-
 def check_attention_inputs(query: Shape, value: Shape, key: Shape) -> None:
     """Raise ValueError for different ranks or batches, and for keys and values of different lengths."""
     query, value, key = (known_sizes(shape) for shape in (query, value, key))
@@ -189,6 +183,16 @@ def check_sequence(inputs: Tensor, positions: Tensor | None, limit: int | None =
             raise ValueError(
                 f"`positions` must be at least 0 and below {limit}. Received: from {lowest} to {highest}."
             )
+
+
+def _check_finite(origin: object, weights: Iterable[Tensor]) -> None:
+    """Raise InputError for the weights of a file that are not finite: they make answers empty."""
+    for weight in weights:
+        values = np.asarray(ops.convert_to_numpy(weight))
+        # bfloat16 is of the kind V for NumPy.
+        if values.dtype.kind in "fV" and not np.isfinite(values).all():
+            name = getattr(weight, "path", weight.name)
+            raise InputError(f"{origin} must hold finite weights. Received: NaN or infinity in {name}.")
 
 
 def as_position(position: Tensor | int, name: str = "start") -> Tensor | int:

@@ -1,17 +1,28 @@
-"""Files and directories that appear whole or not at all, and errors that name them."""
+"""Files and directories that appear whole or not at all, are checked when read, and named in errors."""
 
 import contextlib
 import hashlib
+import itertools
+import json
 import os
+import reprlib
 import secrets
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, TypeAlias
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from keras_transformer.errors import InputError
 
 _PARTIAL = ".partial-"
+# What is read at once is small, a history of a million epochs, say; devices have no end.
+_MAX_BYTES = 2**28
+_MAX_DEPTH = 64
+_STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+_Parse: TypeAlias = Callable[[str], Any]
 
 
 @contextlib.contextmanager
@@ -62,10 +73,10 @@ def write_file(path: Path, content: bytes) -> None:
 
 def read_file(path: Path) -> bytes:
     """Read a whole file; raise `InputError` if it is missing, unreadable or empty."""
-    with errors_named("read", path):
-        content = path.read_bytes()
-    if not content:
-        raise InputError(f"Cannot read {path}: the file is empty.")
+    with errors_named("read", path), path.open("rb") as file:
+        content = file.read(_MAX_BYTES)
+    if len(content) in (0, _MAX_BYTES):
+        raise InputError(f"Cannot read {path}: the file is {'too large' if content else 'empty'}.")
     return content
 
 
@@ -88,14 +99,124 @@ def remove_partials(directory: Path, name: str = "", seconds: float = 3600) -> N
                 _remove(partial)
 
 
-def file_sha256(path: Path) -> str:
-    """Compute the SHA-256 of a file, in hexadecimal."""
-    digest = hashlib.sha256()
-    # By blocks: the weights of a model may be larger than the memory that is left beside it.
-    with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
+class Checksums:
+    """The SHA-256 of each file of a directory, in a file that is written last, as `sha256sum` does."""
+
+    file = "SHA256SUMS"
+
+    @staticmethod
+    def of(path: Path) -> str:
+        """Compute the SHA-256 of a file, in hexadecimal."""
+        digest = hashlib.sha256()
+        # By blocks: the weights of a model may be larger than the memory that is left beside it.
+        with errors_named("read", path), path.open("rb") as file:
+            while block := file.read(1 << 20):
+                digest.update(block)
+        return digest.hexdigest()
+
+    @staticmethod
+    def of_values(values: dict[str, Any]) -> str:
+        """Compute the SHA-256 of names and values, for a file that holds its own checksum."""
+        return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+
+    @classmethod
+    def write(cls, directory: Path) -> None:
+        """Write the checksums of all files that are there."""
+        paths = sorted(path for path in directory.rglob("*") if path.is_file())
+        lines = [f"{cls.of(path)}  {path.relative_to(directory).as_posix()}\n" for path in paths]
+        # `sha256sum` skips such a line. It tells a list that was cut between two lines.
+        write_file(directory / cls.file, f"# {len(lines)} files\n{''.join(lines)}".encode())
+
+    @classmethod
+    def check(cls, directory: Path) -> None:
+        """Raise `InputError` for a file that is not what was written; without checksums all pass."""
+        path = directory / cls.file
+        if not path.exists():
+            return
+        count, *lines = read_file(path).decode(errors="replace").splitlines()
+        if count != f"# {len(lines)} files":
+            raise InputError(f"{path} is damaged: it lists {len(lines)} files. Received: {count!r}.")
+        for wanted, _, name in (line.partition("  ") for line in lines):
+            # A regular file: a device could be read for ever.
+            if name.startswith("/") or ".." in name.split("/") or not (directory / name).is_file():
+                raise InputError(f"{directory} is not whole: it has no {name!r}, which {cls.file} lists.")
+            if (received := cls.of(directory / name)) != wanted:
+                raise InputError(
+                    f"{directory / name} is damaged, half copied or of another model: its SHA-256 must be "
+                    f"{wanted[:16]}…, as {cls.file} says. Received: {received[:16]}…."
+                )
+
+
+def read_table(
+    content: bytes, origin: object, kind: Any = None, *, checksum: bool = False, parse: _Parse = json.loads
+) -> Any:
+    """Read an object of JSON, or of what `parse` reads; raise `InputError`, with its `origin`, for another.
+
+    With a `kind`, a class of typed fields, the result is one of these, which has no other names than its own.
+    With `checksum`, the object must hold that of its other values.
+    """
+    form = "JSON" if parse is json.loads else "TOML"
+    try:
+        # Some editors on Windows begin a file with a mark, which neither JSON nor TOML knows.
+        table = parse(content.decode("utf-8-sig"))
+        _check_depth(table)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{origin} is not valid {form}: {error}.") from error
+    if not isinstance(table, dict):
+        raise InputError(f"{origin} must hold a {form} object. Received: {reprlib.repr(table)}.")
+    if checksum and (wanted := table.pop("checksum", None)) != (received := Checksums.of_values(table)):
+        raise InputError(f"{origin} is damaged: its checksum must be {wanted!r}. Received: {received!r}.")
+    if kind is None:
+        return table
+    try:
+        # As JSON, where lists are tuples. In a list, since a class takes its strictness from what holds it.
+        return TypeAdapter(list[kind], config=_STRICT).validate_json(json.dumps([table]))[0]
+    except ValidationError as error:
+        fault = error.errors(include_url=False)[0]
+        if fault["type"] == "value_error":  # of a check of the class, whose message is whole
+            raise InputError(f"{origin} is damaged: {fault['ctx']['error']}") from error
+        field, text = ".".join(map(str, fault["loc"][1:])), fault["msg"].replace("Input should", "must")
+        received = reprlib.repr(fault["input"])
+        raise InputError(f"{origin} is damaged: `{field}` {text}. Received: {field}={received}.") from error
+
+
+def _check_depth(table: object) -> None:
+    level = [table] if isinstance(table, dict | list) else []
+    for _ in range(_MAX_DEPTH):
+        level = [inner for each in level for inner in (each.values() if isinstance(each, dict) else each)]
+        level = [each for each in level if isinstance(each, dict | list)]
+    if level:
+        raise RecursionError(f"values are nested more than {_MAX_DEPTH} deep")
+
+
+def _numbers(directory: Path) -> list[int]:
+    """Return the numbers that are names in a directory, ascending; none where it does not exist."""
+    paths = directory.iterdir() if directory.is_dir() else ()
+    return sorted(int(path.name) for path in paths if path.name.isdecimal())
+
+
+@contextlib.contextmanager
+def _numbered_directory(directory: Path) -> Iterator[tuple[int, Path]]:
+    """Yield the next number in a directory, and an empty directory that takes it as its name."""
+    is_new = not directory.exists()
+    directory.mkdir(parents=True, exist_ok=True)
+    remove_partials(directory)
+    for number in itertools.count(max(_numbers(directory), default=0) + 1):
+        # Of several processes or threads each claims its own; one that is done has left its directory.
+        claim = directory / f"{_PARTIAL}{number}"
+        with contextlib.suppress(FileExistsError):
+            claim.mkdir()
+            if not (directory / str(number)).exists():
+                break
+            claim.rmdir()
+    try:
+        with atomic_directory(directory / str(number)) as partial:
+            yield number, partial
+    finally:
+        with contextlib.suppress(OSError):
+            claim.rmdir()
+            if is_new:
+                directory.rmdir()
 
 
 @contextlib.contextmanager

@@ -1,6 +1,8 @@
 """Type names that say what annotations mean."""
 
-from typing import Any, NamedTuple, TypeAlias
+from typing import Annotated, Any, NamedTuple, TypeAlias
+
+from pydantic import Field
 
 # Keras tensors have no common static type: each backend brings its own class.
 Tensor: TypeAlias = Any
@@ -10,6 +12,10 @@ Pair: TypeAlias = tuple[str, str]
 
 # A static shape as Keras passes it to `build`: None where a size is not known.
 Shape: TypeAlias = tuple[int | None, ...]
+
+# Numbers of a file. TensorFlow and sacreBLEU take no larger ones.
+Count: TypeAlias = Annotated[int, Field(ge=1, lt=2**31)]
+Length: TypeAlias = Annotated[int, Field(ge=2, lt=2**31)]
 
 # The arguments of a constructor as `get_config` returns them, ready for JSON.
 Config: TypeAlias = dict[str, Any]

@@ -8,7 +8,6 @@ import pytest
 
 from keras_transformer.arguments import (
     as_position,
-    check_alike,
     check_attention_inputs,
     check_choice,
     check_groups,
@@ -197,13 +196,6 @@ def test_token_ids_and_examples_are_no_vectors(shape: Any) -> None:
         check_vectors(shape)
     check_vectors((None, None, 8))
     check_vectors((2, 3, 5, 8))
-
-
-def test_shapes_that_differ_are_named_where_they_are_known() -> None:
-    check_alike(inputs=np.zeros((2, 8)), other=keras.KerasTensor((None, 8)), rows=[[1.0]])
-    received = "inputs of shape (2, 8), other of shape (None, 9)."
-    with pytest.raises(ValueError, match=re.escape(f"must have one shape. Received: {received}")):
-        check_alike(inputs=np.zeros((2, 8)), other=keras.KerasTensor((None, 9)))
 
 
 def test_values_are_known_unless_a_graph_is_traced() -> None:

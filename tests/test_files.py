@@ -7,9 +7,9 @@ import pytest
 
 from keras_transformer.errors import InputError
 from keras_transformer.files import (
+    Checksums,
     atomic_directory,
     atomic_file,
-    file_sha256,
     read_file,
     remove_partials,
     write_file,
@@ -121,7 +121,7 @@ def test_only_what_is_old_and_of_this_name_is_removed(tmp_path: Path) -> None:
 def test_the_checksum_of_a_file(size: int, tmp_path: Path) -> None:
     content = bytes(index % 251 for index in range(size))
     (tmp_path / "file").write_bytes(content)
-    assert file_sha256(tmp_path / "file") == hashlib.sha256(content).hexdigest()
+    assert Checksums.of(tmp_path / "file") == hashlib.sha256(content).hexdigest()
 
 
 def write(directory: Path, content: str) -> None:

@@ -43,6 +43,7 @@ def evaluate(
     model: str | None,
     saved_model: str | None,
     batch_size: int,
+    trust: bool,
     pairs: str | None,
     split: str,
     source: str | None,
@@ -67,7 +68,7 @@ def evaluate(
     origin = str(pairs) if source is None or target is None else (source, target)
     # Before the model, which takes seconds to load: a wrong path is told at once.
     examples = read_pairs(origin, split, further_targets=unique)
-    translator = open_model(model, saved_model)
+    translator = open_model(model, saved_model, trust=trust)
     _change_search(translator, beam_size, length_penalty)
     report = score(
         translator,

@@ -59,23 +59,25 @@ def model_options(command: Command[Parameters, Result]) -> Command[Parameters, R
     command = click.option(
         "--batch-size", type=click.IntRange(min=1), default=64, show_default=True, help="Texts at a time."
     )(command)
+    text = "Load an export with operations of others: a program that may read and write your files."
+    command = click.option("--trust", is_flag=True, help=text)(command)
     text = "Export, or one version of it. Without --model: the only one in saved_models."
     command = click.option("--saved-model", type=click.Path(), help=text)(command)
     text = "Directory that train wrote, such as runs/dates."
     return click.option("--model", type=click.Path(), help=text)(command)
 
 
-def open_model(model: str | None, saved_model: str | None) -> TextTranslator:
+def open_model(model: str | None, saved_model: str | None, *, trust: bool) -> TextTranslator:
     """Load the trained model or the export that is named; raise InputError if it is not clear which."""
     if model is not None and saved_model is not None:
         raise InputError(f"Give --model or --saved-model. Received: {model} and {saved_model}.")
     if model is not None:
         return Translator.load(model)
     if saved_model is not None:
-        return ServedModel(Path(saved_model))
+        return ServedModel(Path(saved_model), trust=trust)
     root = Path("saved_models")
     found = sorted(path for path in root.iterdir() if path.is_dir()) if root.is_dir() else []
     if len(found) != 1:
         names = ", ".join(str(path) for path in found) or "none"
         raise InputError(f"Name a model with --model or --saved-model. Found in {root}: {names}.")
-    return ServedModel(found[0])
+    return ServedModel(found[0], trust=trust)

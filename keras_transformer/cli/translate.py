@@ -26,6 +26,7 @@ def translate(
     model: str | None,
     saved_model: str | None,
     batch_size: int,
+    trust: bool,
     input_file: str | None,
     scores: bool,
     n_best: int | None,
@@ -43,7 +44,7 @@ def translate(
     if texts and input_file is not None:
         raise InputError(f"Give texts or --input. Received: {len(texts)} texts and --input {input_file}.")
     lines = list(texts) or (_standard_input() if input_file is None else read_lines(Path(input_file)))
-    translator = open_model(model, saved_model)
+    translator = open_model(model, saved_model, trust=trust)
     with progress_bar(len(lines), "translating") as progress:
         if n_best is None:
             best = translator.translate_with_scores(lines, batch_size=batch_size, progress=progress)

@@ -91,7 +91,8 @@ def _check_elements(spec: object) -> None:
 
 
 def _check_options(mask_id: int, vocabulary_size: int, rate: float, seed: int) -> None:
-    check_number(mask_id=mask_id, vocabulary_size=vocabulary_size, seed=seed, whole=True)
+    check_number(mask_id=mask_id, vocabulary_size=vocabulary_size, whole=True)
+    check_number(seed=seed, below=2**63, whole=True)
     num_regular = vocabulary_size - len(SPECIAL_TOKENS) - (mask_id >= len(SPECIAL_TOKENS))
     if num_regular < 1:
         raise ValueError(

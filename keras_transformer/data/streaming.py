@@ -22,7 +22,7 @@ from keras_transformer.data.batching import _check_budget, _EpochOrder, _plan_ba
 from keras_transformer.data.encoding import EncodedPairs, _check_length_limits, _report_dropped
 from keras_transformer.data.pairs import _has_text, _is_pair, _report_empty
 from keras_transformer.errors import InputError
-from keras_transformer.files import atomic_directory, errors_named, write_file
+from keras_transformer.files import atomic_directory, errors_named, read_table, write_file
 from keras_transformer.text.tokenizer import Tokenizer
 from keras_transformer.types import Pair
 
@@ -162,9 +162,9 @@ def _check_description(directory: Path, wanted: dict[str, object]) -> int:
     """Compare what the directory holds with what is wanted, and return the number of chunks."""
     path = directory / _DESCRIPTION
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = read_table(path.read_bytes(), path)
         num_chunks = int(found.pop("num_chunks"))
-    except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path} is damaged: {error}. Remove the directory to make it again.") from error
     differing = [name for name in wanted if found.get(name) != wanted[name]]
     if differing:

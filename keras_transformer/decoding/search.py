@@ -107,6 +107,7 @@ class Search(abc.ABC):
 
     def __post_init__(self) -> None:
         check_number(length_penalty=self.length_penalty)
+        check_number(whole=True, **self.special_ids._asdict())
 
     @property
     def beam_size(self) -> int:

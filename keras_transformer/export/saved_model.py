@@ -17,7 +17,6 @@ from keras_transformer.decoding.text_translator import TruncationWarning
 from keras_transformer.decoding.translator import Translator
 from keras_transformer.errors import InputError
 from keras_transformer.export.readmes import _saved_model_readme, _template
-from keras_transformer.export.served_model import _versions
 from keras_transformer.export.serving_graphs import (
     OPTIMIZATIONS,
     SIGNATURES,
@@ -27,7 +26,7 @@ from keras_transformer.export.serving_graphs import (
 )
 from keras_transformer.export.verification import verify_saved_model
 from keras_transformer.export.weights import _rounded
-from keras_transformer.files import atomic_directory, errors_named, write_file
+from keras_transformer.files import Checksums, _numbered_directory, errors_named, write_file
 
 _MAX_WARMUP_TEXTS = 8
 _WARMUP_FILE = Path("assets.extra", "tf_serving_warmup_requests")
@@ -77,9 +76,8 @@ def export_saved_model(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TruncationWarning)
         outputs = translator.translate(texts)
-    name, version = _model_name(directory), max(_versions(directory), default=0) + 1
-    # Two exports at once may choose the same version: the first to finish gets it, the other one raises.
-    with errors_named("write", directory), atomic_directory(directory / str(version)) as partial:
+    name = _model_name(directory)
+    with errors_named("write", directory), _numbered_directory(directory) as (version, partial):
         written = partial / "written"
         written.mkdir()
         _write_graphs(translator, written, optimize)
@@ -94,6 +92,7 @@ def export_saved_model(
         )
         (partial / "README.md").write_text(readme, encoding="utf-8", errors="replace")
         verify_saved_model(partial, _rounded(translator) if optimize == "bfloat16" else translator, texts)
+        Checksums.write(partial)
         _write_models_config(directory / _MODELS_CONFIG, name)
     return directory / str(version)
 

@@ -1,14 +1,29 @@
 """An exported SavedModel, asked from Python as a server would ask it."""
 
 import importlib
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
+from google.protobuf.message import DecodeError
+from tensorflow.core.framework.node_def_pb2 import NodeDef
+from tensorflow.core.protobuf.meta_graph_pb2 import MetaGraphDef
+from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
+from keras_transformer.arguments import _check_finite
 from keras_transformer.decoding.text_translator import TextTranslator
 from keras_transformer.errors import InputError
 from keras_transformer.export.serving_graphs import SIGNATURES, SignatureName, _ServedFunction, _utf8
+from keras_transformer.files import Checksums, _numbers, read_file
+
+# What exports have, with every tokenizer, search, option of a model and activation of Keras. None of them
+# reads or writes files, opens connections or runs Python.
+_COMPUTING = {*Path(__file__).with_name("operations.txt").read_text(encoding="utf-8").split()}
+# These take the name of any file. They save and restore variables for a server; Python calls none of them,
+# since it reads `variables/` itself.
+_SAVING = {"DisableCopyOnRead", "MergeV2Checkpoints", "RestoreV2", "SaveV2", "Select", "ShardedFilename"}
+_SAVING |= {"StaticRegexFullMatch", "StringJoin"}
 
 
 class ServedModel(TextTranslator):
@@ -18,21 +33,27 @@ class ServedModel(TextTranslator):
 
     Args:
         directory: of a version, or of the model: then its highest version.
+        trust: whether to load a SavedModel with operations that no export has. It is a program, which may
+            read and write every file that you may.
 
     Raises:
-        InputError: there is no whole SavedModel, or it has no `serving_default` of strings.
+        InputError: there is no whole SavedModel, it is damaged, has operations that no export has or weights
+            that are not finite, or no `serving_default` of strings.
     """
 
-    def __init__(self, directory: str | Path) -> None:
+    def __init__(self, directory: str | Path, *, trust: bool = False) -> None:
         # For its operations, which a SavedModel with subwords needs to load.
         importlib.import_module("tensorflow_text")
         self.directory = _saved_model_directory(Path(directory))
+        Checksums.check(self.directory)
+        if not trust:
+            _check_operations(self.directory / "saved_model.pb")
         try:
             self._module = tf.saved_model.load(str(self.directory))
-        # A half written directory raises one or the other, as far as it was written.
-        except (OSError, KeyError, ValueError, RuntimeError, tf.errors.OpError) as error:
-            raise InputError(f"{self.directory} cannot be loaded as a SavedModel: {error}") from error
-        self._signature("serving_default")
+        except Exception as error:  # TensorFlow raises errors of many classes for a damaged directory
+            cause = " ".join(str(error).split())
+            raise InputError(f"{self.directory} cannot be loaded as a SavedModel: {cause}") from error
+        _check_finite(self.directory, self._signature("serving_default").variables)
 
     @property
     def _num_outputs(self) -> int:
@@ -62,16 +83,10 @@ class ServedModel(TextTranslator):
         return function
 
 
-def _versions(directory: Path) -> list[int]:
-    """Return the numbers of a model's versions, ascending; none where the directory does not exist."""
-    paths = directory.iterdir() if directory.is_dir() else ()
-    return sorted(int(path.name) for path in paths if path.name.isdecimal())
-
-
 def _saved_model_directory(directory: Path) -> Path:
     """Return the directory of a version: of the highest one where it is that of a model."""
     if not (directory / "saved_model.pb").is_file():
-        numbers = _versions(directory)
+        numbers = _numbers(directory)
         if not numbers:
             raise InputError(f"{directory} is not the directory of a SavedModel: it has no saved_model.pb.")
         directory = directory / str(numbers[-1])
@@ -79,3 +94,40 @@ def _saved_model_directory(directory: Path) -> Path:
         if not (directory / part).is_file():
             raise InputError(f"{directory} is not a whole SavedModel: it has no {part}.")
     return directory
+
+
+def _check_operations(path: Path) -> None:
+    """Raise InputError for a `saved_model.pb` with operations that no export has."""
+    try:
+        meta_graphs = SavedModel.FromString(read_file(path)).meta_graphs
+    except DecodeError as error:
+        raise InputError(f"{path} is damaged: it holds no SavedModel. {error}") from error
+    # Of several graphs, or one without objects, TensorFlow runs more when it loads them, as version 1 did.
+    if len(meta_graphs) != 1 or not meta_graphs[0].HasField("object_graph_def"):
+        raise InputError(f"{path} must hold one graph with its objects. Received: {len(meta_graphs)} graphs.")
+    if foreign := _foreign_operations(meta_graphs[0]):
+        raise InputError(
+            f"{path} has operations that no export has, and was not loaded: {', '.join(foreign)}. "
+            "A SavedModel is a program. If you trust who made it, load it with --trust, or `trust=True`."
+        )
+
+
+def _foreign_operations(meta_graph: MetaGraphDef) -> list[str]:
+    graph, saver = meta_graph.graph_def, meta_graph.saver_def
+    savers = saver.save_tensor_name.partition(":")[0], saver.restore_op_name
+    others = [node for node in graph.node if node.name not in savers]
+    others += [node for function in graph.library.function for node in function.node_def]
+    # What only the saver calls. Python may call the functions of objects.
+    saving = _called(node for node in graph.node if node.name in savers) - _called(others)
+    saving -= {*meta_graph.object_graph_def.concrete_functions}
+    foreign = {node.op for node in graph.node} - _COMPUTING
+    for function in graph.library.function:
+        known = _COMPUTING | _SAVING if function.signature.name in saving else _COMPUTING
+        foreign |= {node.op for node in function.node_def} - known
+    return sorted(foreign)
+
+
+def _called(nodes: Iterable[NodeDef]) -> set[str]:
+    """Return the functions that nodes may call."""
+    values = [value for node in nodes for value in node.attr.values()]
+    return {call.name for value in values for call in (value.func, *value.list.func)}

@@ -26,6 +26,7 @@ class _ServedFunction(Protocol):
 
     structured_input_signature: tuple[tuple[()], dict[str, tf.TensorSpec]]
     structured_outputs: dict[str, tf.TensorSpec]
+    variables: Sequence[tf.Variable]
 
     def __call__(self, **inputs: tf.Tensor) -> dict[str, tf.Tensor]:
         """Compute the outputs of a batch."""

@@ -2,7 +2,6 @@
 
 import ast
 import inspect
-import json
 import re
 import sys
 from itertools import pairwise
@@ -13,7 +12,9 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, get_type_hint
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
 
 from keras_transformer.errors import InputError
+from keras_transformer.files import errors_named, read_table
 from keras_transformer.models.config import PRESETS, TransformerConfig
+from keras_transformer.types import Count, Length
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -22,9 +23,7 @@ else:
 
 Value: TypeAlias = str | int | float | bool
 
-# TensorFlow and sacreBLEU take no larger integers; NumPy's generators take seeds of 32 bits.
-Count: TypeAlias = Annotated[int, Field(ge=1, lt=2**31)]
-Length: TypeAlias = Annotated[int, Field(ge=2, lt=2**31)]
+# NumPy's generators take seeds of 32 bits.
 Seed: TypeAlias = Annotated[int, Field(ge=0, lt=2**32)]
 Fraction: TypeAlias = Annotated[float, Field(ge=0, lt=1)]
 Weight: TypeAlias = Annotated[float, Field(ge=0)]
@@ -307,23 +306,15 @@ class RunConfig(_Section, strict=False):
         Raises:
             InputError: if the file cannot be read, or a field is unknown or holds a wrong value.
         """
-        try:
-            # Some editors on Windows begin a file with a mark, which TOML does not know.
-            table = tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
-        except OSError as error:
-            raise InputError(f"{path}: cannot be read: {error.strerror}.") from error
-        except ValueError as error:  # no UTF-8, or no TOML
-            raise InputError(f"{path}: is not valid TOML: {error}.") from error
-        return _validated(table, f"{path}: ")
+        with errors_named("read", Path(path)):
+            content = Path(path).read_bytes()
+        return _validated(read_table(content, f"{path}:", parse=tomllib.loads), f"{path}: ")
 
     @classmethod
     def from_json(cls, text: str | bytes, origin: str = "JSON") -> "RunConfig":
         """Read the configuration in a run's directory; `origin` names the file in messages."""
-        try:
-            table = json.loads(text)
-        except ValueError as error:
-            raise InputError(f"{origin}: is not valid JSON: {error}.") from error
-        return _validated(table, f"{origin}: ")
+        content = text if isinstance(text, bytes) else text.encode()
+        return _validated(read_table(content, f"{origin}:"), f"{origin}: ")
 
     def override(self, **options: Value) -> "RunConfig":
         """Return the same configuration with other values.

@@ -10,7 +10,7 @@ from io import TextIOWrapper
 from pathlib import Path
 
 from keras_transformer.errors import InputError
-from keras_transformer.files import write_file
+from keras_transformer.files import Checksums, read_table, write_file
 from keras_transformer.runs.config import RunConfig
 from keras_transformer.types import Pair
 
@@ -25,7 +25,8 @@ _CURVES = ("training.csv", "training.png", "tensorboard")
 _BEFORE_A_CHECKPOINT = (CONFIG_FILE, PAIRS_FILE, CHECKPOINTS, *TOKENIZERS, *_CURVES)
 # All that a run writes; tests compare the list with what a run has written. Whatever else is there,
 # such as the texts to train on, is somebody else's and is never touched.
-CONTENT = (*_BEFORE_A_CHECKPOINT, "model.keras", "translator.json", ATTENTION_FILE, REPORT_FILE)
+_TRANSLATOR = ("model.keras", "translator.json", Checksums.file)
+CONTENT = (*_BEFORE_A_CHECKPOINT, *_TRANSLATOR, ATTENTION_FILE, REPORT_FILE)
 
 # What an earlier run has left, and the same while it is moved there or back, when the run that replaces it
 # has written nothing yet, or nothing any more. A kill between two moves leaves a name that says which it is.
@@ -228,8 +229,8 @@ def check_pairs(directory: Path, **parts: Sequence[Pair]) -> None:
         write_file(path, _as_json(received))
         return
     try:
-        wanted = dict(json.loads(path.read_bytes()))
-    except (ValueError, TypeError) as error:
+        wanted = read_table(path.read_bytes(), path)
+    except InputError as error:
         message = f"{path} is damaged: {error}. Remove it if the pairs are the same as before."
         raise InputError(message) from error
     changed = [part for part in received if received[part] != wanted.get(part)]

@@ -1,6 +1,5 @@
 """A run: what a notebook and the command line both call."""
 
-import json
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -16,7 +15,7 @@ from keras_transformer.decoding.text_translator import TextTranslator
 from keras_transformer.decoding.translator import Translator
 from keras_transformer.evaluation.report import METRICS, EvaluationReport, evaluate
 from keras_transformer.export.saved_model import export_saved_model
-from keras_transformer.files import write_file
+from keras_transformer.files import read_table, write_file
 from keras_transformer.runs.config import RunConfig, Value
 from keras_transformer.runs.data import _load_pairs, _run_tokenizers, _RunData, _RunPairs
 from keras_transformer.runs.directory import (
@@ -96,7 +95,7 @@ class Run:
         """Return some sources that the run in a directory was tested on; none where there is no report."""
         # An export needs no report: of a translator alone there is none, and one that is damaged gives none.
         try:
-            examples = json.loads(Path(directory, REPORT_FILE).read_bytes())["examples"]
+            examples = read_table(Path(directory, REPORT_FILE).read_bytes(), directory)["examples"]
             return tuple(example for example in examples if isinstance(example, str))
         except (OSError, ValueError, KeyError, TypeError):
             return ()

@@ -11,7 +11,7 @@ import tensorflow as tf
 from typing_extensions import Self
 
 from keras_transformer.errors import InputError
-from keras_transformer.files import read_file, write_file
+from keras_transformer.files import read_file, read_table, write_file
 from keras_transformer.text.normalization import _as_utf8, _normalize
 from keras_transformer.types import SPECIAL_IDS
 
@@ -204,7 +204,7 @@ def load_tokenizer(directory: str | Path) -> Tokenizer:
         InputError: a file is missing or damaged, or the kind is unknown; the message names the file.
     """
     options_path = Path(directory) / Tokenizer.options_file
-    options = _read_options(options_path)
+    options = read_table(read_file(options_path), options_path)
     kind, saved_sha256 = options.pop("kind", None), options.pop("vocabulary_sha256", None)
     if not isinstance(kind, str) or kind not in _KINDS:
         kinds = tuple(sorted(_KINDS))
@@ -222,18 +222,6 @@ def load_tokenizer(directory: str | Path) -> Tokenizer:
         received = _sha256(vocabulary)
         raise InputError(f"{path} is damaged: SHA-256 must be {saved_sha256}. Received: {received}.")
     return tokenizer
-
-
-def _read_options(path: Path) -> dict[str, object]:
-    """Return names and values of a JSON object."""
-    content = read_file(path)
-    try:
-        options = json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path} must hold JSON. Received: {error}.") from error
-    if not isinstance(options, dict):
-        raise InputError(f"{path} must hold a JSON object. Received: {options!r}.")
-    return options
 
 
 def _read_flags(path: Path, options: dict[str, object], names: tuple[str, ...]) -> dict[str, bool]:

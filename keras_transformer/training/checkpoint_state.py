@@ -1,21 +1,25 @@
 """State of a run: what `checkpoints/state.json` says about the checkpoints next to it."""
 
 import dataclasses
-import hashlib
 import json
 import math
 import re
 from pathlib import Path
+from typing import Annotated, TypeAlias
 
 import keras
 from keras import ops
+from pydantic import Field
 
 from keras_transformer.backend.random import GeneratorState
 from keras_transformer.errors import InputError
-from keras_transformer.files import atomic_file, errors_named, file_sha256, write_file
+from keras_transformer.files import Checksums, atomic_file, errors_named, read_file, read_table, write_file
+from keras_transformer.types import Count
 
 CHECKPOINTS, STATE_FILE = "checkpoints", "state.json"
 _EPOCH_FILE = re.compile(r"epoch-(\d{4,})\.keras")
+_Integer: TypeAlias = Annotated[int, Field(ge=-(2**63), lt=2**63)]
+_Number: TypeAlias = Annotated[float, Field(allow_inf_nan=True)]
 
 
 def _epoch_file(epoch: int) -> str:
@@ -27,10 +31,11 @@ def _epoch_file(epoch: int) -> str:
 class _SavedEpoch:
     """An epoch with a checkpoint."""
 
-    epoch: int  # counted from 1
-    sha256: str
-    seeds: list[list[int]]  # of each seed generator: its seed and its count
-    generator: list[int]  # of the backend itself; only torch has one
+    epoch: Count  # counted from 1
+    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+    # Of each seed generator: its seed and its count.
+    seeds: list[Annotated[list[_Integer], Field(min_length=2, max_length=2)]]
+    generator: list[_Integer]  # of the backend itself; only torch has one
 
     @property
     def file(self) -> str:
@@ -44,9 +49,18 @@ class _CheckpointState:
     """Everything about a run except weights and optimizer."""
 
     monitor: str = ""
-    history: dict[str, list[float]] = dataclasses.field(default_factory=dict)  # NaN for what was not measured
+    # NaN for what was not measured.
+    history: dict[str, list[_Number]] = dataclasses.field(default_factory=dict)
     saved: list[_SavedEpoch] = dataclasses.field(default_factory=list)  # the oldest first
     model: dict[str, object] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        epochs, lengths = [saved.epoch for saved in self.saved], {*map(len, self.history.values())}
+        if epochs != sorted({*epochs}) or lengths - {self.epoch}:
+            raise ValueError(
+                "Epochs must be in order, with a value of each in the history. "
+                f"Received: epochs {epochs}, {sorted(lengths)} values."
+            )
 
     @property
     def epoch(self) -> int:
@@ -70,9 +84,10 @@ class _CheckpointState:
 
     def without(self, saved: _SavedEpoch) -> "_CheckpointState":
         """Drop a saved epoch, and the history after the newest that is left."""
-        state = dataclasses.replace(self, saved=[other for other in self.saved if other != saved])
-        history = {name: values[: state.epoch] for name, values in self.history.items()}
-        return dataclasses.replace(state, history=history)
+        kept = [other for other in self.saved if other != saved]
+        epoch = kept[-1].epoch if kept else 0
+        history = {name: values[:epoch] for name, values in self.history.items()}
+        return dataclasses.replace(self, saved=kept, history=history)
 
     def keep(self, num: int) -> "_CheckpointState":
         """Drop all but the newest `num` and the best, with and without the newest, which may be damaged."""
@@ -92,14 +107,7 @@ def _read_state(directory: Path) -> _CheckpointState:
     if not path.exists():
         _raise_if_lost(directory)
         return _CheckpointState()
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-        wanted = values.pop("checksum", None)
-        if wanted != (received := _checksum(values)):
-            raise ValueError(f"its checksum must be {wanted!r}. Received: {received!r}.")
-        return _CheckpointState(**{**values, "saved": [_SavedEpoch(**saved) for saved in values["saved"]]})
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise InputError(f"{path} is damaged: {error}") from error
+    return read_table(read_file(path), path, _CheckpointState, checksum=True)
 
 
 def _raise_if_lost(directory: Path) -> None:
@@ -115,12 +123,8 @@ def _raise_if_lost(directory: Path) -> None:
 def _write_state(directory: Path, state: _CheckpointState) -> None:
     """Write the state with a checksum of all its values; a number that is read is the number written."""
     values = dataclasses.asdict(state)
-    content = json.dumps({**values, "checksum": _checksum(values)}, indent=2)
+    content = json.dumps({**values, "checksum": Checksums.of_values(values)}, indent=2)
     write_file(directory / STATE_FILE, f"{content}\n".encode())
-
-
-def _checksum(values: dict[str, object]) -> str:
-    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
 def _epoch_files(directory: Path) -> list[Path]:
@@ -135,7 +139,7 @@ def _save_epoch(model: keras.Model, directory: Path, epoch: int) -> _SavedEpoch:
     with errors_named("write", path), atomic_file(path) as partial:
         model.save(partial)
     return _SavedEpoch(
-        epoch=epoch, sha256=file_sha256(path), seeds=_seeds(model), generator=GeneratorState.read()
+        epoch=epoch, sha256=Checksums.of(path), seeds=_seeds(model), generator=GeneratorState.read()
     )
 
 
@@ -144,7 +148,7 @@ def _damage(directory: Path, saved: _SavedEpoch) -> InputError | None:
     path = directory / saved.file
     if not path.is_file():
         return InputError(f"{path} is missing.")
-    if (received := file_sha256(path)) == saved.sha256:
+    if (received := Checksums.of(path)) == saved.sha256:
         return None
     return InputError(
         f"{path} is damaged: its SHA-256 must be {saved.sha256[:16]}…, as {STATE_FILE} says. "

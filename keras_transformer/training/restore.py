@@ -1,14 +1,19 @@
 """Reading checkpoints: the newest that is whole, the best, or the mean of the last."""
 
+import contextlib
+import io
 import textwrap
 import warnings
-from collections.abc import Sequence
+import zipfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import h5py
 import keras
 import numpy as np
 from keras import ops
 
+from keras_transformer.arguments import _check_finite
 from keras_transformer.errors import InputError
 from keras_transformer.training.checkpoint_state import (
     CHECKPOINTS,
@@ -33,12 +38,16 @@ def load_model(path: str | Path, *, average_last: int | None = None) -> keras.Mo
         The model, compiled as it was.
 
     Raises:
-        InputError: If the file is missing or damaged, or the directory holds no whole checkpoint.
+        InputError: If the file is missing, damaged or has weights that are not finite or far larger than it,
+            or the directory holds no whole checkpoint.
     """
     path = Path(path)
-    if not path.is_dir():
-        return _read_model(path)
-    directory = path / CHECKPOINTS
+    model = _read_run(path / CHECKPOINTS, average_last) if path.is_dir() else _read_model(path)
+    _check_finite(path, model.weights)
+    return model
+
+
+def _read_run(directory: Path, average_last: int | None) -> keras.Model:
     state = _whole(directory, _read_state(directory))
     if not state.saved:
         raise InputError(f"{directory} holds no checkpoint.")
@@ -112,27 +121,44 @@ def _whole(directory: Path, state: _CheckpointState, *, best: bool = False) -> _
     return state
 
 
-def _read_model(path: Path) -> keras.Model:
+@contextlib.contextmanager
+def _archive(path: Path, use: str) -> Iterator[None]:
+    """Check the sizes in a `.keras` file before it is read; raise InputError for whatever fails then."""
     try:
-        return keras.saving.load_model(path)
+        if zipfile.is_zipfile(path):
+            _check_sizes(path)
+        yield
     except Exception as error:  # Keras raises errors of many classes for a damaged archive
         cause = textwrap.shorten(str(error), 200)
-        raise InputError(f"{path} cannot be read as a Keras model: {cause}") from error
+        raise InputError(f"{path} cannot be read {use}: {cause}") from error
+
+
+def _check_sizes(path: Path) -> None:
+    # Keras compresses nothing, and refuses what expands to more than 4 GB.
+    limit = 10 * (size := path.stat().st_size) + 2**26
+    with zipfile.ZipFile(path) as archive:
+        sizes = [part.file_size for part in archive.infolist()]
+        if sum(sizes) <= limit and "model.weights.h5" in archive.namelist():
+            with h5py.File(io.BytesIO(archive.read("model.weights.h5"))) as weights:
+                weights.visititems(lambda _, item: sizes.append(getattr(item, "nbytes", 0)))
+    if sum(sizes) > limit:
+        raise InputError(f"It has {size:,} bytes and would need {sum(sizes):,} bytes of memory.")
+
+
+def _read_model(path: Path) -> keras.Model:
+    with _archive(path, "as a Keras model"):
+        return keras.saving.load_model(path)
 
 
 def _load_weights(model: keras.Model, path: Path) -> None:
     """Read weights and optimizer from a `.keras` file."""
-    try:
+    with _archive(path, "into the model"), warnings.catch_warnings():
+        # Keras only warns, and leaves the optimizer as if it had never trained.
+        warnings.filterwarnings("error", message="Skipping variable loading for optimizer")
         # Keras's `LossScaleOptimizer` would make its variables a second time.
         if not model.optimizer.built:
             model.optimizer.build(model.trainable_variables)
-        with warnings.catch_warnings():
-            # Keras only warns, and leaves the optimizer as if it had never trained.
-            warnings.filterwarnings("error", message="Skipping variable loading for optimizer")
-            model.load_weights(path)
-    except Exception as error:  # Keras raises errors of many classes for a damaged archive
-        cause = textwrap.shorten(str(error), 200)
-        raise InputError(f"{path} cannot be read into the model: {cause}") from error
+        model.load_weights(path)
 
 
 def average_weights(models: Sequence[str | Path | keras.Model]) -> keras.Model:

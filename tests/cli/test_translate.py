@@ -103,4 +103,7 @@ def test_a_vocabulary_that_does_not_fit(command: Callable, trained: Path, tmp_pa
     CharacterTokenizer(["a", "b"]).save(model / "source_tokenizer")
     result = command("translate", "--model", model, "text")
     assert result.exit_code == 2
-    assert "parts of different models: source_tokenizer must be what was saved" in result.stderr
+    assert (
+        "source_tokenizer/tokenizer.json is damaged, half copied or of another model: its SHA-256"
+        in result.stderr
+    )

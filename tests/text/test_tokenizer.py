@@ -288,7 +288,7 @@ def test_a_wrong_option_is_named(directory: Path, options: dict[str, object], me
 @pytest.mark.parametrize("content", [b"{", b"\xff", b"{'a': 1}", b"[" * 99999])
 def test_options_must_be_json(directory: Path, content: bytes) -> None:
     (directory / "tokenizer.json").write_bytes(content)
-    with pytest.raises(InputError, match=r"saved/tokenizer\.json must hold JSON\. Received: "):
+    with pytest.raises(InputError, match=r"saved/tokenizer\.json is not valid JSON: "):
         load_tokenizer(directory)
 
 

@@ -292,6 +292,9 @@ STATE = {
 }
 
 
+NO_STATE = r"state\.json( is damaged: | is not valid JSON: | must hold a JSON object|: the file is empty)"
+
+
 @pytest.mark.parametrize(("old", "new"), STATE.items())
 def test_one_byte_of_the_state_is_noticed(
     old: str, new: str, run_epochs: RunEpochs, model: keras.Model, tmp_path: Path
@@ -300,7 +303,7 @@ def test_one_byte_of_the_state_is_noticed(
     path = tmp_path / "checkpoints/state.json"
     content = path.read_text()
     path.write_text(content.replace(old, new, 1))
-    with pytest.raises(InputError, match=r"state\.json is damaged: ") as caught:
+    with pytest.raises(InputError, match=NO_STATE) as caught:
         Checkpoint(tmp_path)
     assert "\n" not in str(caught.value)
     path.write_text(content)
@@ -311,7 +314,7 @@ def test_one_byte_of_the_state_is_noticed(
 def test_what_is_no_state_is_named(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "checkpoints/state.json").write_bytes(content)
-    with pytest.raises(InputError, match=r"state\.json is damaged: "):
+    with pytest.raises(InputError, match=NO_STATE):
         Checkpoint(tmp_path)
 
 

@@ -1,0 +1,80 @@
+"""Two exports at once into one directory: each gets a version of its own."""
+
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import keras_transformer as kt
+from keras_transformer.errors import InputError
+from keras_transformer.export import ServedModel, export_saved_model, saved_model
+from keras_transformer.files import Checksums
+
+NUM_AT_ONCE = 3
+
+
+def test_each_of_several_threads_gets_a_version(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    translator = kt.Translator.load(run)
+    barrier = threading.Barrier(NUM_AT_ONCE)
+    # All are at the end before one is finished.
+    monkeypatch.setattr(saved_model, "verify_saved_model", lambda *arguments: barrier.wait(300))
+    with ThreadPoolExecutor(NUM_AT_ONCE) as threads:
+        exports = [
+            threads.submit(export_saved_model, translator, tmp_path / "models/tiny")
+            for _ in range(NUM_AT_ONCE)
+        ]
+        written = {export.result() for export in exports}
+    assert written == {tmp_path / f"models/tiny/{number + 1}" for number in range(NUM_AT_ONCE)}
+    names = {path.name for path in (tmp_path / "models/tiny").iterdir()}
+    assert names == {"1", "2", "3", "models.config"}
+    for export in written:
+        Checksums.check(export)
+        assert f"tiny/{export.name}" in (export / "README.md").read_text()
+        assert ServedModel(export).translate(["w1ab"]) == translator.translate(["w1ab"])
+
+
+def test_an_export_that_fails_leaves_the_next_one_its_number(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    translator = kt.Translator.load(run)
+
+    def fail(*arguments: Any) -> None:
+        raise kt.errors.ExportError("another answer")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(saved_model, "verify_saved_model", fail)
+        with pytest.raises(kt.errors.ExportError, match="another answer"):
+            export_saved_model(translator, tmp_path / "models")
+    assert not (tmp_path / "models").exists()
+    monkeypatch.setattr(saved_model, "verify_saved_model", lambda *arguments: None)
+    assert export_saved_model(translator, tmp_path / "models").name == "1"
+
+
+def test_a_claim_of_a_killed_process_is_no_obstacle(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(saved_model, "verify_saved_model", lambda *arguments: None)
+    (tmp_path / "models/.partial-1").mkdir(parents=True)
+    assert export_saved_model(kt.Translator.load(run), tmp_path / "models").name == "2"
+
+
+def test_a_directory_that_cannot_be_made_is_named(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "models").write_text("a file")
+    with pytest.raises(InputError, match=rf"^Cannot write {tmp_path}/models"):
+        export_saved_model(kt.Translator.load(run), tmp_path / "models")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pair", range(10))
+def test_both_of_two_processes_get_a_version(run: Path, tmp_path: Path, pair: int) -> None:
+    words = [sys.executable, "-m", "keras_transformer_cli", "export", str(run), str(tmp_path / "models")]
+    both = [subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(2)]
+    printed = {process.communicate(timeout=600)[0].decode().strip() for process in both}
+    assert [process.returncode for process in both] == [0, 0]
+    assert printed == {str(tmp_path / "models" / version) for version in ("1", "2")}
