@@ -203,7 +203,7 @@ def _numbered_directory(directory: Path) -> Iterator[tuple[int, Path]]:
     remove_partials(directory)
     for number in itertools.count(max(_numbers(directory), default=0) + 1):
         # Of several processes or threads each claims its own; one that is done has left its directory.
-        claim = directory / f"{_PARTIAL}{number}"
+        claim = directory / f"{_PARTIAL}claim-{number}"
         with contextlib.suppress(FileExistsError):
             claim.mkdir()
             if not (directory / str(number)).exists():

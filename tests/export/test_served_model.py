@@ -47,7 +47,7 @@ def test_the_highest_version_is_taken_and_a_damaged_one_is_named(tmp_path: Path)
     for version in ("9", "10"):
         make_parts(tmp_path / version)
     for directory, version in ((tmp_path, "10"), (tmp_path / "9", "9")):
-        with pytest.raises(InputError, match=f"{tmp_path}/{version} cannot be loaded as a SavedModel"):
+        with pytest.raises(InputError, match=f"{tmp_path}/{version}/saved_model.pb is damaged: it holds"):
             ServedModel(directory)
 
 

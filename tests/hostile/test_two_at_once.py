@@ -60,7 +60,7 @@ def test_a_claim_of_a_killed_process_is_no_obstacle(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(saved_model, "verify_saved_model", lambda *arguments: None)
-    (tmp_path / "models/.partial-1").mkdir(parents=True)
+    (tmp_path / "models/.partial-claim-1").mkdir(parents=True)
     assert export_saved_model(kt.Translator.load(run), tmp_path / "models").name == "2"
 
 
