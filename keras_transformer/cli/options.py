@@ -67,7 +67,7 @@ def model_options(command: Command[Parameters, Result]) -> Command[Parameters, R
     return click.option("--model", type=click.Path(), help=text)(command)
 
 
-def open_model(model: str | None, saved_model: str | None, *, trust: bool) -> TextTranslator:
+def open_model(model: str | None, saved_model: str | None, *, trust: bool = False) -> TextTranslator:
     """Load the trained model or the export that is named; raise InputError if it is not clear which."""
     if model is not None and saved_model is not None:
         raise InputError(f"Give --model or --saved-model. Received: {model} and {saved_model}.")
