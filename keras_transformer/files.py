@@ -5,6 +5,7 @@ import hashlib
 import os
 import secrets
 import shutil
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,12 +18,11 @@ _PARTIAL = ".partial-"
 @contextlib.contextmanager
 def atomic_file(path: Path) -> Iterator[Path]:
     """Yield a path to write to, which takes the name of `path` once its content is on the disk."""
-    # What the caller raises passes; what fails here is an `InputError`, here and in `atomic_directory`.
+    # A full disk shows while the caller writes, whose `OSError` often has no path.
     with errors_named("write", path):
         path.parent.mkdir(parents=True, exist_ok=True)
-    with _partial(path, path.parent) as partial:
-        yield partial
-        with errors_named("write", path):
+        with _partial(path, path.parent) as partial:
+            yield partial
             _flush(partial)
             partial.replace(path)
             _flush(path.parent)
@@ -38,26 +38,39 @@ def atomic_directory(directory: Path, *, replace: bool = False) -> Iterator[Path
     exists = replace and directory.is_dir()
     # An existing directory may be a disk of its own, and nothing is renamed from one disk to another.
     parent = directory if exists else directory.parent
-    with _partial(directory, parent) as partial:
-        with errors_named("write", directory):
-            partial.mkdir(parents=True)
+    with errors_named("write", directory), _partial(directory, parent) as partial:
+        partial.mkdir(parents=True)
         yield partial
-        with errors_named("write", directory):
-            for path in partial.rglob("*"):
-                _flush(path)
-            # A single rename cannot replace a directory that holds something. Where nothing may be replaced
-            # that is wanted: of several processes the first to finish gets the name.
-            if exists:
-                _exchange_entries(partial, directory)
-            else:
-                partial.rename(directory)
-            _flush(parent)
+        for path in partial.rglob("*"):
+            _flush(path)
+        # A single rename cannot replace a directory that holds something. Where nothing may be replaced
+        # that is wanted: of several processes the first to finish gets the name.
+        if exists:
+            _exchange_entries(partial, directory)
+        else:
+            partial.rename(directory)
+        _flush(parent)
 
 
 def write_file(path: Path, content: bytes) -> None:
     """Write a whole file; raise `InputError` if that fails."""
-    with errors_named("write", path), atomic_file(path) as partial:
+    with atomic_file(path) as partial:
         partial.write_bytes(content)
+
+
+def _as_path(path: str | os.PathLike[str]) -> Path:
+    """Return a path; raise `InputError` for an empty one, which would be the working directory."""
+    if "\0" in (text := os.fspath(path)) or not text:
+        raise InputError(f"A path must not be empty, and hold no NUL. Received: {text!r}.")
+    return Path(text)
+
+
+def _check_writable(directory: Path) -> None:
+    """Raise `InputError` if a directory cannot be made, or nothing can be written to it."""
+    place = next(path for path in (directory.resolve(), *directory.resolve().parents) if path.exists())
+    # What the system allows shows when it is tried.
+    with errors_named("write", directory), tempfile.TemporaryDirectory(prefix=_PARTIAL, dir=place):
+        pass
 
 
 def read_file(path: Path) -> bytes:
@@ -101,8 +114,7 @@ def file_sha256(path: Path) -> str:
 @contextlib.contextmanager
 def _partial(path: Path, parent: Path) -> Iterator[Path]:
     is_new = not parent.exists()
-    with errors_named("write", path):
-        remove_partials(parent, f"-{path.name}")
+    remove_partials(parent, f"-{path.name}")
     # Not `tempfile`: only its owner may read such files, and a model server often runs as another user.
     # Each call has its own name, since several processes or threads may write the same file.
     # The suffix stays, since Keras saves only to `.keras`.

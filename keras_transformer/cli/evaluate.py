@@ -5,7 +5,7 @@ import dataclasses
 import click
 
 from keras_transformer.cli.options import model_options, open_model
-from keras_transformer.cli.terminal import Verb, progress_bar
+from keras_transformer.cli.terminal import Verb, _show, progress_bar
 from keras_transformer.data.sources import read_pairs
 from keras_transformer.decoding.beam import BeamSearch
 from keras_transformer.decoding.sampling import GreedySearch
@@ -77,7 +77,7 @@ def evaluate(
         unique=unique,
         progress=progress_bar,
     )
-    click.echo(str(report))
+    _show(str(report))
 
 
 def _change_search(translator: TextTranslator, beam_size: int | None, length_penalty: float | None) -> None:
@@ -91,16 +91,13 @@ def _change_search(translator: TextTranslator, beam_size: int | None, length_pen
     search = translator.search
     if not isinstance(search, BeamSearch | GreedySearch):
         raise InputError(f"The search must be greedy or a beam. Received: {type(search).__name__}.")
-    try:
-        if length_penalty is not None:
-            search = dataclasses.replace(search, length_penalty=length_penalty)
-        shared = {name: getattr(search, name) for name in ("length_penalty", "constraints", "special_ids")}
-        # One hypothesis is greedy search, which costs less.
-        if beam_size == 1:
-            search = GreedySearch(**shared)
-        elif beam_size is not None:
-            beam = search if isinstance(search, BeamSearch) else BeamSearch(**shared)
-            search = dataclasses.replace(beam, beam_size=beam_size)
-        translator.search = search
-    except ValueError as error:
-        raise InputError(str(error)) from error
+    if length_penalty is not None:
+        search = dataclasses.replace(search, length_penalty=length_penalty)
+    shared = {name: getattr(search, name) for name in ("length_penalty", "constraints", "special_ids")}
+    # One hypothesis is greedy search, which costs less.
+    if beam_size == 1:
+        search = GreedySearch(**shared)
+    elif beam_size is not None:
+        beam = search if isinstance(search, BeamSearch) else BeamSearch(**shared)
+        search = dataclasses.replace(beam, beam_size=beam_size)
+    translator.search = search

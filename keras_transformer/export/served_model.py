@@ -9,6 +9,7 @@ import tensorflow as tf
 from keras_transformer.decoding.text_translator import TextTranslator
 from keras_transformer.errors import InputError
 from keras_transformer.export.serving_graphs import SIGNATURES, SignatureName, _ServedFunction, _utf8
+from keras_transformer.files import _as_path
 
 
 class ServedModel(TextTranslator):
@@ -26,7 +27,7 @@ class ServedModel(TextTranslator):
     def __init__(self, directory: str | Path) -> None:
         # For its operations, which a SavedModel with subwords needs to load.
         importlib.import_module("tensorflow_text")
-        self.directory = _saved_model_directory(Path(directory))
+        self.directory = _saved_model_directory(_as_path(directory))
         try:
             self._module = tf.saved_model.load(str(self.directory))
         # A half written directory raises one or the other, as far as it was written.

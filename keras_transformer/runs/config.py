@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, get_type_hint
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
 
 from keras_transformer.errors import InputError
+from keras_transformer.files import _as_path
 from keras_transformer.models.config import PRESETS, TransformerConfig
 
 if sys.version_info >= (3, 11):
@@ -30,7 +31,7 @@ Fraction: TypeAlias = Annotated[float, Field(ge=0, lt=1)]
 Weight: TypeAlias = Annotated[float, Field(ge=0)]
 Positive: TypeAlias = Annotated[float, Field(gt=0)]
 # A variable of the shell that is not set is an empty string, which would be the working directory.
-FileName: TypeAlias = Annotated[str, Field(min_length=1)]
+FileName: TypeAlias = Annotated[str, Field(min_length=1, pattern=r"^[^\x00]*$")]
 TokenizerKind: TypeAlias = Literal["character", "subword", "whitespace"]
 
 
@@ -307,9 +308,10 @@ class RunConfig(_Section, strict=False):
         Raises:
             InputError: if the file cannot be read, or a field is unknown or holds a wrong value.
         """
+        path = _as_path(path)
         try:
             # Some editors on Windows begin a file with a mark, which TOML does not know.
-            table = tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
+            table = tomllib.loads(path.read_text(encoding="utf-8-sig"))
         except OSError as error:
             raise InputError(f"{path}: cannot be read: {error.strerror}.") from error
         except ValueError as error:  # no UTF-8, or no TOML

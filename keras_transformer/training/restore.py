@@ -1,7 +1,7 @@
 """Reading checkpoints: the newest that is whole, the best, or the mean of the last."""
 
-import textwrap
 import warnings
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,6 +10,7 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.errors import InputError
+from keras_transformer.files import _as_path
 from keras_transformer.training.checkpoint_state import (
     CHECKPOINTS,
     _CheckpointState,
@@ -35,7 +36,7 @@ def load_model(path: str | Path, *, average_last: int | None = None) -> keras.Mo
     Raises:
         InputError: If the file is missing or damaged, or the directory holds no whole checkpoint.
     """
-    path = Path(path)
+    path = _as_path(path)
     if not path.is_dir():
         return _read_model(path)
     directory = path / CHECKPOINTS
@@ -116,8 +117,17 @@ def _read_model(path: Path) -> keras.Model:
     try:
         return keras.saving.load_model(path)
     except Exception as error:  # Keras raises errors of many classes for a damaged archive
-        cause = textwrap.shorten(str(error), 200)
-        raise InputError(f"{path} cannot be read as a Keras model: {cause}") from error
+        raise InputError(f"{path} cannot be read as a Keras model: {_cause(error, path)}") from error
+
+
+def _cause(error: Exception, path: Path) -> str:
+    """Say what is wrong with a file; a long message of Keras keeps its end, which is the cause."""
+    if not path.is_file():
+        return "there is no such file."
+    if not zipfile.is_zipfile(path):  # Keras says of any other file that it is not found
+        return "it is damaged, or no .keras file."
+    text = " ".join(str(error).split())
+    return text if len(text) < 600 else f"{text[:150]} [...] {text[-400:]}"
 
 
 def _load_weights(model: keras.Model, path: Path) -> None:
@@ -131,8 +141,7 @@ def _load_weights(model: keras.Model, path: Path) -> None:
             warnings.filterwarnings("error", message="Skipping variable loading for optimizer")
             model.load_weights(path)
     except Exception as error:  # Keras raises errors of many classes for a damaged archive
-        cause = textwrap.shorten(str(error), 200)
-        raise InputError(f"{path} cannot be read into the model: {cause}") from error
+        raise InputError(f"{path} cannot be read into the model: {_cause(error, path)}") from error
 
 
 def average_weights(models: Sequence[str | Path | keras.Model]) -> keras.Model:
