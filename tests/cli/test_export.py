@@ -53,7 +53,10 @@ def test_a_single_file(command: Callable, trained: Path, file_format: str, packa
             ("--format", "litert", "--optimize", "bfloat16"),
             "--optimize is for the format saved_model. Received: litert.",
         ),
-        (("--format", "litert", "--max-length", "1"), "Invalid value for '--max-length': 1 is not in the range x>=2."),
+        (
+            ("--format", "litert", "--max-length", "1"),
+            "'--max-length': 1 is not in the range x>=2.",
+        ),
     ],
 )
 def test_an_option_that_cannot_be_used(command: Callable, words: tuple[str, ...], message: str) -> None:
