@@ -135,7 +135,8 @@ def parse_answer(url: str, content: bytes) -> dict[str, Any]:
 def error_message(error: urllib.error.HTTPError) -> str:
     """Read the message of `{"error": "..."}`, on one line; empty if it is something else."""
     try:
-        return " ".join(str(json.loads(error.read(MAX_ERROR_BYTES))["error"]).split())
+        with error:
+            return " ".join(str(json.loads(error.read(MAX_ERROR_BYTES))["error"]).split())
     except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError, RecursionError):
         return ""
 
