@@ -1,4 +1,4 @@
-"""Servers that are none, are slow, or send what no model server sends: one line from both clients, in time."""
+"""Servers that are none, are slow, or send what no model server sends: one line, in time."""
 
 import contextlib
 import shutil
@@ -18,6 +18,7 @@ import grpc
 import pytest
 from click.testing import CliRunner, Result
 from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
+from typing_extensions import override
 
 sys.path.append(str(Path(__file__).parents[2] / "examples" / "tf_serving"))
 import grpc_client
@@ -139,6 +140,7 @@ class _Answers(prediction_service_pb2_grpc.PredictionServiceServicer):
     def __init__(self, answer: predict_pb2.PredictResponse) -> None:
         self.answer, self.metadata = answer, {}
 
+    @override
     def Predict(self, request: Any, context: Any) -> predict_pb2.PredictResponse:
         self.metadata = dict(context.invocation_metadata())
         return self.answer
