@@ -20,16 +20,12 @@ from keras import KerasTensor, ops
 from keras_transformer.errors import InputError
 from keras_transformer.types import Config, Shape, Tensor
 
-# What other libraries and the paper call our arguments.
+# What other libraries and the paper call our arguments, where the name alone is not close to ours.
 _ELSEWHERE = {
     "hidden_dim": "d_model embed_dim embedding_dim model_dim hidden_size",
     "num_heads": "n_heads n_head nhead heads num_attention_heads",
     "intermediate_dim": "d_ff dff ff_dim ffn_dim d_inner dim_feedforward intermediate_size hidden_dim",
     "num_layers": "n_layers num_blocks num_hidden_layers depth",
-    "dropout": "dropout_rate rate p_drop",
-    "vocabulary_size": "vocab_size",
-    "source_vocabulary_size": "src_vocab_size source_vocab_size input_vocab_size vocab_size",
-    "target_vocabulary_size": "tgt_vocab_size target_vocab_size output_vocab_size",
 }
 
 
@@ -105,21 +101,15 @@ def _check_call(owner: type, args: tuple[object, ...], kwargs: Config, known: It
 
 def check_memory(num_bytes: int, **received: object) -> None:
     """Raise InputError for at least so many bytes, before they are taken, if the machine has fewer."""
-    if num_bytes > (memory := _machine_memory()):
-        sizes = ", ".join(f"{name}={value}" for name, value in received.items())
-        raise InputError(
-            f"At least {min(num_bytes, 10**30):,} bytes of memory would be needed, and the machine has "
-            f"{memory:,}. Received: {sizes}."
-        )
-
-
-def _machine_memory() -> float:
     memory = math.inf  # Windows does not tell
     with contextlib.suppress(AttributeError, OSError, ValueError):
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         # Of a container, where it has a limit of its own.
         memory = min(memory, int(Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii")))
-    return memory
+    if num_bytes > memory:
+        sizes = ", ".join(f"{name}={value}" for name, value in received.items())
+        needed = f"At least {min(num_bytes, 10**30):,} bytes of memory would be needed"
+        raise InputError(f"{needed}, and the machine has {memory:,}. Received: {sizes}.")
 
 
 def get_activation(activation: object) -> Callable[[Tensor], Tensor]:

@@ -67,10 +67,10 @@ def _as_path(path: str | os.PathLike[str]) -> Path:
 
 def _check_writable(directory: Path) -> None:
     """Raise `InputError` if a directory cannot be made, or nothing can be written to it."""
-    place = next(path for path in (directory.resolve(), *directory.resolve().parents) if path.exists())
-    # What the system allows shows when it is tried.
-    with errors_named("write", directory), tempfile.TemporaryDirectory(prefix=_PARTIAL, dir=place):
-        pass
+    with errors_named("write", directory):
+        place = next(path for path in (directory.resolve(), *directory.resolve().parents) if path.exists())
+        # What the system allows shows when it is tried.
+        tempfile.TemporaryDirectory(prefix=_PARTIAL, dir=place).cleanup()
 
 
 def read_file(path: Path) -> bytes:

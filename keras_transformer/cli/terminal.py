@@ -37,8 +37,8 @@ class Verb(click.Command):
             _fail(f"{where}{error.strerror or error}")
         except (ValueError, TypeError) as error:
             *_, (frame, _) = traceback.walk_tb(error.__traceback__)
-            is_check = frame.f_globals["__name__"].startswith(_PACKAGE) and "Received: " in str(error)
-            if not is_check:  # a check of ours is of what a user gave; the others are faults of ours
+            # A check of ours is of what a user gave; others are faults of ours.
+            if "Received: " not in str(error) or not frame.f_globals["__name__"].startswith(_PACKAGE):
                 raise
             _fail(str(error))
         except MemoryError as error:

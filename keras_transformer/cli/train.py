@@ -11,6 +11,7 @@ import keras
 from keras_transformer.cli.options import run_options
 from keras_transformer.cli.terminal import Verb, _EpochProgress, _show, progress_bar
 from keras_transformer.errors import InputError
+from keras_transformer.files import _check_writable
 from keras_transformer.runs.config import RunConfig
 from keras_transformer.runs.run import Run
 
@@ -45,7 +46,7 @@ def train(config: str | None, resume: bool, overwrite: bool, **flags: str | floa
     run = _run(config, given, resume=resume)
     exports = keras.backend.backend() == "tensorflow"
     if exports:
-        run.check_export()
+        _check_writable(Path(run.config.export_directory, run.config.name))
     try:
         report = run.train(
             resume=resume, overwrite=overwrite, callbacks=[_EpochProgress()], verbose=0, progress=progress_bar

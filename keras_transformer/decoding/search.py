@@ -132,8 +132,8 @@ class Search(abc.ABC):
         # The least that there is: logits and ids of each hypothesis, a head's keys and values, the sources.
         of_each = num_logits + max_length + 2 * num_layers * key_dim * min(CHUNK, max_length)
         numbers = batch_size * (self.beam_size * of_each + source_length * width)
-        lengths = {"source_length": source_length, "max_length": max_length}
-        check_memory(4 * numbers, beam_size=self.beam_size, **lengths)
+        sizes = {"beam_size": self.beam_size, "source_length": source_length, "max_length": max_length}
+        check_memory(4 * numbers, **sizes)
 
     def score(self, log_probabilities: Tensor, num_tokens: Tensor) -> Tensor:
         """Divide log-probabilities of hypotheses by the length penalty."""

@@ -25,6 +25,7 @@ from keras_transformer.export.verification import _compared_texts, _is_close
 from keras_transformer.export.weights import _StoredWeights
 from keras_transformer.files import _as_path, write_file
 
+_KEPT = ("length_penalty", "constraints", "special_ids")  # of a search
 _OPSET = 18  # the version of the ONNX operations that are written
 
 _Ids: TypeAlias = npt.NDArray[np.int32]
@@ -120,11 +121,7 @@ class _GreedyGraph:
             translator.model,
             translator.source_tokenizer,
             translator.target_tokenizer,
-            search=GreedySearch(
-                length_penalty=search.length_penalty,
-                constraints=search.constraints,
-                special_ids=search.special_ids,
-            ),
+            search=GreedySearch(**{name: getattr(search, name) for name in _KEPT}),
             max_source_length=translator.max_source_length if source_length is None else source_length,
             max_target_length=translator.max_target_length if max_length is None else max_length,
         )

@@ -1,5 +1,6 @@
 """The options and the parts that encoder layers, decoder layers and their stacks have in common."""
 
+import inspect
 from collections.abc import Callable
 
 import keras
@@ -22,21 +23,6 @@ from keras_transformer.layers.feed_forward import FeedForward
 from keras_transformer.layers.multi_head_attention import POSITIONS, MultiHeadAttention
 from keras_transformer.layers.normalization import NORMALIZATIONS, Dropout, _make_normalization
 from keras_transformer.types import Config, Shape, Tensor
-
-_OPTIONS = (
-    "num_heads",
-    "intermediate_dim",
-    "gated",
-    "dropout",
-    "attention_dropout",
-    "intermediate_dropout",
-    "norm_first",
-    "normalization",
-    "layer_norm_epsilon",
-    "num_key_value_heads",
-    "positions",
-)
-_ARGUMENTS = (*_OPTIONS, "name", "dtype", "trainable", "autocast", "activity_regularizer", "input_shape")
 
 
 class _Block(keras.layers.Layer):
@@ -158,6 +144,10 @@ class _Block(keras.layers.Layer):
             layer = keras.layers.Identity(dtype=self.dtype_policy, name="final_normalization")
         layer.build(shape)
         return layer
+
+
+_OPTIONS = [name for name in inspect.signature(_Block.__init__).parameters if name not in ("self", "kwargs")]
+_ARGUMENTS = (*_OPTIONS, "name", "dtype", "trainable", "autocast", "activity_regularizer", "input_shape")
 
 
 class _Residual(keras.layers.Layer):

@@ -99,8 +99,7 @@ class _ModelConfig:
         names, others = [field.name for field in dataclasses.fields(cls)], arguments["kwargs"]
         _check_names(type(arguments["self"]), others, [*names, *_KERAS_ARGUMENTS])
         config = cls(**{name: arguments[name] for name in names})
-        policy = others.get("dtype") or keras.config.dtype_policy()
-        config.check_memory(bytes_per_weight=2 if "float16" in str(policy) else 4)
+        config.check_memory(2 if "float16" in str(others.get("dtype") or keras.config.dtype_policy()) else 4)
         return config
 
     def check_memory(self, bytes_per_weight: int = 4) -> None:

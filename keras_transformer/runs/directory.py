@@ -100,7 +100,7 @@ def begun(directory: Path, config: RunConfig, *, overwrite: bool) -> Iterator[Ru
             (directory / _MOVING).rename(directory / _REPLACED)
     else:
         _remove(directory)
-    _save_config(directory, config)
+    write_file(directory / CONFIG_FILE, _as_json(config.model_dump()))
     try:
         yield config
     except BaseException:
@@ -111,11 +111,6 @@ def begun(directory: Path, config: RunConfig, *, overwrite: bool) -> Iterator[Ru
         raise
     finally:
         _settle(directory)
-
-
-def _save_config(directory: Path, config: RunConfig) -> None:
-    """Write the configuration of a run to its directory."""
-    write_file(directory / CONFIG_FILE, _as_json(config.model_dump()))
 
 
 def _check_replaceable(directory: Path, *, overwrite: bool) -> None:

@@ -13,10 +13,11 @@ from keras_transformer.decoding.sampling import GreedySearch
 from keras_transformer.decoding.translator import Translator
 from keras_transformer.errors import InputError
 from keras_transformer.evaluation.decode_and_score import DecodeAndScore
+from keras_transformer.files import write_file
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.runs.config import RunConfig, _ModelSection
 from keras_transformer.runs.data import _jit_compiles, _RunData
-from keras_transformer.runs.directory import _save_config
+from keras_transformer.runs.directory import CONFIG_FILE, _as_json
 from keras_transformer.text.tokenizer import Tokenizer
 from keras_transformer.training.checkpoint import Checkpoint
 from keras_transformer.training.fit import fit
@@ -53,7 +54,7 @@ def _train_model(
         counts = len(data.training), len(data.validation), len(batches), model.count_params()
         # What could be refused after the training is refused now.
         _translator(data, model).search.check_memory(model, 1, 1, config.decoding.max_target_length)
-        _save_config(directory, saved)
+        write_file(directory / CONFIG_FILE, _as_json(saved.model_dump()))
         _LOGGER.info(
             "%s training pairs, %s validation pairs, %s batches an epoch, %s parameters",
             *(f"{count:,}" for count in counts),

@@ -17,7 +17,7 @@ from keras_transformer.decoding.translator import Translator
 from keras_transformer.errors import InputError
 from keras_transformer.evaluation.report import METRICS, EvaluationReport, evaluate
 from keras_transformer.export.saved_model import export_saved_model
-from keras_transformer.files import _as_path, _check_writable, write_file
+from keras_transformer.files import _as_path, write_file
 from keras_transformer.runs.config import RunConfig, Value
 from keras_transformer.runs.data import _load_pairs, _run_tokenizers, _RunData, _RunPairs
 from keras_transformer.runs.directory import (
@@ -174,10 +174,6 @@ class Run:
             results = {**report.to_dict(), "seconds": round(time.monotonic() - start), "examples": examples}
             write_file(directory / REPORT_FILE, _as_json(results))
         return report
-
-    def check_export(self) -> None:
-        """Raise InputError if `export` cannot write to the directory of the configuration."""
-        _check_writable(Path(self.config.export_directory, self.config.name))
 
     def evaluate(
         self, pairs: Sequence[Pair] | None = None, *, unique: bool = False, progress: Progress | None = None

@@ -1,8 +1,9 @@
 """Reading checkpoints: the newest that is whole, the best, or the mean of the last."""
 
+import contextlib
 import warnings
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import keras
@@ -114,34 +115,32 @@ def _whole(directory: Path, state: _CheckpointState, *, best: bool = False) -> _
 
 
 def _read_model(path: Path) -> keras.Model:
-    try:
+    with _named(path, "as a Keras model"):
         return keras.saving.load_model(path)
-    except Exception as error:  # Keras raises errors of many classes for a damaged archive
-        raise InputError(f"{path} cannot be read as a Keras model: {_cause(error, path)}") from error
-
-
-def _cause(error: Exception, path: Path) -> str:
-    """Say what is wrong with a file; a long message of Keras keeps its end, which is the cause."""
-    if not path.is_file():
-        return "there is no such file."
-    if not zipfile.is_zipfile(path):  # Keras says of any other file that it is not found
-        return "it is damaged, or no .keras file."
-    text = " ".join(str(error).split())
-    return text if len(text) < 600 else f"{text[:150]} [...] {text[-400:]}"
 
 
 def _load_weights(model: keras.Model, path: Path) -> None:
     """Read weights and optimizer from a `.keras` file."""
-    try:
+    with _named(path, "into the model"), warnings.catch_warnings():
         # Keras's `LossScaleOptimizer` would make its variables a second time.
         if not model.optimizer.built:
             model.optimizer.build(model.trainable_variables)
-        with warnings.catch_warnings():
-            # Keras only warns, and leaves the optimizer as if it had never trained.
-            warnings.filterwarnings("error", message="Skipping variable loading for optimizer")
-            model.load_weights(path)
+        # Keras only warns, and leaves the optimizer as if it had never trained.
+        warnings.filterwarnings("error", message="Skipping variable loading for optimizer")
+        model.load_weights(path)
+
+
+@contextlib.contextmanager
+def _named(path: Path, purpose: str) -> Iterator[None]:
+    try:
+        yield
     except Exception as error:  # Keras raises errors of many classes for a damaged archive
-        raise InputError(f"{path} cannot be read into the model: {_cause(error, path)}") from error
+        cause = " ".join(str(error).split())
+        if path.is_file() and not zipfile.is_zipfile(path):
+            cause = "it is damaged, or no .keras file."  # and not absent, as Keras says
+        elif len(cause) > 600:
+            cause = f"{cause[:150]} [...] {cause[-400:]}"  # the cause itself comes last
+        raise InputError(f"{path} cannot be read {purpose}: {cause}") from error
 
 
 def average_weights(models: Sequence[str | Path | keras.Model]) -> keras.Model:
