@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Iterable
 from numbers import Integral, Real
 from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
@@ -88,7 +89,7 @@ def _check_names(owner: type, given: Config, known: Iterable[str]) -> None:
         raise TypeError(f"{owner.__name__} has no such argument.{hint} Received: {unknown}.")
 
 
-def _check_call(owner: type, args: tuple[object, ...], kwargs: Config, known: Iterable[str] = ()) -> None:
+def _check_call(owner: Any, args: tuple[object, ...], kwargs: Config, known: Iterable[str] = ()) -> None:
     """Raise TypeError for arguments that a constructor cannot be called with."""
     signature = inspect.signature(owner.__init__)
     try:

@@ -4,7 +4,7 @@ import gzip
 import os
 import sys
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import zip_longest
 from pathlib import Path
 from typing import BinaryIO, TypeVar
@@ -38,7 +38,7 @@ def read_lines(path: str | os.PathLike[str] | BinaryIO) -> list[str]:
     if isinstance(path, str | os.PathLike):
         return _bounded(_iterate_lines(_as_path(path)), path)
     name = getattr(path, "name", "standard input")
-    return _bounded(_decoded_lines(path, name), name)
+    return _bounded(_decoded_lines(path.readline, name), name)
 
 
 def _bounded(items: Iterable[_Item], origin: object) -> list[_Item]:
@@ -104,7 +104,7 @@ def _iterate_lines(path: Path) -> Iterator[str]:
     is_empty = True
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            for line in _decoded_lines(file, path):
+            for line in _decoded_lines(file.readline, path):
                 is_empty = False
                 yield line
     except (OSError, EOFError, zlib.error) as error:
@@ -114,10 +114,10 @@ def _iterate_lines(path: Path) -> Iterator[str]:
         raise InputError(f"Cannot read {path}: the file is empty.")
 
 
-def _decoded_lines(file: BinaryIO, path: object) -> Iterator[str]:
+def _decoded_lines(readline: Callable[[int], bytes], path: object) -> Iterator[str]:
     """Decode lines; count lines and bytes from 1 as editors do."""
     # Not by iteration: a device such as /dev/zero is one line without an end.
-    lines = iter(lambda: file.readline(_MAX_LINE_BYTES + 1), b"")
+    lines = iter(lambda: readline(_MAX_LINE_BYTES + 1), b"")
     for number, line in enumerate(lines, start=1):
         if len(line) > _MAX_LINE_BYTES:
             raise InputError(f"{path}:{number}: a line must have at most {_MAX_LINE_BYTES:,} bytes.")

@@ -81,7 +81,8 @@ def generate(
     """
     inputs = _checked_inputs(model, inputs, max_length)
     _check_prefixes(model, prefix_ids)
-    search.check_memory(model, *(size or 1 for size in known_sizes(inputs.shape[:2])), max_length)
+    batch_size, length = (size or 1 for size in known_sizes(inputs.shape[:2]))
+    search.check_memory(model, batch_size, length, max_length)
     is_prompt = isinstance(model, CausalLM)
     request = _Request(
         ops.shape(inputs)[0],

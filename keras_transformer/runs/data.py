@@ -170,9 +170,10 @@ class _RunData:
         steps = []
         for side, (tokenizer, rate) in enumerate(zip(self.tokenizers, rates, strict=True)):
             if isinstance(tokenizer, SubwordTokenizer) and rate:
-                sides = (None, tokenizer) if side else (tokenizer, None)
+                source, target = (None, tokenizer) if side else (tokenizer, None)
                 # A limit counts a special token, which is not in the row yet when its tokens are split.
-                steps.append(subword_dropout(*sides, rate, max_length=limits[side] - 1, seed=seed))
+                length = limits[side] - 1
+                steps.append(subword_dropout(source, target, rate, max_length=length, seed=seed))
         if any(rates) and not steps:  # the vocabularies may be those of an earlier model
             kinds = " and ".join(type(tokenizer).__name__ for tokenizer in self.tokenizers)
             raise InputError(

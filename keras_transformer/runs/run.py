@@ -222,7 +222,8 @@ class Run:
                 another backend than TensorFlow.
             ExportError: if the SavedModel does not answer as the translator does.
         """
-        place = Path(self.config.export_directory, self.config.name) if directory is None else directory
+        configured = Path(self.config.export_directory, self.config.name)
+        place = configured if directory is None else _as_path(directory)
         given = self.examples(self.directory) if examples is None else examples
         return export_saved_model(self.translator, place, given, optimize)
 
