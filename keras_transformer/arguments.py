@@ -102,10 +102,9 @@ def _check_call(owner: Any, args: tuple[object, ...], kwargs: Config, known: Ite
 
 def check_memory(num_bytes: int, **received: object) -> None:
     """Raise InputError for at least so many bytes, before they are taken, if the machine has fewer."""
-    memory = math.inf  # Windows does not tell
+    memory = math.inf  # Windows does not tell; a container may have a limit of its own
     with contextlib.suppress(AttributeError, OSError, ValueError):
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        # Of a container, where it has a limit of its own.
         memory = min(memory, int(Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii")))
     if num_bytes > memory:
         sizes = ", ".join(f"{name}={value}" for name, value in received.items())

@@ -60,10 +60,8 @@ def evaluate(
       keras-transformer evaluate --model runs/de_en --length-penalty 1.5 --source val.de --target val.en
     """
     if (pairs is None) == (source is None) or (source is None) != (target is None):
-        raise InputError(
-            "Give --pairs, or --source and --target. "
-            f"Received: --pairs {pairs}, --source {source}, --target {target}."
-        )
+        received = f"--pairs {pairs}, --source {source}, --target {target}"
+        raise InputError(f"Give --pairs, or --source and --target. Received: {received}.")
     origin = str(pairs) if source is None or target is None else (source, target)
     # Before the model, which takes seconds to load: a wrong path is told at once.
     examples = read_pairs(origin, split, further_targets=unique)
@@ -84,10 +82,8 @@ def _change_search(translator: TextTranslator, beam_size: int | None, length_pen
     if beam_size is None and length_penalty is None:
         return
     if not isinstance(translator, Translator):
-        raise InputError(
-            "An export searches as it was exported; name the run with --model to search in another way. "
-            f"Received: --beam-size {beam_size}, --length-penalty {length_penalty}."
-        )
+        received = f"--beam-size {beam_size}, --length-penalty {length_penalty}"
+        raise InputError(f"An export searches as it was exported; name a --model. Received: {received}.")
     search = translator.search
     if not isinstance(search, BeamSearch | GreedySearch):
         raise InputError(f"The search must be greedy or a beam. Received: {type(search).__name__}.")

@@ -26,10 +26,8 @@ class Verb(click.Command):
         try:
             with _one_line_warnings(), _talk():
                 return super().invoke(ctx)
-        except InputError as error:
-            _fail(str(error))
-        except ExportError as error:
-            _fail(str(error), status=1)
+        except (InputError, ExportError) as error:
+            _fail(str(error), status=2 if isinstance(error, InputError) else 1)
         except BrokenPipeError:
             raise  # `| head` has read enough; click ends without a word
         except OSError as error:
@@ -57,10 +55,9 @@ def _show(text: str) -> None:
     """Print a result; a terminal does not obey the control characters in it."""
     try:
         click.echo(text.translate(_ESCAPED) if sys.stdout.isatty() else text)
-    except BrokenPipeError:
-        raise
     except OSError as error:
-        raise InputError(f"Cannot write standard output: {error.strerror or error}.") from error
+        error.filename = "standard output"
+        raise
 
 
 @contextlib.contextmanager

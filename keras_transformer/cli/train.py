@@ -84,9 +84,7 @@ def _run(config: str | None, given: dict[str, str | int | float | bool], *, resu
 
 def _interrupted(run: Run) -> str:
     if not run.num_epochs:
-        return (
-            "Interrupted before the first epoch was saved: nothing to resume, the same command starts again."
-        )
+        return "Interrupted before an epoch was saved: nothing to resume, the same command starts again."
     config = run.config
     flags = "" if config.name == "dates" else f" --name {shlex.quote(config.name)}"
     if config.run_directory != _DEFAULTS.run_directory:
@@ -100,11 +98,8 @@ def _interrupted(run: Run) -> str:
 def _show_next(run: Run, exported: list[Path]) -> None:
     if not exported:
         target = Path(run.config.export_directory, run.config.name)
-        click.echo(
-            "not exported, which can be done later, on TensorFlow: "
-            f"KERAS_BACKEND=tensorflow keras-transformer export {run.directory} {target}",
-            err=True,
-        )
+        command = f"KERAS_BACKEND=tensorflow keras-transformer export {run.directory} {target}"
+        click.echo(f"not exported, which can be done later, on TensorFlow: {command}", err=True)
         return
     # Windows's shell knows double quotes alone; a source is an example, which may lose its own.
     version, quote = shlex.quote(str(exported[0])), "'" if os.name == "posix" else '"'

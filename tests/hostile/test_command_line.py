@@ -247,7 +247,7 @@ def program(*words: object, redirection: str = "") -> subprocess.CompletedProces
     ("redirection", "status", "message"),
     [
         (">&-", 2, "Error: Standard output must be open for the results. Received: a closed one."),
-        (">/dev/full", 2, "Error: Cannot write standard output: No space left on device."),
+        (">/dev/full", 2, "Error: standard output: No space left on device"),
         ("2>&-", 0, ""),
         ("<&- 2>&-", 0, ""),
     ],
