@@ -18,11 +18,12 @@ _PARTIAL = ".partial-"
 @contextlib.contextmanager
 def atomic_file(path: Path) -> Iterator[Path]:
     """Yield a path to write to, which takes the name of `path` once its content is on the disk."""
-    # A full disk shows while the caller writes, whose `OSError` often has no path.
+    # What the caller raises passes, if it names a file; what fails here is an `InputError`, as below.
     with errors_named("write", path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with _partial(path, path.parent) as partial:
-            yield partial
+    with _partial(path, path.parent) as partial:
+        yield partial
+        with errors_named("write", path):
             _flush(partial)
             partial.replace(path)
             _flush(path.parent)
@@ -38,24 +39,35 @@ def atomic_directory(directory: Path, *, replace: bool = False) -> Iterator[Path
     exists = replace and directory.is_dir()
     # An existing directory may be a disk of its own, and nothing is renamed from one disk to another.
     parent = directory if exists else directory.parent
-    with errors_named("write", directory), _partial(directory, parent) as partial:
-        partial.mkdir(parents=True)
+    with _partial(directory, parent) as partial:
+        with errors_named("write", directory):
+            partial.mkdir(parents=True)
         yield partial
-        for path in partial.rglob("*"):
-            _flush(path)
-        # A single rename cannot replace a directory that holds something. Where nothing may be replaced
-        # that is wanted: of several processes the first to finish gets the name.
-        if exists:
-            _exchange_entries(partial, directory)
-        else:
-            partial.rename(directory)
-        _flush(parent)
+        with errors_named("write", directory):
+            for path in partial.rglob("*"):
+                _flush(path)
+            # A single rename cannot replace a directory that holds something. Where nothing may be replaced
+            # that is wanted: of several processes the first to finish gets the name.
+            if exists:
+                _exchange_entries(partial, directory)
+            else:
+                partial.rename(directory)
+            _flush(parent)
 
 
 def write_file(path: Path, content: bytes) -> None:
     """Write a whole file; raise `InputError` if that fails."""
-    with atomic_file(path) as partial:
+    with errors_named("write", path), atomic_file(path) as partial:
         partial.write_bytes(content)
+
+
+def read_file(path: Path) -> bytes:
+    """Read a whole file; raise `InputError` if it is missing, unreadable or empty."""
+    with errors_named("read", path):
+        content = path.read_bytes()
+    if not content:
+        raise InputError(f"Cannot read {path}: the file is empty.")
+    return content
 
 
 def _as_path(path: str | os.PathLike[str]) -> Path:
@@ -71,15 +83,6 @@ def _check_writable(directory: Path) -> None:
         place = next(path for path in (directory.resolve(), *directory.resolve().parents) if path.exists())
         # What the system allows shows when it is tried.
         tempfile.TemporaryDirectory(prefix=_PARTIAL, dir=place).cleanup()
-
-
-def read_file(path: Path) -> bytes:
-    """Read a whole file; raise `InputError` if it is missing, unreadable or empty."""
-    with errors_named("read", path):
-        content = path.read_bytes()
-    if not content:
-        raise InputError(f"Cannot read {path}: the file is empty.")
-    return content
 
 
 @contextlib.contextmanager
@@ -114,13 +117,18 @@ def file_sha256(path: Path) -> str:
 @contextlib.contextmanager
 def _partial(path: Path, parent: Path) -> Iterator[Path]:
     is_new = not parent.exists()
-    remove_partials(parent, f"-{path.name}")
+    with errors_named("write", path):
+        remove_partials(parent, f"-{path.name}")
     # Not `tempfile`: only its owner may read such files, and a model server often runs as another user.
     # Each call has its own name, since several processes or threads may write the same file.
     # The suffix stays, since Keras saves only to `.keras`.
     partial = parent / f"{_PARTIAL}{secrets.token_hex(4)}-{path.name}"
     try:
         yield partial
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        raise InputError(f"Cannot write {path}: {error.strerror or error}.") from error  # of a full disk
     finally:
         # The first error is the one to report. `rmdir` fails if the directory holds what was written.
         with contextlib.suppress(OSError):

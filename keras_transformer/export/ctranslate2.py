@@ -13,7 +13,7 @@ from keras_transformer.arguments import check_choice
 from keras_transformer.decoding.translator import Translator
 from keras_transformer.errors import InputError
 from keras_transformer.export.readmes import _ctranslate2_readme
-from keras_transformer.files import _as_path, atomic_directory
+from keras_transformer.files import _as_path, atomic_directory, errors_named
 from keras_transformer.layers.decoder import Decoder
 from keras_transformer.layers.encoder import Encoder
 from keras_transformer.layers.feed_forward import FeedForward
@@ -87,7 +87,7 @@ def export_ctranslate2(
     _name_tokens(spec, translator)
     spec.validate()
     spec.optimize(quantization)
-    with atomic_directory(directory) as partial:
+    with errors_named("write", directory), atomic_directory(directory) as partial:
         spec.save(str(partial))
         if translator is not None:
             translator.source_tokenizer.save(partial / "source_tokenizer")

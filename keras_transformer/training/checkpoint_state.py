@@ -12,7 +12,7 @@ from keras import ops
 
 from keras_transformer.backend.random import GeneratorState
 from keras_transformer.errors import InputError
-from keras_transformer.files import atomic_file, file_sha256, write_file
+from keras_transformer.files import atomic_file, errors_named, file_sha256, write_file
 
 CHECKPOINTS, STATE_FILE = "checkpoints", "state.json"
 _EPOCH_FILE = re.compile(r"epoch-(\d{4,})\.keras")
@@ -132,7 +132,7 @@ def _epoch_files(directory: Path) -> list[Path]:
 def _save_epoch(model: keras.Model, directory: Path, epoch: int) -> _SavedEpoch:
     """Write the checkpoint of an epoch and describe it."""
     path = directory / _epoch_file(epoch)
-    with atomic_file(path) as partial:
+    with errors_named("write", path), atomic_file(path) as partial:
         model.save(partial)
     return _SavedEpoch(
         epoch=epoch, sha256=file_sha256(path), seeds=_seeds(model), generator=GeneratorState.read()
