@@ -4,6 +4,7 @@ import contextlib
 import importlib
 import io
 import os
+import signal
 import sys
 from collections.abc import Iterator
 
@@ -24,6 +25,21 @@ class _LazyGroup(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(VERBS)
+
+    def invoke(self, ctx: click.Context) -> object:
+        if sys.stdout is None:
+            raise click.UsageError("Standard output must be open for the results. Received: a closed one.")
+        if None in (sys.stdin, sys.stderr):
+            # Else the next file that is opened takes the place of a closed stream.
+            while os.open(os.devnull, os.O_RDWR) < 2:
+                pass
+            sys.stdin, sys.stderr = sys.stdin or os.fdopen(0), sys.stderr or os.fdopen(2, "w")
+        # Ends a run as Ctrl-C does: nothing stays half written, and a line says how to go on.
+        usual = signal.signal(signal.SIGTERM, signal.default_int_handler)
+        try:
+            return super().invoke(ctx)
+        finally:
+            signal.signal(signal.SIGTERM, usual)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in VERBS:

@@ -4,16 +4,30 @@ A check stands where a user could make the mistake and would otherwise get a wro
 message. Values of tensors are checked only where they are known: while a graph is traced, they are not.
 """
 
+import contextlib
+import difflib
+import inspect
 import math
+import os
 from collections.abc import Callable, Iterable
 from numbers import Integral, Real
+from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
 from keras import KerasTensor, ops
 
 from keras_transformer.errors import InputError
-from keras_transformer.types import Shape, Tensor
+from keras_transformer.types import Config, Shape, Tensor
+
+# What other libraries and the paper call our arguments, where the name alone is not close to ours.
+_ELSEWHERE = {
+    "hidden_dim": "d_model embed_dim embedding_dim model_dim hidden_size",
+    "num_heads": "n_heads n_head nhead heads num_attention_heads",
+    "intermediate_dim": "d_ff dff ff_dim ffn_dim d_inner dim_feedforward intermediate_size hidden_dim",
+    "num_layers": "n_layers num_blocks num_hidden_layers depth",
+}
 
 
 def check_number(
@@ -59,7 +73,7 @@ def check_choice(choices: tuple[object, ...], **options: object) -> None:
             raise ValueError(f"`{name}` must be one of {allowed}. Received: {name}={value!r}.")
 
 
-def _check_divides(**sizes: int | None) -> None:
+def check_divides(**sizes: int | None) -> None:
     """Raise ValueError unless the first of two sizes divides the second, or is None."""
     (name, size), (total_name, total) = sizes.items()
     if size and total and total % size:
@@ -68,14 +82,37 @@ def _check_divides(**sizes: int | None) -> None:
         )
 
 
-def check_heads(num_heads: int, hidden_dim: int) -> None:
-    """Raise ValueError for a number of heads that does not divide the width."""
-    _check_divides(num_heads=num_heads, hidden_dim=hidden_dim)
+def _check_names(owner: type, given: Config, known: Iterable[str]) -> None:
+    """Raise TypeError for names that are no arguments, with the one that may be meant."""
+    if unknown := {name: value for name, value in given.items() if name not in known}:
+        name = min(unknown)
+        meant = [ours for ours, others in _ELSEWHERE.items() if name in others.split() and ours in known]
+        meant = meant or difflib.get_close_matches(name, known, 1)
+        hint = f" Did you mean `{meant[0]}`?" if meant else ""
+        raise TypeError(f"{owner.__name__} has no such argument.{hint} Received: {unknown}.")
 
 
-def check_groups(num_key_value_heads: int | None, num_heads: int) -> None:
-    """Raise ValueError for a number of key heads that does not divide that of the query heads."""
-    _check_divides(num_key_value_heads=num_key_value_heads, num_heads=num_heads)
+def _check_call(owner: Any, args: tuple[object, ...], kwargs: Config, known: Iterable[str] = ()) -> None:
+    """Raise TypeError for arguments that a constructor cannot be called with."""
+    signature = inspect.signature(owner.__init__)
+    try:
+        signature.bind(None, *args, **kwargs)
+    except TypeError as error:
+        # Python would name a base class, and not the argument that is meant.
+        _check_names(owner, kwargs, [*signature.parameters, *known])
+        raise TypeError(f"{owner.__name__}: {error}. Received: {args} and {kwargs}.") from error
+
+
+def check_memory(num_bytes: int, **received: object) -> None:
+    """Raise InputError for at least so many bytes, before they are taken, if the machine has fewer."""
+    memory = math.inf  # Windows does not tell; a container may have a limit of its own
+    with contextlib.suppress(AttributeError, OSError, ValueError):
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        memory = min(memory, int(Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii")))
+    if num_bytes > memory:
+        sizes = ", ".join(f"{name}={value}" for name, value in received.items())
+        needed = f"At least {min(num_bytes, 10**30):,} bytes of memory would be needed"
+        raise InputError(f"{needed}, and the machine has {memory:,}. Received: {sizes}.")
 
 
 def get_activation(activation: object) -> Callable[[Tensor], Tensor]:

@@ -8,6 +8,7 @@ import os
 import reprlib
 import secrets
 import shutil
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -28,7 +29,7 @@ _Parse: TypeAlias = Callable[[str], Any]
 @contextlib.contextmanager
 def atomic_file(path: Path) -> Iterator[Path]:
     """Yield a path to write to, which takes the name of `path` once its content is on the disk."""
-    # What the caller raises passes; what fails here is an `InputError`, here and in `atomic_directory`.
+    # What the caller raises passes, if it names a file; what fails here is an `InputError`, as below.
     with errors_named("write", path):
         path.parent.mkdir(parents=True, exist_ok=True)
     with _partial(path, path.parent) as partial:
@@ -78,6 +79,21 @@ def read_file(path: Path) -> bytes:
     if len(content) in (0, _MAX_BYTES):
         raise InputError(f"Cannot read {path}: the file is {'too large' if content else 'empty'}.")
     return content
+
+
+def _as_path(path: str | os.PathLike[str]) -> Path:
+    """Return a path; raise `InputError` for an empty one, which would be the working directory."""
+    if "\0" in (text := os.fspath(path)) or not text:
+        raise InputError(f"A path must not be empty, and hold no NUL. Received: {text!r}.")
+    return Path(text)
+
+
+def _check_writable(directory: Path) -> None:
+    """Raise `InputError` if a directory cannot be made, or nothing can be written to it."""
+    with errors_named("write", directory):
+        place = next(path for path in (directory.resolve(), *directory.resolve().parents) if path.exists())
+        # What the system allows shows when it is tried.
+        tempfile.TemporaryDirectory(prefix=_PARTIAL, dir=place).cleanup()
 
 
 @contextlib.contextmanager
@@ -230,6 +246,10 @@ def _partial(path: Path, parent: Path) -> Iterator[Path]:
     partial = parent / f"{_PARTIAL}{secrets.token_hex(4)}-{path.name}"
     try:
         yield partial
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        raise InputError(f"Cannot write {path}: {error.strerror or error}.") from error  # of a full disk
     finally:
         # The first error is the one to report. `rmdir` fails if the directory holds what was written.
         with contextlib.suppress(OSError):

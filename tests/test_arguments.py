@@ -10,8 +10,7 @@ from keras_transformer.arguments import (
     as_position,
     check_attention_inputs,
     check_choice,
-    check_groups,
-    check_heads,
+    check_divides,
     check_number,
     check_positive,
     check_rates,
@@ -95,7 +94,7 @@ def test_rates_that_are_no_numbers(rate: Any) -> None:
 
 @pytest.mark.parametrize(("num_heads", "hidden_dim"), [(1, 7), (7, 7), (8, 512)])
 def test_heads_that_divide(num_heads: int, hidden_dim: int) -> None:
-    check_heads(num_heads, hidden_dim)
+    check_divides(num_heads=num_heads, hidden_dim=hidden_dim)
 
 
 @pytest.mark.parametrize(("num_heads", "hidden_dim"), [(3, 8), (7, 512), (16, 8)])
@@ -104,7 +103,7 @@ def test_heads_that_do_not_divide(num_heads: int, hidden_dim: int) -> None:
         f"`num_heads` must divide `hidden_dim`. Received: num_heads={num_heads}, hidden_dim={hidden_dim}."
     )
     with pytest.raises(ValueError, match=re.escape(message)):
-        check_heads(num_heads, hidden_dim)
+        check_divides(num_heads=num_heads, hidden_dim=hidden_dim)
 
 
 def test_known_width() -> None:
@@ -133,11 +132,11 @@ def test_activations() -> None:
 
 
 def test_groups() -> None:
-    check_groups(None, 5)
-    check_groups(2, 6)
+    check_divides(num_key_value_heads=None, num_heads=5)
+    check_divides(num_key_value_heads=2, num_heads=6)
     message = "`num_key_value_heads` must divide `num_heads`. Received: num_key_value_heads=4, num_heads=6."
     with pytest.raises(ValueError, match=re.escape(message)):
-        check_groups(4, 6)
+        check_divides(num_key_value_heads=4, num_heads=6)
 
 
 def test_sizes_that_are_symbols_are_not_known() -> None:

@@ -185,14 +185,14 @@ def test_a_directory_that_is_there_may_be_a_disk_of_its_own(tmp_path: Path) -> N
 
 
 def test_a_failure_leaves_no_new_directory(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match="full"):
+    with pytest.raises(InputError, match="full"):
         write_half(tmp_path / "new" / "model")
     assert not list(tmp_path.iterdir())
 
 
 def test_a_failure_while_writing_leaves_the_old_directory(tmp_path: Path) -> None:
     write(tmp_path / "model", "first")
-    with pytest.raises(OSError, match="full"):
+    with pytest.raises(InputError, match="full"):
         write_half(tmp_path / "model")
     assert files(tmp_path) == {"model/a": "first", "model/part/b": "first"}
 

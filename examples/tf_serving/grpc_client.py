@@ -5,17 +5,15 @@ python examples/tf_serving/grpc_client.py --n-best 3 < dates.txt
 """
 
 import contextlib
+import math
 import os
 from collections.abc import Iterator
 from typing import Any
 
 import click
-from signatures import Inputs, Outputs, Target, client_command
+from signatures import MAX_ANSWER_BYTES, Inputs, Outputs, Target, client_command, read_pem
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-
-# Attention maps of many texts are larger than the 4 MiB that gRPC takes by default.
-MAX_MESSAGE_BYTES = 256 * 2**20
 
 
 def predict_request(target: Target, signature: str, inputs: Inputs) -> Any:
@@ -49,23 +47,40 @@ def silent_standard_error() -> Iterator[None]:
         os.close(nowhere)
 
 
-def predict(server: str, request: Any, timeout: float) -> dict[str, Any]:
+def open_channel(target: Target) -> Any:
+    """Make a channel, encrypted where TLS is asked for."""
+    import grpc
+
+    # gRPC takes 4 MiB by default, and sends requests of any size.
+    options = [("grpc.max_receive_message_length", MAX_ANSWER_BYTES)]
+    if not target.tls:
+        return grpc.insecure_channel(target.server, options=options)
+    credentials = grpc.ssl_channel_credentials(
+        read_pem(target.ca_certificate), read_pem(target.key), read_pem(target.certificate)
+    )
+    return grpc.secure_channel(target.server.removeprefix("https://"), credentials, options=options)
+
+
+def predict(target: Target, request: Any) -> dict[str, Any]:
     """Send a request and read a list for each output; texts are decoded.
 
     Raises:
-        click.ClickException: the server is away or refuses.
+        click.ClickException: the server is away, refuses, or is no model server.
     """
     import grpc
     from tensorflow_serving.apis import prediction_service_pb2_grpc
 
-    options = [("grpc.max_receive_message_length", MAX_MESSAGE_BYTES)]
+    server, timeout = target.server, target.timeout
     try:
-        with grpc.insecure_channel(server, options=options) as channel:
+        with open_channel(target) as channel:
             stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
-            response = stub.Predict(request, timeout=timeout)
+            # The deadline is that of the whole call.
+            response = stub.Predict(request, timeout=timeout, metadata=[*target.headers().items()])
     except grpc.RpcError as error:
-        raise click.ClickException(error_line(server, error.code().name, error.details(), timeout)) from error
-    return {name: output_list(tensor) for name, tensor in response.outputs.items()}
+        raise click.ClickException(
+            error_line(server, error.code().name, error.details() or "", timeout)
+        ) from error
+    return {name: output_list(server, tensor) for name, tensor in response.outputs.items()}
 
 
 def error_line(server: str, code: str, details: str, timeout: float) -> str:
@@ -78,11 +93,23 @@ def error_line(server: str, code: str, details: str, timeout: float) -> str:
     return f"{server} refuses with {code}: {details}"
 
 
-def output_list(tensor: Any) -> Any:
-    """Turn a TensorProto into nested lists; the export writes valid UTF-8."""
+def output_list(server: str, tensor: Any) -> Any:
+    """Turn a TensorProto into nested lists; the export writes valid UTF-8.
+
+    Raises:
+        click.ClickException: it is damaged, or its shape asks for more than an answer has.
+    """
     import tensorflow as tf
 
-    array = tf.make_ndarray(tensor)
+    try:
+        # A single number stands for a tensor of any shape.
+        num_items = math.prod(size.size for size in tensor.tensor_shape.dim)
+        if not 0 <= num_items <= MAX_ANSWER_BYTES // 4:
+            raise ValueError(f"a tensor of {num_items} items")
+        array = tf.make_ndarray(tensor)
+    except (ValueError, TypeError) as error:
+        cause = " ".join(str(error).split())
+        raise click.ClickException(f"{server} answers with what is no tensor: {cause[:200]}") from error
     return decoded(array.tolist()) if array.dtype == object else array.tolist()
 
 
@@ -93,7 +120,7 @@ def decoded(value: Any) -> Any:
 
 def ask(target: Target, signature: str, inputs: Inputs) -> Outputs:
     """Ask a signature."""
-    return predict(target.server, predict_request(target, signature, inputs), target.timeout)
+    return predict(target, predict_request(target, signature, inputs))
 
 
 main = client_command("localhost:8500", ask)

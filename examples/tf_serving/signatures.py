@@ -12,6 +12,7 @@ Columns are separated by tabs; n_best and align have an empty line between two t
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
@@ -21,16 +22,42 @@ Outputs = Mapping[str, Any]
 SIGNATURES = ("serving_default", "n_best", "align", "score")
 # Below it an answer is none: there were fewer than the signature has room for.
 NO_ANSWER = -1e29
+# Attention maps of many texts are large; what is larger than this is no answer of a model server.
+MAX_ANSWER_BYTES = 256 * 2**20
+# A terminal obeys control characters, which an answer may hold: they may hide, colour or type something.
+CONTROL_CHARACTERS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
 
 
 class Target(NamedTuple):
-    """Which model is asked, and where."""
+    """Which model is asked, where, and how the two know each other."""
 
     server: str
     model: str
     version: int | None
     label: str | None
     timeout: float
+    tls: bool
+    ca_certificate: str | None
+    certificate: str | None
+    key: str | None
+    token: str | None
+
+    def headers(self) -> dict[str, str]:
+        """Give the header that a proxy in front of the server reads, or nothing."""
+        return {} if self.token is None else {"authorization": f"Bearer {self.token}"}
+
+
+class Seconds(click.ParamType):
+    """A time that a clock reaches: neither infinite nor NaN, which no comparison finds."""
+
+    name = "seconds"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Read a number, or refuse it."""
+        seconds: float = click.FLOAT.convert(value, param, ctx)
+        if not 0 < seconds <= 86_400:
+            self.fail(f"must be above 0 and at most 86400. Received: {value}.", param, ctx)
+        return seconds
 
 
 def client_command(server: str, ask: Callable[[Target, str, Inputs], Outputs]) -> click.Command:
@@ -50,7 +77,12 @@ def client_command(server: str, ask: Callable[[Target, str, Inputs], Outputs]) -
     ) -> None:
         signature = choose_signature(signature, n_best)
         inputs = signature_inputs(signature, texts, outputs)
-        answer = ask(choose_target(**target), signature, inputs)
+        try:
+            answer = ask(choose_target(**target), signature, inputs)
+        except click.ClickException as error:
+            # The words of a server, too.
+            error.message = error.message.translate(CONTROL_CHARACTERS)
+            raise
         for line in answer_lines(signature, answer, n_best):
             click.echo(line)
 
@@ -84,7 +116,35 @@ def client_parameters(server: str) -> list[click.Parameter]:
         click.Option(
             ["--output", "outputs"], multiple=True, help="For score: the answer to a text, in order."
         ),
-        click.Option(["--timeout"], default=30.0, show_default=True, help="Seconds to wait for the answer."),
+        click.Option(
+            ["--timeout"],
+            default=30.0,
+            show_default=True,
+            type=Seconds(),
+            help="Seconds until the whole answer has to be there, at most a day.",
+        ),
+        *secure_parameters(),
+    ]
+
+
+def secure_parameters() -> list[click.Parameter]:
+    """List the arguments of a connection that is encrypted and known."""
+    readable = click.Path(exists=True, dir_okay=False)
+    return [
+        click.Option(["--tls"], is_flag=True, help="Speak TLS; an address with https:// does, too."),
+        click.Option(
+            ["--ca-certificate"],
+            type=readable,
+            help="PEM file of who signs for the server, else the system's.",
+        ),
+        click.Option(["--certificate"], type=readable, help="PEM file that says who asks (mutual TLS)."),
+        click.Option(["--key"], type=readable, help="PEM file of its private key."),
+        click.Option(
+            ["--token"],
+            envvar="SERVING_TOKEN",
+            help="Sent as `Authorization: Bearer TOKEN`, over TLS alone. "
+            "Better: set SERVING_TOKEN, since other users see the arguments of a program.",
+        ),
     ]
 
 
@@ -92,11 +152,24 @@ def choose_target(*, version: int | None, label: str | None, **target: Any) -> T
     """Take what was named.
 
     Raises:
-        click.UsageError: a version and a label are given.
+        click.UsageError: a version and a label are given, or half of what TLS needs.
     """
     if version is not None and label is not None:
         raise click.UsageError(f"--version and --label exclude each other. Received: {version} and {label}.")
-    return Target(version=version, label=label, **target)
+    chosen = Target(version=version, label=label, **target)
+    if (chosen.certificate is None) != (chosen.key is None):
+        raise click.UsageError("--certificate and --key belong together. Received: one of them.")
+    chosen = chosen._replace(tls=chosen.tls or chosen.server.startswith("https://"))
+    secrets = {"--ca-certificate": chosen.ca_certificate, "--key": chosen.key, "--token": chosen.token}
+    if not chosen.tls and any(secrets.values()):
+        names = ", ".join(name for name, value in secrets.items() if value)
+        raise click.UsageError(f"{names} would be of no use, or seen by all, without --tls or https://.")
+    return chosen
+
+
+def read_pem(path: str | None) -> bytes | None:
+    """Read a PEM file, if one is named."""
+    return None if path is None else Path(path).read_bytes()
 
 
 def choose_signature(signature: str | None, n_best: int | None) -> str:
@@ -154,7 +227,7 @@ def answer_lines(signature: str, answer: Outputs, n_best: int | None = None) -> 
     try:
         rows = [dict(zip(answer, row, strict=True)) for row in zip(*answer.values(), strict=True)]
         blocks = [list(_ROW_LINES[signature](row)) for row in rows]
-    except (KeyError, ValueError) as error:
+    except (KeyError, ValueError, TypeError, IndexError, AttributeError) as error:
         raise click.ClickException(f"The outputs are not those of {signature}: {sorted(answer)}.") from error
     for index, block in enumerate(blocks):
         if index and signature in ("n_best", "align"):
@@ -162,25 +235,31 @@ def answer_lines(signature: str, answer: Outputs, n_best: int | None = None) -> 
         yield from block[:n_best]
 
 
+def cell(text: str) -> str:
+    """Write a text as one cell of a line, and on a terminal its control characters as escapes."""
+    line = " ".join(text.splitlines())
+    return line.translate(CONTROL_CHARACTERS) if sys.stdout.isatty() else line
+
+
 def _serving_default_lines(row: Outputs) -> Iterator[str]:
-    yield f"{row['score']:.3f}\t{row['output']}"
+    yield f"{row['score']:.3f}\t{cell(row['output'])}"
 
 
 def _n_best_lines(row: Outputs) -> Iterator[str]:
     for rank, (score, output) in enumerate(zip(row["score"], row["output"], strict=True), start=1):
         if score > NO_ANSWER:
-            yield f"{rank}\t{score:.3f}\t{output}"
+            yield f"{rank}\t{score:.3f}\t{cell(output)}"
 
 
 def _align_lines(row: Outputs) -> Iterator[str]:
     for token, weights in zip(row["output_tokens"], row["attention"], strict=True):
         if token:  # The empty string pads the shorter rows of a batch.
             best = max(range(len(weights)), key=weights.__getitem__)
-            yield f"{token}\t{row['source_tokens'][best]}\t{weights[best]:.2f}"
+            yield f"{cell(token)}\t{cell(row['source_tokens'][best])}\t{weights[best]:.2f}"
 
 
 def _score_lines(row: Outputs) -> Iterator[str]:
-    yield f"{row['score']:.3f}\t{row['num_tokens']}"
+    yield f"{row['score']:.3f}\t{row['num_tokens']:d}"
 
 
 _ROW_LINES: dict[str, Callable[[Outputs], Iterator[str]]] = {

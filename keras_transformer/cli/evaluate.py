@@ -5,7 +5,7 @@ import dataclasses
 import click
 
 from keras_transformer.cli.options import model_options, open_model
-from keras_transformer.cli.terminal import Verb, progress_bar
+from keras_transformer.cli.terminal import Verb, _show, progress_bar
 from keras_transformer.data.sources import read_pairs
 from keras_transformer.decoding.beam import BeamSearch
 from keras_transformer.decoding.sampling import GreedySearch
@@ -61,10 +61,8 @@ def evaluate(
       keras-transformer evaluate --model runs/de_en --length-penalty 1.5 --source val.de --target val.en
     """
     if (pairs is None) == (source is None) or (source is None) != (target is None):
-        raise InputError(
-            "Give --pairs, or --source and --target. "
-            f"Received: --pairs {pairs}, --source {source}, --target {target}."
-        )
+        received = f"--pairs {pairs}, --source {source}, --target {target}"
+        raise InputError(f"Give --pairs, or --source and --target. Received: {received}.")
     origin = str(pairs) if source is None or target is None else (source, target)
     # Before the model, which takes seconds to load: a wrong path is told at once.
     examples = read_pairs(origin, split, further_targets=unique)
@@ -78,30 +76,25 @@ def evaluate(
         unique=unique,
         progress=progress_bar,
     )
-    click.echo(str(report))
+    _show(str(report))
 
 
 def _change_search(translator: TextTranslator, beam_size: int | None, length_penalty: float | None) -> None:
     if beam_size is None and length_penalty is None:
         return
     if not isinstance(translator, Translator):
-        raise InputError(
-            "An export searches as it was exported; name the run with --model to search in another way. "
-            f"Received: --beam-size {beam_size}, --length-penalty {length_penalty}."
-        )
+        received = f"--beam-size {beam_size}, --length-penalty {length_penalty}"
+        raise InputError(f"An export searches as it was exported; name a --model. Received: {received}.")
     search = translator.search
     if not isinstance(search, BeamSearch | GreedySearch):
         raise InputError(f"The search must be greedy or a beam. Received: {type(search).__name__}.")
-    try:
-        if length_penalty is not None:
-            search = dataclasses.replace(search, length_penalty=length_penalty)
-        shared = {name: getattr(search, name) for name in ("length_penalty", "constraints", "special_ids")}
-        # One hypothesis is greedy search, which costs less.
-        if beam_size == 1:
-            search = GreedySearch(**shared)
-        elif beam_size is not None:
-            beam = search if isinstance(search, BeamSearch) else BeamSearch(**shared)
-            search = dataclasses.replace(beam, beam_size=beam_size)
-        translator.search = search
-    except ValueError as error:
-        raise InputError(str(error)) from error
+    if length_penalty is not None:
+        search = dataclasses.replace(search, length_penalty=length_penalty)
+    shared = {name: getattr(search, name) for name in ("length_penalty", "constraints", "special_ids")}
+    # One hypothesis is greedy search, which costs less.
+    if beam_size == 1:
+        search = GreedySearch(**shared)
+    elif beam_size is not None:
+        beam = search if isinstance(search, BeamSearch) else BeamSearch(**shared)
+        search = dataclasses.replace(beam, beam_size=beam_size)
+    translator.search = search

@@ -2,16 +2,15 @@
 
 import click
 
-from keras_transformer.cli.terminal import Verb
-from keras_transformer.decoding.sampling import SampleSearch
+from keras_transformer.cli.terminal import Verb, _show
 from keras_transformer.decoding.translator import Translator
-from keras_transformer.errors import InputError
 from keras_transformer.export.ctranslate2 import export_ctranslate2
 from keras_transformer.export.fixed_size import export_litert, export_onnx
 from keras_transformer.export.saved_model import export_saved_model
 from keras_transformer.export.serving_graphs import OPTIMIZATIONS
 from keras_transformer.runs.run import Run
 
+_LENGTH = click.IntRange(min=2)  # with the end token
 # Single files, in which every size is fixed.
 _FIXED = {"litert": export_litert, "onnx": export_onnx}
 
@@ -36,8 +35,8 @@ _FIXED = {"litert": export_litert, "onnx": export_onnx}
     help="What to write. ctranslate2 needs the extra interop, and a DIRECTORY that is not there yet; "
     "litert and onnx write one file, greedy decoding of token ids; onnx needs the extra onnx.",
 )
-@click.option("--source-length", type=int, help="Of litert and onnx: tokens of a source; else its limit.")
-@click.option("--max-length", type=int, help="Of litert and onnx: most tokens of an output; else its limit.")
+@click.option("--source-length", type=_LENGTH, help="Of litert and onnx: tokens of a source; else its limit.")
+@click.option("--max-length", type=_LENGTH, help="Of litert and onnx: tokens of an output; else its limit.")
 def export(
     model: str,
     directory: str,
@@ -63,8 +62,6 @@ def export(
     for option, length in (("--source-length", source_length), ("--max-length", max_length)):
         if length is not None and file_format not in _FIXED:
             raise click.UsageError(f"{option} is for the formats litert and onnx. Received: {file_format}.")
-        if length is not None and length < 2:
-            raise click.UsageError(f"{option} must be at least 2, with the end token. Received: {length}.")
     if optimize != "float32" and file_format != "saved_model":
         raise click.UsageError(f"--optimize is for the format saved_model. Received: {file_format}.")
     translator = Translator.load(model)
@@ -75,9 +72,6 @@ def export(
         written = _FIXED[file_format](
             translator, directory, examples, source_length=source_length, max_length=max_length
         )
-    # The check compares outputs, which chance would change from one call to the next.
-    elif isinstance(translator.search, SampleSearch):
-        raise InputError(f"{model} must give the same output each time to be exported. Its search is random.")
     else:
         written = export_saved_model(translator, directory, examples, optimize)
-    click.echo(str(written))
+    _show(str(written))

@@ -74,7 +74,7 @@ def open_model(model: str | None, saved_model: str | None, *, trust: bool = Fals
     if model is not None:
         return Translator.load(model)
     if saved_model is not None:
-        return ServedModel(Path(saved_model), trust=trust)
+        return ServedModel(saved_model, trust=trust)
     root = Path("saved_models")
     found = sorted(path for path in root.iterdir() if path.is_dir()) if root.is_dir() else []
     if len(found) != 1:

@@ -6,7 +6,7 @@ import click
 import numpy as np
 from keras import ops
 
-from keras_transformer.cli.terminal import Verb, progress_bar
+from keras_transformer.cli.terminal import Verb, _show, progress_bar
 from keras_transformer.decoding.translator import Translator
 from keras_transformer.errors import InputError
 from keras_transformer.layers.masks import causal_mask, combine_masks
@@ -68,7 +68,7 @@ def attention(text: str, model: str, output: str) -> None:
             progress=progress,
         )
     for path in paths:
-        click.echo(str(path))
+        _show(str(path))
 
 
 def _tokens(tokenizer: Tokenizer, token_ids: np.ndarray) -> list[str]:
@@ -87,7 +87,7 @@ def positions(hidden_dim: int, length: int, output: str) -> None:
     """
     title = f"Sinusoidal position encoding, {length} positions, width {hidden_dim}"
     plot_position_encoding(sinusoidal_position_encoding(length, hidden_dim), path=output, title=title)
-    click.echo(str(Path(output)))
+    _show(str(Path(output)))
 
 
 @plot.command(cls=Verb)
@@ -108,4 +108,4 @@ def mask(length: int, padding: int, output: str) -> None:
     title = f"Causal mask, the last {padding} are padding" if padding else "Causal mask"
     # (1, 1, t, s) -> (t, s)
     plot_mask(np.asarray(combined)[0, 0], path=output, title=title)
-    click.echo(str(Path(output)))
+    _show(str(Path(output)))

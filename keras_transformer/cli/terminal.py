@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import sys
+import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 
@@ -13,6 +14,10 @@ from click.termui import progressbar
 from keras_transformer.errors import ExportError, InputError
 from keras_transformer.evaluation.report import METRICS
 
+_PACKAGE = __package__.partition(".")[0]
+# What a terminal obeys: control characters may hide or colour a text, or type one.
+_ESCAPED = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *range(127, 160))}
+
 
 class Verb(click.Command):
     """A command that ends with status 2 for a user's mistake, and with 1 for an export that is not right."""
@@ -21,23 +26,38 @@ class Verb(click.Command):
         try:
             with _one_line_warnings(), _talk():
                 return super().invoke(ctx)
-        except InputError as error:
-            _fail(str(error))
-        except ExportError as error:
-            _fail(str(error), status=1)
+        except (InputError, ExportError) as error:
+            _fail(str(error), status=2 if isinstance(error, InputError) else 1)
         except BrokenPipeError:
             raise  # `| head` has read enough; click ends without a word
         except OSError as error:
             where = f"{error.filename}: " if error.filename else ""
             _fail(f"{where}{error.strerror or error}")
+        except (ValueError, TypeError) as error:
+            *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+            # A check of ours is of what a user gave; others are faults of ours.
+            if "Received: " not in str(error) or not frame.f_globals["__name__"].startswith(_PACKAGE):
+                raise
+            _fail(str(error))
+        except MemoryError as error:
+            _fail(f"There must be enough memory. {error}")
         except KeyboardInterrupt:
             _fail("Interrupted.")
         return None
 
 
 def _fail(message: str, status: int = 2) -> None:
-    click.echo(f"Error: {' '.join(message.split())}", err=True)
+    click.echo(f"Error: {' '.join(message.split())}".translate(_ESCAPED), err=True)
     raise SystemExit(status)
+
+
+def _show(text: str) -> None:
+    """Print a result; a terminal does not obey the control characters in it."""
+    try:
+        click.echo(text.translate(_ESCAPED) if sys.stdout.isatty() else text)
+    except OSError as error:
+        error.filename = "standard output"
+        raise
 
 
 @contextlib.contextmanager
@@ -48,7 +68,7 @@ def _one_line_warnings() -> Iterator[None]:
     def formatted(
         message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
     ) -> str:
-        if category.__module__.partition(".")[0] != __package__.partition(".")[0]:
+        if category.__module__.partition(".")[0] != _PACKAGE:
             return usual(message, category, filename, lineno, line)
         return f"Warning: {' '.join(str(message).split())}\n"
 
@@ -62,12 +82,12 @@ def _one_line_warnings() -> Iterator[None]:
 class _Talk(logging.Handler):
     # Not a `StreamHandler`, which keeps the standard error of when it was made; a test replaces it.
     def emit(self, record: logging.LogRecord) -> None:
-        click.echo(record.getMessage(), err=True)
+        click.echo(record.getMessage().translate(_ESCAPED), err=True)
 
 
 @contextlib.contextmanager
 def _talk() -> Iterator[None]:
-    logger, handler = logging.getLogger(__package__.partition(".")[0]), _Talk()
+    logger, handler = logging.getLogger(_PACKAGE), _Talk()
     level = logger.level
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)

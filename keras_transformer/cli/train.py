@@ -9,8 +9,9 @@ import click
 import keras
 
 from keras_transformer.cli.options import run_options
-from keras_transformer.cli.terminal import Verb, _EpochProgress, progress_bar
+from keras_transformer.cli.terminal import Verb, _EpochProgress, _show, progress_bar
 from keras_transformer.errors import InputError
+from keras_transformer.files import _check_writable
 from keras_transformer.runs.config import RunConfig
 from keras_transformer.runs.run import Run
 
@@ -43,6 +44,9 @@ def train(config: str | None, resume: bool, overwrite: bool, **flags: str | floa
     """
     start, given = time.monotonic(), {name: value for name, value in flags.items() if value is not None}
     run = _run(config, given, resume=resume)
+    exports = keras.backend.backend() == "tensorflow"
+    if exports:
+        _check_writable(Path(run.config.export_directory, run.config.name))
     try:
         report = run.train(
             resume=resume, overwrite=overwrite, callbacks=[_EpochProgress()], verbose=0, progress=progress_bar
@@ -50,19 +54,21 @@ def train(config: str | None, resume: bool, overwrite: bool, **flags: str | floa
     # An end that a user caused, so with status 2 as others, and with the line that says how to go on.
     except KeyboardInterrupt as error:
         raise InputError(_interrupted(run)) from error
-    click.echo(str(report))
-    click.echo("outputs (score, source, output, and the reference where it differs):")
+    _show(str(report))
+    _show("outputs (score, source, output, and the reference where it differs):")
     pairs = run.pairs.test[:_NUM_SHOWN]
     outputs = run.translator.translate_with_scores([source for source, _ in pairs])
     for (source, target), output in zip(pairs, outputs, strict=True):
         reference = "" if output.text == target else f"  ({target})"
-        click.echo(f"  {output.score:7.3f}  {source.strip()}  →  {output.text}{reference}")
+        _show(f"  {output.score:7.3f}  {source.strip()}  →  {output.text}{reference}")
     written = [run.directory / "training.png", run.directory / "attention.png"]
-    if keras.backend.backend() == "tensorflow":
-        click.echo("exporting, and asking the export in a process of its own", err=True)
-        written.append(run.export())
-    click.echo(f"wrote {', '.join(map(str, written))} in {time.monotonic() - start:.0f} s")
-    _show_next(run, written[2:])
+    try:
+        if exports:
+            click.echo("exporting, and asking the export in a process of its own", err=True)
+            written.append(run.export())
+    finally:  # an export that fails takes nothing from what was trained
+        _show(f"wrote {', '.join(map(str, written))} in {time.monotonic() - start:.0f} s")
+        _show_next(run, written[2:])
 
 
 def _run(config: str | None, given: dict[str, str | int | float | bool], *, resume: bool) -> Run:
@@ -78,9 +84,7 @@ def _run(config: str | None, given: dict[str, str | int | float | bool], *, resu
 
 def _interrupted(run: Run) -> str:
     if not run.num_epochs:
-        return (
-            "Interrupted before the first epoch was saved: nothing to resume, the same command starts again."
-        )
+        return "Interrupted before an epoch was saved: nothing to resume, the same command starts again."
     config = run.config
     flags = "" if config.name == "dates" else f" --name {shlex.quote(config.name)}"
     if config.run_directory != _DEFAULTS.run_directory:
@@ -94,15 +98,12 @@ def _interrupted(run: Run) -> str:
 def _show_next(run: Run, exported: list[Path]) -> None:
     if not exported:
         target = Path(run.config.export_directory, run.config.name)
-        click.echo(
-            "not exported, which TensorFlow alone can: "
-            f"KERAS_BACKEND=tensorflow keras-transformer export {run.directory} {target}",
-            err=True,
-        )
+        command = f"KERAS_BACKEND=tensorflow keras-transformer export {run.directory} {target}"
+        click.echo(f"not exported, which can be done later, on TensorFlow: {command}", err=True)
         return
     # Windows's shell knows double quotes alone; a source is an example, which may lose its own.
     version, quote = shlex.quote(str(exported[0])), "'" if os.name == "posix" else '"'
     source = run.pairs.test[0][0].strip().replace(quote, "")
-    click.echo("next:")
-    click.echo(f"  echo {quote}{source}{quote} | keras-transformer translate --saved-model {version}")
-    click.echo(f"  saved_model_cli show --dir {version} --tag_set serve --signature_def serving_default")
+    _show("next:")
+    _show(f"  echo {quote}{source}{quote} | keras-transformer translate --saved-model {version}")
+    _show(f"  saved_model_cli show --dir {version} --tag_set serve --signature_def serving_default")

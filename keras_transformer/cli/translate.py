@@ -1,12 +1,11 @@
 """`keras-transformer translate`."""
 
 import sys
-from pathlib import Path
 
 import click
 
 from keras_transformer.cli.options import model_options, open_model
-from keras_transformer.cli.terminal import Verb, progress_bar
+from keras_transformer.cli.terminal import Verb, _show, progress_bar
 from keras_transformer.data.text_files import read_lines
 from keras_transformer.errors import InputError
 
@@ -43,33 +42,18 @@ def translate(
     """
     if texts and input_file is not None:
         raise InputError(f"Give texts or --input. Received: {len(texts)} texts and --input {input_file}.")
-    lines = list(texts) or (_standard_input() if input_file is None else read_lines(Path(input_file)))
+    # Bytes, since a terminal's encoding would decide on text: input is UTF-8 everywhere, as files are.
+    lines = list(texts) or read_lines(sys.stdin.buffer if input_file is None else input_file)
     translator = open_model(model, saved_model, trust=trust)
     with progress_bar(len(lines), "translating") as progress:
         if n_best is None:
             best = translator.translate_with_scores(lines, batch_size=batch_size, progress=progress)
             outputs = [[output] for output in best]
         else:
-            try:
-                outputs = translator.n_best(lines, n_best, batch_size=batch_size, progress=progress)
-            except ValueError as error:  # more than the search keeps
-                raise InputError(f"--n-best {n_best}: {error}") from error
+            outputs = translator.n_best(lines, n_best, batch_size=batch_size, progress=progress)
     for number, hypotheses in enumerate(outputs, start=1):
         for output in hypotheses:
             columns = [] if n_best is None else [str(number)]
             columns += [f"{output.score:.4f}"] if scores else []
             # An output is one line, whatever it holds.
-            click.echo("\t".join([*columns, " ".join(output.text.splitlines())]))
-
-
-def _standard_input() -> list[str]:
-    # Bytes, since a terminal's encoding would decide on text: input is UTF-8 everywhere, as files are.
-    return [_decoded(line, number) for number, line in enumerate(sys.stdin.buffer, start=1)]
-
-
-def _decoded(line: bytes, number: int) -> str:
-    try:
-        return line.rstrip(b"\r\n").decode("utf-8-sig" if number == 1 else "utf-8")
-    except UnicodeDecodeError as error:
-        where = f"Standard input, line {number}: invalid UTF-8 at byte {error.start + 1}."
-        raise InputError(where) from error
+            _show("\t".join([*columns, " ".join(output.text.splitlines())]))

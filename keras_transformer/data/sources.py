@@ -1,13 +1,13 @@
 """Pairs from wherever they are: files, a TFDS dataset, the built-in task."""
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from keras_transformer.arguments import check_positive
 from keras_transformer.data.pairs import _drop_empty_pairs
-from keras_transformer.data.text_files import _iterate_columns, _iterate_parallel
+from keras_transformer.data.text_files import _bounded, _iterate_columns, _iterate_parallel
 from keras_transformer.errors import InputError
+from keras_transformer.files import _as_path
 from keras_transformer.types import Pair
 
 if TYPE_CHECKING:
@@ -63,17 +63,18 @@ def read_pairs(
     if num_pairs is not None:
         check_positive(num_pairs=num_pairs)
     if isinstance(origin, tuple):
-        source, target = map(Path, origin)
+        source, target = map(_as_path, origin)
         name = f"{source} and {target}"
-        return [] if optional else _drop_empty_pairs([*_iterate_parallel(source, target)], name)[:num_pairs]
+        pairs = _iterate_parallel(source, target)
+        return [] if optional else _drop_empty_pairs(_bounded(pairs, name), name)[:num_pairs]
     spec = os.fspath(origin)
     if spec == "dates":
         return _read_dates(split, num_pairs, seed, optional=optional)
     if spec.startswith("tfds:"):
         return _read_tfds(spec, split, data_dir, optional=optional)[:num_pairs]
     if spec.endswith((".tsv", ".tsv.gz")):
-        pairs = _iterate_columns(Path(spec), further_targets=further_targets)
-        return [] if optional else _drop_empty_pairs([*pairs], spec)[:num_pairs]
+        pairs = _iterate_columns(_as_path(spec), further_targets=further_targets)
+        return [] if optional else _drop_empty_pairs(_bounded(pairs, spec), spec)[:num_pairs]
     raise InputError(f"Pairs must be `dates`, `tfds:NAME`, `PATH.tsv` or `PATH.tsv.gz`. Received: {spec!r}.")
 
 

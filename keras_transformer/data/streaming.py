@@ -22,7 +22,7 @@ from keras_transformer.data.batching import _check_budget, _EpochOrder, _plan_ba
 from keras_transformer.data.encoding import EncodedPairs, _check_length_limits, _report_dropped
 from keras_transformer.data.pairs import _has_text, _is_pair, _report_empty
 from keras_transformer.errors import InputError
-from keras_transformer.files import atomic_directory, errors_named, read_table, write_file
+from keras_transformer.files import _as_path, atomic_directory, errors_named, read_table, write_file
 from keras_transformer.text.tokenizer import Tokenizer
 from keras_transformer.types import Pair
 
@@ -114,7 +114,7 @@ def _stream_batches(
 ) -> tf.data.Dataset:
     """Make a dataset of source and target token ids, int32 (b, ragged) each; a cache makes its size known."""
     _check_budget(boundaries[-1], tokens_per_batch)
-    paths = None if cache is None else _cache(chunks, Path(cache))
+    paths = None if cache is None else _cache(chunks, _as_path(cache))
     epochs = itertools.count(order.first_epoch)
 
     def epoch_batches() -> Iterator[tuple[tf.RaggedTensor, tf.RaggedTensor]]:

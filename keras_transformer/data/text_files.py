@@ -2,33 +2,54 @@
 
 import gzip
 import os
+import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import zip_longest
 from pathlib import Path
+from typing import BinaryIO, TypeVar
 
+from keras_transformer.arguments import check_memory
 from keras_transformer.errors import InputError
+from keras_transformer.files import _as_path
 from keras_transformer.types import Pair
 
+_MAX_LINE_BYTES = 2**24
+_Item = TypeVar("_Item", str, Pair)
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
-def read_lines(path: str | os.PathLike[str]) -> list[str]:
+def read_lines(path: str | os.PathLike[str] | BinaryIO) -> list[str]:
     r"""Read the lines of a UTF-8 file.
 
     Only `\n` and `\r\n` end a line. `str.splitlines` also cuts at characters such as
     U+2028, which stand inside the sentences of web corpora and would shift all that follow.
 
     Args:
-        path: the file, plain or ending in `.gz`.
+        path: the file, plain or ending in `.gz`; or an open one of bytes, such as `sys.stdin.buffer`.
 
     Returns:
-        Its lines without their ends, at least one.
+        Its lines without their ends, at least one unless the file was open.
 
     Raises:
-        InputError: the file is missing, a directory, empty, damaged gzip or not UTF-8 (with line and byte).
+        InputError: the file is missing, a directory, empty, damaged gzip or not UTF-8 (with line and byte),
+            it has a line of more than 16 MiB, or it is more than the machine's memory holds.
     """
-    return list(_iterate_lines(Path(path)))
+    if isinstance(path, str | os.PathLike):
+        return _bounded(_iterate_lines(_as_path(path)), path)
+    name = getattr(path, "name", "standard input")
+    return _bounded(_decoded_lines(path.readline, name), name)
+
+
+def _bounded(items: Iterable[_Item], origin: object) -> list[_Item]:
+    """Return texts or pairs of them as a list; raise InputError where a pipe or a device does not end."""
+    kept, num_bytes = [], 0
+    for item in items:
+        kept.append(item)
+        num_bytes += sum(map(sys.getsizeof, (item,) if isinstance(item, str) else item))
+        if len(kept) % 10_000 == 0:
+            check_memory(2 * num_bytes, input=origin)
+    return kept
 
 
 class ParallelText:
@@ -44,7 +65,7 @@ class ParallelText:
     """
 
     def __init__(self, source: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:
-        self._paths = (Path(source), Path(target))
+        self._paths = (_as_path(source), _as_path(target))
         for path in self._paths:
             if not path.is_file():
                 reason = "no regular file to read in each epoch" if path.exists() else "no such file"
@@ -83,11 +104,9 @@ def _iterate_lines(path: Path) -> Iterator[str]:
     is_empty = True
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            for number, line in enumerate(file, start=1):
-                content = line.removeprefix(_BYTE_ORDER_MARK) if number == 1 else line
-                if content:
-                    is_empty = False
-                    yield _decode(content, path, number)
+            for line in _decoded_lines(file.readline, path):
+                is_empty = False
+                yield line
     except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or f"damaged gzip data ({error})"
         raise InputError(f"Cannot read {path}: {reason}.") from error
@@ -95,11 +114,17 @@ def _iterate_lines(path: Path) -> Iterator[str]:
         raise InputError(f"Cannot read {path}: the file is empty.")
 
 
-def _decode(line: bytes, path: Path, number: int) -> str:
-    """Decode one line; count lines and bytes from 1 as editors do."""
-    try:
-        return line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"{path}:{number}:{error.start + 1}: not valid UTF-8. Received: byte 0x{line[error.start]:02x}."
-        ) from error
+def _decoded_lines(readline: Callable[[int], bytes], path: object) -> Iterator[str]:
+    """Decode lines; count lines and bytes from 1 as editors do."""
+    # Not by iteration: a device such as /dev/zero is one line without an end.
+    lines = iter(lambda: readline(_MAX_LINE_BYTES + 1), b"")
+    for number, line in enumerate(lines, start=1):
+        if len(line) > _MAX_LINE_BYTES:
+            raise InputError(f"{path}:{number}: a line must have at most {_MAX_LINE_BYTES:,} bytes.")
+        content = line.removeprefix(_BYTE_ORDER_MARK) if number == 1 else line
+        try:
+            if content:
+                yield content.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
+        except UnicodeDecodeError as error:
+            place, byte = f"{path}:{number}:{error.start + 1}", content[error.start]
+            raise InputError(f"{place}: not valid UTF-8. Received: byte 0x{byte:02x}.") from error

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformer.arguments import check_token_ids
+from keras_transformer.arguments import check_token_ids, known_sizes
 from keras_transformer.backend.compiler import compile_function
 from keras_transformer.decoding.sampling import _IndependentSearch, _IndependentState
 from keras_transformer.decoding.search import CHUNK, Search, SearchResult, Step, _Cache, _Request
@@ -81,6 +81,8 @@ def generate(
     """
     inputs = _checked_inputs(model, inputs, max_length)
     _check_prefixes(model, prefix_ids)
+    batch_size, length = (size or 1 for size in known_sizes(inputs.shape[:2]))
+    search.check_memory(model, batch_size, length, max_length)
     is_prompt = isinstance(model, CausalLM)
     request = _Request(
         ops.shape(inputs)[0],

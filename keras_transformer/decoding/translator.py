@@ -19,6 +19,7 @@ from keras_transformer.decoding.search import Search, SearchResult
 from keras_transformer.decoding.text_translator import Outputs, Signature, TextTranslator, TruncationWarning
 from keras_transformer.decoding.translator_directory import _read_translator, _write_translator
 from keras_transformer.errors import InputError
+from keras_transformer.files import _as_path
 from keras_transformer.models.ensemble import Ensemble
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.types import SPECIAL_IDS, Tensor
@@ -155,7 +156,7 @@ class Translator(TextTranslator):
         """
         tokenizers = self.source_tokenizer, self.target_tokenizer
         limits = {name: getattr(self, name) for name in ("max_source_length", "max_target_length")}
-        _write_translator(Path(directory), self.model, tokenizers, self.search, limits)
+        _write_translator(_as_path(directory), self.model, tokenizers, self.search, limits)
 
     @classmethod
     def load(cls, directory: str | Path) -> Self:
@@ -170,7 +171,7 @@ class Translator(TextTranslator):
         Raises:
             InputError: If the directory is not that of a translator, or a part of it is damaged.
         """
-        arguments = _read_translator(Path(directory))
+        arguments = _read_translator(_as_path(directory))
         try:
             return cls(**arguments)
         # A Keras model of another class lacks the attributes of a `Transformer`.
@@ -273,9 +274,11 @@ def _join_pieces(token_ids: Iterable[int], tokenizer: "Tokenizer") -> Iterator[s
 
 
 def _check_vocabulary(side: str, tokenizer: "Tokenizer", size: int) -> None:
-    if tokenizer.vocabulary_size != size:
+    received = getattr(tokenizer, "vocabulary_size", None)
+    if received != size:
+        # That of a layer of Keras is a method.
+        received = received if isinstance(received, int) else f"that of a {type(tokenizer).__name__}"
         raise ValueError(
-            f"`{side}_tokenizer` must have the vocabulary of the model. Received: "
-            f"{side}_tokenizer.vocabulary_size={tokenizer.vocabulary_size}, "
-            f"model {side} vocabulary size={size}."
+            f"`{side}_tokenizer` must have the vocabulary of the model, as a tokenizer of this package. "
+            f"Received: {side}_tokenizer.vocabulary_size={received}, model {side} vocabulary size={size}."
         )

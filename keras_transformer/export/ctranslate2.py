@@ -13,7 +13,7 @@ from keras_transformer.arguments import check_choice
 from keras_transformer.decoding.translator import Translator
 from keras_transformer.errors import InputError
 from keras_transformer.export.readmes import _ctranslate2_readme
-from keras_transformer.files import atomic_directory, errors_named
+from keras_transformer.files import _as_path, atomic_directory, errors_named
 from keras_transformer.layers.decoder import Decoder
 from keras_transformer.layers.encoder import Encoder
 from keras_transformer.layers.feed_forward import FeedForward
@@ -71,7 +71,7 @@ def export_ctranslate2(
         InputError: CTranslate2 is not installed, or the directory exists or cannot be written.
         ValueError: an option of the model that CTranslate2 has no layer for, an unknown quantization.
     """
-    directory = Path(directory)
+    directory = _as_path(directory)
     check_choice(_QUANTIZATIONS, quantization=quantization)
     if directory.exists():
         raise InputError(f"Cannot write {directory}: it is there already.")

@@ -15,16 +15,17 @@ import numpy.typing as npt
 import tensorflow as tf
 from tensorflow.lite.python.convert_phase import ConverterError
 
-from keras_transformer.arguments import check_positive
+from keras_transformer.arguments import check_memory, check_positive
 from keras_transformer.decoding.generation import generate
 from keras_transformer.decoding.sampling import GreedySearch
 from keras_transformer.decoding.translator import Translator
 from keras_transformer.errors import ExportError, InputError
-from keras_transformer.export.saved_model import _check_backend
+from keras_transformer.export.saved_model import _check_exportable
 from keras_transformer.export.verification import _compared_texts, _is_close
 from keras_transformer.export.weights import _StoredWeights
-from keras_transformer.files import write_file
+from keras_transformer.files import _as_path, write_file
 
+_KEPT = ("length_penalty", "constraints", "special_ids")  # of a search
 _OPSET = 18  # the version of the ONNX operations that are written
 
 _Ids: TypeAlias = npt.NDArray[np.int32]
@@ -67,11 +68,11 @@ def export_litert(
         TypeError: a batch size that is not an integer.
         ValueError: a length below 2, a batch size that is not above zero.
     """
-    graph = _GreedyGraph(translator, source_length, max_length, batch_size)
+    path, graph = _as_path(path), _GreedyGraph(translator, source_length, max_length, batch_size)
     content = _litert_content(graph)
     graph.check("LiteRT", _litert_engine(content), examples)
-    write_file(Path(path), content)
-    return Path(path)
+    write_file(path, content)
+    return path
 
 
 def export_onnx(
@@ -99,11 +100,11 @@ def export_onnx(
         ValueError: a length below 2, a batch size that is not above zero.
     """
     converter, runtime = (_package(name) for name in ("tf2onnx", "onnxruntime"))
-    graph = _GreedyGraph(translator, source_length, max_length, batch_size)
+    path, graph = _as_path(path), _GreedyGraph(translator, source_length, max_length, batch_size)
     content = _onnx_content(converter, graph)
     graph.check("The ONNX runtime", _onnx_engine(runtime, content), examples)
-    write_file(Path(path), content)
-    return Path(path)
+    write_file(path, content)
+    return path
 
 
 class _GreedyGraph:
@@ -112,7 +113,7 @@ class _GreedyGraph:
     def __init__(
         self, translator: Translator, source_length: int | None, max_length: int | None, batch_size: int
     ) -> None:
-        _check_backend()
+        _check_exportable(translator)
         check_positive(batch_size=batch_size)
         search = translator.search
         self.batch_size = batch_size
@@ -120,11 +121,7 @@ class _GreedyGraph:
             translator.model,
             translator.source_tokenizer,
             translator.target_tokenizer,
-            search=GreedySearch(
-                length_penalty=search.length_penalty,
-                constraints=search.constraints,
-                special_ids=search.special_ids,
-            ),
+            search=GreedySearch(**{name: getattr(search, name) for name in _KEPT}),
             max_source_length=translator.max_source_length if source_length is None else source_length,
             max_target_length=translator.max_target_length if max_length is None else max_length,
         )
@@ -132,6 +129,9 @@ class _GreedyGraph:
         self.module = tf.Module(name="greedy")
         self.module.model_variables = _StoredWeights(translator.model).variables
         shape = (batch_size, self.translator.max_source_length)
+        self.translator.search.check_memory(translator.model, *shape, self.translator.max_target_length)
+        # An engine of fixed sizes computes the whole matrix of attention scores.
+        check_memory(4 * shape[0] * shape[1] ** 2, batch_size=batch_size, source_length=shape[1])
         spec = tf.TensorSpec(shape, tf.int32, name="source_ids")
         self.function = tf.function(self._answer, input_signature=[spec], autograph=False)
 

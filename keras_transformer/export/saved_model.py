@@ -26,7 +26,7 @@ from keras_transformer.export.serving_graphs import (
 )
 from keras_transformer.export.verification import verify_saved_model
 from keras_transformer.export.weights import _rounded
-from keras_transformer.files import Checksums, _numbered_directory, errors_named, write_file
+from keras_transformer.files import Checksums, _as_path, _numbered_directory, errors_named, write_file
 
 _MAX_WARMUP_TEXTS = 8
 _WARMUP_FILE = Path("assets.extra", "tf_serving_warmup_requests")
@@ -60,14 +60,14 @@ def export_saved_model(
         ValueError: an unknown `optimize`, or a search that samples, whose outputs nothing could be compared
             with.
     """
-    _check_backend()
+    _check_exportable(translator)
     if isinstance(translator.search, SampleSearch):
         raise ValueError(
             "`translator.search` must give the same answer each time to be exported. "
             f"Received: {type(translator.search).__name__}."
         )
     check_choice(OPTIMIZATIONS, optimize=optimize)
-    directory = Path(directory)
+    directory = _as_path(directory)
     if (directory / "saved_model.pb").exists():
         raise InputError(
             f"`directory` must be that of a model, with its versions in it. Received: {directory}, a version."
@@ -97,8 +97,11 @@ def export_saved_model(
     return directory / str(version)
 
 
-def _check_backend() -> None:
-    """Raise InputError unless Keras runs on TensorFlow."""
+def _check_exportable(translator: Translator) -> None:
+    """Raise InputError unless Keras runs on TensorFlow, TypeError for a model alone."""
+    if not isinstance(translator, Translator):
+        kind = type(translator).__name__
+        raise TypeError(f"`translator` must be a Translator, of a model and tokenizers. Received: a {kind}.")
     if keras.backend.backend() != "tensorflow":
         raise InputError(
             "Export needs the TensorFlow backend: set KERAS_BACKEND=tensorflow and load the model again. "

@@ -15,7 +15,7 @@ from keras_transformer.arguments import _check_finite
 from keras_transformer.decoding.text_translator import TextTranslator
 from keras_transformer.errors import InputError
 from keras_transformer.export.serving_graphs import SIGNATURES, SignatureName, _ServedFunction, _utf8
-from keras_transformer.files import Checksums, _numbers, read_file
+from keras_transformer.files import Checksums, _as_path, _numbers, read_file
 
 # What exports have, with every tokenizer, search, option of a model and activation of Keras. None of them
 # reads or writes files, opens connections or runs Python.
@@ -44,7 +44,7 @@ class ServedModel(TextTranslator):
     def __init__(self, directory: str | Path, *, trust: bool = False) -> None:
         # For its operations, which a SavedModel with subwords needs to load.
         importlib.import_module("tensorflow_text")
-        self.directory = _saved_model_directory(Path(directory))
+        self.directory = _saved_model_directory(_as_path(directory))
         Checksums.check(self.directory)
         if not trust:
             _check_operations(self.directory / "saved_model.pb")

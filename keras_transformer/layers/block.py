@@ -1,14 +1,17 @@
 """The options and the parts that encoder layers, decoder layers and their stacks have in common."""
 
+import inspect
 from collections.abc import Callable
 
 import keras
 from keras import ops
+from typing_extensions import Self
 
 from keras_transformer.arguments import (
+    _check_call,
+    _check_names,
     check_choice,
-    check_groups,
-    check_heads,
+    check_divides,
     check_positive,
     check_rates,
     check_vectors,
@@ -21,23 +24,13 @@ from keras_transformer.layers.multi_head_attention import POSITIONS, MultiHeadAt
 from keras_transformer.layers.normalization import NORMALIZATIONS, Dropout, _make_normalization
 from keras_transformer.types import Config, Shape, Tensor
 
-_OPTIONS = (
-    "num_heads",
-    "intermediate_dim",
-    "gated",
-    "dropout",
-    "attention_dropout",
-    "intermediate_dropout",
-    "norm_first",
-    "normalization",
-    "layer_norm_epsilon",
-    "num_key_value_heads",
-    "positions",
-)
-
 
 class _Block(keras.layers.Layer):
     """The base of layers and stacks; `Encoder` tells what the arguments mean and what is raised."""
+
+    def __new__(cls, *args: object, **kwargs: object) -> Self:
+        _check_call(cls, args, kwargs, _ARGUMENTS)
+        return super().__new__(cls, *args, **kwargs)
 
     def __init__(
         self,
@@ -56,6 +49,7 @@ class _Block(keras.layers.Layer):
         positions: str | None = None,
         **kwargs: object,
     ) -> None:
+        _check_names(type(self), kwargs, _ARGUMENTS)
         super().__init__(**kwargs)
         check_positive(num_heads=num_heads, intermediate_dim=intermediate_dim)
         check_rates(
@@ -63,7 +57,7 @@ class _Block(keras.layers.Layer):
             attention_dropout=attention_dropout,
             intermediate_dropout=intermediate_dropout,
         )
-        check_groups(num_key_value_heads, num_heads)
+        check_divides(num_key_value_heads=num_key_value_heads, num_heads=num_heads)
         check_choice(NORMALIZATIONS, normalization=normalization)
         check_choice(POSITIONS, positions=positions)
         self.num_heads = num_heads
@@ -104,7 +98,7 @@ class _Block(keras.layers.Layer):
     ) -> MultiHeadAttention:
         check_vectors(query_shape)
         hidden_dim = known_width(inputs=query_shape)
-        check_heads(self.num_heads, hidden_dim)
+        check_divides(num_heads=self.num_heads, hidden_dim=hidden_dim)
         attention = MultiHeadAttention(
             self.num_heads,
             # k = d / h, section 3.2.2: all heads together are as wide as the input.
@@ -150,6 +144,10 @@ class _Block(keras.layers.Layer):
             layer = keras.layers.Identity(dtype=self.dtype_policy, name="final_normalization")
         layer.build(shape)
         return layer
+
+
+_OPTIONS = [name for name in inspect.signature(_Block.__init__).parameters if name not in ("self", "kwargs")]
+_ARGUMENTS = (*_OPTIONS, "name", "dtype", "trainable", "autocast", "activity_regularizer", "input_shape")
 
 
 class _Residual(keras.layers.Layer):

@@ -10,7 +10,7 @@ from keras_transformer.arguments import (
     as_tensor,
     check_attention_inputs,
     check_choice,
-    check_groups,
+    check_divides,
     check_positive,
     check_rates,
     check_width,
@@ -159,7 +159,7 @@ class MultiHeadAttention(keras.layers.Layer):
             sliding_window=sliding_window,
             num_key_value_heads=num_key_value_heads,
         )
-        check_groups(num_key_value_heads, num_heads)
+        check_divides(num_key_value_heads=num_key_value_heads, num_heads=num_heads)
         check_rates(dropout=dropout)
         check_choice(POSITIONS, positions=positions)
         self.num_heads = num_heads

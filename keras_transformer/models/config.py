@@ -1,14 +1,16 @@
 """Options of the models: a field with its meaning, its range and its default, and the presets."""
 
 import dataclasses
-import difflib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args, get_origin
 
+import keras
+
 from keras_transformer.arguments import (
+    _check_names,
     check_choice,
-    check_groups,
-    check_heads,
+    check_divides,
+    check_memory,
     check_positive,
     check_rates,
     get_activation,
@@ -19,7 +21,9 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 Activation: TypeAlias = str | Callable[[Tensor], Tensor] | None
-_KERAS_ARGUMENTS = {"name", "dtype", "trainable"}
+_KERAS_ARGUMENTS = ("name", "dtype", "trainable")
+_DEPTHS = ("num_encoder_layers", "num_decoder_layers")
+_TABLES = ("vocabulary_size", "source_vocabulary_size", "target_vocabulary_size", "max_length")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -27,10 +31,6 @@ class _ModelConfig:
     """Options that all models have; the defaults are those of the paper's base model.
 
     A model makes its configuration from its constructor's arguments, and keeps it as `model.config`.
-
-    Raises:
-        TypeError: if a size is not an integer or a rate is not a number.
-        ValueError: if a value is out of its range, or two values do not fit together.
     """
 
     num_layers: int = 6
@@ -79,8 +79,8 @@ class _ModelConfig:
             elif get_origin(field.type) is Literal:
                 check_choice(get_args(field.type), **value)
         get_activation(self.activation)
-        check_heads(self.num_heads, self.hidden_dim)
-        check_groups(self.num_key_value_heads, self.num_heads)
+        check_divides(num_heads=self.num_heads, hidden_dim=self.hidden_dim)
+        check_divides(num_key_value_heads=self.num_key_value_heads, num_heads=self.num_heads)
         if (self.positions == "learned") != (self.max_length is not None):
             raise ValueError(
                 "`max_length` must be given for positions='learned', and for no others. "
@@ -96,14 +96,20 @@ class _ModelConfig:
     @classmethod
     def from_arguments(cls, arguments: Config) -> "Self":
         """Pick the fields from a constructor's `locals()`; raise for one that Keras would ignore."""
-        names = [field.name for field in dataclasses.fields(cls)]
-        unknown = {name: value for name, value in arguments["kwargs"].items() if name not in _KERAS_ARGUMENTS}
-        if unknown:
-            similar = difflib.get_close_matches(min(unknown), names, 1)
-            hint = f" Did you mean `{similar[0]}`?" if similar else ""
-            model = type(arguments["self"]).__name__
-            raise TypeError(f"{model} has no such argument.{hint} Received: {unknown}.")
-        return cls(**{name: arguments[name] for name in names})
+        names, others = [field.name for field in dataclasses.fields(cls)], arguments["kwargs"]
+        _check_names(type(arguments["self"]), others, [*names, *_KERAS_ARGUMENTS])
+        config = cls(**{name: arguments[name] for name in names})
+        config.check_memory(2 if "float16" in str(others.get("dtype") or keras.config.dtype_policy()) else 4)
+        return config
+
+    def check_memory(self, bytes_per_weight: int = 4) -> None:
+        """Raise InputError for weights that the machine has no memory for."""
+        d, f, options = self.hidden_dim, self.intermediate_dim, self.options()
+        depth = max(options.get(name) or self.num_layers for name in _DEPTHS)
+        rows = max(options.get(name) or 0 for name in _TABLES)
+        # The least that there is: queries and outputs, two matrices of feed-forward networks, one table.
+        num_bytes = bytes_per_weight * (depth * (2 * d * d + 2 * d * f) + rows * d)
+        check_memory(num_bytes, hidden_dim=d, intermediate_dim=f, num_layers=depth, vocabulary_size=rows)
 
     def options(self) -> Config:
         """Return each field's name and value."""

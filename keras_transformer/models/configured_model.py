@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import keras
 
-from keras_transformer.arguments import check_choice
+from keras_transformer.arguments import _check_call, check_choice
 from keras_transformer.backend.batch_parts import train_on_parts
 from keras_transformer.backend.distribution import Devices
 from keras_transformer.models.config import PRESETS, _ModelConfig
@@ -29,6 +29,11 @@ class ConfiguredModel(keras.Model):
     """
 
     config: _ModelConfig
+
+    def __new__(cls, *args: object, **kwargs: object) -> "Self":
+        if args or kwargs:  # Keras makes an instance without any, for itself
+            _check_call(cls, args, kwargs)
+        return super().__new__(cls, *args, **kwargs)
 
     def _keep(self, config: _ModelConfig, parts: Parts) -> None:
         """Keep the configuration, and each part as the attribute of its name."""

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, get_type_hint
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
 
 from keras_transformer.errors import InputError
-from keras_transformer.files import errors_named, read_table
+from keras_transformer.files import _as_path, errors_named, read_table
 from keras_transformer.models.config import PRESETS, TransformerConfig
 from keras_transformer.types import Count, Length
 
@@ -29,7 +29,7 @@ Fraction: TypeAlias = Annotated[float, Field(ge=0, lt=1)]
 Weight: TypeAlias = Annotated[float, Field(ge=0)]
 Positive: TypeAlias = Annotated[float, Field(gt=0)]
 # A variable of the shell that is not set is an empty string, which would be the working directory.
-FileName: TypeAlias = Annotated[str, Field(min_length=1)]
+FileName: TypeAlias = Annotated[str, Field(min_length=1, pattern=r"^[^\x00]*$")]
 TokenizerKind: TypeAlias = Literal["character", "subword", "whitespace"]
 
 
@@ -306,8 +306,9 @@ class RunConfig(_Section, strict=False):
         Raises:
             InputError: if the file cannot be read, or a field is unknown or holds a wrong value.
         """
-        with errors_named("read", Path(path)):
-            content = Path(path).read_bytes()
+        path = _as_path(path)
+        with errors_named("read", path):
+            content = path.read_bytes()
         return _validated(read_table(content, f"{path}:", parse=tomllib.loads), f"{path}: ")
 
     @classmethod

@@ -164,18 +164,17 @@ class _RunData:
 
     def _noise(self) -> list[Callable[[tf.data.Dataset], tf.data.Dataset]]:
         vocabulary, seed = self.config.vocabulary, self.config.training.seed
-        rates = (vocabulary.subword_dropout, vocabulary.target_subword_dropout)
-        source_rate, target_rate = rates[0], rates[0] if rates[1] is None else rates[1]
-        source, target = self.tokenizers
+        rates = [vocabulary.subword_dropout, vocabulary.target_subword_dropout]
+        rates[1] = rates[0] if rates[1] is None else rates[1]
+        limits = self.config.data.max_source_length, self.config.data.max_target_length
         steps = []
-        # Each limit counts a special token, which is not in the row yet when its tokens are split.
-        if isinstance(source, SubwordTokenizer) and source_rate:
-            limit = self.config.data.max_source_length - 1
-            steps.append(subword_dropout(source, None, source_rate, max_length=limit, seed=seed))
-        if isinstance(target, SubwordTokenizer) and target_rate:
-            limit = self.config.data.max_target_length - 1
-            steps.append(subword_dropout(None, target, target_rate, max_length=limit, seed=seed))
-        if (source_rate or target_rate) and not steps:  # the vocabularies may be those of an earlier model
+        for side, (tokenizer, rate) in enumerate(zip(self.tokenizers, rates, strict=True)):
+            if isinstance(tokenizer, SubwordTokenizer) and rate:
+                source, target = (None, tokenizer) if side else (tokenizer, None)
+                # A limit counts a special token, which is not in the row yet when its tokens are split.
+                length = limits[side] - 1
+                steps.append(subword_dropout(source, target, rate, max_length=length, seed=seed))
+        if any(rates) and not steps:  # the vocabularies may be those of an earlier model
             kinds = " and ".join(type(tokenizer).__name__ for tokenizer in self.tokenizers)
             raise InputError(
                 "`subword_dropout` is for subword vocabularies. Received: "

@@ -81,8 +81,8 @@ def _saved_config(directory: Path) -> RunConfig:
 
 
 @contextlib.contextmanager
-def begun(directory: Path, config: RunConfig, *, overwrite: bool) -> Iterator[None]:
-    """Make the directory of a new run around its training."""
+def begun(directory: Path, config: RunConfig, *, overwrite: bool) -> Iterator[RunConfig]:
+    """Make the directory of a new run around its training, and yield the configuration to save."""
     # After a kill, what was set aside is put back when the next run begins.
     _settle(directory)
     initial = config.model.initial_model
@@ -103,7 +103,13 @@ def begun(directory: Path, config: RunConfig, *, overwrite: bool) -> Iterator[No
         _remove(directory)
     write_file(directory / CONFIG_FILE, _as_json(config.model_dump()))
     try:
-        yield
+        yield config
+    except BaseException:
+        if not any(directory.glob(f"{CHECKPOINTS}/*")):
+            _remove(directory)  # there is nothing to go on with
+            with contextlib.suppress(OSError):  # it is not empty
+                directory.rmdir()
+        raise
     finally:
         _settle(directory)
 
@@ -173,16 +179,16 @@ _MAY_CHANGE_UNDER_THE_LOSS = ("training.monitored_pairs", "decoding.")
 
 
 @contextlib.contextmanager
-def resumed(directory: Path, config: RunConfig) -> Iterator[None]:
+def resumed(directory: Path, config: RunConfig) -> Iterator[RunConfig]:
     """Let a run go on around its training; raise InputError if saved epochs depend on what would change."""
+    # What may still be refused must leave the configuration as it was, so that the caller saves it.
     saved = _saved_config(directory)
     _check_resumable(saved, config)
     # A cosine schedule was made for all its epochs; fewer of them hold for one call.
     if saved.training.schedule == "cosine":
         config = config.override(epochs=saved.training.epochs)
-    write_file(directory / CONFIG_FILE, _as_json(config.model_dump()))
     try:
-        yield
+        yield config
     finally:
         _settle(directory)
 

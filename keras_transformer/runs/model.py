@@ -13,9 +13,11 @@ from keras_transformer.decoding.sampling import GreedySearch
 from keras_transformer.decoding.translator import Translator
 from keras_transformer.errors import InputError
 from keras_transformer.evaluation.decode_and_score import DecodeAndScore
+from keras_transformer.files import write_file
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.runs.config import RunConfig, _ModelSection
 from keras_transformer.runs.data import _jit_compiles, _RunData
+from keras_transformer.runs.directory import CONFIG_FILE, _as_json
 from keras_transformer.text.tokenizer import Tokenizer
 from keras_transformer.training.checkpoint import Checkpoint
 from keras_transformer.training.fit import fit
@@ -29,7 +31,7 @@ _RATES = ("dropout", "attention_dropout", "intermediate_dropout")
 
 def _train_model(
     data: _RunData,
-    directory: Path,
+    saved: RunConfig,
     validation_pairs: Sequence[Pair],
     devices: AbstractContextManager[object],
     *,
@@ -37,6 +39,7 @@ def _train_model(
     verbose: str | int = "auto",
 ) -> None:
     config, recipe = data.config, data.config.training
+    directory = Path(config.run_directory, config.name)
     keras.utils.set_random_seed(recipe.seed)
     if recipe.deterministic:
         tf.config.experimental.enable_op_determinism()
@@ -49,6 +52,9 @@ def _train_model(
         else:
             model = _new_model(config, data.tokenizers, num_batches=len(batches))
         counts = len(data.training), len(data.validation), len(batches), model.count_params()
+        # What could be refused after the training is refused now.
+        _translator(data, model).search.check_memory(model, 1, 1, config.decoding.max_target_length)
+        write_file(directory / CONFIG_FILE, _as_json(saved.model_dump()))
         _LOGGER.info(
             "%s training pairs, %s validation pairs, %s batches an epoch, %s parameters",
             *(f"{count:,}" for count in counts),
@@ -153,6 +159,7 @@ def _untrained_model(
         share_embeddings=config.vocabulary.shared,
         packed=packed,
     )
+    options.check_memory(bytes_per_weight=12)  # with Adam's two means of the gradients
     return Transformer(**options.options(), dtype=dtype)
 
 

@@ -13,9 +13,10 @@ import keras
 
 from keras_transformer.decoding.text_translator import TextTranslator
 from keras_transformer.decoding.translator import Translator
+from keras_transformer.errors import InputError
 from keras_transformer.evaluation.report import METRICS, EvaluationReport, evaluate
 from keras_transformer.export.saved_model import export_saved_model
-from keras_transformer.files import read_table, write_file
+from keras_transformer.files import _as_path, read_table, write_file
 from keras_transformer.runs.config import RunConfig, Value
 from keras_transformer.runs.data import _load_pairs, _run_tokenizers, _RunData, _RunPairs
 from keras_transformer.runs.directory import (
@@ -85,7 +86,7 @@ class Run:
         Raises:
             InputError: if there is no run, or a name or a value is wrong.
         """
-        path = Path(directory)
+        path = _as_path(directory)
         # Where it is now, since a directory may have been renamed or moved after its configuration was saved.
         place = {"name": path.name, "run_directory": str(path.parent)}
         return cls(_saved_config(path).override(**{**place, **options}))
@@ -147,19 +148,22 @@ class Run:
                 in it, or training is interrupted.
         """
         start, config, directory = time.monotonic(), self.config, self.directory
+        if resume and overwrite:
+            raise InputError("A run goes on or starts again. Received: --resume and --overwrite.")
         engine = config.training.distribute
         # First of all, since TensorFlow takes cores only before it has computed anything.
         devices = distributed(engine) if engine else nullcontext()
         with locked(directory):
             pairs = self.pairs
-            with resumed(directory, config) if resume else begun(directory, config, overwrite=overwrite):
+            begin = resumed(directory, config) if resume else begun(directory, config, overwrite=overwrite)
+            with begin as saved:
                 check_pairs(directory, train=pairs.train, validation=pairs.validation)
                 _LOGGER.info("training pairs, for example:")
                 for source, target in pairs.train[:5]:
                     _LOGGER.info("  %s  →  %s", source.strip(), target)
                 tokenizers = _run_tokenizers(config, directory, pairs.train)
                 data = _RunData(config, pairs, tokenizers)
-                _train_model(data, directory, pairs.validation, devices, callbacks=callbacks, verbose=verbose)
+                _train_model(data, saved, pairs.validation, devices, callbacks=callbacks, verbose=verbose)
             self.translator = _finished_translator(data, directory)
             self.translator.save(directory)
             report = self.evaluate(progress=progress)
@@ -217,9 +221,10 @@ class Run:
                 another backend than TensorFlow.
             ExportError: if the SavedModel does not answer as the translator does.
         """
-        place = Path(self.config.export_directory, self.config.name) if directory is None else directory
+        configured = Path(self.config.export_directory, self.config.name)
+        place = configured if directory is None else _as_path(directory)
         given = self.examples(self.directory) if examples is None else examples
-        return export_saved_model(self.translator, Path(place), given, optimize)
+        return export_saved_model(self.translator, place, given, optimize)
 
     def _draw_attention(self, source: str) -> None:
         alignment = self.translator.align([source])[0]

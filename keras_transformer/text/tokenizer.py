@@ -11,7 +11,7 @@ import tensorflow as tf
 from typing_extensions import Self
 
 from keras_transformer.errors import InputError
-from keras_transformer.files import read_file, read_table, write_file
+from keras_transformer.files import _as_path, read_file, read_table, write_file
 from keras_transformer.text.normalization import _as_utf8, _normalize
 from keras_transformer.types import SPECIAL_IDS
 
@@ -158,7 +158,7 @@ class Tokenizer(tf.Module, abc.ABC):
         Raises:
             InputError: a file cannot be written.
         """
-        directory, vocabulary = Path(directory), self._vocabulary_bytes()
+        directory, vocabulary = _as_path(directory), self._vocabulary_bytes()
         saved = {"kind": self.kind, **self.options, "vocabulary_sha256": _sha256(vocabulary)}
         write_file(directory / self.vocabulary_file, vocabulary)
         # Last: a directory with this file is a complete tokenizer.
@@ -203,7 +203,7 @@ def load_tokenizer(directory: str | Path) -> Tokenizer:
     Raises:
         InputError: a file is missing or damaged, or the kind is unknown; the message names the file.
     """
-    options_path = Path(directory) / Tokenizer.options_file
+    options_path = _as_path(directory) / Tokenizer.options_file
     options = read_table(read_file(options_path), options_path)
     kind, saved_sha256 = options.pop("kind", None), options.pop("vocabulary_sha256", None)
     if not isinstance(kind, str) or kind not in _KINDS:

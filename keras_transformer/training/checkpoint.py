@@ -15,7 +15,7 @@ import keras
 from keras_transformer.arguments import check_positive
 from keras_transformer.backend.random import GeneratorState
 from keras_transformer.errors import InputError
-from keras_transformer.files import remove_partials, write_file
+from keras_transformer.files import _as_path, remove_partials, write_file
 from keras_transformer.training.checkpoint_state import (
     CHECKPOINTS,
     _describe,
@@ -63,7 +63,7 @@ class Checkpoint(keras.callbacks.Callback):
     ) -> None:
         super().__init__()
         check_positive(keep=keep, patience=1 if patience is None else patience)
-        self.directory = Path(directory)
+        self.directory = _as_path(directory)
         self._checkpoints = self.directory / CHECKPOINTS
         state = _whole(self._checkpoints, _read_state(self._checkpoints))
         self.monitor = monitor or state.monitor or "val_loss"

@@ -2,7 +2,6 @@
 
 import contextlib
 import io
-import textwrap
 import warnings
 import zipfile
 from collections.abc import Iterator, Sequence
@@ -15,6 +14,7 @@ from keras import ops
 
 from keras_transformer.arguments import _check_finite
 from keras_transformer.errors import InputError
+from keras_transformer.files import _as_path
 from keras_transformer.training.checkpoint_state import (
     CHECKPOINTS,
     _CheckpointState,
@@ -41,7 +41,7 @@ def load_model(path: str | Path, *, average_last: int | None = None) -> keras.Mo
         InputError: If the file is missing, damaged or has weights that are not finite or far larger than it,
             or the directory holds no whole checkpoint.
     """
-    path = Path(path)
+    path = _as_path(path)
     model = _read_run(path / CHECKPOINTS, average_last) if path.is_dir() else _read_model(path)
     _check_finite(path, model.weights)
     return model
@@ -129,7 +129,11 @@ def _archive(path: Path, use: str) -> Iterator[None]:
             _check_sizes(path)
         yield
     except Exception as error:  # Keras raises errors of many classes for a damaged archive
-        cause = textwrap.shorten(str(error), 200)
+        cause = " ".join(str(error).split())
+        if path.is_file() and not zipfile.is_zipfile(path):
+            cause = "it is damaged, or no .keras file."  # and not absent, as Keras says
+        elif len(cause) > 600:
+            cause = f"{cause[:150]} [...] {cause[-400:]}"  # the cause itself comes last
         raise InputError(f"{path} cannot be read {use}: {cause}") from error
 
 

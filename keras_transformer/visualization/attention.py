@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
+from keras_transformer.files import _as_path
 from keras_transformer.types import Tensor
 from keras_transformer.visualization.figures import (
     _finite_array,
@@ -139,7 +140,7 @@ def plot_attention_maps(
     paths = []
     for name, ((read, source_label), (looking, target_label)) in axes.items():
         side, layer, kind = _parts(name)
-        paths.append(Path(directory) / f"{name.replace('/', '_')}.png")
+        paths.append(_as_path(directory) / f"{name.replace('/', '_')}.png")
         plot_attention(
             scores[name],
             read,

@@ -53,7 +53,10 @@ def test_a_single_file(command: Callable, trained: Path, file_format: str, packa
             ("--format", "litert", "--optimize", "bfloat16"),
             "--optimize is for the format saved_model. Received: litert.",
         ),
-        (("--format", "litert", "--max-length", "1"), "--max-length must be at least 2, with the end token."),
+        (
+            ("--format", "litert", "--max-length", "1"),
+            "'--max-length': 1 is not in the range x>=2.",
+        ),
     ],
 )
 def test_an_option_that_cannot_be_used(command: Callable, words: tuple[str, ...], message: str) -> None:
@@ -75,7 +78,7 @@ def test_a_model_that_samples(command: Callable, trained: Path) -> None:
     translator.save("sampling")
     result = command("export", "sampling", "served/tiny")
     assert result.exit_code == 2
-    assert "sampling must give the same output each time to be exported" in result.stderr
+    assert "must give the same answer each time to be exported. Received: SampleSearch." in result.stderr
 
 
 def test_an_unknown_optimization(command: Callable) -> None:

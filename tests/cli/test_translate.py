@@ -95,7 +95,7 @@ def test_no_model(command: Callable, words: list[str], expected: str) -> None:
 def test_invalid_utf8_on_standard_input_says_where(command: Callable, trained: Path) -> None:
     result = command("translate", "--model", trained / "runs/tiny", input=b"ok\nbad\xff\n")
     assert result.exit_code == 2
-    assert "Standard input, line 2: invalid UTF-8 at byte 4." in result.stderr
+    assert "standard input:2:4: not valid UTF-8. Received: byte 0xff." in result.stderr
 
 
 def test_a_vocabulary_that_does_not_fit(command: Callable, trained: Path, tmp_path: Path) -> None:

@@ -188,9 +188,10 @@ def resume(directory: Path, begun_with: RunConfig, wanted: RunConfig) -> RunConf
     """Begin a run and go on; return the configuration that is left."""
     with begun(directory, begun_with, overwrite=True):
         save(directory, "{}")
-    with resumed(directory, wanted):
-        pass
-    return RunConfig.from_json((directory / "config.json").read_bytes())
+    before = (directory / "config.json").read_bytes()
+    with resumed(directory, wanted) as config:
+        assert (directory / "config.json").read_bytes() == before  # until nothing can be refused any more
+    return config
 
 
 @pytest.mark.parametrize(

@@ -102,10 +102,10 @@ def test_a_server_that_says_nothing(silent_server: int) -> None:
     assert error(rpc) == f"Error: 127.0.0.1:{silent_server} did not answer within 0.2 s."
 
 
-def test_an_address_that_is_none() -> None:
-    assert "Cannot reach localhost:1/v1/models/dates:predict" in error(
-        run("rest", "--server", "localhost:1", "a")
-    )
+@pytest.mark.parametrize("server", ["localhost:1", "file:///etc/passwd", "ftp://localhost"])
+def test_an_address_that_is_none(server: str) -> None:
+    line = f"Error: --server must begin with http://, such as http://localhost:8501. Received: {server}."
+    assert error(run("rest", "--server", server, "a")) == line
 
 
 @pytest.fixture

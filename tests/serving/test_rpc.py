@@ -30,6 +30,14 @@ def test_predict(stub: Any) -> None:
     assert (spec.name, spec.version.value, spec.signature_name) == ("toy", 2, "serving_default")
 
 
+def test_a_message_may_be_as_large_as_for_the_real_server(ports: Any) -> None:
+    text, options = b"a" * 5 * 2**20, [("grpc.max_receive_message_length", 2**24)]
+    with grpc.insecure_channel(f"127.0.0.1:{ports.grpc}", options=options) as channel:
+        stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
+        response = stub.Predict(request(text=[text]), timeout=60)
+    assert tf.make_ndarray(response.outputs["output"]).tolist() == [text.upper()]
+
+
 def test_a_version_and_a_label_can_be_asked(stub: Any) -> None:
     by_version, by_label = request(text=[b"a"]), request(text=[b"a"])
     by_version.model_spec.version.value = 1

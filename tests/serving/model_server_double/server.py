@@ -39,7 +39,9 @@ def serving(registry: Registry, rest_port: int = 0, grpc_port: int = 0) -> Itera
     """Serve a registry until the block ends; a port of 0 takes a free one."""
     rest_server = make_server(HOST, rest_port, rest_application(registry), _ThreadingServer, _QuietHandler)
     threading.Thread(target=rest_server.serve_forever, daemon=True).start()
-    rpc_server = grpc.server(futures.ThreadPoolExecutor(max_workers=2))
+    # As the real server, which sets both to the largest that there is; gRPC itself takes 4 MiB.
+    sizes = [(f"grpc.max_{way}_message_length", 2**31 - 1) for way in ("receive", "send")]
+    rpc_server = grpc.server(futures.ThreadPoolExecutor(max_workers=2), options=sizes)
     prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(
         PredictionService(registry), rpc_server
     )
