@@ -1,8 +1,9 @@
 """The right half of Figure 1: the decoder layer, and the stack of them."""
 
 import keras
+from keras import ops
 
-from keras_transformer.arguments import check_positive, check_width, freeze_parts
+from keras_transformer.arguments import check_positive, check_vectors, check_width, freeze_parts
 from keras_transformer.layers.block import _Block
 from keras_transformer.types import Shape, Tensor
 
@@ -64,7 +65,7 @@ class DecoderLayer(_Block):
         cross_attention_mask: Tensor | None = None,
         training: bool | None = None,
     ) -> Tensor:
-        self.check_encoder_output(encoder_output, cross_attention_mask)
+        self._check_encoder_output(_shape_of(encoder_output), _shape_of(cross_attention_mask))
         # Causal whatever the masks say: a position must not see the token that it has to predict.
         masks = {"attention_mask": attention_mask, "padding_mask": padding_mask, "use_causal_mask": True}
         x = self._as_vectors(inputs, self.self_attention)
@@ -81,6 +82,24 @@ class DecoderLayer(_Block):
         return self.feed_forward_residual.around(
             lambda x: self.feed_forward(x, training=training), x, training
         )
+
+    def compute_output_shape(
+        self,
+        inputs_shape: Shape,
+        encoder_output_shape: Shape | None = None,
+        padding_mask_shape: Shape | None = None,
+        encoder_padding_mask_shape: Shape | None = None,
+        attention_mask_shape: Shape | None = None,
+        cross_attention_mask_shape: Shape | None = None,
+    ) -> Shape:
+        check_vectors(inputs_shape)
+        self._check_encoder_output(encoder_output_shape, cross_attention_mask_shape)
+        masks = attention_mask_shape, padding_mask_shape
+        self.self_attention.compute_output_shape(inputs_shape, inputs_shape, None, *masks)
+        if self.cross_attention is not None:
+            masks = cross_attention_mask_shape, encoder_padding_mask_shape
+            self.cross_attention.compute_output_shape(inputs_shape, encoder_output_shape, None, *masks)
+        return tuple(inputs_shape)
 
     def attention_scores(
         self,
@@ -99,7 +118,7 @@ class DecoderLayer(_Block):
             `{"self_attention": (b, h, t, t), "cross_attention": (b, h, t, s)}`, the second one only where
             there is an encoder's output.
         """
-        self.check_encoder_output(encoder_output, cross_attention_mask)
+        self._check_encoder_output(_shape_of(encoder_output), _shape_of(cross_attention_mask))
         # The feed-forward network is left out: it comes after both attentions.
         x, scores = self.self_attention_residual.before(inputs), {}
         attended, scores["self_attention"] = self.self_attention(
@@ -121,8 +140,8 @@ class DecoderLayer(_Block):
             )
         return scores
 
-    def check_encoder_output(
-        self, encoder_output: Tensor | None, cross_attention_mask: Tensor | None = None
+    def _check_encoder_output(
+        self, encoder_output: Shape | None, cross_attention_mask: Shape | None = None
     ) -> None:
         """Raise ValueError for what the layer was not built for, and for another width."""
         if (encoder_output is None) != (self.cross_attention is None):
@@ -140,9 +159,13 @@ class DecoderLayer(_Block):
             )
 
 
-def _described(tensor: Tensor | None) -> str:
+def _described(shape: Shape | None) -> str:
     """Return what a message tells of a tensor."""
-    return "None" if tensor is None else f"a tensor of shape {tuple(tensor.shape)}"
+    return "None" if shape is None else f"a tensor of shape {tuple(shape)}"
+
+
+def _shape_of(tensor: Tensor | None) -> Shape | None:
+    return None if tensor is None else ops.convert_to_tensor(tensor).shape
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -156,6 +179,7 @@ class Decoder(_Block):
         num_layers: the number of layers.
         num_heads: see `Encoder`.
         intermediate_dim: see `Encoder`.
+        final_norm: see `Encoder`.
         **kwargs: the options of `Encoder`, and `name` and `dtype` of a Keras layer.
 
     Call arguments:
@@ -175,10 +199,19 @@ class Decoder(_Block):
         ValueError: see `Encoder` and `DecoderLayer`.
     """
 
-    def __init__(self, num_layers: int, num_heads: int, intermediate_dim: int, **kwargs: Tensor) -> None:
+    def __init__(
+        self,
+        num_layers: int,
+        num_heads: int,
+        intermediate_dim: int,
+        *,
+        final_norm: bool | None = None,
+        **kwargs: Tensor,
+    ) -> None:
         super().__init__(num_heads, intermediate_dim, **kwargs)
         check_positive(num_layers=num_layers)
         self.num_layers = num_layers
+        self.final_norm = final_norm
 
     def build(self, inputs_shape: Shape, encoder_output_shape: Shape | None = None) -> None:
         self.layers = []
@@ -187,7 +220,7 @@ class Decoder(_Block):
             # All layers attend to the output of the last encoder layer, and so have its width.
             layer.build(inputs_shape, encoder_output_shape)
             self.layers.append(layer)
-        self.final_normalization = self._final_normalization(inputs_shape)
+        self.final_normalization = self._final_normalization(inputs_shape, self.final_norm)
         freeze_parts(self)
 
     def call(
@@ -212,6 +245,24 @@ class Decoder(_Block):
                 training=training,
             )
         return self.final_normalization(x)
+
+    def compute_output_shape(
+        self,
+        inputs_shape: Shape,
+        encoder_output_shape: Shape | None = None,
+        padding_mask_shape: Shape | None = None,
+        encoder_padding_mask_shape: Shape | None = None,
+        attention_mask_shape: Shape | None = None,
+        cross_attention_mask_shape: Shape | None = None,
+    ) -> Shape:
+        return self.layers[0].compute_output_shape(
+            inputs_shape,
+            encoder_output_shape,
+            padding_mask_shape,
+            encoder_padding_mask_shape,
+            attention_mask_shape,
+            cross_attention_mask_shape,
+        )
 
     def attention_scores(
         self,
@@ -245,4 +296,4 @@ class Decoder(_Block):
         return scores
 
     def get_config(self) -> dict[str, object]:
-        return {**super().get_config(), "num_layers": self.num_layers}
+        return {**super().get_config(), "num_layers": self.num_layers, "final_norm": self.final_norm}

@@ -2,7 +2,7 @@
 
 import keras
 
-from keras_transformer.arguments import check_positive, freeze_parts
+from keras_transformer.arguments import check_positive, check_vectors, freeze_parts
 from keras_transformer.layers.block import _Block
 from keras_transformer.types import Shape, Tensor
 
@@ -60,6 +60,16 @@ class EncoderLayer(_Block):
             lambda x: self.feed_forward(x, training=training), x, training
         )
 
+    def compute_output_shape(
+        self,
+        inputs_shape: Shape,
+        padding_mask_shape: Shape | None = None,
+        attention_mask_shape: Shape | None = None,
+    ) -> Shape:
+        check_vectors(inputs_shape)
+        masks = attention_mask_shape, padding_mask_shape
+        return self.self_attention.compute_output_shape(inputs_shape, inputs_shape, None, *masks)
+
     def attention_scores(
         self, inputs: Tensor, padding_mask: Tensor | None = None, attention_mask: Tensor | None = None
     ) -> dict[str, Tensor]:
@@ -99,6 +109,9 @@ class Encoder(_Block):
         layer_norm_epsilon: what normalization adds to the variance.
         num_key_value_heads: heads of the keys and values; `num_heads` if None.
         positions: of the self-attention: None, `rotary` or `relative`; see `MultiHeadAttention`.
+        kernel_initializer: draws the kernels; `glorot_uniform` if None.
+        bias_initializer: draws the biases; `zeros` if None.
+        final_norm: whether the stack ends with a normalization; None for `norm_first`.
         **kwargs: these options, and `name` and `dtype` of a Keras layer.
 
     Call arguments:
@@ -117,10 +130,19 @@ class Encoder(_Block):
             sizes not above zero, rates outside [0, 1), names that are not known.
     """
 
-    def __init__(self, num_layers: int, num_heads: int, intermediate_dim: int, **kwargs: Tensor) -> None:
+    def __init__(
+        self,
+        num_layers: int,
+        num_heads: int,
+        intermediate_dim: int,
+        *,
+        final_norm: bool | None = None,
+        **kwargs: Tensor,
+    ) -> None:
         super().__init__(num_heads, intermediate_dim, **kwargs)
         check_positive(num_layers=num_layers)
         self.num_layers = num_layers
+        self.final_norm = final_norm
 
     def build(self, inputs_shape: Shape) -> None:
         self.layers = []
@@ -128,7 +150,7 @@ class Encoder(_Block):
             layer = EncoderLayer(**self._options(), dtype=self.dtype_policy, name=f"layer_{number}")
             layer.build(inputs_shape)
             self.layers.append(layer)
-        self.final_normalization = self._final_normalization(inputs_shape)
+        self.final_normalization = self._final_normalization(inputs_shape, self.final_norm)
         freeze_parts(self)
 
     def call(
@@ -143,6 +165,14 @@ class Encoder(_Block):
         for layer in self.layers:
             x = layer(x, padding_mask=padding_mask, attention_mask=attention_mask, training=training)
         return self.final_normalization(x)
+
+    def compute_output_shape(
+        self,
+        inputs_shape: Shape,
+        padding_mask_shape: Shape | None = None,
+        attention_mask_shape: Shape | None = None,
+    ) -> Shape:
+        return self.layers[0].compute_output_shape(inputs_shape, padding_mask_shape, attention_mask_shape)
 
     def attention_scores(
         self, inputs: Tensor, padding_mask: Tensor | None = None, attention_mask: Tensor | None = None
@@ -164,4 +194,4 @@ class Encoder(_Block):
         return scores
 
     def get_config(self) -> dict[str, object]:
-        return {**super().get_config(), "num_layers": self.num_layers}
+        return {**super().get_config(), "num_layers": self.num_layers, "final_norm": self.final_norm}
