@@ -39,6 +39,8 @@ _OPTIONS = (
 class _Block(keras.layers.Layer):
     """The base of layers and stacks; `Encoder` tells what the arguments mean and what is raised."""
 
+    layers: list["_Block"]
+
     def __init__(
         self,
         num_heads: int,
@@ -84,6 +86,18 @@ class _Block(keras.layers.Layer):
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
         self.bias_initializer = keras.initializers.get(bias_initializer)
         self.supports_masking = True
+
+    def compute_output_shape(self, inputs_shape: Shape, encoder_output_shape: Shape | None = None) -> Shape:
+        return tuple(inputs_shape)
+
+    def compute_output_spec(self, inputs: Tensor, *args: Tensor, **kwargs: Tensor) -> keras.KerasTensor:
+        """Return the symbolic output, where an eager call would not raise; Keras calls this."""
+        self._check(inputs, *args, **kwargs)
+        return keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
+
+    def _check(self, *args: Tensor, **kwargs: Tensor) -> None:
+        # A stack takes what its first layer takes.
+        self.layers[0]._check(*args, **kwargs)
 
     def get_config(self) -> dict[str, object]:
         return {**super().get_config(), **self._options()}

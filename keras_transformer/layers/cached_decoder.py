@@ -8,7 +8,7 @@ from keras import ops
 from keras_transformer.backend.gather import take
 from keras_transformer.backend.loop import weight_now
 from keras_transformer.layers.cached_attention import _AttentionCache, _CachedAttention, _Step
-from keras_transformer.layers.decoder import Decoder, DecoderLayer, _described, _shape_of
+from keras_transformer.layers.decoder import Decoder, DecoderLayer, _described
 from keras_transformer.types import Tensor
 
 
@@ -136,12 +136,11 @@ class CachedDecoder:
             ValueError: an encoder's output where the decoder was built without one, or the other way round,
                 or of another width; both an output and a batch size.
         """
-        encoder_shape = _shape_of(encoder_output)
-        self._decoder.layers[0]._check_encoder_output(encoder_shape)
+        self._decoder.layers[0].check_encoder_output(encoder_output)
         if (encoder_output is None) == (batch_size is None):
             raise ValueError(
                 "`batch_size` must be given exactly where `encoder_output` is None. "
-                f"Received: batch_size={batch_size}, encoder_output={_described(encoder_shape)}."
+                f"Received: batch_size={batch_size}, encoder_output={_described(encoder_output)}."
             )
         sources: tuple[_AttentionCache, ...] = ()
         mask, sums = encoder_padding_mask, ()

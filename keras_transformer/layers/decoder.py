@@ -1,7 +1,6 @@
 """The right half of Figure 1: the decoder layer, and the stack of them."""
 
 import keras
-from keras import ops
 
 from keras_transformer.arguments import check_positive, check_vectors, check_width, freeze_parts
 from keras_transformer.layers.block import _Block
@@ -65,7 +64,7 @@ class DecoderLayer(_Block):
         cross_attention_mask: Tensor | None = None,
         training: bool | None = None,
     ) -> Tensor:
-        self._check_encoder_output(_shape_of(encoder_output), _shape_of(cross_attention_mask))
+        self.check_encoder_output(encoder_output, cross_attention_mask)
         # Causal whatever the masks say: a position must not see the token that it has to predict.
         masks = {"attention_mask": attention_mask, "padding_mask": padding_mask, "use_causal_mask": True}
         x = self._as_vectors(inputs, self.self_attention)
@@ -83,23 +82,22 @@ class DecoderLayer(_Block):
             lambda x: self.feed_forward(x, training=training), x, training
         )
 
-    def compute_output_shape(
+    def _check(
         self,
-        inputs_shape: Shape,
-        encoder_output_shape: Shape | None = None,
-        padding_mask_shape: Shape | None = None,
-        encoder_padding_mask_shape: Shape | None = None,
-        attention_mask_shape: Shape | None = None,
-        cross_attention_mask_shape: Shape | None = None,
-    ) -> Shape:
-        check_vectors(inputs_shape)
-        self._check_encoder_output(encoder_output_shape, cross_attention_mask_shape)
-        masks = attention_mask_shape, padding_mask_shape
-        self.self_attention.compute_output_shape(inputs_shape, inputs_shape, None, *masks)
+        inputs: Tensor,
+        encoder_output: Tensor | None = None,
+        padding_mask: Tensor | None = None,
+        encoder_padding_mask: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        cross_attention_mask: Tensor | None = None,
+        training: bool | None = None,
+    ) -> None:
+        check_vectors(inputs.shape)
+        self.check_encoder_output(encoder_output, cross_attention_mask)
+        self.self_attention.compute_output_spec(inputs, inputs, None, attention_mask, padding_mask)
         if self.cross_attention is not None:
-            masks = cross_attention_mask_shape, encoder_padding_mask_shape
-            self.cross_attention.compute_output_shape(inputs_shape, encoder_output_shape, None, *masks)
-        return tuple(inputs_shape)
+            masks = cross_attention_mask, encoder_padding_mask
+            self.cross_attention.compute_output_spec(inputs, encoder_output, None, *masks)
 
     def attention_scores(
         self,
@@ -118,7 +116,7 @@ class DecoderLayer(_Block):
             `{"self_attention": (b, h, t, t), "cross_attention": (b, h, t, s)}`, the second one only where
             there is an encoder's output.
         """
-        self._check_encoder_output(_shape_of(encoder_output), _shape_of(cross_attention_mask))
+        self.check_encoder_output(encoder_output, cross_attention_mask)
         # The feed-forward network is left out: it comes after both attentions.
         x, scores = self.self_attention_residual.before(inputs), {}
         attended, scores["self_attention"] = self.self_attention(
@@ -140,8 +138,8 @@ class DecoderLayer(_Block):
             )
         return scores
 
-    def _check_encoder_output(
-        self, encoder_output: Shape | None, cross_attention_mask: Shape | None = None
+    def check_encoder_output(
+        self, encoder_output: Tensor | None, cross_attention_mask: Tensor | None = None
     ) -> None:
         """Raise ValueError for what the layer was not built for, and for another width."""
         if (encoder_output is None) != (self.cross_attention is None):
@@ -151,7 +149,7 @@ class DecoderLayer(_Block):
                 f"Received: encoder_output={_described(encoder_output)}."
             )
         if self.cross_attention is not None:
-            check_width(self.cross_attention.value_kernel.shape[0], encoder_output=encoder_output)
+            check_width(self.cross_attention.value_kernel.shape[0], encoder_output=encoder_output.shape)
         elif cross_attention_mask is not None:
             raise ValueError(
                 "`cross_attention_mask` must be None without cross-attention. "
@@ -159,13 +157,9 @@ class DecoderLayer(_Block):
             )
 
 
-def _described(shape: Shape | None) -> str:
+def _described(tensor: Tensor | None) -> str:
     """Return what a message tells of a tensor."""
-    return "None" if shape is None else f"a tensor of shape {tuple(shape)}"
-
-
-def _shape_of(tensor: Tensor | None) -> Shape | None:
-    return None if tensor is None else ops.convert_to_tensor(tensor).shape
+    return "None" if tensor is None else f"a tensor of shape {tuple(tensor.shape)}"
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -245,24 +239,6 @@ class Decoder(_Block):
                 training=training,
             )
         return self.final_normalization(x)
-
-    def compute_output_shape(
-        self,
-        inputs_shape: Shape,
-        encoder_output_shape: Shape | None = None,
-        padding_mask_shape: Shape | None = None,
-        encoder_padding_mask_shape: Shape | None = None,
-        attention_mask_shape: Shape | None = None,
-        cross_attention_mask_shape: Shape | None = None,
-    ) -> Shape:
-        return self.layers[0].compute_output_shape(
-            inputs_shape,
-            encoder_output_shape,
-            padding_mask_shape,
-            encoder_padding_mask_shape,
-            attention_mask_shape,
-            cross_attention_mask_shape,
-        )
 
     def attention_scores(
         self,

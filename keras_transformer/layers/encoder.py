@@ -60,15 +60,16 @@ class EncoderLayer(_Block):
             lambda x: self.feed_forward(x, training=training), x, training
         )
 
-    def compute_output_shape(
+    def _check(
         self,
-        inputs_shape: Shape,
-        padding_mask_shape: Shape | None = None,
-        attention_mask_shape: Shape | None = None,
-    ) -> Shape:
-        check_vectors(inputs_shape)
-        masks = attention_mask_shape, padding_mask_shape
-        return self.self_attention.compute_output_shape(inputs_shape, inputs_shape, None, *masks)
+        inputs: Tensor,
+        padding_mask: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        training: bool | None = None,
+        mask: Tensor | None = None,
+    ) -> None:
+        check_vectors(inputs.shape)
+        self.self_attention.compute_output_spec(inputs, inputs, None, attention_mask, padding_mask)
 
     def attention_scores(
         self, inputs: Tensor, padding_mask: Tensor | None = None, attention_mask: Tensor | None = None
@@ -165,14 +166,6 @@ class Encoder(_Block):
         for layer in self.layers:
             x = layer(x, padding_mask=padding_mask, attention_mask=attention_mask, training=training)
         return self.final_normalization(x)
-
-    def compute_output_shape(
-        self,
-        inputs_shape: Shape,
-        padding_mask_shape: Shape | None = None,
-        attention_mask_shape: Shape | None = None,
-    ) -> Shape:
-        return self.layers[0].compute_output_shape(inputs_shape, padding_mask_shape, attention_mask_shape)
 
     def attention_scores(
         self, inputs: Tensor, padding_mask: Tensor | None = None, attention_mask: Tensor | None = None

@@ -156,6 +156,20 @@ def _check_query_mask(shape: Shape, scores_shape: Shape) -> None:
         )
 
 
+def _mask_queries(
+    queries: Tensor, mask: Tensor | None, query_mask: Tensor, has_scores: bool
+) -> tuple[Tensor, Tensor | None]:
+    """Let queries of padding gather what they do in Keras: zeros where it has scores, else the mean."""
+    # (b, t) -> (b, t, 1, 1)
+    query_mask = as_boolean(query_mask, "query_mask")[:, :, None, None]
+    rows = ops.transpose(query_mask, (0, 2, 1, 3))
+    if has_scores:
+        return queries, rows if mask is None else ops.logical_and(mask, rows)
+    # A query of zeros that may attend to every key weights all alike, in every kernel.
+    queries = ops.where(query_mask, queries, ops.zeros_like(queries))
+    return queries, None if mask is None else ops.logical_or(mask, ops.logical_not(rows))
+
+
 def _fits(shape: Shape, wanted: Shape) -> bool:
     """Return whether a mask has the wanted rank, and in each axis the wanted size or 1."""
     shape, wanted = known_sizes(shape), known_sizes(wanted)

@@ -7,7 +7,6 @@ import keras
 from keras import ops
 
 from keras_transformer.arguments import (
-    as_boolean,
     as_tensor,
     check_attention_inputs,
     check_choice,
@@ -20,13 +19,7 @@ from keras_transformer.arguments import (
 )
 from keras_transformer.backend.attention import fused_attention
 from keras_transformer.layers.dot_product_attention import _attend_without_scores, dot_product_attention
-from keras_transformer.layers.masks import (
-    _check_key_mask,
-    _check_query_mask,
-    _window_mask,
-    causal_mask,
-    combine_masks,
-)
+from keras_transformer.layers.masks import _mask_queries, _window_mask, causal_mask, combine_masks
 from keras_transformer.layers.normalization import Dropout
 from keras_transformer.layers.projection import _clone, _project
 from keras_transformer.layers.relative_position_bias import RelativePositionBias
@@ -283,7 +276,8 @@ class MultiHeadAttention(keras.layers.Layer):
         if self.positions == "rotary":
             queries, keys = (_Rotation.of(ops.shape(x)[1], self.key_dim)(x) for x in (queries, keys))
         if query_mask is not None:
-            queries, mask = self._mask_queries(queries, mask, query_mask, return_attention_scores)
+            has_scores = self.dropout > 0 or return_attention_scores
+            queries, mask = _mask_queries(queries, mask, query_mask, has_scores)
         return self._compute_attention(
             queries,
             keys,
@@ -292,19 +286,6 @@ class MultiHeadAttention(keras.layers.Layer):
             training=training,
             return_attention_scores=return_attention_scores,
         )
-
-    def _mask_queries(
-        self, queries: Tensor, mask: Tensor | None, query_mask: Tensor, return_attention_scores: bool
-    ) -> tuple[Tensor, Tensor | None]:
-        """Let queries of padding gather what they do in Keras: zeros where it has scores, else the mean."""
-        # (b, t) -> (b, t, 1, 1)
-        query_mask = as_boolean(query_mask, "query_mask")[:, :, None, None]
-        rows = ops.transpose(query_mask, (0, 2, 1, 3))
-        if self.dropout or return_attention_scores:
-            return queries, rows if mask is None else ops.logical_and(mask, rows)
-        # A query of zeros that may attend to every key weights all alike, in every kernel.
-        queries = ops.where(query_mask, queries, ops.zeros_like(queries))
-        return queries, None if mask is None else ops.logical_or(mask, ops.logical_not(rows))
 
     def _compute_attention(
         self,
@@ -351,17 +332,8 @@ class MultiHeadAttention(keras.layers.Layer):
     ) -> Shape:
         key_shape = value_shape if key_shape is None else key_shape
         axes = self._axes(query_shape, value_shape, key_shape)
-        queries, keys = axes.flat_shape(query_shape), axes.flat_shape(value_shape)
-        check_attention_inputs(queries, keys, axes.flat_shape(key_shape))
-        scores_shape = (queries[0], self.num_heads, queries[1], keys[1])
-        if padding_mask_shape is not None and axes.is_plain:
-            _check_key_mask(padding_mask_shape, "padding_mask", scores_shape)
-        elif padding_mask_shape is not None:
-            axes.check_padding_mask(padding_mask_shape, "padding_mask", value_shape)
-        if attention_mask_shape is not None and axes.is_plain:
-            _check_query_mask(attention_mask_shape, scores_shape)
-        elif attention_mask_shape is not None:
-            axes.check_attention_mask(attention_mask_shape, query_shape, value_shape)
+        check_attention_inputs(*(axes.flat_shape(shape) for shape in (query_shape, value_shape, key_shape)))
+        axes.check_masks(query_shape, value_shape, self.num_heads, attention_mask_shape, padding_mask_shape)
         return (*query_shape[:-1], *self._output_sizes(query_shape))
 
     def compute_output_spec(self, *args: Tensor, **kwargs: Tensor) -> Tensor:

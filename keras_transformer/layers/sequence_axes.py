@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from keras import ops
 
 from keras_transformer.arguments import as_boolean, known_sizes
+from keras_transformer.layers.masks import _check_key_mask, _check_query_mask
 from keras_transformer.types import Shape, Tensor
 
 
@@ -75,15 +76,34 @@ class _SequenceAxes:
         key_lengths = [key_sizes[axis] for axis in self.sequence]
         return ops.reshape(scores, (*leading, ops.shape(scores)[1], *lengths, *key_lengths))
 
+    def check_masks(
+        self,
+        query: Shape,
+        key: Shape,
+        num_heads: int,
+        attention_mask: Shape | None,
+        padding_mask: Shape | None,
+    ) -> None:
+        """Raise ValueError for masks of shapes that do not go with queries and keys of these shapes."""
+        scores = (known_sizes(query)[0], num_heads, known_sizes(query)[1], known_sizes(key)[1])
+        if padding_mask is not None and self.is_plain:
+            _check_key_mask(padding_mask, "padding_mask", scores)
+        elif padding_mask is not None:
+            self._check_padding_mask(padding_mask, "padding_mask", key)
+        if attention_mask is not None and self.is_plain:
+            _check_query_mask(attention_mask, scores)
+        elif attention_mask is not None:
+            self._check_attention_mask(attention_mask, query, key)
+
     def flatten_padding_mask(self, mask: Tensor | None, name: str, inputs: Tensor) -> Tensor | None:
         if self.is_plain or mask is None:
             return mask
         mask = as_boolean(mask, name)
-        self.check_padding_mask(mask.shape, name, inputs.shape)
+        self._check_padding_mask(mask.shape, name, inputs.shape)
         # The shape of the inputs without their width -> (b, s); a width of 1 lets it go their way
         return self.flatten(mask[..., None])[..., 0]
 
-    def check_padding_mask(self, mask_shape: Shape, name: str, shape: Shape) -> None:
+    def _check_padding_mask(self, mask_shape: Shape, name: str, shape: Shape) -> None:
         """Raise ValueError unless a mask has the shape of the inputs that it covers, without their width."""
         found, wanted = known_sizes(mask_shape), known_sizes(shape[:-1])
         pairs = zip(found, wanted, strict=False)
@@ -99,7 +119,7 @@ class _SequenceAxes:
         mask = as_boolean(mask, "attention_mask")
         if len(mask.shape) == 2:
             return mask
-        self.check_attention_mask(mask.shape, query.shape, key.shape)
+        self._check_attention_mask(mask.shape, query.shape, key.shape)
         sizes, lengths = self._mask_sizes(mask.shape, ops.shape(query), ops.shape(key))
         num_leading = len(self.leading)
         heads = ops.shape(mask)[num_leading : len(mask.shape) - len(lengths)]
@@ -110,7 +130,7 @@ class _SequenceAxes:
         flat = math.prod(lengths[:half]), math.prod(lengths[half:])
         return ops.reshape(full, (math.prod(sizes[:num_leading]), *heads, *flat))
 
-    def check_attention_mask(self, mask_shape: Shape, query_shape: Shape, key_shape: Shape) -> None:
+    def _check_attention_mask(self, mask_shape: Shape, query_shape: Shape, key_shape: Shape) -> None:
         """Raise ValueError for a mask of other sizes than these queries and keys; heads are not checked."""
         shape = known_sizes(mask_shape)
         sizes, lengths = self._mask_sizes(shape, known_sizes(query_shape), known_sizes(key_shape))
