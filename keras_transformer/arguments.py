@@ -161,15 +161,13 @@ def known_values(tensor: Tensor) -> Tensor | None:
         return None
 
 
-def check_width(width: int, **inputs: Tensor) -> None:
+def check_width(width: int, **shapes: Shape) -> None:
     """Raise ValueError for inputs of another width than the weights."""
-    for name, tensor in inputs.items():
-        # Lists have no shape to check.
-        size = tensor.shape[-1] if hasattr(tensor, "shape") else None
-        if isinstance(size, int) and size != width:
+    for name, shape in shapes.items():
+        if isinstance(shape[-1], int) and shape[-1] != width:
             raise ValueError(
                 f"The last axis of `{name}` must have the size of the layer's weights, {width}. "
-                f"Received: shape={tuple(tensor.shape)}."
+                f"Received: shape={tuple(shape)}."
             )
 
 
@@ -199,13 +197,13 @@ def check_vectors(shape: Shape) -> None:
         )
 
 
-def check_sequence(inputs: Tensor, positions: Tensor | None, limit: int | None = None) -> None:
-    """Raise ValueError unless inputs are `(b, t, d)`, and positions `(b, t)` or `(1, t)`, below the limit."""
-    if len(inputs.shape) != 3:
-        raise ValueError(f"`inputs` must have the shape (b, t, d). Received: shape={tuple(inputs.shape)}.")
+def check_sequence(inputs: Shape, positions: Shape | None = None) -> None:
+    """Raise ValueError unless inputs are `(b, t, d)`, and positions `(b, t)` or `(1, t)`."""
+    if len(inputs) != 3:
+        raise ValueError(f"`inputs` must have the shape (b, t, d). Received: shape={tuple(inputs)}.")
     if positions is None:
         return
-    shape, wanted = known_sizes(positions.shape), known_sizes(inputs.shape[:2])
+    shape, wanted = known_sizes(positions), known_sizes(inputs[:2])
     fits = (
         len(shape) == 2
         and shape[0] in (None, 1, wanted[0] or shape[0])
@@ -213,7 +211,11 @@ def check_sequence(inputs: Tensor, positions: Tensor | None, limit: int | None =
     )
     if not fits:
         raise ValueError(f"`positions` must have the shape (b, t) = {wanted}. Received: shape={shape}.")
-    values = known_values(positions)
+
+
+def check_positions(positions: Tensor | None, limit: int | None) -> None:
+    """Raise ValueError for a position that is known to be negative, or not below a limit."""
+    values = None if positions is None else known_values(positions)
     if values is not None and values.size:
         lowest, highest = values.min(), values.max()
         if lowest < 0 or (limit is not None and highest >= limit):

@@ -5,7 +5,14 @@ from typing import ClassVar
 import keras
 from keras import ops
 
-from keras_transformer.arguments import as_boolean, check_positive, check_rates, check_width, known_width
+from keras_transformer.arguments import (
+    as_boolean,
+    check_attention_inputs,
+    check_positive,
+    check_rates,
+    check_width,
+    known_width,
+)
 from keras_transformer.course.layers import _PositionalCall
 from keras_transformer.layers.dot_product_attention import dot_product_attention
 from keras_transformer.layers.masks import combine_masks
@@ -43,7 +50,7 @@ class MultiHeadAttention(_PositionalCall):
 
     Call arguments:
         inputs: `[query, key, value]` of shapes `(b, t, d)`, `(b, s, d)`, `(b, s, d)`, each of any width; or
-            `[query, value]`, whose value is the key too.
+            `[query, value]`, whose value is the key too. More or no axes before `t` will do.
         training: whether dropout is on.
         mask: `(t, s)`, `(b, t, s)` or `(b, h, t, s)`; 1 (True) where the query may attend to the key. If
             None, the Keras masks of key and value are read.
@@ -121,8 +128,12 @@ class MultiHeadAttention(_PositionalCall):
         self, inputs: list[Tensor], training: bool | None = None, mask: Tensor | None = None
     ) -> Tensor | tuple[Tensor, Tensor]:
         query, key, value = _query_key_value(inputs)
-        for name, tensor in {"query": query, "key": key, "value": value}.items():
-            check_width(getattr(self, f"{name}_kernel").shape[1], **{name: tensor})
+        self.compute_output_shape([query.shape, key.shape, value.shape])
+        leading = ops.shape(query)[:-2]
+        if len(leading) != 1:
+            # (..., t, d) -> (b, t, d)
+            mask = _flat_mask(mask, leading)
+            query, key, value = (ops.reshape(x, (-1, *ops.shape(x)[-2:])) for x in (query, key, value))
         mask = self._scores_mask(query, key, mask)
         # (b, t, d) -> (b, t, h, k), and keys and values likewise, each of its own width
         queries = ops.einsum("btd,hdk->bthk", query, self.query_kernel)
@@ -135,7 +146,22 @@ class MultiHeadAttention(_PositionalCall):
         output = ops.einsum("bthk,hkd->btd", heads, self.projection_kernel)
         if self.use_projection_bias:
             output = output + self.projection_bias
+        if len(leading) != 1:
+            # (b, t, output_size) -> (..., t, output_size)
+            output, coefficients = (
+                ops.reshape(x, (*leading, *ops.shape(x)[1:])) for x in (output, coefficients)
+            )
         return (output, coefficients) if self.return_attn_coef else output
+
+    def compute_output_shape(self, inputs_shape: list[Shape]) -> Shape | tuple[Shape, Shape]:
+        query, key, value = (tuple(shape) for shape in _query_key_value(inputs_shape))
+        if self.built:
+            for name, shape in {"query": query, "key": key, "value": value}.items():
+                check_width(getattr(self, f"{name}_kernel").shape[1], **{name: shape})
+        check_attention_inputs(query, value, key)
+        output = (*query[:-1], self.output_size or value[-1])
+        scores = (*query[:-2], self.num_heads, query[-2], key[-2])
+        return (output, scores) if self.return_attn_coef else output
 
     def compute_mask(self, inputs: list[Tensor], previous_mask: Tensor | None = None) -> Tensor | None:
         # The Keras mask of the query goes on.
@@ -166,6 +192,21 @@ class MultiHeadAttention(_PositionalCall):
             # It draws the same numbers at every call: queries, keys and values would start equal.
             options["initializer"] = initializer.clone()
         return self.add_weight(name=name, shape=shape, **options)
+
+
+def _flat_mask(mask: Tensor, leading: tuple[Tensor | int, ...]) -> Tensor:
+    """Bring a mask `(..., [h], t, s)` to `(b, [h], t, s)`, and Keras masks `(..., s)` to `(b, s)`."""
+    if isinstance(mask, (list, tuple)) and all(
+        one is None or len(one.shape) == len(leading) + 1 for one in mask
+    ):
+        return [None if one is None else ops.reshape(one, (-1, one.shape[-1])) for one in mask]
+    if mask is None:
+        return None
+    mask = as_boolean(mask, "mask")
+    if len(mask.shape) == 2:
+        return mask
+    sizes = ops.shape(mask)[len(leading) :]
+    return ops.reshape(ops.broadcast_to(mask, (*leading, *sizes)), (-1, *sizes))
 
 
 def _are_keras_masks(mask: Tensor) -> bool:

@@ -1,5 +1,6 @@
 """The functions that the assignments have their readers write."""
 
+import inspect
 from collections.abc import Callable
 
 import keras
@@ -158,7 +159,7 @@ def next_word(
     """Predict the word that follows what was written so far.
 
     Args:
-        model: a `course.Transformer`, or anything called like one.
+        model: a `course.Transformer`, or a model or a function that takes its six arguments in this order.
         encoder_input: integers `(b, s)`, the source; 0 is padding.
         output: integers `(b, t)`, the words so far.
 
@@ -168,7 +169,13 @@ def next_word(
     encoder_input, output = ops.convert_to_tensor(encoder_input), ops.convert_to_tensor(output)
     mask = create_padding_mask(encoder_input)
     look_ahead_mask = create_look_ahead_mask(ops.shape(output)[1])
-    probabilities, _ = model(encoder_input, output, False, mask, look_ahead_mask, mask)
+    others = False, mask, look_ahead_mask, mask
+    if isinstance(model, keras.layers.Layer):
+        # Keras 3 takes nothing but tensors by position, and a student may have chosen other names.
+        names = [*inspect.signature(model.call).parameters][2:]
+        probabilities, _ = model(encoder_input, output, **dict(zip(names, others, strict=False)))
+    else:
+        probabilities, _ = model(encoder_input, output, *others)
     return ops.cast(ops.argmax(probabilities[:, -1:, :], axis=-1), "int32")
 
 

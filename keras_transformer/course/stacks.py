@@ -48,7 +48,9 @@ class _SentenceStack(_PositionalCall):
         self.dropout_rate = dropout_rate
         self.layernorm_eps = layernorm_eps
         self.supports_masking = True
-        self.embedding = TokenEmbedding(vocab_size, embedding_dim, dtype=self.dtype_policy, name="embedding")
+        # The course hands its masks to each layer.
+        options = {"mask_zero": False, "dtype": self.dtype_policy, "name": "embedding"}
+        self.embedding = TokenEmbedding(vocab_size, embedding_dim, **options)
         # An array, since a tensor made here would belong to the graph in which the layer is made.
         self.pos_encoding = ops.convert_to_numpy(
             positional_encoding(maximum_position_encoding, embedding_dim)

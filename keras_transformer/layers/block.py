@@ -28,6 +28,8 @@ from keras_transformer.types import Config, Shape, Tensor
 class _Block(keras.layers.Layer):
     """The base of layers and stacks; `Encoder` tells what the arguments mean and what is raised."""
 
+    layers: list["_Block"]
+
     def __new__(cls, *args: object, **kwargs: object) -> Self:
         _check_call(cls, args, kwargs, _ARGUMENTS)
         return super().__new__(cls, *args, **kwargs)
@@ -47,6 +49,8 @@ class _Block(keras.layers.Layer):
         layer_norm_epsilon: float = 1e-6,
         num_key_value_heads: int | None = None,
         positions: str | None = None,
+        kernel_initializer: object = None,
+        bias_initializer: object = None,
         **kwargs: object,
     ) -> None:
         _check_names(type(self), kwargs, _ARGUMENTS)
@@ -72,10 +76,22 @@ class _Block(keras.layers.Layer):
         self.layer_norm_epsilon = layer_norm_epsilon
         self.num_key_value_heads = num_key_value_heads
         self.positions = positions
+        # None until it is used: a Keras initializer takes its seed from Python's generator when it is made.
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self.bias_initializer = keras.initializers.get(bias_initializer)
         self.supports_masking = True
 
-    def compute_output_shape(self, inputs_shape: Shape) -> Shape:
+    def compute_output_shape(self, inputs_shape: Shape, encoder_output_shape: Shape | None = None) -> Shape:
         return tuple(inputs_shape)
+
+    def compute_output_spec(self, inputs: Tensor, *args: Tensor, **kwargs: Tensor) -> keras.KerasTensor:
+        """Return the symbolic output, where an eager call would not raise; Keras calls this."""
+        self._check(inputs, *args, **kwargs)
+        return keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
+
+    def _check(self, *args: Tensor, **kwargs: Tensor) -> None:
+        # A stack takes what its first layer takes.
+        self.layers[0]._check(*args, **kwargs)
 
     def get_config(self) -> dict[str, object]:
         return {**super().get_config(), **self._options()}
@@ -84,12 +100,14 @@ class _Block(keras.layers.Layer):
         """Return the arguments of the constructor, those of Keras left out."""
         options: Config = {name: getattr(self, name) for name in _OPTIONS}
         # By its name, where Keras knows one: a function itself cannot be written as JSON.
+        for name in ("kernel_initializer", "bias_initializer"):
+            options[name] = keras.initializers.serialize(getattr(self, name))
         return {**options, "activation": keras.activations.serialize(self.activation)}
 
     def _as_vectors(self, inputs: Tensor, attention: MultiHeadAttention) -> Tensor:
         """Return inputs `(b, t, d)`, integers as floats; raise ValueError for another shape."""
         check_vectors(inputs.shape)
-        check_width(attention.query_kernel.shape[0], inputs=inputs)
+        check_width(attention.query_kernel.shape[0], inputs=inputs.shape)
         is_float = keras.backend.is_float_dtype(inputs.dtype)
         return inputs if is_float else ops.cast(inputs, self.compute_dtype)
 
@@ -106,6 +124,8 @@ class _Block(keras.layers.Layer):
             dropout=self.attention_dropout,
             num_key_value_heads=self.num_key_value_heads,
             positions=positions,
+            kernel_initializer=self.kernel_initializer or "glorot_uniform",
+            bias_initializer=self.bias_initializer or "zeros",
             dtype=self.dtype_policy,
             name=name,
         )
@@ -120,6 +140,8 @@ class _Block(keras.layers.Layer):
             activation=self.activation,
             gated=self.gated,
             dropout=self.intermediate_dropout,
+            kernel_initializer=self.kernel_initializer,
+            bias_initializer=self.bias_initializer,
             dtype=self.dtype_policy,
             name=name,
         )
@@ -135,9 +157,9 @@ class _Block(keras.layers.Layer):
         epsilon = self.layer_norm_epsilon
         return _make_normalization(self.normalization, epsilon=epsilon, dtype=self.dtype_policy, name=name)
 
-    def _final_normalization(self, shape: Shape) -> keras.layers.Layer:
+    def _final_normalization(self, shape: Shape, is_wanted: bool | None) -> keras.layers.Layer:
         # Pre-norm layers leave their output unnormalized, so the stack normalizes it at its end.
-        if self.norm_first:
+        if self.norm_first if is_wanted is None else is_wanted:
             layer = self._normalization("final_normalization")
         else:
             # Of no weights, so that both kinds of stack have the same parts.

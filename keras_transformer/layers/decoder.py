@@ -2,7 +2,7 @@
 
 import keras
 
-from keras_transformer.arguments import check_positive, check_width, freeze_parts
+from keras_transformer.arguments import check_positive, check_vectors, check_width, freeze_parts
 from keras_transformer.layers.block import _Block
 from keras_transformer.types import Shape, Tensor
 
@@ -82,6 +82,23 @@ class DecoderLayer(_Block):
             lambda x: self.feed_forward(x, training=training), x, training
         )
 
+    def _check(
+        self,
+        inputs: Tensor,
+        encoder_output: Tensor | None = None,
+        padding_mask: Tensor | None = None,
+        encoder_padding_mask: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        cross_attention_mask: Tensor | None = None,
+        training: bool | None = None,
+    ) -> None:
+        check_vectors(inputs.shape)
+        self.check_encoder_output(encoder_output, cross_attention_mask)
+        self.self_attention.compute_output_spec(inputs, inputs, None, attention_mask, padding_mask)
+        if self.cross_attention is not None:
+            masks = cross_attention_mask, encoder_padding_mask
+            self.cross_attention.compute_output_spec(inputs, encoder_output, None, *masks)
+
     def attention_scores(
         self,
         inputs: Tensor,
@@ -132,7 +149,7 @@ class DecoderLayer(_Block):
                 f"Received: encoder_output={_described(encoder_output)}."
             )
         if self.cross_attention is not None:
-            check_width(self.cross_attention.value_kernel.shape[0], encoder_output=encoder_output)
+            check_width(self.cross_attention.value_kernel.shape[0], encoder_output=encoder_output.shape)
         elif cross_attention_mask is not None:
             raise ValueError(
                 "`cross_attention_mask` must be None without cross-attention. "
@@ -156,6 +173,7 @@ class Decoder(_Block):
         num_layers: the number of layers.
         num_heads: see `Encoder`.
         intermediate_dim: see `Encoder`.
+        final_norm: see `Encoder`.
         **kwargs: the options of `Encoder`, and `name` and `dtype` of a Keras layer.
 
     Call arguments:
@@ -175,10 +193,19 @@ class Decoder(_Block):
         ValueError: see `Encoder` and `DecoderLayer`.
     """
 
-    def __init__(self, num_layers: int, num_heads: int, intermediate_dim: int, **kwargs: Tensor) -> None:
+    def __init__(
+        self,
+        num_layers: int,
+        num_heads: int,
+        intermediate_dim: int,
+        *,
+        final_norm: bool | None = None,
+        **kwargs: Tensor,
+    ) -> None:
         super().__init__(num_heads, intermediate_dim, **kwargs)
         check_positive(num_layers=num_layers)
         self.num_layers = num_layers
+        self.final_norm = final_norm
 
     def build(self, inputs_shape: Shape, encoder_output_shape: Shape | None = None) -> None:
         self.layers = []
@@ -187,7 +214,7 @@ class Decoder(_Block):
             # All layers attend to the output of the last encoder layer, and so have its width.
             layer.build(inputs_shape, encoder_output_shape)
             self.layers.append(layer)
-        self.final_normalization = self._final_normalization(inputs_shape)
+        self.final_normalization = self._final_normalization(inputs_shape, self.final_norm)
         freeze_parts(self)
 
     def call(
@@ -245,4 +272,4 @@ class Decoder(_Block):
         return scores
 
     def get_config(self) -> dict[str, object]:
-        return {**super().get_config(), "num_layers": self.num_layers}
+        return {**super().get_config(), "num_layers": self.num_layers, "final_norm": self.final_norm}

@@ -2,7 +2,7 @@
 
 import keras
 
-from keras_transformer.arguments import check_positive, freeze_parts
+from keras_transformer.arguments import check_positive, check_vectors, freeze_parts
 from keras_transformer.layers.block import _Block
 from keras_transformer.types import Shape, Tensor
 
@@ -60,6 +60,17 @@ class EncoderLayer(_Block):
             lambda x: self.feed_forward(x, training=training), x, training
         )
 
+    def _check(
+        self,
+        inputs: Tensor,
+        padding_mask: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        training: bool | None = None,
+        mask: Tensor | None = None,
+    ) -> None:
+        check_vectors(inputs.shape)
+        self.self_attention.compute_output_spec(inputs, inputs, None, attention_mask, padding_mask)
+
     def attention_scores(
         self, inputs: Tensor, padding_mask: Tensor | None = None, attention_mask: Tensor | None = None
     ) -> dict[str, Tensor]:
@@ -99,6 +110,9 @@ class Encoder(_Block):
         layer_norm_epsilon: what normalization adds to the variance.
         num_key_value_heads: heads of the keys and values; `num_heads` if None.
         positions: of the self-attention: None, `rotary` or `relative`; see `MultiHeadAttention`.
+        kernel_initializer: draws the kernels; `glorot_uniform` if None.
+        bias_initializer: draws the biases; `zeros` if None.
+        final_norm: whether the stack ends with a normalization; None for `norm_first`.
         **kwargs: these options, and `name` and `dtype` of a Keras layer.
 
     Call arguments:
@@ -117,10 +131,19 @@ class Encoder(_Block):
             sizes not above zero, rates outside [0, 1), names that are not known.
     """
 
-    def __init__(self, num_layers: int, num_heads: int, intermediate_dim: int, **kwargs: Tensor) -> None:
+    def __init__(
+        self,
+        num_layers: int,
+        num_heads: int,
+        intermediate_dim: int,
+        *,
+        final_norm: bool | None = None,
+        **kwargs: Tensor,
+    ) -> None:
         super().__init__(num_heads, intermediate_dim, **kwargs)
         check_positive(num_layers=num_layers)
         self.num_layers = num_layers
+        self.final_norm = final_norm
 
     def build(self, inputs_shape: Shape) -> None:
         self.layers = []
@@ -128,7 +151,7 @@ class Encoder(_Block):
             layer = EncoderLayer(**self._options(), dtype=self.dtype_policy, name=f"layer_{number}")
             layer.build(inputs_shape)
             self.layers.append(layer)
-        self.final_normalization = self._final_normalization(inputs_shape)
+        self.final_normalization = self._final_normalization(inputs_shape, self.final_norm)
         freeze_parts(self)
 
     def call(
@@ -164,4 +187,4 @@ class Encoder(_Block):
         return scores
 
     def get_config(self) -> dict[str, object]:
-        return {**super().get_config(), "num_layers": self.num_layers}
+        return {**super().get_config(), "num_layers": self.num_layers, "final_norm": self.final_norm}

@@ -8,12 +8,13 @@ from keras import ops
 from keras_transformer.arguments import (
     check_positive,
     check_rates,
+    check_width,
     freeze_parts,
     get_activation,
     known_width,
 )
 from keras_transformer.layers.normalization import Dropout
-from keras_transformer.layers.projection import _sizes_of
+from keras_transformer.layers.projection import _clone, _sizes_of
 from keras_transformer.types import Shape, Tensor
 
 
@@ -30,6 +31,8 @@ class FeedForward(keras.layers.Layer):
         activation: what `keras.activations.get` takes.
         gated: whether a third linear map is multiplied with what is activated.
         dropout: the rate of the dropout after the activation.
+        kernel_initializer: draws the kernels; `glorot_uniform` if None.
+        bias_initializer: draws the biases; `zeros` if None.
         **kwargs: `name` and `dtype` of a Keras layer.
 
     Call arguments:
@@ -54,6 +57,8 @@ class FeedForward(keras.layers.Layer):
         activation: str | Callable[[Tensor], Tensor] | None = "relu",
         gated: bool = False,
         dropout: float = 0.0,
+        kernel_initializer: object = None,
+        bias_initializer: object = None,
         **kwargs: object,
     ) -> None:
         super().__init__(**kwargs)
@@ -63,6 +68,8 @@ class FeedForward(keras.layers.Layer):
         self.activation = get_activation(activation)
         self.gated = gated
         self.dropout = dropout
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self.bias_initializer = keras.initializers.get(bias_initializer)
         self.supports_masking = True
 
     def build(self, input_shape: Shape) -> None:
@@ -74,6 +81,7 @@ class FeedForward(keras.layers.Layer):
         freeze_parts(self)
 
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
+        self.compute_output_shape(inputs.shape)
         # (b, t, d) -> (b * t, d), rows of one matrix: the products of larger tensors need several operations
         # more each.
         rows = inputs if len(inputs.shape) == 2 else ops.reshape(inputs, (-1, inputs.shape[-1]))
@@ -88,11 +96,20 @@ class FeedForward(keras.layers.Layer):
     def _dense(
         self, name: str, width: int, shape: Shape, activation: Callable[[Tensor], Tensor] | None = None
     ) -> keras.layers.Dense:
-        layer = keras.layers.Dense(width, activation=activation, dtype=self.dtype_policy, name=name)
+        layer = keras.layers.Dense(
+            width,
+            activation=activation,
+            kernel_initializer=_clone(self.kernel_initializer) or "glorot_uniform",
+            bias_initializer=_clone(self.bias_initializer) or "zeros",
+            dtype=self.dtype_policy,
+            name=name,
+        )
         layer.build(shape)
         return layer
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
+        if self.built:
+            check_width(self.outer.units, inputs=input_shape)
         return tuple(input_shape)
 
     def get_config(self) -> dict[str, object]:
@@ -102,4 +119,6 @@ class FeedForward(keras.layers.Layer):
             "activation": keras.activations.serialize(self.activation),
             "gated": self.gated,
             "dropout": self.dropout,
+            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
+            "bias_initializer": keras.initializers.serialize(self.bias_initializer),
         }

@@ -119,31 +119,55 @@ def combine_masks(
 
 def _over_keys(mask: Tensor, name: str, scores_shape: Shape) -> Tensor:
     mask = as_boolean(mask, name)
-    wanted = (scores_shape[0], scores_shape[3])
-    # It would broadcast, and so show or hide all keys of an example together.
-    one_key_for_all = len(mask.shape) == 2 and mask.shape[1] == 1 and known_sizes(wanted)[1] not in (None, 1)
-    if one_key_for_all or not _fits(mask.shape, wanted):
-        raise ValueError(
-            f"`{name}` must have the shape (b, s){_sizes(wanted)}. "
-            f"Received: shape={tuple(mask.shape)}. A mask over queries and keys is an `attention_mask`."
-        )
+    _check_key_mask(mask.shape, name, scores_shape)
     # (b, s) -> (b, 1, 1, s)
     return mask[:, None, None, :]
 
 
+def _check_key_mask(shape: Shape, name: str, scores_shape: Shape) -> None:
+    """Raise ValueError for a mask that is not over the keys `(b, s)`."""
+    wanted = (scores_shape[0], scores_shape[3])
+    # It would broadcast, and so show or hide all keys of an example together.
+    one_key_for_all = len(shape) == 2 and shape[1] == 1 and known_sizes(wanted)[1] not in (None, 1)
+    if one_key_for_all or not _fits(shape, wanted):
+        raise ValueError(
+            f"`{name}` must have the shape (b, s){_sizes(wanted)}. "
+            f"Received: shape={tuple(shape)}. A mask over queries and keys is an `attention_mask`."
+        )
+
+
 def _over_queries(mask: Tensor, scores_shape: Shape) -> Tensor:
     mask = as_boolean(mask, "attention_mask")
-    batch, heads, *lengths = scores_shape
-    wanted: dict[int, Shape] = {2: tuple(lengths), 3: (batch, *lengths), 4: (batch, heads, *lengths)}
+    _check_query_mask(mask.shape, scores_shape)
     rank = len(mask.shape)
-    if rank not in wanted or not _fits(mask.shape, wanted[rank]):
-        raise ValueError(
-            "`attention_mask` must have the shape (t, s), (b, t, s), (b, 1, t, s) or "
-            f"(b, h, t, s){_sizes(scores_shape)}. Received: shape={tuple(mask.shape)}. "
-            "A mask over keys alone is a `padding_mask`."
-        )
     # (t, s) -> (1, 1, t, s); (b, t, s) -> (b, 1, t, s)
     return mask[None, None, :, :] if rank == 2 else mask[:, None, :, :] if rank == 3 else mask
+
+
+def _check_query_mask(shape: Shape, scores_shape: Shape) -> None:
+    """Raise ValueError for a mask that is not over queries and keys."""
+    batch, heads, *lengths = scores_shape
+    wanted: dict[int, Shape] = {2: tuple(lengths), 3: (batch, *lengths), 4: (batch, heads, *lengths)}
+    if len(shape) not in wanted or not _fits(shape, wanted[len(shape)]):
+        raise ValueError(
+            "`attention_mask` must have the shape (t, s), (b, t, s), (b, 1, t, s) or "
+            f"(b, h, t, s){_sizes(scores_shape)}. Received: shape={tuple(shape)}. "
+            "A mask over keys alone is a `padding_mask`."
+        )
+
+
+def _mask_queries(
+    queries: Tensor, mask: Tensor | None, query_mask: Tensor, has_scores: bool
+) -> tuple[Tensor, Tensor | None]:
+    """Let queries of padding gather what they do in Keras: zeros where it has scores, else the mean."""
+    # (b, t) -> (b, t, 1, 1)
+    query_mask = as_boolean(query_mask, "query_mask")[:, :, None, None]
+    rows = ops.transpose(query_mask, (0, 2, 1, 3))
+    if has_scores:
+        return queries, rows if mask is None else ops.logical_and(mask, rows)
+    # A query of zeros that may attend to every key weights all alike, in every kernel.
+    queries = ops.where(query_mask, queries, ops.zeros_like(queries))
+    return queries, None if mask is None else ops.logical_or(mask, ops.logical_not(rows))
 
 
 def _fits(shape: Shape, wanted: Shape) -> bool:

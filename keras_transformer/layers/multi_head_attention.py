@@ -19,9 +19,9 @@ from keras_transformer.arguments import (
 )
 from keras_transformer.backend.attention import fused_attention
 from keras_transformer.layers.dot_product_attention import _attend_without_scores, dot_product_attention
-from keras_transformer.layers.masks import _window_mask, causal_mask, combine_masks
+from keras_transformer.layers.masks import _mask_queries, _window_mask, causal_mask, combine_masks
 from keras_transformer.layers.normalization import Dropout
-from keras_transformer.layers.projection import _project
+from keras_transformer.layers.projection import _clone, _project
 from keras_transformer.layers.relative_position_bias import RelativePositionBias
 from keras_transformer.layers.rotary_embedding import _Rotation
 from keras_transformer.layers.sequence_axes import _SequenceAxes
@@ -39,6 +39,7 @@ _SERIALIZERS = {
     "kernel_constraint": keras.constraints.serialize,
     "bias_constraint": keras.constraints.serialize,
 }
+_PROJECTIONS = ("query", "key", "value", "gate", "output")
 _OPTIONS = (
     "num_heads",
     "key_dim",
@@ -75,10 +76,10 @@ class MultiHeadAttention(keras.layers.Layer):
         dropout: the rate of the dropout on the attention scores.
         use_bias: whether the projections add a bias.
         output_shape: the width of the output, or several sizes; that of the query if None.
-        attention_axes: the axes that are the sequence; the one before the width if None.
+        attention_axes: the axes that are the sequence; those between the first and the last if None.
         sliding_window: a query sees only keys fewer positions away than this; all if None.
-        flash_attention: None lets the backend choose its kernel, True asks for flash attention, False for
-            another. A call that needs scores or dropout uses none.
+        flash_attention: None lets the backend choose its kernel, True wants flash attention, which has
+            neither scores nor dropout, and False another.
         kernel_initializer: draws the kernels, each as the matrix it is: `(d, h * k)` and `(h * k, d)`.
         bias_initializer: draws the biases.
         kernel_regularizer: of the kernels.
@@ -96,8 +97,8 @@ class MultiHeadAttention(keras.layers.Layer):
         **kwargs: `name` and `dtype` of a Keras layer.
 
     Call arguments:
-        query: `(b, t, d)`; also `(t, d)`, or with more leading axes.
-        value: `(b, s, d)`, of any width; as many leading axes as the query.
+        query: `(b, t, d)`; also `(t, d)`, or with more axes, see `attention_axes`.
+        value: `(b, s, d)`, of any width; as many axes as the query.
         key: `(b, s, d)`, of any width; `value` if None.
         attention_mask: `(t, s)`, `(b, t, s)`, `(b, 1, t, s)` or `(b, h, t, s)`; True (1) where the query may
             attend to the key.
@@ -107,17 +108,22 @@ class MultiHeadAttention(keras.layers.Layer):
         return_attention_scores: whether the scores are returned too.
         training: whether dropout is on.
         key_mask, value_mask: filled in by Keras; `(b, s)`.
-        query_mask: likewise, `(b, t)`; only handed on, so what a query of padding gathers is not zero.
+        query_mask: likewise, `(b, t)`. A query of padding gathers what it does in Keras: zeros with a dropout
+            or with `return_attention_scores`, else the mean of all values.
 
     Returns:
         `(b, t, output_shape)`; with `return_attention_scores` a pair of that and the scores `(b, h, t, s)`. A
         query that may attend to nothing gathers zeros.
 
+    A subclass may replace `_compute_attention(query, key, value, attention_mask, training,
+    return_attention_scores)`, as one of Keras's layer may: it takes heads `(b, t, h, k)` and a mask that
+    broadcasts to `(b, h, t, s)`, and returns heads and scores.
+
     Raises:
         TypeError: a size that is not an integer, a mask of neither booleans nor numbers.
         ValueError: sizes not above zero, a rate outside [0, 1), groups that do not divide the heads, unknown
             `positions`, a mask of another rank or size, inputs of different batches or of another width than
-            the weights, keys and values of different lengths.
+            the weights, keys and values of different lengths, flash attention where there is none.
 
     Example:
         >>> attention = MultiHeadAttention(num_heads=2, key_dim=4)
@@ -162,6 +168,11 @@ class MultiHeadAttention(keras.layers.Layer):
         check_divides(num_key_value_heads=num_key_value_heads, num_heads=num_heads)
         check_rates(dropout=dropout)
         check_choice(POSITIONS, positions=positions)
+        if flash_attention and dropout:
+            raise ValueError(
+                "`flash_attention` has no dropout. "
+                f"Received: flash_attention={flash_attention}, dropout={dropout}."
+            )
         self.num_heads = num_heads
         self.key_dim = key_dim
         self.value_dim = value_dim
@@ -221,7 +232,7 @@ class MultiHeadAttention(keras.layers.Layer):
     ) -> Tensor | tuple[Tensor, Tensor]:
         query, value = as_tensor(query), as_tensor(value)
         key = value if key is None else as_tensor(key)
-        axes = self._axes(query, value, key)
+        axes = self._axes(query.shape, value.shape, key.shape)
         # (..., t, d) -> (b, t, d), and so for values and keys; keys that are the values are reordered once
         queries, values = axes.flatten(query), axes.flatten(value)
         keys = values if key is value else axes.flatten(key)
@@ -231,17 +242,22 @@ class MultiHeadAttention(keras.layers.Layer):
             padding_mask=axes.flatten_padding_mask(padding_mask, "padding_mask", key),
             key_mask=axes.flatten_padding_mask(key_mask, "key_mask", key),
             value_mask=axes.flatten_padding_mask(value_mask, "value_mask", value),
-            attention_mask=axes.flatten_attention_mask(attention_mask, query),
+            attention_mask=axes.flatten_attention_mask(attention_mask, query, value),
             causal_mask=causal_mask(*lengths) if use_causal_mask else None,
             window_mask=_window_mask(*lengths, self.sliding_window) if self.sliding_window else None,
             scores_shape=(queries.shape[0], self.num_heads, queries.shape[1], values.shape[1]),
         )
-        # A configured dropout rules out a fused kernel in training alone.
-        need_scores = return_attention_scores or bool(training and self.dropout)
-        output, scores = self._attend(queries, keys, values, mask, need_scores, training)
-        # (b, t, d) -> (..., t, d)
+        query_mask = axes.flatten_padding_mask(query_mask, "query_mask", query)
+        queries, keys, values = (ops.cast(inputs, self.compute_dtype) for inputs in (queries, keys, values))
+        heads, scores = self._attend(
+            queries, keys, values, mask, query_mask, return_attention_scores, training
+        )
+        if self.gate_kernel is not None:
+            heads = heads * ops.sigmoid(_project("btd,dhk->bthk", queries, self.gate_kernel, self.gate_bias))
+        # (b, t, h, k) -> (b, t, d) -> (..., t, d)
+        output = _project("bthk,hkd->btd", heads, self.output_kernel, self.output_bias)
         output = axes.restore(output, query)
-        return (output, axes.restore_scores(scores, query)) if return_attention_scores else output
+        return (output, axes.restore_scores(scores, query, value)) if return_attention_scores else output
 
     def _attend(
         self,
@@ -249,42 +265,75 @@ class MultiHeadAttention(keras.layers.Layer):
         key: Tensor,
         value: Tensor,
         mask: Tensor | None,
-        need_scores: bool,
+        query_mask: Tensor | None,
+        return_attention_scores: bool,
         training: bool | None,
     ) -> tuple[Tensor, Tensor | None]:
-        """Return the output `(b, t, d)`, and the scores `(b, h, t, s)` unless a kernel has none."""
-        query, key, value = (ops.cast(inputs, self.compute_dtype) for inputs in (query, key, value))
+        """Return the heads `(b, t, h, k)`, and the scores `(b, h, t, s)` unless a kernel has none."""
         keys = _project("bsd,dhk->bshk", key, self.key_kernel, self.key_bias)
         values = _project("bsd,dhk->bshk", value, self.value_kernel, self.value_bias)
         queries = _project("btd,dhk->bthk", query, self.query_kernel, self.query_bias)
         if self.positions == "rotary":
             queries, keys = (_Rotation.of(ops.shape(x)[1], self.key_dim)(x) for x in (queries, keys))
+        if query_mask is not None:
+            has_scores = self.dropout > 0 or return_attention_scores
+            queries, mask = _mask_queries(queries, mask, query_mask, has_scores)
+        return self._compute_attention(
+            queries,
+            keys,
+            values,
+            attention_mask=mask,
+            training=training,
+            return_attention_scores=return_attention_scores,
+        )
+
+    def _compute_attention(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        attention_mask: Tensor | None = None,
+        training: bool | None = None,
+        return_attention_scores: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
         kernel = None
-        if not need_scores and self.position_bias is None:
+        # A configured dropout rules out a fused kernel in training alone.
+        needs_scores = return_attention_scores or bool(training and self.dropout)
+        if not needs_scores and self.position_bias is None:
             kernel = fused_attention(self.key_dim, self.value_dim or self.key_dim)
         if kernel is not None:
-            heads = _attend_without_scores(kernel, queries, keys, values, mask, self.flash_attention)
-            scores = None
-        else:
-            bias = None
-            if self.position_bias is not None:
-                bias = self.position_bias.between(ops.shape(queries)[1], ops.shape(keys)[1])
-            heads, scores = dot_product_attention(
-                queries,
-                keys,
-                values,
-                mask,
-                bias=bias,
-                dropout=lambda scores: self.score_dropout(scores, training=training),
-                training=training,
+            flash = self.flash_attention
+            return _attend_without_scores(kernel, query, key, value, attention_mask, flash), None
+        if self.flash_attention:
+            raise ValueError(
+                "`flash_attention` needs a backend that has it, and a call without scores. Received: backend="
+                f"{keras.backend.backend()!r}, return_attention_scores={return_attention_scores}."
             )
-        if self.gate_kernel is not None:
-            heads = heads * ops.sigmoid(_project("btd,dhk->bthk", query, self.gate_kernel, self.gate_bias))
-        return _project("bthk,hkd->btd", heads, self.output_kernel, self.output_bias), scores
+        bias = None
+        if self.position_bias is not None:
+            bias = self.position_bias.between(ops.shape(query)[1], ops.shape(key)[1])
+        return dot_product_attention(
+            query,
+            key,
+            value,
+            attention_mask,
+            bias=bias,
+            dropout=lambda scores: self.score_dropout(scores, training=training),
+            training=training,
+        )
 
     def compute_output_shape(
-        self, query_shape: Shape, value_shape: Shape, key_shape: Shape | None = None
+        self,
+        query_shape: Shape,
+        value_shape: Shape,
+        key_shape: Shape | None = None,
+        attention_mask_shape: Shape | None = None,
+        padding_mask_shape: Shape | None = None,
     ) -> Shape:
+        key_shape = value_shape if key_shape is None else key_shape
+        axes = self._axes(query_shape, value_shape, key_shape)
+        check_attention_inputs(*(axes.flat_shape(shape) for shape in (query_shape, value_shape, key_shape)))
+        axes.check_masks(query_shape, value_shape, self.num_heads, attention_mask_shape, padding_mask_shape)
         return (*query_shape[:-1], *self._output_sizes(query_shape))
 
     def compute_output_spec(self, *args: Tensor, **kwargs: Tensor) -> Tensor:
@@ -294,6 +343,17 @@ class MultiHeadAttention(keras.layers.Layer):
             return keras.Operation.compute_output_spec(self, *args, **kwargs)
         return super().compute_output_spec(*args, **kwargs)
 
+    def __getattr__(self, name: str) -> object:
+        # Programs that read the weights of Keras's layer look there.
+        if name.endswith("_dense") and name.removesuffix("_dense").strip("_") in _PROJECTIONS:
+            weights = name.removesuffix("_dense").strip("_")
+            raise AttributeError(
+                f"MultiHeadAttention has no `{name}`: its weights are `{weights}_kernel` and "
+                f"`{weights}_bias`, of the shapes that they have in Keras."
+            )
+        find: Callable[[str], object] = getattr(super(), "__getattr__", super().__getattribute__)
+        return find(name)  # torch keeps its parameters elsewhere
+
     def get_config(self) -> dict[str, object]:
         return {
             **super().get_config(),
@@ -301,13 +361,14 @@ class MultiHeadAttention(keras.layers.Layer):
             **{name: serialize(getattr(self, name)) for name, serialize in _SERIALIZERS.items()},
         }
 
-    def _axes(self, query: Tensor, value: Tensor, key: Tensor) -> _SequenceAxes:
-        check_attention_inputs(query.shape, value.shape, key.shape)
-        widths = self.query_kernel.shape[0], self.value_kernel.shape[0], self.key_kernel.shape[0]
-        check_width(widths[0], query=query)
-        check_width(widths[1], value=value)
-        check_width(widths[2], key=key)
-        axes = _SequenceAxes(len(query.shape), self.attention_axes)
+    def _axes(self, query: Shape, value: Shape, key: Shape) -> _SequenceAxes:
+        """Return the axes of inputs that go together; raise ValueError for others."""
+        check_attention_inputs(query, value, key)
+        if self.built:
+            check_width(self.query_kernel.shape[0], query=query)
+            check_width(self.value_kernel.shape[0], value=value)
+            check_width(self.key_kernel.shape[0], key=key)
+        axes = _SequenceAxes(len(query), self.attention_axes)
         axes.check_leading(query=query, value=value, key=key)
         return axes
 
@@ -352,9 +413,3 @@ def _check_optional_sizes(**sizes: int | Sequence[int] | None) -> None:
         for size in given if isinstance(given, Sequence) else [given]:
             if size is not None:
                 check_positive(**{name: size})
-
-
-def _clone(initializer: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    # A Keras initializer chooses its seed once and draws the same numbers at every call: queries, keys and
-    # values would start with one kernel. A function stays as it is.
-    return initializer.clone() if isinstance(initializer, keras.initializers.Initializer) else initializer

@@ -9,6 +9,7 @@ from keras_transformer.arguments import (
     as_tensor,
     check_choice,
     check_number,
+    check_positions,
     check_positive,
     check_sequence,
     check_width,
@@ -108,7 +109,8 @@ class PositionEncoding(keras.layers.Layer):
 
     def call(self, inputs: Tensor, start: Tensor | int = 0, positions: Tensor | None = None) -> Tensor:
         positions = None if positions is None else as_tensor(positions)
-        check_sequence(inputs, positions, *known_sizes(inputs.shape[1:2]))
+        self.compute_output_shape(inputs.shape, None if positions is None else positions.shape)
+        check_positions(positions, *known_sizes(inputs.shape[1:2]))
         length = ops.shape(inputs)[1]
         encoding = sinusoidal_position_encoding(
             length,
@@ -122,8 +124,9 @@ class PositionEncoding(keras.layers.Layer):
         vectors = encoding[None, :, :] if is_plain else _take_positions(encoding, positions, length)
         return ops.cast(ops.cast(inputs, "float32") + vectors, self.compute_dtype)
 
-    def compute_output_shape(self, input_shape: Shape) -> Shape:
-        return tuple(input_shape)
+    def compute_output_shape(self, inputs_shape: Shape, positions_shape: Shape | None = None) -> Shape:
+        check_sequence(inputs_shape, positions_shape)
+        return tuple(inputs_shape)
 
     def get_config(self) -> dict[str, object]:
         return {**super().get_config(), "max_wavelength": self.max_wavelength, "layout": self.layout}
@@ -137,6 +140,7 @@ class LearnedPositionEncoding(keras.layers.Layer):
 
     Args:
         max_length: the number of positions.
+        initializer: draws the vectors; normal of deviation 0.02 if None.
         **kwargs: `name` and `dtype` of a Keras layer.
 
     Call arguments:
@@ -157,44 +161,53 @@ class LearnedPositionEncoding(keras.layers.Layer):
         (1, 5, 8)
     """
 
-    def __init__(self, max_length: int, **kwargs: object) -> None:
+    def __init__(self, max_length: int, *, initializer: object = None, **kwargs: object) -> None:
         super().__init__(**kwargs)
         check_positive(max_length=max_length)
         self.max_length = max_length
+        self.initializer = keras.initializers.get(initializer)
         self.supports_masking = True
 
     def build(self, input_shape: Shape) -> None:
         self.marks = self.add_weight(
             shape=(self.max_length, known_width(inputs=input_shape)),
-            initializer=keras.initializers.RandomNormal(stddev=0.02),
+            initializer=self.initializer or keras.initializers.RandomNormal(stddev=0.02),
             name="marks",
         )
 
     def call(self, inputs: Tensor, start: Tensor | int = 0, positions: Tensor | None = None) -> Tensor:
         positions = None if positions is None else as_tensor(positions)
-        check_sequence(inputs, positions, self.max_length)
-        check_width(self.marks.shape[-1], inputs=inputs)
+        positions_shape = None if positions is None else positions.shape
+        start = as_position(start)
+        # torch infers shapes on its device `meta`, from sizes that Keras has made up.
+        is_real = getattr(getattr(inputs, "device", None), "type", "") != "meta"
+        shape = inputs.shape if is_real else (None, None, inputs.shape[-1])
+        self._check_shapes(shape, positions_shape, start)
+        check_positions(positions, self.max_length)
         if positions is None:
-            start = as_position(start)
-            self._check_length(inputs, start)
             # (t,) -> (1, t)
             positions = (ops.arange(ops.shape(inputs)[1], dtype="int32") + start)[None, :]
         vectors = _take_positions(self.marks, positions, self.max_length)
         return ops.cast(ops.cast(inputs, "float32") + vectors, self.compute_dtype)
 
-    def _check_length(self, inputs: Tensor, start: Tensor | int) -> None:
-        """Raise ValueError for inputs that are known to be too long."""
-        [length] = known_sizes(inputs.shape[1:2])
-        # torch infers shapes on its device `meta`, from sizes that Keras has made up.
-        is_real = getattr(getattr(inputs, "device", None), "type", "") != "meta"
-        if is_real and length is not None and isinstance(start, int) and start + length > self.max_length:
+    def _check_shapes(
+        self, inputs_shape: Shape, positions_shape: Shape | None, start: Tensor | int = 0
+    ) -> None:
+        check_sequence(inputs_shape, positions_shape)
+        if self.built:
+            check_width(self.marks.shape[-1], inputs=inputs_shape)
+        [length] = known_sizes(inputs_shape[1:2])
+        is_known = positions_shape is None and length is not None and isinstance(start, int)
+        if is_known and start + length > self.max_length:
             raise ValueError(
                 f"`inputs` must end before position max_length={self.max_length}. "
                 f"Received: start={start}, length={length}."
             )
 
-    def compute_output_shape(self, input_shape: Shape) -> Shape:
-        return tuple(input_shape)
+    def compute_output_shape(self, inputs_shape: Shape, positions_shape: Shape | None = None) -> Shape:
+        self._check_shapes(inputs_shape, positions_shape)
+        return tuple(inputs_shape)
 
     def get_config(self) -> dict[str, object]:
-        return {**super().get_config(), "max_length": self.max_length}
+        initializer = keras.initializers.serialize(self.initializer)
+        return {**super().get_config(), "max_length": self.max_length, "initializer": initializer}

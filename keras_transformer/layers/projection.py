@@ -1,10 +1,19 @@
 """Projections of inputs to heads and back as products of two matrices."""
 
 import math
+from collections.abc import Callable
 
+import keras
 from keras import ops
 
 from keras_transformer.types import Tensor
+
+
+def _clone(initializer: Callable[..., Tensor] | None) -> Callable[..., Tensor] | None:
+    """Return an initializer of the same kind that draws other numbers."""
+    # A Keras initializer chooses its seed once and draws the same numbers at every call: queries, keys and
+    # values would start with one kernel. A function stays as it is.
+    return initializer.clone() if isinstance(initializer, keras.initializers.Initializer) else initializer
 
 
 def _project(equation: str, inputs: Tensor, kernel: Tensor, bias: Tensor | None = None) -> Tensor:

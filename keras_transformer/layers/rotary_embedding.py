@@ -4,9 +4,17 @@ from typing import NamedTuple
 
 import keras
 import numpy as np
+import numpy.typing as npt
 from keras import ops
 
-from keras_transformer.arguments import as_floats, as_position, check_number
+from keras_transformer.arguments import (
+    as_floats,
+    as_position,
+    as_tensor,
+    check_number,
+    check_sequence,
+    known_width,
+)
 from keras_transformer.backend.formulas import position_angles
 from keras_transformer.types import Shape, Tensor
 
@@ -20,16 +28,17 @@ class _Rotation(NamedTuple):
     """float32 `(t, 1, k)`."""
 
     @classmethod
-    def of(
-        cls, length: Tensor | int, width: int, start: Tensor | int = 0, max_wavelength: float = 10000.0
-    ) -> "_Rotation":
+    def of(cls, length: Tensor | int, width: int, start: Tensor | int = 0) -> "_Rotation":
         """Compute the turns of `length` positions from `start` on, for heads of a width `k`."""
-        half, rest = divmod(width, 2)
-        if rest:
+        if width % 2:
             raise ValueError(f"`key_dim` must be even for rotary positions. Received: key_dim={width}.")
-        rates = np.power(max_wavelength, np.arange(half) * (-1.0 / half), dtype="float64")
-        # (k/2,) -> (t, k/2) -> (t, 1, k/2), alike for all heads
-        angles = position_angles(as_position(start), length, rates)[:, None, :]
+        return cls.by(position_angles(as_position(start), length, _rates(width)))
+
+    @classmethod
+    def by(cls, angles: Tensor) -> "_Rotation":
+        """Compute the turns by angles `(..., t, k/2)`."""
+        # (..., t, k/2) -> (..., t, 1, k/2), alike for all heads
+        angles = ops.expand_dims(angles, -2)
         sine, cosine = ops.sin(angles), ops.cos(angles)
         return cls(ops.concatenate([-sine, sine], axis=-1), ops.concatenate([cosine, cosine], axis=-1))
 
@@ -40,6 +49,12 @@ class _Rotation(NamedTuple):
         first, second = ops.split(x, 2, axis=-1)
         turned = x * self.cosine + ops.concatenate([second, first], axis=-1) * self.signed_sine
         return ops.cast(turned, heads.dtype)
+
+
+def _rates(width: int, max_wavelength: float = 10000.0) -> npt.NDArray[np.float64]:
+    """Return the angle between neighboring positions, for each pair of features."""
+    half = width // 2
+    return np.power(max_wavelength, np.arange(half) * (-1.0 / half), dtype="float64")
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -53,34 +68,57 @@ class RotaryEmbedding(keras.layers.Layer):
 
     Args:
         max_wavelength: the slowest pair needs about `2 * pi` times as many positions for a turn.
+        scaling_factor: what positions are divided by, for sequences longer than in training (Chen et al.
+            2023).
         **kwargs: `name` and `dtype` of a Keras layer.
 
     Call arguments:
-        inputs: queries or keys, `(b, t, h, k)`; `k` is even.
+        inputs: queries or keys, `(b, t, h, k)`, or `(b, t, k)` of one head; `k` is even.
         start: the position of the first vector, an integer.
+        positions: integers `(b, t)` or `(1, t)` where they do not count up from `start`.
 
     Returns:
-        `(b, t, h, k)`, turned in float32, in the dtype of the inputs.
+        The shape of the inputs; turned in float32, in the dtype of the inputs.
 
     Raises:
-        ValueError: a wavelength that is not above zero, an odd width.
+        ValueError: a wavelength that is not above zero, an odd width, inputs of another rank.
 
     Example:
         >>> tuple(RotaryEmbedding()(keras.ops.zeros((1, 5, 2, 8))).shape)
         (1, 5, 2, 8)
     """
 
-    def __init__(self, *, max_wavelength: float = 10000.0, **kwargs: object) -> None:
+    def __init__(
+        self, *, max_wavelength: float = 10000.0, scaling_factor: float = 1.0, **kwargs: object
+    ) -> None:
         super().__init__(**kwargs)
-        check_number(above=0, max_wavelength=max_wavelength)
+        check_number(above=0, max_wavelength=max_wavelength, scaling_factor=scaling_factor)
         self.max_wavelength = max_wavelength
+        self.scaling_factor = scaling_factor
 
-    def call(self, inputs: Tensor, start: Tensor | int = 0) -> Tensor:
-        heads = as_floats(inputs)
-        return _Rotation.of(ops.shape(heads)[1], heads.shape[-1], start, self.max_wavelength)(heads)
+    def call(self, inputs: Tensor, start: Tensor | int = 0, positions: Tensor | None = None) -> Tensor:
+        positions = None if positions is None else as_tensor(positions)
+        self.compute_output_shape(inputs.shape, None if positions is None else positions.shape)
+        # (b, t, k) -> (b, t, 1, k)
+        heads = as_floats(inputs if len(inputs.shape) == 4 else inputs[:, :, None, :])
+        rates = _rates(heads.shape[-1], self.max_wavelength) / self.scaling_factor
+        if positions is None:
+            angles = position_angles(as_position(start), ops.shape(heads)[1], rates)
+        else:
+            # (b, t) -> (b, t, k/2)
+            angles = ops.cast(positions, "float32")[:, :, None] * ops.cast(rates, "float32")
+        turned = _Rotation.by(angles)(heads)
+        return turned if len(inputs.shape) == 4 else turned[:, :, 0, :]
 
-    def compute_output_shape(self, input_shape: Shape) -> Shape:
-        return tuple(input_shape)
+    def compute_output_shape(self, inputs_shape: Shape, positions_shape: Shape | None = None) -> Shape:
+        if len(inputs_shape) not in (3, 4) or known_width(inputs=inputs_shape) % 2:
+            raise ValueError(
+                "`inputs` must have the shape (b, t, h, k) or (b, t, k), and an even width. "
+                f"Received: shape={tuple(inputs_shape)}."
+            )
+        check_sequence((*inputs_shape[:2], inputs_shape[-1]), positions_shape)
+        return tuple(inputs_shape)
 
     def get_config(self) -> dict[str, object]:
-        return {**super().get_config(), "max_wavelength": self.max_wavelength}
+        options = {name: getattr(self, name) for name in ("max_wavelength", "scaling_factor")}
+        return {**super().get_config(), **options}

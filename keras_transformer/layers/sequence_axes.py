@@ -1,27 +1,26 @@
 """Which axes of an input are the sequence, and which are only a batch."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from keras import ops
 
 from keras_transformer.arguments import as_boolean, known_sizes
+from keras_transformer.layers.masks import _check_key_mask, _check_query_mask
 from keras_transformer.types import Shape, Tensor
 
 
 class _SequenceAxes:
     """Brings inputs of any rank to `(b, t, d)`, and back.
 
-    Without `attention_axes` the axis before the width is the sequence, and everything before it a batch: none
-    for `(t, d)`, two axes for `(b, n, t, d)`. With several `attention_axes` the sequence runs through all of
-    them.
+    Without `attention_axes` all axes between the first and the last are the sequence, as in Keras; `(t, d)`
+    has no batch. With several axes the sequence runs through all of them.
     """
 
     def __init__(self, rank: int, attention_axes: int | Sequence[int] | None = None) -> None:
         if rank < 2:
             raise ValueError(f"The inputs must have the shape (..., t, d). Received: rank={rank}.")
-        # More axes are a batch of sequences, as in TensorFlow Addons; Keras attends along all of them.
-        chosen = rank - 2 if attention_axes is None else attention_axes
+        chosen = range(min(1, rank - 2), rank - 1) if attention_axes is None else attention_axes
         given = (chosen,) if isinstance(chosen, int) else tuple(chosen)
         self.sequence = tuple(axis + rank if axis < 0 else axis for axis in given)
         if not all(0 <= axis < rank - 1 for axis in self.sequence) or not self.sequence:
@@ -34,13 +33,19 @@ class _SequenceAxes:
         # The usual case: nothing is reordered, and no operation is added to a graph.
         self.is_plain = self.leading == (0,) and self.sequence == (1,)
 
-    def check_leading(self, **inputs: Tensor) -> None:
+    def check_leading(self, **shapes: Shape) -> None:
         """Raise ValueError for different batch axes, even if they hold as many sequences."""
         for axis in self.leading:
-            sizes = {name: known_sizes(tensor.shape)[axis] for name, tensor in inputs.items()}
-            if len(set(sizes.values()) - {None}) > 1:
-                names = ", ".join(f"{name} of shape {tuple(tensor.shape)}" for name, tensor in inputs.items())
+            sizes = {known_sizes(shape)[axis] for shape in shapes.values()}
+            if len(sizes - {None}) > 1:
+                names = ", ".join(f"{name} of shape {tuple(shape)}" for name, shape in shapes.items())
                 raise ValueError(f"The inputs must have one size in axis {axis}. Received: {names}.")
+
+    def flat_shape(self, shape: Shape) -> Shape:
+        """Return the shape `(b, t, d)` that `flatten` brings an input of this shape to."""
+        shape = known_sizes(shape)
+        batch, length = (_product(shape[axis] for axis in axes) for axes in (self.leading, self.sequence))
+        return batch, length, shape[-1]
 
     def flatten(self, inputs: Tensor) -> Tensor:
         if self.is_plain:
@@ -62,45 +67,100 @@ class _SequenceAxes:
         back = [order.index(axis) for axis in range(self.rank - 1)]
         return ops.transpose(outputs, (*back, *range(self.rank - 1, self.rank - 1 + len(widths))))
 
-    def restore_scores(self, scores: Tensor, query: Tensor) -> Tensor:
+    def restore_scores(self, scores: Tensor, query: Tensor, key: Tensor) -> Tensor:
         if self.is_plain:
             return scores
-        # (b, h, t, s) -> (*leading, h, t, s)
-        sizes = ops.shape(query)
-        return ops.reshape(scores, (*(sizes[axis] for axis in self.leading), *ops.shape(scores)[1:]))
+        sizes, key_sizes = ops.shape(query), ops.shape(key)
+        leading, lengths = ([sizes[axis] for axis in axes] for axes in (self.leading, self.sequence))
+        # (b, h, t, s) -> (*leading, h, *queries, *keys)
+        key_lengths = [key_sizes[axis] for axis in self.sequence]
+        return ops.reshape(scores, (*leading, ops.shape(scores)[1], *lengths, *key_lengths))
 
-    def flatten_padding_mask(self, mask: Tensor | None, name: str, key: Tensor) -> Tensor | None:
+    def check_masks(
+        self,
+        query: Shape,
+        key: Shape,
+        num_heads: int,
+        attention_mask: Shape | None,
+        padding_mask: Shape | None,
+    ) -> None:
+        """Raise ValueError for masks of shapes that do not go with queries and keys of these shapes."""
+        scores = (known_sizes(query)[0], num_heads, known_sizes(query)[1], known_sizes(key)[1])
+        if padding_mask is not None and self.is_plain:
+            _check_key_mask(padding_mask, "padding_mask", scores)
+        elif padding_mask is not None:
+            self._check_padding_mask(padding_mask, "padding_mask", key)
+        if attention_mask is not None and self.is_plain:
+            _check_query_mask(attention_mask, scores)
+        elif attention_mask is not None:
+            self._check_attention_mask(attention_mask, query, key)
+
+    def flatten_padding_mask(self, mask: Tensor | None, name: str, inputs: Tensor) -> Tensor | None:
         if self.is_plain or mask is None:
             return mask
         mask = as_boolean(mask, name)
-        shape, wanted = known_sizes(mask.shape), known_sizes(key.shape[:-1])
-        if len(shape) != len(wanted) or _differ(shape, wanted):
-            raise ValueError(
-                f"`{name}` must have the shape of the key without its width, {wanted}. "
-                f"Received: shape={shape}."
-            )
-        # The shape of the key without its width -> (b, s); a width of 1 lets it go the way of the key
+        self._check_padding_mask(mask.shape, name, inputs.shape)
+        # The shape of the inputs without their width -> (b, s); a width of 1 lets it go their way
         return self.flatten(mask[..., None])[..., 0]
 
-    def flatten_attention_mask(self, mask: Tensor | None, query: Tensor) -> Tensor | None:
+    def _check_padding_mask(self, mask_shape: Shape, name: str, shape: Shape) -> None:
+        """Raise ValueError unless a mask has the shape of the inputs that it covers, without their width."""
+        found, wanted = known_sizes(mask_shape), known_sizes(shape[:-1])
+        pairs = zip(found, wanted, strict=False)
+        if len(found) != len(wanted) or any(len({*sizes} - {None}) > 1 for sizes in pairs):
+            raise ValueError(
+                f"`{name}` must have the shape of the inputs without their width, {wanted}. "
+                f"Received: shape={found}."
+            )
+
+    def flatten_attention_mask(self, mask: Tensor | None, query: Tensor, key: Tensor) -> Tensor | None:
         if self.is_plain or mask is None:
             return mask
-        mask, num_leading = as_boolean(mask, "attention_mask"), len(self.leading)
-        num_trailing = len(mask.shape) - num_leading
+        mask = as_boolean(mask, "attention_mask")
         if len(mask.shape) == 2:
             return mask
-        if num_trailing not in (2, 3):
+        self._check_attention_mask(mask.shape, query.shape, key.shape)
+        sizes, lengths = self._mask_sizes(mask.shape, ops.shape(query), ops.shape(key))
+        num_leading = len(self.leading)
+        heads = ops.shape(mask)[num_leading : len(mask.shape) - len(lengths)]
+        # First an axis of size 1 is filled up, since it cannot be joined to another
+        full = ops.broadcast_to(mask, (*sizes[:num_leading], *heads, *lengths))
+        half = len(lengths) // 2
+        # (*leading, [h], *queries, *keys) -> (b, [h], t, s)
+        flat = math.prod(lengths[:half]), math.prod(lengths[half:])
+        return ops.reshape(full, (math.prod(sizes[:num_leading]), *heads, *flat))
+
+    def _check_attention_mask(self, mask_shape: Shape, query_shape: Shape, key_shape: Shape) -> None:
+        """Raise ValueError for a mask of other sizes than these queries and keys; heads are not checked."""
+        shape = known_sizes(mask_shape)
+        sizes, lengths = self._mask_sizes(shape, known_sizes(query_shape), known_sizes(key_shape))
+        pairs = [*zip(shape, sizes, strict=False), *zip(shape[-len(lengths) :], lengths, strict=True)]
+        if any(size not in (1, None, wanted) and wanted is not None for size, wanted in pairs):
             raise ValueError(
-                f"`attention_mask` must have the rank 2, {num_leading + 2} or {num_leading + 3} for inputs "
-                f"of rank {self.rank}. Received: shape={tuple(mask.shape)}."
+                f"`attention_mask` must broadcast to the leading sizes {tuple(sizes)} and the lengths "
+                f"{tuple(lengths)}. Received: shape={shape}."
             )
-        sizes = ops.shape(query)
-        leading, trailing = [sizes[axis] for axis in self.leading], ops.shape(mask)[num_leading:]
-        # (..., t, s) -> (b, t, s), or (..., h, t, s) -> (b, h, t, s); first an axis of size 1 is filled up,
-        # since it cannot be joined to another
-        full = ops.broadcast_to(mask, (*leading, *trailing))
-        return ops.reshape(full, (math.prod(leading), *trailing))
+
+    def _mask_sizes(self, mask_shape: Shape, query: Shape, key: Shape) -> tuple[Shape, Shape]:
+        """Return the leading sizes of a mask, and its lengths: `(t, s)`, or Keras's `(*queries, *keys)`."""
+        leading, num_lengths = tuple(query[axis] for axis in self.leading), len(self.sequence)
+        if len(mask_shape) == 2:
+            leading = ()
+        lengths = (*(query[axis] for axis in self.sequence), *(key[axis] for axis in self.sequence))
+        rest = len(mask_shape) - len(leading)
+        if rest in (2, 3):
+            flat = _product(lengths[:num_lengths]), _product(lengths[num_lengths:])
+            return leading, flat
+        if rest not in (2 * num_lengths, 2 * num_lengths + 1):
+            ranks = {2, *(len(leading) + n for m in (1, num_lengths) for n in (2 * m, 2 * m + 1))}
+            raise ValueError(
+                f"`attention_mask` must have a rank of {', '.join(map(str, sorted(ranks)))} for inputs "
+                f"of rank {self.rank}. Received: shape={tuple(mask_shape)}."
+            )
+        return leading, lengths
 
 
-def _differ(shape: Shape, wanted: Shape) -> bool:
-    return any(len({*sizes} - {None}) > 1 for sizes in zip(shape, wanted, strict=True))
+def _product(sizes: Iterable[int | None]) -> int | None:
+    """Multiply sizes; None where one is not known."""
+    found = list(sizes)
+    return None if any(size is None for size in found) else math.prod(found)

@@ -8,6 +8,7 @@ from keras import ops
 
 from keras_transformer.arguments import as_tensor, check_positive, check_token_ids, check_width, known_values
 from keras_transformer.backend.gather import take
+from keras_transformer.layers.masks import padding_mask
 from keras_transformer.types import Shape, Tensor
 
 
@@ -22,6 +23,7 @@ class TokenEmbedding(keras.layers.Layer):
         vocabulary_size: the number of ids, `v`.
         hidden_dim: the width, `d`.
         scale: whether vectors are multiplied by `sqrt(d)`.
+        mask_zero: whether the id 0 is padding, of which the Keras mask tells the layers that follow.
         **kwargs: `name` and `dtype` of a Keras layer.
 
     Call arguments:
@@ -39,12 +41,22 @@ class TokenEmbedding(keras.layers.Layer):
         (2, 5, 8)
     """
 
-    def __init__(self, vocabulary_size: int, hidden_dim: int, *, scale: bool = True, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        vocabulary_size: int,
+        hidden_dim: int,
+        *,
+        scale: bool = True,
+        mask_zero: bool = True,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         check_positive(vocabulary_size=vocabulary_size, hidden_dim=hidden_dim)
         self.vocabulary_size = vocabulary_size
         self.hidden_dim = hidden_dim
         self.scale = scale
+        # On by default, unlike in Keras: one rule of padding holds in layers and in models.
+        self.mask_zero = mask_zero
 
     def build(self, input_shape: Shape) -> None:
         self.embeddings = self.add_weight(
@@ -67,8 +79,16 @@ class TokenEmbedding(keras.layers.Layer):
         vectors = take(self.embeddings, ops.cast(token_ids, "int32"))
         return ops.cast(vectors, self.compute_dtype) * ops.expand_dims(scales, -1)
 
+    def compute_mask(self, inputs: Tensor, previous_mask: Tensor | None = None) -> Tensor | None:
+        return padding_mask(as_tensor(inputs)) if self.mask_zero else None
+
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         return (*input_shape, self.hidden_dim)
+
+    def compute_output_spec(self, token_ids: Tensor) -> Tensor:
+        """Return symbolic outputs; Keras calls this."""
+        check_token_ids(_as_integers(token_ids), self.vocabulary_size)
+        return super().compute_output_spec(token_ids)
 
     def get_config(self) -> dict[str, Any]:
         return {
@@ -76,6 +96,7 @@ class TokenEmbedding(keras.layers.Layer):
             "vocabulary_size": self.vocabulary_size,
             "hidden_dim": self.hidden_dim,
             "scale": self.scale,
+            "mask_zero": self.mask_zero,
         }
 
 
@@ -143,8 +164,7 @@ class OutputProjection(keras.layers.Layer):
             self.embedding.build((None, None))
 
     def call(self, inputs: Tensor) -> Tensor:
-        table_width = None if self.embedding is None else self.embedding.hidden_dim
-        check_width(table_width or self.kernel.shape[0], inputs=inputs)
+        self.compute_output_shape(inputs.shape)
         return ops.matmul(ops.cast(inputs, self.compute_dtype), self._matrix())
 
     def _matrix(self) -> Tensor:
@@ -154,6 +174,10 @@ class OutputProjection(keras.layers.Layer):
         return ops.transpose(ops.cast(self.embedding.embeddings, self.compute_dtype))
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
+        if self.embedding is not None:
+            check_width(self.embedding.hidden_dim, inputs=input_shape)
+        elif self.built:
+            check_width(self.kernel.shape[0], inputs=input_shape)
         return (*input_shape[:-1], self.vocabulary_size)
 
     def get_config(self) -> dict[str, Any]:

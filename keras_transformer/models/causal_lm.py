@@ -6,11 +6,11 @@ from keras import ops
 from keras_transformer.layers.cached_decoder import CachedDecoder
 from keras_transformer.layers.decoder import Decoder
 from keras_transformer.layers.masks import padding_mask
-from keras_transformer.layers.token_embedding import OutputProjection, TokenEmbedding
+from keras_transformer.layers.token_embedding import OutputProjection
 from keras_transformer.models.config import Activation, _CausalConfig
 from keras_transformer.models.configured_model import ConfiguredModel, Step
 from keras_transformer.models.decoding_step import _DecodingStep
-from keras_transformer.models.parts import Parts, _input_parts
+from keras_transformer.models.parts import Parts, _embedding, _input_parts
 from keras_transformer.types import Tensor
 
 
@@ -141,7 +141,7 @@ class CausalLM(ConfiguredModel):
 
 
 def _parts(config: _CausalConfig, dtype: object) -> Parts:
-    embedding = TokenEmbedding(config.vocabulary_size, config.hidden_dim, dtype=dtype, name="token_embedding")
+    embedding = _embedding(config.vocabulary_size, config.hidden_dim, dtype, "token_embedding")
     return {
         "token_embedding": embedding,
         **_input_parts(config, dtype),

@@ -82,6 +82,32 @@ class ConfiguredModel(keras.Model):
         model.set_weights(self.get_weights())
         return model
 
+    def fit(self, *args: object, class_weight: object = None, **kwargs: object) -> keras.callbacks.History:
+        """Train the model, as `keras.Model.fit` does; raise ValueError for a weight of each token."""
+        self._check_class_weight(class_weight)
+        return super().fit(*args, class_weight=class_weight, **kwargs)
+
+    def train_on_batch(self, *args: Tensor, class_weight: object = None, **kwargs: Tensor) -> Tensor:
+        """Train on one batch, as `keras.Model.train_on_batch` does; raise as `fit` does."""
+        self._check_class_weight(class_weight)
+        return super().train_on_batch(*args, class_weight=class_weight, **kwargs)
+
+    def _check_class_weight(self, class_weight: object) -> None:
+        # Keras takes labels (b, t) for one-hot rows: it weights each example by where its largest id stands.
+        if class_weight is not None and len(self.output_shape) > 2:
+            raise ValueError(
+                "`class_weight` weights examples, and labels (b, t) are of several classes. Weight tokens "
+                "instead, by sample_weight=np.vectorize(class_weight.get)(labels), of the shape (b, t). "
+                f"Received: class_weight={class_weight}."
+            )
+
+    def quantize(self, mode: str | None = None, *args: object, **kwargs: object) -> None:
+        """Raise NotImplementedError: Keras would quantize the feed-forward networks alone, without a word."""
+        raise NotImplementedError(
+            "A model is not quantized in Keras, which knows none of its attention. Export it with smaller "
+            f'weights: export_saved_model(..., optimize="bfloat16"). Received: mode={mode!r}.'
+        )
+
     def __call__(self, inputs: Tensor, *args: object, **kwargs: object) -> Tensor:
         """Call the model on complete inputs."""
         return super().__call__(self._complete(inputs), *args, **kwargs)

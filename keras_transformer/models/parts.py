@@ -21,8 +21,12 @@ def _source_part(vocabulary_size: int | None, hidden_dim: int, dtype: object) ->
     if vocabulary_size is None:
         projection = keras.layers.Dense(hidden_dim, dtype=dtype, name="source_projection")
         return {"source_projection": projection}
-    embedding = TokenEmbedding(vocabulary_size, hidden_dim, dtype=dtype, name="source_embedding")
-    return {"source_embedding": embedding}
+    return {"source_embedding": _embedding(vocabulary_size, hidden_dim, dtype, "source_embedding")}
+
+
+def _embedding(vocabulary_size: int, hidden_dim: int, dtype: object, name: str) -> TokenEmbedding:
+    # A model hands its masks to the stacks itself.
+    return TokenEmbedding(vocabulary_size, hidden_dim, mask_zero=False, dtype=dtype, name=name)
 
 
 def _input_parts(config: _ModelConfig, dtype: object) -> Parts:

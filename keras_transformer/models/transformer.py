@@ -8,11 +8,11 @@ from keras_transformer.layers.cached_decoder import CachedDecoder
 from keras_transformer.layers.decoder import Decoder
 from keras_transformer.layers.encoder import Encoder
 from keras_transformer.layers.masks import padding_mask
-from keras_transformer.layers.token_embedding import OutputProjection, TokenEmbedding
+from keras_transformer.layers.token_embedding import OutputProjection
 from keras_transformer.models.config import Activation, TransformerConfig, _check_exactly_one
 from keras_transformer.models.configured_model import ConfiguredModel, Step
 from keras_transformer.models.decoding_step import _DecodingStep
-from keras_transformer.models.parts import Parts, _input_parts, _source_part
+from keras_transformer.models.parts import Parts, _embedding, _input_parts, _source_part
 from keras_transformer.models.source import (
     SEGMENT_INPUTS,
     _encoder_scores,
@@ -193,7 +193,7 @@ class Transformer(ConfiguredModel):
 
 def _parts(config: TransformerConfig, target_size: int, dtype: object) -> Parts:
     """Make the layers. With shared embeddings two names stand for one layer."""
-    target_embedding = TokenEmbedding(target_size, config.hidden_dim, dtype=dtype, name="target_embedding")
+    target_embedding = _embedding(target_size, config.hidden_dim, dtype, "target_embedding")
     source: Parts = {"source_embedding": target_embedding}
     if not config.share_embeddings:
         source = _source_part(config.source_vocabulary_size, config.hidden_dim, dtype)

@@ -1,5 +1,6 @@
 """What every public layer must survive; a layer that is not listed here fails a test."""
 
+import contextlib
 import copy
 import inspect
 import json
@@ -43,18 +44,30 @@ BLOCK = {
     "layer_norm_epsilon": 1e-5,
     "num_key_value_heads": 1,
     "positions": "rotary",
+    "kernel_initializer": "he_normal",
+    "bias_initializer": "ones",
 }
 MASKS = {"padding_mask": TARGET, "encoder_padding_mask": SOURCE}
 CASES = {
-    "Decoder": Case(options={**BLOCK, "num_layers": 1}, inputs=(X, MEMORY), masks=MASKS),
+    "Decoder": Case(options={**BLOCK, "num_layers": 1, "final_norm": False}, inputs=(X, MEMORY), masks=MASKS),
     "DecoderLayer": Case(options=BLOCK, inputs=(X, MEMORY), masks=MASKS),
     "Dropout": Case(options={"rate": 0.1, "noise_shape": None, "seed": 5}, inputs=(X,)),
-    "Encoder": Case(options={**BLOCK, "num_layers": 1}, inputs=(X,), masks={"padding_mask": TARGET}),
+    "Encoder": Case(
+        options={**BLOCK, "num_layers": 1, "final_norm": False}, inputs=(X,), masks={"padding_mask": TARGET}
+    ),
     "EncoderLayer": Case(options=BLOCK, inputs=(X,), masks={"padding_mask": TARGET}),
     "FeedForward": Case(
-        options={"intermediate_dim": 11, "activation": "gelu", "gated": True, "dropout": 0.1}, inputs=(X,)
+        options={
+            "intermediate_dim": 11,
+            "activation": "gelu",
+            "gated": True,
+            "dropout": 0.1,
+            "kernel_initializer": "he_normal",
+            "bias_initializer": "ones",
+        },
+        inputs=(X,),
     ),
-    "LearnedPositionEncoding": Case(options={"max_length": 7}, inputs=(X,)),
+    "LearnedPositionEncoding": Case(options={"max_length": 7, "initializer": "orthogonal"}, inputs=(X,)),
     "MultiHeadAttention": Case(
         options={
             "num_heads": 6,
@@ -89,14 +102,18 @@ CASES = {
         unknown=(1, 3, None, None),
     ),
     "RotaryEmbedding": Case(
-        options={"max_wavelength": 500.0}, inputs=(draw(2, 5, 3, 4),), unknown=(None, None, 3, 4)
+        options={"max_wavelength": 500.0, "scaling_factor": 2.0},
+        inputs=(draw(2, 5, 3, 4),),
+        unknown=(None, None, 3, 4),
     ),
-    "TokenEmbedding": Case(options={"vocabulary_size": 11, "hidden_dim": 7, "scale": False}, inputs=(IDS,)),
+    "TokenEmbedding": Case(
+        options={"vocabulary_size": 11, "hidden_dim": 7, "scale": False, "mask_zero": False}, inputs=(IDS,)
+    ),
 }
 # Options that Keras looks up by name.
 LOOKED_UP = {
     "activation": keras.activations,
-    **{f"{name}_initializer": keras.initializers for name in ("kernel", "bias")},
+    **dict.fromkeys(("initializer", "kernel_initializer", "bias_initializer"), keras.initializers),
     **{f"{name}_regularizer": keras.regularizers for name in ("kernel", "bias", "activity")},
     **{f"{name}_constraint": keras.constraints for name in ("kernel", "bias")},
 }
@@ -330,3 +347,43 @@ def test_the_dtype_of_the_layer_wins_over_the_global_policy(name: str) -> None:
     assert {part.compute_dtype for part in layer._flatten_layers()} == {"float32"}
     inputs = [keras.Input(batch_shape=x.shape, dtype=x.dtype) for x in case.inputs]
     assert make(name, dtype="float32")(*inputs, **case.masks).dtype == "float32"
+
+
+def reshaped(array: Any) -> dict[str, Any]:
+    """Return arrays of the same numbers in shapes that another layer may have wanted."""
+    changed = {
+        "without the first axis": array[0],
+        "with one axis more": array[None],
+        "of another batch": np.concatenate([array, array[:1]]),
+        "without the last position": array[:, :-1],
+        "of twice the length": np.concatenate([array, array], axis=1),
+    }
+    return changed | ({"of another width": array[..., :-1]} if array.ndim > 2 else {})
+
+
+def outcome(function: Any) -> Any:
+    """Return the shape of what a function returns, or that it raises an error."""
+    # Each backend has errors of its own, where ours are not raised.
+    with contextlib.suppress(Exception):
+        return tuple(function().shape)
+    return "an error"
+
+
+@every_layer
+def test_what_an_eager_call_refuses_is_refused_symbolically(name: str) -> None:
+    case, layer = CASES[name], make(name)
+    call(layer, name)
+    names = [*map(str, range(len(case.inputs))), *case.masks]
+    given = dict(zip(names, flat_inputs(name), strict=True))
+
+    def apply(arrays: dict[str, Any], convert: Any) -> Any:
+        tensors = {key: convert(array) for key, array in arrays.items()}
+        inputs = [tensors.pop(key) for key in names[: len(case.inputs)]]
+        return lambda: layer(*inputs, **tensors)
+
+    for changed in names:
+        for words, other in reshaped(given[changed]).items():
+            arrays = {**given, changed: other}
+            eager = outcome(apply(arrays, keras.ops.convert_to_tensor))
+            symbolic = outcome(apply(arrays, lambda array: keras.KerasTensor(array.shape, str(array.dtype))))
+            assert symbolic == eager, f"{changed} {words}: {symbolic}, eagerly {eager}"

@@ -169,3 +169,24 @@ def test_another_width_than_that_of_the_weights(layer: Any, name: str) -> None:
     inputs[name] = inputs[name][..., :1]
     with pytest.raises(ValueError, match=message):
         layer(list(inputs.values()))
+
+
+@pytest.mark.parametrize("mask", [None, MASK, np.stack([MASK] * 2)])
+@pytest.mark.parametrize("leading", [(), (2, 1), (1, 2)])
+def test_any_number_of_leading_axes(layer: Any, leading: tuple[int, ...], mask: Any) -> None:
+    inputs = [x[0] if not leading else x.reshape(*leading, *x.shape[1:]) for x in (QUERY, KEY, VALUE)]
+    if mask is not None and mask.ndim > 2:
+        mask = mask[0] if not leading else mask.reshape(*leading, *mask.shape[1:])
+    expected = reference(*inputs, 1 if mask is None else MASK)
+    for found, wanted in zip(layer(inputs, mask=mask), expected, strict=True):
+        np.testing.assert_allclose(array(found), wanted, atol=1e-4)
+    symbolic = layer([keras.KerasTensor(x.shape) for x in inputs], mask=mask)
+    assert [tuple(x.shape) for x in symbolic] == [x.shape for x in expected]
+
+
+def test_a_shape_that_does_not_fit_is_refused_before_it_is_built() -> None:
+    layer = addons.MultiHeadAttention(SIZE, HEADS)
+    shapes = [(2, 3, 9), (2, 5, 11), (2, 5, 13)]
+    assert layer.compute_output_shape(shapes) == (2, 3, 13)
+    with pytest.raises(ValueError, match="`value` and `key` one length"):
+        layer.compute_output_shape([(2, 3, 9), (2, 5, 11), (2, 4, 13)])

@@ -188,3 +188,22 @@ def test_with_the_model_of_the_course() -> None:
     probabilities, _ = model(SOURCE[:1], output, False, padding, look_ahead, padding)
     word = course.next_word(model, SOURCE[:1], output)
     assert array(word).tolist() == [[int(np.argmax(array(probabilities)[0, -1]))]]
+
+
+class OfAStudent(keras.Model):
+    """A model with names of its own, in Keras 3, which takes no boolean by position."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = course.Transformer(1, 7, 2, 11, 5, 13, 8, 6)
+
+    def call(
+        self, sentence: Any, so_far: Any, training: Any, padding: Any, look_ahead: Any, decoder_padding: Any
+    ) -> Any:
+        return self.inner(sentence, so_far, training, padding, look_ahead, decoder_padding)
+
+
+def test_with_the_model_of_a_student() -> None:
+    model, output = OfAStudent(), np.array([[1, 4]])
+    word = course.next_word(model, SOURCE[:1], output)
+    np.testing.assert_array_equal(array(word), array(course.next_word(model.inner, SOURCE[:1], output)))

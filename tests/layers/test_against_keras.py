@@ -113,3 +113,75 @@ def test_same_numbers_from_an_implicit_mask(close: Any) -> None:
     ours, theirs = twins(OPTIONS["plain"], [x, x])
     # Keras lets padded queries attend to nothing, which it then computes in its own way.
     close(array(ours(x, x))[:, :2], array(theirs(x, x))[:, :2], 1e-5)
+
+
+def with_padding(attention: Any, with_scores: bool) -> Any:
+    """Make a model in which a Keras mask reaches the attention, and whose pooling reads the padding."""
+    token_ids = keras.Input((None,), dtype="int32")
+    x = keras.layers.Embedding(11, 7, mask_zero=True, name="embedding")(token_ids)
+    outputs = attention(x, x, use_causal_mask=True, return_attention_scores=with_scores)
+    x, *scores = outputs if with_scores else [outputs]
+    return keras.Model(token_ids, [keras.layers.Dense(3)(keras.ops.mean(x, axis=1)), x, *scores])
+
+
+@pytest.mark.parametrize("with_scores", [False, True])
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+def test_queries_of_padding_gather_what_they_do_in_keras(
+    dropout: float, with_scores: bool, close: Any
+) -> None:
+    ours = with_padding(MultiHeadAttention(2, 5, dropout=dropout), with_scores)
+    theirs = with_padding(keras.layers.MultiHeadAttention(2, 5, dropout=dropout), with_scores)
+    theirs.set_weights(ours.get_weights())
+    token_ids = np.array([[3, 1, 4, 0, 0], [5, 9, 2, 6, 0]])
+    for found, expected in zip(ours(token_ids), theirs(token_ids), strict=True):
+        close(array(found), array(expected), 1e-5)
+
+
+class Doubled(MultiHeadAttention):
+    """Attention as a user writes it against the documentation of Keras."""
+
+    def _compute_attention(
+        self,
+        query: Any,
+        key: Any,
+        value: Any,
+        attention_mask: Any = None,
+        training: Any = None,
+        return_attention_scores: bool = False,
+    ) -> Any:
+        heads, scores = super()._compute_attention(
+            query, key, value, attention_mask, training, return_attention_scores=True
+        )
+        return 2 * heads, scores
+
+
+def test_a_subclass_may_replace_the_attention(close: Any) -> None:
+    x = draw(2, 5, 7)
+    doubled, plain = Doubled(2, 5, use_bias=False), MultiHeadAttention(2, 5, use_bias=False)
+    expected = plain(x, x)
+    doubled.build(x.shape, x.shape)
+    doubled.set_weights(plain.get_weights())
+    close(array(doubled(x, x)), 2 * array(expected), 1e-5)
+
+
+def test_flash_attention_is_refused_where_keras_refuses_it() -> None:
+    x = draw(2, 5, 8)
+    for layer in (MultiHeadAttention, keras.layers.MultiHeadAttention):
+        with pytest.raises(ValueError, match=r"(?i)dropout"):
+            layer(2, 4, flash_attention=True, dropout=0.1)
+        with pytest.raises(ValueError, match=r"(?i)scores"):
+            layer(2, 4, flash_attention=True)(x, x, return_attention_scores=True)
+        if keras.backend.backend() == "tensorflow":
+            with pytest.raises(ValueError, match=r"(?i)flash.attention"):
+                layer(2, 4, flash_attention=True)(x, x)
+
+
+@pytest.mark.parametrize("name", ["query_dense", "_key_dense", "value_dense", "output_dense"])
+def test_the_parts_of_keras_are_refused_by_the_name_of_ours(name: str) -> None:
+    layer = MultiHeadAttention(2, 4)
+    assert not hasattr(layer, name)
+    kernel = name.strip("_").replace("dense", "kernel")
+    with pytest.raises(AttributeError, match=f"has no `{name}`: its weights are `{kernel}`"):
+        getattr(layer, name)
+    with pytest.raises(AttributeError, match="anything"):
+        getattr(layer, "any" + "thing")

@@ -5,6 +5,7 @@ import keras
 import numpy as np
 import pytest
 
+from helpers import array, draw
 from keras_transformer.layers import Decoder, DecoderLayer, Encoder, EncoderLayer
 
 OPTIONS: dict[str, Any] = {
@@ -123,3 +124,25 @@ def test_integers_of_rank_3_are_numbers(make: Any, norm_first: bool) -> None:
     layer, x = make(2, 11, norm_first=norm_first), np.arange(24).reshape(1, 3, 8).astype("int32")
     actual, expected = (keras.ops.convert_to_numpy(layer(inputs)) for inputs in (x, x.astype("float32")))
     np.testing.assert_array_equal(actual, expected)
+
+
+@pytest.mark.parametrize("norm_first", [True, False])
+@pytest.mark.parametrize("final_norm", [True, False, None])
+def test_a_stack_ends_with_a_normalization_if_wanted(norm_first: bool, final_norm: bool | None) -> None:
+    stack = Encoder(1, 2, 16, norm_first=norm_first, final_norm=final_norm)
+    x = 10 * draw(2, 5, 8)
+    expected = stack(x)
+    is_normalized = norm_first if final_norm is None else final_norm
+    assert len(stack.final_normalization.weights) == (2 if is_normalized else 0)
+    layer = stack.layers[0](x)
+    assert np.allclose(array(layer), array(expected)) != (is_normalized and norm_first)
+
+
+def test_initializers_reach_every_kernel_and_bias() -> None:
+    for stack in (Encoder, Decoder):
+        layer = stack(1, 2, 16, kernel_initializer="ones", bias_initializer=keras.initializers.Constant(3.0))
+        layer(draw(2, 5, 8))
+        for weight in layer.weights:
+            if weight.name in ("gamma", "beta"):
+                continue
+            np.testing.assert_array_equal(array(weight), 3.0 if weight.name.endswith("bias") else 1.0)

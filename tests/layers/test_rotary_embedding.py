@@ -74,7 +74,7 @@ def test_half_precision(dtype: str) -> None:
 
 
 def test_errors() -> None:
-    with pytest.raises(ValueError, match=re.escape("even for rotary positions. Received: key_dim=5.")):
+    with pytest.raises(ValueError, match=re.escape("an even width. Received: shape=(1, 2, 1, 5).")):
         RotaryEmbedding()(draw(1, 2, 1, 5))
     with pytest.raises(ValueError, match=re.escape("Received: max_wavelength=0.")):
         RotaryEmbedding(max_wavelength=0)
@@ -84,3 +84,23 @@ def test_integers_are_numbers() -> None:
     heads = np.arange(8).reshape(1, 2, 1, 4)
     received, expected = (array(RotaryEmbedding()(x)) for x in (heads, heads.astype("float32")))
     np.testing.assert_allclose(received, expected)
+
+
+def test_vectors_of_one_head_have_no_axis_for_it() -> None:
+    x = draw(2, 5, 4)
+    expected = array(RotaryEmbedding()(x[:, :, None, :]))[:, :, 0, :]
+    np.testing.assert_array_equal(array(RotaryEmbedding()(x)), expected)
+    with pytest.raises(ValueError, match=r"\(b, t, h, k\) or \(b, t, k\)"):
+        RotaryEmbedding()(x[0])
+
+
+def test_positions_and_their_scale() -> None:
+    x, positions = draw(2, 5, 3, 4), np.array([[4, 0, 1, 2, 3], [6, 6, 6, 0, 0]])
+    whole = array(RotaryEmbedding()(np.repeat(x[:, :, None], 7, axis=2).reshape(10, 7, 3, 4)))
+    turned = whole.reshape(2, 5, 7, 3, 4)
+    expected = [[turned[row, column, positions[row, column]] for column in range(5)] for row in range(2)]
+    np.testing.assert_allclose(array(RotaryEmbedding()(x, positions=positions)), expected, atol=1e-6)
+    halved = RotaryEmbedding(scaling_factor=2.0)
+    np.testing.assert_allclose(array(halved(x, positions=2 * positions)), expected, atol=1e-6)
+    even = array(halved(np.repeat(x, 2, axis=1)))[:, ::2]
+    np.testing.assert_allclose(even, array(RotaryEmbedding()(x)), atol=1e-6)

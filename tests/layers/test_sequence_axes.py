@@ -15,7 +15,8 @@ from keras_transformer.layers.sequence_axes import _SequenceAxes
     [
         ((2, 5, 7), None, (2, 5, 7)),
         ((5, 7), None, (1, 5, 7)),
-        ((2, 3, 5, 7), None, (6, 5, 7)),
+        ((2, 3, 5, 7), None, (2, 15, 7)),
+        ((2, 3, 5, 7), 2, (6, 5, 7)),
         ((2, 3, 5, 7), (1,), (10, 3, 7)),
         ((2, 3, 5, 7), (1, 2), (2, 15, 7)),
         ((2, 3, 5, 7), -2, (6, 5, 7)),
@@ -54,11 +55,20 @@ def test_a_mask_for_each_head_without_a_batch(attention: Any) -> None:
     np.testing.assert_allclose(array(attention(x, x, attention_mask=mask)), array(expected)[0], atol=1e-6)
 
 
+@pytest.fixture
+def of_rows(attention: Any) -> Any:
+    """Attend along axis 2 of inputs `(b, n, t, d)`, with the same weights."""
+    layer = MultiHeadAttention(2, 3, attention_axes=2)
+    layer.build((None, None, None, 7), (None, None, None, 7))
+    layer.set_weights(attention.get_weights())
+    return layer
+
+
 @pytest.mark.parametrize("mask_shape", [(5, 3), (2, 11, 5, 3), (1, 11, 5, 3), (2, 1, 2, 5, 3)])
-def test_extra_leading_axes(attention: Any, mask_shape: tuple[int, ...]) -> None:
+def test_extra_leading_axes(attention: Any, of_rows: Any, mask_shape: tuple[int, ...]) -> None:
     x, memory = draw(2, 11, 5, 7), draw(2, 11, 3, 7, seed=1)
     padding, mask = draw(2, 11, 3, seed=2) > -1, draw(*mask_shape, seed=3) > 0
-    output, scores = attention(
+    output, scores = of_rows(
         x, memory, attention_mask=mask, padding_mask=padding, return_attention_scores=True
     )
     assert (tuple(output.shape), tuple(scores.shape)) == ((2, 11, 5, 7), (2, 11, 2, 5, 3))
@@ -97,18 +107,44 @@ def test_axes_that_are_not_there(rank: int, axes: Any, message: str) -> None:
         _SequenceAxes(rank, axes)
 
 
-def test_masks_of_the_wrong_rank(attention: Any) -> None:
+def test_masks_of_the_wrong_rank(attention: Any, of_rows: Any) -> None:
     x = draw(2, 3, 5, 7)
-    with pytest.raises(ValueError, match=re.escape("its width, (2, 3, 5). Received: shape=(2, 5).")):
+    with pytest.raises(ValueError, match=re.escape("their width, (2, 3, 5). Received: shape=(2, 5).")):
         attention(x, x, padding_mask=np.ones((2, 5)))
-    with pytest.raises(
-        ValueError, match=re.escape("rank 2, 4 or 5 for inputs of rank 4. Received: shape=(3, 5, 5).")
-    ):
-        attention(x, x, attention_mask=np.ones((3, 5, 5)))
+    for layer, ranks in ((of_rows, "2, 4, 5"), (attention, "2, 3, 4, 5, 6")):
+        with pytest.raises(ValueError, match=f"a rank of {ranks} for inputs of rank 4. Received: shape="):
+            layer(x, x, attention_mask=np.ones((3, 5, 5) if layer is of_rows else (2, 1, 1, 1, 3, 5, 5)))
+
+
+def as_keras(layer: Any) -> Any:
+    """Make Keras's layer with the weights of ours."""
+    theirs = keras.layers.MultiHeadAttention(2, 3, attention_axes=layer.attention_axes)
+    theirs.build((None, 3, 5, 7), (None, 2, 4, 7))
+    theirs.set_weights(layer.get_weights())
+    return theirs
+
+
+@pytest.mark.parametrize("mask_shape", [None, (2, 3, 5, 2, 4), (2, 2, 3, 5, 2, 4), (2, 1, 3, 5, 2, 4)])
+def test_images_are_attended_to_as_in_keras(attention: Any, mask_shape: tuple[int, ...] | None) -> None:
+    x, memory, mask = draw(2, 3, 5, 7), draw(2, 2, 4, 7, seed=1), None
+    if mask_shape is not None:
+        mask = draw(*mask_shape, seed=2) > 0
+        mask[..., 0] = True  # a query that may attend to nothing gets zeros here
+    found = attention(x, memory, attention_mask=mask, return_attention_scores=True)
+    expected = as_keras(attention)(x, memory, attention_mask=mask, return_attention_scores=True)
+    for ours, theirs in zip(found, expected, strict=True):
+        np.testing.assert_allclose(array(ours), array(theirs), atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 5, 4, 2), (3, 15, 8), (2, 14, 8)])
+def test_an_attention_mask_of_other_sizes_is_refused(attention: Any, shape: tuple[int, ...]) -> None:
+    x, memory = draw(2, 3, 5, 7), draw(2, 2, 4, 7, seed=1)
+    with pytest.raises(ValueError, match=re.escape(f"Received: shape={shape}.")):
+        attention(x, memory, attention_mask=np.ones(shape))
 
 
 @pytest.mark.parametrize("shape", [(3, 2, 5), (6, 1, 5), (1, 3, 5)])
 def test_a_mask_with_other_leading_axes_is_refused(attention: Any, shape: tuple[int, ...]) -> None:
     x = draw(2, 3, 5, 7)
-    with pytest.raises(ValueError, match=re.escape(f"its width, (2, 3, 5). Received: shape={shape}.")):
+    with pytest.raises(ValueError, match=re.escape(f"their width, (2, 3, 5). Received: shape={shape}.")):
         attention(x, x, padding_mask=np.ones(shape))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from helpers import array
-from keras_transformer.layers import TokenEmbedding
+from keras_transformer.layers import EncoderLayer, PositionEncoding, TokenEmbedding
 
 
 @pytest.mark.parametrize("dtype", ["int32", "int64", "uint8"])
@@ -120,3 +120,18 @@ def test_ragged_ids_are_refused_with_what_to_do() -> None:
     ragged = tf.ragged.constant([[4, 5, 6], [4]])
     with pytest.raises(ValueError, match=r"as `to_tensor\(\)` does\. Received: a ragged tensor of"):
         TokenEmbedding(11, 8)(ragged)
+
+
+@pytest.mark.parametrize("mask_zero", [True, False])
+def test_padding_does_not_move_the_tokens_of_a_layer_that_follows(mask_zero: bool) -> None:
+    embedding = TokenEmbedding(11, 8, mask_zero=mask_zero)
+    layers = [embedding, PositionEncoding(), EncoderLayer(2, 16)]
+    model = keras.Sequential(layers)
+    short, padded = (array(model(np.array(ids))) for ids in ([[3, 5, 7]], [[3, 5, 7, 0, 0]]))
+    assert (np.abs(short - padded[:, :3]).max() < 1e-5) == mask_zero
+
+
+def test_a_symbolic_call_refuses_other_numbers_than_an_eager_one() -> None:
+    layer = TokenEmbedding(11, 7, dtype="mixed_bfloat16")  # which has not all ids
+    with pytest.raises(TypeError, match=re.escape("must be integers. Received: dtype=bfloat16.")):
+        layer(keras.Input((3,), dtype="float32"))

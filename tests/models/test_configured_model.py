@@ -10,6 +10,7 @@ import pytest
 
 from helpers import array
 from keras_transformer import CausalLM, EncoderModel, Transformer
+from keras_transformer.training import MaskedCrossentropy
 
 SIZES: dict[str, Any] = {"num_layers": 1, "hidden_dim": 8, "num_heads": 2, "intermediate_dim": 11}
 IDS = np.array([[2, 5, 11, 3], [2, 12, 0, 0]], "int32")
@@ -167,3 +168,31 @@ def test_regularizers_count_once_in_two_passes() -> None:
     plain = float(np.mean(np.square(array(model(inputs)))))
     penalty = 7.0 * float(np.sum(np.square(array(model.output_projection.kernel))))
     assert model.train_on_batch(inputs, labels) == pytest.approx(100 + plain + penalty, rel=1e-5)
+
+
+def test_weights_of_classes_are_refused_where_labels_are_tokens() -> None:
+    model = CausalLM(5, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=8)
+    model.compile("sgd", MaskedCrossentropy())
+    ids = np.ones((2, 3), "int32")
+    for train in (model.fit, model.train_on_batch):
+        with pytest.raises(
+            ValueError, match=r"by sample_weight=np\.vectorize\(class_weight\.get\)\(labels\)"
+        ):
+            train(ids, ids, class_weight=dict.fromkeys(range(5), 0.0))
+    weights = np.vectorize({0: 0.0, 1: 2.0}.get)(ids)
+    model.fit(ids, ids, sample_weight=weights, verbose=0)
+
+
+def test_weights_of_classes_weight_the_examples_of_a_classifier() -> None:
+    options = {"num_layers": 1, "hidden_dim": 8, "num_heads": 2, "intermediate_dim": 8, "dropout": 0.0}
+    model = EncoderModel(5, num_outputs=3, pooling="mean", **options)
+    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    ids, labels = np.ones((2, 3), "int32"), np.array([1, 2])
+    history = model.fit(ids, labels, class_weight={1: 0.0, 2: 0.0}, verbose=0)
+    assert history.history["loss"] == [0.0]
+
+
+def test_quantizing_a_part_of_a_model_is_refused() -> None:
+    model = CausalLM(5, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=8)
+    with pytest.raises(NotImplementedError, match="Received: mode='int8'"):
+        model.quantize("int8")
