@@ -148,7 +148,7 @@ class DecoderLayer(_Block):
                 f"`encoder_output` must be {wanted}, as when the layer was built. "
                 f"Received: encoder_output={_described(encoder_output)}."
             )
-        if self.cross_attention is not None:
+        if self.cross_attention is not None and encoder_output is not None:
             check_width(self.cross_attention.value_kernel.shape[0], encoder_output=encoder_output.shape)
         elif cross_attention_mask is not None:
             raise ValueError(

@@ -1,7 +1,7 @@
 """Multi-head attention, "Attention Is All You Need", section 3.2.2."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import keras
 from keras import ops
@@ -343,7 +343,7 @@ class MultiHeadAttention(keras.layers.Layer):
             return keras.Operation.compute_output_spec(self, *args, **kwargs)
         return super().compute_output_spec(*args, **kwargs)
 
-    def __getattr__(self, name: str) -> object:
+    def __getattr__(self, name: str) -> Tensor:
         # Programs that read the weights of Keras's layer look there.
         if name.endswith("_dense") and name.removesuffix("_dense").strip("_") in _PROJECTIONS:
             weights = name.removesuffix("_dense").strip("_")
@@ -351,8 +351,8 @@ class MultiHeadAttention(keras.layers.Layer):
                 f"MultiHeadAttention has no `{name}`: its weights are `{weights}_kernel` and "
                 f"`{weights}_bias`, of the shapes that they have in Keras."
             )
-        find: Callable[[str], object] = getattr(super(), "__getattr__", super().__getattribute__)
-        return find(name)  # torch keeps its parameters elsewhere
+        # torch finds its parameters so.
+        return getattr(super(), "__getattr__", super().__getattribute__)(name)
 
     def get_config(self) -> dict[str, object]:
         return {

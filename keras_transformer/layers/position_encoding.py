@@ -197,8 +197,8 @@ class LearnedPositionEncoding(keras.layers.Layer):
         if self.built:
             check_width(self.marks.shape[-1], inputs=inputs_shape)
         [length] = known_sizes(inputs_shape[1:2])
-        is_known = positions_shape is None and length is not None and isinstance(start, int)
-        if is_known and start + length > self.max_length:
+        end = start + length if length is not None and isinstance(start, int) else 0
+        if positions_shape is None and end > self.max_length:
             raise ValueError(
                 f"`inputs` must end before position max_length={self.max_length}. "
                 f"Received: start={start}, length={length}."

@@ -1,7 +1,6 @@
 """Projections of inputs to heads and back as products of two matrices."""
 
 import math
-from collections.abc import Callable
 
 import keras
 from keras import ops
@@ -9,7 +8,7 @@ from keras import ops
 from keras_transformer.types import Tensor
 
 
-def _clone(initializer: Callable[..., Tensor] | None) -> Callable[..., Tensor] | None:
+def _clone(initializer: Tensor) -> Tensor:
     """Return an initializer of the same kind that draws other numbers."""
     # A Keras initializer chooses its seed once and draws the same numbers at every call: queries, keys and
     # values would start with one kernel. A function stays as it is.

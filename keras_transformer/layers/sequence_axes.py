@@ -141,7 +141,7 @@ class _SequenceAxes:
                 f"{tuple(lengths)}. Received: shape={shape}."
             )
 
-    def _mask_sizes(self, mask_shape: Shape, query: Shape, key: Shape) -> tuple[Shape, Shape]:
+    def _mask_sizes(self, mask_shape: Shape, query: Shape, key: Shape) -> tuple[Tensor, Tensor]:
         """Return the leading sizes of a mask, and its lengths: `(t, s)`, or Keras's `(*queries, *keys)`."""
         leading, num_lengths = tuple(query[axis] for axis in self.leading), len(self.sequence)
         if len(mask_shape) == 2:
@@ -160,7 +160,7 @@ class _SequenceAxes:
         return leading, lengths
 
 
-def _product(sizes: Iterable[int | None]) -> int | None:
+def _product(sizes: Iterable[int | None]) -> Tensor:
     """Multiply sizes; None where one is not known."""
     found = list(sizes)
-    return None if any(size is None for size in found) else math.prod(found)
+    return None if None in found else math.prod(size or 0 for size in found)
