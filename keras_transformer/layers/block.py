@@ -93,6 +93,23 @@ class _Block(keras.layers.Layer):
         # A stack takes what its first layer takes.
         self.layers[0]._check(*args, **kwargs)
 
+    def attention_scores(self, inputs: Tensor, *args: Tensor, **masks: Tensor) -> dict[str, Tensor]:
+        """Return the scores that the call of a built stack computes.
+
+        The arguments are those of the call.
+
+        Returns:
+            A dict of `layer_{i}/self_attention` `(b, h, t, t)` and, in a decoder, `layer_{i}/cross_attention`
+            `(b, h, t, s)`, from 1.
+        """
+        x, scores = inputs, {}
+        for layer in self.layers:
+            of_layer = layer.attention_scores(x, *args, **masks)
+            scores.update({f"{layer.name}/{name}": score for name, score in of_layer.items()})
+            # The layer runs a second time: so its call has one return type, and no scores to carry.
+            x = layer(x, *args, **masks)
+        return scores
+
     def get_config(self) -> dict[str, object]:
         return {**super().get_config(), **self._options()}
 

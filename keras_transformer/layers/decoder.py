@@ -240,36 +240,5 @@ class Decoder(_Block):
             )
         return self.final_normalization(x)
 
-    def attention_scores(
-        self,
-        inputs: Tensor,
-        encoder_output: Tensor | None = None,
-        padding_mask: Tensor | None = None,
-        encoder_padding_mask: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        cross_attention_mask: Tensor | None = None,
-    ) -> dict[str, Tensor]:
-        """Return the scores that the call of a built stack computes.
-
-        The arguments are those of the call.
-
-        Returns:
-            A dict of `layer_{i}/self_attention` `(b, h, t, t)` and `layer_{i}/cross_attention` `(b, h, t,
-            s)`, from 1.
-        """
-        x, scores = inputs, {}
-        masks = {
-            "padding_mask": padding_mask,
-            "encoder_padding_mask": encoder_padding_mask,
-            "attention_mask": attention_mask,
-            "cross_attention_mask": cross_attention_mask,
-        }
-        for layer in self.layers:
-            of_layer = layer.attention_scores(x, encoder_output, **masks)
-            scores.update({f"{layer.name}/{name}": score for name, score in of_layer.items()})
-            # The layer runs a second time: so its call has one return type, and no scores to carry.
-            x = layer(x, encoder_output, **masks)
-        return scores
-
     def get_config(self) -> dict[str, object]:
         return {**super().get_config(), "num_layers": self.num_layers, "final_norm": self.final_norm}

@@ -167,24 +167,5 @@ class Encoder(_Block):
             x = layer(x, padding_mask=padding_mask, attention_mask=attention_mask, training=training)
         return self.final_normalization(x)
 
-    def attention_scores(
-        self, inputs: Tensor, padding_mask: Tensor | None = None, attention_mask: Tensor | None = None
-    ) -> dict[str, Tensor]:
-        """Return the scores that the call of a built stack computes.
-
-        The arguments are those of the call.
-
-        Returns:
-            A dict of `layer_{i}/self_attention`, from 1, to scores `(b, h, s, s)`.
-        """
-        x, scores = inputs, {}
-        masks = {"padding_mask": padding_mask, "attention_mask": attention_mask}
-        for layer in self.layers:
-            of_layer = layer.attention_scores(x, **masks)
-            scores.update({f"{layer.name}/{name}": score for name, score in of_layer.items()})
-            # The layer runs a second time: so its call has one return type, and no scores to carry.
-            x = layer(x, **masks)
-        return scores
-
     def get_config(self) -> dict[str, object]:
         return {**super().get_config(), "num_layers": self.num_layers, "final_norm": self.final_norm}

@@ -351,8 +351,8 @@ class MultiHeadAttention(keras.layers.Layer):
                 f"MultiHeadAttention has no `{name}`: its weights are `{weights}_kernel` and "
                 f"`{weights}_bias`, of the shapes that they have in Keras."
             )
-        # torch finds its parameters so.
-        return getattr(super(), "__getattr__", super().__getattribute__)(name)
+        find: Tensor = getattr(super(), "__getattr__", super().__getattribute__)  # torch's parameters
+        return find(name)
 
     def get_config(self) -> dict[str, object]:
         return {
