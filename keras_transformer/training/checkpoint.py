@@ -7,6 +7,7 @@ import csv
 import dataclasses
 import io
 import math
+import time
 import warnings
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from keras_transformer.errors import InputError
 from keras_transformer.files import _as_path, remove_partials, write_file
 from keras_transformer.training.checkpoint_state import (
     CHECKPOINTS,
+    _CheckpointState,
     _describe,
     _epoch_files,
     _read_state,
@@ -27,6 +29,9 @@ from keras_transformer.training.checkpoint_state import (
 from keras_transformer.training.restore import _restore, _restore_result, _whole, load_model
 from keras_transformer.visualization.training_curves import plot_training
 
+# A picture takes 0.3 s, of which short epochs would spend most of their time.
+_SECONDS_BETWEEN_PICTURES = 10
+
 
 # Rejected: `keras.callbacks.BackupAndRestore`, which removes the old state before the new one is known to be
 # whole, and `keras.callbacks.EarlyStopping`, which forgets its patience when a run is resumed.
@@ -34,8 +39,8 @@ class Checkpoint(keras.callbacks.Callback):
     """Saves a run after each epoch: model, optimizer, random state and history.
 
     The directory gets `checkpoints/epoch-{n}.keras` for the newest epochs and the best one,
-    `checkpoints/state.json`, `training.csv` and `training.png`. Whenever the process is killed, the directory
-    holds a whole checkpoint.
+    `checkpoints/state.json` and `training.csv`, and in the end or after some seconds `training.png`. Whenever
+    the process is killed, the directory holds a whole checkpoint.
 
     Args:
         directory: Of the run. What it holds is read, the newest whole checkpoint first.
@@ -78,6 +83,7 @@ class Checkpoint(keras.callbacks.Callback):
         self.keep = keep
         self.patience = patience
         self._has_weights = not state.saved
+        self._drawn = time.monotonic()
 
     @property
     def epoch(self) -> int:
@@ -159,12 +165,22 @@ class Checkpoint(keras.callbacks.Callback):
         state = self._state.add(saved, logs, _describe(self.model)).keep(self.keep)
         # The state comes last: a run killed before has at most a row of an epoch that is trained again.
         write_file(self.directory / "training.csv", _table(state.history).encode())
-        plot_training(state.history, path=self.directory / "training.png")
+        if time.monotonic() - self._drawn > _SECONDS_BETWEEN_PICTURES:
+            self._draw(state)
         _write_state(self._checkpoints, state)
         self._state, self._has_weights = state, True
         self._remove_others()
         if self._has_waited():
             self.model.stop_training = True
+
+    def on_train_end(self, logs: dict[str, float] | None = None) -> None:
+        """Draw the history."""
+        if self._state.saved:
+            self._draw(self._state)
+
+    def _draw(self, state: _CheckpointState) -> None:
+        plot_training(state.history, path=self.directory / "training.png")
+        self._drawn = time.monotonic()
 
     def _remove_others(self) -> None:
         """Remove older checkpoints, and what a killed process was writing."""

@@ -234,9 +234,10 @@ def _build(model: keras.Model, training: Tensor) -> None:
     """Show a model, its loss and its metrics what the batches are like."""
     if not hasattr(training, "element_spec"):
         return
-    zeros = _zeros(training.element_spec)
-    # What cannot take one token, such as a wide convolution, is built by Keras, from the first batch.
+    # A model that cannot take one token, such as one with a wide convolution, is built by Keras, from the
+    # first batch; so is one whose batches hold a None.
     with contextlib.suppress(Exception):
+        zeros = _zeros(training.element_spec)
         if not model.built:  # a model of a user's own class has no weights to read before
             model(zeros[0])
         # On JAX and torch Keras otherwise begins the dataset once more to see, and a dataset that counts its

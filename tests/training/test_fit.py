@@ -416,3 +416,11 @@ def test_a_stream_that_ends_for_good(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="0 batches in epoch 2"):
         fit(dense(), dataset, directory=tmp_path, epochs=3, verbose=0)
     assert not (tmp_path / "checkpoints" / "epoch-0002.keras").exists()
+
+
+def test_a_dataset_may_hold_no_weights_at_all(tmp_path: Path) -> None:
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    rows = tf.data.Dataset.from_tensors((np.ones((4, 2), "float32"), np.ones((4, 1), "float32")))
+    dataset = rows.map(lambda inputs, labels: (inputs, labels, None))
+    assert fit(model, dataset, directory=tmp_path, epochs=1, verbose=0).epoch == 1
