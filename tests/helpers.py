@@ -18,6 +18,14 @@ def draw(*shape: int, seed: int = 0) -> Any:
     return np.random.default_rng(seed).normal(size=shape).astype("float32")
 
 
+def named_weights(weights: list[Any]) -> dict[str, Any]:
+    """Name the weights of an attention: `query_kernel`, `query_bias`, ..., `output_kernel`, `output_bias`."""
+    names = ["_".join(weight.path.split("/")[-2:]) for weight in weights]
+    return {
+        name.removeprefix("attention_"): array(weight) for name, weight in zip(names, weights, strict=True)
+    }
+
+
 def save_epochs(directory: Path, num: int = 1) -> None:
     """Leave the checkpoints of a run that has trained so many epochs."""
     model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])

@@ -181,14 +181,13 @@ def _fill_stack(spec: _Spec, stack: Encoder | Decoder) -> None:
 def _fill_attention(spec: _Spec, attention: MultiHeadAttention, *groups: Sequence[str]) -> None:
     """Copy the maps of each group, `(d, h, k)`, as rows `(h * k, d)`, then the output, `(h, k, d)`."""
     for linear, names in zip(spec.linear, groups, strict=False):
-        kernels = [_array(getattr(attention, f"{name}_kernel")) for name in names]
-        biases = [_array(getattr(attention, f"{name}_bias")) for name in names]
-        linear.weight = np.concatenate([kernel.reshape(len(kernel), -1).T for kernel in kernels])
-        linear.bias = np.concatenate([bias.reshape(-1) for bias in biases])
-    # (h, k, d) -> (d, h * k)
-    kernel = _array(attention.output_kernel)
-    spec.linear[-1].weight = np.ascontiguousarray(kernel.reshape(-1, kernel.shape[-1]).T)
-    spec.linear[-1].bias = _array(attention.output_bias)
+        flat = [getattr(attention, f"{name}_dense").flat() for name in names]
+        linear.weight = np.concatenate([_array(matrix).T for matrix, _ in flat])
+        linear.bias = np.concatenate([_array(bias) for _, bias in flat])
+    # (h * k, d) -> (d, h * k)
+    matrix, bias = attention.output_dense.flat()
+    spec.linear[-1].weight = np.ascontiguousarray(_array(matrix).T)
+    spec.linear[-1].bias = _array(bias)
 
 
 def _fill_feed_forward(spec: _Spec, feed_forward: FeedForward) -> None:
@@ -219,9 +218,7 @@ def _fill_embedding(spec: _Spec, embedding: TokenEmbedding) -> None:
 
 def _projection(projection: OutputProjection) -> _Array:
     """Return the rows of the logits `(v, d)`."""
-    if projection.embedding is not None:
-        return _array(projection.embedding.embeddings)
-    return np.ascontiguousarray(_array(projection.kernel).T)
+    return np.ascontiguousarray(_array(projection.matrix()).T)
 
 
 def _positions(model: Transformer, num_positions: int) -> _Array:

@@ -124,7 +124,7 @@ class _Block(keras.layers.Layer):
     def _as_vectors(self, inputs: Tensor, attention: MultiHeadAttention) -> Tensor:
         """Return inputs `(b, t, d)`, integers as floats; raise ValueError for another shape."""
         check_vectors(inputs.shape)
-        check_width(attention.query_kernel.shape[0], inputs=inputs.shape)
+        check_width(attention.query_dense.kernel.shape[0], inputs=inputs.shape)
         is_float = keras.backend.is_float_dtype(inputs.dtype)
         return inputs if is_float else ops.cast(inputs, self.compute_dtype)
 

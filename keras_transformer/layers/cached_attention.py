@@ -10,7 +10,6 @@ from keras_transformer.backend.attention import attend_step
 from keras_transformer.backend.loop import PositionBuffer, weight_now
 from keras_transformer.layers.masks import combine_masks
 from keras_transformer.layers.multi_head_attention import MultiHeadAttention
-from keras_transformer.layers.projection import _flatten_kernel
 from keras_transformer.layers.rotary_embedding import _Rotation
 from keras_transformer.types import MINUS_INFINITY, Tensor
 
@@ -112,7 +111,7 @@ class _CachedAttention:
         self._num_shared = attention.num_heads // self._num_groups
         self._value_dim = attention.value_dim or attention.key_dim
         names = ["query", *(["key", "value"] if is_causal else []), *(["gate"] if attention.use_gate else [])]
-        flat = {name: self._flat(name, 1) for name in names}
+        flat = {name: self._flat(name) for name in names}
         # One product in place of three: the query, key and value of a position come from the same input.
         self._matrix = ops.concatenate([matrix for matrix, _ in flat.values()], axis=1)
         self._bias = None
@@ -120,16 +119,17 @@ class _CachedAttention:
             self._bias = ops.concatenate([bias for _, bias in flat.values()], axis=0)
         widths = [int(matrix.shape[1]) for matrix, _ in flat.values()]
         self._ends = [sum(widths[:number]) for number in range(1, len(widths))]
-        self._output_matrix, self._output_bias = self._flat("output", 2)
-        self._of_source = [] if is_causal else [self._flat(name, 1) for name in ("key", "value")]
+        self._output_matrix, self._output_bias = self._flat("output")
+        self._of_source = [] if is_causal else [self._flat(name) for name in ("key", "value")]
         self._biases = None
         if attention.position_bias is not None:
             self._biases = [(attention.position_bias.biases, weight_now(attention.position_bias.biases))]
 
-    def _flat(self, name: str, num_summed: int) -> tuple[Tensor, Tensor | None]:
-        kernel, bias = (getattr(self._attention, f"{name}_{part}") for part in ("kernel", "bias"))
-        kernel, bias = weight_now(kernel), None if bias is None else weight_now(bias)
-        return _flatten_kernel(kernel, bias, num_summed, self._attention.compute_dtype)
+    def _flat(self, name: str) -> tuple[Tensor, Tensor | None]:
+        projection = getattr(self._attention, f"{name}_dense")
+        with keras.StatelessScope([(weight, weight_now(weight)) for weight in projection.weights]):
+            matrix, bias = projection.flat()
+        return matrix, bias
 
     def plan(
         self,

@@ -149,7 +149,7 @@ class DecoderLayer(_Block):
                 f"Received: encoder_output={_described(encoder_output)}."
             )
         if self.cross_attention is not None and encoder_output is not None:
-            check_width(self.cross_attention.value_kernel.shape[0], encoder_output=encoder_output.shape)
+            check_width(self.cross_attention.value_dense.kernel.shape[0], encoder_output=encoder_output.shape)
         elif cross_attention_mask is not None:
             raise ValueError(
                 "`cross_attention_mask` must be None without cross-attention. "

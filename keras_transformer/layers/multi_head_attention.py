@@ -1,6 +1,5 @@
 """Multi-head attention, "Attention Is All You Need", section 3.2.2."""
 
-import math
 from collections.abc import Sequence
 
 import keras
@@ -21,7 +20,7 @@ from keras_transformer.backend.attention import fused_attention
 from keras_transformer.layers.dot_product_attention import _attend_without_scores, dot_product_attention
 from keras_transformer.layers.masks import _mask_queries, _window_mask, causal_mask, combine_masks
 from keras_transformer.layers.normalization import Dropout
-from keras_transformer.layers.projection import _clone, _project
+from keras_transformer.layers.projection import _as_matrix, _clone, _Projection
 from keras_transformer.layers.relative_position_bias import RelativePositionBias
 from keras_transformer.layers.rotary_embedding import _Rotation
 from keras_transformer.layers.sequence_axes import _SequenceAxes
@@ -39,7 +38,6 @@ _SERIALIZERS = {
     "kernel_constraint": keras.constraints.serialize,
     "bias_constraint": keras.constraints.serialize,
 }
-_PROJECTIONS = ("query", "key", "value", "gate", "output")
 _OPTIONS = (
     "num_heads",
     "key_dim",
@@ -199,15 +197,17 @@ class MultiHeadAttention(keras.layers.Layer):
         key_dim, value_dim = self.key_dim, self.value_dim or self.key_dim
         query_width, value_width = known_width(query=query_shape), known_width(value=value_shape)
         key_width = value_width if key_shape is None else known_width(key=key_shape)
-        # In the order of Keras's layer, which `set_weights` follows.
-        self.query_kernel, self.query_bias = self._add("query", (query_width,), (heads, key_dim))
-        self.key_kernel, self.key_bias = self._add("key", (key_width,), (groups, key_dim))
-        self.gate_kernel, self.gate_bias = None, None
-        if self.use_gate:
-            self.gate_kernel, self.gate_bias = self._add("gate", (query_width,), (heads, value_dim))
-        self.value_kernel, self.value_bias = self._add("value", (value_width,), (groups, value_dim))
-        output_sizes = self._output_sizes(query_shape)
-        self.output_kernel, self.output_bias = self._add("output", (heads, value_dim), output_sizes)
+        # In the order of Keras's layer, which `set_weights` follows, and by its names, which files have.
+        self.query_dense = self._query_dense = self._dense("query", query_width, heads, key_dim)
+        self.key_dense = self._key_dense = self._dense("key", key_width, groups, key_dim)
+        gate = self._dense("gate", query_width, heads, value_dim) if self.use_gate else None
+        self.gate_dense = self._gate_dense = gate
+        self.value_dense = self._value_dense = self._dense("value", value_width, groups, value_dim)
+        sizes = self._output_sizes(query_shape)
+        axes = "defgijlmnopq"[: len(sizes)]
+        self.output_dense = self._output_dense = self._projection(
+            f"bthk,hk{axes}->bt{axes}", (None, None, heads, value_dim), sizes, "attention_output"
+        )
         self.position_bias = None
         if self.positions == "relative":
             # Each layer learns its own: one table for all, as in T5, would be handed through every call.
@@ -252,11 +252,10 @@ class MultiHeadAttention(keras.layers.Layer):
         heads, scores = self._attend(
             queries, keys, values, mask, query_mask, return_attention_scores, training
         )
-        if self.gate_kernel is not None:
-            heads = heads * ops.sigmoid(_project("btd,dhk->bthk", queries, self.gate_kernel, self.gate_bias))
+        if self.gate_dense is not None:
+            heads = heads * ops.sigmoid(self.gate_dense(queries))
         # (b, t, h, k) -> (b, t, d) -> (..., t, d)
-        output = _project("bthk,hkd->btd", heads, self.output_kernel, self.output_bias)
-        output = axes.restore(output, query)
+        output = axes.restore(self.output_dense(heads), query)
         return (output, axes.restore_scores(scores, query, value)) if return_attention_scores else output
 
     def _attend(
@@ -270,9 +269,7 @@ class MultiHeadAttention(keras.layers.Layer):
         training: bool | None,
     ) -> tuple[Tensor, Tensor | None]:
         """Return the heads `(b, t, h, k)`, and the scores `(b, h, t, s)` unless a kernel has none."""
-        keys = _project("bsd,dhk->bshk", key, self.key_kernel, self.key_bias)
-        values = _project("bsd,dhk->bshk", value, self.value_kernel, self.value_bias)
-        queries = _project("btd,dhk->bthk", query, self.query_kernel, self.query_bias)
+        keys, values, queries = self.key_dense(key), self.value_dense(value), self.query_dense(query)
         if self.positions == "rotary":
             queries, keys = (_Rotation.of(ops.shape(x)[1], self.key_dim)(x) for x in (queries, keys))
         if query_mask is not None:
@@ -343,17 +340,6 @@ class MultiHeadAttention(keras.layers.Layer):
             return keras.Operation.compute_output_spec(self, *args, **kwargs)
         return super().compute_output_spec(*args, **kwargs)
 
-    def __getattr__(self, name: str) -> Tensor:
-        # Programs that read the weights of Keras's layer look there.
-        if name.endswith("_dense") and name.removesuffix("_dense").strip("_") in _PROJECTIONS:
-            weights = name.removesuffix("_dense").strip("_")
-            raise AttributeError(
-                f"MultiHeadAttention has no `{name}`: its weights are `{weights}_kernel` and "
-                f"`{weights}_bias`, of the shapes that they have in Keras."
-            )
-        find: Tensor = getattr(super(), "__getattr__", super().__getattribute__)  # torch's parameters
-        return find(name)
-
     def get_config(self) -> dict[str, object]:
         return {
             **super().get_config(),
@@ -365,42 +351,34 @@ class MultiHeadAttention(keras.layers.Layer):
         """Return the axes of inputs that go together; raise ValueError for others."""
         check_attention_inputs(query, value, key)
         if self.built:
-            check_width(self.query_kernel.shape[0], query=query)
-            check_width(self.value_kernel.shape[0], value=value)
-            check_width(self.key_kernel.shape[0], key=key)
+            check_width(self.query_dense.kernel.shape[0], query=query)
+            check_width(self.value_dense.kernel.shape[0], value=value)
+            check_width(self.key_dense.kernel.shape[0], key=key)
         axes = _SequenceAxes(len(query), self.attention_axes)
         axes.check_leading(query=query, value=value, key=key)
         return axes
 
-    def _add(
-        self, name: str, inputs: tuple[int, ...], outputs: tuple[int, ...]
-    ) -> tuple[Tensor, Tensor | None]:
-        """Add a kernel `(inputs, outputs)` and its bias."""
-        draw = _clone(self.kernel_initializer)
-        matrix_shape = math.prod(inputs), math.prod(outputs)
+    def _dense(self, name: str, width: int, heads: int, head_width: int) -> _Projection:
+        return self._projection("btd,dhk->bthk", (None, None, width), (heads, head_width), name)
 
-        def initialize(shape: Shape, dtype: str | None = None) -> Tensor:
-            # Keras computes the fans of a kernel of rank 3 as if it were a convolution, and so would start
-            # attention several times too small.
-            return ops.reshape(draw(matrix_shape, dtype=dtype), shape)
-
-        kernel = self.add_weight(
-            shape=(*inputs, *outputs),
-            initializer=initialize,
-            regularizer=self.kernel_regularizer,
-            constraint=self.kernel_constraint,
-            name=f"{name}_kernel",
+    def _projection(
+        self, equation: str, inputs_shape: Shape, sizes: tuple[int, ...], name: str
+    ) -> _Projection:
+        projection = _Projection(
+            equation,
+            (None, *sizes),
+            bias_axes=equation[-len(sizes) :] if self.use_bias else None,
+            kernel_initializer=_as_matrix(self.kernel_initializer, len(inputs_shape) - 2),
+            bias_initializer=_clone(self.bias_initializer),
+            kernel_regularizer=self.kernel_regularizer,
+            bias_regularizer=self.bias_regularizer,
+            kernel_constraint=self.kernel_constraint,
+            bias_constraint=self.bias_constraint,
+            dtype=self.dtype_policy,
+            name=name,
         )
-        if not self.use_bias:
-            return kernel, None
-        bias = self.add_weight(
-            shape=outputs,
-            initializer=_clone(self.bias_initializer),
-            regularizer=self.bias_regularizer,
-            constraint=self.bias_constraint,
-            name=f"{name}_bias",
-        )
-        return kernel, bias
+        projection.build(inputs_shape)
+        return projection
 
     def _output_sizes(self, query_shape: Shape) -> tuple[int, ...]:
         if self.output_shape is None:

@@ -1,6 +1,7 @@
 """Projections of inputs to heads and back as products of two matrices."""
 
 import math
+from collections.abc import Callable
 
 import keras
 from keras import ops
@@ -15,27 +16,52 @@ def _clone(initializer: Tensor) -> Tensor:
     return initializer.clone() if isinstance(initializer, keras.initializers.Initializer) else initializer
 
 
-def _project(equation: str, inputs: Tensor, kernel: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Compute `einsum(equation, inputs, kernel) + bias`, as of `"btd,dhk->bthk"`, in the inputs' dtype."""
-    # One product of matrices: einsum's batched products, and the sums that its bias leaves in the gradient,
-    # take twice as long on a CPU. The last axes of the inputs are the first ones of the kernel, and axes that
-    # the equation does not name follow the others.
-    of_inputs, of_kernel = equation.split("->")[0].split(",")
-    num_summed = len(set(of_inputs) & set(of_kernel))
-    leading = _sizes_of(inputs, len(of_inputs) - num_summed)
-    matrix, row = _flatten_kernel(kernel, bias, num_summed, inputs.dtype)
-    outputs = ops.matmul(ops.reshape(inputs, (-1, matrix.shape[0])), matrix)
-    outputs = outputs if row is None else ops.add(outputs, row)
-    return ops.reshape(outputs, (*leading, *kernel.shape[num_summed:]))
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class _Projection(keras.layers.EinsumDense):
+    """Keras's linear map, `"btd,dhk->bthk"` or the like, as a product of two matrices.
+
+    It is a layer of Keras's own kind, so that its LoRA, its quantization, its dtype policies and its files of
+    weights reach every kernel of attention.
+    """
+
+    def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
+        # One product of matrices: einsum's batched products, and the sums that its bias leaves in the
+        # gradient, take twice as long on a CPU. The last axes of the inputs are the first ones of the kernel.
+        matrix, bias = self.flat()
+        sizes = self.partial_output_shape[1:]
+        num_summed = len(self.kernel.shape) - len(sizes)
+        leading = _sizes_of(inputs, len(inputs.shape) - num_summed)
+        outputs = ops.matmul(ops.reshape(inputs, (-1, matrix.shape[0])), matrix)
+        outputs = outputs if bias is None else ops.add(outputs, bias)
+        return ops.reshape(outputs, (*leading, *sizes))
+
+    def flat(self) -> tuple[Tensor, Tensor | None]:
+        """Return the kernel as a matrix `(i, o)`, whose rows are its first axes, and the bias as `(o,)`."""
+        matrix = _matrix_of(self, len(self.partial_output_shape) - 1)
+        return matrix, None if self.bias is None else ops.reshape(ops.cast(self.bias, matrix.dtype), (-1,))
 
 
-def _flatten_kernel(
-    kernel: Tensor, bias: Tensor | None, num_summed: int, dtype: str
-) -> tuple[Tensor, Tensor | None]:
-    """Return a kernel as a matrix `(i, o)`, whose rows are its first axes, and its bias as `(o,)`."""
-    inputs, outputs = math.prod(kernel.shape[:num_summed]), math.prod(kernel.shape[num_summed:])
-    matrix = ops.reshape(ops.cast(kernel, dtype), (inputs, outputs))
-    return matrix, None if bias is None else ops.reshape(ops.cast(bias, dtype), (outputs,))
+def _matrix_of(layer: keras.layers.Layer, num_outputs: int = 1) -> Tensor:
+    """Return the kernel of a layer, whose last axes are outputs, as a matrix `(i, o)` of floats."""
+    kernel = layer.kernel
+    size = math.prod(kernel.shape[len(kernel.shape) - num_outputs :])
+    matrix = ops.reshape(ops.cast(kernel, layer.compute_dtype), (-1, size))
+    if layer.quantization_mode == "int8":
+        matrix = matrix / ops.reshape(ops.cast(layer.kernel_scale, matrix.dtype), (1, size))
+    return matrix
+
+
+def _as_matrix(initializer: Callable[..., Tensor], num_summed: int) -> Callable[..., Tensor]:
+    """Return an initializer of kernels that draws each as the matrix it is, and other numbers each time."""
+    draw = _clone(initializer)
+
+    def initialize(shape: Tensor, dtype: str | None = None) -> Tensor:
+        # Keras computes the fans of a kernel of rank 3 as if it were a convolution, and so would start
+        # attention several times too small.
+        matrix_shape = math.prod(shape[:num_summed]), math.prod(shape[num_summed:])
+        return ops.reshape(draw(matrix_shape, dtype=dtype), shape)
+
+    return initialize
 
 
 def _sizes_of(inputs: Tensor, num_axes: int) -> tuple[Tensor | int, ...]:

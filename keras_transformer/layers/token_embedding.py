@@ -6,9 +6,17 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformer.arguments import as_tensor, check_positive, check_token_ids, check_width, known_values
+from keras_transformer.arguments import (
+    as_tensor,
+    check_positive,
+    check_token_ids,
+    check_width,
+    freeze_parts,
+    known_values,
+)
 from keras_transformer.backend.gather import take
 from keras_transformer.layers.masks import padding_mask
+from keras_transformer.layers.projection import _matrix_of
 from keras_transformer.types import Shape, Tensor
 
 
@@ -155,21 +163,24 @@ class OutputProjection(keras.layers.Layer):
 
     def build(self, input_shape: Shape) -> None:
         if self.embedding is None:
-            self.kernel = self.add_weight(
-                shape=(input_shape[-1], self.vocabulary_size),
-                initializer="glorot_uniform",
-                name="kernel",
+            self.dense = keras.layers.Dense(
+                self.vocabulary_size, use_bias=False, dtype=self.dtype_policy, name="dense"
             )
+            self.dense.build(input_shape)
+            freeze_parts(self)
         elif not self.embedding.built:
             self.embedding.build((None, None))
 
     def call(self, inputs: Tensor) -> Tensor:
         self.compute_output_shape(inputs.shape)
-        return ops.matmul(ops.cast(inputs, self.compute_dtype), self._matrix())
-
-    def _matrix(self) -> Tensor:
         if self.embedding is None:
-            return ops.cast(self.kernel, self.compute_dtype)
+            return self.dense(inputs)
+        return ops.matmul(ops.cast(inputs, self.compute_dtype), self.matrix())
+
+    def matrix(self) -> Tensor:
+        """Return what vectors are multiplied with, `(d, v)`, in the dtype that the layer computes in."""
+        if self.embedding is None:
+            return _matrix_of(self.dense)
         # (v, d) -> (d, v)
         return ops.transpose(ops.cast(self.embedding.embeddings, self.compute_dtype))
 
@@ -177,7 +188,7 @@ class OutputProjection(keras.layers.Layer):
         if self.embedding is not None:
             check_width(self.embedding.hidden_dim, inputs=input_shape)
         elif self.built:
-            check_width(self.kernel.shape[0], inputs=input_shape)
+            check_width(self.dense.kernel.shape[0], inputs=input_shape)
         return (*input_shape[:-1], self.vocabulary_size)
 
     def get_config(self) -> dict[str, Any]:

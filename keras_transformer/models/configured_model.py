@@ -1,5 +1,6 @@
 """The base of the models: a configuration that is saved, training in two passes or on parts of a batch."""
 
+import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
@@ -102,11 +103,22 @@ class ConfiguredModel(keras.Model):
             )
 
     def quantize(self, mode: str | None = None, *args: object, **kwargs: object) -> None:
-        """Raise NotImplementedError: Keras would quantize the feed-forward networks alone, without a word."""
-        raise NotImplementedError(
-            "A model is not quantized in Keras, which knows none of its attention. Export it with smaller "
-            f'weights: export_saved_model(..., optimize="bfloat16"). Received: mode={mode!r}.'
-        )
+        """Quantize every kernel, as `keras.Model.quantize` does; tables and normalizations stay floats.
+
+        A call quantizes its activations too, and decoding multiplies them as they are.
+
+        Args:
+            mode: `int8`.
+            *args: see `keras.Model.quantize`.
+            **kwargs: likewise.
+
+        Raises:
+            ValueError: another mode.
+        """
+        check_choice(("int8",), mode=mode)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Keras warns of each layer that has no kernel.
+            super().quantize(mode, *args, **kwargs)
 
     def __call__(self, inputs: Tensor, *args: object, **kwargs: object) -> Tensor:
         """Call the model on complete inputs."""
@@ -162,11 +174,22 @@ class ConfiguredModel(keras.Model):
         return {
             **self.config.options(),
             "activation": keras.activations.serialize(keras.activations.get(self.config.activation)),
-            "dtype": keras.saving.serialize_keras_object(self.position_encoding.dtype_policy),
+            "dtype": keras.saving.serialize_keras_object(self._policy()),
             "name": self.name,
             "frozen": frozen,
             "frozen_weights": frozen_weights,
         }
+
+    def _policy(self) -> keras.DTypePolicy:
+        """Return the dtype policy that makes such a model: a map where some layers are quantized."""
+        policy = self.position_encoding.dtype_policy
+        layers = [layer for layer in self._flatten_layers() if layer.dtype_policy.quantization_mode]
+        if not layers:
+            return policy
+        given = dict(policy) if isinstance(policy, keras.dtype_policies.DTypePolicyMap) else {}
+        policies = {**given, **{layer.path: layer.dtype_policy for layer in layers}}
+        default = getattr(policy, "default_policy", policy)
+        return keras.dtype_policies.DTypePolicyMap(default, policies)
 
     @classmethod
     def from_config(cls, config: Config, custom_objects: Config | None = None) -> "Self":

@@ -43,7 +43,8 @@ def _projection(layer: OutputProjection, beam_size: int) -> Callable[[Tensor], T
     # Rows (r, d) -> logits (r, v), with the weight cast once and not in each step.
     dtype = layer.compute_dtype
     if layer.embedding is None:
-        kernel = ops.cast(weight_now(layer.kernel), dtype)
+        with keras.StatelessScope([(weight, weight_now(weight)) for weight in layer.weights]):
+            kernel = layer.matrix()
         return lambda rows: ops.matmul(ops.cast(rows, dtype), kernel)
     product = product_with_table(ops.cast(weight_now(layer.embedding.embeddings), dtype), beam_size)
     return lambda rows: product(ops.cast(rows, dtype))

@@ -28,9 +28,9 @@ ENGINES = {
 _BATCH, _MODEL = "batch", "model"
 # Of each weight, by its path: the axes of heads and of the inner width, and the width of a table.
 _SPLIT_AXES = {
-    r".*attention.*/(query|key|value|gate)_kernel": (None, _MODEL, None),
-    r".*attention.*/(query|key|value|gate)_bias": (_MODEL, None),
-    r".*attention.*/output_kernel": (_MODEL, None, None),
+    r".*attention.*/(query|key|value|gate)/kernel": (None, _MODEL, None),
+    r".*attention.*/(query|key|value|gate)/bias": (_MODEL, None),
+    r".*attention.*/attention_output/kernel": (_MODEL, None, None),
     r".*feed_forward.*/(inner|gate)/kernel": (None, _MODEL),
     r".*feed_forward.*/(inner|gate)/bias": (_MODEL,),
     r".*feed_forward.*/outer/kernel": (_MODEL, None),

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import pytest
 
-from helpers import array
+from helpers import named_weights
 
 
 def _randomize(layer: Any) -> Any:
@@ -23,7 +23,7 @@ def _randomize(layer: Any) -> Any:
 
 def _attend(weights: list[Any], query: Any, memory: Any, mask: Any) -> tuple[Any, Any]:
     """Multi-head attention in NumPy; weights in the order of the layer."""
-    named = {weight.name: array(weight) for weight in weights}
+    named = named_weights(weights)
     q, k, v = (
         np.einsum("btd,dhk->bhtk", x, named[f"{name}_kernel"]) + named[f"{name}_bias"][:, None]
         for name, x in (("query", query), ("key", memory), ("value", memory))

@@ -32,7 +32,7 @@ def test_numbers(layer: Any, reference: Any) -> None:
 
 
 def test_each_head_has_the_whole_width(layer: Any) -> None:
-    assert tuple(layer.mha.query_kernel.shape) == (7, 3, 7)
+    assert tuple(layer.mha.query_dense.kernel.shape) == (7, 3, 7)
 
 
 @pytest.mark.parametrize("dtype", ["int32", "float32", "bool"])
@@ -70,7 +70,7 @@ def test_padding_changes_nothing(layer: Any) -> None:
 def test_nothing_to_attend_to_gathers_zeros(layer: Any, reference: Any) -> None:
     normalize = reference.normalize
     kernel1, bias1, kernel2, bias2 = layer.ffn.get_weights()
-    out1 = normalize(layer.layernorm1, X + array(layer.mha.output_bias))
+    out1 = normalize(layer.layernorm1, X + array(layer.mha.output_dense.bias))
     expected = normalize(layer.layernorm2, out1 + np.maximum(out1 @ kernel1 + bias1, 0) @ kernel2 + bias2)
     np.testing.assert_allclose(array(layer(X, False, np.zeros((2, 1, 5)))), expected, atol=1e-5)
 

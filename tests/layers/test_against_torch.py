@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from helpers import array, draw
+from helpers import array, draw, named_weights
 from keras_transformer.layers import Decoder, DecoderLayer, Encoder, EncoderLayer, MultiHeadAttention
 
 torch = pytest.importorskip("torch", reason="needs the torch extra")
@@ -29,7 +29,7 @@ def randomize(layer: Any) -> Any:
 
 def attention_weights(layer: Any) -> dict[str, Any]:
     """Torch multiplies with transposed matrices, and keeps query, key and value in one."""
-    w = {weight.name: array(weight) for weight in layer.weights}
+    w = named_weights(layer.weights)
     rows = {name: w[f"{name}_kernel"].reshape(w[f"{name}_kernel"].shape[0], D).T for name in PROJECTIONS}
     biases = [w[f"{name}_bias"].ravel() for name in PROJECTIONS]
     names = {f"{name[0]}_proj_weight": tensor(row) for name, row in rows.items()}

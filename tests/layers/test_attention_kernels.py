@@ -5,7 +5,7 @@ import keras
 import numpy as np
 import pytest
 
-from helpers import array, draw
+from helpers import array, draw, named_weights
 from keras_transformer.layers import MultiHeadAttention, dot_product_attention
 
 
@@ -17,7 +17,7 @@ def built(**options: Any) -> Any:
 
 def test_kernels_have_the_letters_of_their_einsums() -> None:
     layer = built(value_dim=7, output_shape=17, use_gate=True, num_key_value_heads=2)
-    assert [(weight.name, tuple(weight.shape)) for weight in layer.weights] == [
+    assert [(name, weight.shape) for name, weight in named_weights(layer.weights).items()] == [
         ("query_kernel", (9, 6, 5)),
         ("query_bias", (6, 5)),
         ("key_kernel", (11, 2, 5)),
@@ -40,11 +40,11 @@ def test_groups_of_heads_share_keys_and_values(groups: int) -> None:
         [draw(2, 5, 9), draw(2, 3, 13), draw(2, 3, 11)],
     )
     grouped.set_weights([0.3 * draw(*w.shape, seed=number) for number, w in enumerate(grouped.weights)])
-    weights = {weight.name: array(weight) for weight in grouped.weights}
+    weights = named_weights(grouped.weights)
     for name in ("key", "value"):
         weights[f"{name}_kernel"] = np.repeat(weights[f"{name}_kernel"], 6 // groups, axis=1)
         weights[f"{name}_bias"] = np.repeat(weights[f"{name}_bias"], 6 // groups, axis=0)
-    plain.set_weights([weights[weight.name] for weight in plain.weights])
+    plain.set_weights([weights[name] for name in named_weights(plain.weights)])
     for call in ({}, {"return_attention_scores": True}):
         output, expected = grouped(*x, **call), plain(*x, **call)
         for one, other in zip(
@@ -75,8 +75,8 @@ def test_initializers_regularizers_and_constraints() -> None:
     assert all((array(weight) == 1).all() for weight in layer.weights)
     kernels = 9 * 30 + 11 * 30 + 13 * 30 + 30 * 9
     assert float(array(sum(layer.losses))) == pytest.approx(0.5 * kernels + 0.01 * (3 * 30 + 9), rel=1e-5)
-    assert isinstance(layer.key_kernel.constraint, keras.constraints.NonNeg)
-    assert isinstance(layer.key_bias.constraint, keras.constraints.UnitNorm)
+    assert isinstance(layer.key_dense.kernel.constraint, keras.constraints.NonNeg)
+    assert isinstance(layer.key_dense.bias.constraint, keras.constraints.UnitNorm)
 
 
 def test_activity_regularizer() -> None:
@@ -87,7 +87,7 @@ def test_activity_regularizer() -> None:
 
 def test_sizes_that_numpy_has_counted() -> None:
     layer = built(num_heads=np.int64(2), value_dim=np.int64(7), output_shape=np.int64(17))
-    assert tuple(layer.output_kernel.shape) == (2, 7, 17)
+    assert tuple(layer.output_dense.kernel.shape) == (2, 7, 17)
 
 
 def test_seed_of_the_dropout() -> None:

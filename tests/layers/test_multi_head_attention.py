@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from helpers import array, draw
+from helpers import array, draw, named_weights
 from keras_transformer.backend.attention import _attend_fused
 from keras_transformer.layers import MultiHeadAttention, causal_mask
 from keras_transformer.layers.projection import _project
@@ -22,7 +22,7 @@ def randomized(layer: Any, *inputs: Any) -> Any:
 
 def reference(layer: Any, query: Any, value: Any, key: Any, mask: Any = True) -> tuple[Any, Any]:
     """Section 3.2.2 of the paper, head by head, from the layer's weights."""
-    weights = {weight.name: array(weight).astype("float64") for weight in layer.weights}
+    weights = {name: weight.astype("float64") for name, weight in named_weights(layer.weights).items()}
     heads, scores = [], []
     for h in range(layer.num_heads):
         q, k, v = (
@@ -56,7 +56,7 @@ def test_query_key_and_value_of_different_widths(causal: bool, training: bool, c
 def test_kernels_are_named_and_shaped_by_the_letters() -> None:
     layer = MultiHeadAttention(**WIDTHS)
     layer.build((None, None, 9), (None, None, 13), (None, None, 11))
-    assert {weight.name: tuple(weight.shape) for weight in layer.weights} == {
+    assert {name: weight.shape for name, weight in named_weights(layer.weights).items()} == {
         "query_kernel": (9, 3, 5),
         "key_kernel": (11, 3, 5),
         "value_kernel": (13, 3, 7),
@@ -71,7 +71,7 @@ def test_kernels_are_named_and_shaped_by_the_letters() -> None:
 def test_without_bias() -> None:
     layer = MultiHeadAttention(2, 3, use_bias=False)
     layer.build((None, None, 7), (None, None, 7))
-    assert [weight.name.removesuffix("_kernel") for weight in layer.weights] == [
+    assert [name.removesuffix("_kernel") for name in named_weights(layer.weights)] == [
         "query",
         "key",
         "value",
@@ -84,7 +84,7 @@ def test_kernels_start_as_the_matrices_they_are() -> None:
     layer.build((None, None, 128), (None, None, 64))
     expected = {"query": (128, 128), "key": (64, 128), "value": (64, 128), "output": (128, 128)}
     for name, (rows, columns) in expected.items():
-        deviation = array(getattr(layer, f"{name}_kernel")).std()
+        deviation = array(getattr(layer, f"{name}_dense").kernel).std()
         np.testing.assert_allclose(deviation, np.sqrt(2 / (rows + columns)), rtol=0.05)
 
 

@@ -122,7 +122,7 @@ def test_rows_with_nothing_to_attend_to(attention: Any, training: bool) -> None:
     mask[0, 3] = False
     output, scores = attention(x, x, attention_mask=mask, return_attention_scores=True, training=training)
     assert np.all(array(scores)[0, :, 3] == 0)
-    np.testing.assert_array_equal(array(output)[0, 3], array(attention.output_bias))
+    np.testing.assert_array_equal(array(output)[0, 3], array(attention.output_dense.bias))
     np.testing.assert_allclose(array(scores)[1].sum(-1), 1.0, atol=1e-6)
 
 

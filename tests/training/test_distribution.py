@@ -97,7 +97,7 @@ def test_devices_train_as_one(backend: str, mode: str, devices: int) -> None:
     if mode == "model_parallel":
         sharding = several["sharding"]
         assert several["devices"] == devices
-        assert sharding["encoder/layer_1/self_attention/query_kernel"] == "P(None, 'model', None)"
+        assert sharding["encoder/layer_1/self_attention/query/kernel"] == "P(None, 'model', None)"
         assert sum("model" in spec for spec in sharding.values()) > len(sharding) / 2
 
 
