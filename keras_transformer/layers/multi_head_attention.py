@@ -377,6 +377,7 @@ class MultiHeadAttention(keras.layers.Layer):
             dtype=self.dtype_policy,
             name=name,
         )
+        projection.supports_masking = True  # or Keras would warn that it loses the mask of the inputs
         projection.build(inputs_shape)
         return projection
 

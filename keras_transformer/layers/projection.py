@@ -35,6 +35,10 @@ class _Projection(keras.layers.EinsumDense):
         outputs = outputs if bias is None else ops.add(outputs, bias)
         return ops.reshape(outputs, (*leading, *sizes))
 
+    def quantize(self, mode: str, type_check: bool = True, **kwargs: object) -> None:
+        """Quantize the kernel; Keras calls this, and refuses a subclass otherwise."""
+        super().quantize(mode, type_check=False, **kwargs)
+
     def flat(self) -> tuple[Tensor, Tensor | None]:
         """Return the kernel as a matrix `(i, o)`, whose rows are its first axes, and the bias as `(o,)`."""
         matrix = _matrix_of(self, len(self.partial_output_shape) - 1)

@@ -98,14 +98,13 @@ def test_nothing_to_attend_to_gives_zero_weights(layer: Any) -> None:
 def test_the_keras_mask_of_the_target_is_handed_on(layer: Any) -> None:
     ids = np.array([[3, 2, 0], [1, 0, 0]])
     x = keras.layers.Embedding(5, 7, mask_zero=True)(ids)
+    is_token = ids != 0
+    # As in Keras, a query of padding has no scores.
+    expected = np.broadcast_to((is_token[:, :, None] & is_token[:, None])[:, None], (2, 2, 3, 3))
     outputs, weights, _ = layer(x, MEMORY)
-    np.testing.assert_array_equal(
-        array(weights) > 0, np.broadcast_to((ids != 0)[:, None, None], (2, 2, 3, 3))
-    )
+    np.testing.assert_array_equal(array(weights) > 0, expected)
     _, weights, _ = layer(outputs, MEMORY)
-    np.testing.assert_array_equal(
-        array(weights) > 0, np.broadcast_to((ids != 0)[:, None, None], (2, 2, 3, 3))
-    )
+    np.testing.assert_array_equal(array(weights) > 0, expected)
 
 
 def test_training_by_position_turns_dropout_on() -> None:

@@ -174,14 +174,3 @@ def test_flash_attention_is_refused_where_keras_refuses_it() -> None:
         if keras.backend.backend() == "tensorflow":
             with pytest.raises(ValueError, match=r"(?i)flash.attention"):
                 layer(2, 4, flash_attention=True)(x, x)
-
-
-@pytest.mark.parametrize("name", ["query_dense", "_key_dense", "value_dense", "output_dense"])
-def test_the_parts_of_keras_are_refused_by_the_name_of_ours(name: str) -> None:
-    layer = MultiHeadAttention(2, 4)
-    assert not hasattr(layer, name)
-    kernel = name.strip("_").replace("dense", "kernel")
-    with pytest.raises(AttributeError, match=f"has no `{name}`: its weights are `{kernel}`"):
-        getattr(layer, name)
-    with pytest.raises(AttributeError, match="anything"):
-        getattr(layer, "any" + "thing")

@@ -5,12 +5,10 @@ from typing import Any
 import keras
 import numpy as np
 import pytest
-from keras import ops
 
 from helpers import array, draw, named_weights
 from keras_transformer.backend.attention import _attend_fused
 from keras_transformer.layers import MultiHeadAttention, causal_mask
-from keras_transformer.layers.projection import _project
 
 
 def randomized(layer: Any, *inputs: Any) -> Any:
@@ -233,30 +231,3 @@ def test_both_formulas_give_the_same_numbers() -> None:
     expected, _ = layer(x, x, padding_mask=mask, use_causal_mask=True, return_attention_scores=True)
     output = layer(x, x, padding_mask=mask, use_causal_mask=True)
     np.testing.assert_allclose(array(output), array(expected), atol=1e-5)
-
-
-@pytest.mark.parametrize("has_bias", [False, True])
-@pytest.mark.parametrize(
-    ("equation", "shapes"),
-    [
-        ("btd,dhk->bthk", ((2, 5, 7), (7, 3, 11), (3, 11))),
-        ("bthk,hkd->btd", ((2, 5, 3, 11), (3, 11, 7), (7,))),
-    ],
-)
-def test_projections_are_their_einsum(equation: str, shapes: Any, has_bias: bool) -> None:
-    inputs, kernel, bias = (draw(*shape, seed=seed) for seed, shape in enumerate(shapes))
-    expected = np.einsum(equation, inputs, kernel) + (bias if has_bias else 0)
-    tensors = map(ops.convert_to_tensor, (inputs, kernel, bias) if has_bias else (inputs, kernel))
-    np.testing.assert_allclose(array(_project(equation, *tensors)), expected, atol=1e-5)
-
-
-def test_projections_to_several_axes_of_outputs() -> None:
-    heads, kernel = draw(2, 5, 3, 4), draw(3, 4, 7, 2, seed=1)
-    outputs = _project("bthk,hkd->btd", ops.convert_to_tensor(heads), ops.convert_to_tensor(kernel))
-    np.testing.assert_allclose(array(outputs), np.einsum("bthk,hkde->btde", heads, kernel), atol=1e-5)
-
-
-@pytest.mark.parametrize("shape", [(2, 0, 7), (0, 5, 7)])
-def test_projections_of_nothing(shape: tuple[int, ...]) -> None:
-    outputs = _project("btd,dhk->bthk", ops.zeros(shape), ops.zeros((7, 3, 11)))
-    assert tuple(outputs.shape) == (*shape[:2], 3, 11)

@@ -10,7 +10,7 @@ import pytest
 
 from helpers import array
 from keras_transformer import CausalLM, EncoderModel, Transformer
-from keras_transformer.training import MaskedCrossentropy
+from keras_transformer.training import MaskedCrossentropy, load_model
 
 SIZES: dict[str, Any] = {"num_layers": 1, "hidden_dim": 8, "num_heads": 2, "intermediate_dim": 11}
 IDS = np.array([[2, 5, 11, 3], [2, 12, 0, 0]], "int32")
@@ -192,7 +192,23 @@ def test_weights_of_classes_weight_the_examples_of_a_classifier() -> None:
     assert history.history["loss"] == [0.0]
 
 
-def test_quantizing_a_part_of_a_model_is_refused() -> None:
-    model = CausalLM(5, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=8)
-    with pytest.raises(NotImplementedError, match="Received: mode='int8'"):
-        model.quantize("int8")
+@every_model
+@pytest.mark.parametrize("options", [{}, {"positions": "relative", "gated": True, "num_key_value_heads": 1}])
+def test_every_kernel_is_quantized_and_saved(name: str, options: dict[str, Any], tmp_path: Path) -> None:
+    model, inputs = made(name, **options), CASES[name][2]
+    before = array(model(inputs))
+    model.quantize("int8")
+    kernels = [weight for weight in model.weights if weight.name == "kernel"]
+    assert {keras.backend.standardize_dtype(weight.dtype) for weight in kernels} == {"int8"}
+    after = array(model(inputs))
+    assert 0 < np.abs(after - before).max() < 0.1 * np.abs(before).max()
+    model.save(tmp_path / "model.keras")
+    np.testing.assert_array_equal(array(load_model(tmp_path / "model.keras")(inputs)), after)
+    copied = type(model).from_config(json.loads(json.dumps(model.get_config())))
+    copied.set_weights(model.get_weights())
+    np.testing.assert_array_equal(array(copied(inputs)), after)
+
+
+def test_other_quantizations_are_refused() -> None:
+    with pytest.raises(ValueError, match="Received: mode='int4'"):
+        made("causal").quantize("int4")
