@@ -30,10 +30,11 @@ from keras_transformer.data import read_lines
 from keras_transformer.export import export_ctranslate2
 
 PACKAGES = ("keras", "tensorflow", "ctranslate2")
+IDS = {"special_ids": kt.text.SPECIAL_IDS}
 SEARCHES = {
-    "greedy": kt.decoding.GreedySearch(),
-    "beam 4": kt.decoding.BeamSearch(4, length_penalty=0.0),
-    "beam 4, exhaustive": kt.decoding.BeamSearch(4, num_hypotheses=1, length_penalty=0.0, exhaustive=True),
+    "greedy": kt.decoding.GreedySearch(**IDS),
+    "beam 4": kt.decoding.BeamSearch(4, length_penalty=0.0, **IDS),
+    "beam 4, exhaustive": kt.decoding.BeamSearch(4, num_hypotheses=1, length_penalty=0.0, exhaustive=True, **IDS),
 }
 TIE = 1e-4
 Ids = list[list[int]]

@@ -59,8 +59,8 @@ def search(name: str) -> Any:
         the search.
     """
     if name == "greedy":
-        return kt.decoding.GreedySearch()
-    return kt.decoding.BeamSearch(SEARCHES[name], length_penalty=0.0)
+        return kt.decoding.GreedySearch(special_ids=kt.text.SPECIAL_IDS)
+    return kt.decoding.BeamSearch(SEARCHES[name], length_penalty=0.0, special_ids=kt.text.SPECIAL_IDS)
 
 
 def signature(model: kt.Transformer, cell: Cell, *, xla: bool) -> Any:

@@ -41,7 +41,7 @@ def count_exact(model: kt.CausalLM, longest: int) -> int:
     for length in range(1, longest):
         wanted = np.array([alternate(first, longest) for first in (0, 1)])
         prompts = np.insert(wanted[:, :length], 0, kt.text.SPECIAL_IDS.start, axis=1)
-        search = kt.decoding.GreedySearch()
+        search = kt.decoding.GreedySearch(special_ids=kt.text.SPECIAL_IDS)
         answers = kt.decoding.generate(model, prompts, search, max_length=longest - length)
         answers = keras.ops.convert_to_numpy(answers.token_ids)[:, 0]
         num_exact += int(np.sum(np.all(answers == wanted[:, length:], axis=1)))

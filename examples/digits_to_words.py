@@ -64,7 +64,8 @@ def main() -> None:
     inputs = {"encoder_features": images[training], "decoder_token_ids": words[training, :-1]}
     model.fit(inputs, words[training, 1:], batch_size=64, epochs=epochs, verbose=2)
 
-    answers = kt.decoding.generate(model, images[held_out], kt.decoding.GreedySearch(), max_length=6)
+    search = kt.decoding.GreedySearch(special_ids=kt.text.SPECIAL_IDS)
+    answers = kt.decoding.generate(model, images[held_out], search, max_length=6)
     spelled = [text.decode() for text in tokenizer.detokenize(answers.token_ids[:, 0]).numpy()]
     exact = np.mean([text == WORDS[number] for text, number in zip(spelled, numbers[held_out], strict=True)])
     print("the first images:", *spelled[:8])

@@ -1,6 +1,7 @@
 """What tests of all rooms share: arrays, and random numbers that are the same on every machine."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -8,9 +9,19 @@ import keras
 import numpy as np
 import pytest
 
+from keras_transformer import decoding
 from keras_transformer.training import Checkpoint
+from keras_transformer.types import SPECIAL_IDS
 
 array = keras.ops.convert_to_numpy
+
+# Of models without tokenizers, whose ids are those of the package.
+GreedySearch, SampleSearch, BeamSearch = (
+    partial(kind, special_ids=SPECIAL_IDS)
+    for kind in (decoding.GreedySearch, decoding.SampleSearch, decoding.BeamSearch)
+)
+score_targets = partial(decoding.score_targets, special_ids=SPECIAL_IDS)
+align_targets = partial(decoding.align_targets, special_ids=SPECIAL_IDS)
 
 
 def draw(*shape: int, seed: int = 0) -> Any:

@@ -116,7 +116,7 @@ class BeamSearch(Search):
     def initialize(self, cache: _Cache, request: _Request, length: Tensor | int) -> _BeamState:
         """Make the state: one running hypothesis for each source, none finished."""
         sizes = request.batch_size, self.beam_size
-        padding = ops.full((*sizes, length), self.special_ids.pad, dtype="int32")
+        padding = ops.full((*sizes, length), self._ids.pad, dtype="int32")
         nothing = ops.full(sizes, LOWEST_SCORE, dtype="float32")
         # All hypotheses start alike, so only the first may count.
         certain = ops.zeros((request.batch_size, 1), "float32")
@@ -154,7 +154,7 @@ class BeamSearch(Search):
         ids = take(state.running_ids, found.beams, batch_dims=1)  # (b, 2n, t)
         is_position = ops.equal(ops.arange(ops.shape(ids)[2], dtype="int32"), state.position)
         ids = ops.where(is_position, found.token_ids[..., None], ids)
-        ended = ops.equal(found.token_ids, self.special_ids.end)
+        ended = ops.equal(found.token_ids, self._ids.end)
         # A source that is done stays as it is, however long its neighbors go on.
         may_finish = ops.logical_and(ended, is_running[:, None])
         finished_scores, finished_ids = self._finish(state, found, may_finish, ids, cache)
@@ -188,7 +188,7 @@ class BeamSearch(Search):
         scores = ops.where(is_free, filled, state.finished_scores)[:, : self.num_outputs]
         ids = ops.where(is_free[..., None], take(state.running_ids, source, batch_dims=1), state.finished_ids)
         # There may be fewer sequences than ranks.
-        ids = ops.where(_is_possible(scores)[..., None], ids[:, : self.num_outputs], self.special_ids.pad)
+        ids = ops.where(_is_possible(scores)[..., None], ids[:, : self.num_outputs], self._ids.pad)
         return SearchResult(self._padded(ids, max_length), scores)
 
     def _extend(self, state: _BeamState, step: Step, max_length: int) -> tuple[_Candidates, _Cache]:
@@ -197,7 +197,7 @@ class BeamSearch(Search):
         # Of each hypothesis no more than `2n` tokens can be among the `2n` best of the source.
         num_tokens = min(2 * self.beam_size, logits.shape[-1])
         if self.constraints.is_idle(state.limits):
-            scores, ids = _best_tokens(logits, num_tokens, self.special_ids)
+            scores, ids = _best_tokens(logits, num_tokens, self._ids)
         else:
             _, allowed = self._allowed(logits, state.running_ids, state.position, state.limits, max_length)
             scores, ids = largest(allowed, num_tokens)

@@ -71,12 +71,15 @@ def generate(
     Raises:
         TypeError: If the model does not decode, or prompts are not integers.
         ValueError: If inputs have another rank or lists different lengths; if a prefix has an id outside the
-            vocabulary; if there are more tokens than the model has positions.
+            vocabulary; if there are more tokens than the model has positions; if the search has no special
+            ids.
 
     Example:
         >>> from keras_transformer.decoding import GreedySearch
+        >>> from keras_transformer.types import SpecialIds
         >>> model = CausalLM(100, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=16)
-        >>> tuple(generate(model, [[2, 7, 9]], GreedySearch(), max_length=5).token_ids.shape)
+        >>> search = GreedySearch(special_ids=SpecialIds(start=2, end=3))
+        >>> tuple(generate(model, [[2, 7, 9]], search, max_length=5).token_ids.shape)
         (1, 1, 5)
     """
     inputs = _checked_inputs(model, inputs, max_length)

@@ -62,7 +62,7 @@ class _IndependentSearch(Search):
         return _IndependentState(
             position=ops.convert_to_tensor(0, "int32"),
             last_ids=self._first_ids(request),
-            token_ids=ops.full((*sizes, length), self.special_ids.pad, dtype="int32"),
+            token_ids=ops.full((*sizes, length), self._ids.pad, dtype="int32"),
             log_probabilities=ops.zeros(sizes, "float32"),
             lengths=ops.zeros(sizes, "int32"),
             ended=ops.zeros(sizes, "bool"),
@@ -81,7 +81,7 @@ class _IndependentSearch(Search):
         chosen, gained = self._choose(logits, state, max_length)
         chosen, gained = (ops.reshape(part, (-1, self.beam_size)) for part in (chosen, gained))
         gained = ops.where(state.ended, 0.0, ops.maximum(gained, FORCED_LOG_PROBABILITY))
-        chosen = ops.where(state.ended, self.special_ids.pad, chosen)
+        chosen = ops.where(state.ended, self._ids.pad, chosen)
         is_position = ops.equal(ops.arange(ops.shape(state.token_ids)[2], dtype="int32"), state.position)
         return state._replace(
             position=state.position + 1,
@@ -89,7 +89,7 @@ class _IndependentSearch(Search):
             token_ids=ops.where(is_position, chosen[..., None], state.token_ids),
             log_probabilities=state.log_probabilities + gained,
             lengths=state.lengths + ops.cast(ops.logical_not(state.ended), "int32"),
-            ended=ops.logical_or(state.ended, ops.equal(chosen, self.special_ids.end)),
+            ended=ops.logical_or(state.ended, ops.equal(chosen, self._ids.end)),
             cache=cache,
         )
 
@@ -127,7 +127,7 @@ class GreedySearch(_IndependentSearch):
 
     def _choose(self, logits: Tensor, state: _IndependentState, max_length: int) -> tuple[Tensor, Tensor]:
         if self.constraints.is_idle(state.limits):
-            gained, chosen = _best_tokens(logits, 1, self.special_ids)
+            gained, chosen = _best_tokens(logits, 1, self._ids)
         else:
             scores, allowed = self._allowed(logits, state.token_ids, state.position, state.limits, max_length)
             _, chosen = largest(allowed)

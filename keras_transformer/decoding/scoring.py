@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from keras_transformer.arguments import known_values
-from keras_transformer.types import SPECIAL_IDS, SpecialIds, Tensor
+from keras_transformer.types import SpecialIds, Tensor
 
 
 class _ScoringModel(Protocol):
@@ -33,7 +33,8 @@ def score_targets(
     inputs: Tensor,
     target_ids: Tensor,
     padding_mask: Tensor | None = None,
-    special_ids: SpecialIds = SPECIAL_IDS,
+    *,
+    special_ids: SpecialIds,
 ) -> _TargetScores:
     """Compute the log-probabilities of targets.
 
@@ -58,7 +59,7 @@ def score_targets(
     Example:
         >>> from keras_transformer.models import Transformer
         >>> model = Transformer(9, 11, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=16)
-        >>> int(score_targets(model, [[4, 5, 3]], [[7, 9, 3, 0]]).num_tokens[0])
+        >>> int(score_targets(model, [[4, 5, 3]], [[7, 9, 3, 0]], special_ids=SpecialIds()).num_tokens[0])
         3
     """
     target_ids = _checked_targets(target_ids, special_ids)
@@ -80,7 +81,8 @@ def align_targets(
     target_ids: Tensor,
     layer: int = -1,
     padding_mask: Tensor | None = None,
-    special_ids: SpecialIds = SPECIAL_IDS,
+    *,
+    special_ids: SpecialIds,
 ) -> Tensor:
     """Read the cross-attention of sources and given targets.
 
@@ -109,7 +111,7 @@ def align_targets(
     Example:
         >>> from keras_transformer.models import Transformer
         >>> model = Transformer(9, 11, num_layers=2, hidden_dim=8, num_heads=2, intermediate_dim=16)
-        >>> tuple(align_targets(model, [[4, 5, 3]], [[7, 9, 6, 3]]).shape)
+        >>> tuple(align_targets(model, [[4, 5, 3]], [[7, 9, 6, 3]], special_ids=SpecialIds()).shape)
         (1, 4, 3)
     """
     target_ids = _checked_targets(target_ids, special_ids)

@@ -14,7 +14,7 @@ from keras_transformer.arguments import check_memory, check_number
 from keras_transformer.backend.compiler import in_compiler
 from keras_transformer.decoding.constraints import NO_CONSTRAINTS, Constraints, _Limits
 from keras_transformer.decoding.log_probabilities import _length_penalty, _next_token_log_probabilities
-from keras_transformer.types import SPECIAL_IDS, SpecialIds, Tensor
+from keras_transformer.types import SpecialIds, Tensor
 
 # Positions that a loop has room for at first. Attention reads all of them, so the room for a short output
 # must not be that of the longest.
@@ -99,15 +99,28 @@ class Search(abc.ABC):
     """Exponent of the GNMT length penalty, which scores are divided by; 0 for none."""
     constraints: Constraints = NO_CONSTRAINTS
     """Rules for the tokens that are generated."""
-    special_ids: SpecialIds = SPECIAL_IDS
-    """The special tokens of the target."""
+    special_ids: SpecialIds | None = None
+    """The special tokens of the target; None for those of a `Translator`'s tokenizer."""
 
     axes: ClassVar[dict[str, str]]
     """The axes of each other field of the state: `b` sources, `n` hypotheses, `t` positions of token ids."""
 
     def __post_init__(self) -> None:
         check_number(length_penalty=self.length_penalty)
-        check_number(whole=True, **self.special_ids._asdict())
+        if self.special_ids is not None:
+            check_number(whole=True, **self.special_ids._asdict())
+
+    @property
+    def _ids(self) -> SpecialIds:
+        # Of a default, a model that was trained with other ids would make rubbish.
+        if self.special_ids is None:
+            name = type(self).__name__
+            raise ValueError(
+                "`special_ids` must say which token ids are padding, unknown, start and end, as in "
+                f"{name}(..., special_ids=SpecialIds(pad=0, unknown=1, start=2, end=3)), which `types` has. "
+                "Received: None."
+            )
+        return self.special_ids
 
     @property
     def beam_size(self) -> int:
@@ -169,7 +182,7 @@ class Search(abc.ABC):
     def _first_ids(self, request: _Request) -> Tensor:
         """Return the token before the first, int32 `(b, n)`."""
         if request.first_ids is None:
-            return ops.full((request.batch_size, self.beam_size), self.special_ids.start, dtype="int32")
+            return ops.full((request.batch_size, self.beam_size), self._ids.start, dtype="int32")
         return ops.repeat(ops.cast(request.first_ids, "int32")[:, None], self.beam_size, axis=1)
 
     def _limits(self, request: _Request) -> _Limits:
@@ -179,16 +192,16 @@ class Search(abc.ABC):
         self, logits: Tensor, token_ids: Tensor, position: Tensor, limits: _Limits, max_length: int
     ) -> tuple[Tensor, Tensor]:
         """Turn logits `(b * n, v)` into log-probabilities: those of the model, and those under all rules."""
-        log_probabilities = _next_token_log_probabilities(logits, self.special_ids)
+        log_probabilities = _next_token_log_probabilities(logits, self._ids)
         limits = limits.repeat(self.beam_size)
         return log_probabilities, self.constraints.apply(
-            log_probabilities, token_ids, position, limits, max_length, self.special_ids
+            log_probabilities, token_ids, position, limits, max_length, self._ids
         )
 
     def _padded(self, token_ids: Tensor, max_length: int) -> Tensor:
         """Pad hypotheses `(b, n, t)` to `(b, n, T)`."""
         batch_size, beam_size, length = ops.shape(token_ids)
-        room = ops.full((batch_size, beam_size, max_length - length), self.special_ids.pad, dtype="int32")
+        room = ops.full((batch_size, beam_size, max_length - length), self._ids.pad, dtype="int32")
         padded = ops.concatenate([token_ids, room], axis=-1)
         return ops.reshape(padded, (batch_size, beam_size, max_length))
 
@@ -279,7 +292,7 @@ class Search(abc.ABC):
                 tokens, axis = getattr(state, name), letters.index("t")
                 sizes = [*ops.shape(tokens)]
                 sizes[axis] = num_positions
-                room = ops.full(sizes, self.special_ids.pad, dtype=tokens.dtype)
+                room = ops.full(sizes, self._ids.pad, dtype=tokens.dtype)
                 grown[name] = ops.concatenate([tokens, room], axis=axis)
         return state._replace(**grown, cache=state.cache.grow(num_positions))
 

@@ -1,5 +1,7 @@
 """Strings in, strings out: a model, its tokenizers and a search."""
 
+import dataclasses
+import functools
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -80,7 +82,7 @@ class Translator(TextTranslator):
         self.model = model
         self.source_tokenizer = source_tokenizer
         self.target_tokenizer = target_tokenizer
-        self.search: Search = search or BeamSearch(4)
+        self.search = search or BeamSearch(4)
         # Where positions are learned, there are no others.
         limit = getattr(model, "max_length", None) or max(max_source_length, max_target_length)
         self.max_source_length = min(max_source_length, limit)
@@ -88,6 +90,15 @@ class Translator(TextTranslator):
         # By name, search and limit: an assigned search takes effect, and the one before is not compiled
         # again.
         self._compiled: dict[tuple[str, Search, int], Callable[..., Any]] = {}
+
+    @property
+    def search(self) -> Search:
+        """How outputs are found; an assigned one takes effect."""
+        return self._search
+
+    @search.setter
+    def search(self, search: Search) -> None:
+        self._search = _with_ids(search)
 
     def generate(
         self, encoder_token_ids: Tensor, source_numbers: Sequence[int] | None = None
@@ -131,7 +142,7 @@ class Translator(TextTranslator):
         """
         if not isinstance(text, str):
             raise TypeError(f"`text` must be a string. Received: text={text!r}.")
-        search = search or GreedySearch()
+        search = _with_ids(search or GreedySearch())
         key = "stream", search, self.max_target_length
         if key not in self._compiled:
             self._compiled[key] = _token_stream(self.model, search, self.max_target_length)
@@ -226,14 +237,14 @@ class Translator(TextTranslator):
         model, search = self.model, self.search
 
         def run(source_ids: Tensor, target_ids: Tensor) -> tuple[Tensor, Tensor]:
-            scores = score_targets(model, source_ids, target_ids)
+            scores = score_targets(model, source_ids, target_ids, special_ids=SPECIAL_IDS)
             return search.score(*scores), scores.num_tokens
 
         return self._run("score", run, source_ids, target_ids)
 
     def _align(self, source_ids: np.ndarray, target_ids: np.ndarray) -> Tensor:
-        model = self.model
-        return self._run("align", lambda *ids: align_targets(model, *ids), source_ids, target_ids)
+        align = functools.partial(align_targets, self.model, special_ids=SPECIAL_IDS)
+        return self._run("align", align, source_ids, target_ids)
 
     def _run(self, name: str, function: Callable[..., Any], *token_ids: Any) -> Any:
         """Call a function of token ids, compiled once for each search and limit."""
@@ -242,6 +253,11 @@ class Translator(TextTranslator):
             variables = self.model.variables
             self._compiled[key] = compile_function(function, variables, num_inputs=len(token_ids))
         return self._compiled[key](*(ops.convert_to_tensor(ids, "int32") for ids in token_ids))
+
+
+def _with_ids(search: Search) -> Search:
+    """Return a search with special ids: if it has none, those of the tokenizers."""
+    return search if search.special_ids else dataclasses.replace(search, special_ids=SPECIAL_IDS)
 
 
 def _token_ids(

@@ -126,7 +126,7 @@ class _ServingGraphs:
         # (b, n, T) -> (b, t): attention to padding would be computed for nothing
         best_ids = _trimmed(token_ids[:, 0])
         with self._weights.scope():
-            attention = align_targets(self._translator.model, source_ids, best_ids)
+            attention = align_targets(self._translator.model, source_ids, best_ids, special_ids=SPECIAL_IDS)
         outputs = {
             "output": self._translator.target_tokenizer.detokenize(best_ids),
             "score": scores[:, 0],
@@ -143,7 +143,9 @@ class _ServingGraphs:
         translator = self._translator
         target_ids = _ended_ids(output, translator.target_tokenizer, translator.max_target_length)
         with self._weights.scope():
-            scores = score_targets(translator.model, self._source_ids(text), target_ids)
+            scores = score_targets(
+                translator.model, self._source_ids(text), target_ids, special_ids=SPECIAL_IDS
+            )
         outputs = {"score": translator.search.score(*scores), "num_tokens": scores.num_tokens}
         return TextTranslator.blanked(outputs, _is_empty(text) & _is_empty(output), where=tf.where)
 

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_transformer.decoding import BeamSearch, Constraints, GreedySearch, generate
-from keras_transformer.types import SpecialIds
+import keras_transformer as kt
+from helpers import BeamSearch, GreedySearch
+from keras_transformer.decoding import Constraints, generate
+from keras_transformer.types import SPECIAL_IDS, SpecialIds
 
 NO_SEQUENCE = -1e30
 ONE_SOURCE = np.zeros((1, 1), "int32")
@@ -130,7 +132,7 @@ def test_a_beam_of_one_is_greedy_search(recurrent_model: Any, seed: int) -> None
     np.testing.assert_allclose(beam[1], greedy[1], rtol=1e-5)
 
 
-class EndlessBeamSearch(BeamSearch):
+class EndlessBeamSearch(kt.decoding.BeamSearch):
     """Never stops early."""
 
     def is_running(self, state: Any, max_length: int) -> Any:
@@ -141,7 +143,7 @@ class EndlessBeamSearch(BeamSearch):
 @pytest.mark.parametrize("beam_size", [1, 3])
 def test_stopping_early_changes_nothing(recurrent_model: Any, beam_size: int, alpha: float) -> None:
     model, sources = recurrent_model(8, 6, 2), np.arange(8, dtype="int32")[:, None]
-    options: Any = {"length_penalty": alpha, "exhaustive": True}
+    options: Any = {"length_penalty": alpha, "exhaustive": True, "special_ids": SPECIAL_IDS}
     early = decode(model, BeamSearch(beam_size, **options), 9, sources)
     late = decode(model, EndlessBeamSearch(beam_size, **options), 9, sources)
     np.testing.assert_array_equal(early[0], late[0])

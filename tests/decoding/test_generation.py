@@ -8,8 +8,10 @@ import pytest
 from keras import ops
 
 import keras_transformer as kt
+from helpers import BeamSearch, GreedySearch
 from keras_transformer.backend import compile_function
-from keras_transformer.decoding import BeamSearch, Constraints, GreedySearch, generate
+from keras_transformer.decoding import Constraints, generate
+from keras_transformer.types import SpecialIds
 
 SEARCHES = [GreedySearch(), BeamSearch(3, length_penalty=1.0)]
 
@@ -280,3 +282,37 @@ def test_more_tokens_than_positions_are_refused_with_a_prompt() -> None:
     assert generate(model, [[2, 5, 5]], GreedySearch(), 4).token_ids.shape == (1, 1, 4)
     with pytest.raises(ValueError, match=r"Received: 7 tokens, a model with max_length=6\."):
         generate(model, [[2, 5, 5]], GreedySearch(), 5)
+
+
+@pytest.mark.parametrize("kind", ["GreedySearch", "BeamSearch", "SampleSearch"])
+def test_no_ids_are_taken_for_granted(transformer: Any, kind: str) -> None:
+    """A model that was trained with other ids would make rubbish."""
+    with pytest.raises(ValueError, match=rf"`special_ids` must say .* as in {kind}\(\.\.\., special_ids="):
+        generate(transformer, [[4, 5, 3]], getattr(kt.decoding, kind)(), 5)
+
+
+def test_other_ids(transformer: Any) -> None:
+    """With ids that change places, a model whose logits do too finds the same outputs."""
+    order = np.array([0, 1, 3, 2, *range(4, 8)])  # start and end
+    plain = generate(transformer, [[4, 5, 3]], GreedySearch(), 5)
+    other = kt.Transformer.from_config(transformer.get_config())
+    other.set_weights(transformer.get_weights())
+    table, kernel = other.target_embedding.embeddings, other.output_projection.dense.kernel
+    table.assign(ops.take(table, order, axis=0))
+    kernel.assign(ops.take(kernel, order, axis=1))
+    ids = SpecialIds(start=3, end=2)
+    found = generate(other, [[4, 5, 3]], kt.decoding.GreedySearch(special_ids=ids), 5)
+    np.testing.assert_array_equal(order[ops.convert_to_numpy(found.token_ids)], plain.token_ids)
+    np.testing.assert_allclose(*map(ops.convert_to_numpy, (found.scores, plain.scores)), rtol=1e-5)
+
+
+def test_a_quantized_model_decodes_nearly_as_it_did(transformer: Any, source_ids: np.ndarray) -> None:
+    quantized = kt.Transformer.from_config(transformer.get_config())
+    quantized.set_weights(transformer.get_weights())
+    quantized.quantize("int8")
+    plain = generate(transformer, source_ids, GreedySearch(), 1)
+    found = generate(quantized, source_ids, GreedySearch(), 1)
+    # One step, since a token that differs changes all that follow.
+    differences = np.abs(ops.convert_to_numpy(found.scores) - ops.convert_to_numpy(plain.scores))
+    assert np.all(differences < 0.05 * np.abs(ops.convert_to_numpy(plain.scores)))
+    assert differences.max() > 0

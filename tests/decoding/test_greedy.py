@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_transformer.decoding import GreedySearch, generate
+from helpers import GreedySearch
+from keras_transformer.decoding import generate
 from keras_transformer.types import SpecialIds
 
 ONE_SOURCE = np.zeros((1, 1), "int32")

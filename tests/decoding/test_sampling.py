@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from keras import ops
 
+from helpers import GreedySearch, SampleSearch
 from keras_transformer.backend import compile_function, draw_uniforms
-from keras_transformer.decoding import Constraints, GreedySearch, SampleSearch, generate
+from keras_transformer.decoding import Constraints, generate
 from keras_transformer.types import SpecialIds
 
 NO_PROBABILITY = -1e30

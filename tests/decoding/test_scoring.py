@@ -4,7 +4,8 @@ import keras
 import numpy as np
 import pytest
 
-from keras_transformer.decoding import BeamSearch, GreedySearch, align_targets, generate, score_targets
+from helpers import BeamSearch, GreedySearch, align_targets, score_targets
+from keras_transformer.decoding import generate
 
 
 def test_hand_computed() -> None:

@@ -8,14 +8,8 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_transformer.decoding import (
-    BeamSearch,
-    Constraints,
-    GreedySearch,
-    SampleSearch,
-    SearchResult,
-    generate,
-)
+from helpers import BeamSearch, GreedySearch, SampleSearch
+from keras_transformer.decoding import Constraints, SearchResult, generate
 from keras_transformer.types import SpecialIds
 
 SEARCHES = [

@@ -16,6 +16,7 @@ import pytest
 from keras import ops
 
 import keras_transformer as kt
+from helpers import BeamSearch, GreedySearch
 from keras_transformer.errors import InputError
 from keras_transformer.export import export_ctranslate2
 
@@ -49,7 +50,7 @@ def steer_logits(model: keras.Model, end_logit: float) -> None:
         values[0] = first
         weight.assign(values)
     tied = model.output_projection.embedding
-    weight = model.output_projection.kernel if tied is None else tied.embeddings
+    weight = model.output_projection.dense.kernel if tied is None else tied.embeddings
     rows = ops.convert_to_numpy(weight).copy()
     table = rows.T if tied is None else rows  # (v, d)
     table[:, 0] = 0.0
@@ -223,8 +224,8 @@ def test_tokens_and_scores_are_the_same(
 ) -> None:
     model, token_ids = make_model(**options), sources(29)
     directory = export_ctranslate2(model, tmp_path / "model")
-    greedy = answers_of_ours(model, kt.decoding.GreedySearch(), token_ids)
-    beam = answers_of_ours(model, kt.decoding.BeamSearch(4, length_penalty=0.0), token_ids)
+    greedy = answers_of_ours(model, GreedySearch(), token_ids)
+    beam = answers_of_ours(model, BeamSearch(4, length_penalty=0.0), token_ids)
     check_same(greedy, answers_of_theirs(directory, token_ids, beam_size=1))
     # With `patience` they too go on until no running hypothesis can win: see ours.
     check_same(beam, answers_of_theirs(directory, token_ids, beam_size=4, patience=MAX_LENGTH))
@@ -243,7 +244,7 @@ def test_suppressed_tokens_are_the_ones_that_ours_never_generates(
 ) -> None:
     model, token_ids = make_model(seed=3), sources(29)
     directory = export_ctranslate2(model, tmp_path / "model")
-    ours = answers_of_ours(model, kt.decoding.GreedySearch(), token_ids)
+    ours = answers_of_ours(model, GreedySearch(), token_ids)
     theirs = answers_of_theirs(directory, token_ids, beam_size=1, suppress_sequences=BANNED_TOKENS)
     assert [tokens for tokens, _ in ours] == [tokens for tokens, _ in theirs]
     free = answers_of_theirs(directory, token_ids, beam_size=1)

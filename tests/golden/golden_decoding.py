@@ -6,15 +6,8 @@ from typing import Any
 import golden_models as models
 import numpy as np
 
-from keras_transformer.decoding import (
-    BeamSearch,
-    Constraints,
-    GreedySearch,
-    SampleSearch,
-    align_targets,
-    generate,
-    score_targets,
-)
+from helpers import BeamSearch, GreedySearch, SampleSearch, align_targets, score_targets
+from keras_transformer.decoding import Constraints, generate
 from keras_transformer.decoding.generation import _token_stream
 
 MAX_LENGTH, SEED = 7, 10

@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 from keras import ops
 
-from helpers import array
+from helpers import BeamSearch, GreedySearch, array
 from keras_transformer import CausalLM
 from keras_transformer.backend import compile_function
-from keras_transformer.decoding import BeamSearch, GreedySearch, generate
+from keras_transformer.decoding import generate
 from keras_transformer.layers import padding_mask
 
 SIZES: dict[str, Any] = {"num_layers": 2, "hidden_dim": 8, "num_heads": 2, "intermediate_dim": 11}

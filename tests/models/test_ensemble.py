@@ -8,8 +8,8 @@ import keras
 import numpy as np
 import pytest
 
-from helpers import array
-from keras_transformer.decoding import BeamSearch, GreedySearch, align_targets, generate
+from helpers import BeamSearch, GreedySearch, align_targets, array
+from keras_transformer.decoding import generate
 from keras_transformer.models import CausalLM, Ensemble, Transformer
 
 SIZES = {"num_layers": 2, "num_heads": 2, "intermediate_dim": 11}
