@@ -34,7 +34,9 @@ IDS = {"special_ids": kt.text.SPECIAL_IDS}
 SEARCHES = {
     "greedy": kt.decoding.GreedySearch(**IDS),
     "beam 4": kt.decoding.BeamSearch(4, length_penalty=0.0, **IDS),
-    "beam 4, exhaustive": kt.decoding.BeamSearch(4, num_hypotheses=1, length_penalty=0.0, exhaustive=True, **IDS),
+    "beam 4, exhaustive": kt.decoding.BeamSearch(
+        4, num_hypotheses=1, length_penalty=0.0, exhaustive=True, **IDS
+    ),
 }
 TIE = 1e-4
 Ids = list[list[int]]

@@ -108,6 +108,11 @@ def _supported(model: keras.Model) -> Transformer:
             "CTranslate2 reads token ids, no frames. "
             f"Received: a model with encoder_feature_dim={model.config.encoder_feature_dim}."
         )
+    if model.is_quantized:
+        raise ValueError(
+            'CTranslate2 quantizes a model of floats itself, with `quantization="int8"`. '
+            "Received: a quantized model."
+        )
     options = {
         "positions": (model.config.positions, _POSITIONS),
         "activation": (_activation(model), _ACTIVATIONS),

@@ -120,8 +120,10 @@ def _write_graphs(translator: Translator, directory: Path, optimize: str) -> Non
     graphs = _ServingGraphs(translator, optimize)
     with tempfile.TemporaryDirectory() as vocabularies:
         module = graphs.module(_vocabulary_files(translator, Path(vocabularies)))
+        # Without the gradients of quantized products, which would name operations as they were.
+        options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
         try:
-            tf.saved_model.save(module, str(directory), signatures=graphs.signatures())
+            tf.saved_model.save(module, str(directory), signatures=graphs.signatures(), options=options)
         except tf.errors.OpError as error:  # from TensorFlow's own writing: a full disk, for example
             raise OSError(error.message) from error
     _shorten_names(directory / "saved_model.pb")

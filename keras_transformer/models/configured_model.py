@@ -48,6 +48,11 @@ class ConfiguredModel(keras.Model):
         """Number of positions that the model has learned; None if it has no limit."""
         return self.config.max_length
 
+    @property
+    def is_quantized(self) -> bool:
+        """Whether kernels are of integers."""
+        return bool(self._quantized())
+
     @classmethod
     def from_preset(cls, name: str, *sizes: int | None, **overrides: object) -> "Self":
         """Make an untrained model of a known size.
@@ -77,7 +82,12 @@ class ConfiguredModel(keras.Model):
 
         Returns:
             A new model, which is not compiled.
+
+        Raises:
+            ValueError: if the model is quantized.
         """
+        if self.is_quantized:
+            raise ValueError(f"A quantized model has one precision. Received: dtype={dtype!r}.")
         policy = keras.saving.serialize_keras_object(keras.DTypePolicy(dtype))
         model = type(self).from_config({**self.get_config(), "dtype": policy})
         model.set_weights(self.get_weights())
@@ -183,13 +193,16 @@ class ConfiguredModel(keras.Model):
     def _policy(self) -> keras.DTypePolicy:
         """Return the dtype policy that makes such a model: a map where some layers are quantized."""
         policy = self.position_encoding.dtype_policy
-        layers = [layer for layer in self._flatten_layers() if layer.dtype_policy.quantization_mode]
-        if not layers:
+        quantized = self._quantized()
+        if not quantized:
             return policy
         given = dict(policy) if isinstance(policy, keras.dtype_policies.DTypePolicyMap) else {}
-        policies = {**given, **{layer.path: layer.dtype_policy for layer in layers}}
         default = getattr(policy, "default_policy", policy)
-        return keras.dtype_policies.DTypePolicyMap(default, policies)
+        return keras.dtype_policies.DTypePolicyMap(default, {**given, **quantized})
+
+    def _quantized(self) -> dict[str, keras.DTypePolicy]:
+        policies = {layer.path: layer.dtype_policy for layer in self._flatten_layers()}
+        return {path: policy for path, policy in policies.items() if policy.quantization_mode}
 
     @classmethod
     def from_config(cls, config: Config, custom_objects: Config | None = None) -> "Self":

@@ -147,6 +147,14 @@ def test_frames_and_ensembles_are_refused(make_model: MakeModel, tmp_path: Path)
         export_ctranslate2(ensemble, tmp_path / "model")
 
 
+def test_a_quantized_model_is_refused(make_model: MakeModel, tmp_path: Path) -> None:
+    model = make_model(seed=0)
+    model.quantize("int8")
+    with pytest.raises(ValueError, match=r"of floats itself, .*\. Received: a quantized model\."):
+        export_ctranslate2(model, tmp_path / "model")
+    assert not list(tmp_path.iterdir())
+
+
 def test_weights_of_another_dtype_become_float32(tmp_path: Path) -> None:
     sizes = {"num_layers": 1, "hidden_dim": 4, "num_heads": 2, "intermediate_dim": 4}
     half, full = (kt.Transformer(7, 7, **sizes, dtype=dtype) for dtype in ("bfloat16", "float32"))

@@ -378,3 +378,14 @@ def test_commands_of_the_readme_hold_for_any_name(export: Export, tmp_path: Path
     assert "-e 'MODEL_NAME=en de é' tensorflow/serving" in page
     assert page.count("http://localhost:8501/v1/models/en%20de%20%C3%A9:predict") == 3
     assert "'--model_config_file=/models/en de é/models.config'" in page
+
+
+def test_a_quantized_model_is_exported(translator: kt.Translator, tmp_path: Path) -> None:
+    model = kt.Transformer.from_config(translator.model.get_config())
+    model.set_weights(translator.model.get_weights())
+    model.quantize("int8")
+    tokenizers = translator.source_tokenizer, translator.target_tokenizer
+    quantized = kt.Translator(model, *tokenizers, search=kt.decoding.GreedySearch(), max_target_length=9)
+    texts = ["a rat sat", "", "the dog"]
+    exported = ServedModel(export_saved_model(quantized, tmp_path / "model"))
+    assert exported.translate(texts) == quantized.translate(texts)

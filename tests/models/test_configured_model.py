@@ -209,6 +209,15 @@ def test_every_kernel_is_quantized_and_saved(name: str, options: dict[str, Any],
     np.testing.assert_array_equal(array(copied(inputs)), after)
 
 
+def test_a_quantized_model_has_one_precision() -> None:
+    model = made("causal")
+    assert not model.is_quantized
+    model.quantize("int8")
+    assert model.is_quantized
+    with pytest.raises(ValueError, match=r"A quantized model has one precision. Received: dtype='float32'"):
+        model.with_dtype("float32")
+
+
 def test_other_quantizations_are_refused() -> None:
     with pytest.raises(ValueError, match="Received: mode='int4'"):
         made("causal").quantize("int4")
