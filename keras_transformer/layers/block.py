@@ -146,6 +146,7 @@ class _Block(keras.layers.Layer):
             dtype=self.dtype_policy,
             name=name,
         )
+        attention._differs_unseen = False
         # Built at once, in the order in which weights are saved; Keras would build each part when it is
         # called.
         attention.build(query_shape, value_shape)

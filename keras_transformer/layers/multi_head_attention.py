@@ -1,5 +1,6 @@
 """Multi-head attention, "Attention Is All You Need", section 3.2.2."""
 
+import warnings
 from collections.abc import Sequence
 
 import keras
@@ -14,6 +15,7 @@ from keras_transformer.arguments import (
     check_rates,
     check_width,
     freeze_parts,
+    known_values,
     known_width,
 )
 from keras_transformer.backend.attention import fused_attention
@@ -113,9 +115,11 @@ class MultiHeadAttention(keras.layers.Layer):
         `(b, t, output_shape)`; with `return_attention_scores` a pair of that and the scores `(b, h, t, s)`. A
         query that may attend to nothing gathers zeros.
 
-    A subclass may replace `_compute_attention(query, key, value, attention_mask, training,
-    return_attention_scores)`, as one of Keras's layer may: it takes heads `(b, t, h, k)` and a mask that
-    broadcasts to `(b, h, t, s)`, and returns heads and scores.
+    A subclass may replace `_compute_attention`, as one of Keras's layer may: it takes heads `(b, t, h, k)`
+    and a mask that broadcasts to `(b, h, t, s)`, and returns heads and scores.
+
+    Warns:
+        UserWarning: the first eager call leaves a query no key; in Keras it gathers the mean of all values.
 
     Raises:
         TypeError: a size that is not an integer, a mask of neither booleans nor numbers.
@@ -191,6 +195,7 @@ class MultiHeadAttention(keras.layers.Layer):
         self.num_key_value_heads = num_key_value_heads
         self.positions = positions
         self.supports_masking = True
+        self._differs_unseen = True  # from Keras's layer; parts of other layers take the place of none
 
     def build(self, query_shape: Shape, value_shape: Shape, key_shape: Shape | None = None) -> None:
         heads, groups = self.num_heads, self.num_key_value_heads or self.num_heads
@@ -248,6 +253,9 @@ class MultiHeadAttention(keras.layers.Layer):
             scores_shape=(queries.shape[0], self.num_heads, queries.shape[1], values.shape[1]),
         )
         query_mask = axes.flatten_padding_mask(query_mask, "query_mask", query)
+        has_scores = self.dropout > 0 or return_attention_scores
+        if attention_mask is not None and not has_scores and self._differs_unseen:
+            self._warn_of_zeros(mask)
         queries, keys, values = (ops.cast(inputs, self.compute_dtype) for inputs in (queries, keys, values))
         heads, scores = self._attend(
             queries, keys, values, mask, query_mask, return_attention_scores, training
@@ -257,6 +265,17 @@ class MultiHeadAttention(keras.layers.Layer):
         # (b, t, h, k) -> (b, t, d) -> (..., t, d)
         output = axes.restore(self.output_dense(heads), query)
         return (output, axes.restore_scores(scores, query, value)) if return_attention_scores else output
+
+    def _warn_of_zeros(self, mask: Tensor) -> None:
+        # While a graph is traced nothing is known; later eager calls are not slowed down.
+        hidden = known_values(ops.logical_not(ops.any(mask, axis=-1)))
+        self._differs_unseen = hidden is None
+        if hidden is not None and hidden.any():
+            warnings.warn(
+                "A query to which the masks leave no key gathers zeros. In Keras's layer it gathers the mean "
+                f"of all values, hidden ones too. Received: {int(hidden.sum())} such queries.",
+                stacklevel=2,
+            )
 
     def _attend(
         self,
@@ -275,13 +294,9 @@ class MultiHeadAttention(keras.layers.Layer):
         if query_mask is not None:
             has_scores = self.dropout > 0 or return_attention_scores
             queries, mask = _mask_queries(queries, mask, query_mask, has_scores)
+        options = {"return_attention_scores": True} if return_attention_scores else {}
         return self._compute_attention(
-            queries,
-            keys,
-            values,
-            attention_mask=mask,
-            training=training,
-            return_attention_scores=return_attention_scores,
+            queries, keys, values, attention_mask=mask, training=training, **options
         )
 
     def _compute_attention(
@@ -292,7 +307,13 @@ class MultiHeadAttention(keras.layers.Layer):
         attention_mask: Tensor | None = None,
         training: bool | None = None,
         return_attention_scores: bool = False,
+        use_causal_mask: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
+        if attention_mask is not None and len(attention_mask.shape) == 3:
+            attention_mask = attention_mask[:, None]
+        if use_causal_mask:
+            causal = causal_mask(ops.shape(query)[1], ops.shape(key)[1])
+            attention_mask = causal if attention_mask is None else ops.logical_and(attention_mask, causal)
         kernel = None
         # A configured dropout rules out a fused kernel in training alone.
         needs_scores = return_attention_scores or bool(training and self.dropout)

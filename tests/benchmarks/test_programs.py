@@ -216,3 +216,19 @@ def test_mutants_change_what_stands_in_the_package(load: Load) -> None:
         assert all((mutants.ROOT / test).exists() for test in mutant.tests.split() if ".py" in test)
     with pytest.raises(ValueError, match=r"once in a file\. Received: twice, which occurs 2 times"):
         mutants.mutated("a a", mutants.Mutant("twice", "a file", "a", "b", ""))
+
+
+@pytest.mark.slow
+def test_what_is_left_over_of_the_tests_of_keras_is_what_the_proof_names(
+    run_program: Callable[..., str],
+) -> None:
+    printed = run_program("conformance")
+    counts = re.findall(r"\| (\d+) of (\d+) \| (\d+) of (\d+) \|", printed)
+    assert len(counts) == 2, printed
+    # Another version of Keras has other tests.
+    assert all(theirs == num_theirs and num_theirs == num_ours for theirs, num_theirs, _, num_ours in counts)
+    left = {name.split("[")[0] for name in re.findall(r"^- `\w+::(\w+)", printed, re.MULTILINE)}
+    proof = (Path(__file__).parents[2] / "docs/proof.md").read_text(encoding="utf-8")
+    assert [
+        name for name in left if not any(known in name for known in re.findall(r"`(test_\w+)`", proof))
+    ] == []

@@ -44,8 +44,8 @@ BLOCK = {
     "layer_norm_epsilon": 1e-5,
     "num_key_value_heads": 1,
     "positions": "rotary",
-    "kernel_initializer": "he_normal",
-    "bias_initializer": "ones",
+    "kernel_initializer": "lecun_normal",
+    "bias_initializer": "random_normal",
 }
 MASKS = {"padding_mask": TARGET, "encoder_padding_mask": SOURCE}
 CASES = {
@@ -62,8 +62,8 @@ CASES = {
             "activation": "gelu",
             "gated": True,
             "dropout": 0.1,
-            "kernel_initializer": "he_normal",
-            "bias_initializer": "ones",
+            "kernel_initializer": "lecun_normal",
+            "bias_initializer": "random_normal",
         },
         inputs=(X,),
     ),
