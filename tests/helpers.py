@@ -1,5 +1,6 @@
 """What tests of all rooms share: arrays, and random numbers that are the same on every machine."""
 
+import contextlib
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -63,3 +64,36 @@ def input_gradient(function: Callable[[Any], Any], at: Any) -> Any:
         tape.watch(inputs)
         total = keras.ops.sum(function(inputs))
     return array(tape.gradient(total, inputs))
+
+
+def refused_in_one_way_only(apply: Callable[[dict[str, Any]], Any], given: dict[str, Any]) -> list[str]:
+    """Call a layer on inputs of other shapes, eagerly and symbolically: what differs, in words."""
+
+    def outcome(arrays: dict[str, Any], convert: Callable[[Any], Any]) -> Any:
+        # Each backend has errors of its own, where ours are not raised.
+        with contextlib.suppress(Exception):
+            outputs = apply({name: convert(array) for name, array in arrays.items()})
+            return [tuple(output.shape) for output in keras.tree.flatten(outputs)]
+        return "an error"
+
+    found = []
+    for changed, array in given.items():
+        for words, other in _reshaped(array).items():
+            arrays = {**given, changed: other}
+            eager = outcome(arrays, keras.ops.convert_to_tensor)
+            symbolic = outcome(arrays, lambda array: keras.KerasTensor(array.shape, str(array.dtype)))
+            if symbolic != eager:
+                found.append(f"{changed} {words}: {symbolic}, eagerly {eager}")
+    return found
+
+
+def _reshaped(array: Any) -> dict[str, Any]:
+    """Return arrays of the same numbers in shapes that another layer may have wanted."""
+    changed = {
+        "without the first axis": array[0],
+        "with one axis more": array[None],
+        "of another batch": np.concatenate([array, array[:1]]),
+        "without the last position": array[:, :-1],
+        "of twice the length": np.concatenate([array, array], axis=1),
+    }
+    return changed | ({"of another width": array[..., :-1]} if array.ndim > 2 else {})

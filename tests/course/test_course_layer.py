@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from helpers import draw, refused_in_one_way_only
 from keras_transformer import course
 
 BOTH = pytest.mark.parametrize("cls", [course.EncoderLayer, course.DecoderLayer])
@@ -52,3 +53,11 @@ def test_weights_of_the_course_can_be_set(cls: Any) -> None:
     parts += [getattr(layer, f"layernorm{number}") for number in range(1, len(names) + 2)]
     expected = [id(weight) for part in parts for weight in part.weights]
     assert [id(weight) for weight in layer.weights] == expected
+
+
+@BOTH
+def test_what_an_eager_call_refuses_is_refused_symbolically(cls: Any) -> None:
+    layer, given = cls(7, 3, 11), {"x": draw(2, 5, 7)}
+    if cls is course.DecoderLayer:
+        given["enc_output"] = draw(2, 3, 7, seed=1)
+    assert refused_in_one_way_only(lambda inputs: layer(*inputs.values()), given) == []

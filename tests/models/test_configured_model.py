@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import pytest
 
-from helpers import array
+from helpers import array, refused_in_one_way_only
 from keras_transformer import CausalLM, EncoderModel, Transformer
 from keras_transformer.training import MaskedCrossentropy, load_model
 
@@ -221,3 +221,12 @@ def test_a_quantized_model_has_one_precision() -> None:
 def test_other_quantizations_are_refused() -> None:
     with pytest.raises(ValueError, match="Received: mode='int4'"):
         made("causal").quantize("int4")
+
+
+@every_model
+def test_what_an_eager_call_refuses_is_refused_symbolically(name: str) -> None:
+    model, given = made(name), CASES[name][2]
+    if isinstance(given, dict):
+        assert refused_in_one_way_only(model, given) == []
+    else:
+        assert refused_in_one_way_only(lambda inputs: model(inputs["ids"]), {"ids": given}) == []
