@@ -12,6 +12,7 @@ from keras_transformer.arguments import (
     _check_names,
     check_choice,
     check_divides,
+    check_number,
     check_positive,
     check_rates,
     check_vectors,
@@ -64,6 +65,9 @@ class _Block(keras.layers.Layer):
         check_divides(num_key_value_heads=num_key_value_heads, num_heads=num_heads)
         check_choice(NORMALIZATIONS, normalization=normalization)
         check_choice(POSITIONS, positions=positions)
+        check_choice((True, False), gated=gated)
+        check_choice((True, False), norm_first=norm_first)
+        check_number(above=0, below=1, layer_norm_epsilon=layer_norm_epsilon)
         self.num_heads = num_heads
         self.intermediate_dim = intermediate_dim
         self.activation = get_activation(activation)

@@ -11,6 +11,7 @@ from keras_transformer.arguments import (
     check_choice,
     check_divides,
     check_memory,
+    check_number,
     check_positive,
     check_rates,
     get_activation,
@@ -78,6 +79,10 @@ class _ModelConfig:
                 check_rates(**value)
             elif get_origin(field.type) is Literal:
                 check_choice(get_args(field.type), **value)
+            elif field.type is bool:
+                check_choice((True, False), **value)
+            elif field.type is float:
+                check_number(above=0, below=1, **value)
         get_activation(self.activation)
         check_divides(num_heads=self.num_heads, hidden_dim=self.hidden_dim)
         check_divides(num_key_value_heads=self.num_key_value_heads, num_heads=self.num_heads)

@@ -209,9 +209,11 @@ class ConfiguredModel(keras.Model):
         config = {**config, "dtype": keras.saving.deserialize_keras_object(config["dtype"])}
         frozen, frozen_weights = config.pop("frozen", []), config.pop("frozen_weights", [])
         model = cls(**config)
-        for number, layer in enumerate(list(model._flatten_layers())):  # each after those that hold it
-            if layer.trainable != (number not in frozen):
-                layer.trainable = number not in frozen
+        layers = list(model._flatten_layers())  # each after those that hold it
+        still = {id(layers[number]) for number in frozen}
+        for layer in layers:
+            if layer.trainable == (id(layer) in still):
+                layer.trainable = id(layer) not in still
         for number in frozen_weights:  # and what was frozen one by one
             if model.weights[number].trainable:
                 model.weights[number].trainable = False
