@@ -32,10 +32,8 @@ class _EpochOrder(NamedTuple):
 class _BatchPlan:
     """The pairs in an order with equal ones next to each other, and where batches of them begin."""
 
-    # What the pairs are sorted by, int64 (n,).
-    keys: np.ndarray
-    # Where batches of the sorted pairs begin, and n at the end: int64 (number of batches + 1,).
-    splits: np.ndarray
+    keys: np.ndarray  # what the pairs are sorted by, int64 (n,)
+    splits: np.ndarray  # where batches of the sorted pairs begin, and n at the end: int64 (batches + 1,)
 
     def __len__(self) -> int:
         """Return the number of batches."""

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 from typing_extensions import Self
 
-from keras_transformer.data.pairs import MANY_DROPPED, _has_text, _is_pair
+from keras_transformer.data.pairs import _has_text, _is_pair, _log_dropped
 from keras_transformer.errors import InputError
 from keras_transformer.text.tokenizer import Tokenizer
 from keras_transformer.types import Pair
@@ -138,10 +138,7 @@ def _report_dropped(counts: Counter[str], max_source_length: int, max_target_len
     if not counts["kept"]:
         raise InputError(f"Every pair is too long. Received: {counts['dropped']} pairs, {causes}.")
     total = counts["kept"] + counts["dropped"]
-    share = counts["dropped"] / total
-    hint = " That is more than 5 %: are the limits meant?" if share > MANY_DROPPED else ""
-    message = "Dropped %d of %d pairs (%.1f %%) as too long: %s.%s"
-    _LOGGER.warning(message, counts["dropped"], total, 100 * share, causes, hint)
+    _log_dropped(counts["dropped"], total, f"as too long: {causes}", "are the limits meant")
 
 
 def _tokenize(texts: list[str], tokenizer: Tokenizer) -> tf.RaggedTensor:
