@@ -65,7 +65,6 @@ class _DatePattern:
     digits: str = "0123456789"  # of the year
 
     def write(self, date: dt.date) -> str:
-        """Return the date as this pattern writes it."""
         return self.compose(date.year, date.month, date.day, date.weekday())
 
     def compose(self, year: int, month: int, day: int, weekday: int) -> str:
@@ -94,11 +93,6 @@ _NUMERIC_ORDERS: tuple[_DatePattern, ...] = tuple(
 
 def _cldr_patterns(locales: Sequence[str], styles: Sequence[str] = STYLES) -> list[_DatePattern]:
     """Read the date patterns of `locales` in `styles`; raise InputError without `babel` or such a locale."""
-    compiled = [_compile(locale, style) for locale in map(_load, locales) for style in styles]
-    return [pattern for pattern in compiled if pattern is not None]
-
-
-def _load(name: str) -> Locale:
     try:
         from babel import Locale, UnknownLocaleError
     except ImportError:
@@ -106,12 +100,16 @@ def _load(name: str) -> Locale:
             "The dates task needs the package `babel`, which is not installed. "
             'Install it with, in the clone: python -m pip install ".[demo]"'
         ) from None
-    try:
-        return Locale.parse(name)
-    except (UnknownLocaleError, ValueError):
-        raise InputError(
-            f"A locale must be known to the package `babel`, like 'pt_BR'. Received: {name!r}."
-        ) from None
+    compiled = []
+    for name in locales:
+        try:
+            locale = Locale.parse(name)
+        except (UnknownLocaleError, ValueError):
+            raise InputError(
+                f"A locale must be known to the package `babel`, like 'pt_BR'. Received: {name!r}."
+            ) from None
+        compiled += [_compile(locale, style) for style in styles]
+    return [pattern for pattern in compiled if pattern is not None]
 
 
 def _compile(locale: Locale, style: str) -> _DatePattern | None:
@@ -180,19 +178,17 @@ def _reading(text: str) -> str:
     return " ".join(text.casefold().translate(_READING).split())
 
 
-class _Reading(dict[int, str | int | None]):
+class _Reading(dict[int, str]):
     """A translation table that fills itself: what a reader sees in each character."""
 
-    def __missing__(self, code_point: int) -> str | int | None:
+    def __missing__(self, code_point: int) -> str:
         character = chr(code_point)
         category = unicodedata.category(character)
         if category == "Nd":
-            self[code_point] = str(unicodedata.digit(character))
-        elif category == "Cf":
-            self[code_point] = None
-        else:
-            self[code_point] = " " if category[0] in "PZ" else character
-        return self[code_point]
+            character = str(unicodedata.digit(character))
+        elif category[0] in "PZ":
+            character = " "
+        return self.setdefault(code_point, "" if category == "Cf" else character)
 
 
 _READING = _Reading()

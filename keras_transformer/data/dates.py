@@ -47,7 +47,6 @@ def _patterns_by_locale(locales: tuple[str, ...] = LOCALES) -> dict[str, tuple[_
 
 @functools.lru_cache(maxsize=1)
 def _days_by_split() -> dict[str, tuple[dt.date, ...]]:
-    """Return the days of each split, in order."""
     days: dict[str, list[dt.date]] = {"train": [], "validation": [], "test": []}
     for offset in range((LAST_DAY - FIRST_DAY).days + 1):
         day = FIRST_DAY + dt.timedelta(days=offset)

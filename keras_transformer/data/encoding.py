@@ -101,8 +101,10 @@ class EncodedPairs:
         )
 
     def __len__(self) -> int:
-        """Return the number of pairs."""
         return int(self.source.nrows())
+
+    def _rows(self, indices: tf.Tensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
+        return tf.gather(self.source, indices), tf.gather(self.target, indices)
 
     def lengths(self) -> np.ndarray:
         """Return the lengths of each source and target with one special token, int64 (n, 2)."""
@@ -119,7 +121,6 @@ class EncodedPairs:
 
 
 def _check_length_limits(max_source_length: int, max_target_length: int) -> None:
-    """Raise ValueError for limits that no text fits."""
     if min(max_source_length, max_target_length) < 2:
         raise ValueError(
             "Length limits must be at least 2, a token and a special token. "

@@ -47,8 +47,7 @@ def mask_tokens(
         >>> labels.numpy().tolist()
         [0, 4, 5, 6, 0, 0]
     """
-    _check_elements(dataset.element_spec)
-    _check_options(mask_id, vocabulary_size, rate, seed)
+    _check(dataset.element_spec, mask_id, vocabulary_size, rate, seed)
 
     def mask(number: tf.Tensor, token_ids: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         token_ids = tf.cast(token_ids, tf.int32)
@@ -77,15 +76,12 @@ def _mask(
     return tf.where(chosen, replaced, token_ids), tf.where(chosen, token_ids, SPECIAL_IDS.pad)
 
 
-def _check_elements(spec: object) -> None:
+def _check(spec: object, mask_id: int, vocabulary_size: int, rate: float, seed: int) -> None:
     wanted = "`dataset` must hold token ids, dense integers of shape (b, s) or (s,)."
     if not isinstance(spec, tf.TensorSpec) or not spec.dtype.is_integer:
         raise TypeError(f"{wanted} Received: elements of {spec}.")
     if spec.shape.rank not in (1, 2, None):
         raise ValueError(f"{wanted} Received: shape={spec.shape}.")
-
-
-def _check_options(mask_id: int, vocabulary_size: int, rate: float, seed: int) -> None:
     check_number(mask_id=mask_id, vocabulary_size=vocabulary_size, whole=True)
     check_number(seed=seed, below=2**63, whole=True)
     num_regular = vocabulary_size - len(SPECIAL_TOKENS) - (mask_id >= len(SPECIAL_TOKENS))

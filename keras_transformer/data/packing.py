@@ -78,18 +78,12 @@ def _pack_pairs(
     plan = _BatchPlan(
         keys=np.zeros(num_rows, np.int64), splits=np.append(np.arange(0, num_rows, batch_size), num_rows)
     )
-    shape = (batch_size, packed_length)
-    return (
-        plan.epochs(order)
-        .map(lambda indices: tf.gather(rows, indices))
-        .map(
-            lambda pairs: _join_pairs(
-                tf.gather(encoded.source, pairs), tf.gather(encoded.target, pairs), shape
-            ),
-            num_parallel_calls=tf.data.AUTOTUNE,
-        )
-        .apply(tf.data.experimental.assert_cardinality(len(plan)))
-    )
+
+    def join(indices: tf.Tensor) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
+        source, target = encoded._rows(tf.gather(rows, indices))  # (b, ragged, ragged)
+        return _join_pairs(source, target, (batch_size, packed_length))
+
+    return plan.epochs(order).map(join, num_parallel_calls=tf.data.AUTOTUNE)
 
 
 def _pack_rows(lengths: np.ndarray, order: Iterable[int], length: int) -> list[list[int]]:

@@ -41,19 +41,7 @@ def split_pairs(
         ValueError: both or none of the sizes are given, or one is out of range.
         InputError: nothing would be left to train on.
     """
-    count = _validation_count(len(pairs), validation_fraction, validation_count)
-    held_out = _choose_sources([source for source, _ in pairs], count, seed)
-    train = [pair for pair in pairs if pair[0] not in held_out]
-    validation = [pair for pair in pairs if pair[0] in held_out]
-    if not train:
-        raise InputError(
-            f"No pair is left to train on. Received: {len(pairs)} pairs, {count} of them for validation."
-        )
-    return train, validation
-
-
-def _validation_count(num_pairs: int, fraction: float | None, count: int | None) -> int:
-    """Turn either way to give the size into a number of pairs, at least 1."""
+    fraction, count = validation_fraction, validation_count
     if (fraction is None) == (count is None):
         raise ValueError(
             "Give one of `validation_fraction` and `validation_count`. "
@@ -65,7 +53,15 @@ def _validation_count(num_pairs: int, fraction: float | None, count: int | None)
         )
     if count is not None and count < 1:
         raise ValueError(f"`validation_count` must be at least 1. Received: validation_count={count}.")
-    return count or max(1, round(num_pairs * (fraction or 0.0)))
+    count = count or max(1, round(len(pairs) * (fraction or 0.0)))
+    held_out = _choose_sources([source for source, _ in pairs], count, seed)
+    train = [pair for pair in pairs if pair[0] not in held_out]
+    validation = [pair for pair in pairs if pair[0] in held_out]
+    if not train:
+        raise InputError(
+            f"No pair is left to train on. Received: {len(pairs)} pairs, {count} of them for validation."
+        )
+    return train, validation
 
 
 def _choose_sources(sources: list[str], count: int, seed: int) -> set[str]:

@@ -8,7 +8,6 @@ import tensorflow as tf
 
 from keras_transformer.data.batching import (
     Transformation,
-    _BatchPlan,
     _choose_boundaries,
     _EpochOrder,
     _plan_batches,
@@ -109,8 +108,9 @@ def translation_dataset(
         chunks = _EncodedChunks(pairs, _both(source_tokenizer, target_tokenizer), limits, chunk_size)
         token_ids = _stream_batches(chunks, boundaries, tokens_per_batch, order, cache)
     else:
-        encoded = pairs
-        if not isinstance(encoded, EncodedPairs):
+        if isinstance(pairs, EncodedPairs):
+            encoded = pairs
+        else:
             encoded = EncodedPairs.encode(
                 pairs() if callable(pairs) else pairs,
                 *_both(source_tokenizer, target_tokenizer),
@@ -121,7 +121,8 @@ def translation_dataset(
             return _keep_ready(_pack_pairs(encoded, packed_length, tokens_per_batch, order))
         longest = int(encoded.lengths().max())
         boundaries = _choose_boundaries(bucket_boundaries, longest, coarse=pad_to_bucket_boundary)
-        token_ids = _gather_batches(encoded, _plan_batches(encoded, boundaries, tokens_per_batch), order)
+        batches = _plan_batches(encoded, boundaries, tokens_per_batch).epochs(order)
+        token_ids = batches.map(encoded._rows, num_parallel_calls=tf.data.AUTOTUNE)
     dataset = token_ids
     for step in noise:
         dataset = dataset.apply(step)
@@ -137,7 +138,6 @@ def translation_dataset(
 def _check_options(
     pairs: object, packed_length: int | None, noise: Sequence[Transformation], *, streamed: bool
 ) -> None:
-    """Raise ValueError for options that would have no effect."""
     if streamed and isinstance(pairs, EncodedPairs):
         raise ValueError(f"`chunk_size` and `cache` are for texts. Received: {len(pairs)} EncodedPairs.")
     if packed_length is not None and (noise or streamed):
@@ -148,23 +148,12 @@ def _check_options(
 
 
 def _both(source: Tokenizer | None, target: Tokenizer | None) -> tuple[Tokenizer, Tokenizer]:
-    """Return both tokenizers; raise TypeError if one is missing."""
     if source is None or target is None:
         raise TypeError(
             "Pairs of texts need a tokenizer of each side. "
             f"Received: source_tokenizer={source}, target_tokenizer={target}."
         )
     return source, target
-
-
-def _gather_batches(encoded: EncodedPairs, plan: _BatchPlan, order: _EpochOrder) -> tf.data.Dataset:
-    """Make a dataset of source and target token ids, int32 (b, ragged) each."""
-
-    def gather(indices: tf.Tensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
-        return tf.gather(encoded.source, indices), tf.gather(encoded.target, indices)
-
-    dataset = plan.epochs(order).map(gather, num_parallel_calls=tf.data.AUTOTUNE)
-    return dataset.apply(tf.data.experimental.assert_cardinality(len(plan)))
 
 
 def _regroup_by_length(seed: int) -> Transformation:

@@ -246,14 +246,11 @@ class RDropCrossentropy(MaskedCrossentropy):
         self, y_true: Tensor, y_pred: Tensor, second_y_pred: Tensor, sample_weight: Tensor | None = None
     ) -> Tensor:
         """Compute what is added to the mean of both passes' losses; models call this."""
-        distances = _symmetric_divergence(y_pred, second_y_pred)
+        # (KL(p || q) + KL(q || p)) / 2 = sum((p - q) * (log p - log q)) / 2
+        logits = (ops.cast(each, "float32") for each in (y_pred, second_y_pred))
+        log_p, log_q = (ops.log_softmax(each, axis=-1) for each in logits)  # (b, t, v)
+        distances = ops.sum((ops.exp(log_p) - ops.exp(log_q)) * (log_p - log_q), axis=-1) / 2  # (b, t)
         return self.weight / 2 * self._mean(distances, ops.convert_to_tensor(y_true), sample_weight)
 
     def get_config(self) -> dict[str, object]:
         return {**super().get_config(), "weight": self.weight}
-
-
-def _symmetric_divergence(logits: Tensor, other_logits: Tensor) -> Tensor:
-    """Compute `(KL(p || q) + KL(q || p)) / 2 = sum((p - q) * (log p - log q)) / 2` of each token `(b, t)`."""
-    log_p, log_q = (ops.log_softmax(ops.cast(each, "float32"), axis=-1) for each in (logits, other_logits))
-    return ops.sum((ops.exp(log_p) - ops.exp(log_q)) * (log_p - log_q), axis=-1) / 2
