@@ -83,21 +83,18 @@ class DecodeAndScore(keras.callbacks.Callback):
         self.every = every
         self.batch_size = batch_size
         self.tokenize = tokenize
-        self._check_metric()
+        right = [targets[0] for targets in self.references]
+        # Such a metric would call the first epoch the best, whatever the others give.
+        if metric in ("bleu", "chrf") and self._measure(right, self.references) == 0:
+            raise InputError(
+                f"The metric must be above 0 where all answers are right. Received: {metric} with the "
+                f"tokenization {tokenize!r}, and targets such as {right[0]!r}. BLEU counts four tokens "
+                "in a row; exact_match and character_error_rate take any text."
+            )
         self._translator: TextTranslator | None = None
         self._written: References = self.references
         self._values: dict[str, float] = {}
         self._earlier: dict[str, float] = {}
-
-    def _check_metric(self) -> None:
-        """Raise InputError if the metric would call the first epoch the best, whatever the others give."""
-        right = [targets[0] for targets in self.references]
-        if self.metric in ("bleu", "chrf") and self._measure(right, self.references) == 0:
-            raise InputError(
-                f"The metric must be above 0 where all answers are right. Received: {self.metric} with the "
-                f"tokenization {self.tokenize!r}, and targets such as {right[0]!r}. BLEU counts four tokens "
-                "in a row; exact_match and character_error_rate take any text."
-            )
 
     def _measure(self, hypotheses: Sequence[str], references: References) -> float:
         return evaluate(hypotheses, references, [self.metric], tokenize=self.tokenize)[self.metric]

@@ -1,7 +1,4 @@
-"""Checkpoints of a run, its history and its end.
-
-The newest epochs and the best one stay, each with a SHA-256: a damaged file costs an epoch, with a warning.
-"""
+"""Checkpoints of a run, its history and its end."""
 
 import csv
 import dataclasses
@@ -42,7 +39,8 @@ class Checkpoint(keras.callbacks.Callback):
 
     The directory gets `checkpoints/epoch-{n}.keras` for the newest epochs and the best one,
     `checkpoints/state.json` and `training.csv`, and in the end or after some seconds `training.png`. Whenever
-    the process is killed, the directory holds a whole checkpoint.
+    the process is killed, the directory holds a whole checkpoint. Each has a SHA-256: a damaged file costs an
+    epoch, with a warning.
 
     Args:
         directory: Of the run. What it holds is read, the newest whole checkpoint first.

@@ -28,8 +28,6 @@ def _epoch_file(epoch: int) -> str:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _SavedEpoch:
-    """An epoch with a checkpoint."""
-
     epoch: Count  # counted from 1
     sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
     # Of each seed generator: its seed and its count.

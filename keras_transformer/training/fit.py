@@ -174,7 +174,6 @@ class _StopOnNonFinite(keras.callbacks.Callback):
 
 
 def _check_dataset(name: str, dataset: Tensor) -> None:
-    """Raise if no epoch can be made of a dataset."""
     if isinstance(dataset, tuple | list) and name == "training":
         raise TypeError(
             "`training` must be a dataset of batches, such as "

@@ -14,17 +14,14 @@ from keras_transformer.types import Tensor
 
 def _check_label_shape(labels: Tensor, logits: Tensor) -> None:
     """Raise unless labels are one id for each token: classes of rows and one-hot labels are not."""
-    is_fitting = len(labels.shape) == 2 and len(logits.shape) == 3
-    if is_fitting and all(
-        size == wanted or None in (size, wanted)
-        for size, wanted in zip(labels.shape, logits.shape[:2], strict=True)
-    ):
-        return
-    raise ValueError(
-        "Labels must be integers (b, t) for logits (b, t, v), and the label 0 is padding; for one class a "
-        "row use keras.losses.SparseCategoricalCrossentropy(from_logits=True). "
-        f"Received: labels of shape {tuple(labels.shape)}, logits of shape {tuple(logits.shape)}."
-    )
+    sizes = zip(labels.shape, logits.shape, strict=False)
+    is_fitting = all(size == wanted or None in (size, wanted) for size, wanted in sizes)
+    if (len(labels.shape), len(logits.shape)) != (2, 3) or not is_fitting:
+        raise ValueError(
+            "Labels must be integers (b, t) for logits (b, t, v), and the label 0 is padding; for one class "
+            "a row use keras.losses.SparseCategoricalCrossentropy(from_logits=True). "
+            f"Received: labels of shape {tuple(labels.shape)}, logits of shape {tuple(logits.shape)}."
+        )
 
 
 def _known_labels(labels: Tensor, size: int, pad_id: int = 0) -> tuple[Tensor, Tensor]:

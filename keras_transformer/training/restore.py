@@ -92,7 +92,15 @@ def _archive(path: Path, use: str) -> Iterator[None]:
     """Check the sizes in a `.keras` file before it is read; raise InputError for whatever fails then."""
     try:
         if zipfile.is_zipfile(path):
-            _check_sizes(path)
+            # Keras compresses nothing, and refuses what expands to more than 4 GB.
+            limit = 10 * (size := path.stat().st_size) + 2**26
+            with zipfile.ZipFile(path) as archive:
+                sizes = [part.file_size for part in archive.infolist()]
+                if sum(sizes) <= limit and "model.weights.h5" in archive.namelist():
+                    with h5py.File(io.BytesIO(archive.read("model.weights.h5"))) as weights:
+                        weights.visititems(lambda _, item: sizes.append(getattr(item, "nbytes", 0)))
+            if sum(sizes) > limit:
+                raise InputError(f"It has {size:,} bytes and would need {sum(sizes):,} bytes of memory.")
         yield
     except Exception as error:  # Keras raises errors of many classes for a damaged archive
         cause = " ".join(str(error).split())
@@ -101,18 +109,6 @@ def _archive(path: Path, use: str) -> Iterator[None]:
         elif len(cause) > 600:
             cause = f"{cause[:150]} [...] {cause[-400:]}"  # the cause itself comes last
         raise InputError(f"{path} cannot be read {use}: {cause}") from error
-
-
-def _check_sizes(path: Path) -> None:
-    # Keras compresses nothing, and refuses what expands to more than 4 GB.
-    limit = 10 * (size := path.stat().st_size) + 2**26
-    with zipfile.ZipFile(path) as archive:
-        sizes = [part.file_size for part in archive.infolist()]
-        if sum(sizes) <= limit and "model.weights.h5" in archive.namelist():
-            with h5py.File(io.BytesIO(archive.read("model.weights.h5"))) as weights:
-                weights.visititems(lambda _, item: sizes.append(getattr(item, "nbytes", 0)))
-    if sum(sizes) > limit:
-        raise InputError(f"It has {size:,} bytes and would need {sum(sizes):,} bytes of memory.")
 
 
 def _read_model(path: Path) -> keras.Model:
