@@ -1,7 +1,5 @@
 """Adam's update of one weight."""
 
-from collections.abc import Sequence
-
 import keras
 from keras import ops
 
@@ -28,33 +26,22 @@ def adam_update(
     # TensorFlow has one kernel for all of it, which reads and writes each tensor once. The formula is ten
     # operations there, each of which passes over memory; the numbers are the same to rounding. JAX and torch
     # compile or fuse the ten.
-    if _has_kernel():
-        _apply_kernel(
-            (weight, momentum, velocity), (power_1, power_2, rate, beta_1, beta_2, epsilon), gradient
-        )
-        return
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        if not tf.distribute.has_strategy():  # which updates the copies of a weight by operations
+            variables = (weight, momentum, velocity)
+            # Keras hands over the weight as TensorFlow's variable, and the moments as its own.
+            handles = [(x.value if isinstance(x, keras.Variable) else x).handle for x in variables]
+            numbers = (power_1, power_2, rate, beta_1, beta_2, tf.cast(epsilon, gradient.dtype))
+            names = ("beta1_power", "beta2_power", "lr", "beta1", "beta2", "epsilon")
+            tf.raw_ops.ResourceApplyAdam(
+                **dict(zip(("var", "m", "v"), handles, strict=True)),
+                **dict(zip(names, numbers, strict=True)),
+                grad=gradient,
+            )
+            return
     rate = rate * ops.sqrt(1 - power_2) / (1 - power_1)
     momentum.assign_add(ops.multiply(ops.subtract(gradient, momentum), 1 - beta_1))
     velocity.assign_add(ops.multiply(ops.subtract(ops.square(gradient), velocity), 1 - beta_2))
     weight.assign_sub(ops.divide(ops.multiply(momentum, rate), ops.add(ops.sqrt(velocity), epsilon)))
-
-
-def _has_kernel() -> bool:
-    if keras.backend.backend() != "tensorflow":
-        return False
-    import tensorflow as tf
-
-    return not tf.distribute.has_strategy()  # which updates the copies of a weight by operations
-
-
-def _apply_kernel(variables: Sequence[keras.Variable], numbers: Sequence[Tensor], gradient: Tensor) -> None:
-    import tensorflow as tf
-
-    # Keras hands over the weight as TensorFlow's variable, and the moments as its own.
-    handles = [(x.value if isinstance(x, keras.Variable) else x).handle for x in variables]
-    numbers = [tf.cast(number, gradient.dtype) for number in numbers]
-    tf.raw_ops.ResourceApplyAdam(
-        **dict(zip(("var", "m", "v"), handles, strict=True)),
-        **dict(zip(("beta1_power", "beta2_power", "lr", "beta1", "beta2", "epsilon"), numbers, strict=True)),
-        grad=gradient,
-    )

@@ -32,9 +32,7 @@ def _only_processors() -> bool:
 
 
 def compile_function(
-    function: Callable[..., Output],
-    variables: Sequence[keras.Variable] = (),
-    num_inputs: int | None = 1,
+    function: Callable[..., Output], variables: Sequence[keras.Variable] = (), num_inputs: int | None = 1
 ) -> Callable[..., Output]:
     """Compile a function; torch, which compiles nothing, gets the function itself.
 
@@ -46,9 +44,18 @@ def compile_function(
     Returns:
         A function that returns the same.
     """
-    backend = keras.backend.backend()
-    if backend != "tensorflow":
-        return _compile_with_jax(function, variables) if backend == "jax" else function
+    if keras.backend.backend() == "jax":
+        import jax
+
+        # The values of the variables are handed in at each call: JAX would keep those of the first.
+        @jax.jit
+        def compiled(values: list[Tensor], *arguments: Tensor) -> Output:
+            with keras.StatelessScope(zip(variables, values, strict=True)):
+                return function(*arguments)
+
+        return lambda *arguments: compiled([variable.value for variable in variables], *arguments)
+    if keras.backend.backend() != "tensorflow":
+        return function
     import tensorflow as tf
 
     if num_inputs is None:
@@ -57,17 +64,3 @@ def compile_function(
     # One graph in which both sizes stay free, where JAX compiles for each shape.
     signature = [tf.TensorSpec([None, None], tf.int32)] * num_inputs
     return tf.function(function, input_signature=signature, autograph=False)
-
-
-def _compile_with_jax(
-    function: Callable[..., Output], variables: Sequence[keras.Variable]
-) -> Callable[..., Output]:
-    import jax
-
-    # The values of the variables are handed in at each call: JAX would keep those of the first.
-    @jax.jit
-    def compiled(values: list[Tensor], *arguments: Tensor) -> Output:
-        with keras.StatelessScope(zip(variables, values, strict=True)):
-            return function(*arguments)
-
-    return lambda *arguments: compiled([variable.value for variable in variables], *arguments)

@@ -20,7 +20,20 @@ class Devices:
         if engine == "cores":
             cls._num_cores = _claim_cores()
             return nullcontext(cls._num_cores)
-        return _mirrored() if engine == "mirrored" else _tpu()
+        import tensorflow as tf
+
+        if engine == "mirrored":
+            # All graphics cards, or else all logical CPU devices, of which there is mostly one.
+            devices = tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")
+            return tf.distribute.MirroredStrategy([device.name for device in devices]).scope()
+        name = os.environ.get("TPU_NAME", "")
+        try:
+            resolver = tf.distribute.cluster_resolver.TPUClusterResolver.connect(name)
+        except (ValueError, tf.errors.OpError) as error:
+            raise InputError(
+                f"No TPU can be reached; TPU_NAME says which one. TensorFlow: {error}"
+            ) from error
+        return tf.distribute.TPUStrategy(resolver).scope()
 
     @classmethod
     def num_cores(cls) -> int:
@@ -64,21 +77,3 @@ def _claim_cores() -> int:
                 f'kt.training.distributed("cores") before anything else. TensorFlow: {error}'
             ) from error
     return num_cores
-
-
-def _mirrored() -> AbstractContextManager[object]:
-    import tensorflow as tf
-
-    # All graphics cards, or else all logical CPU devices, of which there is mostly one.
-    devices = tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")
-    return tf.distribute.MirroredStrategy([device.name for device in devices]).scope()
-
-
-def _tpu() -> AbstractContextManager[object]:
-    import tensorflow as tf
-
-    try:
-        resolver = tf.distribute.cluster_resolver.TPUClusterResolver.connect(os.environ.get("TPU_NAME", ""))
-    except (ValueError, tf.errors.OpError) as error:
-        raise InputError(f"No TPU can be reached; TPU_NAME says which one. TensorFlow: {error}") from error
-    return tf.distribute.TPUStrategy(resolver).scope()

@@ -12,6 +12,9 @@ from keras_transformer.backend.compiler import in_compiler
 from keras_transformer.backend.random import _random_bits
 from keras_transformer.types import Tensor
 
+_NUM_VALUES = 2**8
+_BLOCK = 2**12
+
 
 def layer_normalization(
     inputs: Tensor, gamma: Tensor, beta: Tensor, epsilon: float, dtype: str
@@ -28,10 +31,10 @@ def layer_normalization(
     Returns:
         The outputs, or None where Keras's own layer trains as fast.
     """
-    if not _trains_by_hand():
+    if keras.backend.backend() != "tensorflow":
         return None
 
-    # The gradient is written out, half as many operations as TensorFlow derives.
+    # The gradient is written out, half as many operations as TensorFlow derives, which runs each alone.
     @ops.custom_gradient
     def normalized(rows: Tensor, gamma: Tensor, beta: Tensor) -> tuple[Tensor, Callable[..., Tensor]]:
         centered = rows - ops.mean(rows, axis=-1, keepdims=True)
@@ -53,14 +56,6 @@ def layer_normalization(
     return ops.cast(ops.reshape(outputs, ops.shape(inputs)), dtype)
 
 
-def _trains_by_hand() -> bool:
-    """Return whether written-out gradients are faster: on TensorFlow, which runs each operation alone."""
-    return keras.backend.backend() == "tensorflow"
-
-
-_NUM_VALUES = 2**8
-
-
 def drop(inputs: Tensor, rate: float, seed_generator: keras.random.SeedGenerator) -> Tensor | None:
     """Compute `where(uniform >= rate, inputs, 0) / (1 - rate)` with 8 random bits for each number.
 
@@ -72,7 +67,7 @@ def drop(inputs: Tensor, rate: float, seed_generator: keras.random.SeedGenerator
     Returns:
         The outputs, or None where Keras's own dropout is as fast, or a rate has no 8 bits.
     """
-    if not (_trains_by_hand() and 0 < rate < 1 - 1 / _NUM_VALUES):
+    if keras.backend.backend() != "tensorflow" or not 0 < rate < 1 - 1 / _NUM_VALUES:
         return None
     import tensorflow as tf
 
@@ -116,14 +111,7 @@ def position_angles(start: Tensor | int, length: Tensor | int, rates: npt.NDArra
     # wrap around after one turn. A position is split into two parts of 12 bits, so that the error of a rate,
     # half of 2^-32, grows to 2^-20 of a turn at most.
     turns = rates / (2 * math.pi)
-    near, far = (ops.convert_to_tensor(_fractions(part)) for part in (turns, turns * _BLOCK))
+    units = (np.round(part % 1.0 * 2**32).astype("int64") & 0xFFFFFFFF for part in (turns, turns * _BLOCK))
+    near, far = (ops.convert_to_tensor(part.astype("uint32").view("int32")) for part in units)
     fractions = positions % _BLOCK * near + positions // _BLOCK * far
     return ops.cast(fractions, "float32") * (2 * math.pi / 2**32)
-
-
-_BLOCK = 2**12
-
-
-def _fractions(turns: npt.NDArray[np.float64]) -> npt.NDArray[np.int32]:
-    """Return the fractional parts of turns in units of 2^-32, as signed integers."""
-    return (np.round(turns % 1.0 * 2**32).astype("int64") & 0xFFFFFFFF).astype("uint32").view("int32")

@@ -5,6 +5,10 @@ from keras import ops
 
 from keras_transformer.types import Tensor
 
+_LOWEST = -3e38  # below every score, even that of a token that is not allowed
+_BLOCK = 64
+_BLOCKS = range(32, 129)
+
 
 def take(values: Tensor, indices: Tensor, *, batch_dims: int = 0) -> Tensor:
     """Take rows, as TensorFlow's `gather` does, for indices that exist.
@@ -31,11 +35,6 @@ def take(values: Tensor, indices: Tensor, *, batch_dims: int = 0) -> Tensor:
     return tf.gather(ops.convert_to_tensor(values), indices)
 
 
-_LOWEST = -3e38  # below every score, even that of a token that is not allowed
-_BLOCK = 64
-_BLOCKS = range(32, 129)
-
-
 def largest(values: Tensor, num: int | None = None) -> tuple[Tensor, Tensor]:
     """Find the largest numbers; of equal ones those with the lower index come first.
 
@@ -54,7 +53,8 @@ def largest(values: Tensor, num: int | None = None) -> tuple[Tensor, Tensor]:
     width = int(values.shape[1])
     if width < 4 * _BLOCK * num:
         return _top_k(values, num)
-    block = _block_size(width)
+    divisors = [size for size in _BLOCKS if width % size == 0]
+    block = min(divisors, key=lambda size: abs(size - _BLOCK), default=_BLOCK)
     if width % block:
         values = ops.pad(values, [[0, 0], [0, -width % block]], constant_values=_LOWEST)
     num_blocks = -(-width // block)
@@ -83,9 +83,3 @@ def _top_k(values: Tensor, num: int) -> tuple[Tensor, Tensor]:
         return ops.take_along_axis(values, indices, axis=-1), ops.cast(indices, "int32")
     found, indices = ops.top_k(values, num)
     return found, ops.cast(indices, "int32")
-
-
-def _block_size(width: int) -> int:
-    """Divide a width without a rest where that is possible."""
-    divisors = [size for size in _BLOCKS if width % size == 0]
-    return min(divisors, key=lambda size: abs(size - _BLOCK), default=_BLOCK)

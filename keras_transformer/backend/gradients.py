@@ -27,17 +27,15 @@ def add_at_labels(dense: Tensor, labels: Tensor, values: Tensor) -> Tensor:
     offsets = ops.arange(ops.shape(flat_labels)[0], dtype="int32") * size + flat_labels
     flat, flat_values = ops.reshape(dense, (-1,)), ops.reshape(values, (-1,))
     # TensorFlow's scatter copies all of a tensor that is as large as the logits.
-    add = _add_in_place if _only_processors() and not in_compiler() else _add
+    if _only_processors() and not in_compiler():
+        flat = _add_in_place(flat, offsets, flat_values)
+    else:
+        flat = ops.scatter_update(flat, offsets[:, None], flat_values, reduction="add")
     # Not the shape of `dense`, which would be kept for it.
-    return ops.reshape(add(flat, offsets, flat_values), (*ops.shape(labels)[:-1], size))
-
-
-def _add(flat: Tensor, offsets: Tensor, values: Tensor) -> Tensor:
-    return ops.scatter_update(flat, offsets[:, None], values, reduction="add")
+    return ops.reshape(flat, (*ops.shape(labels)[:-1], size))
 
 
 def _add_in_place(flat: Tensor, offsets: Tensor, values: Tensor) -> Tensor:
-    """Do the same where the numbers are."""
     import tensorflow as tf
 
     @tf.custom_gradient

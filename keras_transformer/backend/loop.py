@@ -39,17 +39,15 @@ def product_with_table(table: Tensor, beam_size: int) -> Callable[[Tensor], Tens
         return lambda rows: ops.matmul(rows, matrix)
     if keras.backend.backend() != "tensorflow":
         return lambda rows: ops.einsum("rd,vd->rv", rows, table)
-    return lambda rows: _product_with_transpose(rows, table)
-
-
-def _product_with_transpose(rows: Tensor, table: Tensor) -> Tensor:
-    """Compute `rows @ table.T` on TensorFlow without ever writing the transpose."""
     import tensorflow as tf
 
-    if rows.shape[0] is not None:  # as XLA wants it
-        return tf.matmul(rows, table, transpose_b=True)
-    # The table first, as it lies: for a few rows oneDNN is up to twice as fast so.
-    return tf.transpose(tf.matmul(table, rows, transpose_b=True))
+    def product(rows: Tensor) -> Tensor:
+        if rows.shape[0] is not None:  # as XLA wants it
+            return tf.matmul(rows, table, transpose_b=True)
+        # The table first, as it lies: for a few rows oneDNN is up to twice as fast so.
+        return tf.transpose(tf.matmul(table, rows, transpose_b=True))
+
+    return product
 
 
 class PositionBuffer:

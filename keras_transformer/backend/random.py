@@ -16,15 +16,7 @@ _FIRST, _SECOND = np.uint32(0x7FEB352D), np.uint32(0x846CA68B)
 
 
 def _random_bits(num_words: Tensor | int, seed: Tensor) -> Tensor:
-    """Draw words of 64 random bits on TensorFlow, the same ones from the same seed.
-
-    Args:
-        num_words: an integer scalar, `n`.
-        seed: two integers.
-
-    Returns:
-        Unsigned 64-bit integers `(n,)`.
-    """
+    """Draw `n` words of 64 random bits on TensorFlow, the same ones from the same seed of two integers."""
     import tensorflow as tf
 
     # On a processor TensorFlow's generator takes half the time of dropout; elsewhere it is one fast kernel.
@@ -56,7 +48,10 @@ def draw_uniforms(seed: Tensor | int | None, max_length: int, rows: Tensor) -> T
     if seed is None:
         # New at each call of a `tf.function` too. `jax.jit` has no such state: Keras raises a ValueError.
         seed = keras.random.randint((), 0, 2**31 - 1, "int32")
-    seed = _fold(seed) if isinstance(seed, int) else ops.cast(seed, "int32")
+    if isinstance(seed, int):  # of any size: its bits are folded into 32
+        folded = (seed ^ seed >> 32) & 0xFFFFFFFF
+        seed = folded - (folded >> 31 << 32)
+    seed = ops.cast(seed, "int32")
     keys = _hash(ops.cast(rows, "int32"), seed, seed)  # (r,)
     bits = _hash(ops.arange(max_length, dtype="int32")[:, None], keys, keys)  # (T, r)
     return ops.cast(_shift(bits, 8), "float32") * 2.0**-24
@@ -88,12 +83,6 @@ def _constant(value: np.uint32, like: Tensor) -> Tensor:
     """Return a constant in the dtype of other words: unsigned where that saves operations, else signed."""
     dtype = keras.backend.standardize_dtype(like.dtype)
     return ops.convert_to_tensor(value.astype(dtype), dtype)
-
-
-def _fold(seed: int) -> Tensor:
-    """Make an integer of any size a 32-bit one."""
-    bits = (seed ^ seed >> 32) & 0xFFFFFFFF
-    return ops.convert_to_tensor(bits - (bits >> 31 << 32), "int32")
 
 
 class GeneratorState:

@@ -32,13 +32,10 @@ class _EpochOrder(NamedTuple):
 class _BatchPlan:
     """The pairs in an order with equal ones next to each other, and where batches of them begin."""
 
-    # What the pairs are sorted by, int64 (n,).
-    keys: np.ndarray
-    # Where batches of the sorted pairs begin, and n at the end: int64 (number of batches + 1,).
-    splits: np.ndarray
+    keys: np.ndarray  # what the pairs are sorted by, int64 (n,)
+    splits: np.ndarray  # where batches of the sorted pairs begin, and n at the end: int64 (batches + 1,)
 
     def __len__(self) -> int:
-        """Return the number of batches."""
         return len(self.splits) - 1
 
     def ordered(self) -> tf.RaggedTensor:
@@ -64,7 +61,8 @@ class _BatchPlan:
             return tf.data.Dataset.from_tensor_slices(_shuffle(keys, splits, epoch_seed))
 
         # A new iteration runs the function of `flat_map` again: that is what counts the epochs.
-        return tf.data.Dataset.from_tensors(0).flat_map(epoch_batches)
+        epochs = tf.data.Dataset.from_tensors(0).flat_map(epoch_batches)
+        return epochs.apply(tf.data.experimental.assert_cardinality(len(self)))
 
 
 def _shuffle(keys: tf.Tensor, splits: tf.Tensor, seed: tf.Tensor) -> tf.RaggedTensor:
@@ -92,19 +90,10 @@ def _plan_batches(encoded: EncodedPairs, boundaries: Sequence[int], tokens_per_b
     ends = _bucket_ends(lengths.max(axis=1), boundaries)
     # Within a bucket by the target: padding falls from 20 to 1 % of CMUdict's target positions.
     keys = ends * (boundaries[-1] + 1) + _bucket_ends(lengths[:, 1], boundaries)
-    return _BatchPlan(keys, _cut(np.sort(ends), tokens_per_batch))
-
-
-def _bucket_ends(lengths: np.ndarray, boundaries: Sequence[int]) -> np.ndarray:
-    """Round each length up to a boundary."""
-    return np.asarray(boundaries, np.int64)[np.searchsorted(boundaries, lengths)]
-
-
-def _cut(sorted_ends: np.ndarray, tokens_per_batch: int) -> np.ndarray:
-    """Cut pairs sorted by bucket into batches of at most so many padded tokens."""
+    sorted_ends = np.sort(ends)
+    _check_budget(int(sorted_ends[-1]), tokens_per_batch)
     # The last pairs of a bucket fill up the first batch of the next one, so that only one batch of an epoch
     # is smaller than it could be.
-    _check_budget(int(sorted_ends[-1]), tokens_per_batch)
     splits = [0]
     while splits[-1] < len(sorted_ends):
         start = splits[-1]
@@ -112,11 +101,15 @@ def _cut(sorted_ends: np.ndarray, tokens_per_batch: int) -> np.ndarray:
         # Of the batches that end at each pair. The longest pair comes last, and all are padded to it.
         num_tokens = most * np.arange(1, len(most) + 1)
         splits.append(start + int(np.searchsorted(num_tokens, tokens_per_batch, side="right")))
-    return np.asarray(splits, np.int64)
+    return _BatchPlan(keys, np.asarray(splits, np.int64))
+
+
+def _bucket_ends(lengths: np.ndarray, boundaries: Sequence[int]) -> np.ndarray:
+    """Round each length up to a boundary."""
+    return np.asarray(boundaries, np.int64)[np.searchsorted(boundaries, lengths)]
 
 
 def _check_budget(longest: int, tokens_per_batch: int) -> None:
-    """Raise ValueError if the longest pair alone is above the budget."""
     if tokens_per_batch < longest:
         raise ValueError(
             "`tokens_per_batch` must hold the longest pair, padded to its bucket. "

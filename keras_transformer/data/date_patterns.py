@@ -7,6 +7,7 @@ by rule, not by hand: when any of its strings could be read as another date in a
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import unicodedata
 from collections import defaultdict
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ from keras_transformer.errors import InputError
 
 if TYPE_CHECKING:
     import datetime as dt
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from babel import Locale
 
@@ -55,23 +56,15 @@ _DAYS_IN_MONTH = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 class _DatePattern:
     """One way to write a date."""
 
-    # The CLDR locale, for example `pt_BR`.
-    locale: str
-    # The CLDR style: `full`, `long` or `medium`.
-    style: str
-    # Text with the slots `{year}`, `{month}`, `{day}` and perhaps `{weekday}`.
-    template: str
-    # What is written for the months 1 to 12: names or numbers.
-    months: tuple[str, ...]
-    # What is written for the days 1 to 31.
+    locale: str  # of CLDR, for example `pt_BR`
+    style: str  # of CLDR: `full`, `long` or `medium`
+    template: str  # text with the slots `{year}`, `{month}`, `{day}` and perhaps `{weekday}`
+    months: tuple[str, ...]  # what is written for the months 1 to 12: names or numbers
     days: tuple[str, ...]
-    # What is written for Monday to Sunday.
-    weekdays: tuple[str, ...] = ("",) * 7
-    # The ten digits of the year, zero first.
-    digits: str = "0123456789"
+    weekdays: tuple[str, ...] = ("",) * 7  # from Monday on
+    digits: str = "0123456789"  # of the year
 
     def write(self, date: dt.date) -> str:
-        """Return the date as this pattern writes it."""
         return self.compose(date.year, date.month, date.day, date.weekday())
 
     def compose(self, year: int, month: int, day: int, weekday: int) -> str:
@@ -92,25 +85,14 @@ def _numbers(last: int, *, width: int = 1, digits: str = "0123456789") -> tuple[
 
 # All-numeric orders of the world; they are never written, only compared with.
 _NUMERIC_ORDERS: tuple[_DatePattern, ...] = tuple(
-    _DatePattern(
-        locale="numeric",
-        style=order,
-        template=order,
-        months=_numbers(12, width=width),
-        days=_numbers(31, width=width),
-    )
+    _DatePattern(locale="numeric", style=order, template=order, months=months, days=days)
     for order in ("{day} {month} {year}", "{month} {day} {year}", "{year} {month} {day}")
-    for width in (1, 2)
+    for months, days in ((_numbers(12, width=width), _numbers(31, width=width)) for width in (1, 2))
 )
 
 
 def _cldr_patterns(locales: Sequence[str], styles: Sequence[str] = STYLES) -> list[_DatePattern]:
     """Read the date patterns of `locales` in `styles`; raise InputError without `babel` or such a locale."""
-    compiled = [_compile(locale, style) for locale in map(_load, locales) for style in styles]
-    return [pattern for pattern in compiled if pattern is not None]
-
-
-def _load(name: str) -> Locale:
     try:
         from babel import Locale, UnknownLocaleError
     except ImportError:
@@ -118,12 +100,16 @@ def _load(name: str) -> Locale:
             "The dates task needs the package `babel`, which is not installed. "
             'Install it with, in the clone: python -m pip install ".[demo]"'
         ) from None
-    try:
-        return Locale.parse(name)
-    except (UnknownLocaleError, ValueError):
-        raise InputError(
-            f"A locale must be known to the package `babel`, like 'pt_BR'. Received: {name!r}."
-        ) from None
+    compiled = []
+    for name in locales:
+        try:
+            locale = Locale.parse(name)
+        except (UnknownLocaleError, ValueError):
+            raise InputError(
+                f"A locale must be known to the package `babel`, like 'pt_BR'. Received: {name!r}."
+            ) from None
+        compiled += [_compile(locale, style) for style in styles]
+    return [pattern for pattern in compiled if pattern is not None]
 
 
 def _compile(locale: Locale, style: str) -> _DatePattern | None:
@@ -137,13 +123,20 @@ def _compile(locale: Locale, style: str) -> _DatePattern | None:
         return None
     zero = ord(_ZERO_DIGITS.get(locale.default_numbering_system, "0"))
     digits = "".join(chr(zero + value) for value in range(10))
+    letter, width = widths["month"]
+    months = _numbers(12, width=width, digits=digits)
+    if width > 2:
+        names = locale.months[_CONTEXTS[letter]][_NAME_WIDTHS[width]]
+        months = tuple(_typed(names[month]) for month in range(1, 13))
+    letter, width = widths.get("weekday", ("E", 4))
+    weekdays = locale.days[_CONTEXTS[letter]][_NAME_WIDTHS[width]]
     return _DatePattern(
         locale=str(locale),
         style=style,
         template="".join(_template_part(locale, token) for _, token in tokens),
-        months=_months(locale, *widths["month"], digits=digits),
+        months=months,
         days=_numbers(31, width=widths["day"][1], digits=digits),
-        weekdays=_weekdays(locale, *widths.get("weekday", ("E", 4))),
+        weekdays=tuple(_typed(weekdays[weekday]) for weekday in range(7)),
         digits=digits,
     )
 
@@ -156,18 +149,6 @@ def _template_part(locale: Locale, token: str | tuple[str, int]) -> str:
     return _typed(locale.eras[_NAME_WIDTHS[width]][1]) if letter == "G" else f"{{{_SLOTS[letter]}}}"
 
 
-def _months(locale: Locale, letter: str, width: int, *, digits: str) -> tuple[str, ...]:
-    if width < 3:
-        return _numbers(12, width=width, digits=digits)
-    names = locale.months[_CONTEXTS[letter]][_NAME_WIDTHS[width]]
-    return tuple(_typed(names[month]) for month in range(1, 13))
-
-
-def _weekdays(locale: Locale, letter: str, width: int) -> tuple[str, ...]:
-    names = locale.days[_CONTEXTS[letter]][_NAME_WIDTHS[width]]
-    return tuple(_typed(names[weekday]) for weekday in range(7))
-
-
 def _typed(text: str) -> str:
     return unicodedata.normalize("NFC", text.translate(_KEYBOARD))
 
@@ -178,24 +159,18 @@ def _unambiguous(patterns: Sequence[_DatePattern]) -> list[_DatePattern]:
     # enough: years have four digits, which no reader takes for a day or a month.
     dates_by_reading: dict[str, set[tuple[int, int]]] = defaultdict(set)
     readings: list[set[str]] = []
+    dates = [(month, day + 1) for month, days in enumerate(_DAYS_IN_MONTH, start=1) for day in range(days)]
     for pattern in (*patterns, *_NUMERIC_ORDERS):
         readings.append(set())
-        for key, month_and_day in _all_readings(pattern):
-            dates_by_reading[key].add(month_and_day)
-            readings[-1].add(key)
+        weekdays = range(7) if "{weekday}" in pattern.template else range(1)
+        for (month, day), weekday in itertools.product(dates, weekdays):
+            reading = _reading(pattern.compose(_LEAP_YEAR, month, day, weekday))
+            dates_by_reading[reading].add((month, day))
+            readings[-1].add(reading)
     # Where two patterns disagree, both are left out.
-    ambiguous = {key for key, dates in dates_by_reading.items() if len(dates) > 1}
-    return [
-        pattern for pattern, written in zip(patterns, readings, strict=False) if ambiguous.isdisjoint(written)
-    ]
-
-
-def _all_readings(pattern: _DatePattern) -> Iterator[tuple[str, tuple[int, int]]]:
-    weekdays = range(7) if "{weekday}" in pattern.template else range(1)
-    for month, last_day in enumerate(_DAYS_IN_MONTH, start=1):
-        for day in range(1, last_day + 1):
-            for weekday in weekdays:
-                yield _reading(pattern.compose(_LEAP_YEAR, month, day, weekday)), (month, day)
+    ambiguous = {reading for reading, dates in dates_by_reading.items() if len(dates) > 1}
+    pairs = zip(patterns, readings, strict=False)
+    return [pattern for pattern, written in pairs if ambiguous.isdisjoint(written)]
 
 
 def _reading(text: str) -> str:
@@ -203,19 +178,17 @@ def _reading(text: str) -> str:
     return " ".join(text.casefold().translate(_READING).split())
 
 
-class _Reading(dict[int, str | int | None]):
+class _Reading(dict[int, str]):
     """A translation table that fills itself: what a reader sees in each character."""
 
-    def __missing__(self, code_point: int) -> str | int | None:
+    def __missing__(self, code_point: int) -> str:
         character = chr(code_point)
         category = unicodedata.category(character)
         if category == "Nd":
-            self[code_point] = str(unicodedata.digit(character))
-        elif category == "Cf":
-            self[code_point] = None
-        else:
-            self[code_point] = " " if category[0] in "PZ" else character
-        return self[code_point]
+            character = str(unicodedata.digit(character))
+        elif category[0] in "PZ":
+            character = " "
+        return self.setdefault(code_point, "" if category == "Cf" else character)
 
 
 _READING = _Reading()

@@ -6,18 +6,16 @@
 import datetime as dt
 import functools
 import hashlib
+import itertools
 import random
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 
 from keras_transformer.data.date_patterns import LOCALES, _cldr_patterns, _DatePattern, _unambiguous
 from keras_transformer.types import Pair
 
 FIRST_DAY = dt.date(1900, 1, 1)
 LAST_DAY = dt.date(2099, 12, 31)
-
-# Hundredths of all days that are kept out of training.
-_HELD_OUT = {"validation": 5, "test": 5}
-_SPLITS: tuple[str, ...] = ("train", *_HELD_OUT)
 
 # How often the letters of a string are written as given, lower, upper, capitalized or at random.
 _CASE_WEIGHTS = (50, 12, 12, 13, 13)
@@ -32,45 +30,32 @@ def _generate_dates(
     patterns = list(_patterns_by_locale(tuple(locales)).values())
     days = _days_by_split()[split]
     generator = random.Random(f"{seed} {split}")
-    return [_pair(patterns, days, generator) for _ in range(num_pairs)]
-
-
-def _pair(
-    patterns: Sequence[Sequence[_DatePattern]], days: Sequence[dt.date], generator: random.Random
-) -> Pair:
-    day = generator.choice(days)
-    pattern = generator.choice(generator.choice(patterns))
-    return _add_noise(pattern.write(day), generator), day.isoformat()
+    pairs = []
+    for _ in range(num_pairs):
+        day, pattern = generator.choice(days), generator.choice(generator.choice(patterns))
+        pairs.append((_add_noise(pattern.write(day), generator), day.isoformat()))
+    return pairs
 
 
 @functools.lru_cache(maxsize=8)
 def _patterns_by_locale(locales: tuple[str, ...] = LOCALES) -> dict[str, tuple[_DatePattern, ...]]:
     """Return the unambiguous patterns of each locale that has one."""
-    chosen: dict[str, list[_DatePattern]] = {}
-    for pattern in _unambiguous(_cldr_patterns(locales)):
-        chosen.setdefault(pattern.locale, []).append(pattern)
-    return {locale: tuple(patterns) for locale, patterns in chosen.items()}
+    # Patterns of one locale stand next to each other.
+    groups = itertools.groupby(_unambiguous(_cldr_patterns(locales)), key=attrgetter("locale"))
+    return {locale: tuple(patterns) for locale, patterns in groups}
 
 
 @functools.lru_cache(maxsize=1)
 def _days_by_split() -> dict[str, tuple[dt.date, ...]]:
-    """Return the days of each split, in order."""
-    days: dict[str, list[dt.date]] = {split: [] for split in _SPLITS}
+    days: dict[str, list[dt.date]] = {"train": [], "validation": [], "test": []}
     for offset in range((LAST_DAY - FIRST_DAY).days + 1):
         day = FIRST_DAY + dt.timedelta(days=offset)
-        days[_split_of(day)].append(day)
+        # A hash, not a draw: splits are disjoint for all seeds, so no test date was seen in training in any
+        # language. Five hundredths of the days are for tests, and five for validation.
+        digest = hashlib.sha256(day.isoformat().encode()).digest()
+        hundredth = int.from_bytes(digest[:8], "big") % 100
+        days["test" if hundredth < 5 else "validation" if hundredth < 10 else "train"].append(day)
     return {split: tuple(members) for split, members in days.items()}
-
-
-def _split_of(date: dt.date) -> str:
-    """Return the split that a day belongs to: always the same one, whatever the seed."""
-    # A hash, not a draw: splits are disjoint for all seeds, so no test date was seen in training in any
-    # language.
-    digest = hashlib.sha256(date.isoformat().encode()).digest()
-    hundredth = int.from_bytes(digest[:8], "big") % 100
-    if hundredth < _HELD_OUT["test"]:
-        return "test"
-    return "validation" if hundredth < sum(_HELD_OUT.values()) else "train"
 
 
 def _add_noise(text: str, generator: random.Random) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 from typing_extensions import Self
 
-from keras_transformer.data.pairs import MANY_DROPPED, _has_text, _is_pair
+from keras_transformer.data.pairs import _has_text, _is_pair, _log_dropped
 from keras_transformer.errors import InputError
 from keras_transformer.text.tokenizer import Tokenizer
 from keras_transformer.types import Pair
@@ -101,8 +101,10 @@ class EncodedPairs:
         )
 
     def __len__(self) -> int:
-        """Return the number of pairs."""
         return int(self.source.nrows())
+
+    def _rows(self, indices: tf.Tensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
+        return tf.gather(self.source, indices), tf.gather(self.target, indices)
 
     def lengths(self) -> np.ndarray:
         """Return the lengths of each source and target with one special token, int64 (n, 2)."""
@@ -119,7 +121,6 @@ class EncodedPairs:
 
 
 def _check_length_limits(max_source_length: int, max_target_length: int) -> None:
-    """Raise ValueError for limits that no text fits."""
     if min(max_source_length, max_target_length) < 2:
         raise ValueError(
             "Length limits must be at least 2, a token and a special token. "
@@ -138,10 +139,7 @@ def _report_dropped(counts: Counter[str], max_source_length: int, max_target_len
     if not counts["kept"]:
         raise InputError(f"Every pair is too long. Received: {counts['dropped']} pairs, {causes}.")
     total = counts["kept"] + counts["dropped"]
-    share = counts["dropped"] / total
-    hint = " That is more than 5 %: are the limits meant?" if share > MANY_DROPPED else ""
-    message = "Dropped %d of %d pairs (%.1f %%) as too long: %s.%s"
-    _LOGGER.warning(message, counts["dropped"], total, 100 * share, causes, hint)
+    _log_dropped(counts["dropped"], total, f"as too long: {causes}", "are the limits meant")
 
 
 def _tokenize(texts: list[str], tokenizer: Tokenizer) -> tf.RaggedTensor:

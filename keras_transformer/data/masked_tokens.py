@@ -47,8 +47,7 @@ def mask_tokens(
         >>> labels.numpy().tolist()
         [0, 4, 5, 6, 0, 0]
     """
-    _check_elements(dataset.element_spec)
-    _check_options(mask_id, vocabulary_size, rate, seed)
+    _check(dataset.element_spec, mask_id, vocabulary_size, rate, seed)
 
     def mask(number: tf.Tensor, token_ids: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         token_ids = tf.cast(token_ids, tf.int32)
@@ -67,30 +66,22 @@ def _mask(
     is_regular = (token_ids >= len(SPECIAL_TOKENS)) & (token_ids != mask_id)
     chosen = is_regular & (tf.random.stateless_uniform(shape, choice_seed) < rate)
     fate = tf.random.stateless_uniform(shape, fate_seed)  # of each chosen token: mask, another, itself
-    others = _draw_regular(shape, mask_id, vocabulary_size, random_seed)
+    # Drawn evenly from the ids that are neither special nor the mask: those above the mask move up by one.
+    first = len(SPECIAL_TOKENS)
+    has_gap = int(mask_id >= first)
+    others = tf.random.stateless_uniform(shape, random_seed, first, vocabulary_size - has_gap, tf.int32)
+    others += has_gap * tf.cast(others >= mask_id, tf.int32)
     replaced = tf.where(fate < _MASK_SHARE + _RANDOM_SHARE, others, token_ids)
     replaced = tf.where(fate < _MASK_SHARE, mask_id, replaced)
     return tf.where(chosen, replaced, token_ids), tf.where(chosen, token_ids, SPECIAL_IDS.pad)
 
 
-def _draw_regular(shape: tf.Tensor, mask_id: int, vocabulary_size: int, seed: tf.Tensor) -> tf.Tensor:
-    """Draw int32 ids evenly from those that are neither special nor the mask."""
-    first = len(SPECIAL_TOKENS)
-    if mask_id < first:
-        return tf.random.stateless_uniform(shape, seed, first, vocabulary_size, tf.int32)
-    drawn = tf.random.stateless_uniform(shape, seed, first, vocabulary_size - 1, tf.int32)
-    return drawn + tf.cast(drawn >= mask_id, tf.int32)  # the ids from the mask on move up by one
-
-
-def _check_elements(spec: object) -> None:
+def _check(spec: object, mask_id: int, vocabulary_size: int, rate: float, seed: int) -> None:
     wanted = "`dataset` must hold token ids, dense integers of shape (b, s) or (s,)."
     if not isinstance(spec, tf.TensorSpec) or not spec.dtype.is_integer:
         raise TypeError(f"{wanted} Received: elements of {spec}.")
     if spec.shape.rank not in (1, 2, None):
         raise ValueError(f"{wanted} Received: shape={spec.shape}.")
-
-
-def _check_options(mask_id: int, vocabulary_size: int, rate: float, seed: int) -> None:
     check_number(mask_id=mask_id, vocabulary_size=vocabulary_size, whole=True)
     check_number(seed=seed, below=2**63, whole=True)
     num_regular = vocabulary_size - len(SPECIAL_TOKENS) - (mask_id >= len(SPECIAL_TOKENS))

@@ -148,59 +148,50 @@ def _respelling(
 
 def _sample_spellings(proto: bytes, rate: float, num_samples: int, seed: int) -> tf.RaggedTensor:
     """Spell each of v pieces in other ways: int32 (v * (num_samples + 1), ragged), the piece itself first."""
+    # Imported here: other tokenizers need no SentencePiece.
+    from sentencepiece import sentencepiece_model_pb2
+
     # Rejected: SentencePiece's sampling, in Python and in TensorFlow Text, which takes no seed that holds
     # across threads, so a resumed run would not repeat it.
-    merges, rng = _Merges(proto), random.Random(seed)
+    model = sentencepiece_model_pb2.ModelProto.FromString(proto)
+    if model.trainer_spec.model_type != model.trainer_spec.BPE:
+        received = model.trainer_spec.ModelType.Name(model.trainer_spec.model_type).lower()
+        raise ValueError(
+            f"Merges can be left out of a vocabulary of type 'bpe' alone. Received: {received!r}."
+        )
+    # The id of each piece of text, and its rank among merges: the lowest first.
+    merges = {
+        piece.piece: (token_id, -piece.score)
+        for token_id, piece in enumerate(model.pieces)
+        if token_id >= len(SPECIAL_TOKENS) and piece.type == piece.NORMAL
+    }
+    rng = random.Random(seed)
     spellings: list[tuple[int, ...]] = []
-    for token_id, piece in enumerate(merges.pieces):
+    for token_id, text in enumerate(piece.piece for piece in model.pieces):
         spellings.append((token_id,))
-        if merges.can_spell(token_id):
-            spellings += [merges.spell(piece, rate, rng) for _ in range(num_samples)]
+        if text in merges and merges[text][0] == token_id and all(letter in merges for letter in text):
+            spellings += [_spell(text, merges, rate, rng) for _ in range(num_samples)]
         else:
             spellings += [(token_id,)] * num_samples
     return tf.ragged.constant(spellings, dtype=tf.int32)
 
 
-class _Merges:
-    """The pieces of a SentencePiece model, and the order in which they are merged."""
-
-    def __init__(self, proto: bytes) -> None:
-        # Imported here: other tokenizers need no SentencePiece.
-        from sentencepiece import sentencepiece_model_pb2
-
-        model = sentencepiece_model_pb2.ModelProto.FromString(proto)
-        if model.trainer_spec.model_type != model.trainer_spec.BPE:
-            received = model.trainer_spec.ModelType.Name(model.trainer_spec.model_type).lower()
-            raise ValueError(
-                f"Merges can be left out of a vocabulary of type 'bpe' alone. Received: {received!r}."
-            )
-        self.pieces = [piece.piece for piece in model.pieces]
-        self._ids = {
-            piece.piece: token_id
-            for token_id, piece in enumerate(model.pieces)
-            if token_id >= len(SPECIAL_TOKENS) and piece.type == piece.NORMAL
-        }
-        self._scores = [piece.score for piece in model.pieces]
-
-    def can_spell(self, token_id: int) -> bool:
-        """Return whether a piece is one of text, with each of its characters in the vocabulary."""
-        piece = self.pieces[token_id]
-        return self._ids.get(piece) == token_id and all(character in self._ids for character in piece)
-
-    def spell(self, piece: str, rate: float, rng: random.Random) -> tuple[int, ...]:
-        """Merge the characters of a piece, the best pair first; what is left out stays left out."""
-        parts, left_out = list(piece), set()
-        while True:
-            starts = [sum(map(len, parts[:number])) for number in range(len(parts))]
-            pairs = [
-                (-self._scores[self._ids[left + right]], number)
-                for number, (left, right) in enumerate(itertools.pairwise(parts))
-                if left + right in self._ids and (starts[number], left, right) not in left_out
-            ]
-            if not pairs:
-                return tuple(self._ids[part] for part in parts)
-            _, number = min(pairs)
-            if rng.random() < rate:
-                left_out.add((starts[number], *parts[number : number + 2]))
-            else:
-                parts[number : number + 2] = [parts[number] + parts[number + 1]]
+def _spell(
+    piece: str, merges: dict[str, tuple[int, float]], rate: float, rng: random.Random
+) -> tuple[int, ...]:
+    """Merge the characters of a piece, the best pair first; what is left out stays left out."""
+    parts, left_out = list(piece), set()
+    while True:
+        starts = [sum(map(len, parts[:number])) for number in range(len(parts))]
+        pairs = [
+            (merges[left + right][1], number)
+            for number, (left, right) in enumerate(itertools.pairwise(parts))
+            if left + right in merges and (starts[number], left, right) not in left_out
+        ]
+        if not pairs:
+            return tuple(merges[part][0] for part in parts)
+        _, number = min(pairs)
+        if rng.random() < rate:
+            left_out.add((starts[number], *parts[number : number + 2]))
+        else:
+            parts[number : number + 2] = [parts[number] + parts[number + 1]]

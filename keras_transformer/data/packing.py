@@ -46,14 +46,14 @@ def pack_texts(token_ids: tf.RaggedTensor, length: int) -> tf.data.Dataset:
     check_positive(length=length)
     start = tf.fill([token_ids.nrows(), 1], SPECIAL_IDS.start)
     end = tf.fill([token_ids.nrows(), 1], SPECIAL_IDS.end)
-    sides = tf.concat([start, token_ids], axis=1), tf.concat([token_ids, end], axis=1)
-    return tf.data.Dataset.from_tensor_slices(tuple(_cut_rows(side.flat_values, length) for side in sides))
 
+    def cut(sequences: tf.RaggedTensor) -> tf.Tensor:
+        stream = sequences.flat_values  # (m,) -> (ceil(m / length), length)
+        padding = [[0, -tf.size(stream) % length]]
+        return tf.reshape(tf.pad(stream, padding, constant_values=SPECIAL_IDS.pad), (-1, length))
 
-def _cut_rows(stream: tf.Tensor, length: int) -> tf.Tensor:
-    """Cut int32 (m,) into rows `(ceil(m / length), length)`."""
-    padding = -tf.size(stream) % length
-    return tf.reshape(tf.pad(stream, [[0, padding]], constant_values=SPECIAL_IDS.pad), (-1, length))
+    inputs, labels = tf.concat([start, token_ids], axis=1), tf.concat([token_ids, end], axis=1)
+    return tf.data.Dataset.from_tensor_slices((cut(inputs), cut(labels)))
 
 
 def _pack_pairs(
@@ -78,18 +78,12 @@ def _pack_pairs(
     plan = _BatchPlan(
         keys=np.zeros(num_rows, np.int64), splits=np.append(np.arange(0, num_rows, batch_size), num_rows)
     )
-    shape = (batch_size, packed_length)
-    return (
-        plan.epochs(order)
-        .map(lambda indices: tf.gather(rows, indices))
-        .map(
-            lambda pairs: _join_pairs(
-                tf.gather(encoded.source, pairs), tf.gather(encoded.target, pairs), shape
-            ),
-            num_parallel_calls=tf.data.AUTOTUNE,
-        )
-        .apply(tf.data.experimental.assert_cardinality(len(plan)))
-    )
+
+    def join(indices: tf.Tensor) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
+        source, target = encoded._rows(tf.gather(rows, indices))  # (b, ragged, ragged)
+        return _join_pairs(source, target, (batch_size, packed_length))
+
+    return plan.epochs(order).map(join, num_parallel_calls=tf.data.AUTOTUNE)
 
 
 def _pack_rows(lengths: np.ndarray, order: Iterable[int], length: int) -> list[list[int]]:
@@ -102,9 +96,8 @@ def _pack_rows(lengths: np.ndarray, order: Iterable[int], length: int) -> list[l
         row = next(fitting, len(rows))
         if row == len(rows):
             rows.append([])
-            open_rows[row] = (length, length)
         rows[row].append(int(pair))
-        room = open_rows[row]
+        room = open_rows.get(row, (length, length))
         open_rows[row] = (room[0] - source, room[1] - target)
         if len(open_rows) > _NUM_OPEN:
             del open_rows[next(iter(open_rows))]

@@ -3,6 +3,7 @@
 import logging
 import math
 import random
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -10,8 +11,7 @@ import numpy as np
 from keras_transformer.errors import InputError
 from keras_transformer.types import Pair
 
-MANY_DROPPED = 0.05
-"""A share of the pairs that is worth a question."""
+_MANY_DROPPED = 0.05
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -41,19 +41,7 @@ def split_pairs(
         ValueError: both or none of the sizes are given, or one is out of range.
         InputError: nothing would be left to train on.
     """
-    count = _validation_count(len(pairs), validation_fraction, validation_count)
-    held_out = _choose_sources([source for source, _ in pairs], count, seed)
-    train = [pair for pair in pairs if pair[0] not in held_out]
-    validation = [pair for pair in pairs if pair[0] in held_out]
-    if not train:
-        raise InputError(
-            f"No pair is left to train on. Received: {len(pairs)} pairs, {count} of them for validation."
-        )
-    return train, validation
-
-
-def _validation_count(num_pairs: int, fraction: float | None, count: int | None) -> int:
-    """Turn either way to give the size into a number of pairs, at least 1."""
+    fraction, count = validation_fraction, validation_count
     if (fraction is None) == (count is None):
         raise ValueError(
             "Give one of `validation_fraction` and `validation_count`. "
@@ -65,28 +53,29 @@ def _validation_count(num_pairs: int, fraction: float | None, count: int | None)
         )
     if count is not None and count < 1:
         raise ValueError(f"`validation_count` must be at least 1. Received: validation_count={count}.")
-    return count or max(1, round(num_pairs * (fraction or 0.0)))
+    count = count or max(1, round(len(pairs) * (fraction or 0.0)))
+    held_out = _choose_sources([source for source, _ in pairs], count, seed)
+    train = [pair for pair in pairs if pair[0] not in held_out]
+    validation = [pair for pair in pairs if pair[0] in held_out]
+    if not train:
+        raise InputError(
+            f"No pair is left to train on. Received: {len(pairs)} pairs, {count} of them for validation."
+        )
+    return train, validation
 
 
 def _choose_sources(sources: list[str], count: int, seed: int) -> set[str]:
     """Draw source texts until they cover `count` pairs, none with more pairs than that alone."""
-    # A dictionary keeps the order, which a set of strings does not.
-    repeats = dict.fromkeys(sources, 0)
-    for source in sources:
-        repeats[source] += 1
+    repeats = Counter(sources)  # it keeps the order, which a set of strings does not
     order = list(repeats)
     random.Random(seed).shuffle(order)
     chosen: set[str] = set()
     left = count
     for source in order:
-        if left <= 0:
-            break
-        if repeats[source] <= count:
+        if left > 0 and repeats[source] <= count:
             chosen.add(source)
             left -= repeats[source]
-    if not chosen and order:
-        chosen = {min(order, key=repeats.__getitem__)}
-    return chosen
+    return chosen or {*sorted(order, key=repeats.__getitem__)[:1]}
 
 
 def mix_pairs(corpora: Sequence[tuple[Sequence[Pair], float]], *, seed: int = 0) -> list[Pair]:
@@ -146,10 +135,13 @@ def _drop_empty_pairs(pairs: Sequence[Pair], origin: str) -> list[Pair]:
 
 
 def _report_empty(num_dropped: int, num_pairs: int, origin: str) -> None:
-    """Log how many of all pairs were left out because a side had no text."""
-    if not num_dropped:
-        return
+    if num_dropped:
+        _log_dropped(num_dropped, num_pairs, f"of {origin}: empty", "do the two sides belong together")
+
+
+def _log_dropped(num_dropped: int, num_pairs: int, cause: str, question: str) -> None:
+    """Log how many of all pairs were left out and why, with a question where they are many."""
     share = num_dropped / num_pairs
-    hint = " That is more than 5 %: do the two sides belong together?" if share > MANY_DROPPED else ""
-    message = "Dropped %d of %d pairs (%.1f %%) of %s: empty.%s"
-    _LOGGER.warning(message, num_dropped, num_pairs, 100 * share, origin, hint)
+    hint = f" That is more than 5 %: {question}?" if share > _MANY_DROPPED else ""
+    message = "Dropped %d of %d pairs (%.1f %%) %s.%s"
+    _LOGGER.warning(message, num_dropped, num_pairs, 100 * share, cause, hint)

@@ -8,7 +8,6 @@ import tensorflow as tf
 
 from keras_transformer.data.batching import (
     Transformation,
-    _BatchPlan,
     _choose_boundaries,
     _EpochOrder,
     _plan_batches,
@@ -109,14 +108,21 @@ def translation_dataset(
         chunks = _EncodedChunks(pairs, _both(source_tokenizer, target_tokenizer), limits, chunk_size)
         token_ids = _stream_batches(chunks, boundaries, tokens_per_batch, order, cache)
     else:
-        encoded = pairs
-        if not isinstance(encoded, EncodedPairs):
-            encoded = _encode(pairs, _both(source_tokenizer, target_tokenizer), limits)
+        if isinstance(pairs, EncodedPairs):
+            encoded = pairs
+        else:
+            encoded = EncodedPairs.encode(
+                pairs() if callable(pairs) else pairs,
+                *_both(source_tokenizer, target_tokenizer),
+                max_source_length=max_source_length,
+                max_target_length=max_target_length,
+            )
         if packed_length is not None:
             return _keep_ready(_pack_pairs(encoded, packed_length, tokens_per_batch, order))
         longest = int(encoded.lengths().max())
         boundaries = _choose_boundaries(bucket_boundaries, longest, coarse=pad_to_bucket_boundary)
-        token_ids = _gather_batches(encoded, _plan_batches(encoded, boundaries, tokens_per_batch), order)
+        batches = _plan_batches(encoded, boundaries, tokens_per_batch).epochs(order)
+        token_ids = batches.map(encoded._rows, num_parallel_calls=tf.data.AUTOTUNE)
     dataset = token_ids
     for step in noise:
         dataset = dataset.apply(step)
@@ -132,7 +138,6 @@ def translation_dataset(
 def _check_options(
     pairs: object, packed_length: int | None, noise: Sequence[Transformation], *, streamed: bool
 ) -> None:
-    """Raise ValueError for options that would have no effect."""
     if streamed and isinstance(pairs, EncodedPairs):
         raise ValueError(f"`chunk_size` and `cache` are for texts. Received: {len(pairs)} EncodedPairs.")
     if packed_length is not None and (noise or streamed):
@@ -143,30 +148,12 @@ def _check_options(
 
 
 def _both(source: Tokenizer | None, target: Tokenizer | None) -> tuple[Tokenizer, Tokenizer]:
-    """Return both tokenizers; raise TypeError if one is missing."""
     if source is None or target is None:
         raise TypeError(
             "Pairs of texts need a tokenizer of each side. "
             f"Received: source_tokenizer={source}, target_tokenizer={target}."
         )
     return source, target
-
-
-def _encode(
-    pairs: PairSource, tokenizers: tuple[Tokenizer, Tokenizer], limits: tuple[int, int]
-) -> EncodedPairs:
-    texts, (source, target) = pairs() if callable(pairs) else pairs, limits
-    return EncodedPairs.encode(texts, *tokenizers, max_source_length=source, max_target_length=target)
-
-
-def _gather_batches(encoded: EncodedPairs, plan: _BatchPlan, order: _EpochOrder) -> tf.data.Dataset:
-    """Make a dataset of source and target token ids, int32 (b, ragged) each."""
-
-    def gather(indices: tf.Tensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
-        return tf.gather(encoded.source, indices), tf.gather(encoded.target, indices)
-
-    dataset = plan.epochs(order).map(gather, num_parallel_calls=tf.data.AUTOTUNE)
-    return dataset.apply(tf.data.experimental.assert_cardinality(len(plan)))
 
 
 def _regroup_by_length(seed: int) -> Transformation:
@@ -180,20 +167,17 @@ def _regroup_by_length(seed: int) -> Transformation:
         # The batch with the most rows gets the shortest of them all, and so on: so the number of batches,
         # which Keras and schedules count on, stays.
         sizes = tf.sort(pair[0].row_lengths(), direction="DESCENDING")
-        batches = tf.RaggedTensor.from_row_lengths(_by_length(source, target), sizes)
+        # By the longer side, then by the target.
+        target_lengths = target.row_lengths()
+        longer = tf.maximum(source.row_lengths(), target_lengths)
+        keys = longer * (tf.reduce_max(target_lengths) + 1) + target_lengths
+        batches = tf.RaggedTensor.from_row_lengths(tf.argsort(keys, stable=True), sizes)
         draw_seed = tf.stack([tf.constant(seed, tf.int64), number])
         order = tf.random.experimental.stateless_shuffle(tf.range(batches.nrows()), draw_seed)
         indices = tf.gather(batches, order)
         return tf.data.Dataset.from_tensor_slices((tf.gather(source, indices), tf.gather(target, indices)))
 
     return lambda dataset: dataset.ragged_batch(_NUM_REGROUPED).enumerate().flat_map(regroup)
-
-
-def _by_length(source: tf.RaggedTensor, target: tf.RaggedTensor) -> tf.Tensor:
-    """Sort pairs by their longer side, then by their target: indices, int32 (n,)."""
-    target_lengths = target.row_lengths()
-    longer = tf.maximum(source.row_lengths(), target_lengths)
-    return tf.argsort(longer * (tf.reduce_max(target_lengths) + 1) + target_lengths, stable=True)
 
 
 def _teacher_forcing(source: tf.RaggedTensor, target: tf.RaggedTensor) -> Example:
@@ -211,23 +195,19 @@ def _pad(boundaries: Sequence[int] | None) -> Transformation:
     """Pad rows: all matrices of a batch to the first boundary that fits, or each to its longest row."""
 
     def pad(inputs: dict[str, tf.RaggedTensor], labels: tf.RaggedTensor) -> Example:
-        width = None if boundaries is None else _fitting_boundary([*inputs.values(), labels], boundaries)
-        return {name: _to_dense(ids, width) for name, ids in inputs.items()}, _to_dense(labels, width)
+        shape = None
+        if boundaries is not None:
+            longest = tf.reduce_max([ids.bounding_shape(axis=1) for ids in (*inputs.values(), labels)])
+            widths = tf.concat([tf.constant(boundaries, tf.int64), longest[tf.newaxis]], axis=0)
+            width = widths[tf.searchsorted(widths[:-1], longest[tf.newaxis])[0]]
+            shape = tf.stack([labels.nrows(), width])
+
+        def pad_rows(ids: tf.RaggedTensor) -> tf.Tensor:
+            return tf.ensure_shape(ids.to_tensor(SPECIAL_IDS.pad, shape=shape), [None, None])
+
+        return {name: pad_rows(ids) for name, ids in inputs.items()}, pad_rows(labels)
 
     return lambda dataset: dataset.map(pad, num_parallel_calls=tf.data.AUTOTUNE)
-
-
-def _fitting_boundary(rows: Sequence[tf.RaggedTensor], boundaries: Sequence[int]) -> tf.Tensor:
-    """Find the smallest boundary that no row is longer than, or else the longest row, int64 ()."""
-    longest = tf.reduce_max([token_ids.bounding_shape(axis=1) for token_ids in rows])
-    widths = tf.concat([tf.constant(boundaries, tf.int64), longest[tf.newaxis]], axis=0)
-    return widths[tf.searchsorted(widths[:-1], longest[tf.newaxis])[0]]
-
-
-def _to_dense(token_ids: tf.RaggedTensor, width: tf.Tensor | None) -> tf.Tensor:
-    """Pad int32 (b, ragged) to (b, width)."""
-    shape = None if width is None else tf.stack([token_ids.nrows(), width])
-    return tf.ensure_shape(token_ids.to_tensor(SPECIAL_IDS.pad, shape=shape), [None, None])
 
 
 def _keep_ready(dataset: tf.data.Dataset) -> tf.data.Dataset:

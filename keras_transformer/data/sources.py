@@ -93,7 +93,10 @@ def _read_tfds(spec: str, split: str, data_dir: FilePath | None, *, optional: bo
     # Imported late: it takes seconds, and most runs read files.
     import tensorflow_datasets as tfds
 
-    name, languages = _parse_tfds(spec)
+    name, separator, direction = spec.removeprefix("tfds:").partition("#")
+    languages = tuple(direction.split(",")) if separator else ()
+    if not name or len(languages) not in (0, 2):
+        raise InputError(f"A TFDS dataset is `tfds:NAME` or `tfds:NAME#SOURCE,TARGET`. Received: {spec!r}.")
     try:
         builder = tfds.builder(name, data_dir=None if data_dir is None else os.fspath(data_dir))
         source, target = _text_features(builder.info, name, languages)
@@ -111,16 +114,7 @@ def _read_tfds(spec: str, split: str, data_dir: FilePath | None, *, optional: bo
     return _drop_empty_pairs(pairs, f"tfds:{name}")
 
 
-def _parse_tfds(spec: str) -> tuple[str, tuple[str, str] | None]:
-    """Take `tfds:NAME#SOURCE,TARGET` apart."""
-    name, separator, direction = spec.removeprefix("tfds:").partition("#")
-    languages = tuple(direction.split(","))
-    if not name or (separator and len(languages) != 2):
-        raise InputError(f"A TFDS dataset is `tfds:NAME` or `tfds:NAME#SOURCE,TARGET`. Received: {spec!r}.")
-    return name, (languages[0], languages[-1]) if separator else None
-
-
-def _text_features(info: "DatasetInfo", name: str, languages: tuple[str, str] | None) -> tuple[str, str]:
+def _text_features(info: "DatasetInfo", name: str, languages: tuple[str, ...]) -> tuple[str, str]:
     """Find the names of the source and target features, before anything is downloaded."""
     import tensorflow_datasets as tfds
 

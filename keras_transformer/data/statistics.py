@@ -57,7 +57,13 @@ def batch_statistics(dataset: tf.data.Dataset) -> _BatchStatistics:
     Raises:
         ValueError: the dataset has no batch.
     """
-    rows = [_count(inputs, labels) for inputs, labels, *_ in dataset.as_numpy_iterator()]
+    rows = []
+    for inputs, labels, *_ in dataset.as_numpy_iterator():  # labels (b, t)
+        source = inputs["encoder_token_ids"]  # (b, s)
+        # Packed rows number their pairs from 1; other rows are one, unless they are padding alone.
+        pairs = inputs.get("decoder_segment_ids", labels != SPECIAL_IDS.pad)  # (b, t)
+        num_tokens = [np.count_nonzero(token_ids != SPECIAL_IDS.pad) for token_ids in (source, labels)]
+        rows.append((pairs.max(axis=1).sum(), source.size, num_tokens[0], labels.size, num_tokens[1]))
     if not rows:
         raise ValueError("`dataset` must have at least one batch. Received: 0 batches.")
     counts = np.asarray(rows, np.int64)  # (number of batches, 5)
@@ -71,12 +77,3 @@ def batch_statistics(dataset: tf.data.Dataset) -> _BatchStatistics:
         target_padding=1 - target_tokens / target_size,
         max_batch_tokens=int(counts[:, [1, 3]].max()),
     )
-
-
-def _count(inputs: dict[str, np.ndarray], labels: np.ndarray) -> tuple[int, ...]:
-    """Count pairs, positions and tokens of source (b, s) and labels (b, t)."""
-    source = inputs["encoder_token_ids"]
-    # Packed rows number their pairs from 1; other rows are one, unless they are padding alone.
-    pairs = inputs.get("decoder_segment_ids", labels != SPECIAL_IDS.pad)  # (b, t)
-    num_tokens = [int(np.count_nonzero(token_ids != SPECIAL_IDS.pad)) for token_ids in (source, labels)]
-    return int(pairs.max(axis=1).sum()), source.size, num_tokens[0], labels.size, num_tokens[1]

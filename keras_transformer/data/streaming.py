@@ -30,6 +30,7 @@ PairSource: TypeAlias = Iterable[Pair] | Callable[[], Iterable[Pair]] | tf.data.
 
 _ROWS = tf.RaggedTensorSpec([None, None], tf.int32)
 _DESCRIPTION = "cache.json"
+_name = "chunk-{:06}.npz".format
 _SIDES = ("source", "target")
 
 # What NumPy raises for a file that is cut or changed.
@@ -123,7 +124,7 @@ def _stream_batches(
             plan = _plan_batches(encoded, boundaries, tokens_per_batch)
             chunk_seed = tf.random.experimental.stateless_fold_in(epoch_seed, number)
             for indices in plan.shuffled(chunk_seed) if order.shuffle else plan.ordered():
-                yield tf.gather(encoded.source, indices), tf.gather(encoded.target, indices)
+                yield encoded._rows(indices)
 
     dataset = tf.data.Dataset.from_generator(epoch_batches, output_signature=(_ROWS, _ROWS))
     if paths is None:
@@ -138,7 +139,18 @@ def _cache(chunks: _EncodedChunks, directory: Path) -> list[Path]:
     # know what its files were made of.
     if not directory.exists() or (directory.is_dir() and not any(directory.iterdir())):
         _write(chunks, directory)
-    num_chunks = _check_description(directory, chunks.description())
+    path, wanted = directory / _DESCRIPTION, chunks.description()
+    try:
+        found = read_table(path.read_bytes(), path)
+        num_chunks = int(found.pop("num_chunks"))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path} is damaged: {error}. Remove the directory to make it again.") from error
+    differing = [name for name in wanted if found.get(name) != wanted[name]]
+    if differing:
+        raise InputError(
+            f"{directory} was written with another {', '.join(differing)}. "
+            "Remove it, or name another directory."
+        )
     return [directory / _name(number) for number in range(num_chunks)]
 
 
@@ -156,27 +168,6 @@ def _write(chunks: _EncodedChunks, directory: Path) -> None:
         # Several processes may make the same cache, and the first to finish gives it its name.
         if not (directory / _DESCRIPTION).exists():
             raise
-
-
-def _check_description(directory: Path, wanted: dict[str, object]) -> int:
-    """Compare what the directory holds with what is wanted, and return the number of chunks."""
-    path = directory / _DESCRIPTION
-    try:
-        found = read_table(path.read_bytes(), path)
-        num_chunks = int(found.pop("num_chunks"))
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{path} is damaged: {error}. Remove the directory to make it again.") from error
-    differing = [name for name in wanted if found.get(name) != wanted[name]]
-    if differing:
-        raise InputError(
-            f"{directory} was written with another {', '.join(differing)}. "
-            "Remove it, or name another directory."
-        )
-    return num_chunks
-
-
-def _name(number: int) -> str:
-    return f"chunk-{number:06}.npz"
 
 
 def _save(encoded: EncodedPairs, path: Path) -> None:

@@ -14,7 +14,6 @@ from keras_transformer.decoding.text_translator import TextTranslator
 from keras_transformer.errors import InputError
 from keras_transformer.evaluation.error_rates import References
 from keras_transformer.evaluation.report import METRICS, evaluate
-from keras_transformer.text.tokenizer import Tokenizer
 from keras_transformer.training.moving_average import moving_average
 
 # The best value, where higher is better; the other metrics are error rates.
@@ -84,21 +83,18 @@ class DecodeAndScore(keras.callbacks.Callback):
         self.every = every
         self.batch_size = batch_size
         self.tokenize = tokenize
-        self._check_metric()
+        right = [targets[0] for targets in self.references]
+        # Such a metric would call the first epoch the best, whatever the others give.
+        if metric in ("bleu", "chrf") and self._measure(right, self.references) == 0:
+            raise InputError(
+                f"The metric must be above 0 where all answers are right. Received: {metric} with the "
+                f"tokenization {tokenize!r}, and targets such as {right[0]!r}. BLEU counts four tokens "
+                "in a row; exact_match and character_error_rate take any text."
+            )
         self._translator: TextTranslator | None = None
         self._written: References = self.references
         self._values: dict[str, float] = {}
         self._earlier: dict[str, float] = {}
-
-    def _check_metric(self) -> None:
-        """Raise InputError if the metric would call the first epoch the best, whatever the others give."""
-        right = [targets[0] for targets in self.references]
-        if self.metric in ("bleu", "chrf") and self._measure(right, self.references) == 0:
-            raise InputError(
-                f"The metric must be above 0 where all answers are right. Received: {self.metric} with the "
-                f"tokenization {self.tokenize!r}, and targets such as {right[0]!r}. BLEU counts four tokens "
-                "in a row; exact_match and character_error_rate take any text."
-            )
 
     def _measure(self, hypotheses: Sequence[str], references: References) -> float:
         return evaluate(hypotheses, references, [self.metric], tokenize=self.tokenize)[self.metric]
@@ -140,15 +136,13 @@ class DecodeAndScore(keras.callbacks.Callback):
         if self._translator is None:
             self._translator = self.make_translator(self.model)
             tokenizer = getattr(self._translator, "target_tokenizer", None)
-            self._written = self.references if tokenizer is None else _writable(self.references, tokenizer)
+            self._written = self.references
+            if tokenizer is not None:  # as a translator with this target vocabulary would write them
+                texts = [right for rights in self.references for right in rights]
+                written = iter(tokenizer.round_trip(texts))
+                self._written = [[next(written) for _ in rights] for rights in self.references]
         # If the optimizer keeps an average of the weights, that is scored: `fit` leaves it in the model at
         # its end.
         with moving_average(self.model):
             hypotheses = self._translator.translate(self.sources, batch_size=self.batch_size)
         return self._measure(hypotheses, self._written)
-
-
-def _writable(references: list[list[str]], tokenizer: Tokenizer) -> References:
-    """Return references as a translator with this target vocabulary would write them."""
-    written = iter(tokenizer.round_trip([right for rights in references for right in rights]))
-    return [[next(written) for _ in rights] for rights in references]

@@ -15,9 +15,6 @@ from keras_transformer.evaluation.error_rates import (
     _token_error_rate,
 )
 
-TOKENIZATIONS = tuple(BLEU.TOKENIZERS)
-"""The names of sacreBLEU's tokenizations, such as "13a", "none", "intl", "char" and "zh"."""
-
 _Measure = Callable[[Sequence[str], Sequence[Sequence[str]]], float]
 
 _RATES: Mapping[str, _Measure] = {
@@ -109,8 +106,8 @@ def evaluate(
         hypotheses: what a model gave, as strings.
         references: for each hypothesis one right string, or several.
         metrics: names from `METRICS`, in the order of the table.
-        tokenize: sacreBLEU's tokenization for BLEU, one of `TOKENIZATIONS`: `"13a"` for plain text, `"none"`
-            where hypotheses and references are tokenized already.
+        tokenize: sacreBLEU's tokenization for BLEU: `"13a"` for plain text, `"none"` where hypotheses and
+            references are tokenized already, `"intl"`, `"char"`, `"zh"` and so on.
         lowercase: whether BLEU and chrF ignore case.
 
     Returns:
@@ -128,7 +125,7 @@ def evaluate(
     unknown = [metric for metric in metrics if metric not in METRICS]
     if unknown or not metrics:
         raise ValueError(f"`metrics` must name some of {', '.join(METRICS)}. Received: {unknown or metrics}.")
-    check_choice(TOKENIZATIONS, tokenize=tokenize)
+    check_choice(tuple(BLEU.TOKENIZERS), tokenize=tokenize)
     rights = _checked_references(hypotheses, references)
     scores = {metric: _measure(metric, hypotheses, rights, tokenize, lowercase) for metric in metrics}
     return EvaluationReport(num_items=len(hypotheses), scores=scores)

@@ -27,9 +27,7 @@ class _LookupTokenizer(Tokenizer):
     separator: ClassVar[str]
 
     def __init__(self, vocabulary: Sequence[str], *, lowercase: bool = False) -> None:
-        _check_vocabulary(vocabulary)
-        if lowercase:
-            _check_lowercase(vocabulary)
+        _check_vocabulary(vocabulary, lowercase)
         super().__init__((*SPECIAL_TOKENS, *vocabulary), lowercase=lowercase)
         ids = tf.range(len(SPECIAL_TOKENS), self.vocabulary_size, dtype=tf.int32)
         entries = tf.lookup.KeyValueTensorInitializer(self._pieces[len(SPECIAL_TOKENS) :], ids)
@@ -60,8 +58,16 @@ class _LookupTokenizer(Tokenizer):
     @classmethod
     def _restore(cls, vocabulary: bytes, options: dict[str, bool]) -> Self:
         # Not `splitlines`, which also breaks at characters that may be entries.
-        lines = vocabulary.removesuffix(b"\n").split(b"\n")
-        entries = [_parse_line(number, line) for number, line in enumerate(lines, 1)]
+        entries: list[str] = []
+        for number, line in enumerate(vocabulary.removesuffix(b"\n").split(b"\n"), 1):
+            try:
+                entry = json.loads(line)
+            except (ValueError, RecursionError):  # not JSON, not UTF-8, or a thousand brackets
+                entry = None
+            if not isinstance(entry, str):
+                shown = line[:60].decode(errors="backslashreplace")
+                raise ValueError(f"Line {number} must be a JSON string. Received: {shown!r}.")
+            entries.append(entry)
         first = tuple(entries[: len(SPECIAL_TOKENS)])
         if first != SPECIAL_TOKENS:
             raise ValueError(f"It must start with {SPECIAL_TOKENS}. Received: {first}.")
@@ -216,20 +222,8 @@ def _most_frequent(batches: Iterable[tf.RaggedTensor], max_vocabulary_size: int 
     return ranked[: None if max_vocabulary_size is None else max_vocabulary_size - len(SPECIAL_TOKENS)]
 
 
-def _parse_line(number: int, line: bytes) -> str:
-    try:
-        entry = json.loads(line)
-    # Not JSON, not UTF-8, or a thousand brackets.
-    except (ValueError, RecursionError):
-        entry = None
-    if isinstance(entry, str):
-        return entry
-    shown = line[:60].decode(errors="backslashreplace")
-    raise ValueError(f"Line {number} must be a JSON string. Received: {shown!r}.")
-
-
-def _check_vocabulary(vocabulary: Sequence[str]) -> None:
-    """Raise if a piece is not a string, can never be in a text, or repeats."""
+def _check_vocabulary(vocabulary: Sequence[str], lowercase: bool) -> None:
+    """Raise if a piece is not a string, can never be in a text of this case, or repeats."""
     seen: set[str] = set()
     for piece in vocabulary:
         if not isinstance(piece, str):
@@ -241,12 +235,9 @@ def _check_vocabulary(vocabulary: Sequence[str]) -> None:
         seen.add(piece)
     if not seen:
         raise ValueError(f"`vocabulary` must not be empty. Received: {vocabulary!r}.")
-
-
-def _check_lowercase(vocabulary: Sequence[str]) -> None:
-    """Raise for a piece that no lower-cased text has."""
-    for piece, lowered in zip(vocabulary, _normalize(list(vocabulary), lowercase=True).numpy(), strict=True):
-        if piece.encode() != lowered:
+    lowered = _normalize(list(vocabulary), lowercase=lowercase).numpy()
+    for piece, text in zip(vocabulary, lowered, strict=True):
+        if piece.encode() != text:
             raise ValueError(f"`vocabulary` must be lower case with `lowercase`. Received: {piece!r}.")
 
 

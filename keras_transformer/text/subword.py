@@ -100,16 +100,20 @@ class SubwordTokenizer(Tokenizer):
         try:
             return cls(_train(lines, vocabulary_size, model_type), lowercase=lowercase)
         except RuntimeError as error:
-            largest = _largest_size(str(error))
+            message = " ".join(str(error).split())  # several lines with a source position
+            largest = re.search(r"value <= (\d+)", message)
             if largest is None:
-                raise InputError(_explanation(str(error), vocabulary_size)) from error
+                if smallest := re.search(r"required_chars\. \d+ vs (\d+)", message):
+                    message = f"its characters alone need {smallest[1]} tokens."
+                wanted = f"a subword vocabulary of {vocabulary_size} tokens"
+                raise InputError(f"Cannot train {wanted} on this corpus: {message}") from error
         warnings.warn(
             f"The corpus is too small for a subword vocabulary of {vocabulary_size} tokens. "
-            f"It yields {largest}, which are taken.",
+            f"It yields {largest[1]}, which are taken.",
             VocabularyWarning,
             stacklevel=2,
         )
-        return cls(_train(lines, largest, model_type), lowercase=lowercase)
+        return cls(_train(lines, int(largest[1]), model_type), lowercase=lowercase)
 
     def _encode(self, texts: tf.Tensor) -> tf.RaggedTensor:
         self._revive()
@@ -204,18 +208,3 @@ def _train(lines: list[bytes], vocabulary_size: int, model_type: str) -> bytes:
         eos_piece=end,
     )
     return model.getvalue()
-
-
-def _largest_size(message: str) -> int | None:
-    """Read how many tokens a corpus yields, if SentencePiece has failed because they are too few."""
-    largest = re.search(r"value <= (\d+)", message)
-    return int(largest[1]) if largest else None
-
-
-def _explanation(message: str, vocabulary_size: int) -> str:
-    """Shorten SentencePiece's several lines with a source position to one."""
-    start = f"Cannot train a subword vocabulary of {vocabulary_size} tokens on this corpus: "
-    smallest = re.search(r"required_chars\. \d+ vs (\d+)", message)
-    if smallest:
-        return f"{start}its characters alone need {smallest[1]} tokens."
-    return start + " ".join(message.split())

@@ -211,9 +211,15 @@ def load_tokenizer(directory: str | Path) -> Tokenizer:
         raise InputError(f"{options_path}: kind must be one of {kinds}. Received: {kind!r}.")
     cls = _KINDS[kind]
     path = Path(directory) / cls.vocabulary_file
-    flags, vocabulary = _read_flags(options_path, options, cls.option_names), read_file(path)
+    for name, value in options.items():
+        if name not in cls.option_names:
+            wanted = f"options must be among {cls.option_names}"
+            raise InputError(f"{options_path}: {wanted}. Received: {name!r}.")
+        if not isinstance(value, bool):
+            raise InputError(f"{options_path}: {name} must be true or false. Received: {value!r}.")
+    vocabulary = read_file(path)
     try:
-        tokenizer = cls._restore(vocabulary, flags)
+        tokenizer = cls._restore(vocabulary, options)
     except ValueError as error:
         raise InputError(f"{path} is damaged. {error}") from error
     # A changed vocabulary no longer fits the weights that were trained with it. Options that
@@ -222,18 +228,6 @@ def load_tokenizer(directory: str | Path) -> Tokenizer:
         received = _sha256(vocabulary)
         raise InputError(f"{path} is damaged: SHA-256 must be {saved_sha256}. Received: {received}.")
     return tokenizer
-
-
-def _read_flags(path: Path, options: dict[str, object], names: tuple[str, ...]) -> dict[str, bool]:
-    """Return the constructor's options among those of a file."""
-    flags: dict[str, bool] = {}
-    for name, value in options.items():
-        if name not in names:
-            raise InputError(f"{path}: options must be among {names}. Received: {name!r}.")
-        if not isinstance(value, bool):
-            raise InputError(f"{path}: {name} must be true or false. Received: {value!r}.")
-        flags[name] = value
-    return flags
 
 
 def _sha256(content: bytes) -> str:

@@ -1,7 +1,4 @@
-"""Checkpoints of a run, its history and its end.
-
-The newest epochs and the best one stay, each with a SHA-256: a damaged file costs an epoch, with a warning.
-"""
+"""Checkpoints of a run, its history and its end."""
 
 import csv
 import dataclasses
@@ -24,9 +21,11 @@ from keras_transformer.training.checkpoint_state import (
     _epoch_files,
     _read_state,
     _save_epoch,
+    _set_seeds,
     _write_state,
 )
-from keras_transformer.training.restore import _restore, _restore_result, _whole, load_model
+from keras_transformer.training.moving_average import _apply_moving_average
+from keras_transformer.training.restore import _load_weights, _read_average, _whole, load_model
 from keras_transformer.visualization.training_curves import plot_training
 
 # A picture takes 0.3 s, of which short epochs would spend most of their time.
@@ -40,7 +39,8 @@ class Checkpoint(keras.callbacks.Callback):
 
     The directory gets `checkpoints/epoch-{n}.keras` for the newest epochs and the best one,
     `checkpoints/state.json` and `training.csv`, and in the end or after some seconds `training.png`. Whenever
-    the process is killed, the directory holds a whole checkpoint.
+    the process is killed, the directory holds a whole checkpoint. Each has a SHA-256: a damaged file costs an
+    epoch, with a warning.
 
     Args:
         directory: Of the run. What it holds is read, the newest whole checkpoint first.
@@ -116,7 +116,20 @@ class Checkpoint(keras.callbacks.Callback):
         Raises:
             InputError: If the checkpoints are of another model or optimizer.
         """
-        _restore(model, self._checkpoints, self._state)
+        options, state = _describe(model), self._state
+        differing = [
+            f"{name}={options[name]!r} after {value!r}"
+            for name, value in state.model.items()
+            if name in options and options[name] != value
+        ]
+        if differing:
+            raise InputError(
+                f"{self._checkpoints} holds checkpoints of another model or optimizer. Make it as it was, or "
+                f"choose another directory. Received: {', '.join(differing)}."
+            )
+        if state.saved:
+            _load_weights(model, self._checkpoints / state.saved[-1].file)
+            _set_seeds(model, state.saved[-1].seeds)
         self._has_weights = True
 
     def load_model(self) -> keras.Model:
@@ -129,7 +142,12 @@ class Checkpoint(keras.callbacks.Callback):
 
     def restore_result(self, model: keras.Model, average_last: int | None = None) -> None:
         """Give a compiled model the weights to use, as `load_model` does."""
-        _restore_result(model, self._checkpoints, self._state, average_last)
+        if average_last is None:
+            state = _whole(self._checkpoints, self._state, best=True)
+            _load_weights(model, self._checkpoints / state.best.file)
+            _apply_moving_average(model)
+        else:
+            _read_average(model, self._checkpoints, self._state, average_last)
 
     def on_train_begin(self, logs: dict[str, float] | None = None) -> None:
         """Raise for a model without the weights of the run, and let torch's generator go on."""

@@ -23,14 +23,11 @@ _Number: TypeAlias = Annotated[float, Field(allow_inf_nan=True)]
 
 
 def _epoch_file(epoch: int) -> str:
-    """Return the name of an epoch's checkpoint."""
     return f"epoch-{epoch:04d}.keras"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _SavedEpoch:
-    """An epoch with a checkpoint."""
-
     epoch: Count  # counted from 1
     sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
     # Of each seed generator: its seed and its count.
@@ -75,11 +72,11 @@ class _CheckpointState:
         return min(measured, key=lambda saved: values[saved.epoch - 1], default=self.saved[-1])
 
     def add(self, saved: _SavedEpoch, logs: dict[str, float], model: dict[str, object]) -> "_CheckpointState":
-        """Add an epoch."""
-        history = {
-            name: [*_padded(self.history.get(name, []), saved.epoch - 1), logs.get(name, math.nan)]
-            for name in dict.fromkeys((*logs, *self.history))
-        }
+        history = {}
+        for name in dict.fromkeys((*logs, *self.history)):
+            values = self.history.get(name, [])
+            missing = [math.nan] * (saved.epoch - 1 - len(values))
+            history[name] = [*values, *missing, logs.get(name, math.nan)]
         return dataclasses.replace(self, history=history, saved=[*self.saved, saved], model=model)
 
     def without(self, saved: _SavedEpoch) -> "_CheckpointState":
@@ -96,28 +93,20 @@ class _CheckpointState:
         return dataclasses.replace(self, saved=saved)
 
 
-def _padded(values: list[float], length: int) -> list[float]:
-    return [*values, *[math.nan] * (length - len(values))]
-
-
 def _read_state(directory: Path) -> _CheckpointState:
     """Read the state of a run; an empty one where no epoch was saved."""
     path = directory / STATE_FILE
-    # A run that begins again deletes what is there, so a lost state is an error.
-    if not path.exists():
-        _raise_if_lost(directory)
-        return _CheckpointState()
-    return read_table(read_file(path), path, _CheckpointState, checksum=True)
-
-
-def _raise_if_lost(directory: Path) -> None:
-    """Raise if checkpoints have no state; only the first may come from a run that was killed before it."""
+    if path.exists():
+        return read_table(read_file(path), path, _CheckpointState, checksum=True)
+    # A run that begins again deletes what is there, so a lost state is an error. Only the first checkpoint
+    # may come from a run that was killed before its state was written.
     names = [path.name for path in _epoch_files(directory)]
     if names not in ([], [_epoch_file(1)]):
         raise InputError(
             f"{directory} holds {names[-1]} but not {STATE_FILE}, which describes the run. Put it back, or "
             "choose another directory."
         )
+    return _CheckpointState()
 
 
 def _write_state(directory: Path, state: _CheckpointState) -> None:
@@ -134,13 +123,12 @@ def _epoch_files(directory: Path) -> list[Path]:
 
 
 def _save_epoch(model: keras.Model, directory: Path, epoch: int) -> _SavedEpoch:
-    """Write the checkpoint of an epoch and describe it."""
     path = directory / _epoch_file(epoch)
     with errors_named("write", path), atomic_file(path) as partial:
         model.save(partial)
-    return _SavedEpoch(
-        epoch=epoch, sha256=Checksums.of(path), seeds=_seeds(model), generator=GeneratorState.read()
-    )
+    # Of each seed generator its seed and its count, which a `.keras` file lacks.
+    seeds = [ops.convert_to_numpy(variable).tolist() for variable in _seed_variables(model)]
+    return _SavedEpoch(epoch=epoch, sha256=Checksums.of(path), seeds=seeds, generator=GeneratorState.read())
 
 
 def _damage(directory: Path, saved: _SavedEpoch) -> InputError | None:
@@ -154,11 +142,6 @@ def _damage(directory: Path, saved: _SavedEpoch) -> InputError | None:
         f"{path} is damaged: its SHA-256 must be {saved.sha256[:16]}…, as {STATE_FILE} says. "
         f"Received: {received[:16]}…."
     )
-
-
-def _seeds(model: keras.Model) -> list[list[int]]:
-    """Return the state of each seed generator: its seed and its count; a `.keras` file lacks both."""
-    return [ops.convert_to_numpy(variable).tolist() for variable in _seed_variables(model)]
 
 
 def _set_seeds(model: keras.Model, values: list[list[int]]) -> None:

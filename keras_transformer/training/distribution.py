@@ -1,8 +1,4 @@
-"""Training on several cores, devices and hosts, by the engine that each backend has for it.
-
-`distributed` only chooses the engine and the axes to split. Batches are filled with rows of padding, which
-the loss does not count, instead of being cut.
-"""
+"""Training on several cores, devices and hosts, by the engine that each backend has for it."""
 
 from contextlib import AbstractContextManager
 
@@ -85,10 +81,8 @@ def distributed(engine: str, *, model_shards: int = 2) -> AbstractContextManager
         )
     if engine == "data_parallel":
         return keras.distribution.DataParallel(auto_shard_dataset=False).scope()
-    return _model_parallel(model_shards).scope() if engine == "model_parallel" else Devices.scope(engine)
-
-
-def _model_parallel(model_shards: int) -> keras.distribution.ModelParallel:
+    if engine != "model_parallel":
+        return Devices.scope(engine)
     devices = keras.distribution.list_devices()
     if model_shards < 1 or len(devices) % model_shards:
         raise ValueError(
@@ -101,7 +95,7 @@ def _model_parallel(model_shards: int) -> keras.distribution.ModelParallel:
         layouts[path] = axes
     return keras.distribution.ModelParallel(
         layout_map=layouts, batch_dim_name=_BATCH, auto_shard_dataset=False
-    )
+    ).scope()
 
 
 def _share_rows(model: keras.Model, *datasets: Tensor) -> list[Tensor]:

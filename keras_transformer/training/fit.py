@@ -111,6 +111,8 @@ def fit(
     if not checkpoint.is_over(epochs):
         if scoring:
             scoring.continue_from(checkpoint.history)
+        logs = Path(directory, "tensorboard")
+        board = [keras.callbacks.TensorBoard(logs, write_graph=False)] if tensorboard else []
         model.fit(
             training,
             validation_data=validation,
@@ -123,17 +125,13 @@ def fit(
                 *([scoring] if scoring else []),
                 *callbacks,
                 *(_StopOnNonFinite(), checkpoint),  # these read them
-                *([_board(directory)] if tensorboard else []),
+                *board,
             ],
         )
     elif verbose:
         warnings.warn(f"{directory} is trained to epoch {checkpoint.epoch}, and needs no more.", stacklevel=2)
     checkpoint.restore_result(model, average_last)
     return checkpoint
-
-
-def _board(directory: str | Path) -> keras.callbacks.Callback:
-    return keras.callbacks.TensorBoard(Path(directory, "tensorboard"), write_graph=False)
 
 
 class _StopOnNonFinite(keras.callbacks.Callback):
@@ -176,7 +174,6 @@ class _StopOnNonFinite(keras.callbacks.Callback):
 
 
 def _check_dataset(name: str, dataset: Tensor) -> None:
-    """Raise if no epoch can be made of a dataset."""
     if isinstance(dataset, tuple | list) and name == "training":
         raise TypeError(
             "`training` must be a dataset of batches, such as "
@@ -200,7 +197,6 @@ def _check_dataset(name: str, dataset: Tensor) -> None:
 
 
 def _check_patience(patience: int | None, scoring: _Scoring | None) -> None:
-    """Raise if training would stop before there is another score."""
     every = scoring.every if scoring else 1
     if patience is not None and patience < every:
         raise ValueError(
@@ -234,10 +230,17 @@ def _build(model: keras.Model, training: Tensor) -> None:
     """Show a model, its loss and its metrics what the batches are like."""
     if not hasattr(training, "element_spec"):
         return
+    # Rows that all devices can share, where the dataset does not say how many.
+    num_rows = len(keras.distribution.list_devices()) if keras.distribution.distribution() else 1
+
+    def zeros_of(spec: Tensor) -> np.ndarray:
+        shape = [size or (num_rows if axis == 0 else 1) for axis, size in enumerate(spec.shape)]
+        return np.zeros(shape, spec.dtype.as_numpy_dtype)
+
     # A model that cannot take one token, such as one with a wide convolution, is built by Keras, from the
     # first batch; so is one whose batches hold a None.
     with contextlib.suppress(Exception):
-        zeros = _zeros(training.element_spec)
+        zeros = keras.tree.map_structure(zeros_of, training.element_spec)
         if not model.built:  # a model of a user's own class has no weights to read before
             model(zeros[0])
         # On JAX and torch Keras otherwise begins the dataset once more to see, and a dataset that counts its
@@ -245,15 +248,3 @@ def _build(model: keras.Model, training: Tensor) -> None:
         if keras.backend.backend() != "tensorflow":
             model.test_on_batch(*zeros)
             model.reset_metrics()
-
-
-def _zeros(element_spec: Tensor) -> Tensor:
-    """Make a small batch of zeros."""
-    # Rows that all devices can share, where the dataset does not say how many.
-    num_rows = len(keras.distribution.list_devices()) if keras.distribution.distribution() else 1
-
-    def zeros(spec: Tensor) -> np.ndarray:
-        shape = [size or (num_rows if axis == 0 else 1) for axis, size in enumerate(spec.shape)]
-        return np.zeros(shape, spec.dtype.as_numpy_dtype)
-
-    return keras.tree.map_structure(zeros, element_spec)

@@ -14,17 +14,14 @@ from keras_transformer.types import Tensor
 
 def _check_label_shape(labels: Tensor, logits: Tensor) -> None:
     """Raise unless labels are one id for each token: classes of rows and one-hot labels are not."""
-    is_fitting = len(labels.shape) == 2 and len(logits.shape) == 3
-    if is_fitting and all(
-        size == wanted or None in (size, wanted)
-        for size, wanted in zip(labels.shape, logits.shape[:2], strict=True)
-    ):
-        return
-    raise ValueError(
-        "Labels must be integers (b, t) for logits (b, t, v), and the label 0 is padding; for one class a "
-        "row use keras.losses.SparseCategoricalCrossentropy(from_logits=True). "
-        f"Received: labels of shape {tuple(labels.shape)}, logits of shape {tuple(logits.shape)}."
-    )
+    sizes = zip(labels.shape, logits.shape, strict=False)
+    is_fitting = all(size == wanted or None in (size, wanted) for size, wanted in sizes)
+    if (len(labels.shape), len(logits.shape)) != (2, 3) or not is_fitting:
+        raise ValueError(
+            "Labels must be integers (b, t) for logits (b, t, v), and the label 0 is padding; for one class "
+            "a row use keras.losses.SparseCategoricalCrossentropy(from_logits=True). "
+            f"Received: labels of shape {tuple(labels.shape)}, logits of shape {tuple(logits.shape)}."
+        )
 
 
 def _known_labels(labels: Tensor, size: int, pad_id: int = 0) -> tuple[Tensor, Tensor]:
@@ -246,14 +243,11 @@ class RDropCrossentropy(MaskedCrossentropy):
         self, y_true: Tensor, y_pred: Tensor, second_y_pred: Tensor, sample_weight: Tensor | None = None
     ) -> Tensor:
         """Compute what is added to the mean of both passes' losses; models call this."""
-        distances = _symmetric_divergence(y_pred, second_y_pred)
+        # (KL(p || q) + KL(q || p)) / 2 = sum((p - q) * (log p - log q)) / 2
+        logits = (ops.cast(each, "float32") for each in (y_pred, second_y_pred))
+        log_p, log_q = (ops.log_softmax(each, axis=-1) for each in logits)  # (b, t, v)
+        distances = ops.sum((ops.exp(log_p) - ops.exp(log_q)) * (log_p - log_q), axis=-1) / 2  # (b, t)
         return self.weight / 2 * self._mean(distances, ops.convert_to_tensor(y_true), sample_weight)
 
     def get_config(self) -> dict[str, object]:
         return {**super().get_config(), "weight": self.weight}
-
-
-def _symmetric_divergence(logits: Tensor, other_logits: Tensor) -> Tensor:
-    """Compute `(KL(p || q) + KL(q || p)) / 2 = sum((p - q) * (log p - log q)) / 2` of each token `(b, t)`."""
-    log_p, log_q = (ops.log_softmax(ops.cast(each, "float32"), axis=-1) for each in (logits, other_logits))
-    return ops.sum((ops.exp(log_p) - ops.exp(log_q)) * (log_p - log_q), axis=-1) / 2

@@ -48,10 +48,7 @@ class MaskedAccuracy(_TokenMean):
         name: The name of the metric.
         **kwargs: `dtype` of a Keras metric.
 
-    Call arguments:
-        y_true: Labels, integers `(b, t)`.
-        y_pred: Logits `(b, t, v)`.
-        sample_weight: `(b,)` or `(b, t)`, how much a token counts.
+    Call arguments are those of `MaskedCrossentropy`.
     """
 
     def __init__(self, pad_id: int = 0, name: str = "accuracy", **kwargs: Tensor) -> None:
@@ -73,10 +70,7 @@ class Perplexity(_TokenMean):
         name: The name of the metric.
         **kwargs: `dtype` of a Keras metric.
 
-    Call arguments:
-        y_true: Labels, integers `(b, t)`.
-        y_pred: Logits `(b, t, v)`.
-        sample_weight: `(b,)` or `(b, t)`, how much a token counts.
+    Call arguments are those of `MaskedCrossentropy`.
     """
 
     def __init__(self, pad_id: int = 0, name: str = "perplexity", **kwargs: Tensor) -> None:

@@ -19,9 +19,7 @@ from keras_transformer.training.checkpoint_state import (
     CHECKPOINTS,
     _CheckpointState,
     _damage,
-    _describe,
     _read_state,
-    _set_seeds,
 )
 from keras_transformer.training.moving_average import _apply_moving_average
 
@@ -42,59 +40,27 @@ def load_model(path: str | Path, *, average_last: int | None = None) -> keras.Mo
             or the directory holds no whole checkpoint.
     """
     path = _as_path(path)
-    model = _read_run(path / CHECKPOINTS, average_last) if path.is_dir() else _read_model(path)
+    if path.is_dir():
+        directory = path / CHECKPOINTS
+        state = _whole(directory, _read_state(directory))
+        if not state.saved:
+            raise InputError(f"{directory} holds no checkpoint.")
+        if average_last is None:
+            model = _read_model(directory / _whole(directory, state, best=True).best.file)
+            _apply_moving_average(model)
+        else:
+            model = _read_model(directory / state.saved[-1].file)
+            _read_average(model, directory, state, average_last)
+    else:
+        model = _read_model(path)
     _check_finite(path, model.weights)
     return model
-
-
-def _read_run(directory: Path, average_last: int | None) -> keras.Model:
-    state = _whole(directory, _read_state(directory))
-    if not state.saved:
-        raise InputError(f"{directory} holds no checkpoint.")
-    if average_last is None:
-        model = _read_model(directory / _whole(directory, state, best=True).best.file)
-        _apply_moving_average(model)
-    else:
-        model = _read_model(directory / state.saved[-1].file)
-        _read_average(model, directory, state, average_last)
-    return model
-
-
-def _restore(model: keras.Model, directory: Path, state: _CheckpointState) -> None:
-    """Read the newest epoch into a compiled model, to go on with it."""
-    options = _describe(model)
-    differing = [
-        f"{name}={options[name]!r} after {value!r}"
-        for name, value in state.model.items()
-        if name in options and options[name] != value
-    ]
-    if differing:
-        raise InputError(
-            f"{directory} holds checkpoints of another model or optimizer. Make it as it was, or choose "
-            f"another directory. Received: {', '.join(differing)}."
-        )
-    if state.saved:
-        _load_weights(model, directory / state.saved[-1].file)
-        _set_seeds(model, state.saved[-1].seeds)
-
-
-def _restore_result(
-    model: keras.Model, directory: Path, state: _CheckpointState, average_last: int | None
-) -> None:
-    """Read the weights to use into a compiled model: those of the best epoch, or the mean of the last."""
-    if average_last is None:
-        _load_weights(model, directory / _whole(directory, state, best=True).best.file)
-        _apply_moving_average(model)
-    else:
-        _read_average(model, directory, state, average_last)
 
 
 def _read_average(model: keras.Model, directory: Path, state: _CheckpointState, num: int) -> None:
     """Give a model the mean of the weights of the last epochs that are whole."""
     mean = _Mean()
-    for saved in state.saved:
-        if saved.epoch <= state.epoch - num:
-            continue
+    for saved in (saved for saved in state.saved if saved.epoch > state.epoch - num):
         if (error := _damage(directory, saved)) is None:
             _load_weights(model, directory / saved.file)
             mean.add(model)
@@ -126,7 +92,15 @@ def _archive(path: Path, use: str) -> Iterator[None]:
     """Check the sizes in a `.keras` file before it is read; raise InputError for whatever fails then."""
     try:
         if zipfile.is_zipfile(path):
-            _check_sizes(path)
+            # Keras compresses nothing, and refuses what expands to more than 4 GB.
+            limit = 10 * (size := path.stat().st_size) + 2**26
+            with zipfile.ZipFile(path) as archive:
+                sizes = [part.file_size for part in archive.infolist()]
+                if sum(sizes) <= limit and "model.weights.h5" in archive.namelist():
+                    with h5py.File(io.BytesIO(archive.read("model.weights.h5"))) as weights:
+                        weights.visititems(lambda _, item: sizes.append(getattr(item, "nbytes", 0)))
+            if sum(sizes) > limit:
+                raise InputError(f"It has {size:,} bytes and would need {sum(sizes):,} bytes of memory.")
         yield
     except Exception as error:  # Keras raises errors of many classes for a damaged archive
         cause = " ".join(str(error).split())
@@ -137,25 +111,12 @@ def _archive(path: Path, use: str) -> Iterator[None]:
         raise InputError(f"{path} cannot be read {use}: {cause}") from error
 
 
-def _check_sizes(path: Path) -> None:
-    # Keras compresses nothing, and refuses what expands to more than 4 GB.
-    limit = 10 * (size := path.stat().st_size) + 2**26
-    with zipfile.ZipFile(path) as archive:
-        sizes = [part.file_size for part in archive.infolist()]
-        if sum(sizes) <= limit and "model.weights.h5" in archive.namelist():
-            with h5py.File(io.BytesIO(archive.read("model.weights.h5"))) as weights:
-                weights.visititems(lambda _, item: sizes.append(getattr(item, "nbytes", 0)))
-    if sum(sizes) > limit:
-        raise InputError(f"It has {size:,} bytes and would need {sum(sizes):,} bytes of memory.")
-
-
 def _read_model(path: Path) -> keras.Model:
     with _archive(path, "as a Keras model"):
         return keras.saving.load_model(path)
 
 
 def _load_weights(model: keras.Model, path: Path) -> None:
-    """Read weights and optimizer from a `.keras` file."""
     with _archive(path, "into the model"), warnings.catch_warnings():
         # Keras only warns, and leaves the optimizer as if it had never trained.
         warnings.filterwarnings("error", message="Skipping variable loading for optimizer")

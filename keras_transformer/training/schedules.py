@@ -23,10 +23,7 @@ class InverseSquareRootSchedule(keras.optimizers.schedules.LearningRateSchedule)
     """
 
     def __init__(
-        self,
-        peak_learning_rate: float,
-        warmup_steps: int = 4000,
-        initial_learning_rate: float = 1e-7,
+        self, peak_learning_rate: float, warmup_steps: int = 4000, initial_learning_rate: float = 1e-7
     ) -> None:
         check_positive(warmup_steps=warmup_steps)
         check_number(above=0, peak_learning_rate=peak_learning_rate)
@@ -79,8 +76,4 @@ class NoamSchedule(keras.optimizers.schedules.LearningRateSchedule):
         return self.scale * self.hidden_dim**-0.5 * factor
 
     def get_config(self) -> dict[str, float]:
-        return {
-            "hidden_dim": self.hidden_dim,
-            "warmup_steps": self.warmup_steps,
-            "scale": self.scale,
-        }
+        return {"hidden_dim": self.hidden_dim, "warmup_steps": self.warmup_steps, "scale": self.scale}

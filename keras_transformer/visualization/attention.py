@@ -61,7 +61,12 @@ def plot_attention(
     num_columns = min(len(maps), _MAX_COLUMNS)
     num_rows = math.ceil(len(maps) / num_columns)
     vmax = float(maps.max()) or 1.0  # a map of zeros has a scale, too
-    figure = _new_figure(_size(source_tokens, target_tokens, num_rows, num_columns), title)
+    # Room for every token, within reason.
+    inches = [max(_INCHES_PER_TOKEN * len(each), _MIN_MAP_INCHES) for each in (source_tokens, target_tokens)]
+    width = min(inches[0] + _label_inches(target_tokens) + 1.0, _MAX_PANEL_INCHES)
+    height = min(inches[1] + _label_inches(source_tokens) + 1.0, _MAX_PANEL_INCHES)
+    size = min(num_columns * width + 0.8, _MAX_INCHES), min(num_rows * height, _MAX_INCHES)
+    figure = _new_figure(size, title)
     panels = list(figure.subplots(num_rows, num_columns, squeeze=False).flat)
     for head, (axes, weights) in enumerate(zip(panels, maps, strict=False), start=1):
         image = axes.imshow(weights, cmap="viridis", vmin=0, vmax=vmax, aspect="auto")
@@ -85,15 +90,6 @@ def _attention_maps(name: str, scores: Tensor, source: Sequence[str], target: Se
             f"tokens and {len(source)} source tokens."
         )
     return maps
-
-
-def _size(source: Sequence[str], target: Sequence[str], rows: int, columns: int) -> tuple[float, float]:
-    """Return width and height in inches: room for every token, within reason."""
-    width = max(_INCHES_PER_TOKEN * len(source), _MIN_MAP_INCHES) + _label_inches(target) + 1.0
-    height = max(_INCHES_PER_TOKEN * len(target), _MIN_MAP_INCHES) + _label_inches(source) + 1.0
-    return min(columns * min(width, _MAX_PANEL_INCHES) + 0.8, _MAX_INCHES), min(
-        rows * min(height, _MAX_PANEL_INCHES), _MAX_INCHES
-    )
 
 
 def plot_attention_maps(
@@ -131,36 +127,25 @@ def plot_attention_maps(
     source, target = (source_tokens, "source token"), (target_tokens, "target token, read")
     # Each row of the decoder belongs to the token that is read, and to the one that is written after it.
     queries = target if output_tokens is None else (output_tokens, "target token, written")
-    axes = {}
+    titles, axes = {}, {}
     for name in scores:
-        side, _, kind = _parts(name)
+        match = _MAP_NAME.fullmatch(name)
+        if match is None or (match["side"], match["kind"]) == ("encoder", "cross"):
+            raise ValueError(
+                "`scores` must have names such as encoder/layer_1/self_attention, "
+                "decoder/layer_1/self_attention or decoder/layer_1/cross_attention. "
+                f"Received: {name!r}."
+            )
+        side, layer, kind = match["side"], match["layer"], match["kind"]
+        titles[name] = f"{side.capitalize()}, {layer.replace('_', ' ')}, {kind}-attention"
         columns = source if side == "encoder" or kind == "cross" else target
         axes[name] = columns, source if side == "encoder" else queries
         _attention_maps(f"scores[{name!r}]", scores[name], *(tokens for tokens, _ in axes[name]))
     paths = []
     for name, ((read, source_label), (looking, target_label)) in axes.items():
-        side, layer, kind = _parts(name)
         paths.append(_as_path(directory) / f"{name.replace('/', '_')}.png")
-        plot_attention(
-            scores[name],
-            read,
-            looking,
-            path=paths[-1],
-            title=f"{side.capitalize()}, {layer.replace('_', ' ')}, {kind}-attention",
-            source_label=source_label,
-            target_label=target_label,
-        )
+        labels = {"title": titles[name], "source_label": source_label, "target_label": target_label}
+        plot_attention(scores[name], read, looking, path=paths[-1], **labels)
         if progress is not None:
             progress(1)
     return paths
-
-
-def _parts(name: str) -> tuple[str, str, str]:
-    """Split the name of a map into side, layer and kind."""
-    match = _MAP_NAME.fullmatch(name)
-    if match is None or (match["side"], match["kind"]) == ("encoder", "cross"):
-        raise ValueError(
-            "`scores` must have names such as encoder/layer_1/self_attention, decoder/layer_1/self_attention "
-            f"or decoder/layer_1/cross_attention. Received: {name!r}."
-        )
-    return match["side"], match["layer"], match["kind"]

@@ -1,5 +1,6 @@
 """What the pictures share: arrays to draw, titles and labels in any script, and files."""
 
+import contextlib
 import functools
 import io
 import math
@@ -23,7 +24,6 @@ _MAX_LABEL_LENGTH = 16
 _MAX_NUM_LABELS = 80  # more would overlap
 _INCHES_PER_CHARACTER = 0.1
 _DEFAULT_FAMILY = "DejaVu Sans"  # it comes with matplotlib
-_DOTTED_CIRCLE = "\N{DOTTED CIRCLE}"
 _HIDDEN = ("Cc", "Cn", "Co", "Cs", "Zl", "Zp")
 _HIDDEN_ALONE = (*_HIDDEN, "Cf")
 
@@ -88,7 +88,7 @@ def _token_label(token: str) -> str:
     label = _drawable(token).replace(" ", "\N{OPEN BOX}")
     # A vowel sign or accent that stands alone has no letter to stand on.
     if label and unicodedata.category(label[0]).startswith("M"):
-        label = f"{_DOTTED_CIRCLE}{label}"
+        label = f"\N{DOTTED CIRCLE}{label}"
     return label if len(label) <= _MAX_LABEL_LENGTH else f"{label[:_MAX_LABEL_LENGTH]}…"
 
 
@@ -120,7 +120,12 @@ def _show_any_script(text: Text) -> None:
 @functools.lru_cache(maxsize=4096)
 def _family_of(character: str) -> str | None:
     """Return the first font family that has a character."""
-    return next((name for name, path in _families().items() if _has_glyph(path, character)), None)
+    for name, path in _families().items():
+        # A file may be gone, or not a font that can be drawn.
+        with contextlib.suppress(OSError, RuntimeError):
+            if font_manager.get_font(path).get_char_index(ord(character)):
+                return name
+    return None
 
 
 @functools.lru_cache(maxsize=1)
@@ -135,11 +140,3 @@ def _families() -> dict[str, str]:
     useless = ("Last Resort", "STIX", "cm", _DEFAULT_FAMILY)
     others = {name: path for name, path in files.items() if not name.startswith(useless)}
     return {_DEFAULT_FAMILY: font_manager.findfont(_DEFAULT_FAMILY), **others}
-
-
-def _has_glyph(font_file: str, character: str) -> bool:
-    try:
-        return bool(font_manager.get_font(font_file).get_char_index(ord(character)))
-    except (OSError, RuntimeError):
-        # A file that is gone, or not a font that can be drawn.
-        return False

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 
 import numpy as np
 from keras import ops
-from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
@@ -25,6 +24,8 @@ _GRID_COLOR = "#b0b0b0"
 _INCHES_PER_CELL = 0.28
 _MAX_INCHES = 24.0
 _MIN_INCHES = 4.0  # the legend needs as much
+_LEGEND_COLUMNS = 6
+_MAX_MARKERS = 100
 
 
 def plot_mask(
@@ -63,26 +64,24 @@ def plot_mask(
         ['a', 'b']
     """
     allowed = _cells(mask)  # (t, s)
-    _check_tokens("query_tokens", query_tokens, allowed.shape[0], "row")
-    _check_tokens("key_tokens", key_tokens, allowed.shape[1], "column")
-    figure = _new_figure(_size(allowed.shape, query_tokens or (), key_tokens or ()), title)
+    rows, columns = allowed.shape
+    _check_tokens("query_tokens", query_tokens, rows, "row")
+    _check_tokens("key_tokens", key_tokens, columns, "column")
+    # Square cells with room around them, within reason.
+    cell = min(_INCHES_PER_CELL, _MAX_INCHES / max(rows, columns))
+    width = max(cell * columns + _label_inches(query_tokens or ()) + 1.0, _MIN_INCHES)
+    figure = _new_figure((width, cell * rows + _label_inches(key_tokens or ()) + 1.4), title)
     axes = figure.subplots()
-    _draw_cells(axes, allowed)
+    colors = ListedColormap([_BLOCKED_COLOR, _ALLOWED_COLOR])
+    axes.imshow(allowed, cmap=colors, vmin=0, vmax=1, interpolation="nearest")
+    axes.vlines(np.arange(columns - 1) + 0.5, -0.5, rows - 0.5, colors=_GRID_COLOR, linewidth=0.6)
+    axes.hlines(np.arange(rows - 1) + 0.5, -0.5, columns - 0.5, colors=_GRID_COLOR, linewidth=0.6)
     _label_axis(axes.xaxis, key_label, key_tokens, rotation=90)
     _label_axis(axes.yaxis, query_label, query_tokens)
     meanings = ((_ALLOWED_COLOR, "may be attended to"), (_BLOCKED_COLOR, "may not"))
     patches = [Patch(facecolor=color, edgecolor=_GRID_COLOR, label=text) for color, text in meanings]
     figure.legend(handles=patches, loc="outside lower center", ncols=2)
     return _saved_figure(figure, path)
-
-
-def _draw_cells(axes: Axes, allowed: np.ndarray) -> None:
-    """Draw a square for each cell of `(t, s)`, with lines between them."""
-    colors = ListedColormap([_BLOCKED_COLOR, _ALLOWED_COLOR])
-    axes.imshow(allowed, cmap=colors, vmin=0, vmax=1, interpolation="nearest")
-    rows, columns = allowed.shape
-    axes.vlines(np.arange(columns - 1) + 0.5, -0.5, rows - 0.5, colors=_GRID_COLOR, linewidth=0.6)
-    axes.hlines(np.arange(rows - 1) + 0.5, -0.5, columns - 0.5, colors=_GRID_COLOR, linewidth=0.6)
 
 
 def _cells(mask: Tensor) -> np.ndarray:
@@ -105,19 +104,6 @@ def _check_tokens(name: str, tokens: Sequence[str] | None, size: int, cell: str)
             f"`{name}` must have a token for each {cell} of the mask. Received: {len(tokens)} tokens "
             f"for {size} {cell}s."
         )
-
-
-def _size(shape: tuple[int, ...], query: Sequence[str], key: Sequence[str]) -> tuple[float, float]:
-    """Return width and height in inches: square cells with room around them, within reason."""
-    rows, columns = shape
-    cell = min(_INCHES_PER_CELL, _MAX_INCHES / max(rows, columns))
-    width = cell * columns + _label_inches(query) + 1.0
-    height = cell * rows + _label_inches(key) + 1.4
-    return max(width, _MIN_INCHES), height
-
-
-_LEGEND_COLUMNS = 6
-_MAX_MARKERS = 100
 
 
 def plot_position_encoding(
@@ -153,7 +139,16 @@ def plot_position_encoding(
         )
     figure = _new_figure((9.0, 7.0), title)
     heat, curves = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
-    _draw_map(figure, heat, values)
+    # A column of the encoding is a row of the map, white where it is 0.
+    limit = float(np.abs(values).max()) or 1.0  # an encoding of zeros has a scale, too
+    # Not smoothed: neighboring columns, a sine and a cosine, would be mixed.
+    image = heat.imshow(
+        values.T, cmap="RdBu_r", vmin=-limit, vmax=limit, aspect="auto", interpolation="nearest"
+    )
+    heat.tick_params(labelbottom=True)
+    heat.set_xlabel("position")
+    _label_axis(heat.yaxis, "column of the encoding")
+    figure.colorbar(image, ax=heat, label="value")
     # Points show a single position, which has no line; many would hide the curves.
     marker = "o" if len(values) <= _MAX_MARKERS else ""
     width = values.shape[1]
@@ -165,16 +160,3 @@ def plot_position_encoding(
     figure.legend(loc="outside lower center", ncols=_LEGEND_COLUMNS)
     _label_axis(curves.xaxis, "position")
     return _saved_figure(figure, path)
-
-
-def _draw_map(figure: Figure, axes: Axes, values: np.ndarray) -> None:
-    """Draw `(t, d)` with a column of the encoding as a row, white where it is 0."""
-    limit = float(np.abs(values).max()) or 1.0  # an encoding of zeros has a scale, too
-    # Not smoothed: neighboring columns, a sine and a cosine, would be mixed.
-    image = axes.imshow(
-        values.T, cmap="RdBu_r", vmin=-limit, vmax=limit, aspect="auto", interpolation="nearest"
-    )
-    axes.tick_params(labelbottom=True)
-    axes.set_xlabel("position")
-    _label_axis(axes.yaxis, "column of the encoding")
-    figure.colorbar(image, ax=axes, label="value")

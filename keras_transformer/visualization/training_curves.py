@@ -4,7 +4,6 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from keras_transformer.visualization.figures import _label_axis, _new_figure, _saved_figure
@@ -47,7 +46,14 @@ def plot_training(
     figure = _new_figure((4.5 * num_columns, 3.5 * num_rows), title)
     panels = list(figure.subplots(num_rows, num_columns, squeeze=False).flat)
     for metric, axes in zip(metrics, panels, strict=False):
-        _draw(axes, metric, history, epochs)
+        for name, label in ((metric, "training"), (_VALIDATION + metric, "validation")):
+            if name in history:
+                # Markers show a single epoch, which has no line.
+                axes.plot(epochs[name], history[name], marker="o", markersize=3, label=label)
+        _label_axis(axes.xaxis, "epoch")
+        axes.set_ylabel(metric.replace("_", " "))
+        axes.grid(alpha=0.3)
+        axes.legend()
     for axes in panels[len(metrics) :]:
         axes.remove()
     return _saved_figure(figure, path)
@@ -67,17 +73,3 @@ def _epochs(history: Mapping[str, Sequence[float]], validation_freq: int) -> dic
                 f"epochs, validation_freq={validation_freq}."
             )
     return epochs
-
-
-def _draw(
-    axes: Axes, metric: str, history: Mapping[str, Sequence[float]], epochs: Mapping[str, range]
-) -> None:
-    """Draw a metric and its validation in one panel."""
-    for name, label in ((metric, "training"), (_VALIDATION + metric, "validation")):
-        if name in history:
-            # Markers show a single epoch, which has no line.
-            axes.plot(epochs[name], history[name], marker="o", markersize=3, label=label)
-    _label_axis(axes.xaxis, "epoch")
-    axes.set_ylabel(metric.replace("_", " "))
-    axes.grid(alpha=0.3)
-    axes.legend()

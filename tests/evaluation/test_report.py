@@ -8,7 +8,6 @@ import pytest
 from sacrebleu.metrics import BLEU, CHRF
 
 from keras_transformer.evaluation import METRICS, Score, evaluate
-from keras_transformer.evaluation.report import TOKENIZATIONS
 
 ANSWERS = ["the cat sat on the mat .", "A dog runs through the snow ."]
 RIGHT = ["the cat is on the mat .", "a dog runs through deep snow ."]
@@ -80,9 +79,10 @@ def test_tokenized_text_is_not_warned_about_when_it_is_meant(caplog: pytest.LogC
 
 
 def test_an_unknown_tokenization_is_named() -> None:
-    assert {"13a", "none", "intl", "char", "zh"} <= set(TOKENIZATIONS)
-    with pytest.raises(ValueError, match=r"`tokenize` must be one of .*13a.* Received: tokenize='14a'"):
+    with pytest.raises(ValueError, match=r"`tokenize` must be one of .* Received: tokenize='14a'") as caught:
         bleu(ANSWERS, RIGHT, tokenize="14a")
+    for name in ("13a", "none", "intl", "char", "zh"):
+        assert repr(name) in str(caught.value)
 
 
 def test_every_metric_is_measured() -> None:
