@@ -1,7 +1,5 @@
 """Multi-head attention as TensorFlow Addons had it."""
 
-from typing import ClassVar
-
 import keras
 from keras import ops
 
@@ -17,12 +15,6 @@ from keras_transformer.course.layers import _PositionalCall
 from keras_transformer.layers.dot_product_attention import dot_product_attention
 from keras_transformer.layers.masks import combine_masks
 from keras_transformer.types import Shape, Tensor
-
-_SERIALIZE = {
-    "initializer": keras.initializers.serialize,
-    "regularizer": keras.regularizers.serialize,
-    "constraint": keras.constraints.serialize,
-}
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer.course.addons")
@@ -68,15 +60,6 @@ class MultiHeadAttention(_PositionalCall):
         >>> tuple(attention([keras.ops.ones((1, 5, 8)), keras.ops.ones((1, 7, 6))]).shape)
         (1, 5, 3)
     """
-
-    option_names: ClassVar[tuple[str, ...]] = (
-        "head_size",
-        "num_heads",
-        "output_size",
-        "dropout",
-        "use_projection_bias",
-        "return_attn_coef",
-    )
 
     def __init__(
         self,
@@ -168,14 +151,6 @@ class MultiHeadAttention(_PositionalCall):
         mask = previous_mask[0] if isinstance(previous_mask, (list, tuple)) else None
         return (mask, None) if self.return_attn_coef else mask
 
-    def get_config(self) -> dict[str, object]:
-        serialized = {
-            f"{weight}_{kind}": serialize(getattr(self, f"{weight}_{kind}"))
-            for weight in ("kernel", "bias")
-            for kind, serialize in _SERIALIZE.items()
-        }
-        return {**super().get_config(), **serialized}
-
     def _scores_mask(self, query: Tensor, key: Tensor, mask: Tensor) -> Tensor | None:
         """Give the mask a rank of 4, be it the caller's or, as a list, the Keras masks of the inputs."""
         if not _are_keras_masks(mask):
@@ -186,11 +161,11 @@ class MultiHeadAttention(_PositionalCall):
         return ops.logical_and(allowed[0], allowed[-1]) if allowed else None
 
     def _add(self, weight: str, name: str, *shape: int) -> Tensor:
-        options = {kind: getattr(self, f"{weight}_{kind}") for kind in _SERIALIZE}
-        initializer = options["initializer"]
-        if isinstance(initializer, keras.initializers.Initializer):
+        kinds = ("initializer", "regularizer", "constraint")
+        options = {kind: getattr(self, f"{weight}_{kind}") for kind in kinds}
+        if isinstance(options["initializer"], keras.initializers.Initializer):
             # It draws the same numbers at every call: queries, keys and values would start equal.
-            options["initializer"] = initializer.clone()
+            options["initializer"] = options["initializer"].clone()
         return self.add_weight(name=name, shape=shape, **options)
 
 

@@ -1,7 +1,5 @@
 """The encoder and the decoder of the course: from token ids to vectors."""
 
-from typing import ClassVar
-
 import keras
 from keras import ops
 
@@ -14,16 +12,6 @@ from keras_transformer.types import Shape, Tensor
 
 class _SentenceStack(_PositionalCall):
     """The options of encoder and decoder, and what both begin with: the embedded sentence."""
-
-    option_names: ClassVar[tuple[str, ...]] = (
-        "num_layers",
-        "embedding_dim",
-        "num_heads",
-        "fully_connected_dim",
-        "maximum_position_encoding",
-        "dropout_rate",
-        "layernorm_eps",
-    )
 
     def __init__(
         self,
@@ -117,8 +105,6 @@ class Encoder(_SentenceStack):
             `maximum_position_encoding`, a mask of another rank or size.
     """
 
-    option_names: ClassVar[tuple[str, ...]] = (*_SentenceStack.option_names, "input_vocab_size")
-
     def __init__(
         self,
         num_layers: int,
@@ -175,8 +161,6 @@ class Decoder(_SentenceStack):
         layer `i`, from 1 and in order: `decoder_layer{i}_block1_self_att`
         `(b, h, t, t)` and `decoder_layer{i}_block2_decenc_att` `(b, h, t, s)`.
     """
-
-    option_names: ClassVar[tuple[str, ...]] = (*_SentenceStack.option_names, "target_vocab_size")
 
     def __init__(
         self,

@@ -133,13 +133,14 @@ class Transformer(_PositionalCall, keras.Model):
         """Compute the metrics of the probabilities, the first of what `call` returned."""
         return super().compute_metrics(x, y, y_pred[0], sample_weight)
 
-    def get_config(self) -> dict[str, object]:
+    def options(self) -> dict[str, object]:
+        """Return the constructor's arguments, which encoder and decoder have."""
         source, target = self.encoder.options(), self.decoder.options()
         sizes = {
             "max_positional_encoding_input": source.pop("maximum_position_encoding"),
             "max_positional_encoding_target": target.pop("maximum_position_encoding"),
         }
-        return {**super().get_config(), **source, **target, **sizes}
+        return {**source, **target, **sizes}
 
 
 def _unpack(inputs: Tensor) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
