@@ -19,33 +19,22 @@ _SMALLEST_COVERAGE = 1e-6
 class _BeamState(NamedTuple):
     """State of beam search."""
 
-    # An integer scalar: the number of tokens that were generated.
-    position: Tensor
-    # int32 `(b, n)`: the token before; first the start token.
-    last_ids: Tensor
-    # int32 `(b, n, t)`: the tokens so far, then padding.
-    running_ids: Tensor
-    # float32 `(b, n)`, best first.
-    running_log_probabilities: Tensor
-    # int32 `(b, n, t)`, hypotheses that ended.
-    finished_ids: Tensor
-    # float32 `(b, n)`, best first, `LOWEST_SCORE` where there is none yet.
-    finished_scores: Tensor
-    # Of each source.
-    limits: _Limits
-    # That of the model, for `b * n` hypotheses.
-    cache: _Cache
+    position: Tensor  # an integer scalar: the number of tokens that were generated
+    last_ids: Tensor  # int32 `(b, n)`: the token before; first the start token
+    running_ids: Tensor  # int32 `(b, n, t)`: the tokens so far, then padding
+    running_log_probabilities: Tensor  # float32 `(b, n)`, best first
+    finished_ids: Tensor  # int32 `(b, n, t)`, hypotheses that ended
+    finished_scores: Tensor  # float32 `(b, n)`, best first, `LOWEST_SCORE` where there is none yet
+    limits: _Limits  # of each source
+    cache: _Cache  # that of the model, for `b * n` hypotheses
 
 
 class _Candidates(NamedTuple):
     """The `2n` most likely extensions of a source: enough, should `n` of them end."""
 
-    # float32 `(b, 2n)`, best first.
-    log_probabilities: Tensor
-    # int32 `(b, 2n)`: the hypothesis that is extended.
-    beams: Tensor
-    # int32 `(b, 2n)`: the token that extends it.
-    token_ids: Tensor
+    log_probabilities: Tensor  # float32 `(b, 2n)`, best first
+    beams: Tensor  # int32 `(b, 2n)`: the hypothesis that is extended
+    token_ids: Tensor  # int32 `(b, 2n)`: the token that extends it
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,13 +74,7 @@ class BeamSearch(Search):
     exhaustive: bool = False
     """Whether the search goes on until no running hypothesis can win, however many have ended."""
 
-    axes: ClassVar[dict[str, str]] = {
-        "last_ids": "bn",
-        "running_ids": "bnt",
-        "running_log_probabilities": "bn",
-        "finished_ids": "bnt",
-        "finished_scores": "bn",
-    }
+    token_fields: ClassVar[tuple[str, ...]] = ("running_ids", "finished_ids")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -23,20 +24,13 @@ def _is_absent(part: Tensor) -> bool:
 class _Limits(NamedTuple):
     """Bounds of each source; `()` where there is none."""
 
-    # int32 `(b,)`: the fewest tokens.
-    shortest: Tensor = ()
-    # int32 `(b,)`: the most tokens.
-    longest: Tensor = ()
-    # int32 `(b, p)`, padded: the first tokens of every hypothesis.
-    prefix_ids: Tensor = ()
+    shortest: Tensor = ()  # int32 `(b,)`: the fewest tokens
+    longest: Tensor = ()  # int32 `(b,)`: the most tokens
+    prefix_ids: Tensor = ()  # int32 `(b, p)`, padded: the first tokens of every hypothesis
 
-    def select(self, rows: Tensor) -> "_Limits":
-        """Take the limits of some sources, `rows` `(b',)`."""
-        return _Limits(*(part if _is_absent(part) else ops.take(part, rows, axis=0) for part in self))
-
-    def repeat(self, beam_size: int) -> "_Limits":
-        """Give each of the `n` hypotheses the limits of its source."""
-        return _Limits(*(part if _is_absent(part) else ops.repeat(part, beam_size, axis=0) for part in self))
+    def each(self, function: Callable[[Tensor], Tensor]) -> "_Limits":
+        """Apply a function to each bound that there is."""
+        return _Limits(*(part if _is_absent(part) else function(part) for part in self))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -85,9 +79,7 @@ class Constraints:
         )
         for token_id in self.banned_token_ids:
             check_number(whole=True, banned_token_ids=token_id)
-        object.__setattr__(
-            self, "banned_token_ids", tuple(int(token_id) for token_id in self.banned_token_ids)
-        )
+        object.__setattr__(self, "banned_token_ids", tuple(map(int, self.banned_token_ids)))
         check_number(min_length_ratio=self.min_length_ratio)
         check_number(above=0, repetition_penalty=self.repetition_penalty)
         self._check_longest()

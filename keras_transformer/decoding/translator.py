@@ -165,9 +165,7 @@ class Translator(TextTranslator):
             InputError: If a file cannot be written.
             ValueError: If the search is of a class that cannot be read back.
         """
-        tokenizers = self.source_tokenizer, self.target_tokenizer
-        limits = {name: getattr(self, name) for name in ("max_source_length", "max_target_length")}
-        _write_translator(_as_path(directory), self.model, tokenizers, self.search, limits)
+        _write_translator(_as_path(directory), self)
 
     @classmethod
     def load(cls, directory: str | Path) -> Self:

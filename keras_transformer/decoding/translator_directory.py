@@ -2,11 +2,8 @@
 
 import dataclasses
 import json
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import keras
+from typing import Any
 
 from keras_transformer.decoding.beam import BeamSearch
 from keras_transformer.decoding.sampling import GreedySearch, SampleSearch
@@ -16,12 +13,10 @@ from keras_transformer.files import Checksums, atomic_directory, read_file, read
 from keras_transformer.training.restore import load_model
 from keras_transformer.types import Length
 
-if TYPE_CHECKING:
-    from keras_transformer.text.tokenizer import Tokenizer
-
 MODEL_FILE = "model.keras"
 OPTIONS_FILE = "translator.json"
 _TOKENIZERS = ("source_tokenizer", "target_tokenizer")
+_LIMITS = ("max_source_length", "max_target_length")
 _SEARCHES: dict[str, type[Search]] = {"beam": BeamSearch, "greedy": GreedySearch, "sample": SampleSearch}
 
 
@@ -35,19 +30,14 @@ class _Options:
     parts: dict[str, str] = dataclasses.field(default_factory=dict)  # of files without `Checksums`, unused
 
 
-def _write_translator(
-    directory: Path,
-    model: keras.Model,
-    tokenizers: Sequence["Tokenizer"],
-    search: Search,
-    limits: dict[str, int],
-) -> None:
+def _write_translator(directory: Path, translator: Any) -> None:
     """Write a translator; the directory changes when everything is written, and not if something fails."""
-    options = {"search": _search_options(search), **limits}
+    limits = {name: getattr(translator, name) for name in _LIMITS}
+    options = {"search": _search_options(translator.search), **limits}
     with atomic_directory(directory, replace=True) as partial:
-        for name, tokenizer in zip(_TOKENIZERS, tokenizers, strict=True):
-            tokenizer.save(partial / name)
-        model.save(partial / MODEL_FILE)
+        for name in _TOKENIZERS:
+            getattr(translator, name).save(partial / name)
+        translator.model.save(partial / MODEL_FILE)
         # NumPy's numbers are numbers, too.
         content = json.dumps(options, indent=2, default=lambda number: number.item())
         write_file(partial / OPTIONS_FILE, (content + "\n").encode())
@@ -71,7 +61,7 @@ def _read_translator(directory: Path) -> dict[str, Any]:
         "model": load_model(directory / MODEL_FILE),
         **{name: load_tokenizer(directory / name) for name in _TOKENIZERS},
         "search": _read_search(options["search"], path),
-        **{name: options[name] for name in ("max_source_length", "max_target_length")},
+        **{name: options[name] for name in _LIMITS},
     }
 
 

@@ -44,22 +44,17 @@ _Outputs = dict[str, np.ndarray]
 class _SignatureReport(TypedDict):
     """What a fresh process tells of a signature."""
 
-    # The dtype and shape of each of the `inputs` and `outputs`.
-    specification: dict[str, dict[str, tuple[str, list[int | None]]]]
-    # The outputs for all rows.
-    together: _Outputs
-    # The outputs for each row.
-    alone: list[_Outputs]
-    # The outputs for no rows.
-    of_nothing: _Outputs
+    specification: dict[str, dict[str, tuple[str, list[int | None]]]]  # of `inputs`, `outputs`: dtype, shape
+    together: _Outputs  # the outputs for all rows
+    alone: list[_Outputs]  # the outputs for each row
+    of_nothing: _Outputs  # the outputs for no rows
 
 
 class _FreshReport(TypedDict):
     """What a fresh process tells of a SavedModel."""
 
     foreign_operations: list[str]
-    # Nothing if there are foreign operations.
-    signatures: dict[SignatureName, _SignatureReport]
+    signatures: dict[SignatureName, _SignatureReport]  # nothing if there are foreign operations
 
 
 def verify_saved_model(directory: str | Path, translator: Translator, examples: Iterable[str] = ()) -> None:
