@@ -142,6 +142,9 @@ class BeamSearch(Search):
         may_finish = ops.logical_and(ended, is_running[:, None])
         finished_scores, finished_ids = self._finish(state, found, may_finish, ids, cache)
         running, order = largest(ops.where(ended, LOWEST_SCORE, found.log_probabilities), self.beam_size)
+        # A cache numbers the hypotheses of all sources: (b, n) -> (b * n,)
+        first = ops.arange(ops.shape(order)[0], dtype="int32")[:, None] * self.beam_size
+        rows = ops.reshape(take(found.beams, order, batch_dims=1) + first, (-1,))
         return state._replace(
             position=state.position + 1,
             last_ids=take(found.token_ids, order, batch_dims=1),
@@ -150,7 +153,7 @@ class BeamSearch(Search):
             finished_ids=finished_ids,
             finished_scores=finished_scores,
             # Keys and values stay where they are: a cache notes which hypothesis wrote what.
-            cache=cache.reorder(self._rows(take(found.beams, order, batch_dims=1))),
+            cache=cache.reorder(rows),
         )
 
     def finalize(self, state: _BeamState, max_length: int) -> SearchResult:
@@ -217,8 +220,3 @@ class BeamSearch(Search):
             is_token = ops.cast(cache.encoder_padding_mask, "bool")[:, None, :]
             terms = ops.where(is_token, terms, 0.0)
         return scores + self.coverage_penalty * ops.sum(terms, axis=-1)
-
-    def _rows(self, beams: Tensor) -> Tensor:
-        """Number hypotheses `(b, n)` of each source as a cache does, `(b * n,)`."""
-        offsets = ops.arange(ops.shape(beams)[0], dtype="int32") * self.beam_size
-        return ops.reshape(beams + offsets[:, None], (-1,))

@@ -243,16 +243,11 @@ def _repeated_ngrams(history: Tensor, position: Tensor | int, size: int, vocabul
         current = ops.take(history, ops.maximum(position - size + 1 + offset, 0), axis=1)  # (r,)
         same = ops.equal(history[:, offset : offset + num_windows], current[:, None])
         repeats = ops.logical_and(repeats, same)
-    return _in_vocabulary(history[:, size - 1 :], repeats, vocabulary_size)
-
-
-def _in_vocabulary(token_ids: Tensor, is_found: Tensor, vocabulary_size: int) -> Tensor:
-    """Turn tokens `(r, m)`, some of them found, into rows of a vocabulary, bool `(r, v)`."""
-    rows = ops.arange(ops.shape(token_ids)[0], dtype="int32")
-    rows = ops.broadcast_to(rows[:, None], ops.shape(token_ids))
-    # What was not found goes behind the end, and is cut off again.
-    columns = ops.where(is_found, token_ids, vocabulary_size)
+    # What does not repeat goes behind the end of the vocabulary, and is cut off again.
+    columns = ops.where(repeats, history[:, size - 1 :], vocabulary_size)  # (r, t)
+    num_rows = ops.shape(columns)[0]
+    rows = ops.broadcast_to(ops.arange(num_rows, dtype="int32")[:, None], ops.shape(columns))
     indices = ops.reshape(ops.stack([rows, columns], axis=-1), (-1, 2))
-    nothing = ops.zeros((ops.shape(token_ids)[0], vocabulary_size + 1), "float32")
+    nothing = ops.zeros((num_rows, vocabulary_size + 1), "float32")
     ones = ops.ones_like(indices[:, 0], dtype="float32")
     return ops.scatter_update(nothing, indices, ones)[:, :vocabulary_size] > 0

@@ -210,22 +210,14 @@ class Translator(TextTranslator):
             texts = self.target_tokenizer.detokenize(token_ids.reshape(-1, token_ids.shape[-1])).numpy()
             outputs = {"output": texts.reshape(scores.shape), "score": scores}
         else:
-            outputs = self._best_outputs(source_ids, token_ids[:, 0], scores[:, 0], signature == "align")
+            best = token_ids[:, 0]  # (b, n, T) -> (b, T)
+            outputs = {"output": self.target_tokenizer.detokenize(best).numpy(), "score": scores[:, 0]}
+            if signature == "align":
+                outputs["source_tokens"] = self.source_tokenizer.tokens(source_ids).numpy()
+                outputs["output_tokens"] = self.target_tokenizer.tokens(best).numpy()
+                # (b, T) and (b, s) -> (b, T, s)
+                outputs["attention"] = ops.convert_to_numpy(self._align(source_ids, best))
         return {**self.blanked(outputs, is_empty), "is_cut": is_cut}
-
-    def _best_outputs(
-        self, source_ids: np.ndarray, token_ids: np.ndarray, scores: np.ndarray, with_attention: bool
-    ) -> dict[str, np.ndarray]:
-        outputs = {"output": self.target_tokenizer.detokenize(token_ids).numpy(), "score": scores}
-        if not with_attention:
-            return outputs
-        return {
-            **outputs,
-            "source_tokens": self.source_tokenizer.tokens(source_ids).numpy(),
-            "output_tokens": self.target_tokenizer.tokens(token_ids).numpy(),
-            # (b, T) and (b, s) -> (b, T, s)
-            "attention": ops.convert_to_numpy(self._align(source_ids, token_ids)),
-        }
 
     def _limits(self, signature: Signature) -> str:
         limits = f"max_source_length={self.max_source_length}"

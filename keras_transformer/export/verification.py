@@ -1,6 +1,5 @@
 """Whether a SavedModel answers as its translator does, before anyone relies on it."""
 
-import dataclasses
 import math
 import os
 import pickle
@@ -174,8 +173,7 @@ def _is_same(answer: _Answer, wanted: _Answer) -> bool:
     """Return whether texts and tokens are equal, and numbers close."""
     if isinstance(wanted, list):
         return isinstance(answer, list) and _are_same_hypotheses(answer, wanted)
-    names = [field.name for field in dataclasses.fields(wanted)]
-    return all(_is_same_value(getattr(answer, name), getattr(wanted, name)) for name in names)
+    return all(_is_same_value(getattr(answer, name), value) for name, value in vars(wanted).items())
 
 
 def _is_same_value(value: object, wanted: object) -> bool:
