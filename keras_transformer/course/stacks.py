@@ -82,13 +82,10 @@ class Encoder(_SentenceStack):
 
     Args:
         num_layers: the number of layers.
-        embedding_dim: the width, `d`, and the width of each head too.
-        num_heads: the number of heads, `h`.
-        fully_connected_dim: the inner width of the feed-forward networks, `f`.
+        embedding_dim, num_heads, fully_connected_dim, layernorm_eps: see `EncoderLayer`.
         input_vocab_size: the number of token ids of the source, `v`.
         maximum_position_encoding: the longest source.
         dropout_rate: of the layers, and of the dropout on the embedded sentence.
-        layernorm_eps: what normalization adds to the variance.
         **kwargs: `name` and `dtype` of a Keras layer.
 
     Call arguments:

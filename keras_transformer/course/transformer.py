@@ -18,15 +18,12 @@ class Transformer(_PositionalCall, keras.Model):
 
     Args:
         num_layers: the number of encoder layers, and of decoder layers.
-        embedding_dim: the width, `d`, and the width of each head too.
-        num_heads: the number of heads, `h`.
-        fully_connected_dim: the inner width of the feed-forward networks, `f`.
+        embedding_dim, num_heads, fully_connected_dim, layernorm_eps: see `EncoderLayer`.
         input_vocab_size: the number of token ids of the source.
         target_vocab_size: the number of token ids of the target, `v`.
         max_positional_encoding_input: the longest source.
         max_positional_encoding_target: the longest target.
         dropout_rate: see `Encoder`.
-        layernorm_eps: what normalization adds to the variance.
         **kwargs: `name` and `dtype` of a Keras model.
 
     Call arguments:

@@ -82,18 +82,14 @@ class Constraints:
         object.__setattr__(self, "banned_token_ids", tuple(map(int, self.banned_token_ids)))
         check_number(min_length_ratio=self.min_length_ratio)
         check_number(above=0, repetition_penalty=self.repetition_penalty)
-        self._check_longest()
-
-    def _check_longest(self) -> None:
-        if self.max_length_ratio is None:
-            if self.max_length_offset:
-                raise ValueError(
-                    "`max_length_offset` must come with a `max_length_ratio`. "
-                    f"Received: max_length_offset={self.max_length_offset}, max_length_ratio=None."
-                )
-            return
-        check_number(above=0, max_length_ratio=self.max_length_ratio)
-        if self.min_length_ratio > self.max_length_ratio:
+        if self.max_length_ratio is not None:
+            check_number(above=0, max_length_ratio=self.max_length_ratio)
+        elif self.max_length_offset:
+            raise ValueError(
+                "`max_length_offset` must come with a `max_length_ratio`. "
+                f"Received: max_length_offset={self.max_length_offset}, max_length_ratio=None."
+            )
+        if self.max_length_ratio is not None and self.min_length_ratio > self.max_length_ratio:
             raise ValueError(
                 "`min_length_ratio` must not be above `max_length_ratio`. Received: "
                 f"min_length_ratio={self.min_length_ratio}, max_length_ratio={self.max_length_ratio}."

@@ -18,17 +18,9 @@ from keras_transformer.types import Tensor
 class _DecodableModel(Protocol):
     """A model that predicts one token at a time: a `Transformer`, a `CausalLM`, an `Ensemble`."""
 
-    def start_decoding(
-        self,
-        inputs: Tensor,
-        max_length: Tensor | int,
-        beam_size: int = 1,
-        *,
-        padding_mask: Tensor | None = None,
-        track_attention: bool = False,
-        in_place: bool = False,
-    ) -> tuple[Step, _Cache]:
-        """Prepare a loop over `max_length` positions; see `Transformer.start_decoding`."""
+    @property
+    def start_decoding(self) -> Callable[..., tuple[Step, _Cache]]:
+        """Prepare a loop over some positions; see `Transformer.start_decoding`."""
 
 
 def generate(
@@ -145,10 +137,9 @@ def _rectangular(inputs: Tensor) -> Tensor:
 
 def _source_lengths(inputs: Tensor, padding_mask: Tensor | None) -> Tensor:
     """Count the tokens or frames of each source, int32 `(b,)`; without a mask, id 0 is padding."""
-    if padding_mask is None and len(inputs.shape) == 2:
-        padding_mask = ops.not_equal(inputs, 0)
     if padding_mask is None:
-        padding_mask = ops.ones(ops.shape(inputs)[:2], "bool")
+        is_ids = len(inputs.shape) == 2
+        padding_mask = ops.not_equal(inputs, 0) if is_ids else ops.ones(ops.shape(inputs)[:2], "bool")
     return ops.sum(ops.cast(padding_mask, "int32"), axis=1)
 
 
@@ -163,16 +154,15 @@ def _token_stream(
             f"Received: {type(search).__name__}, beam_size={search.beam_size}."
         )
 
-    def begin(inputs: Tensor) -> _Cache:
-        return model.start_decoding(inputs, max_length)[1]
-
     # A step is no tensor, so no graph can return it: each round prepares the model again, of which the
     # compiler leaves out what only the cache needs.
     def advance(inputs: Tensor, state: _IndependentState) -> _IndependentState:
         return search.advance(state, model.start_decoding(inputs, max_length)[0], max_length)
 
     variables = getattr(model, "variables", ())
-    first_cache = compile_function(begin, variables, num_inputs=None)
+    first_cache = compile_function(
+        lambda x: model.start_decoding(x, max_length)[1], variables, num_inputs=None
+    )
     next_state = compile_function(advance, variables, num_inputs=None)
 
     def stream(inputs: Tensor) -> Iterator[np.ndarray]:

@@ -98,11 +98,8 @@ def export_onnx(
         The path.
 
     Raises:
-        InputError: a package is not installed, the file cannot be written, or Keras runs on another backend.
-        ExportError: there is no ONNX operation for a part of the model, or the ONNX runtime does
-            not answer as the model does; nothing is written.
-        TypeError: a batch size that is not an integer.
-        ValueError: a length below 2, a batch size that is not above zero.
+        InputError: a package is not installed; see also `export_litert`.
+        ExportError, TypeError, ValueError: see `export_litert`.
     """
     converter, runtime = (_package(name, "An ONNX model", "onnx") for name in ("tf2onnx", "onnxruntime"))
     path, graph = _as_path(path), _GreedyGraph(translator, source_length, max_length, batch_size)
