@@ -131,7 +131,7 @@ class Search(abc.ABC):
         """Whether the cache must sum up the cross-attention."""
         return False
 
-    def check_memory(self, model: Any, batch_size: int, source_length: int, max_length: int) -> None:
+    def check_memory(self, model: object, batch_size: int, source_length: int, max_length: int) -> None:
         """Raise InputError for hypotheses of a model that the machine has no memory for."""
         options = model.config.options() if hasattr(model, "config") else {}
         width, num_layers = options.get("hidden_dim", 0), options.get("num_layers", 0)

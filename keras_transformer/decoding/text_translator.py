@@ -248,7 +248,7 @@ class TextTranslator(abc.ABC):
 
 
 _TEXTS = ("output", "source_tokens", "output_tokens")
-_BLANKS: dict[str, Any] = {"num_tokens": np.int32(0), **dict.fromkeys(_TEXTS, np.array(b"", object))}
+_BLANKS: dict[str, Tensor] = {"num_tokens": np.int32(0), **dict.fromkeys(_TEXTS, np.array(b"", object))}
 
 
 def _translation(output: bytes, score: float) -> Translation:

@@ -19,7 +19,7 @@ from keras_transformer.decoding.sampling import GreedySearch
 from keras_transformer.decoding.scoring import align_targets, score_targets
 from keras_transformer.decoding.search import Search, SearchResult
 from keras_transformer.decoding.text_translator import Outputs, Signature, TextTranslator, TruncationWarning
-from keras_transformer.decoding.translator_directory import _read_translator, _write_translator
+from keras_transformer.decoding.translator_directory import _ARGUMENTS, _read_translator, _write_translator
 from keras_transformer.errors import InputError
 from keras_transformer.files import _as_path
 from keras_transformer.models.ensemble import Ensemble
@@ -98,6 +98,7 @@ class Translator(TextTranslator):
 
     @search.setter
     def search(self, search: Search) -> None:
+        """Use another search; without special ids, it gets those of the tokenizers."""
         self._search = _with_ids(search)
 
     def generate(
@@ -165,7 +166,7 @@ class Translator(TextTranslator):
             InputError: If a file cannot be written.
             ValueError: If the search is of a class that cannot be read back.
         """
-        _write_translator(_as_path(directory), self)
+        _write_translator(_as_path(directory), {name: getattr(self, name) for name in _ARGUMENTS})
 
     @classmethod
     def load(cls, directory: str | Path) -> Self:
