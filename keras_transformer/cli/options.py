@@ -3,7 +3,7 @@
 import types
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Literal, ParamSpec, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Literal, TypeVar, Union, get_args, get_origin
 
 import click
 
@@ -13,9 +13,7 @@ from keras_transformer.errors import InputError
 from keras_transformer.export.served_model import ServedModel
 from keras_transformer.runs.config import RunConfig
 
-Parameters = ParamSpec("Parameters")
-Result = TypeVar("Result")
-Command = Callable[Parameters, Result]
+_Command = TypeVar("_Command", bound=Callable[..., object])
 
 # What turns a switch off, where it has a name: --no-... is the other one.
 _OPPOSITES = {
@@ -27,7 +25,7 @@ _OPPOSITES = {
 }
 
 
-def run_options(command: Command[Parameters, Result]) -> Command[Parameters, Result]:
+def run_options(command: _Command) -> _Command:
     """Add a flag for each field of a run, which is None where it is not given."""
     # Reversed, since click puts what is added last at the top of the help.
     for name, option in reversed(RunConfig.options().items()):
@@ -53,7 +51,7 @@ def _click_type(annotation: object) -> click.Choice[str] | type:
     return annotation if isinstance(annotation, type) else str
 
 
-def model_options(command: Command[Parameters, Result]) -> Command[Parameters, Result]:
+def model_options(command: _Command) -> _Command:
     """Add the flags that choose a model, for `open_model`, and the number of texts at a time."""
     # The last comes first, since click shows what is added last at the top.
     command = click.option(

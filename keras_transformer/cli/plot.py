@@ -12,11 +12,9 @@ from keras_transformer.errors import InputError
 from keras_transformer.layers.masks import causal_mask, combine_masks
 from keras_transformer.layers.position_encoding import sinusoidal_position_encoding
 from keras_transformer.text.tokenizer import Tokenizer
-from keras_transformer.types import SpecialIds
+from keras_transformer.types import SPECIAL_IDS
 from keras_transformer.visualization.attention import plot_attention_maps
 from keras_transformer.visualization.matrices import plot_mask, plot_position_encoding
-
-_IDS = SpecialIds()
 
 # A picture has no room for more, and a mask grows with the square.
 _SIZE = click.IntRange(1, 4096)
@@ -53,8 +51,8 @@ def attention(text: str, model: str, output: str) -> None:
     source_ids = ops.convert_to_numpy(padded_ids)
     # (1, n, T) -> (1, T), the best of n
     output_ids = ops.convert_to_numpy(translator.generate(source_ids).token_ids)[:1, 0]
-    length = int(np.argmax(output_ids == _IDS.end)) + 1 if _IDS.end in output_ids else output_ids.shape[1]
-    decoder_ids = np.insert(output_ids[:, : length - 1], 0, _IDS.start, axis=1)  # (1, t)
+    length = np.count_nonzero(output_ids != SPECIAL_IDS.pad)
+    decoder_ids = np.insert(output_ids[:, : length - 1], 0, SPECIAL_IDS.start, axis=1)  # (1, t)
     inputs = {"encoder_token_ids": source_ids, "decoder_token_ids": decoder_ids}
     maps = translator.model.attention_scores(inputs)
     with progress_bar(len(maps), "drawing") as progress:

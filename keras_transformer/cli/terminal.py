@@ -24,7 +24,7 @@ class Verb(click.Command):
 
     def invoke(self, ctx: click.Context) -> object:
         try:
-            with _one_line_warnings(), _talk():
+            with _talk():
                 return super().invoke(ctx)
         except (InputError, ExportError) as error:
             _fail(str(error), status=2 if isinstance(error, InputError) else 1)
@@ -60,25 +60,6 @@ def _show(text: str) -> None:
         raise
 
 
-@contextlib.contextmanager
-def _one_line_warnings() -> Iterator[None]:
-    # Without the line of code that warns, which says nothing to who gave a file or a flag.
-    usual = warnings.formatwarning
-
-    def formatted(
-        message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
-    ) -> str:
-        if category.__module__.partition(".")[0] != _PACKAGE:
-            return usual(message, category, filename, lineno, line)
-        return f"Warning: {' '.join(str(message).split())}\n"
-
-    warnings.formatwarning = formatted
-    try:
-        yield
-    finally:
-        warnings.formatwarning = usual
-
-
 class _Talk(logging.Handler):
     # Not a `StreamHandler`, which keeps the standard error of when it was made; a test replaces it.
     def emit(self, record: logging.LogRecord) -> None:
@@ -87,13 +68,25 @@ class _Talk(logging.Handler):
 
 @contextlib.contextmanager
 def _talk() -> Iterator[None]:
+    """Show what the package logs and warns of, in lines."""
     logger, handler = logging.getLogger(_PACKAGE), _Talk()
-    level = logger.level
+    level, usual = logger.level, warnings.formatwarning
+
+    # Without the line of code that warns, which says nothing to who gave a file or a flag.
+    def formatted(
+        message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
+    ) -> str:
+        if category.__module__.partition(".")[0] != _PACKAGE:
+            return usual(message, category, filename, lineno, line)
+        return f"Warning: {' '.join(str(message).split())}\n"
+
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
+    warnings.formatwarning = formatted
     try:
         yield
     finally:
+        warnings.formatwarning = usual
         logger.removeHandler(handler)
         logger.setLevel(level)
 

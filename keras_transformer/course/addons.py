@@ -1,7 +1,5 @@
 """Multi-head attention as TensorFlow Addons had it."""
 
-from typing import ClassVar
-
 import keras
 from keras import ops
 
@@ -17,12 +15,6 @@ from keras_transformer.course.layers import _PositionalCall
 from keras_transformer.layers.dot_product_attention import dot_product_attention
 from keras_transformer.layers.masks import combine_masks
 from keras_transformer.types import Shape, Tensor
-
-_SERIALIZE = {
-    "initializer": keras.initializers.serialize,
-    "regularizer": keras.regularizers.serialize,
-    "constraint": keras.constraints.serialize,
-}
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer.course.addons")
@@ -68,15 +60,6 @@ class MultiHeadAttention(_PositionalCall):
         >>> tuple(attention([keras.ops.ones((1, 5, 8)), keras.ops.ones((1, 7, 6))]).shape)
         (1, 5, 3)
     """
-
-    option_names: ClassVar[tuple[str, ...]] = (
-        "head_size",
-        "num_heads",
-        "output_size",
-        "dropout",
-        "use_projection_bias",
-        "return_attn_coef",
-    )
 
     def __init__(
         self,
@@ -132,9 +115,8 @@ class MultiHeadAttention(_PositionalCall):
         leading = ops.shape(query)[:-2]
         if len(leading) != 1:
             # (..., t, d) -> (b, t, d)
-            mask = _flat_mask(mask, leading)
             query, key, value = (ops.reshape(x, (-1, *ops.shape(x)[-2:])) for x in (query, key, value))
-        mask = self._scores_mask(query, key, mask)
+        mask = self._scores_mask(query, key, mask, leading)
         # (b, t, d) -> (b, t, h, k), and keys and values likewise, each of its own width
         queries = ops.einsum("btd,hdk->bthk", query, self.query_kernel)
         keys = ops.einsum("bsd,hdk->bshk", key, self.key_kernel)
@@ -168,51 +150,37 @@ class MultiHeadAttention(_PositionalCall):
         mask = previous_mask[0] if isinstance(previous_mask, (list, tuple)) else None
         return (mask, None) if self.return_attn_coef else mask
 
-    def get_config(self) -> dict[str, object]:
-        serialized = {
-            f"{weight}_{kind}": serialize(getattr(self, f"{weight}_{kind}"))
-            for weight in ("kernel", "bias")
-            for kind, serialize in _SERIALIZE.items()
-        }
-        return {**super().get_config(), **serialized}
-
-    def _scores_mask(self, query: Tensor, key: Tensor, mask: Tensor) -> Tensor | None:
+    def _scores_mask(
+        self, query: Tensor, key: Tensor, mask: Tensor, leading: tuple[Tensor | int, ...]
+    ) -> Tensor | None:
         """Give the mask a rank of 4, be it the caller's or, as a list, the Keras masks of the inputs."""
-        if not _are_keras_masks(mask):
-            scores_shape = (query.shape[0], self.num_heads, query.shape[1], key.shape[1])
-            return combine_masks(attention_mask=mask, scores_shape=scores_shape)
-        _, *key_masks = _query_key_value(mask)
-        allowed = [as_boolean(one, "mask")[:, None, None, :] for one in key_masks if one is not None]
-        return ops.logical_and(allowed[0], allowed[-1]) if allowed else None
+        if _are_keras_masks(mask, rank=len(leading) + 1):
+            _, *key_masks = _query_key_value(mask)
+            known = [as_boolean(one, "mask") for one in key_masks if one is not None]
+            allowed = [ops.reshape(one, (-1, 1, 1, one.shape[-1])) for one in known]
+            return ops.logical_and(allowed[0], allowed[-1]) if allowed else None
+        if mask is not None and len(leading) != 1:
+            mask = as_boolean(mask, "mask")
+            if len(mask.shape) != 2:
+                # (..., [h], t, s) -> (b, [h], t, s)
+                sizes = ops.shape(mask)[len(leading) :]
+                mask = ops.reshape(ops.broadcast_to(mask, (*leading, *sizes)), (-1, *sizes))
+        scores_shape = (query.shape[0], self.num_heads, query.shape[1], key.shape[1])
+        return combine_masks(attention_mask=mask, scores_shape=scores_shape)
 
     def _add(self, weight: str, name: str, *shape: int) -> Tensor:
-        options = {kind: getattr(self, f"{weight}_{kind}") for kind in _SERIALIZE}
-        initializer = options["initializer"]
-        if isinstance(initializer, keras.initializers.Initializer):
+        kinds = ("initializer", "regularizer", "constraint")
+        options = {kind: getattr(self, f"{weight}_{kind}") for kind in kinds}
+        if isinstance(options["initializer"], keras.initializers.Initializer):
             # It draws the same numbers at every call: queries, keys and values would start equal.
-            options["initializer"] = initializer.clone()
+            options["initializer"] = options["initializer"].clone()
         return self.add_weight(name=name, shape=shape, **options)
 
 
-def _flat_mask(mask: Tensor, leading: tuple[Tensor | int, ...]) -> Tensor:
-    """Bring a mask `(..., [h], t, s)` to `(b, [h], t, s)`, and Keras masks `(..., s)` to `(b, s)`."""
-    if isinstance(mask, (list, tuple)) and all(
-        one is None or len(one.shape) == len(leading) + 1 for one in mask
-    ):
-        return [None if one is None else ops.reshape(one, (-1, one.shape[-1])) for one in mask]
-    if mask is None:
-        return None
-    mask = as_boolean(mask, "mask")
-    if len(mask.shape) == 2:
-        return mask
-    sizes = ops.shape(mask)[len(leading) :]
-    return ops.reshape(ops.broadcast_to(mask, (*leading, *sizes)), (-1, *sizes))
-
-
-def _are_keras_masks(mask: Tensor) -> bool:
-    """Tell the masks `(b, s)` of each input from a list of rows."""
+def _are_keras_masks(mask: Tensor, rank: int) -> bool:
+    """Tell the masks `(..., s)` of each input from a list of rows."""
     is_list = isinstance(mask, (list, tuple)) and len(mask) in (2, 3)
-    return is_list and all(one is None or len(getattr(one, "shape", ())) == 2 for one in mask)
+    return is_list and all(one is None or len(getattr(one, "shape", ())) == rank for one in mask)
 
 
 def _query_key_value(inputs: list[Tensor]) -> tuple[Tensor, Tensor, Tensor]:

@@ -12,9 +12,7 @@ from keras_transformer.types import Shape, Tensor
 
 
 class _PositionalCall(keras.layers.Layer):
-    """A layer that takes every argument of `call` by position, and keeps its options as attributes."""
-
-    option_names: ClassVar[tuple[str, ...]] = ()
+    """A layer that takes every argument of `call` by position, and has its options as attributes."""
 
     def __call__(self, *args: Tensor, **kwargs: Tensor) -> Tensor:
         # Keras 3 raises for a Python bool by position ("Only input tensors may be passed as positional
@@ -26,7 +24,9 @@ class _PositionalCall(keras.layers.Layer):
 
     def options(self) -> dict[str, object]:
         """Return the constructor's arguments."""
-        return {name: getattr(self, name) for name in self.option_names}
+        _, *names = inspect.signature(type(self).__init__).parameters
+        given = {name: getattr(self, name) for name in names if name != "kwargs"}
+        return {name: keras.saving.serialize_keras_object(value) for name, value in given.items()}
 
     def get_config(self) -> dict[str, object]:
         return {**super().get_config(), **self.options()}
@@ -36,13 +36,6 @@ class _CourseLayer(_PositionalCall):
     """The options and parts of both layers."""
 
     attention_names: ClassVar[tuple[str, ...]]
-    option_names: ClassVar[tuple[str, ...]] = (
-        "embedding_dim",
-        "num_heads",
-        "fully_connected_dim",
-        "dropout_rate",
-        "layernorm_eps",
-    )
 
     def __init__(
         self,

@@ -1,7 +1,5 @@
 """The encoder and the decoder of the course: from token ids to vectors."""
 
-from typing import ClassVar
-
 import keras
 from keras import ops
 
@@ -14,16 +12,6 @@ from keras_transformer.types import Shape, Tensor
 
 class _SentenceStack(_PositionalCall):
     """The options of encoder and decoder, and what both begin with: the embedded sentence."""
-
-    option_names: ClassVar[tuple[str, ...]] = (
-        "num_layers",
-        "embedding_dim",
-        "num_heads",
-        "fully_connected_dim",
-        "maximum_position_encoding",
-        "dropout_rate",
-        "layernorm_eps",
-    )
 
     def __init__(
         self,
@@ -94,13 +82,10 @@ class Encoder(_SentenceStack):
 
     Args:
         num_layers: the number of layers.
-        embedding_dim: the width, `d`, and the width of each head too.
-        num_heads: the number of heads, `h`.
-        fully_connected_dim: the inner width of the feed-forward networks, `f`.
+        embedding_dim, num_heads, fully_connected_dim, layernorm_eps: see `EncoderLayer`.
         input_vocab_size: the number of token ids of the source, `v`.
         maximum_position_encoding: the longest source.
         dropout_rate: of the layers, and of the dropout on the embedded sentence.
-        layernorm_eps: what normalization adds to the variance.
         **kwargs: `name` and `dtype` of a Keras layer.
 
     Call arguments:
@@ -116,8 +101,6 @@ class Encoder(_SentenceStack):
         ValueError: sizes not above zero, a rate outside [0, 1), a sentence longer than
             `maximum_position_encoding`, a mask of another rank or size.
     """
-
-    option_names: ClassVar[tuple[str, ...]] = (*_SentenceStack.option_names, "input_vocab_size")
 
     def __init__(
         self,
@@ -175,8 +158,6 @@ class Decoder(_SentenceStack):
         layer `i`, from 1 and in order: `decoder_layer{i}_block1_self_att`
         `(b, h, t, t)` and `decoder_layer{i}_block2_decenc_att` `(b, h, t, s)`.
     """
-
-    option_names: ClassVar[tuple[str, ...]] = (*_SentenceStack.option_names, "target_vocab_size")
 
     def __init__(
         self,

@@ -18,15 +18,12 @@ class Transformer(_PositionalCall, keras.Model):
 
     Args:
         num_layers: the number of encoder layers, and of decoder layers.
-        embedding_dim: the width, `d`, and the width of each head too.
-        num_heads: the number of heads, `h`.
-        fully_connected_dim: the inner width of the feed-forward networks, `f`.
+        embedding_dim, num_heads, fully_connected_dim, layernorm_eps: see `EncoderLayer`.
         input_vocab_size: the number of token ids of the source.
         target_vocab_size: the number of token ids of the target, `v`.
         max_positional_encoding_input: the longest source.
         max_positional_encoding_target: the longest target.
         dropout_rate: see `Encoder`.
-        layernorm_eps: what normalization adds to the variance.
         **kwargs: `name` and `dtype` of a Keras model.
 
     Call arguments:
@@ -133,13 +130,14 @@ class Transformer(_PositionalCall, keras.Model):
         """Compute the metrics of the probabilities, the first of what `call` returned."""
         return super().compute_metrics(x, y, y_pred[0], sample_weight)
 
-    def get_config(self) -> dict[str, object]:
+    def options(self) -> dict[str, object]:
+        """Return the constructor's arguments, which encoder and decoder have."""
         source, target = self.encoder.options(), self.decoder.options()
         sizes = {
             "max_positional_encoding_input": source.pop("maximum_position_encoding"),
             "max_positional_encoding_target": target.pop("maximum_position_encoding"),
         }
-        return {**super().get_config(), **source, **target, **sizes}
+        return {**source, **target, **sizes}
 
 
 def _unpack(inputs: Tensor) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:

@@ -19,33 +19,22 @@ _SMALLEST_COVERAGE = 1e-6
 class _BeamState(NamedTuple):
     """State of beam search."""
 
-    # An integer scalar: the number of tokens that were generated.
-    position: Tensor
-    # int32 `(b, n)`: the token before; first the start token.
-    last_ids: Tensor
-    # int32 `(b, n, t)`: the tokens so far, then padding.
-    running_ids: Tensor
-    # float32 `(b, n)`, best first.
-    running_log_probabilities: Tensor
-    # int32 `(b, n, t)`, hypotheses that ended.
-    finished_ids: Tensor
-    # float32 `(b, n)`, best first, `LOWEST_SCORE` where there is none yet.
-    finished_scores: Tensor
-    # Of each source.
-    limits: _Limits
-    # That of the model, for `b * n` hypotheses.
-    cache: _Cache
+    position: Tensor  # an integer scalar: the number of tokens that were generated
+    last_ids: Tensor  # int32 `(b, n)`: the token before; first the start token
+    running_ids: Tensor  # int32 `(b, n, t)`: the tokens so far, then padding
+    running_log_probabilities: Tensor  # float32 `(b, n)`, best first
+    finished_ids: Tensor  # int32 `(b, n, t)`, hypotheses that ended
+    finished_scores: Tensor  # float32 `(b, n)`, best first, `LOWEST_SCORE` where there is none yet
+    limits: _Limits  # of each source
+    cache: _Cache  # that of the model, for `b * n` hypotheses
 
 
 class _Candidates(NamedTuple):
     """The `2n` most likely extensions of a source: enough, should `n` of them end."""
 
-    # float32 `(b, 2n)`, best first.
-    log_probabilities: Tensor
-    # int32 `(b, 2n)`: the hypothesis that is extended.
-    beams: Tensor
-    # int32 `(b, 2n)`: the token that extends it.
-    token_ids: Tensor
+    log_probabilities: Tensor  # float32 `(b, 2n)`, best first
+    beams: Tensor  # int32 `(b, 2n)`: the hypothesis that is extended
+    token_ids: Tensor  # int32 `(b, 2n)`: the token that extends it
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,13 +74,7 @@ class BeamSearch(Search):
     exhaustive: bool = False
     """Whether the search goes on until no running hypothesis can win, however many have ended."""
 
-    axes: ClassVar[dict[str, str]] = {
-        "last_ids": "bn",
-        "running_ids": "bnt",
-        "running_log_probabilities": "bn",
-        "finished_ids": "bnt",
-        "finished_scores": "bn",
-    }
+    token_fields: ClassVar[tuple[str, ...]] = ("running_ids", "finished_ids")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -159,6 +142,9 @@ class BeamSearch(Search):
         may_finish = ops.logical_and(ended, is_running[:, None])
         finished_scores, finished_ids = self._finish(state, found, may_finish, ids, cache)
         running, order = largest(ops.where(ended, LOWEST_SCORE, found.log_probabilities), self.beam_size)
+        # A cache numbers the hypotheses of all sources: (b, n) -> (b * n,)
+        first = ops.arange(ops.shape(order)[0], dtype="int32")[:, None] * self.beam_size
+        rows = ops.reshape(take(found.beams, order, batch_dims=1) + first, (-1,))
         return state._replace(
             position=state.position + 1,
             last_ids=take(found.token_ids, order, batch_dims=1),
@@ -167,7 +153,7 @@ class BeamSearch(Search):
             finished_ids=finished_ids,
             finished_scores=finished_scores,
             # Keys and values stay where they are: a cache notes which hypothesis wrote what.
-            cache=cache.reorder(self._rows(take(found.beams, order, batch_dims=1))),
+            cache=cache.reorder(rows),
         )
 
     def finalize(self, state: _BeamState, max_length: int) -> SearchResult:
@@ -234,8 +220,3 @@ class BeamSearch(Search):
             is_token = ops.cast(cache.encoder_padding_mask, "bool")[:, None, :]
             terms = ops.where(is_token, terms, 0.0)
         return scores + self.coverage_penalty * ops.sum(terms, axis=-1)
-
-    def _rows(self, beams: Tensor) -> Tensor:
-        """Number hypotheses `(b, n)` of each source as a cache does, `(b * n,)`."""
-        offsets = ops.arange(ops.shape(beams)[0], dtype="int32") * self.beam_size
-        return ops.reshape(beams + offsets[:, None], (-1,))

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -23,20 +24,13 @@ def _is_absent(part: Tensor) -> bool:
 class _Limits(NamedTuple):
     """Bounds of each source; `()` where there is none."""
 
-    # int32 `(b,)`: the fewest tokens.
-    shortest: Tensor = ()
-    # int32 `(b,)`: the most tokens.
-    longest: Tensor = ()
-    # int32 `(b, p)`, padded: the first tokens of every hypothesis.
-    prefix_ids: Tensor = ()
+    shortest: Tensor = ()  # int32 `(b,)`: the fewest tokens
+    longest: Tensor = ()  # int32 `(b,)`: the most tokens
+    prefix_ids: Tensor = ()  # int32 `(b, p)`, padded: the first tokens of every hypothesis
 
-    def select(self, rows: Tensor) -> "_Limits":
-        """Take the limits of some sources, `rows` `(b',)`."""
-        return _Limits(*(part if _is_absent(part) else ops.take(part, rows, axis=0) for part in self))
-
-    def repeat(self, beam_size: int) -> "_Limits":
-        """Give each of the `n` hypotheses the limits of its source."""
-        return _Limits(*(part if _is_absent(part) else ops.repeat(part, beam_size, axis=0) for part in self))
+    def each(self, function: Callable[[Tensor], Tensor]) -> "_Limits":
+        """Apply a function to each bound that there is."""
+        return _Limits(*(part if _is_absent(part) else function(part) for part in self))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -85,23 +79,17 @@ class Constraints:
         )
         for token_id in self.banned_token_ids:
             check_number(whole=True, banned_token_ids=token_id)
-        object.__setattr__(
-            self, "banned_token_ids", tuple(int(token_id) for token_id in self.banned_token_ids)
-        )
+        object.__setattr__(self, "banned_token_ids", tuple(map(int, self.banned_token_ids)))
         check_number(min_length_ratio=self.min_length_ratio)
         check_number(above=0, repetition_penalty=self.repetition_penalty)
-        self._check_longest()
-
-    def _check_longest(self) -> None:
-        if self.max_length_ratio is None:
-            if self.max_length_offset:
-                raise ValueError(
-                    "`max_length_offset` must come with a `max_length_ratio`. "
-                    f"Received: max_length_offset={self.max_length_offset}, max_length_ratio=None."
-                )
-            return
-        check_number(above=0, max_length_ratio=self.max_length_ratio)
-        if self.min_length_ratio > self.max_length_ratio:
+        if self.max_length_ratio is not None:
+            check_number(above=0, max_length_ratio=self.max_length_ratio)
+        elif self.max_length_offset:
+            raise ValueError(
+                "`max_length_offset` must come with a `max_length_ratio`. "
+                f"Received: max_length_offset={self.max_length_offset}, max_length_ratio=None."
+            )
+        if self.max_length_ratio is not None and self.min_length_ratio > self.max_length_ratio:
             raise ValueError(
                 "`min_length_ratio` must not be above `max_length_ratio`. Received: "
                 f"min_length_ratio={self.min_length_ratio}, max_length_ratio={self.max_length_ratio}."
@@ -251,16 +239,11 @@ def _repeated_ngrams(history: Tensor, position: Tensor | int, size: int, vocabul
         current = ops.take(history, ops.maximum(position - size + 1 + offset, 0), axis=1)  # (r,)
         same = ops.equal(history[:, offset : offset + num_windows], current[:, None])
         repeats = ops.logical_and(repeats, same)
-    return _in_vocabulary(history[:, size - 1 :], repeats, vocabulary_size)
-
-
-def _in_vocabulary(token_ids: Tensor, is_found: Tensor, vocabulary_size: int) -> Tensor:
-    """Turn tokens `(r, m)`, some of them found, into rows of a vocabulary, bool `(r, v)`."""
-    rows = ops.arange(ops.shape(token_ids)[0], dtype="int32")
-    rows = ops.broadcast_to(rows[:, None], ops.shape(token_ids))
-    # What was not found goes behind the end, and is cut off again.
-    columns = ops.where(is_found, token_ids, vocabulary_size)
+    # What does not repeat goes behind the end of the vocabulary, and is cut off again.
+    columns = ops.where(repeats, history[:, size - 1 :], vocabulary_size)  # (r, t)
+    num_rows = ops.shape(columns)[0]
+    rows = ops.broadcast_to(ops.arange(num_rows, dtype="int32")[:, None], ops.shape(columns))
     indices = ops.reshape(ops.stack([rows, columns], axis=-1), (-1, 2))
-    nothing = ops.zeros((ops.shape(token_ids)[0], vocabulary_size + 1), "float32")
+    nothing = ops.zeros((num_rows, vocabulary_size + 1), "float32")
     ones = ops.ones_like(indices[:, 0], dtype="float32")
     return ops.scatter_update(nothing, indices, ones)[:, :vocabulary_size] > 0

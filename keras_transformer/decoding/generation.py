@@ -1,7 +1,7 @@
 """Decoding with a model: a search over the tokens that it predicts, all at once or one by one."""
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Iterator
+from typing import Protocol
 
 import keras
 import numpy as np
@@ -14,24 +14,13 @@ from keras_transformer.decoding.search import CHUNK, Search, SearchResult, Step,
 from keras_transformer.models.causal_lm import CausalLM
 from keras_transformer.types import Tensor
 
-_Constants = TypeVar("_Constants")
-_State = TypeVar("_State")
-
 
 class _DecodableModel(Protocol):
     """A model that predicts one token at a time: a `Transformer`, a `CausalLM`, an `Ensemble`."""
 
-    def start_decoding(
-        self,
-        inputs: Tensor,
-        max_length: Tensor | int,
-        beam_size: int = 1,
-        *,
-        padding_mask: Tensor | None = None,
-        track_attention: bool = False,
-        in_place: bool = False,
-    ) -> tuple[Step, _Cache]:
-        """Prepare a loop over `max_length` positions; see `Transformer.start_decoding`."""
+    @property
+    def start_decoding(self) -> Callable[..., tuple[Step, _Cache]]:
+        """Prepare a loop over some positions; see `Transformer.start_decoding`."""
 
 
 def generate(
@@ -83,7 +72,9 @@ def generate(
         (1, 1, 5)
     """
     inputs = _checked_inputs(model, inputs, max_length)
-    _check_prefixes(model, prefix_ids)
+    embedding = getattr(model, "target_embedding", getattr(model, "token_embedding", None))
+    if prefix_ids is not None and embedding is not None:
+        check_token_ids(ops.convert_to_tensor(prefix_ids), embedding.vocabulary_size, "prefix_ids")
     batch_size, length = (size or 1 for size in known_sizes(inputs.shape[:2]))
     search.check_memory(model, batch_size, length, max_length)
     is_prompt = isinstance(model, CausalLM)
@@ -146,18 +137,10 @@ def _rectangular(inputs: Tensor) -> Tensor:
 
 def _source_lengths(inputs: Tensor, padding_mask: Tensor | None) -> Tensor:
     """Count the tokens or frames of each source, int32 `(b,)`; without a mask, id 0 is padding."""
-    if padding_mask is None and len(inputs.shape) == 2:
-        padding_mask = ops.not_equal(inputs, 0)
     if padding_mask is None:
-        padding_mask = ops.ones(ops.shape(inputs)[:2], "bool")
+        is_ids = len(inputs.shape) == 2
+        padding_mask = ops.not_equal(inputs, 0) if is_ids else ops.ones(ops.shape(inputs)[:2], "bool")
     return ops.sum(ops.cast(padding_mask, "int32"), axis=1)
-
-
-def _check_prefixes(model: _DecodableModel, prefix_ids: Tensor | None) -> None:
-    """Raise for prefixes with an id outside the vocabulary, of a model that has one."""
-    embedding = getattr(model, "target_embedding", getattr(model, "token_embedding", None))
-    if prefix_ids is not None and embedding is not None:
-        check_token_ids(ops.convert_to_tensor(prefix_ids), embedding.vocabulary_size, "prefix_ids")
 
 
 def _token_stream(
@@ -171,47 +154,29 @@ def _token_stream(
             f"Received: {type(search).__name__}, beam_size={search.beam_size}."
         )
 
-    def begin(inputs: Tensor) -> tuple[Step, _Cache]:
-        return model.start_decoding(inputs, max_length)
+    # A step is no tensor, so no graph can return it: each round prepares the model again, of which the
+    # compiler leaves out what only the cache needs.
+    def advance(inputs: Tensor, state: _IndependentState) -> _IndependentState:
+        return search.advance(state, model.start_decoding(inputs, max_length)[0], max_length)
 
-    def advance(step: Step, state: _IndependentState) -> _IndependentState:
-        return search.advance(state, step, max_length)
-
-    compiled = _compile_rounds(begin, advance, getattr(model, "variables", ()))
+    variables = getattr(model, "variables", ())
+    first_cache = compile_function(
+        lambda x: model.start_decoding(x, max_length)[1], variables, num_inputs=None
+    )
+    next_state = compile_function(advance, variables, num_inputs=None)
 
     def stream(inputs: Tensor) -> Iterator[np.ndarray]:
         """Yield a token of each row, padding for those that have ended, until every row has."""
         inputs = _checked_inputs(model, inputs, max_length)
-        cache, next_state = compiled(inputs)
+        if next_state is advance:  # nothing is compiled, and the step is kept
+            step, cache = model.start_decoding(inputs, max_length)
+        else:
+            step, cache = None, first_cache(inputs)
         request = _Request(inputs.shape[0], max_length, _source_lengths(inputs, None))
         # Not compiled: so JAX draws other random numbers each time where there is no seed.
         state = search.initialize(cache, request, max_length)
         while int(state.position) < max_length and bool(ops.any(search.is_running(state, max_length))):
-            state = next_state(state)
+            state = search.advance(state, step, max_length) if step else next_state(inputs, state)
             yield np.array(ops.convert_to_numpy(state.last_ids[:, 0]))
 
     return stream
-
-
-def _compile_rounds(
-    begin: Callable[[Tensor], tuple[_Constants, Tensor]],
-    advance: Callable[[_Constants, _State], _State],
-    variables: Sequence[keras.Variable] = (),
-) -> Callable[[Tensor], tuple[Tensor, Callable[[_State], _State]]]:
-    """Compile `constants, first = begin(inputs)`, then `state = advance(constants, state)` for each round."""
-
-    # Constants need not be tensors, so no graph can return them: each round has a `begin` of its own, of
-    # which the compiler leaves out what only `first` needs.
-    def advance_from(inputs: Tensor, state: _State) -> _State:
-        return advance(begin(inputs)[0], state)
-
-    next_of = compile_function(advance_from, variables, num_inputs=None)
-    if next_of is advance_from:  # nothing is compiled, and the constants are kept
-
-        def start(inputs: Tensor) -> tuple[Tensor, Callable[[_State], _State]]:
-            constants, first = begin(inputs)
-            return first, lambda state: advance(constants, state)
-
-        return start
-    first_of = compile_function(lambda inputs: begin(inputs)[1], variables, num_inputs=None)
-    return lambda inputs: (first_of(inputs), lambda state: next_of(inputs, state))

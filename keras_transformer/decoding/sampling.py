@@ -23,38 +23,22 @@ from keras_transformer.types import Tensor
 class _IndependentState(NamedTuple):
     """State of a search whose hypotheses are independent."""
 
-    # An integer scalar: the number of tokens that were generated.
-    position: Tensor
-    # int32 `(b, n)`: the token before; first the start token.
-    last_ids: Tensor
-    # int32 `(b, n, t)`: the tokens so far, then padding.
-    token_ids: Tensor
-    # float32 `(b, n)`, of the hypothesis so far.
-    log_probabilities: Tensor
-    # int32 `(b, n)`: tokens so far, the end token included.
-    lengths: Tensor
-    # bool `(b, n)`.
-    ended: Tensor
-    # float32 `(b, n, T)`: random numbers, one for each step, or none, `(b, n, 0)`.
-    uniforms: Tensor
-    # Of each source.
-    limits: _Limits
-    # That of the model.
-    cache: _Cache
+    position: Tensor  # an integer scalar: the number of tokens that were generated
+    last_ids: Tensor  # int32 `(b, n)`: the token before; first the start token
+    token_ids: Tensor  # int32 `(b, n, t)`: the tokens so far, then padding
+    log_probabilities: Tensor  # float32 `(b, n)`, of the hypothesis so far
+    lengths: Tensor  # int32 `(b, n)`: tokens so far, the end token included
+    ended: Tensor  # bool `(b, n)`
+    uniforms: Tensor  # float32 `(b, n, T)`: random numbers, one for each step, or none, `(b, n, 0)`
+    limits: _Limits  # of each source
+    cache: _Cache  # that of the model
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _IndependentSearch(Search):
     """Base of `GreedySearch` and `SampleSearch`, whose hypotheses do not compete."""
 
-    axes: ClassVar[dict[str, str]] = {
-        "last_ids": "bn",
-        "token_ids": "bnt",
-        "log_probabilities": "bn",
-        "lengths": "bn",
-        "ended": "bn",
-        "uniforms": "bnT",
-    }
+    token_fields: ClassVar[tuple[str, ...]] = ("token_ids",)
 
     def initialize(self, cache: _Cache, request: _Request, length: Tensor | int) -> _IndependentState:
         """Make the state before the first token."""

@@ -1,22 +1,15 @@
 """Scores and alignments of given targets, by one teacher-forced pass."""
 
-from typing import NamedTuple, Protocol
+from collections.abc import Callable
+from typing import NamedTuple
 
 import keras
 from keras import ops
 
 from keras_transformer.arguments import known_values
+from keras_transformer.models.ensemble import Ensemble
+from keras_transformer.models.transformer import Transformer
 from keras_transformer.types import SpecialIds, Tensor
-
-
-class _ScoringModel(Protocol):
-    """A `Transformer` or an `Ensemble`."""
-
-    def __call__(self, inputs: dict[str, Tensor]) -> Tensor:
-        """Return logits `(b, t, v)`."""
-
-    def attention_scores(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Return attention maps by the name of their layer."""
 
 
 class _TargetScores(NamedTuple):
@@ -29,7 +22,7 @@ class _TargetScores(NamedTuple):
 
 
 def score_targets(
-    model: _ScoringModel,
+    model: Callable[[dict[str, Tensor]], Tensor],
     inputs: Tensor,
     target_ids: Tensor,
     padding_mask: Tensor | None = None,
@@ -76,7 +69,7 @@ def score_targets(
 
 
 def align_targets(
-    model: _ScoringModel,
+    model: Transformer | Ensemble,
     inputs: Tensor,
     target_ids: Tensor,
     layer: int = -1,

@@ -58,20 +58,13 @@ class SearchResult(NamedTuple):
 class _Request(NamedTuple):
     """The inputs of a search, apart from the model."""
 
-    # The number of sources, `b`; a tensor where it is not known while a graph is traced.
-    batch_size: Tensor | int
-    # The most tokens of a hypothesis, the end token included, `T`.
-    max_length: int
-    # Integers `(b,)`, for limits that depend on them.
-    source_lengths: Tensor | None = None
-    # Integers `(b, p)`, padded: the first tokens of the hypotheses of each source.
-    prefix_ids: Tensor | None = None
-    # Integers `(b,)`: the token before the first; None for the start token.
-    first_ids: Tensor | None = None
-    # Integers `(b,)`, by which sampling tells the sources apart; None for 0 to `b - 1`.
-    source_numbers: Tensor | None = None
-    # The positions that a loop of known sizes has room for at first.
-    room: int = CHUNK
+    batch_size: Tensor | int  # the number of sources, `b`; a tensor where a traced graph does not know it
+    max_length: int  # the most tokens of a hypothesis, the end token included, `T`
+    source_lengths: Tensor | None = None  # integers `(b,)`, for limits that depend on them
+    prefix_ids: Tensor | None = None  # integers `(b, p)`, padded: what hypotheses of a source begin with
+    first_ids: Tensor | None = None  # integers `(b,)`: the token before the first; None for the start token
+    source_numbers: Tensor | None = None  # integers `(b,)`, by which sampling tells sources apart
+    room: int = CHUNK  # the positions that a loop of known sizes has room for at first
 
     @property
     def sizes_change(self) -> bool:
@@ -84,7 +77,8 @@ class _Request(NamedTuple):
         return self.batch_size * 0 if self.sizes_change else min(self.room, self.max_length)
 
 
-# A named tuple of tensors of each search's own, which has the fields `position`, `limits` and `cache`.
+# A named tuple of each search's own, with the fields `position`, `limits` and `cache`; others are tensors
+# whose first axis is the sources.
 State: TypeAlias = Any
 
 
@@ -102,8 +96,8 @@ class Search(abc.ABC):
     special_ids: SpecialIds | None = None
     """The special tokens of the target; None for those of a `Translator`'s tokenizer."""
 
-    axes: ClassVar[dict[str, str]]
-    """The axes of each other field of the state: `b` sources, `n` hypotheses, `t` positions of token ids."""
+    token_fields: ClassVar[tuple[str, ...]]
+    """The fields of the state that grow with the hypotheses: token ids `(b, n, t)`."""
 
     def __post_init__(self) -> None:
         check_number(length_penalty=self.length_penalty)
@@ -137,7 +131,7 @@ class Search(abc.ABC):
         """Whether the cache must sum up the cross-attention."""
         return False
 
-    def check_memory(self, model: Any, batch_size: int, source_length: int, max_length: int) -> None:
+    def check_memory(self, model: object, batch_size: int, source_length: int, max_length: int) -> None:
         """Raise InputError for hypotheses of a model that the machine has no memory for."""
         options = model.config.options() if hasattr(model, "config") else {}
         width, num_layers = options.get("hidden_dim", 0), options.get("num_layers", 0)
@@ -193,7 +187,7 @@ class Search(abc.ABC):
     ) -> tuple[Tensor, Tensor]:
         """Turn logits `(b * n, v)` into log-probabilities: those of the model, and those under all rules."""
         log_probabilities = _next_token_log_probabilities(logits, self._ids)
-        limits = limits.repeat(self.beam_size)
+        limits = limits.each(lambda limit: ops.repeat(limit, self.beam_size, axis=0))
         return log_probabilities, self.constraints.apply(
             log_probabilities, token_ids, position, limits, max_length, self._ids
         )
@@ -235,11 +229,10 @@ class Search(abc.ABC):
         # A graph of TensorFlow, as in an export, meets batches of any size, whose longest output would
         # otherwise hold up all others. To leave at a quarter costs few copies, and no step has many rows that
         # are done.
-        kind: Callable[..., State] = type(state)
         # A sum that depends on the batch: so the graph is traced for any length.
         room = batch_size * 0 + min(CHUNK, max_length)
-        state = self._grow(state, room)
-        nothing = self.finalize(state, max_length)
+        start = self._grow(state, room)
+        nothing = self.finalize(start, max_length)
 
         def is_most_running(state: State) -> Tensor:
             is_running = ops.cast(self.is_running(state, max_length), "int32")
@@ -251,7 +244,7 @@ class Search(abc.ABC):
             more = ops.minimum(CHUNK, max_length - room) * ops.cast(fields[0] >= room, "int32")
             room = room + more
             state = self._advance_while(
-                self._grow(kind(*fields), more),
+                self._grow(start._make(fields), more),
                 step,
                 lambda state: ops.logical_and(state.position < room, is_most_running(state)),
                 max_length,
@@ -259,51 +252,40 @@ class Search(abc.ABC):
             is_running = ops.logical_and(self.is_running(state, max_length), state.position < max_length)
             done, running = _where(ops.logical_not(is_running)), _where(is_running)
             part = self.finalize(self._select(state, done), max_length)
-            result = _put(result, ops.take(numbers, done), part)
-            return ops.take(numbers, running), room, result, *self._select(state, running)
+            rows = ops.take(numbers, done)[:, None]
+            written = (ops.scatter_update(all_, rows, new) for all_, new in zip(result, part, strict=True))
+            return ops.take(numbers, running), room, SearchResult(*written), *self._select(state, running)
 
-        start = ops.arange(batch_size, dtype="int32"), room, nothing, *state
-        return ops.while_loop(lambda numbers, *_: ops.shape(numbers)[0] > 0, advance, start)[2]
+        first = ops.arange(batch_size, dtype="int32"), room, nothing, *start
+        return ops.while_loop(lambda numbers, *_: ops.shape(numbers)[0] > 0, advance, first)[2]
 
     def _advance_while(
         self, state: State, step: Step, condition: Callable[[State], Tensor], max_length: int
     ) -> State:
-        kind: Callable[..., State] = type(state)
         fields = ops.while_loop(
-            lambda *fields: condition(kind(*fields)),
-            lambda *fields: self.advance(kind(*fields), step, max_length),
+            lambda *fields: condition(state._make(fields)),
+            lambda *fields: self.advance(state._make(fields), step, max_length),
             state,
         )
-        return kind(*fields)
+        return state._make(fields)
 
     def _select(self, state: State, rows: Tensor) -> State:
         """Take some sources, `rows` `(b',)`, with all their hypotheses."""
-        taken = {
-            name: ops.take(getattr(state, name), rows, axis=letters.index("b"))
-            for name, letters in self.axes.items()
-        }
-        return state._replace(**taken, limits=state.limits.select(rows), cache=state.cache.select(rows))
+        others = [name for name in state._fields if name not in ("position", "limits", "cache")]
+        taken = {name: ops.take(getattr(state, name), rows, axis=0) for name in others}
+        limits = state.limits.each(lambda limit: ops.take(limit, rows, axis=0))
+        return state._replace(**taken, limits=limits, cache=state.cache.select(rows))
 
     def _grow(self, state: State, num_positions: Tensor | int) -> State:
         """Make room for more tokens, padding for now."""
         grown = {}
-        for name, letters in self.axes.items():
-            if "t" in letters:
-                tokens, axis = getattr(state, name), letters.index("t")
-                sizes = [*ops.shape(tokens)]
-                sizes[axis] = num_positions
-                room = ops.full(sizes, self._ids.pad, dtype=tokens.dtype)
-                grown[name] = ops.concatenate([tokens, room], axis=axis)
+        for name in self.token_fields:
+            tokens = getattr(state, name)
+            room = ops.full((*ops.shape(tokens)[:-1], num_positions), self._ids.pad, dtype=tokens.dtype)
+            grown[name] = ops.concatenate([tokens, room], axis=-1)
         return state._replace(**grown, cache=state.cache.grow(num_positions))
 
 
 def _where(condition: Tensor) -> Tensor:
     """Return the indices at which a boolean `(b,)` is true."""
     return ops.cast(ops.nonzero(condition)[0], "int32")
-
-
-def _put(result: SearchResult, rows: Tensor, part: SearchResult) -> SearchResult:
-    """Write the hypotheses of some sources."""
-    return SearchResult(
-        *(ops.scatter_update(all_, rows[:, None], new) for all_, new in zip(result, part, strict=True))
-    )

@@ -247,13 +247,8 @@ class TextTranslator(abc.ABC):
         return ""
 
 
-_NO_TEXT = np.array(b"", object)
-_BLANKS = {
-    "output": _NO_TEXT,
-    "source_tokens": _NO_TEXT,
-    "output_tokens": _NO_TEXT,
-    "num_tokens": np.int32(0),
-}
+_TEXTS = ("output", "source_tokens", "output_tokens")
+_BLANKS: dict[str, Tensor] = {"num_tokens": np.int32(0), **dict.fromkeys(_TEXTS, np.array(b"", object))}
 
 
 def _translation(output: bytes, score: float) -> Translation:

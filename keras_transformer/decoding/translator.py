@@ -19,7 +19,7 @@ from keras_transformer.decoding.sampling import GreedySearch
 from keras_transformer.decoding.scoring import align_targets, score_targets
 from keras_transformer.decoding.search import Search, SearchResult
 from keras_transformer.decoding.text_translator import Outputs, Signature, TextTranslator, TruncationWarning
-from keras_transformer.decoding.translator_directory import _read_translator, _write_translator
+from keras_transformer.decoding.translator_directory import _ARGUMENTS, _read_translator, _write_translator
 from keras_transformer.errors import InputError
 from keras_transformer.files import _as_path
 from keras_transformer.models.ensemble import Ensemble
@@ -98,6 +98,7 @@ class Translator(TextTranslator):
 
     @search.setter
     def search(self, search: Search) -> None:
+        """Use another search; without special ids, it gets those of the tokenizers."""
         self._search = _with_ids(search)
 
     def generate(
@@ -165,9 +166,7 @@ class Translator(TextTranslator):
             InputError: If a file cannot be written.
             ValueError: If the search is of a class that cannot be read back.
         """
-        tokenizers = self.source_tokenizer, self.target_tokenizer
-        limits = {name: getattr(self, name) for name in ("max_source_length", "max_target_length")}
-        _write_translator(_as_path(directory), self.model, tokenizers, self.search, limits)
+        _write_translator(_as_path(directory), {name: getattr(self, name) for name in _ARGUMENTS})
 
     @classmethod
     def load(cls, directory: str | Path) -> Self:
@@ -212,22 +211,14 @@ class Translator(TextTranslator):
             texts = self.target_tokenizer.detokenize(token_ids.reshape(-1, token_ids.shape[-1])).numpy()
             outputs = {"output": texts.reshape(scores.shape), "score": scores}
         else:
-            outputs = self._best_outputs(source_ids, token_ids[:, 0], scores[:, 0], signature == "align")
+            best = token_ids[:, 0]  # (b, n, T) -> (b, T)
+            outputs = {"output": self.target_tokenizer.detokenize(best).numpy(), "score": scores[:, 0]}
+            if signature == "align":
+                outputs["source_tokens"] = self.source_tokenizer.tokens(source_ids).numpy()
+                outputs["output_tokens"] = self.target_tokenizer.tokens(best).numpy()
+                # (b, T) and (b, s) -> (b, T, s)
+                outputs["attention"] = ops.convert_to_numpy(self._align(source_ids, best))
         return {**self.blanked(outputs, is_empty), "is_cut": is_cut}
-
-    def _best_outputs(
-        self, source_ids: np.ndarray, token_ids: np.ndarray, scores: np.ndarray, with_attention: bool
-    ) -> dict[str, np.ndarray]:
-        outputs = {"output": self.target_tokenizer.detokenize(token_ids).numpy(), "score": scores}
-        if not with_attention:
-            return outputs
-        return {
-            **outputs,
-            "source_tokens": self.source_tokenizer.tokens(source_ids).numpy(),
-            "output_tokens": self.target_tokenizer.tokens(token_ids).numpy(),
-            # (b, T) and (b, s) -> (b, T, s)
-            "attention": ops.convert_to_numpy(self._align(source_ids, token_ids)),
-        }
 
     def _limits(self, signature: Signature) -> str:
         limits = f"max_source_length={self.max_source_length}"

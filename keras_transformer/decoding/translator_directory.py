@@ -2,11 +2,8 @@
 
 import dataclasses
 import json
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import keras
+from typing import Any
 
 from keras_transformer.decoding.beam import BeamSearch
 from keras_transformer.decoding.sampling import GreedySearch, SampleSearch
@@ -14,14 +11,13 @@ from keras_transformer.decoding.search import Search
 from keras_transformer.errors import InputError
 from keras_transformer.files import Checksums, atomic_directory, read_file, read_table, write_file
 from keras_transformer.training.restore import load_model
-from keras_transformer.types import Length
-
-if TYPE_CHECKING:
-    from keras_transformer.text.tokenizer import Tokenizer
+from keras_transformer.types import Config, Length
 
 MODEL_FILE = "model.keras"
 OPTIONS_FILE = "translator.json"
 _TOKENIZERS = ("source_tokenizer", "target_tokenizer")
+_LIMITS = ("max_source_length", "max_target_length")
+_ARGUMENTS = ("model", "search", *_TOKENIZERS, *_LIMITS)  # of a translator
 _SEARCHES: dict[str, type[Search]] = {"beam": BeamSearch, "greedy": GreedySearch, "sample": SampleSearch}
 
 
@@ -35,19 +31,14 @@ class _Options:
     parts: dict[str, str] = dataclasses.field(default_factory=dict)  # of files without `Checksums`, unused
 
 
-def _write_translator(
-    directory: Path,
-    model: keras.Model,
-    tokenizers: Sequence["Tokenizer"],
-    search: Search,
-    limits: dict[str, int],
-) -> None:
+def _write_translator(directory: Path, arguments: Config) -> None:
     """Write a translator; the directory changes when everything is written, and not if something fails."""
-    options = {"search": _search_options(search), **limits}
+    limits = {name: arguments[name] for name in _LIMITS}
+    options = {"search": _search_options(arguments["search"]), **limits}
     with atomic_directory(directory, replace=True) as partial:
-        for name, tokenizer in zip(_TOKENIZERS, tokenizers, strict=True):
-            tokenizer.save(partial / name)
-        model.save(partial / MODEL_FILE)
+        for name in _TOKENIZERS:
+            arguments[name].save(partial / name)
+        arguments["model"].save(partial / MODEL_FILE)
         # NumPy's numbers are numbers, too.
         content = json.dumps(options, indent=2, default=lambda number: number.item())
         write_file(partial / OPTIONS_FILE, (content + "\n").encode())
@@ -56,7 +47,7 @@ def _write_translator(
         Checksums.write(partial)
 
 
-def _read_translator(directory: Path) -> dict[str, Any]:
+def _read_translator(directory: Path) -> Config:
     """Return the arguments of a translator; raise `InputError` for damaged parts or those of two models."""
     # Imported here: tokenizers need TensorFlow, the rest of decoding does not.
     from keras_transformer.text.tokenizer import load_tokenizer
@@ -71,11 +62,11 @@ def _read_translator(directory: Path) -> dict[str, Any]:
         "model": load_model(directory / MODEL_FILE),
         **{name: load_tokenizer(directory / name) for name in _TOKENIZERS},
         "search": _read_search(options["search"], path),
-        **{name: options[name] for name in ("max_source_length", "max_target_length")},
+        **{name: options[name] for name in _LIMITS},
     }
 
 
-def _search_options(search: Search) -> dict[str, Any]:
+def _search_options(search: Search) -> Config:
     """Describe a search by its kind and its fields."""
     kinds = [kind for kind, search_class in _SEARCHES.items() if type(search) is search_class]
     if not kinds:
@@ -84,7 +75,7 @@ def _search_options(search: Search) -> dict[str, Any]:
     return {"kind": kinds[0], **dataclasses.asdict(search)}
 
 
-def _read_search(options: dict[str, Any], path: Path) -> Search:
+def _read_search(options: Config, path: Path) -> Search:
     kind = options.pop("kind", None)
     if kind not in [*_SEARCHES]:
         raise InputError(f"{path}: `kind` of `search` must be one of {[*_SEARCHES]}. Received: {kind!r}.")

@@ -12,6 +12,7 @@ from keras import ops
 from keras_transformer.arguments import check_choice
 from keras_transformer.decoding.translator import Translator
 from keras_transformer.errors import InputError
+from keras_transformer.export.fixed_size import _package
 from keras_transformer.export.readmes import _ctranslate2_readme
 from keras_transformer.files import _as_path, atomic_directory, errors_named
 from keras_transformer.layers.decoder import Decoder
@@ -19,7 +20,7 @@ from keras_transformer.layers.encoder import Encoder
 from keras_transformer.layers.feed_forward import FeedForward
 from keras_transformer.layers.multi_head_attention import MultiHeadAttention
 from keras_transformer.layers.position_encoding import sinusoidal_position_encoding
-from keras_transformer.layers.token_embedding import OutputProjection, TokenEmbedding
+from keras_transformer.layers.token_embedding import TokenEmbedding
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.text.tokenizer import SPECIAL_TOKENS, Tokenizer
 from keras_transformer.types import SPECIAL_IDS, Tensor
@@ -31,16 +32,8 @@ _Spec: TypeAlias = Any
 # Names of Keras, and of the same function in CTranslate2.
 _ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH", "tanh": "Tanh", "sigmoid": "Sigmoid"}
 _POSITIONS = ("sinusoidal", "learned", "rotary")
-_QUANTIZATIONS = (
-    None,
-    "int8",
-    "int8_float32",
-    "int8_float16",
-    "int8_bfloat16",
-    "int16",
-    "float16",
-    "bfloat16",
-)
+_INT8 = ("int8", "int8_float32", "int8_float16", "int8_bfloat16")
+_QUANTIZATIONS = (None, *_INT8, "int16", "float16", "bfloat16")
 # Tokens that CTranslate2 reads and writes at most if nothing else is said.
 _DEFAULT_LENGTHS = (1024, 256)
 
@@ -129,20 +122,9 @@ def _activation(model: Transformer) -> str:
     return str(keras.activations.serialize(keras.activations.get(model.config.activation)))
 
 
-def _specs() -> _Spec:
-    """Import the module that CTranslate2 describes a model with."""
-    try:
-        from ctranslate2 import specs
-    except ImportError as error:
-        raise InputError(
-            'A CTranslate2 model needs the package ctranslate2; in the clone: pip install ".[interop]".'
-        ) from error
-    return specs
-
-
 def _transformer_spec(model: Transformer, num_positions: int) -> _Spec:
     """Describe a model with all its weights, in float32, without vocabularies."""
-    specs, config = _specs(), model.config
+    specs, config = _package("ctranslate2", "A CTranslate2 model", "interop").specs, model.config
     options = {
         "num_heads": config.num_heads,
         "num_heads_kv": config.num_key_value_heads,
@@ -161,9 +143,13 @@ def _transformer_spec(model: Transformer, num_positions: int) -> _Spec:
     _fill_stack(encoder, model.encoder)
     _fill_stack(decoder, model.decoder)
     if config.positions != "rotary":
-        encoder.position_encodings.encodings = _positions(model, num_positions)
-        decoder.position_encodings.encodings = encoder.position_encodings.encodings
-    decoder.projection.weight = _projection(model.output_projection)
+        if config.positions == "learned":
+            encodings = _array(model.position_encoding.marks)  # (positions, d)
+        else:
+            encodings = _array(sinusoidal_position_encoding(num_positions, config.hidden_dim))
+        encoder.position_encodings.encodings = decoder.position_encodings.encodings = encodings
+    # (d, v) -> (v, d)
+    decoder.projection.weight = np.ascontiguousarray(_array(model.output_projection.matrix()).T)
     spec = specs.transformer_spec.TransformerSpec(encoder, decoder)
     # Otherwise CTranslate2 adds 1e-5 to the variance.
     spec.config.layer_norm_epsilon = config.layer_norm_epsilon
@@ -221,18 +207,6 @@ def _fill_embedding(spec: _Spec, embedding: TokenEmbedding) -> None:
     spec.multiply_by_sqrt_depth = embedding.scale
 
 
-def _projection(projection: OutputProjection) -> _Array:
-    """Return the rows of the logits `(v, d)`."""
-    return np.ascontiguousarray(_array(projection.matrix()).T)
-
-
-def _positions(model: Transformer, num_positions: int) -> _Array:
-    """Return the vectors that are added to embeddings, `(positions, d)`."""
-    if model.config.positions == "learned":
-        return _array(model.position_encoding.marks)
-    return _array(sinusoidal_position_encoding(num_positions, model.config.hidden_dim))
-
-
 def _array(weight: Tensor) -> _Array:
     array: _Array = np.asarray(ops.convert_to_numpy(weight), "float32")
     return array
@@ -241,8 +215,7 @@ def _array(weight: Tensor) -> _Array:
 def _name_tokens(spec: _Spec, translator: Translator | None) -> None:
     """Register the vocabularies, and the special tokens among them."""
     [source_size], target_size = spec.get_source_vocabulary_size(), spec.get_target_vocabulary_size()
-    source = None if translator is None else translator.source_tokenizer
-    target = None if translator is None else translator.target_tokenizer
+    source, target = (getattr(translator, f"{side}_tokenizer", None) for side in ("source", "target"))
     spec.register_source_vocabulary(_vocabulary_tokens(source_size, source))
     spec.register_target_vocabulary(_vocabulary_tokens(target_size, target))
     spec.config.unk_token = SPECIAL_TOKENS[SPECIAL_IDS.unknown]

@@ -22,7 +22,7 @@ from keras_transformer.decoding.translator import Translator
 from keras_transformer.errors import ExportError, InputError
 from keras_transformer.export.saved_model import _check_exportable
 from keras_transformer.export.verification import _compared_texts, _is_close
-from keras_transformer.export.weights import _StoredWeights
+from keras_transformer.export.weights import _changed, _StoredWeights
 from keras_transformer.files import _as_path, write_file
 
 _KEPT = ("length_penalty", "constraints", "special_ids")  # of a search
@@ -69,7 +69,12 @@ def export_litert(
         ValueError: a length below 2, a batch size that is not above zero.
     """
     path, graph = _as_path(path), _GreedyGraph(translator, source_length, max_length, batch_size)
-    content = _litert_content(graph)
+    function = graph.function.get_concrete_function()
+    converter = tf.lite.TFLiteConverter.from_concrete_functions([function], graph.module)
+    try:
+        content = bytes(converter.convert())
+    except ConverterError as error:
+        raise _missing_operation("LiteRT", error) from error
     graph.check("LiteRT", _litert_engine(content), examples)
     write_file(path, content)
     return path
@@ -93,15 +98,17 @@ def export_onnx(
         The path.
 
     Raises:
-        InputError: a package is not installed, the file cannot be written, or Keras runs on another backend.
-        ExportError: there is no ONNX operation for a part of the model, or the ONNX runtime does
-            not answer as the model does; nothing is written.
-        TypeError: a batch size that is not an integer.
-        ValueError: a length below 2, a batch size that is not above zero.
+        InputError: a package is not installed; see also `export_litert`.
+        ExportError, TypeError, ValueError: see `export_litert`.
     """
-    converter, runtime = (_package(name) for name in ("tf2onnx", "onnxruntime"))
+    converter, runtime = (_package(name, "An ONNX model", "onnx") for name in ("tf2onnx", "onnxruntime"))
     path, graph = _as_path(path), _GreedyGraph(translator, source_length, max_length, batch_size)
-    content = _onnx_content(converter, graph)
+    function = graph.function
+    try:
+        model, _ = converter.convert.from_function(function, function.input_signature, opset=_OPSET)
+    except tf.errors.OpError as error:
+        raise _missing_operation("ONNX", error) from error
+    content = bytes(model.SerializeToString())
     graph.check("The ONNX runtime", _onnx_engine(runtime, content), examples)
     write_file(path, content)
     return path
@@ -117,10 +124,8 @@ class _GreedyGraph:
         check_positive(batch_size=batch_size)
         search = translator.search
         self.batch_size = batch_size
-        self.translator = Translator(
-            translator.model,
-            translator.source_tokenizer,
-            translator.target_tokenizer,
+        self.translator = _changed(
+            translator,
             search=GreedySearch(**{name: getattr(search, name) for name in _KEPT}),
             max_source_length=translator.max_source_length if source_length is None else source_length,
             max_target_length=translator.max_target_length if max_length is None else max_length,
@@ -166,16 +171,6 @@ def _described(token_ids: _Ids, score: float) -> str:
     return f"the token ids {np.trim_zeros(token_ids, 'b').tolist()} and the score {score:.4f}"
 
 
-def _litert_content(graph: _GreedyGraph) -> bytes:
-    """Convert a graph to a `.tflite` file, with the operations that every LiteRT runtime has."""
-    function = graph.function.get_concrete_function()
-    converter = tf.lite.TFLiteConverter.from_concrete_functions([function], graph.module)
-    try:
-        return bytes(converter.convert())
-    except ConverterError as error:
-        raise _missing_operation("LiteRT", error) from error
-
-
 def _litert_engine(content: bytes) -> _Ask:
     with warnings.catch_warnings():
         # TensorFlow announces that its interpreter will move to a package of its own.
@@ -191,15 +186,6 @@ def _litert_engine(content: bytes) -> _Ask:
     return ask
 
 
-def _onnx_content(converter: ModuleType, graph: _GreedyGraph) -> bytes:
-    function = graph.function
-    try:
-        model, _ = converter.convert.from_function(function, function.input_signature, opset=_OPSET)
-    except tf.errors.OpError as error:
-        raise _missing_operation("ONNX", error) from error
-    return bytes(model.SerializeToString())
-
-
 def _onnx_engine(runtime: ModuleType, content: bytes) -> _Ask:
     errors = runtime.capi.onnxruntime_pybind11_state
     try:
@@ -210,13 +196,12 @@ def _onnx_engine(runtime: ModuleType, content: bytes) -> _Ask:
     return lambda source_ids: tuple(session.run(["token_ids", "score"], {"source_ids": source_ids}))
 
 
-def _package(name: str) -> ModuleType:
+def _package(name: str, model: str, extra: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        raise InputError(
-            f'An ONNX model needs the package {name}; in the clone: pip install ".[onnx]".'
-        ) from error
+        message = f'{model} needs the package {name}; in the clone: pip install ".[{extra}]".'
+        raise InputError(message) from error
 
 
 def _missing_operation(engine: str, error: Exception) -> ExportError:

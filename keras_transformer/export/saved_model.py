@@ -17,13 +17,7 @@ from keras_transformer.decoding.text_translator import TruncationWarning
 from keras_transformer.decoding.translator import Translator
 from keras_transformer.errors import InputError
 from keras_transformer.export.readmes import _saved_model_readme, _template
-from keras_transformer.export.serving_graphs import (
-    OPTIMIZATIONS,
-    SIGNATURES,
-    SignatureName,
-    _ServingGraphs,
-    _utf8,
-)
+from keras_transformer.export.serving_graphs import OPTIMIZATIONS, SIGNATURES, _ServingGraphs, _utf8
 from keras_transformer.export.verification import verify_saved_model
 from keras_transformer.export.weights import _rounded
 from keras_transformer.files import Checksums, _as_path, _numbered_directory, errors_named, write_file
@@ -182,21 +176,15 @@ def _write_warmup_requests(directory: Path, name: str, texts: Sequence[str], out
     if len(texts) > 1:
         batches.append(slice(None))
     with tf.io.TFRecordWriter(str(path)) as writer:
-        for signature in SIGNATURES:
-            for rows in batches:
-                columns = {"text": texts[rows], "output": outputs[rows]}
-                writer.write(_request(name, signature, columns).SerializeToString())
-
-
-def _request(
-    name: str, signature: SignatureName, columns: dict[str, Sequence[str]]
-) -> prediction_log_pb2.PredictionLog:
-    inputs = {column: columns[column] for column in SIGNATURES[signature].inputs}
-    request = predict_pb2.PredictRequest(
-        model_spec=model_pb2.ModelSpec(name=name, signature_name=signature),
-        inputs={column: tf.make_tensor_proto(_utf8(texts), tf.string) for column, texts in inputs.items()},
-    )
-    return prediction_log_pb2.PredictionLog(predict_log=prediction_log_pb2.PredictLog(request=request))
+        for signature, rows in itertools.product(SIGNATURES, batches):
+            columns = {"text": _utf8(texts[rows]), "output": _utf8(outputs[rows])}
+            names = SIGNATURES[signature].inputs
+            request = predict_pb2.PredictRequest(
+                model_spec=model_pb2.ModelSpec(name=name, signature_name=signature),
+                inputs={column: tf.make_tensor_proto(columns[column], tf.string) for column in names},
+            )
+            log = prediction_log_pb2.PredictLog(request=request)
+            writer.write(prediction_log_pb2.PredictionLog(predict_log=log).SerializeToString())
 
 
 def _write_models_config(path: Path, name: str) -> None:

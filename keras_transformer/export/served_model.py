@@ -69,7 +69,7 @@ class ServedModel(TextTranslator):
 
     def _signature(self, name: SignatureName) -> _ServedFunction:
         """Return the function of a signature; raise InputError for one that is not ours."""
-        serve = self._module.signatures.get(name)
+        serve: _ServedFunction | None = self._module.signatures.get(name)
         if serve is None:
             names = ", ".join(sorted(self._module.signatures)) or "none"
             raise InputError(f"{self.directory} has no signature {name}. It has: {names}.")
@@ -79,8 +79,7 @@ class ServedModel(TextTranslator):
             raise InputError(
                 f"{self.directory}: {name} must take {SIGNATURES[name].inputs}. Received: {received}."
             )
-        function: _ServedFunction = serve
-        return function
+        return serve
 
 
 def _saved_model_directory(directory: Path) -> Path:

@@ -200,12 +200,10 @@ def _compiled_in_buckets(generate: _Generate, max_length: int) -> _Generate:
 
 def _pad_to_bucket(token_ids: tf.Tensor, max_length: int) -> tf.Tensor:
     """Pad sources `(b, s)` to the next length of 16, 32, 64 and so on, and their number to a power of two."""
-    lengths = [_SHORTEST]
-    while lengths[-1] < max_length:
-        lengths.append(2 * lengths[-1])
-    lengths[-1] = max_length
+    powers = [2**power for power in range(_LARGEST_BATCH.bit_length())]
+    lengths = [*(size for size in powers if _SHORTEST <= size < max_length), max_length]
     batch_size, length = tf.shape(token_ids)[0], tf.shape(token_ids)[1]
-    num_rows = _next([2**power for power in range(_LARGEST_BATCH.bit_length())], batch_size)
+    num_rows = _next(powers, batch_size)
     num_columns = _next(lengths, length)
     token_ids = tf.pad(token_ids, [[0, 0], [0, num_columns - length]], constant_values=SPECIAL_IDS.pad)
     # The first source is repeated: a row of padding would be decoded to its end as well, and may be the one

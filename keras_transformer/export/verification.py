@@ -1,6 +1,5 @@
 """Whether a SavedModel answers as its translator does, before anyone relies on it."""
 
-import dataclasses
 import math
 import os
 import pickle
@@ -44,22 +43,17 @@ _Outputs = dict[str, np.ndarray]
 class _SignatureReport(TypedDict):
     """What a fresh process tells of a signature."""
 
-    # The dtype and shape of each of the `inputs` and `outputs`.
-    specification: dict[str, dict[str, tuple[str, list[int | None]]]]
-    # The outputs for all rows.
-    together: _Outputs
-    # The outputs for each row.
-    alone: list[_Outputs]
-    # The outputs for no rows.
-    of_nothing: _Outputs
+    specification: dict[str, dict[str, tuple[str, list[int | None]]]]  # of `inputs`, `outputs`: dtype, shape
+    together: _Outputs  # the outputs for all rows
+    alone: list[_Outputs]  # the outputs for each row
+    of_nothing: _Outputs  # the outputs for no rows
 
 
 class _FreshReport(TypedDict):
     """What a fresh process tells of a SavedModel."""
 
     foreign_operations: list[str]
-    # Nothing if there are foreign operations.
-    signatures: dict[SignatureName, _SignatureReport]
+    signatures: dict[SignatureName, _SignatureReport]  # nothing if there are foreign operations
 
 
 def verify_saved_model(directory: str | Path, translator: Translator, examples: Iterable[str] = ()) -> None:
@@ -179,8 +173,7 @@ def _is_same(answer: _Answer, wanted: _Answer) -> bool:
     """Return whether texts and tokens are equal, and numbers close."""
     if isinstance(wanted, list):
         return isinstance(answer, list) and _are_same_hypotheses(answer, wanted)
-    names = [field.name for field in dataclasses.fields(wanted)]
-    return all(_is_same_value(getattr(answer, name), getattr(wanted, name)) for name in names)
+    return all(_is_same_value(getattr(answer, name), value) for name, value in vars(wanted).items())
 
 
 def _is_same_value(value: object, wanted: object) -> bool:

@@ -1,6 +1,7 @@
 """The weights of a model as an export stores them."""
 
 import contextlib
+import inspect
 
 import keras
 import tensorflow as tf
@@ -42,11 +43,10 @@ def _rounded(translator: Translator) -> Translator:
         if _is_matrix(value):
             value = tf.cast(tf.cast(value, tf.bfloat16), tf.float32)  # as the graph casts them back
         weight.assign(value)
-    return type(translator)(
-        model,
-        translator.source_tokenizer,
-        translator.target_tokenizer,
-        search=translator.search,
-        max_source_length=translator.max_source_length,
-        max_target_length=translator.max_target_length,
-    )
+    return _changed(translator, model=model)
+
+
+def _changed(translator: Translator, **changes: object) -> Translator:
+    """Copy a translator, with other arguments."""
+    _, *names = inspect.signature(Translator.__init__).parameters
+    return type(translator)(**{**{name: getattr(translator, name) for name in names}, **changes})

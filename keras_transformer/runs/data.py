@@ -1,9 +1,9 @@
 """Data of a run: its pairs, its vocabularies, and the batches that train and validate a model."""
 
-import dataclasses
 import logging
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import keras
 import tensorflow as tf
@@ -26,8 +26,7 @@ from keras_transformer.types import Pair
 _LOGGER = logging.getLogger(__name__)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class _RunPairs:
+class _RunPairs(NamedTuple):
     train: list[Pair]
     validation: list[Pair]
     test: list[Pair]

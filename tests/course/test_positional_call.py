@@ -15,8 +15,6 @@ X = np.arange(6, dtype="float32").reshape(2, 3)
 class Recorder(_PositionalCall):
     """Returns its input, and keeps what else it was called with."""
 
-    option_names = ()
-
     def __init__(self) -> None:
         super().__init__()
         self.supports_masking = True

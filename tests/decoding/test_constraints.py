@@ -165,11 +165,10 @@ def test_limits_are_those_of_each_source() -> None:
     limits = Constraints(max_length_ratio=2.0).limits(
         12, ops.convert_to_tensor(LENGTHS), np.array([[1], [2]])
     )
-    selected, repeated = limits.select(np.array([1, 0, 1])), limits.repeat(3)
+    selected = limits.each(lambda limit: ops.take(limit, [1, 0, 1], axis=0))
     np.testing.assert_array_equal(ops.convert_to_numpy(selected.longest), [12, 8, 12])
     np.testing.assert_array_equal(ops.convert_to_numpy(selected.prefix_ids), [[2], [1], [2]])
-    np.testing.assert_array_equal(ops.convert_to_numpy(repeated.longest), [8, 8, 8, 12, 12, 12])
-    assert Constraints(min_length=2).limits(12).select(np.array([0])) == ((), (), ())
+    assert Constraints(min_length=2).limits(12).each(ops.sum) == ((), (), ())
 
 
 def test_rules_can_be_written_as_json() -> None:

@@ -9,7 +9,6 @@ from keras import ops
 
 import keras_transformer as kt
 from keras_transformer.decoding import BeamSearch, Constraints, GreedySearch, SampleSearch, TruncationWarning
-from keras_transformer.decoding.generation import _compile_rounds
 from keras_transformer.text import CharacterTokenizer, SubwordTokenizer, WhitespaceTokenizer
 
 CORPUS = ["A dog runs.", "a cat sits\ton it", "the cat runs", "the dog sits"]
@@ -151,42 +150,29 @@ def test_a_search_that_decides_late_is_refused(translator: kt.Translator, search
         translator.stream("a", search)
 
 
-def test_rounds_go_from_state_to_state() -> None:
-    def begin(values: Any) -> Any:
-        return {"factor": ops.max(values), "name": "no tensor"}, {"sum": values, "product": values}
-
-    def advance(constants: Any, state: Any) -> Any:
-        return {"sum": state["sum"] + 1, "product": state["product"] * constants["factor"]}
-
-    compiled = _compile_rounds(begin, advance)
-    for size in (2, 3, 5):
-        values = np.arange(size, dtype="float32")
-        state, next_state = compiled(ops.convert_to_tensor(values))
-        for _ in range(2):
-            state = next_state(state)
-        np.testing.assert_allclose(ops.convert_to_numpy(state["sum"]), values + 2)
-        np.testing.assert_allclose(ops.convert_to_numpy(state["product"]), values * (size - 1) ** 2)
-
-
-def test_rounds_see_variables_that_change() -> None:
-    variable = keras.Variable(2.0, trainable=False)
-    compiled = _compile_rounds(lambda x: (variable + 0, x), lambda factor, x: x * factor, [variable])
-    for factor in (2.0, 3.0):
-        variable.assign(factor)
-        state, next_state = compiled(ops.ones((2,)))
-        np.testing.assert_allclose(ops.convert_to_numpy(next_state(state)), [factor, factor])
+def test_weights_that_change_take_effect(translator: kt.Translator) -> None:
+    before = "".join(translator.stream("abc"))
+    weights = translator.model.get_weights()
+    translator.model.set_weights([weight[::-1] for weight in weights])
+    try:
+        translator.search = GreedySearch()
+        after = translator.translate(["abc"])[0]
+        assert before != after == "".join(translator.stream("abc"))
+    finally:
+        translator.model.set_weights(weights)
 
 
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="counts traces of TensorFlow")
 def test_a_round_is_traced_a_few_times_at_most() -> None:
     traces = []
 
-    def double(constants: object, x: object) -> object:
-        traces.append(x)
-        return ops.multiply(x, 2)
+    class CountingModel(ScriptedModel):
+        def start_decoding(self, inputs: Any, max_length: Any, beam_size: int = 1, **options: Any) -> Any:
+            traces.append(inputs)
+            return super().start_decoding(inputs, max_length, beam_size, **options)
 
-    compiled = _compile_rounds(lambda x: ((), x), double)
+    tokenizer = CharacterTokenizer("wxyz")
+    translator = kt.Translator(CountingModel([4, 5, 3], 8), CharacterTokenizer("abcde"), tokenizer)
     for size in range(1, 9):
-        state, next_state = compiled(ops.ones((size, 10 - size), "int32"))
-        next_state(state)
-    assert len(traces) <= 3
+        assert "".join(translator.stream("a" * size)) == "wx"
+    assert len(traces) <= 6  # 3 for the cache, 3 for the rounds
