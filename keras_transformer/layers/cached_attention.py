@@ -84,21 +84,8 @@ class _CachedAttention:
     It is made before the loop and holds the weights as they are then, flattened, and those of the projections
     of one input joined to one matrix.
 
-    Args:
-        attention: a built layer.
-        is_causal: True for self-attention, which writes each position to its cache; False for
-            cross-attention, which reads a cache that `project` has made.
-        in_place: whether a step may overwrite the cache that it is given; see `CachedDecoder`.
-
-    Example:
-        >>> attention, x = MultiHeadAttention(2, 4), keras.ops.ones((1, 3, 8))
-        >>> whole = attention(x, x, use_causal_mask=True)
-        >>> cached = _CachedAttention(attention)
-        >>> cache = cached.create(max_length=3, batch_size=1)
-        >>> step = cached.plan(0, cache, visible=keras.ops.arange(3)[None, None] <= 0)
-        >>> outputs, cache, scores = cached.step(x[:, 0], cache, step)
-        >>> bool(keras.ops.all(keras.ops.isclose(outputs, whole[:, 0], atol=1e-5)))
-        True
+    `is_causal` self-attention writes each position to its cache; cross-attention reads a cache that `project`
+    has made. `CachedDecoder` explains `in_place`.
     """
 
     def __init__(

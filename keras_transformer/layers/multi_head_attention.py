@@ -26,7 +26,7 @@ from keras_transformer.layers.projection import _as_matrix, _clone, _Projection
 from keras_transformer.layers.relative_position_bias import RelativePositionBias
 from keras_transformer.layers.rotary_embedding import _Rotation
 from keras_transformer.layers.sequence_axes import _SequenceAxes
-from keras_transformer.types import Shape, Tensor
+from keras_transformer.types import Config, Shape, Tensor
 
 POSITIONS = (None, "rotary", "relative")
 
@@ -257,9 +257,16 @@ class MultiHeadAttention(keras.layers.Layer):
         if attention_mask is not None and not has_scores and self._differs_unseen:
             self._warn_of_zeros(mask)
         queries, keys, values = (ops.cast(inputs, self.compute_dtype) for inputs in (queries, keys, values))
-        heads, scores = self._attend(
-            queries, keys, values, mask, query_mask, return_attention_scores, training
-        )
+        query_heads, key_heads = self.query_dense(queries), self.key_dense(keys)
+        if self.positions == "rotary":
+            pair = query_heads, key_heads
+            query_heads, key_heads = (_Rotation.of(ops.shape(x)[1], self.key_dim)(x) for x in pair)
+        if query_mask is not None:
+            query_heads, mask = _mask_queries(query_heads, mask, query_mask, has_scores)
+        # A subclass need not know of the scores unless they are asked for, as in Keras.
+        options: Config = {"return_attention_scores": True} if return_attention_scores else {}
+        options |= {"attention_mask": mask, "training": training}
+        heads, scores = self._compute_attention(query_heads, key_heads, self.value_dense(values), **options)
         if self.gate_dense is not None:
             heads = heads * ops.sigmoid(self.gate_dense(queries))
         # (b, t, h, k) -> (b, t, d) -> (..., t, d)
@@ -276,28 +283,6 @@ class MultiHeadAttention(keras.layers.Layer):
                 f"of all values, hidden ones too. Received: {int(hidden.sum())} such queries.",
                 stacklevel=2,
             )
-
-    def _attend(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        mask: Tensor | None,
-        query_mask: Tensor | None,
-        return_attention_scores: bool,
-        training: bool | None,
-    ) -> tuple[Tensor, Tensor | None]:
-        """Return the heads `(b, t, h, k)`, and the scores `(b, h, t, s)` unless a kernel has none."""
-        keys, values, queries = self.key_dense(key), self.value_dense(value), self.query_dense(query)
-        if self.positions == "rotary":
-            queries, keys = (_Rotation.of(ops.shape(x)[1], self.key_dim)(x) for x in (queries, keys))
-        if query_mask is not None:
-            has_scores = self.dropout > 0 or return_attention_scores
-            queries, mask = _mask_queries(queries, mask, query_mask, has_scores)
-        options = {"return_attention_scores": True} if return_attention_scores else {}
-        return self._compute_attention(
-            queries, keys, values, attention_mask=mask, training=training, **options
-        )
 
     def _compute_attention(
         self,
