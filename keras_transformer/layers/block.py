@@ -65,8 +65,7 @@ class _Block(keras.layers.Layer):
         check_divides(num_key_value_heads=num_key_value_heads, num_heads=num_heads)
         check_choice(NORMALIZATIONS, normalization=normalization)
         check_choice(POSITIONS, positions=positions)
-        check_choice((True, False), gated=gated)
-        check_choice((True, False), norm_first=norm_first)
+        check_choice((True, False), gated=gated, norm_first=norm_first)
         check_number(above=0, below=1, layer_norm_epsilon=layer_norm_epsilon)
         self.num_heads = num_heads
         self.intermediate_dim = intermediate_dim

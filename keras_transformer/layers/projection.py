@@ -20,8 +20,7 @@ def _clone(initializer: Tensor) -> Tensor:
 class _Projection(keras.layers.EinsumDense):
     """Keras's linear map, `"btd,dhk->bthk"` or the like, as a product of two matrices.
 
-    It is a layer of Keras's own kind, so that its LoRA, its quantization, its dtype policies and its files of
-    weights reach every kernel of attention.
+    So Keras's LoRA, quantization, dtype policies and files of weights reach every kernel of attention.
     """
 
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:

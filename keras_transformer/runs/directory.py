@@ -45,14 +45,16 @@ def locked(directory: Path) -> Iterator[None]:
     directory.parent.mkdir(parents=True, exist_ok=True)
     # Next to the directory, not in it: a link to another disk may be replaced.
     path = directory.with_name(f".{directory.name}.lock")
-    with _locked_file(path, directory):
-        try:
-            yield
-        finally:
-            path.unlink(missing_ok=True)
-            if not existed:
-                with contextlib.suppress(OSError):  # it is not empty
-                    directory.parent.rmdir()
+    try:
+        with _locked_file(path, directory):
+            try:
+                yield
+            finally:
+                path.unlink(missing_ok=True)
+    finally:
+        if not existed:
+            with contextlib.suppress(OSError):  # it is not empty
+                directory.parent.rmdir()
 
 
 def _locked_file(path: Path, directory: Path) -> TextIOWrapper:
