@@ -51,7 +51,7 @@ MUTANTS = (
     Mutant(
         "hypotheses change places and the cache does not",
         f"{DECODING}/beam.py",
-        "cache=cache.reorder(self._rows(take(found.beams, order, batch_dims=1)))",
+        "cache=cache.reorder(rows)",
         "cache=cache",
         "tests/decoding/test_beam.py",
     ),
@@ -71,8 +71,8 @@ MUTANTS = (
     ),
     Mutant(
         "dropout does not go on where it stood",
-        f"{TRAINING}/restore.py",
-        "        _set_seeds(model, state.saved[-1].seeds)\n",
+        f"{TRAINING}/checkpoint.py",
+        "            _set_seeds(model, state.saved[-1].seeds)\n",
         "",
         "tests/training/test_checkpoint.py tests/training/test_restore.py",
     ),

@@ -210,10 +210,10 @@ class ConfiguredModel(keras.Model):
         frozen, frozen_weights = config.pop("frozen", []), config.pop("frozen_weights", [])
         model = cls(**config)
         layers = list(model._flatten_layers())  # each after those that hold it
-        still = {id(layers[number]) for number in frozen}
-        for layer in layers:
-            if layer.trainable == (id(layer) in still):
-                layer.trainable = id(layer) not in still
+        frozen = {range(len(layers))[number] for number in frozen}
+        for number, layer in enumerate(layers):
+            if layer.trainable != (number not in frozen):
+                layer.trainable = number not in frozen
         for number in frozen_weights:  # and what was frozen one by one
             if model.weights[number].trainable:
                 model.weights[number].trainable = False
