@@ -11,8 +11,7 @@ from keras_transformer.types import Tensor
 
 def _clone(initializer: Tensor) -> Tensor:
     """Return an initializer of the same kind that draws other numbers."""
-    # A Keras initializer chooses its seed once and draws the same numbers at every call: queries, keys and
-    # values would start with one kernel. A function stays as it is.
+    # A Keras initializer draws the same numbers at every call: queries, keys and values would start alike.
     return initializer.clone() if isinstance(initializer, keras.initializers.Initializer) else initializer
 
 
@@ -28,8 +27,7 @@ class _Projection(keras.layers.EinsumDense):
         # gradient, take twice as long on a CPU. The last axes of the inputs are the first ones of the kernel.
         matrix, bias = self.flat()
         sizes = self.partial_output_shape[1:]
-        num_summed = len(self.kernel.shape) - len(sizes)
-        leading = _sizes_of(inputs, len(inputs.shape) - num_summed)
+        leading = _sizes_of(inputs, len(inputs.shape) - len(self.kernel.shape) + len(sizes))
         outputs = ops.matmul(ops.reshape(inputs, (-1, matrix.shape[0])), matrix)
         outputs = outputs if bias is None else ops.add(outputs, bias)
         return ops.reshape(outputs, (*leading, *sizes))
@@ -49,8 +47,11 @@ def _matrix_of(layer: keras.layers.Layer, num_outputs: int = 1) -> Tensor:
     kernel = layer.kernel
     size = math.prod(kernel.shape[len(kernel.shape) - num_outputs :])
     matrix = ops.reshape(ops.cast(kernel, layer.compute_dtype), (-1, size))
-    if layer.quantization_mode == "int8":
+    mode = layer.quantization_mode
+    if mode == "int8":
         matrix = matrix / ops.reshape(ops.cast(layer.kernel_scale, matrix.dtype), (1, size))
+    elif mode not in (None, "float8"):  # whose kernels are packed
+        raise ValueError(f"A kernel must be of floats or int8. Received: quantization mode {mode!r}.")
     return matrix
 
 

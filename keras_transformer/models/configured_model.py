@@ -112,15 +112,14 @@ class ConfiguredModel(keras.Model):
                 f"Received: class_weight={class_weight}."
             )
 
-    def quantize(self, mode: str | None = None, *args: object, **kwargs: object) -> None:
+    def quantize(self, mode: str | None = None, **kwargs: object) -> None:
         """Quantize every kernel, as `keras.Model.quantize` does; tables and normalizations stay floats.
 
         A call quantizes its activations too, and decoding multiplies them as they are.
 
         Args:
             mode: `int8`.
-            *args: see `keras.Model.quantize`.
-            **kwargs: likewise.
+            **kwargs: see `keras.Model.quantize`.
 
         Raises:
             ValueError: another mode.
@@ -128,7 +127,7 @@ class ConfiguredModel(keras.Model):
         check_choice(("int8",), mode=mode)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Keras warns of each layer that has no kernel.
-            super().quantize(mode, *args, **kwargs)
+            super().quantize(mode, **kwargs)
 
     def __call__(self, inputs: Tensor, *args: object, **kwargs: object) -> Tensor:
         """Call the model on complete inputs."""

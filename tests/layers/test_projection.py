@@ -129,3 +129,11 @@ def test_the_kernel_of_logits_is_quantized_too() -> None:
     layer.dense.quantize("int8")
     assert 0 < np.abs(array(layer(X)) - before).max() < 0.1
     np.testing.assert_allclose(X @ array(layer.matrix()), before, atol=0.1)
+
+
+def test_packed_kernels_are_no_matrix(pair: tuple[Any, Any]) -> None:
+    ours, _ = pair
+    ours.query_dense.quantize("int4")
+    assert array(ours(X, MEMORY)).shape == X.shape
+    with pytest.raises(ValueError, match=r"floats or int8\. Received: quantization mode 'int4'"):
+        ours.query_dense.flat()
