@@ -7,9 +7,8 @@ import keras
 import numpy as np
 import pytest
 
-from helpers import array
+from helpers import BeamSearch, array
 from keras_transformer import EncoderModel, Transformer
-from keras_transformer.decoding import BeamSearch
 from keras_transformer.decoding.generation import generate
 
 SIZES: dict[str, Any] = {"num_layers": 1, "hidden_dim": 8, "num_heads": 2, "intermediate_dim": 11}
