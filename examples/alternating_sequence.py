@@ -15,7 +15,7 @@ import numpy as np
 
 import keras_transformer as kt
 
-OFFSET = len(kt.text.SPECIAL_TOKENS)
+OFFSET = len(kt.text.SPECIAL_IDS)
 
 
 def alternate(first: int, length: int) -> list[int]:

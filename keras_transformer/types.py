@@ -41,3 +41,9 @@ class SpecialIds(NamedTuple):
 
 SPECIAL_IDS = SpecialIds()
 """The ids of the special tokens in every vocabulary of this package."""
+
+SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[START]", "[END]")
+"""Names of the special tokens, in the order of `SPECIAL_IDS`; they begin every vocabulary."""
+
+OPTIMIZATIONS = ("float32", "bfloat16", "xla")
+"""Values of `optimize` of exports: nothing, weights of half the size, a search compiled for a few lengths."""

@@ -7,8 +7,8 @@ from keras_transformer.decoding.translator import Translator
 from keras_transformer.export.ctranslate2 import export_ctranslate2
 from keras_transformer.export.fixed_size import export_litert, export_onnx
 from keras_transformer.export.saved_model import export_saved_model
-from keras_transformer.export.serving_graphs import OPTIMIZATIONS
 from keras_transformer.runs.run import Run
+from keras_transformer.types import OPTIMIZATIONS
 
 _LENGTH = click.IntRange(min=2)  # with the end token
 # Single files, in which every size is fixed.

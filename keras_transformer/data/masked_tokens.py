@@ -8,8 +8,7 @@ masks and the model must keep an eye on every token.
 import tensorflow as tf
 
 from keras_transformer.arguments import check_number
-from keras_transformer.text.tokenizer import SPECIAL_TOKENS
-from keras_transformer.types import SPECIAL_IDS
+from keras_transformer.types import SPECIAL_IDS, SPECIAL_TOKENS
 
 _MASK_SHARE = 0.8
 _RANDOM_SHARE = 0.1

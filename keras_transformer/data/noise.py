@@ -16,7 +16,7 @@ import tensorflow as tf
 from keras_transformer.arguments import check_number, check_positive, check_rates
 from keras_transformer.data.batching import Transformation
 from keras_transformer.text.subword import SubwordTokenizer
-from keras_transformer.text.tokenizer import SPECIAL_TOKENS
+from keras_transformer.types import SPECIAL_TOKENS
 
 Change: TypeAlias = Callable[[tf.RaggedTensor, tf.Tensor], tf.RaggedTensor]
 """From token ids int32 (b, ragged) and a seed, int64 (2,), to other token ids."""

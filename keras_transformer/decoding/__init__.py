@@ -6,6 +6,7 @@ from keras_transformer.decoding.generation import generate
 from keras_transformer.decoding.sampling import GreedySearch, SampleSearch
 from keras_transformer.decoding.scoring import align_targets, score_targets
 from keras_transformer.decoding.search import SearchResult
+from keras_transformer.decoding.text_generator import TextGenerator
 from keras_transformer.decoding.text_translator import (
     Alignment,
     PairScore,
@@ -23,6 +24,7 @@ __all__ = [
     "PairScore",
     "SampleSearch",
     "SearchResult",
+    "TextGenerator",
     "TextTranslator",
     "Translation",
     "Translator",

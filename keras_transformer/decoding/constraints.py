@@ -27,6 +27,7 @@ class _Limits(NamedTuple):
     shortest: Tensor = ()  # int32 `(b,)`: the fewest tokens
     longest: Tensor = ()  # int32 `(b,)`: the most tokens
     prefix_ids: Tensor = ()  # int32 `(b, p)`, padded: the first tokens of every hypothesis
+    unscored: Tensor = ()  # `(b, 0)`, if a prefix does not count in the scores
 
     def each(self, function: Callable[[Tensor], Tensor]) -> "_Limits":
         """Apply a function to each bound that there is."""
@@ -206,12 +207,17 @@ def _force_prefix(
     log_probabilities: Tensor, allowed: Tensor, prefix_ids: Tensor, position: Tensor | int, pad_id: int
 ) -> Tensor:
     """Allow only the prefix's token, as long as a row has one for this position."""
-    position, length = ops.cast(position, "int32"), prefix_ids.shape[1]
-    token_ids = ops.take(prefix_ids, ops.minimum(position, length - 1), axis=1)[:, None]
-    is_forced = ops.logical_and(position < length, ops.not_equal(token_ids, pad_id))  # (r, 1)
+    token_ids, is_forced = _forced_tokens(prefix_ids, position, pad_id)
     # With the log-probability that the model gives it: so the score of a hypothesis stays that of the model,
     # the prefix included, whatever rules there are for the tokens after it.
     return ops.where(is_forced, _keep_only(log_probabilities, token_ids), allowed)
+
+
+def _forced_tokens(prefix_ids: Tensor, position: Tensor | int, pad_id: int) -> tuple[Tensor, Tensor]:
+    """Return the prefix's token for a position, and whether there is one, both `(r, 1)`."""
+    position, length = ops.cast(position, "int32"), prefix_ids.shape[1]
+    token_ids = ops.take(prefix_ids, ops.minimum(position, length - 1), axis=1)[:, None]
+    return token_ids, ops.logical_and(position < length, ops.not_equal(token_ids, pad_id))
 
 
 def _banned_tokens(token_ids: tuple[int, ...], vocabulary_size: int, end_id: int) -> Tensor:

@@ -31,6 +31,7 @@ def generate(
     *,
     padding_mask: Tensor | None = None,
     prefix_ids: Tensor | None = None,
+    score_prefix: bool = True,
     source_numbers: Tensor | None = None,
     room: int = CHUNK,
 ) -> SearchResult:
@@ -38,7 +39,15 @@ def generate(
 
     A `Transformer` or an `Ensemble` reads sources, a `CausalLM` reads prompts, whose first token is usually
     the start token: alone it asks for a whole text. Prompts must be of one length, without padding: the cache
-    knows no holes. Those of different lengths are continued one length at a time.
+    knows no holes. Prompts of different lengths are prefixes of what follows a start token:
+    `generate(model, [[2], [2]], search, 20, prefix_ids=[[7, 9], [8, 0]])`, as `TextGenerator` does.
+
+    A model knows numbers, and no names: `search.special_ids` says which of them are padding, unknown, start
+    and end. A search starts from `start`, stops at `end`, fills up with `pad`, and never generates `unknown`.
+    There is no default, since with other ids than those of the training every model makes rubbish.
+    Tokenizers of this package have the ids of `SpecialIds()`, which `text.SPECIAL_IDS` names, and
+    `Translator` and `TextGenerator` fill them in. For another tokenizer take its ids: BERT's are
+    `SpecialIds(pad=0, unknown=100, start=101, end=102)`. Models take 0 for padding, whatever a search does.
 
     Args:
         model: a `Transformer`, an `Ensemble` or a `CausalLM` with weights.
@@ -48,7 +57,8 @@ def generate(
         max_length: the most tokens to generate, the end token included, `T`.
         padding_mask: `(b, s)`, True (1) where the source has a token or a frame; None leaves it to the model.
         prefix_ids: integers `(b, p)`, padded with 0: the first tokens of each output, without the start
-            token; None for nothing. They keep the score that the model gives them.
+            token; None for nothing.
+        score_prefix: whether a prefix counts in the scores, as the model likes it. Lengths count it anyway.
         source_numbers: integers `(b,)`, by which `SampleSearch` tells sources of several batches apart; None
             for 0 to `b - 1`.
         room: positions that the caches have room for at first. `max_length` makes a single loop, in which no
@@ -73,8 +83,10 @@ def generate(
     """
     inputs = _checked_inputs(model, inputs, max_length)
     embedding = getattr(model, "target_embedding", getattr(model, "token_embedding", None))
-    if prefix_ids is not None and embedding is not None:
-        check_token_ids(ops.convert_to_tensor(prefix_ids), embedding.vocabulary_size, "prefix_ids")
+    if prefix_ids is not None:
+        prefix_ids = ops.convert_to_tensor(prefix_ids)
+        if embedding is not None:
+            check_token_ids(prefix_ids, embedding.vocabulary_size, "prefix_ids")
     batch_size, length = (size or 1 for size in known_sizes(inputs.shape[:2]))
     search.check_memory(model, batch_size, length, max_length)
     is_prompt = isinstance(model, CausalLM)
@@ -83,6 +95,7 @@ def generate(
         max_length,
         source_lengths=None if is_prompt else _source_lengths(inputs, padding_mask),
         prefix_ids=prefix_ids,
+        score_prefix=score_prefix,
         first_ids=inputs[:, -1] if is_prompt else None,
         source_numbers=source_numbers,
         room=room,
@@ -145,7 +158,7 @@ def _source_lengths(inputs: Tensor, padding_mask: Tensor | None) -> Tensor:
 
 def _token_stream(
     model: _DecodableModel, search: Search, max_length: int
-) -> Callable[[Tensor], Iterator[np.ndarray]]:
+) -> Callable[[Tensor, Tensor | None], Iterator[np.ndarray]]:
     """Compile a search whose steps Python asks for: from sources `(b, s)` to int32 `(b,)` at each step."""
     # A beam of one hypothesis goes on with the next best token when the end is the best.
     if not isinstance(search, _IndependentSearch) or search.beam_size != 1:
@@ -165,14 +178,16 @@ def _token_stream(
     )
     next_state = compile_function(advance, variables, num_inputs=None)
 
-    def stream(inputs: Tensor) -> Iterator[np.ndarray]:
+    def stream(inputs: Tensor, prefix_ids: Tensor | None) -> Iterator[np.ndarray]:
         """Yield a token of each row, padding for those that have ended, until every row has."""
         inputs = _checked_inputs(model, inputs, max_length)
         if next_state is advance:  # nothing is compiled, and the step is kept
             step, cache = model.start_decoding(inputs, max_length)
         else:
             step, cache = None, first_cache(inputs)
-        request = _Request(inputs.shape[0], max_length, _source_lengths(inputs, None))
+        # A prompt is no source, and length ratios need one.
+        lengths = None if isinstance(model, CausalLM) else _source_lengths(inputs, None)
+        request = _Request(inputs.shape[0], max_length, lengths, prefix_ids)
         # Not compiled: so JAX draws other random numbers each time where there is no seed.
         state = search.initialize(cache, request, max_length)
         while int(state.position) < max_length and bool(ops.any(search.is_running(state, max_length))):

@@ -28,6 +28,7 @@ def score_targets(
     padding_mask: Tensor | None = None,
     *,
     special_ids: SpecialIds,
+    num_given: Tensor | None = None,
 ) -> _TargetScores:
     """Compute the log-probabilities of targets.
 
@@ -41,6 +42,7 @@ def score_targets(
             token, then padding, which is not scored.
         padding_mask: `(b, s)`, True (1) where features have a frame; None for ids.
         special_ids: the special tokens of the target.
+        num_given: integers `(b,)`: so many tokens at the front of each target are not scored; None for 0.
 
     Returns:
         Log-probabilities `(b,)` and numbers of tokens `(b,)`.
@@ -61,6 +63,9 @@ def score_targets(
     # (b, t, v) -> (b, t)
     chosen = ops.take_along_axis(log_probabilities, target_ids[..., None], axis=-1)[..., 0]
     is_token = ops.not_equal(target_ids, special_ids.pad)
+    if num_given is not None:
+        positions = ops.arange(ops.shape(target_ids)[1], dtype="int32")
+        is_token = ops.logical_and(is_token, positions[None, :] >= num_given[:, None])
     return _TargetScores(
         # Not a product: an impossible token may have minus infinity where there is padding.
         log_probabilities=ops.sum(ops.where(is_token, chosen, 0.0), axis=1),

@@ -12,7 +12,13 @@ from keras import ops
 
 from keras_transformer.arguments import check_memory, check_number
 from keras_transformer.backend.compiler import in_compiler
-from keras_transformer.decoding.constraints import NO_CONSTRAINTS, Constraints, _Limits
+from keras_transformer.decoding.constraints import (
+    NO_CONSTRAINTS,
+    Constraints,
+    _forced_tokens,
+    _is_absent,
+    _Limits,
+)
 from keras_transformer.decoding.log_probabilities import _length_penalty, _next_token_log_probabilities
 from keras_transformer.types import SpecialIds, Tensor
 
@@ -62,6 +68,7 @@ class _Request(NamedTuple):
     max_length: int  # the most tokens of a hypothesis, the end token included, `T`
     source_lengths: Tensor | None = None  # integers `(b,)`, for limits that depend on them
     prefix_ids: Tensor | None = None  # integers `(b, p)`, padded: what hypotheses of a source begin with
+    score_prefix: bool = True  # whether its tokens count in the scores
     first_ids: Tensor | None = None  # integers `(b,)`: the token before the first; None for the start token
     source_numbers: Tensor | None = None  # integers `(b,)`, by which sampling tells sources apart
     room: int = CHUNK  # the positions that a loop of known sizes has room for at first
@@ -180,7 +187,10 @@ class Search(abc.ABC):
         return ops.repeat(ops.cast(request.first_ids, "int32")[:, None], self.beam_size, axis=1)
 
     def _limits(self, request: _Request) -> _Limits:
-        return self.constraints.limits(request.max_length, request.source_lengths, request.prefix_ids)
+        limits = self.constraints.limits(request.max_length, request.source_lengths, request.prefix_ids)
+        if request.score_prefix:
+            return limits
+        return limits._replace(unscored=ops.zeros((request.batch_size, 0)))
 
     def _allowed(
         self, logits: Tensor, token_ids: Tensor, position: Tensor, limits: _Limits, max_length: int
@@ -188,6 +198,9 @@ class Search(abc.ABC):
         """Turn logits `(b * n, v)` into log-probabilities: those of the model, and those under all rules."""
         log_probabilities = _next_token_log_probabilities(logits, self._ids)
         limits = limits.each(lambda limit: ops.repeat(limit, self.beam_size, axis=0))
+        if not (_is_absent(limits.unscored) or _is_absent(limits.prefix_ids)):
+            _, is_given = _forced_tokens(limits.prefix_ids, position, self._ids.pad)
+            log_probabilities = ops.where(is_given, 0.0, log_probabilities)
         return log_probabilities, self.constraints.apply(
             log_probabilities, token_ids, position, limits, max_length, self._ids
         )

@@ -5,7 +5,7 @@ import dataclasses
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from numbers import Integral
-from typing import Any, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 
@@ -64,11 +64,14 @@ Progress = Callable[[int], None]
 
 
 class TextTranslator(abc.ABC):
-    """Base of `Translator` and `export.ServedModel`: it takes any number of strings.
+    """Base of `Translator`, `TextGenerator` and `export.ServedModel`: it takes any number of strings.
 
     Every call takes any iterable of strings, decodes texts of similar length together, and returns the
     outputs in the order of the texts. A subclass computes the arrays of one batch.
     """
+
+    signatures: ClassVar[tuple[Signature, ...]] = ("serving_default", "n_best", "align", "score")
+    """What texts can be asked for."""
 
     def translate(
         self, texts: Iterable[str], batch_size: int = 64, progress: Progress | None = None

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -14,56 +15,50 @@ from keras_transformer.training.restore import load_model
 from keras_transformer.types import Config, Length
 
 MODEL_FILE = "model.keras"
-OPTIONS_FILE = "translator.json"
-_TOKENIZERS = ("source_tokenizer", "target_tokenizer")
-_LIMITS = ("max_source_length", "max_target_length")
-_ARGUMENTS = ("model", "search", *_TOKENIZERS, *_LIMITS)  # of a translator
 _SEARCHES: dict[str, type[Search]] = {"beam": BeamSearch, "greedy": GreedySearch, "sample": SampleSearch}
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class _Options:
-    """What `translator.json` says."""
-
-    search: dict[str, Any]  # its kind and its fields
-    max_source_length: Length
-    max_target_length: Length
-    parts: dict[str, str] = dataclasses.field(default_factory=dict)  # of files without `Checksums`, unused
-
-
-def _write_translator(directory: Path, arguments: Config) -> None:
+def _write_translator(directory: Path, options_file: str, arguments: Config) -> None:
     """Write a translator; the directory changes when everything is written, and not if something fails."""
-    limits = {name: arguments[name] for name in _LIMITS}
+    limits = {name: arguments[name] for name in _ending(arguments, "_length")}
     options = {"search": _search_options(arguments["search"]), **limits}
     with atomic_directory(directory, replace=True) as partial:
-        for name in _TOKENIZERS:
+        for name in _ending(arguments, "tokenizer"):
             arguments[name].save(partial / name)
         arguments["model"].save(partial / MODEL_FILE)
         # NumPy's numbers are numbers, too.
         content = json.dumps(options, indent=2, default=lambda number: number.item())
-        write_file(partial / OPTIONS_FILE, (content + "\n").encode())
+        write_file(partial / options_file, (content + "\n").encode())
         # A single rename cannot replace a directory that is there. With these a translator that was half
         # replaced by another is refused: vocabularies of one size would fit, and be wrong.
         Checksums.write(partial)
 
 
-def _read_translator(directory: Path) -> Config:
-    """Return the arguments of a translator; raise `InputError` for damaged parts or those of two models."""
+def _read_translator(directory: Path, options_file: str, names: Iterable[str]) -> Config:
+    """Return the named arguments; raise `InputError` for damaged parts or those of two models."""
     # Imported here: tokenizers need TensorFlow, the rest of decoding does not.
     from keras_transformer.text.tokenizer import load_tokenizer
 
-    for name in (OPTIONS_FILE, MODEL_FILE):
+    for name in (options_file, MODEL_FILE):
         if not (directory / name).is_file():
             raise InputError(f"{directory} is not the directory of a model: it has no {name}.")
     Checksums.check(directory)
-    path = directory / OPTIONS_FILE
-    options = vars(read_table(read_file(path), path, _Options))
+    path, limits = directory / options_file, _ending(names, "_length")
+    fields = [("search", dict[str, Any]), *((name, Length) for name in limits)]
+    # Of files without `Checksums`, unused.
+    parts = ("parts", dict[str, str], dataclasses.field(default_factory=dict))
+    kind = dataclasses.make_dataclass("_Options", [*fields, parts])
+    options = vars(read_table(read_file(path), path, kind))
     return {
         "model": load_model(directory / MODEL_FILE),
-        **{name: load_tokenizer(directory / name) for name in _TOKENIZERS},
+        **{name: load_tokenizer(directory / name) for name in _ending(names, "tokenizer")},
         "search": _read_search(options["search"], path),
-        **{name: options[name] for name in _LIMITS},
+        **{name: options[name] for name in limits},
     }
+
+
+def _ending(names: Iterable[str], end: str) -> list[str]:
+    return [name for name in names if name.endswith(end)]
 
 
 def _search_options(search: Search) -> Config:

@@ -22,8 +22,8 @@ from keras_transformer.layers.multi_head_attention import MultiHeadAttention
 from keras_transformer.layers.position_encoding import sinusoidal_position_encoding
 from keras_transformer.layers.token_embedding import TokenEmbedding
 from keras_transformer.models.transformer import Transformer
-from keras_transformer.text.tokenizer import SPECIAL_TOKENS, Tokenizer
-from keras_transformer.types import SPECIAL_IDS, Tensor
+from keras_transformer.text.tokenizer import Tokenizer
+from keras_transformer.types import SPECIAL_IDS, SPECIAL_TOKENS, Tensor
 
 _Array: TypeAlias = npt.NDArray[np.float32]
 # CTranslate2 makes the attributes of its descriptions while it runs, and has no types.

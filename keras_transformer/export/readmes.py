@@ -6,9 +6,9 @@ import urllib.parse
 from collections.abc import Sequence
 from pathlib import Path
 
+from keras_transformer.decoding.text_generator import TextGenerator
 from keras_transformer.decoding.translator import Translator
-from keras_transformer.text.tokenizer import SPECIAL_TOKENS
-from keras_transformer.types import SPECIAL_IDS
+from keras_transformer.types import SPECIAL_IDS, SPECIAL_TOKENS
 
 _TEXT_IMPORT = "    import tensorflow_text  # registers the tokenizer's operations\n"
 _NOTES = {
@@ -20,6 +20,25 @@ to powers of two. The first request of each such size waits for the compiler; th
 examples of the usual ones.
 """,
 }
+_TRANSLATION = {
+    "outputs": "strings, scores and alignments",
+    "align": "| `align` | `text` | `output`, `score`; `source_tokens`, string (b, s); "
+    "`output_tokens`, string (b, t); `attention`, float32 (b, t, s) |\n",
+    "scored": "A score is a log-probability, divided by the length penalty of the search.",
+    "empty": "An empty text has an empty output and the score 0.",
+    "ends": "Tokens end with `[END]` and\nare padded with the empty string. ",
+    "example_of_few": ", as for an empty\ntext",
+}
+_GENERATION = {
+    "outputs": "strings and scores",
+    "align": "",
+    "scored": "A text is a prompt, which its output begins with; an empty prompt asks for a text\n"
+    "from its beginning. A score is the log-probability of what follows the prompt, divided by the length\n"
+    "penalty of the search. `num_tokens` counts what follows the prompt.",
+    "empty": "",
+    "ends": "",
+    "example_of_few": "",
+}
 _FLAGS = {"xla": " --xla_cpu_compilation_enabled"}
 
 
@@ -30,7 +49,11 @@ def _template(file: str, /, **values: object) -> str:
 
 
 def _saved_model_readme(
-    translator: Translator, name: str, version: int, optimize: str, examples: Sequence[tuple[str, str]]
+    translator: Translator | TextGenerator,
+    name: str,
+    version: int,
+    optimize: str,
+    examples: Sequence[tuple[str, str]],
 ) -> str:
     """Return the README of a version in Markdown; the first example, a source and its output, is shown."""
     text, output = examples[0] if examples else ("text", "output")
@@ -41,6 +64,7 @@ def _saved_model_readme(
         config_flag=shlex.quote(f"--model_config_file=/models/{name}/models.config"),
         url_name=urllib.parse.quote(name),
         version=version,
+        **_GENERATION if isinstance(translator, TextGenerator) else _TRANSLATION,
         num_outputs=translator.search.num_outputs,
         max_target_length=translator.max_target_length,
         num_scored=translator.max_target_length - 1,
@@ -54,7 +78,7 @@ def _saved_model_readme(
     )
 
 
-def _needs_tensorflow_text(translator: Translator) -> bool:
+def _needs_tensorflow_text(translator: Translator | TextGenerator) -> bool:
     """Return whether the graph of a translator has operations of TensorFlow Text."""
     tokenizers = (translator.source_tokenizer, translator.target_tokenizer)
     return any(tokenizer.needs_tensorflow_text for tokenizer in tokenizers)

@@ -13,14 +13,16 @@ from tensorflow_serving.apis import model_pb2, predict_pb2, prediction_log_pb2
 
 from keras_transformer.arguments import as_strings, check_choice
 from keras_transformer.decoding.sampling import SampleSearch
+from keras_transformer.decoding.text_generator import TextGenerator
 from keras_transformer.decoding.text_translator import TruncationWarning
 from keras_transformer.decoding.translator import Translator
 from keras_transformer.errors import InputError
 from keras_transformer.export.readmes import _saved_model_readme, _template
-from keras_transformer.export.serving_graphs import OPTIMIZATIONS, SIGNATURES, _ServingGraphs, _utf8
+from keras_transformer.export.serving_graphs import SIGNATURES, SignatureName, _ServingGraphs, _utf8
 from keras_transformer.export.verification import verify_saved_model
 from keras_transformer.export.weights import _rounded
 from keras_transformer.files import Checksums, _as_path, _numbered_directory, errors_named, write_file
+from keras_transformer.types import OPTIMIZATIONS
 
 _MAX_WARMUP_TEXTS = 8
 _WARMUP_FILE = Path("assets.extra", "tf_serving_warmup_requests")
@@ -29,7 +31,10 @@ _MODELS_CONFIG = "models.config"
 
 
 def export_saved_model(
-    translator: Translator, directory: str | Path, examples: Iterable[str] = (), optimize: str = "float32"
+    translator: Translator | TextGenerator,
+    directory: str | Path,
+    examples: Iterable[str] = (),
+    optimize: str = "float32",
 ) -> Path:
     """Write the next version of a model, and check it before it appears.
 
@@ -37,10 +42,10 @@ def export_saved_model(
     renamed to its number, so that a server which watches the directory never sees half a model.
 
     Args:
-        translator: on the TensorFlow backend.
+        translator: on the TensorFlow backend. A `TextGenerator` has no signature `align`.
         directory: of the model; its last part is the model's name, the versions are numbers in it.
-        examples: real sources, of which the first 8 are used for the comparison and for the warm-up
-            requests; for `xla` of the lengths that are usual.
+        examples: real sources, or prompts, of which the first 8 are used for the comparison and for the
+            warm-up requests; for `xla` of the lengths that are usual.
         optimize: `float32`; `bfloat16` for weights of half the size, which changes outputs where two
             are nearly as likely; or `xla` for a search compiled for a few lengths, with the same outputs.
 
@@ -54,7 +59,7 @@ def export_saved_model(
         ValueError: an unknown `optimize`, or a search that samples, whose outputs nothing could be compared
             with.
     """
-    _check_exportable(translator)
+    _check_exportable(translator, (Translator, TextGenerator))
     if isinstance(translator.search, SampleSearch):
         raise ValueError(
             "`translator.search` must give the same answer each time to be exported. "
@@ -80,7 +85,7 @@ def export_saved_model(
             entry.rename(partial / entry.name)
         written.rmdir()
         if texts:
-            _write_warmup_requests(partial, name, texts, outputs)
+            _write_warmup_requests(partial, name, translator.signatures, texts, outputs)
         readme = _saved_model_readme(
             translator, name, version, optimize, list(zip(texts, outputs, strict=True))
         )
@@ -91,11 +96,11 @@ def export_saved_model(
     return directory / str(version)
 
 
-def _check_exportable(translator: Translator) -> None:
+def _check_exportable(translator: object, kinds: tuple[type, ...] = (Translator,)) -> None:
     """Raise InputError unless Keras runs on TensorFlow, TypeError for a model alone."""
-    if not isinstance(translator, Translator):
-        kind = type(translator).__name__
-        raise TypeError(f"`translator` must be a Translator, of a model and tokenizers. Received: a {kind}.")
+    if not isinstance(translator, kinds):
+        kind, wanted = type(translator).__name__, " or a ".join(wanted.__name__ for wanted in kinds)
+        raise TypeError(f"`translator` must be a {wanted}, of a model and tokenizers. Received: a {kind}.")
     if keras.backend.backend() != "tensorflow":
         raise InputError(
             "Export needs the TensorFlow backend: set KERAS_BACKEND=tensorflow and load the model again. "
@@ -109,8 +114,8 @@ def _model_name(directory: Path) -> str:
     return directory.resolve().name if name == ".." else name
 
 
-def _write_graphs(translator: Translator, directory: Path, optimize: str) -> None:
-    """Write the SavedModel itself, with both vocabularies among its assets."""
+def _write_graphs(translator: Translator | TextGenerator, directory: Path, optimize: str) -> None:
+    """Write the SavedModel itself, with the vocabularies among its assets."""
     graphs = _ServingGraphs(translator, optimize)
     with tempfile.TemporaryDirectory() as vocabularies:
         module = graphs.module(_vocabulary_files(translator, Path(vocabularies)))
@@ -156,18 +161,24 @@ def _renamed(reference: str, names: dict[str, str]) -> str:
     return control + ":".join([names.get(name, name), *output])
 
 
-def _vocabulary_files(translator: Translator, directory: Path) -> list[str]:
-    """Write both vocabularies under different names, since assets are one directory."""
+def _vocabulary_files(translator: Translator | TextGenerator, directory: Path) -> list[str]:
+    """Write each vocabulary under another name, since assets are one directory."""
     paths = []
-    for side in ("source", "target"):
-        tokenizer = getattr(translator, f"{side}_tokenizer")
-        tokenizer.save(directory / side)
-        files = tokenizer.asset_files(directory / side)
-        paths += [str(path.rename(directory / f"{side}_{path.name}")) for path in files]
+    for name, tokenizer in translator.arguments.items():
+        if name.endswith("tokenizer"):
+            tokenizer.save(directory / name)
+            files, side = tokenizer.asset_files(directory / name), name.removesuffix("tokenizer")
+            paths += [str(path.rename(directory / f"{side}{path.name}")) for path in files]
     return paths
 
 
-def _write_warmup_requests(directory: Path, name: str, texts: Sequence[str], outputs: Sequence[str]) -> None:
+def _write_warmup_requests(
+    directory: Path,
+    name: str,
+    signatures: Sequence[SignatureName],
+    texts: Sequence[str],
+    outputs: Sequence[str],
+) -> None:
     """Write requests for every signature, each of a single text and one of all."""
     # So a server is warm for both batch sizes, and an XLA export has compiled the lengths of the texts.
     path = directory / _WARMUP_FILE
@@ -176,7 +187,7 @@ def _write_warmup_requests(directory: Path, name: str, texts: Sequence[str], out
     if len(texts) > 1:
         batches.append(slice(None))
     with tf.io.TFRecordWriter(str(path)) as writer:
-        for signature, rows in itertools.product(SIGNATURES, batches):
+        for signature, rows in itertools.product(signatures, batches):
             columns = {"text": _utf8(texts[rows]), "output": _utf8(outputs[rows])}
             names = SIGNATURES[signature].inputs
             request = predict_pb2.PredictRequest(

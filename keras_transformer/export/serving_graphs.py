@@ -5,18 +5,13 @@ from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 import tensorflow as tf
 
-from keras_transformer.decoding.generation import generate
-from keras_transformer.decoding.scoring import align_targets, score_targets
 from keras_transformer.decoding.search import SearchResult
+from keras_transformer.decoding.text_generator import TextGenerator
 from keras_transformer.decoding.text_translator import TextTranslator
 from keras_transformer.decoding.translator import Translator
 from keras_transformer.export.weights import _StoredWeights
 from keras_transformer.text.tokenizer import Tokenizer
 from keras_transformer.types import SPECIAL_IDS
-
-OPTIMIZATIONS = ("float32", "bfloat16", "xla")
-"""Values of `optimize`: nothing, weights of half the size, or a search compiled for a few lengths."""
-
 
 SignatureName: TypeAlias = Literal["serving_default", "n_best", "align", "score"]
 
@@ -68,7 +63,7 @@ def _utf8(texts: Sequence[str]) -> list[bytes]:
 class _ServingGraphs:
     """The signatures of a translator as graphs, without Keras."""
 
-    def __init__(self, translator: Translator, optimize: str = "float32") -> None:
+    def __init__(self, translator: Translator | TextGenerator, optimize: str = "float32") -> None:
         self._translator = translator
         self._weights = _StoredWeights(translator.model, bfloat16=optimize == "bfloat16")
         # Traced once, for three signatures.
@@ -98,9 +93,9 @@ class _ServingGraphs:
             "score": self._score,
         }
         concrete: dict[SignatureName, _ServedFunction] = {}
-        for name, function in functions.items():
+        for name in self._translator.signatures:
             specs = [tf.TensorSpec([None], tf.string, name=column) for column in SIGNATURES[name].inputs]
-            graph = tf.function(function, input_signature=specs, autograph=False)
+            graph = tf.function(functions[name], input_signature=specs, autograph=False)
             concrete[name] = graph.get_concrete_function()
         return concrete
 
@@ -108,16 +103,14 @@ class _ServingGraphs:
         """Return the best hypothesis of each text `(b,)`."""
         token_ids, scores = self._generate(self._source_ids(text))
         output = self._translator.target_tokenizer.detokenize(token_ids[:, 0])
-        return TextTranslator.blanked(
-            {"output": output, "score": scores[:, 0]}, _is_empty(text), where=tf.where
-        )
+        return self._blanked({"output": output, "score": scores[:, 0]}, _is_empty(text))
 
     def _n_best(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """Return every hypothesis `(b, n)`, best first; what stands for none has the score -1e30."""
         token_ids, scores = self._generate(self._source_ids(text))
         rows = tf.reshape(token_ids, [-1, token_ids.shape[-1]])
         output = tf.reshape(self._translator.target_tokenizer.detokenize(rows), tf.shape(scores))
-        return TextTranslator.blanked({"output": output, "score": scores}, _is_empty(text), where=tf.where)
+        return self._blanked({"output": output, "score": scores}, _is_empty(text))
 
     def _align(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """Return the best hypothesis, the tokens of both sides and the attention `(b, t, s)` between them."""
@@ -126,7 +119,7 @@ class _ServingGraphs:
         # (b, n, T) -> (b, t): attention to padding would be computed for nothing
         best_ids = _trimmed(token_ids[:, 0])
         with self._weights.scope():
-            attention = align_targets(self._translator.model, source_ids, best_ids, special_ids=SPECIAL_IDS)
+            attention = self._translator.trace_attention(source_ids, best_ids)
         outputs = {
             "output": self._translator.target_tokenizer.detokenize(best_ids),
             "score": scores[:, 0],
@@ -134,7 +127,7 @@ class _ServingGraphs:
             "output_tokens": self._translator.target_tokenizer.tokens(best_ids),
             "attention": attention,
         }
-        return TextTranslator.blanked(outputs, _is_empty(text), where=tf.where)
+        return self._blanked(outputs, _is_empty(text))
 
     def _score(self, text: tf.Tensor, output: tf.Tensor) -> dict[str, tf.Tensor]:
         """Return the score of an output `(b,)` for each text, read up to the translator's limit."""
@@ -143,19 +136,21 @@ class _ServingGraphs:
         translator = self._translator
         target_ids = _ended_ids(output, translator.target_tokenizer, translator.max_target_length)
         with self._weights.scope():
-            scores = score_targets(
-                translator.model, self._source_ids(text), target_ids, special_ids=SPECIAL_IDS
-            )
-        outputs = {"score": translator.search.score(*scores), "num_tokens": scores.num_tokens}
-        return TextTranslator.blanked(outputs, _is_empty(text) & _is_empty(output), where=tf.where)
+            score, num_tokens = translator.trace_scores(self._source_ids(text), target_ids)
+        outputs = {"score": score, "num_tokens": num_tokens}
+        return self._blanked(outputs, _is_empty(text) & _is_empty(output))
+
+    def _blanked(self, outputs: dict[str, tf.Tensor], is_empty: tf.Tensor) -> dict[str, tf.Tensor]:
+        if not self._translator.blanks_empty:
+            return outputs
+        return TextTranslator.blanked(outputs, is_empty, where=tf.where)
 
     def _source_ids(self, text: tf.Tensor) -> tf.Tensor:
         return _ended_ids(text, self._translator.source_tokenizer, self._translator.max_source_length)
 
     def _search(self, source_ids: tf.Tensor) -> SearchResult:
-        translator = self._translator
         with self._weights.scope():
-            return generate(translator.model, source_ids, translator.search, translator.max_target_length)
+            return self._translator.trace_search(source_ids)
 
 
 def _ended_ids(text: tf.Tensor, tokenizer: Tokenizer, max_length: int) -> tf.Tensor:

@@ -1,12 +1,15 @@
 """The weights of a model as an export stores them."""
 
 import contextlib
-import inspect
+from typing import TypeVar
 
 import keras
 import tensorflow as tf
 
+from keras_transformer.decoding.text_generator import TextGenerator
 from keras_transformer.decoding.translator import Translator
+
+_AnyTranslator = TypeVar("_AnyTranslator", Translator, TextGenerator)
 
 
 class _StoredWeights:
@@ -35,7 +38,7 @@ def _is_matrix(value: tf.Variable) -> bool:
     return value.dtype == tf.float32 and value.shape.rank >= 2
 
 
-def _rounded(translator: Translator) -> Translator:
+def _rounded(translator: _AnyTranslator) -> _AnyTranslator:
     """Copy a translator, with the weights that a bfloat16 export computes with."""
     model = type(translator.model).from_config(translator.model.get_config())
     for weight, original in zip(model.weights, translator.model.weights, strict=True):
@@ -46,7 +49,6 @@ def _rounded(translator: Translator) -> Translator:
     return _changed(translator, model=model)
 
 
-def _changed(translator: Translator, **changes: object) -> Translator:
+def _changed(translator: _AnyTranslator, **changes: object) -> _AnyTranslator:
     """Copy a translator, with other arguments."""
-    _, *names = inspect.signature(Translator.__init__).parameters
-    return type(translator)(**{**{name: getattr(translator, name) for name in names}, **changes})
+    return type(translator)(**{**translator.arguments, **changes})

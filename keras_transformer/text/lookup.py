@@ -16,8 +16,8 @@ from keras_transformer.text.normalization import (
     _normalized_batches,
     _single_spaces,
 )
-from keras_transformer.text.tokenizer import SPECIAL_TOKENS, Tokenizer
-from keras_transformer.types import SPECIAL_IDS
+from keras_transformer.text.tokenizer import Tokenizer
+from keras_transformer.types import SPECIAL_IDS, SPECIAL_TOKENS
 
 
 class _LookupTokenizer(Tokenizer):

@@ -15,8 +15,8 @@ from typing_extensions import Self
 
 from keras_transformer.errors import InputError
 from keras_transformer.text.normalization import REPLACEMENT_CHARACTER, _normalized_batches
-from keras_transformer.text.tokenizer import SPECIAL_TOKENS, Tokenizer
-from keras_transformer.types import SPECIAL_IDS
+from keras_transformer.text.tokenizer import Tokenizer
+from keras_transformer.types import SPECIAL_IDS, SPECIAL_TOKENS
 
 if TYPE_CHECKING:
     from keras_nlp.tokenizers import SentencePieceTokenizer

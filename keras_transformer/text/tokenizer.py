@@ -13,10 +13,7 @@ from typing_extensions import Self
 from keras_transformer.errors import InputError
 from keras_transformer.files import _as_path, read_file, read_table, write_file
 from keras_transformer.text.normalization import _as_utf8, _normalize
-from keras_transformer.types import SPECIAL_IDS
-
-SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[START]", "[END]")
-"""Names of the special tokens, in the order of `SPECIAL_IDS`; they begin every vocabulary."""
+from keras_transformer.types import SPECIAL_IDS, SPECIAL_TOKENS
 
 _KINDS: dict[str, type["Tokenizer"]] = {}
 

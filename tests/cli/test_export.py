@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import keras_transformer as kt
-from keras_transformer.export import OPTIMIZATIONS
+from keras_transformer.types import OPTIMIZATIONS
 
 
 @pytest.mark.slow

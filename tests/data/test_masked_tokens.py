@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from keras_transformer.data import mask_tokens
-from keras_transformer.text import SPECIAL_TOKENS
+from keras_transformer.types import SPECIAL_TOKENS
 
 VOCABULARY_SIZE = 101
 

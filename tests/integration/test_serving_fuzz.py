@@ -111,7 +111,7 @@ class Served:
         assert time.process_time() - start < SECONDS
         for text, (output, score) in zip(texts, together, strict=True):
             answer = output.decode("utf-8")  # raises if it is broken
-            assert not [token for token in kt.text.SPECIAL_TOKENS if token in answer], answer
+            assert not [token for token in kt.types.SPECIAL_TOKENS if token in answer], answer
             assert math.isfinite(score)
             start = time.process_time()
             [(alone, alone_score)] = self.ask([text])

@@ -16,13 +16,12 @@ from hypothesis import strategies as st
 
 from keras_transformer.errors import InputError
 from keras_transformer.text import (
-    SPECIAL_TOKENS,
     CharacterTokenizer,
     SubwordTokenizer,
     Tokenizer,
     load_tokenizer,
 )
-from keras_transformer.types import SPECIAL_IDS
+from keras_transformer.types import SPECIAL_IDS, SPECIAL_TOKENS
 
 AWKWARD = [
     b"",
