@@ -32,6 +32,8 @@ def generate(
     padding_mask: Tensor | None = None,
     prefix_ids: Tensor | None = None,
     source_numbers: Tensor | None = None,
+    max_lengths: Tensor | None = None,
+    length_penalties: Tensor | None = None,
     room: int = CHUNK,
 ) -> SearchResult:
     """Find likely outputs for a batch of sources, or continuations of prompts.
@@ -51,6 +53,9 @@ def generate(
             token; None for nothing. They keep the score that the model gives them.
         source_numbers: integers `(b,)`, by which `SampleSearch` tells sources of several batches apart; None
             for 0 to `b - 1`.
+        max_lengths: int32 `(b,)`: the most tokens of each source's outputs, from 1 to `max_length`, only in a
+            graph of TensorFlow for any batch size, as of an export; None for `max_length`.
+        length_penalties: float32 `(b,)`: that of each source; None for that of the search.
         room: positions that the caches have room for at first. `max_length` makes a single loop, in which no
             size changes.
 
@@ -85,6 +90,8 @@ def generate(
         prefix_ids=prefix_ids,
         first_ids=inputs[:, -1] if is_prompt else None,
         source_numbers=source_numbers,
+        max_lengths=max_lengths,
+        length_penalties=length_penalties,
         room=room,
     )
     step, cache = model.start_decoding(
