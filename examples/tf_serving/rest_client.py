@@ -41,12 +41,14 @@ def model_url(target: Target) -> str:
 
 def request_body(signature: str, inputs: Inputs) -> bytes:
     """Write a request in the columnar format, which every signature takes."""
-    columns = {name: [json_text(value) for value in values] for name, values in inputs.items()}
+    columns = {name: [json_value(value) for value in values] for name, values in inputs.items()}
     return json.dumps({"signature_name": signature, "inputs": columns}).encode()
 
 
-def json_text(value: bytes) -> str | dict[str, str]:
-    """Write a text as JSON: as it is, or in base64 where it is no UTF-8."""
+def json_value(value: bytes | float) -> str | float | dict[str, str]:
+    """Write a number or a text as JSON: as it is, or in base64 where it is no UTF-8."""
+    if not isinstance(value, bytes):
+        return value
     try:
         return value.decode("utf-8")
     except UnicodeDecodeError:

@@ -6,8 +6,10 @@
 | n_best | text | a line for each answer: rank, score, output |
 | align | text | a line for each token of the answer: it, the source token it looked at most, the weight |
 | score | text, output | score, number of tokens |
+| search | text, max_length, length_penalty, num_hypotheses | as for n_best |
 
-Columns are separated by tabs; n_best and align have an empty line between two texts.
+Columns are separated by tabs; n_best, search and align have an empty line between two texts. Over gRPC a
+server fills in the options of search that are not given; over REST it wants all three.
 """
 
 import sys
@@ -17,9 +19,9 @@ from typing import Any, NamedTuple
 
 import click
 
-Inputs = Mapping[str, Sequence[bytes]]
+Inputs = Mapping[str, Sequence[bytes] | Sequence[float]]
 Outputs = Mapping[str, Any]
-SIGNATURES = ("serving_default", "n_best", "align", "score")
+SIGNATURES = ("serving_default", "n_best", "align", "score", "search")
 # Below it an answer is none: there were fewer than the signature has room for.
 NO_ANSWER = -1e29
 # Attention maps of many texts are large; what is larger than this is no answer of a model server.
@@ -73,10 +75,18 @@ def client_command(server: str, ask: Callable[[Target, str, Inputs], Outputs]) -
         signature: str | None,
         n_best: int | None,
         outputs: tuple[str, ...],
+        max_length: int | None,
+        length_penalty: float | None,
         **target: Any,
     ) -> None:
-        signature = choose_signature(signature, n_best)
+        options = {"max_length": max_length, "length_penalty": length_penalty}
+        signature = choose_signature(signature, n_best, **options)
         inputs = signature_inputs(signature, texts, outputs)
+        if signature == "search":
+            # A row for each text, so that a server may join the requests of several clients.
+            options["num_hypotheses"] = n_best
+            rows = len(inputs["text"])
+            inputs |= {name: [value] * rows for name, value in options.items() if value is not None}
         try:
             answer = ask(choose_target(**target), signature, inputs)
         except click.ClickException as error:
@@ -113,6 +123,8 @@ def client_parameters(server: str) -> list[click.Parameter]:
             ["--signature"], type=click.Choice(SIGNATURES), help="What is asked.  [serving_default]"
         ),
         click.Option(["--n-best"], type=click.IntRange(min=1), help="Show so many answers; asks n_best."),
+        click.Option(["--max-length"], type=int, help="Cut answers off after so many tokens; asks search."),
+        click.Option(["--length-penalty"], type=float, help="Above 0 for longer answers; asks search."),
         click.Option(
             ["--output", "outputs"], multiple=True, help="For score: the answer to a text, in order."
         ),
@@ -172,18 +184,23 @@ def read_pem(path: str | None) -> bytes | None:
     return None if path is None else Path(path).read_bytes()
 
 
-def choose_signature(signature: str | None, n_best: int | None) -> str:
-    """Take what was asked for; `--n-best` alone asks for `n_best`.
+def choose_signature(signature: str | None, n_best: int | None, **options: float | None) -> str:
+    """Take what was asked for; `--n-best` alone asks for `n_best`, an option of the search for `search`.
 
     Raises:
         click.UsageError: both were given and do not fit.
     """
-    if n_best is not None and signature not in (None, "n_best"):
+    if any(value is not None for value in options.values()):
+        if signature not in (None, "search"):
+            names = " and ".join(f"--{name.replace('_', '-')}" for name in options)
+            raise click.UsageError(f"{names} need the signature search. Received: --signature {signature}.")
+        return "search"
+    if n_best is not None and signature not in (None, "n_best", "search"):
         raise click.UsageError(f"--n-best needs the signature n_best. Received: --signature {signature}.")
     return signature or ("serving_default" if n_best is None else "n_best")
 
 
-def signature_inputs(signature: str, texts: Sequence[str], outputs: Sequence[str]) -> dict[str, list[bytes]]:
+def signature_inputs(signature: str, texts: Sequence[str], outputs: Sequence[str]) -> dict[str, list[Any]]:
     """Name the inputs of a signature.
 
     Args:
@@ -230,7 +247,7 @@ def answer_lines(signature: str, answer: Outputs, n_best: int | None = None) -> 
     except (KeyError, ValueError, TypeError, IndexError, AttributeError) as error:
         raise click.ClickException(f"The outputs are not those of {signature}: {sorted(answer)}.") from error
     for index, block in enumerate(blocks):
-        if index and signature in ("n_best", "align"):
+        if index and signature in ("n_best", "search", "align"):
             yield ""
         yield from block[:n_best]
 
@@ -267,4 +284,5 @@ _ROW_LINES: dict[str, Callable[[Outputs], Iterator[str]]] = {
     "n_best": _n_best_lines,
     "align": _align_lines,
     "score": _score_lines,
+    "search": _n_best_lines,
 }

@@ -122,8 +122,9 @@ class BeamSearch(Search):
         """
         # With a length penalty a longer hypothesis may still win, so that this bound alone, `exhaustive`,
         # nearly always runs to the maximal length. Therefore it is not the default.
-        longest = max_length if _is_absent(state.limits.longest) else state.limits.longest
-        best_running = self.score(state.running_log_probabilities[:, 0], longest)
+        limits = state.limits
+        longest = limits.most(max_length) if _is_absent(limits.longest) else limits.longest
+        best_running = self._scores(state.running_log_probabilities[:, 0], longest, limits)
         overtakes = best_running > state.finished_scores[:, self.num_outputs - 1]
         can_win = ops.logical_and(overtakes, _is_possible(best_running))
         if self.exhaustive:
@@ -140,7 +141,7 @@ class BeamSearch(Search):
         ended = ops.equal(found.token_ids, self._ids.end)
         # A source that is done stays as it is, however long its neighbors go on.
         may_finish = ops.logical_and(ended, is_running[:, None])
-        finished_scores, finished_ids = self._finish(state, found, may_finish, ids, cache)
+        finished_scores, finished_ids = self._finish(state._replace(cache=cache), found, may_finish, ids)
         running, order = largest(ops.where(ended, LOWEST_SCORE, found.log_probabilities), self.beam_size)
         # A cache numbers the hypotheses of all sources: (b, n) -> (b * n,)
         first = ops.arange(ops.shape(order)[0], dtype="int32")[:, None] * self.beam_size
@@ -162,7 +163,7 @@ class BeamSearch(Search):
         Where there are fewer sequences than wanted, the rest is padding and scores `LOWEST_SCORE`.
         """
         running = state.running_log_probabilities
-        running_scores = self._score(running, state.position, state.cache)
+        running_scores = self._score(running, state.position, state)
         running_scores = ops.where(_is_possible(running), running_scores, LOWEST_SCORE)
         # Ranks that no finished hypothesis takes come last: below any score, above nothing.
         is_free = ops.logical_not(_is_possible(state.finished_scores))
@@ -195,24 +196,25 @@ class BeamSearch(Search):
         return _Candidates(best, found // num_tokens, take(ids, found, batch_dims=1)), cache
 
     def _finish(
-        self, state: _BeamState, found: _Candidates, may_finish: Tensor, ids: Tensor, cache: _Cache
+        self, state: _BeamState, found: _Candidates, may_finish: Tensor, ids: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Let candidates that ended compete with what had ended: scores `(b, n)` and tokens `(b, n, t)`."""
         # As everywhere, only the `n` best may end: so a beam of one is greedy search.
         is_best = ops.arange(found.beams.shape[1]) < self.beam_size
         is_best = ops.logical_and(is_best, _is_possible(found.log_probabilities))
-        scores = self._score(found.log_probabilities, state.position + 1, cache, found.beams)
+        scores = self._score(found.log_probabilities, state.position + 1, state, found.beams)
         scores = ops.where(ops.logical_and(may_finish, is_best), scores, LOWEST_SCORE)
         scores, order = largest(ops.concatenate([state.finished_scores, scores], axis=1), self.beam_size)
         return scores, take(ops.concatenate([state.finished_ids, ids], axis=1), order, batch_dims=1)
 
     def _score(
-        self, log_probabilities: Tensor, length: Tensor, cache: _Cache, beams: Tensor | None = None
+        self, log_probabilities: Tensor, length: Tensor, state: _BeamState, beams: Tensor | None = None
     ) -> Tensor:
         """Score hypotheses `(b, m)` of one length, which continue `beams`, or themselves."""
-        scores = self.score(log_probabilities, length)
+        scores = self._scores(log_probabilities, length, state.limits)
         if not self.tracks_attention:
             return scores
+        cache = state.cache
         sums = cache.attention_sums
         sums = sums if beams is None else take(sums, beams, batch_dims=1)  # (b, m, s)
         terms = ops.log(ops.clip(ops.cast(sums, "float32"), _SMALLEST_COVERAGE, 1.0))

@@ -28,10 +28,16 @@ class _Limits(NamedTuple):
     longest: Tensor = ()  # int32 `(b,)`: the most tokens
     prefix_ids: Tensor = ()  # int32 `(b, p)`, padded: the first tokens of every hypothesis
     unscored: Tensor = ()  # `(b, 0)`, if a prefix does not count in the scores
+    max_lengths: Tensor = ()  # int32 `(b,)`: the tokens after which a hypothesis is cut off
+    length_penalties: Tensor = ()  # float32 `(b,)`, instead of the search's
 
     def each(self, function: Callable[[Tensor], Tensor]) -> "_Limits":
         """Apply a function to each bound that there is."""
         return _Limits(*(part if _is_absent(part) else function(part) for part in self))
+
+    def most(self, max_length: int) -> Tensor | int:
+        """Return the tokens after which a hypothesis is cut off: of each source, or the search's maximum."""
+        return max_length if _is_absent(self.max_lengths) else self.max_lengths
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -132,7 +138,7 @@ class Constraints:
         history: Tensor,
         position: Tensor | int,
         limits: _Limits,
-        max_length: int,
+        max_length: Tensor | int,
         special_ids: SpecialIds,
     ) -> Tensor:
         """Apply the rules to log-probabilities `(r, v)`: `LOWEST_SCORE` for what may not be generated."""

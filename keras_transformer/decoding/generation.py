@@ -33,6 +33,8 @@ def generate(
     prefix_ids: Tensor | None = None,
     score_prefix: bool = True,
     source_numbers: Tensor | None = None,
+    max_lengths: Tensor | None = None,
+    length_penalties: Tensor | None = None,
     room: int = CHUNK,
 ) -> SearchResult:
     """Find likely outputs for a batch of sources, or continuations of prompts.
@@ -61,6 +63,9 @@ def generate(
         score_prefix: whether a prefix counts in the scores, as the model likes it. Lengths count it anyway.
         source_numbers: integers `(b,)`, by which `SampleSearch` tells sources of several batches apart; None
             for 0 to `b - 1`.
+        max_lengths: int32 `(b,)`: the most tokens of each source's outputs, from 1 to `max_length`, only in a
+            graph of TensorFlow for any batch size, as of an export; None for `max_length`.
+        length_penalties: float32 `(b,)`: that of each source; None for that of the search.
         room: positions that the caches have room for at first. `max_length` makes a single loop, in which no
             size changes.
 
@@ -98,6 +103,8 @@ def generate(
         score_prefix=score_prefix,
         first_ids=inputs[:, -1] if is_prompt else None,
         source_numbers=source_numbers,
+        max_lengths=max_lengths,
+        length_penalties=length_penalties,
         room=room,
     )
     step, cache = model.start_decoding(

@@ -57,6 +57,6 @@ def _is_banned(ids: Tensor, special_ids: SpecialIds) -> Tensor:
     return banned
 
 
-def _length_penalty(length: Tensor | int, alpha: float) -> Tensor:
+def _length_penalty(length: Tensor | int, alpha: Tensor | float) -> Tensor:
     """Compute `((5 + length) / 6) ** alpha`, Wu et al. 2016 ("GNMT"), section 7; the end token counts."""
     return ops.power((5.0 + ops.cast(length, "float32")) / 6.0, alpha)

@@ -69,7 +69,13 @@ class _ModelTranslator(TextTranslator):
         """The arguments of the constructor, as they are now."""
         return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
 
-    def trace_search(self, source_ids: Tensor, source_numbers: Tensor | None = None) -> SearchResult:
+    def trace_search(
+        self,
+        source_ids: Tensor,
+        source_numbers: Tensor | None = None,
+        max_lengths: Tensor | None = None,
+        length_penalties: Tensor | None = None,
+    ) -> SearchResult:
         """Find the outputs of ended ids `(b, s)`; not compiled, so that a graph may hold it."""
         inputs, prefix_ids = self._model_inputs(source_ids)
         return generate(
@@ -80,6 +86,8 @@ class _ModelTranslator(TextTranslator):
             prefix_ids=prefix_ids,
             score_prefix=False,
             source_numbers=source_numbers,
+            max_lengths=max_lengths,
+            length_penalties=length_penalties,
         )
 
     @abc.abstractmethod

@@ -79,7 +79,7 @@ class _IndependentSearch(Search):
 
     def finalize(self, state: _IndependentState, max_length: int) -> SearchResult:
         """Order the hypotheses of each source, the best score first."""
-        scores = self.score(state.log_probabilities, state.lengths)
+        scores = self._scores(state.log_probabilities, state.lengths, state.limits)
         token_ids = self._padded(state.token_ids, max_length)
         if self.beam_size == 1:
             return SearchResult(token_ids, scores)

@@ -71,6 +71,8 @@ class _Request(NamedTuple):
     score_prefix: bool = True  # whether its tokens count in the scores
     first_ids: Tensor | None = None  # integers `(b,)`: the token before the first; None for the start token
     source_numbers: Tensor | None = None  # integers `(b,)`, by which sampling tells sources apart
+    max_lengths: Tensor | None = None  # int32 `(b,)`, see `generate`; where the loop changes sizes
+    length_penalties: Tensor | None = None  # float32 `(b,)`, see `generate`
     room: int = CHUNK  # the positions that a loop of known sizes has room for at first
 
     @property
@@ -154,6 +156,14 @@ class Search(abc.ABC):
         """Divide log-probabilities of hypotheses by the length penalty."""
         return log_probabilities / _length_penalty(num_tokens, self.length_penalty)
 
+    def _scores(self, log_probabilities: Tensor, num_tokens: Tensor | int, limits: _Limits) -> Tensor:
+        """Divide log-probabilities `(b,)` or `(b, n)` by the length penalty of each source."""
+        penalties = limits.length_penalties
+        if _is_absent(penalties):
+            return self.score(log_probabilities, num_tokens)
+        penalties = ops.reshape(penalties, (-1, *[1] * (len(log_probabilities.shape) - 1)))
+        return log_probabilities / _length_penalty(num_tokens, penalties)
+
     def __call__(self, step: Step, cache: _Cache, request: _Request) -> SearchResult:
         """Find likely sequences, with a cache that has room for `request.first_room` positions."""
         state = self.initialize(cache, request, request.first_room)
@@ -188,9 +198,20 @@ class Search(abc.ABC):
 
     def _limits(self, request: _Request) -> _Limits:
         limits = self.constraints.limits(request.max_length, request.source_lengths, request.prefix_ids)
-        if request.score_prefix:
+        if not request.score_prefix:
+            limits = limits._replace(unscored=ops.zeros((request.batch_size, 0)))
+        if request.length_penalties is not None:
+            limits = limits._replace(length_penalties=request.length_penalties)
+        if request.max_lengths is None:
             return limits
-        return limits._replace(unscored=ops.zeros((request.batch_size, 0)))
+        if not request.sizes_change:
+            raise ValueError(
+                "`max_lengths` must be given in a graph of TensorFlow, for a batch of any size. "
+                f"Received: batch_size={request.batch_size}."
+            )
+        if not _is_absent(limits.longest):
+            limits = limits._replace(longest=ops.minimum(limits.longest, request.max_lengths))
+        return limits._replace(max_lengths=request.max_lengths)
 
     def _allowed(
         self, logits: Tensor, token_ids: Tensor, position: Tensor, limits: _Limits, max_length: int
@@ -201,6 +222,7 @@ class Search(abc.ABC):
         if not (_is_absent(limits.unscored) or _is_absent(limits.prefix_ids)):
             _, is_given = _forced_tokens(limits.prefix_ids, position, self._ids.pad)
             log_probabilities = ops.where(is_given, 0.0, log_probabilities)
+        max_length = limits.most(max_length)
         return log_probabilities, self.constraints.apply(
             log_probabilities, token_ids, position, limits, max_length, self._ids
         )
@@ -249,7 +271,11 @@ class Search(abc.ABC):
 
         def is_most_running(state: State) -> Tensor:
             is_running = ops.cast(self.is_running(state, max_length), "int32")
-            return ops.sum(is_running) * 4 > ops.shape(is_running)[0] * 3
+            is_most = ops.sum(is_running) * 4 > ops.shape(is_running)[0] * 3
+            if _is_absent(state.limits.max_lengths):
+                return is_most
+            # A hypothesis that is to be cut off may not grow while it waits for others.
+            return ops.logical_and(is_most, ops.all(state.position < state.limits.max_lengths))
 
         def advance(
             numbers: Tensor, room: Tensor, result: SearchResult, *fields: Tensor
@@ -262,7 +288,9 @@ class Search(abc.ABC):
                 lambda state: ops.logical_and(state.position < room, is_most_running(state)),
                 max_length,
             )
-            is_running = ops.logical_and(self.is_running(state, max_length), state.position < max_length)
+            is_running = ops.logical_and(
+                self.is_running(state, max_length), state.position < state.limits.most(max_length)
+            )
             done, running = _where(ops.logical_not(is_running)), _where(is_running)
             part = self.finalize(self._select(state, done), max_length)
             rows = ops.take(numbers, done)[:, None]

@@ -51,7 +51,7 @@ class TextGenerator(_ModelTranslator):
     """
 
     options_file: ClassVar[str] = "generator.json"
-    signatures: ClassVar[tuple[Signature, ...]] = ("serving_default", "n_best", "score")
+    signatures: ClassVar[tuple[Signature, ...]] = ("serving_default", "n_best", "score", "search")
     blanks_empty: ClassVar[bool] = False
 
     def __init__(

@@ -58,7 +58,7 @@ class TruncationWarning(UserWarning):
 
 
 Result: TypeAlias = Translation | list[Translation] | Alignment | PairScore
-Signature = Literal["serving_default", "n_best", "align", "score"]
+Signature = Literal["serving_default", "n_best", "align", "score", "search"]
 Outputs = Mapping[str, np.ndarray]
 Progress = Callable[[int], None]
 
@@ -70,7 +70,7 @@ class TextTranslator(abc.ABC):
     outputs in the order of the texts. A subclass computes the arrays of one batch.
     """
 
-    signatures: ClassVar[tuple[Signature, ...]] = ("serving_default", "n_best", "align", "score")
+    signatures: ClassVar[tuple[Signature, ...]] = ("serving_default", "n_best", "align", "score", "search")
     """What texts can be asked for."""
 
     def translate(
@@ -282,6 +282,7 @@ def _alignment(
 _READERS: dict[str, tuple[tuple[str, ...], Callable[..., Result]]] = {
     "serving_default": (("output", "score"), _translation),
     "n_best": (("output", "score"), _hypotheses),
+    "search": (("output", "score"), _hypotheses),
     "align": (("output", "score", "source_tokens", "output_tokens", "attention"), _alignment),
     "score": (("score", "num_tokens"), lambda score, num_tokens: PairScore(float(score), int(num_tokens))),
 }

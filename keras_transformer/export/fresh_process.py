@@ -2,7 +2,8 @@
 
 The file is a program, never imported: its text is handed to a new interpreter. Arguments: the directory of
 the SavedModel, and `text` if it has operations of TensorFlow Text. Standard input: a pickled dictionary of
-`text` and `output`, lists of bytes. Standard output: a pickled `_FreshReport` of `verification`.
+`text` and `output`, lists of bytes, and of options, lists of numbers. Standard output: a pickled
+`_FreshReport` of `verification`.
 """
 
 import importlib
@@ -21,7 +22,7 @@ tf = importlib.import_module("tensorflow")
 saved_model_pb2 = importlib.import_module("tensorflow.core.protobuf.saved_model_pb2")
 op_def_registry = importlib.import_module("tensorflow.python.framework.op_def_registry")
 
-_Columns = dict[str, list[bytes]]
+_Columns = dict[str, list[Any]]
 
 
 def _load_text_operations() -> None:
@@ -47,7 +48,9 @@ def _report(serve: Any, columns: _Columns) -> dict[str, object]:
     inputs, outputs = serve.structured_input_signature[1], serve.structured_outputs
 
     def ask(rows: _Columns) -> dict[str, object]:
-        tensors = {name: tf.constant(rows[name], tf.string, [len(rows[name])]) for name in inputs}
+        tensors = {
+            name: tf.constant(rows[name], spec.dtype, [len(rows[name])]) for name, spec in inputs.items()
+        }
         return {name: values.numpy() for name, values in serve(**tensors).items()}
 
     return {

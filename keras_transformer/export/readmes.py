@@ -8,6 +8,7 @@ from pathlib import Path
 
 from keras_transformer.decoding.text_generator import TextGenerator
 from keras_transformer.decoding.translator import Translator
+from keras_transformer.export.serving_graphs import _default_options
 from keras_transformer.types import SPECIAL_IDS, SPECIAL_TOKENS
 
 _TEXT_IMPORT = "    import tensorflow_text  # registers the tokenizer's operations\n"
@@ -17,7 +18,7 @@ _NOTES = {
     "xla": """
 The search is compiled by XLA, for sources padded to 16, 32, 64 and so on tokens and batches padded
 to powers of two. The first request of each such size waits for the compiler; the warm-up requests are
-examples of the usual ones.
+examples of the usual ones. It takes no options, so there is no signature `search`.
 """,
 }
 _TRANSLATION = {
@@ -57,8 +58,21 @@ def _saved_model_readme(
 ) -> str:
     """Return the README of a version in Markdown; the first example, a source and its output, is shown."""
     text, output = examples[0] if examples else ("text", "output")
+    inputs = {"text": [text], **{option: [value] for option, value in _default_options(translator).items()}}
+    search = (
+        ""
+        if optimize == "xla"
+        else _template(
+            "search.md",
+            max_target_length=translator.max_target_length,
+            num_outputs=translator.search.num_outputs,
+            options=_request(signature_name="search", inputs=inputs),
+            url_name=urllib.parse.quote(name),
+        )
+    )
     return _template(
         "saved_model.md",
+        search=search,
         name=name,
         setting=shlex.quote(f"MODEL_NAME={name}"),
         config_flag=shlex.quote(f"--model_config_file=/models/{name}/models.config"),

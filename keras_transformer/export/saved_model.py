@@ -3,7 +3,7 @@
 import itertools
 import tempfile
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import keras
@@ -18,7 +18,13 @@ from keras_transformer.decoding.text_translator import TruncationWarning
 from keras_transformer.decoding.translator import Translator
 from keras_transformer.errors import InputError
 from keras_transformer.export.readmes import _saved_model_readme, _template
-from keras_transformer.export.serving_graphs import SIGNATURES, SignatureName, _ServingGraphs, _utf8
+from keras_transformer.export.serving_graphs import (
+    SIGNATURES,
+    SignatureName,
+    _default_options,
+    _ServingGraphs,
+    _utf8,
+)
 from keras_transformer.export.verification import verify_saved_model
 from keras_transformer.export.weights import _rounded
 from keras_transformer.files import Checksums, _as_path, _numbered_directory, errors_named, write_file
@@ -85,7 +91,11 @@ def export_saved_model(
             entry.rename(partial / entry.name)
         written.rmdir()
         if texts:
-            _write_warmup_requests(partial, name, translator.signatures, texts, outputs)
+            # All inputs: servers before 2.13 fill in no defaults.
+            options = {} if optimize == "xla" else _default_options(translator)
+            columns = {"text": _utf8(texts), "output": _utf8(outputs)}
+            columns |= {option: [value] * len(texts) for option, value in options.items()}
+            _write_warmup_requests(partial, name, translator.signatures, columns)
         readme = _saved_model_readme(
             translator, name, version, optimize, list(zip(texts, outputs, strict=True))
         )
@@ -173,26 +183,27 @@ def _vocabulary_files(translator: Translator | TextGenerator, directory: Path) -
 
 
 def _write_warmup_requests(
-    directory: Path,
-    name: str,
-    signatures: Sequence[SignatureName],
-    texts: Sequence[str],
-    outputs: Sequence[str],
+    directory: Path, name: str, signatures: Sequence[SignatureName], columns: Mapping[str, Sequence[object]]
 ) -> None:
-    """Write requests for every signature, each of a single text and one of all."""
+    """Write requests for every signature that has its columns, each of a single text and one of all."""
     # So a server is warm for both batch sizes, and an XLA export has compiled the lengths of the texts.
     path = directory / _WARMUP_FILE
     path.parent.mkdir(exist_ok=True)
-    batches = [slice(row, row + 1) for row in range(len(texts))]
-    if len(texts) > 1:
+    num_texts = len(columns["text"])
+    batches = [slice(row, row + 1) for row in range(num_texts)]
+    if num_texts > 1:
         batches.append(slice(None))
     with tf.io.TFRecordWriter(str(path)) as writer:
         for signature, rows in itertools.product(signatures, batches):
-            columns = {"text": _utf8(texts[rows]), "output": _utf8(outputs[rows])}
-            names = SIGNATURES[signature].inputs
+            inputs = SIGNATURES[signature].inputs
+            if not inputs.keys() <= columns.keys():
+                continue
             request = predict_pb2.PredictRequest(
                 model_spec=model_pb2.ModelSpec(name=name, signature_name=signature),
-                inputs={column: tf.make_tensor_proto(columns[column], tf.string) for column in names},
+                inputs={
+                    column: tf.make_tensor_proto(columns[column][rows], dtype)
+                    for column, (dtype, _) in inputs.items()
+                },
             )
             log = prediction_log_pb2.PredictLog(request=request)
             writer.write(prediction_log_pb2.PredictionLog(predict_log=log).SerializeToString())

@@ -1,8 +1,9 @@
 """An exported SavedModel, asked from Python as a server would ask it."""
 
 import importlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import tensorflow as tf
@@ -14,7 +15,7 @@ from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 from keras_transformer.arguments import _check_finite
 from keras_transformer.decoding.text_translator import TextTranslator
 from keras_transformer.errors import InputError
-from keras_transformer.export.serving_graphs import SIGNATURES, SignatureName, _ServedFunction, _utf8
+from keras_transformer.export.serving_graphs import SIGNATURES, SignatureName, _utf8
 from keras_transformer.files import Checksums, _as_path, _numbers, read_file
 
 # What exports have, with every tokenizer, search, option of a model and activation of Keras. None of them
@@ -24,6 +25,17 @@ _COMPUTING = {*Path(__file__).with_name("operations.txt").read_text(encoding="ut
 # since it reads `variables/` itself.
 _SAVING = {"DisableCopyOnRead", "MergeV2Checkpoints", "RestoreV2", "SaveV2", "Select", "ShardedFilename"}
 _SAVING |= {"StaticRegexFullMatch", "StringJoin"}
+
+
+class _ServedFunction(Protocol):
+    """A function of a SavedModel."""
+
+    structured_input_signature: tuple[tuple[()], dict[str, tf.TensorSpec]]
+    structured_outputs: dict[str, tf.TensorSpec]
+    variables: Sequence[tf.Variable]
+
+    def __call__(self, **inputs: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Compute the outputs of a batch."""
 
 
 class ServedModel(TextTranslator):

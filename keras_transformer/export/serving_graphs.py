@@ -1,7 +1,12 @@
-"""The graphs that a model server runs: strings in; strings, scores and alignments out."""
+"""The graphs that a model server runs: strings in; strings, scores and alignments out.
+
+The options of a request are inputs of `search`, a signature of its own. TensorFlow Serving fills in what a
+gRPC request leaves out (`SignatureDef.defaults`), but its REST interface asks for every input of a signature,
+as a function in Python does: in `serving_default` they would turn today's clients away.
+"""
 
 from collections.abc import Callable, Sequence
-from typing import Literal, NamedTuple, Protocol, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import tensorflow as tf
 
@@ -13,18 +18,7 @@ from keras_transformer.export.weights import _StoredWeights
 from keras_transformer.text.tokenizer import Tokenizer
 from keras_transformer.types import SPECIAL_IDS
 
-SignatureName: TypeAlias = Literal["serving_default", "n_best", "align", "score"]
-
-
-class _ServedFunction(Protocol):
-    """A function of a SavedModel."""
-
-    structured_input_signature: tuple[tuple[()], dict[str, tf.TensorSpec]]
-    structured_outputs: dict[str, tf.TensorSpec]
-    variables: Sequence[tf.Variable]
-
-    def __call__(self, **inputs: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Compute the outputs of a batch."""
+SignatureName: TypeAlias = Literal["serving_default", "n_best", "align", "score", "search"]
 
 
 class _Signature(NamedTuple):
@@ -52,7 +46,32 @@ SIGNATURES: dict[SignatureName, _Signature] = {
     "score": _Signature(
         {**_TEXT, "output": ("string", 1)}, {"score": ("float32", 1), "num_tokens": ("int32", 1)}
     ),
+    # Options have a row for each text, or one for all: a server that joins the requests of several clients
+    # joins their rows, and each text keeps the options of its own request.
+    "search": _Signature(
+        {
+            **_TEXT,
+            "max_length": ("int32", 1),
+            "length_penalty": ("float32", 1),
+            "num_hypotheses": ("int32", 1),
+        },
+        {"output": ("string", 2), "score": ("float32", 2)},
+    ),
 }
+
+# The score of what stands for no hypothesis, as `n_best` gives it.
+_NO_HYPOTHESIS = -1e30
+# A length penalty above it could make a hypothesis that there is not look possible.
+_LARGEST_PENALTY = 3.0
+
+
+def _default_options(translator: Translator | TextGenerator) -> dict[str, float]:
+    """Return the options with which `search` answers as `n_best` does."""
+    return {
+        "max_length": translator.max_target_length,
+        "length_penalty": float(translator.search.length_penalty),
+        "num_hypotheses": translator.search.num_outputs,
+    }
 
 
 def _utf8(texts: Sequence[str]) -> list[bytes]:
@@ -66,11 +85,13 @@ class _ServingGraphs:
     def __init__(self, translator: Translator | TextGenerator, optimize: str = "float32") -> None:
         self._translator = translator
         self._weights = _StoredWeights(translator.model, bfloat16=optimize == "bfloat16")
-        # Traced once, for three signatures.
-        self._generate = (
+        # XLA cannot put a source aside when it has as many tokens as were asked for: no options, no `search`.
+        self._options = {} if optimize == "xla" else _default_options(translator)
+        # Traced once, for four signatures.
+        self._found = (
             _compiled_in_buckets(self._search, translator.max_source_length)
             if optimize == "xla"
-            else _graph_of(self._search)
+            else _graph_of(self._search, tf.TensorSpec([None], tf.int32), tf.TensorSpec([None], tf.float32))
         )
 
     def module(self, vocabulary_files: Sequence[str]) -> tf.Module:
@@ -84,20 +105,28 @@ class _ServingGraphs:
         module.vocabularies = [tf.saved_model.Asset(path) for path in vocabulary_files]
         return module
 
-    def signatures(self) -> dict[SignatureName, _ServedFunction]:
-        """Return a concrete function for each signature."""
+    def signatures(self) -> dict[SignatureName, Callable[..., dict[str, tf.Tensor]]]:
+        """Return a function for each signature; TensorFlow saves the defaults of its arguments."""
         functions: dict[SignatureName, Callable[..., dict[str, tf.Tensor]]] = {
             "serving_default": self._best,
             "n_best": self._n_best,
             "align": self._align,
             "score": self._score,
         }
-        concrete: dict[SignatureName, _ServedFunction] = {}
-        for name in self._translator.signatures:
-            specs = [tf.TensorSpec([None], tf.string, name=column) for column in SIGNATURES[name].inputs]
-            graph = tf.function(functions[name], input_signature=specs, autograph=False)
-            concrete[name] = graph.get_concrete_function()
-        return concrete
+        if self._options:
+            functions["search"] = self._with_options()
+        return {
+            name: tf.function(
+                functions[name],
+                input_signature=[
+                    tf.TensorSpec([None], dtype, name=column)
+                    for column, (dtype, _) in SIGNATURES[name].inputs.items()
+                ],
+                autograph=False,
+            )
+            for name in self._translator.signatures
+            if name in functions
+        }
 
     def _best(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """Return the best hypothesis of each text `(b,)`."""
@@ -105,12 +134,38 @@ class _ServingGraphs:
         output = self._translator.target_tokenizer.detokenize(token_ids[:, 0])
         return self._blanked({"output": output, "score": scores[:, 0]}, _is_empty(text))
 
-    def _n_best(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
+    def _n_best(self, text: tf.Tensor, *options: tf.Tensor) -> dict[str, tf.Tensor]:
         """Return every hypothesis `(b, n)`, best first; what stands for none has the score -1e30."""
-        token_ids, scores = self._generate(self._source_ids(text))
+        token_ids, scores = self._generate(self._source_ids(text), *options)
         rows = tf.reshape(token_ids, [-1, token_ids.shape[-1]])
         output = tf.reshape(self._translator.target_tokenizer.detokenize(rows), tf.shape(scores))
         return self._blanked({"output": output, "score": scores}, _is_empty(text))
+
+    def _with_options(self) -> Callable[..., dict[str, tf.Tensor]]:
+        """Return `search`, which brings options into their range: an error would be that of others, too."""
+        limit, penalty, num_outputs = (tf.constant([value]) for value in self._options.values())
+
+        def search(
+            text: tf.Tensor,
+            max_length: tf.Tensor = limit,
+            length_penalty: tf.Tensor = penalty,
+            num_hypotheses: tf.Tensor = num_outputs,
+        ) -> dict[str, tf.Tensor]:
+            max_length = tf.clip_by_value(_of_each(text, max_length=max_length), 1, limit)
+            given = _of_each(text, length_penalty=length_penalty)
+            # NaN is not above 0 either.
+            given = tf.where(given > 0, tf.minimum(given, tf.maximum(penalty, _LARGEST_PENALTY)), 0.0)
+            wanted = tf.clip_by_value(_of_each(text, num_hypotheses=num_hypotheses), 1, num_outputs)
+            ranks = tf.range(tf.reduce_max(tf.concat([wanted, [1]], axis=0)))  # (n,)
+            outputs = self._n_best(text, max_length, given)
+            is_wanted = ranks[None, :] < wanted[:, None]  # (b, n)
+            width = tf.size(ranks)
+            return {
+                "output": tf.where(is_wanted, outputs["output"][:, :width], ""),
+                "score": tf.where(is_wanted, outputs["score"][:, :width], _NO_HYPOTHESIS),
+            }
+
+        return search
 
     def _align(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """Return the best hypothesis, the tokens of both sides and the attention `(b, t, s)` between them."""
@@ -148,9 +203,15 @@ class _ServingGraphs:
     def _source_ids(self, text: tf.Tensor) -> tf.Tensor:
         return _ended_ids(text, self._translator.source_tokenizer, self._translator.max_source_length)
 
-    def _search(self, source_ids: tf.Tensor) -> SearchResult:
+    def _generate(self, source_ids: tf.Tensor, *options: tf.Tensor) -> SearchResult:
+        """Find hypotheses, with maximal lengths and length penalties `(b,)`, or those of the translator."""
+        rows = tf.shape(source_ids)[:1]
+        defaults = [tf.fill(rows, value) for value in self._options.values()]
+        return self._found(source_ids, *(options or defaults[:2]))
+
+    def _search(self, source_ids: tf.Tensor, *options: tf.Tensor) -> SearchResult:
         with self._weights.scope():
-            return self._translator.trace_search(source_ids)
+            return self._translator.trace_search(source_ids, None, *options)
 
 
 def _ended_ids(text: tf.Tensor, tokenizer: Tokenizer, max_length: int) -> tf.Tensor:
@@ -158,6 +219,15 @@ def _ended_ids(text: tf.Tensor, tokenizer: Tokenizer, max_length: int) -> tf.Ten
     token_ids = tokenizer.padded_ids(text, max_length)
     # A column even where there are no rows: a reshape cannot tell the size of 0 elements.
     return tf.pad(token_ids, [[0, 0], [0, tf.maximum(1 - tf.shape(token_ids)[1], 0)]])
+
+
+def _of_each(text: tf.Tensor, **options: tf.Tensor) -> tf.Tensor:
+    """Return an option `(b,)` of each text, given with a row for each or one for all."""
+    [(name, given)] = options.items()
+    fits = tf.reduce_any(tf.size(given) == [1, tf.size(text)])
+    message = f"`{name}` must have a row for each text, or one for all. Rows and texts received:"
+    with tf.control_dependencies([tf.debugging.Assert(fits, [message, tf.size(given), tf.size(text)])]):
+        return tf.broadcast_to(given, tf.shape(text))
 
 
 def _is_empty(text: tf.Tensor) -> tf.Tensor:
@@ -172,12 +242,12 @@ def _trimmed(token_ids: tf.Tensor) -> tf.Tensor:
 
 _SHORTEST = 16
 _LARGEST_BATCH = 2**20
-_Generate = Callable[[tf.Tensor], SearchResult]
+_Generate = Callable[..., SearchResult]
 
 
-def _graph_of(generate: _Generate, *, jit_compile: bool | None = None) -> _Generate:
-    """Make a graph of a search from int32 `(b, s)`, traced once for all sizes."""
-    signature = [tf.TensorSpec([None, None], tf.int32)]
+def _graph_of(generate: _Generate, *options: tf.TensorSpec, jit_compile: bool | None = None) -> _Generate:
+    """Make a graph of a search from int32 `(b, s)` and options, traced once for all sizes."""
+    signature = [tf.TensorSpec([None, None], tf.int32), *options]
     return tf.function(generate, input_signature=signature, autograph=False, jit_compile=jit_compile)
 
 

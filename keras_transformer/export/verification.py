@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TypedDict
 
@@ -25,7 +25,7 @@ from keras_transformer.decoding.text_translator import (
 from keras_transformer.decoding.translator import Translator
 from keras_transformer.errors import ExportError
 from keras_transformer.export.readmes import _needs_tensorflow_text
-from keras_transformer.export.serving_graphs import SIGNATURES, SignatureName, _utf8
+from keras_transformer.export.serving_graphs import SIGNATURES, SignatureName, _default_options, _utf8
 
 _MAX_EXAMPLES = 8
 # What users send by mistake.
@@ -76,7 +76,11 @@ def verify_saved_model(
     """
     texts = _compared_texts(examples)
     expected, outputs = _expected_answers(translator, texts)
-    columns = {"text": [*_utf8(texts), _NOT_UTF8], "output": [*_utf8(outputs), _NOT_UTF8]}
+    columns: dict[str, list[bytes] | list[float]] = {
+        "text": [*_utf8(texts), _NOT_UTF8],
+        "output": [*_utf8(outputs), _NOT_UTF8],
+        **{name: [value] * (len(texts) + 1) for name, value in _default_options(translator).items()},
+    }
     fresh = _ask_fresh_process(Path(directory), columns, needs_text=_needs_tensorflow_text(translator))
     if fresh["foreign_operations"]:
         raise ExportError(
@@ -101,15 +105,19 @@ def _expected_answers(
         warnings.simplefilter("ignore", TruncationWarning)
         translations = translator.translate_with_scores(texts)
         outputs = [translation.text for translation in translations]
+        hypotheses = translator.n_best(texts)
         return {
             "serving_default": translations,
-            "n_best": translator.n_best(texts),
+            "n_best": hypotheses,
             "align": translator.align(texts) if "align" in translator.signatures else [],
             "score": translator.score(texts, outputs),
+            "search": hypotheses,
         }, outputs
 
 
-def _ask_fresh_process(directory: Path, columns: dict[str, list[bytes]], *, needs_text: bool) -> _FreshReport:
+def _ask_fresh_process(
+    directory: Path, columns: Mapping[str, Sequence[bytes] | Sequence[float]], *, needs_text: bool
+) -> _FreshReport:
     """Run `fresh_process.py`; raise ExportError if it fails."""
     program = Path(__file__).with_name("fresh_process.py").read_text(encoding="utf-8")
     process = subprocess.run(
@@ -141,9 +149,10 @@ def _check_specifications(
     reports: dict[SignatureName, _SignatureReport], names: Sequence[SignatureName]
 ) -> None:
     """Raise ExportError unless signatures are the documented ones, of any batch size."""
-    if set(reports) != set(names):
+    # A search that XLA compiled takes no options.
+    if {*reports, "search"} != set(names):
         raise ExportError(f"Signatures must be {sorted(names)}. Received: {sorted(reports)}.")
-    for name in names:
+    for name in reports:
         for side, documented in SIGNATURES[name]._asdict().items():
             received = reports[name]["specification"][side]
             ranks = {column: (dtype, len(shape)) for column, (dtype, shape) in received.items()}

@@ -168,7 +168,7 @@ def test_limits_are_those_of_each_source() -> None:
     selected = limits.each(lambda limit: ops.take(limit, [1, 0, 1], axis=0))
     np.testing.assert_array_equal(ops.convert_to_numpy(selected.longest), [12, 8, 12])
     np.testing.assert_array_equal(ops.convert_to_numpy(selected.prefix_ids), [[2], [1], [2]])
-    assert Constraints(min_length=2).limits(12).each(ops.sum) == ((), (), (), ())
+    assert set(Constraints(min_length=2).limits(12).each(ops.sum)) == {()}
 
 
 def test_rules_can_be_written_as_json() -> None:

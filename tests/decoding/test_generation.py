@@ -1,5 +1,6 @@
 """Decoding with a model: the cache, batches, and compiled code change nothing; and prompts count."""
 
+import dataclasses
 from typing import Any, NamedTuple
 
 import keras
@@ -67,6 +68,25 @@ def test_rows_do_not_change_each_other(transformer: Any, source_ids: np.ndarray,
     for row, source in enumerate(source_ids):
         alone = compiled(ops.convert_to_tensor(source[source != 0][None]))
         assert_same(alone, (token_ids[row : row + 1], scores[row : row + 1]))
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+def test_each_source_may_have_its_length_penalty(
+    transformer: Any, source_ids: np.ndarray, search: Any
+) -> None:
+    penalties = np.linspace(0, 2, len(source_ids), dtype="float32")
+    sources = ops.convert_to_tensor(source_ids)
+    result = generate(transformer, sources, search, 5, length_penalties=ops.convert_to_tensor(penalties))
+    alone = [dataclasses.replace(search, length_penalty=float(penalty)) for penalty in penalties]
+    rows = [generate(transformer, sources[i : i + 1], each, 5) for i, each in enumerate(alone)]
+    assert_same(result, [ops.concatenate(part, axis=0) for part in zip(*rows, strict=True)])
+
+
+def test_lengths_of_sources_need_a_graph_for_any_batch(transformer: Any, source_ids: np.ndarray) -> None:
+    with pytest.raises(
+        ValueError, match=r"`max_lengths` must be given in a graph .* Received: batch_size=\d"
+    ):
+        generate(transformer, source_ids, SEARCHES[1], 5, max_lengths=np.ones(len(source_ids), "int32"))
 
 
 @pytest.mark.parametrize("search", SEARCHES)

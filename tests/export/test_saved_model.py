@@ -27,6 +27,7 @@ NAMES = {
     "n_best": ["text"],
     "align": ["text"],
     "score": ["text", "output"],
+    "search": ["text", "max_length", "length_penalty", "num_hypotheses"],
 }
 WARMUP_FILE = "assets.extra/tf_serving_warmup_requests"
 Export = Callable[..., Path]
@@ -325,7 +326,9 @@ def test_requests_of_the_readme_are_json_that_a_shell_leaves_alone(
     page = readme(export(tmp_path / "en_fr", [text]))
     requests = re.findall(r"curl -d '(.*)' http://localhost:8501/v1/models/en_fr:predict", page)
     assert not any("'" in request for request in requests)
+    options = {"max_length": [7], "length_penalty": [1.0], "num_hypotheses": [2]}
     assert [json.loads(request) for request in requests] == [
+        {"signature_name": "search", "inputs": {"text": [text], **options}},
         {"instances": [text]},
         {"signature_name": "n_best", "inputs": {"text": [text]}},
         {"signature_name": "score", "instances": [{"text": text, "output": output}]},
@@ -367,8 +370,10 @@ def test_the_readme_says_what_is_particular(
 ) -> None:
     plain = readme(export(tmp_path / "plain"))
     for optimize, words in (("bfloat16", "half the size"), ("xla", "--xla_cpu_compilation_enabled")):
-        assert words in readme(export(tmp_path / optimize, optimize=optimize))
+        page = readme(export(tmp_path / optimize, optimize=optimize))
+        assert words in page
         assert words not in plain
+        assert ("| `search` |" in page) == (optimize != "xla")
     assert "import tensorflow_text" in readme(export(tmp_path / "subwords", translator=subword_translator))
     assert "import tensorflow_text" not in plain
 

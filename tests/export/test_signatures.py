@@ -1,11 +1,15 @@
 """The functions of an export, asked as a server asks them."""
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
+
+import keras_transformer as kt
 
 Signatures = dict[str, Callable[..., dict[str, tf.Tensor]]]
 TEXT, BEST = {"text": ("string", 1)}, {"output": ("string", 1), "score": ("float32", 1)}
@@ -22,6 +26,15 @@ DOCUMENTED = {
         },
     ),
     "score": ({**TEXT, "output": ("string", 1)}, {"score": ("float32", 1), "num_tokens": ("int32", 1)}),
+    "search": (
+        {
+            **TEXT,
+            "max_length": ("int32", 1),
+            "length_penalty": ("float32", 1),
+            "num_hypotheses": ("int32", 1),
+        },
+        {"output": ("string", 2), "score": ("float32", 2)},
+    ),
 }
 
 
@@ -64,7 +77,7 @@ def test_hypotheses_begin_with_the_best(signatures: Signatures) -> None:
 
 def test_no_rows_have_no_outputs(signatures: Signatures) -> None:
     for name, (inputs, outputs) in DOCUMENTED.items():
-        answers = signatures[name](**dict.fromkeys(inputs, tf.constant([], tf.string)))
+        answers = signatures[name](**{key: tf.constant([], dtype) for key, (dtype, _) in inputs.items()})
         assert {key: len(values) for key, values in answers.items()} == dict.fromkeys(outputs, 0)
 
 
@@ -78,6 +91,56 @@ def test_two_empty_texts_are_not_scored(signatures: Signatures) -> None:
 def test_pairs_need_both_sides(signatures: Signatures) -> None:
     with pytest.raises(tf.errors.InvalidArgumentError, match="`text` and `output` must have the same number"):
         signatures["score"](text=tf.constant(["a", "b"]), output=tf.constant(["a"]))
+
+
+def search(signatures: Signatures, text: list[str], *options: list[float]) -> dict[str, list[Any]]:
+    """Ask `search` with `max_length`, `length_penalty` and `num_hypotheses`."""
+    names = list(DOCUMENTED["search"][0].items())[1:]
+    values = {
+        name: tf.constant(value, dtype) for (name, (dtype, _)), value in zip(names, options, strict=True)
+    }
+    return {name: array.numpy().tolist() for name, array in signatures["search"](text=text, **values).items()}
+
+
+def test_a_text_keeps_the_options_of_its_request(signatures: Signatures, translator: kt.Translator) -> None:
+    rows = [("a dog", 3, 0.0, 1), ("the cat ran", 7, 1.0, 2), ("", 5, 1.0, 2), ("a rat", 5, 2.5, 2)]
+    answers = search(signatures, *map(list, zip(*rows, strict=True)))
+    for (text, max_length, length_penalty, num), *received in zip(rows, *answers.values(), strict=True):
+        chosen = dataclasses.replace(translator.search, length_penalty=length_penalty)
+        sides = translator.source_tokenizer, translator.target_tokenizer
+        alone = kt.Translator(translator.model, *sides, search=chosen, max_target_length=max_length)
+        [wanted] = alone.n_best([text], num)
+        assert received[0] == [answer.text.encode() for answer in wanted] + [b""] * (2 - len(wanted))
+        scores = [answer.score for answer in wanted] + [-1e30] * (2 - len(wanted))
+        np.testing.assert_allclose(received[1], scores, rtol=1e-5)
+
+
+def test_options_left_out_are_those_of_the_export(exported: Path, signatures: Signatures) -> None:
+    text = ["a dog", "", "the cat"]
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        graph = tf.compat.v1.saved_model.load(session, ["serve"], str(exported))
+        signature = graph.signature_def["search"]
+        outputs = {name: info.name for name, info in signature.outputs.items()}
+        # As a server does: what has a default need not be fed.
+        answers = session.run(outputs, {signature.inputs["text"].name: text})
+    defaults = {name: tf.make_ndarray(value).tolist() for name, value in signature.defaults.items()}
+    assert defaults == {"max_length": [7], "length_penalty": [1.0], "num_hypotheses": [2]}
+    for name, values in signatures["n_best"](text=tf.constant(text)).items():
+        np.testing.assert_array_equal(answers[name], values)
+
+
+def test_options_are_brought_into_their_range(signatures: Signatures) -> None:
+    text = ["a dog", "the cat"]
+    low = search(signatures, text, [-5], [float("nan")], [0])
+    assert low == search(signatures, text, [1], [0.0], [1])
+    assert [len(output) for [output] in low["output"]] == [1, 1]
+    assert search(signatures, text, [99], [9.0], [99]) == search(signatures, text, [7], [3.0], [2])
+
+
+def test_options_need_a_row_for_each_text(signatures: Signatures) -> None:
+    message = r"`length_penalty` must have a row for each text, or one for all.* received:\] \[2\] \[3\]"
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        search(signatures, ["a", "b", "c"], [5], [1.0, 2.0], [1])
 
 
 def test_invalid_utf8_gets_an_answer_and_changes_no_neighbor(signatures: Signatures) -> None:

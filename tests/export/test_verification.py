@@ -73,7 +73,7 @@ def test_equal_answers_pass(verify: Verify) -> None:
     verify(lambda signatures: None)
 
 
-@pytest.mark.parametrize("name", ["serving_default", "n_best", "align", "score"])
+@pytest.mark.parametrize("name", ["serving_default", "n_best", "align", "score", "search"])
 @pytest.mark.parametrize(("factor", "passes"), [(1.00005, True), (1.01, False)])
 def test_only_the_last_digits_of_a_score_may_differ(
     verify: Verify, name: str, factor: float, passes: bool
@@ -117,7 +117,10 @@ def test_hypotheses_may_be_exchanged_only_where_they_are_tied(
         texts, scores = zip(*hypotheses, strict=True)
 
         def put(signatures: dict[str, Any]) -> None:
-            for outputs in (signatures["n_best"]["together"], *signatures["n_best"]["alone"]):
+            of_both = (signatures["n_best"], signatures["search"])
+            for outputs in (
+                outputs for report in of_both for outputs in (report["together"], *report["alone"])
+            ):
                 rows = len(outputs["score"])
                 outputs["output"] = np.array([texts] * rows, object)
                 outputs["score"] = np.array([scores] * rows, "float32")

@@ -70,9 +70,29 @@ class ToyTranslator(tf.Module):
         """A single output, of bytes."""
         return {"copy_bytes": tf.identity(text)}
 
+    def search(self) -> Any:
+        """Read the first bytes of a text; the penalty is taken off the score, and rows have two answers."""
+        limit, penalty, two = tf.constant([9]), tf.constant([0.0]), tf.constant([2])
+
+        def search(
+            text: tf.Tensor,
+            max_length: tf.Tensor = limit,
+            length_penalty: tf.Tensor = penalty,
+            num_hypotheses: tf.Tensor = two,
+        ) -> dict[str, tf.Tensor]:
+            answers = self.n_best(tf.strings.substr(text, tf.zeros_like(max_length), max_length))
+            columns = tf.range(num_hypotheses[0])
+            scores = tf.gather(answers["score"], columns, axis=1) - length_penalty[:, None]
+            return {"output": tf.gather(answers["output"], columns, axis=1), "score": scores}
+
+        numbers = {"max_length": tf.int32, "length_penalty": tf.float32, "num_hypotheses": tf.int32}
+        specs = [TEXT, *(tf.TensorSpec([None], dtype, name=name) for name, dtype in numbers.items())]
+        return tf.function(search, input_signature=specs)
+
     def signatures(self) -> dict[str, Any]:
         names = ("serving_default", "n_best", "align", "score", "raw")
-        return {name: getattr(self, name).get_concrete_function() for name in names}
+        functions = {name: getattr(self, name).get_concrete_function() for name in names}
+        return {**functions, "search": self.search()}
 
 
 @pytest.fixture(scope="session")

@@ -60,6 +60,20 @@ def test_signatures(ask: Ask) -> None:
     assert answer(ask("--signature", "score", "a", "--output", "xyz")) == ["-1.500\t3"]
 
 
+def test_options_of_a_search(ask: Ask) -> None:
+    options = "--max-length", "2", "--length-penalty", "0.5", "--n-best", "1"
+    assert answer(ask(*options, "aBc", "d")) == ["1\t-2.500\tAB", "", "1\t-1.500\tD"]
+    assert "Received: --signature align." in error(ask("a", "--max-length", "2", "--signature", "align"))
+
+
+def test_options_left_out_are_filled_in_over_grpc_alone(ports: Any) -> None:
+    asked = "--model", "toy", "--max-length", "2", "aBc"
+    filled = run("grpc", "--server", f"127.0.0.1:{ports.grpc}", *asked)
+    assert answer(filled) == ["1\t-2.000\tAB", "2\t-3.000\tab"]
+    refused = run("rest", "--server", f"http://127.0.0.1:{ports.rest}", *asked)
+    assert error(refused).endswith("Missing named input: length_penalty in 'inputs' object.")
+
+
 def test_versions(ask: Ask) -> None:
     assert answer(ask("--version", "1", "a")) == answer(ask("--label", "old", "a")) == ["-1.000\tA?"]
     assert "Servable not found for request: Specific(toy, 9)" in error(ask("--version", "9", "a"))

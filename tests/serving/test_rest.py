@@ -85,7 +85,7 @@ def test_metadata_names_the_signatures(toy_registry: Any) -> None:
     _, answer = respond(toy_registry, "GET", "/v1/models/toy/metadata", b"")
     assert answer["model_spec"] == {"name": "toy", "signature_name": "", "version": "2"}
     signatures = answer["metadata"]["signature_def"]["signature_def"]
-    assert sorted(signatures) == ["align", "n_best", "raw", "score", "serving_default"]
+    assert sorted(signatures) == ["align", "n_best", "raw", "score", "search", "serving_default"]
     assert signatures["score"]["inputs"]["output"]["dtype"] == "DT_STRING"
 
 

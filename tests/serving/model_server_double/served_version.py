@@ -51,6 +51,8 @@ class ServedVersion:
     def predict(self, signature_name: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Run a signature."""
         dtypes = self.input_dtypes(signature_name)
+        defaults = self.signature_def(signature_name).defaults
+        arrays = {**{name: tf.make_ndarray(value) for name, value in defaults.items()}, **arrays}
         _check_names(set(arrays), set(dtypes))
         run = self._module.signatures[signature_name or "serving_default"]
         try:
