@@ -16,9 +16,15 @@ from keras_transformer.backend.compiler import compile_function
 from keras_transformer.decoding.beam import BeamSearch
 from keras_transformer.decoding.generation import _token_stream, generate
 from keras_transformer.decoding.sampling import GreedySearch
-from keras_transformer.decoding.scoring import align_targets, score_targets
+from keras_transformer.decoding.scoring import _layer_name, _teacher_forcing, align_targets, score_targets
 from keras_transformer.decoding.search import Search, SearchResult
-from keras_transformer.decoding.text_translator import Outputs, Signature, TextTranslator, TruncationWarning
+from keras_transformer.decoding.text_translator import (
+    Alignment,
+    Outputs,
+    Signature,
+    TextTranslator,
+    TruncationWarning,
+)
 from keras_transformer.decoding.translator_directory import _ARGUMENTS, _read_translator, _write_translator
 from keras_transformer.errors import InputError
 from keras_transformer.files import _as_path
@@ -191,6 +197,30 @@ class Translator(TextTranslator):
     def token_ids(self, texts: Sequence[str]) -> np.ndarray:
         """Tokenize sources as the model reads them, int32 `(b, s)`: each ended, cut off and padded."""
         return _token_ids(texts, self.source_tokenizer, self.max_source_length)[0]
+
+    def attention_maps(self, text: str) -> tuple[Alignment, dict[str, np.ndarray]]:
+        """Translate one text, with the attention of every layer and head.
+
+        Args:
+            text: the source, cut off where it is too long; an empty one is its end token.
+
+        Returns:
+            What `align` gives, and the maps of `model.attention_scores`, float32 `(h, t, s)` by names such as
+            `decoder/layer_1/cross_attention`. A row of the decoder belongs to the token that it writes; it
+            has read those before.
+        """
+        source_ids = self.token_ids([text])
+        token_ids, scores = map(ops.convert_to_numpy, self.generate(source_ids))
+        best = token_ids[:1, 0]  # (1, n, T) -> (1, T)
+        best = best[:, : np.count_nonzero(best != SPECIAL_IDS.pad)]
+        found = self.model.attention_scores(_teacher_forcing(source_ids, best, None, SPECIAL_IDS))
+        # (1, h, t, s) -> (h, t, s)
+        maps = {name: ops.convert_to_numpy(each)[0].astype("float32") for name, each in found.items()}
+        attention = maps[_layer_name(maps, -1)].mean(axis=0)
+        names = (self.source_tokenizer.tokens(source_ids), self.target_tokenizer.tokens(best))
+        tokens = (tuple(name.decode("utf-8") for name in each.numpy()[0]) for each in names)
+        output = self.target_tokenizer.detokenize(best).numpy()[0].decode("utf-8")
+        return Alignment(output, float(scores[0, 0]), *tokens, attention), maps
 
     @property
     def _num_outputs(self) -> int:
