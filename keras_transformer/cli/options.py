@@ -53,14 +53,14 @@ def _click_type(annotation: object) -> click.Choice[str] | type:
 
 def model_options(command: _Command) -> _Command:
     """Add the flags that choose a model, for `open_model`, and the number of texts at a time."""
-    return choose_model(
+    return _choose_model(
         click.option(
             "--batch-size", type=click.IntRange(min=1), default=64, show_default=True, help="Texts at a time."
         )(command)
     )
 
 
-def choose_model(command: _Command) -> _Command:
+def _choose_model(command: _Command) -> _Command:
     """Add the flags that choose a model, for `open_model`."""
     # The last comes first, since click shows what is added last at the top.
     text = "Load an export with operations of others: a program that may read and write your files."

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 import numpy as np
 
-from keras_transformer.cli.options import choose_model, open_model
+from keras_transformer.cli.options import _choose_model, open_model
 from keras_transformer.cli.terminal import Verb, _show, progress_bar
 from keras_transformer.decoding.translator import Translator
 from keras_transformer.errors import InputError
@@ -35,7 +35,7 @@ def plot() -> None:
 
 @plot.command(cls=Verb)
 @click.argument("text")
-@choose_model
+@_choose_model
 @click.option(
     "--output", type=click.Path(), default="attention", show_default=True, help="Directory of the pictures."
 )

@@ -41,7 +41,7 @@ def test_every_attention_map_of_the_answer(command: Callable, trained: Path, dra
     assert sorted(path.name for path in Path("attention").iterdir()) == sorted(MAPS)
     assert all(Path("attention", name).read_bytes().startswith(b"\x89PNG") for name in MAPS)
     (_, source, target, _), options = drawn["plot_attention_maps"]
-    assert source == ["w", "1", "a", "b", "[END]"]
+    assert list(source) == ["w", "1", "a", "b", "[END]"]
     assert target == ["[START]", *options["output_tokens"][:-1]]
 
 
