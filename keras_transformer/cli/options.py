@@ -53,10 +53,16 @@ def _click_type(annotation: object) -> click.Choice[str] | type:
 
 def model_options(command: _Command) -> _Command:
     """Add the flags that choose a model, for `open_model`, and the number of texts at a time."""
+    return _choose_model(
+        click.option(
+            "--batch-size", type=click.IntRange(min=1), default=64, show_default=True, help="Texts at a time."
+        )(command)
+    )
+
+
+def _choose_model(command: _Command) -> _Command:
+    """Add the flags that choose a model, for `open_model`."""
     # The last comes first, since click shows what is added last at the top.
-    command = click.option(
-        "--batch-size", type=click.IntRange(min=1), default=64, show_default=True, help="Texts at a time."
-    )(command)
     text = "Load an export with operations of others: a program that may read and write your files."
     command = click.option("--trust", is_flag=True, help=text)(command)
     text = "Export, or one version of it. Without --model: the only one in saved_models."

@@ -4,16 +4,16 @@ from pathlib import Path
 
 import click
 import numpy as np
-from keras import ops
 
+from keras_transformer.cli.options import _choose_model, open_model
 from keras_transformer.cli.terminal import Verb, _show, progress_bar
 from keras_transformer.decoding.translator import Translator
 from keras_transformer.errors import InputError
 from keras_transformer.layers.masks import causal_mask, combine_masks
 from keras_transformer.layers.position_encoding import sinusoidal_position_encoding
-from keras_transformer.text.tokenizer import Tokenizer
+from keras_transformer.text.tokenizer import SPECIAL_TOKENS
 from keras_transformer.types import SPECIAL_IDS
-from keras_transformer.visualization.attention import plot_attention_maps
+from keras_transformer.visualization.attention import plot_attention, plot_attention_maps
 from keras_transformer.visualization.matrices import plot_mask, plot_position_encoding
 
 # A picture has no room for more, and a mask grows with the square.
@@ -27,6 +27,7 @@ def plot() -> None:
 
     \b
       keras-transformer plot attention --model runs/dates "27. jan. 2094"
+      keras-transformer plot attention --saved-model saved_models/dates "27. jan. 2094"
       keras-transformer plot positions --hidden-dim 64 --length 50
       keras-transformer plot mask --length 6
     """
@@ -34,43 +35,41 @@ def plot() -> None:
 
 @plot.command(cls=Verb)
 @click.argument("text")
-@click.option("--model", type=click.Path(), required=True, help="Directory that train wrote.")
+@_choose_model
 @click.option(
     "--output", type=click.Path(), default="attention", show_default=True, help="Directory of the pictures."
 )
-def attention(text: str, model: str, output: str) -> None:
+def attention(text: str, model: str | None, saved_model: str | None, trust: bool, output: str) -> None:
     """Draw every attention map of the best answer to TEXT, each layer as a PNG with all heads.
+
+    An export gives one map alone: the mean of the heads of the last decoder layer.
 
     \b
       keras-transformer plot attention --model runs/dates "27. jan. 2094"
+      keras-transformer plot attention --saved-model saved_models/dates "27. jan. 2094"
     """
     if not text:
         raise InputError(f"Give a text that is not empty. Received: {text!r}.")
-    translator = Translator.load(model)
-    padded_ids = translator.source_tokenizer.padded_ids([text], translator.max_source_length)
-    source_ids = ops.convert_to_numpy(padded_ids)
-    # (1, n, T) -> (1, T), the best of n
-    output_ids = ops.convert_to_numpy(translator.generate(source_ids).token_ids)[:1, 0]
-    length = np.count_nonzero(output_ids != SPECIAL_IDS.pad)
-    decoder_ids = np.insert(output_ids[:, : length - 1], 0, SPECIAL_IDS.start, axis=1)  # (1, t)
-    inputs = {"encoder_token_ids": source_ids, "decoder_token_ids": decoder_ids}
-    maps = translator.model.attention_scores(inputs)
+    translator = open_model(model, saved_model, trust=trust)
+    if not isinstance(translator, Translator):
+        [alignment] = translator.align([text])
+        path, title = Path(output, "cross_attention.png"), "Cross-attention, last decoder layer, mean"
+        tokens = alignment.source_tokens, alignment.output_tokens
+        plot_attention(alignment.attention, *tokens, path=path, title=title)
+        _show(str(path))
+        return
+    alignment, maps = translator.attention_maps(text)
     with progress_bar(len(maps), "drawing") as progress:
         paths = plot_attention_maps(
-            # (1, h, t, s) -> (h, t, s)
-            {name: ops.convert_to_numpy(scores)[0] for name, scores in maps.items()},
-            _tokens(translator.source_tokenizer, source_ids),
-            _tokens(translator.target_tokenizer, decoder_ids),
+            maps,
+            alignment.source_tokens,
+            [SPECIAL_TOKENS[SPECIAL_IDS.start], *alignment.output_tokens[:-1]],
             output,
-            output_tokens=_tokens(translator.target_tokenizer, output_ids[:, :length]),
+            output_tokens=alignment.output_tokens,
             progress=progress,
         )
     for path in paths:
         _show(str(path))
-
-
-def _tokens(tokenizer: Tokenizer, token_ids: np.ndarray) -> list[str]:
-    return [token.decode() for token in tokenizer.tokens(token_ids).numpy()[0]]
 
 
 @plot.command(cls=Verb)
@@ -78,7 +77,7 @@ def _tokens(tokenizer: Tokenizer, token_ids: np.ndarray) -> list[str]:
 @click.option("--length", type=_SIZE, default=50, show_default=True, help="Positions.")
 @click.option("--output", type=click.Path(), default="positions.png", show_default=True, help="The picture.")
 def positions(hidden_dim: int, length: int, output: str) -> None:
-    """Draw the sinusoidal position encoding as a map, and some of its columns as curves.
+    """Draw the sinusoidal position encoding as a map, its columns as curves, and the similarity of positions.
 
     \b
       keras-transformer plot positions --hidden-dim 64 --length 50 --output positions.png

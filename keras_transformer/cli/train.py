@@ -38,8 +38,8 @@ def train(config: str | None, resume: bool, overwrite: bool, **flags: str | floa
       keras-transformer train --config run.toml --epochs 20
       keras-transformer train --resume
 
-    It writes runs/NAME (checkpoints, model, tokenizers, training.png, attention.png, report.json,
-    tensorboard) and saved_models/NAME/VERSION, which TensorFlow Serving loads; of the built-in task
+    It writes runs/NAME (checkpoints, model, tokenizers, report.html, report.json, training.csv, two
+    pictures, tensorboard) and saved_models/NAME/VERSION, which TensorFlow Serving loads; of the built-in task
     runs/exports/dates/VERSION. A value in square brackets is the default for your own texts.
     """
     start, given = time.monotonic(), {name: value for name, value in flags.items() if value is not None}
@@ -61,14 +61,14 @@ def train(config: str | None, resume: bool, overwrite: bool, **flags: str | floa
     for (source, target), output in zip(pairs, outputs, strict=True):
         reference = "" if output.text == target else f"  ({target})"
         _show(f"  {output.score:7.3f}  {source.strip()}  →  {output.text}{reference}")
-    written = [run.directory / "training.png", run.directory / "attention.png"]
+    written = [run.directory / "report.html"]
     try:
         if exports:
             click.echo("exporting, and asking the export in a process of its own", err=True)
             written.append(run.export())
     finally:  # an export that fails takes nothing from what was trained
         _show(f"wrote {', '.join(map(str, written))} in {time.monotonic() - start:.0f} s")
-        _show_next(run, written[2:])
+        _show_next(run, written[1:])
 
 
 def _run(config: str | None, given: dict[str, str | int | float | bool], *, resume: bool) -> Run:

@@ -3,11 +3,15 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
+import numpy as np
+from keras import ops
+
 from keras_transformer.arguments import check_number
 from keras_transformer.decoding.beam import BeamSearch
 from keras_transformer.decoding.model_translator import _check_vocabulary, _ModelTranslator
-from keras_transformer.decoding.scoring import score_targets
+from keras_transformer.decoding.scoring import _layer_name, _teacher_forcing, score_targets
 from keras_transformer.decoding.search import Search, SearchResult
+from keras_transformer.decoding.text_translator import Alignment
 from keras_transformer.models.ensemble import Ensemble
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.types import SPECIAL_IDS, Tensor
@@ -86,3 +90,27 @@ class Translator(_ModelTranslator):
         """Score ended targets `(b, t)`, not compiled: float32 `(b,)`, and their tokens, int32 `(b,)`."""
         scores = score_targets(self.model, source_ids, target_ids, special_ids=SPECIAL_IDS)
         return self.search.score(*scores), scores.num_tokens
+
+    def attention_maps(self, text: str) -> tuple[Alignment, dict[str, np.ndarray]]:
+        """Translate one text, with the attention of every layer and head.
+
+        Args:
+            text: the source, cut off where it is too long; an empty one is its end token.
+
+        Returns:
+            What `align` gives, and the maps of `model.attention_scores`, float32 `(h, t, s)` by names such as
+            `decoder/layer_1/cross_attention`. A row of the decoder belongs to the token that it writes; it
+            has read those before.
+        """
+        source_ids = self.token_ids([text])
+        token_ids, scores = map(ops.convert_to_numpy, self.generate(source_ids))
+        best = token_ids[:1, 0]  # (1, n, T) -> (1, T)
+        best = best[:, : np.count_nonzero(best != SPECIAL_IDS.pad)]
+        found = self.model.attention_scores(_teacher_forcing(source_ids, best, None, SPECIAL_IDS))
+        # (1, h, t, s) -> (h, t, s)
+        maps = {name: ops.convert_to_numpy(each)[0].astype("float32") for name, each in found.items()}
+        attention = maps[_layer_name(maps, -1)].mean(axis=0)
+        names = (self.source_tokenizer.tokens(source_ids), self.target_tokenizer.tokens(best))
+        tokens = (tuple(name.decode("utf-8") for name in each.numpy()[0]) for each in names)
+        output = self.target_tokenizer.detokenize(best).numpy()[0].decode("utf-8")
+        return Alignment(output, float(scores[0, 0]), *tokens, attention), maps

@@ -18,7 +18,7 @@ if os.name == "posix":
     import fcntl
 
 CONFIG_FILE, PAIRS_FILE = "config.json", "pairs.json"
-REPORT_FILE, ATTENTION_FILE = "report.json", "attention.png"
+REPORT_FILE, PAGE_FILE, ATTENTION_FILE = "report.json", "report.html", "attention.png"
 TOKENIZERS = ("source_tokenizer", "target_tokenizer")
 CHECKPOINTS = "checkpoints"
 _CURVES = ("training.csv", "training.png", "tensorboard")
@@ -26,7 +26,7 @@ _BEFORE_A_CHECKPOINT = (CONFIG_FILE, PAIRS_FILE, CHECKPOINTS, *TOKENIZERS, *_CUR
 # All that a run writes; tests compare the list with what a run has written. Whatever else is there,
 # such as the texts to train on, is somebody else's and is never touched.
 _TRANSLATOR = ("model.keras", "translator.json", Checksums.file)
-CONTENT = (*_BEFORE_A_CHECKPOINT, *_TRANSLATOR, ATTENTION_FILE, REPORT_FILE)
+CONTENT = (*_BEFORE_A_CHECKPOINT, *_TRANSLATOR, ATTENTION_FILE, PAGE_FILE, REPORT_FILE)
 
 # What an earlier run has left, and the same while it is moved there or back, when the run that replaces it
 # has written nothing yet, or nothing any more. A kill between two moves leaves a name that says which it is.

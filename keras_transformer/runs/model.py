@@ -37,7 +37,7 @@ def _train_model(
     *,
     callbacks: Sequence[keras.callbacks.Callback] = (),
     verbose: str | int = "auto",
-) -> None:
+) -> Checkpoint:
     config, recipe = data.config, data.config.training
     directory = Path(config.run_directory, config.name)
     keras.utils.set_random_seed(recipe.seed)
@@ -59,7 +59,7 @@ def _train_model(
             "%s training pairs, %s validation pairs, %s batches an epoch, %s parameters",
             *(f"{count:,}" for count in counts),
         )
-        fit(
+        return fit(
             model,
             batches,
             data.validation_batches(),

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import keras
 
-from keras_transformer.decoding.text_translator import TextTranslator
+from keras_transformer.decoding.text_translator import TextTranslator, Translation
 from keras_transformer.decoding.translator import Translator
 from keras_transformer.errors import InputError
 from keras_transformer.evaluation.report import METRICS, EvaluationReport, evaluate
@@ -20,7 +20,6 @@ from keras_transformer.files import _as_path, read_table, write_file
 from keras_transformer.runs.config import RunConfig, Value
 from keras_transformer.runs.data import _load_pairs, _run_tokenizers, _RunData, _RunPairs
 from keras_transformer.runs.directory import (
-    ATTENTION_FILE,
     REPORT_FILE,
     _as_json,
     _saved_config,
@@ -30,10 +29,10 @@ from keras_transformer.runs.directory import (
     resumed,
 )
 from keras_transformer.runs.model import _finished_translator, _train_model
+from keras_transformer.runs.report import _Results, _write_report
 from keras_transformer.training.checkpoint import Checkpoint
 from keras_transformer.training.distribution import distributed
 from keras_transformer.types import Pair
-from keras_transformer.visualization.attention import plot_attention
 
 _LOGGER = logging.getLogger(__name__)
 _NUM_EXAMPLES = 8
@@ -130,7 +129,7 @@ class Run:
         verbose: str | int = "auto",
         progress: Progress | None = None,
     ) -> EvaluationReport:
-        """Train the model, save its translator, score it on the test pairs, and draw what it attends to.
+        """Train the model, save its translator, score it on the test pairs, and write `report.html`.
 
         Args:
             resume: whether to go on after the last epoch that was saved.
@@ -163,15 +162,20 @@ class Run:
                     _LOGGER.info("  %s  →  %s", source.strip(), target)
                 tokenizers = _run_tokenizers(config, directory, pairs.train)
                 data = _RunData(config, pairs, tokenizers)
-                _train_model(data, saved, pairs.validation, devices, callbacks=callbacks, verbose=verbose)
+                checkpoint = _train_model(
+                    data, saved, pairs.validation, devices, callbacks=callbacks, verbose=verbose
+                )
             self.translator = _finished_translator(data, directory)
             self.translator.save(directory)
-            report = self.evaluate(progress=progress)
-            self._draw_attention(pairs.test[0][0])
+            report, outputs = self._scored(pairs.test, progress=progress)
             # Real sources for the check of an export and its warm-up, when the pairs are elsewhere.
             examples = [source for source, _ in pairs.test[:_NUM_EXAMPLES]]
-            results = {**report.to_dict(), "seconds": round(time.monotonic() - start), "examples": examples}
+            seconds = round(time.monotonic() - start)
+            results = {**report.to_dict(), "seconds": seconds, "examples": examples}
             write_file(directory / REPORT_FILE, _as_json(results))
+            _write_report(
+                _Results(data, pairs, checkpoint, self.translator, report, outputs, seconds), directory
+            )
         return report
 
     def evaluate(
@@ -190,15 +194,7 @@ class Run:
         Raises:
             InputError: if there is no trained model, or the pairs cannot be read.
         """
-        decoding = self.config.decoding
-        return score(
-            self.translator,
-            self.pairs.test if pairs is None else pairs,
-            batch_size=decoding.batch_size,
-            tokenize=decoding.bleu_tokenize,
-            unique=unique,
-            progress=progress,
-        )
+        return self._scored(self.pairs.test if pairs is None else pairs, unique=unique, progress=progress)[0]
 
     def export(
         self,
@@ -226,15 +222,11 @@ class Run:
         given = self.examples(self.directory) if examples is None else examples
         return export_saved_model(self.translator, place, given, optimize)
 
-    def _draw_attention(self, source: str) -> None:
-        alignment = self.translator.align([source])[0]
-        plot_attention(
-            alignment.attention,
-            alignment.source_tokens,
-            alignment.output_tokens,
-            path=self.directory / ATTENTION_FILE,
-            title="Cross-attention, last decoder layer",
-        )
+    def _scored(
+        self, pairs: Sequence[Pair], *, unique: bool = False, progress: Progress | None
+    ) -> tuple[EvaluationReport, list[Translation]]:
+        size, tokenize = self.config.decoding.batch_size, self.config.decoding.bleu_tokenize
+        return _scored(self.translator, pairs, size, tokenize, unique=unique, progress=progress)
 
 
 def score(
@@ -260,6 +252,18 @@ def score(
     Returns:
         Error rates, and BLEU and chrF where targets have words or are compared by character.
     """
+    return _scored(translator, pairs, batch_size, tokenize, unique=unique, progress=progress)[0]
+
+
+def _scored(
+    translator: TextTranslator,
+    pairs: Sequence[Pair],
+    batch_size: int,
+    tokenize: str,
+    *,
+    unique: bool,
+    progress: Progress | None,
+) -> tuple[EvaluationReport, list[Translation]]:
     # Sources that are equal share a key, and so their references, only where each is to count once.
     references: dict[tuple[int, str], list[str]] = {}
     for number, (source, target) in enumerate(pairs):
@@ -273,7 +277,7 @@ def score(
     has_words = tokenize == "char" or any(" " in target.strip() for target in targets)
     metrics = METRICS if has_words else _METRICS_WITHOUT_WORDS
     texts = [output.text for output in outputs]
-    return evaluate(texts, list(references.values()), metrics, tokenize=tokenize)
+    return evaluate(texts, list(references.values()), metrics, tokenize=tokenize), outputs
 
 
 def _warn_of_unwritable(targets: list[str], translator: Translator) -> None:

@@ -63,7 +63,8 @@ def fit(
             of the weights, and gradient accumulation.
         training: What `model.fit` takes: a dataset of inputs and labels, which shuffles itself.
         validation: What `validation_data` takes, or None.
-        directory: Of the run; it gets `checkpoints`, `training.csv`, `training.png` and `tensorboard`.
+        directory: Of the run; it gets `checkpoints`, `training.csv` with the learning rate, `training.png`
+            and `tensorboard`.
         epochs: The number of epochs in all, those before a stop included.
         learning_rate: A number or a schedule, with which `compile_model` compiles; None for a compiled
             model. A number also holds for a run that goes on.
@@ -121,7 +122,7 @@ def fit(
             shuffle=False,  # the dataset shuffles itself; Keras warns unless it is told so
             verbose=verbose,
             callbacks=[
-                *(_EvaluateMovingAverage(), Throughput()),  # these add to the logs
+                *(_EvaluateMovingAverage(), Throughput(), _LearningRate()),  # these add to the logs
                 *([scoring] if scoring else []),
                 *callbacks,
                 *(_StopOnNonFinite(), checkpoint),  # these read them
@@ -132,6 +133,14 @@ def fit(
         warnings.warn(f"{directory} is trained to epoch {checkpoint.epoch}, and needs no more.", stacklevel=2)
     checkpoint.restore_result(model, average_last)
     return checkpoint
+
+
+class _LearningRate(keras.callbacks.Callback):
+    """Adds the learning rate of the next update to the logs of each epoch."""
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, float] | None = None) -> None:
+        if logs is not None:
+            logs["learning_rate"] = float(ops.convert_to_numpy(self.model.optimizer.learning_rate))
 
 
 class _StopOnNonFinite(keras.callbacks.Callback):

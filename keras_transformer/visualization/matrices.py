@@ -111,7 +111,8 @@ def plot_position_encoding(
 ) -> Figure:
     """Draw a position encoding as a map, and its columns 0, `d/8`, `d/4` and `d/2` as curves below it.
 
-    Both panels have the position from left to right.
+    Both panels have the position from left to right. Next to them is how similar positions are: the dot
+    product of each two vectors, which in a sinusoidal encoding depends on their distance alone.
 
     Args:
         encoding: `(t, d)`, a vector for each position, computed or learned.
@@ -137,8 +138,11 @@ def plot_position_encoding(
             "`encoding` must have the shape (positions, width), none of them 0. "
             f"Received: encoding of shape {values.shape}."
         )
-    figure = _new_figure((9.0, 7.0), title)
-    heat, curves = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
+    figure = _new_figure((15.0, 7.0), title)
+    grid = figure.add_gridspec(2, 2, width_ratios=(9, 6), height_ratios=(3, 2))
+    heat = figure.add_subplot(grid[0, 0])
+    curves = figure.add_subplot(grid[1, 0], sharex=heat)
+    similarity = figure.add_subplot(grid[:, 1])
     # A column of the encoding is a row of the map, white where it is 0.
     limit = float(np.abs(values).max()) or 1.0  # an encoding of zeros has a scale, too
     # Not smoothed: neighboring columns, a sine and a cosine, would be mixed.
@@ -159,4 +163,9 @@ def plot_position_encoding(
     curves.grid(alpha=0.3)
     figure.legend(loc="outside lower center", ncols=_LEGEND_COLUMNS)
     _label_axis(curves.xaxis, "position")
+    products = values @ values.T  # (t, d) and (t, d) -> (t, t)
+    image = similarity.imshow(products, cmap="viridis", interpolation="nearest")
+    for axis in (similarity.xaxis, similarity.yaxis):
+        _label_axis(axis, "position")
+    figure.colorbar(image, ax=similarity, label="dot product", shrink=0.8)
     return _saved_figure(figure, path)

@@ -41,8 +41,14 @@ def test_every_attention_map_of_the_answer(command: Callable, trained: Path, dra
     assert sorted(path.name for path in Path("attention").iterdir()) == sorted(MAPS)
     assert all(Path("attention", name).read_bytes().startswith(b"\x89PNG") for name in MAPS)
     (_, source, target, _), options = drawn["plot_attention_maps"]
-    assert source == ["w", "1", "a", "b", "[END]"]
+    assert list(source) == ["w", "1", "a", "b", "[END]"]
     assert target == ["[START]", *options["output_tokens"][:-1]]
+
+
+def test_an_export_has_one_map(command: Callable, trained: Path) -> None:
+    result = command("plot", "attention", "--saved-model", trained / "saved_models/tiny", "w1ab")
+    assert (result.exit_code, result.stdout) == (0, "attention/cross_attention.png\n"), result.output
+    assert Path("attention/cross_attention.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_hard_texts_are_drawn(command: Callable, trained: Path) -> None:
@@ -79,7 +85,7 @@ def test_mask_with_padding(command: Callable, drawn: dict[str, tuple]) -> None:
     [
         (["attention", "--model", "none", "text"], "none is not the directory of a model"),
         (["attention", "--model", "none", ""], "Give a text that is not empty. Received: ''."),
-        (["attention", "text"], "Missing option '--model'"),
+        (["attention", "text"], "Name a model with --model or --saved-model. Found in saved_models: none."),
         (["positions", "--output", "p.xyz"], "Received: p.xyz."),
         (["positions", "--length", "0"], "0 is not in the range 1<=x<=4096"),
         (["mask", "--length", "3", "--padding", "3"], "--padding must be below --length. Received: 3 of 3."),

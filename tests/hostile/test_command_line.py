@@ -231,7 +231,7 @@ def test_what_was_trained_is_told_if_the_export_fails(
     result = command("train", *flags(pairs=pairs_file, **SMALL))
     assert refused(result, status=1 if isinstance(error, ExportError) else 2) == "Error: is not right"
     assert "exact match" in result.stdout
-    assert "wrote runs/model/training.png" in result.stdout
+    assert "wrote runs/model/report.html" in result.stdout
     assert "keras-transformer export runs/model saved_models/model" in result.stderr
     assert kt.Run.open("runs/model").translator.translate(["w1ab"])
 

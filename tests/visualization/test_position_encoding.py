@@ -10,7 +10,7 @@ ENCODING = np.linspace(-0.5, 2.0, 5 * 16, dtype="float32").reshape(5, 16)
 
 
 def test_the_map_has_a_column_for_each_position() -> None:
-    heat, curves, bar = plot_position_encoding(ENCODING).axes
+    heat, curves, _, bar, _ = plot_position_encoding(ENCODING).axes
     [image] = heat.get_images()
     np.testing.assert_array_equal(np.asarray(image.get_array()), ENCODING.T)
     assert image.get_clim() == (-2.0, 2.0)  # 0 is in the middle, which is white
@@ -18,6 +18,14 @@ def test_the_map_has_a_column_for_each_position() -> None:
     assert (heat.get_xlabel(), heat.get_ylabel()) == ("position", "column of the encoding")
     assert (curves.get_xlabel(), curves.get_ylabel()) == ("position", "value")
     assert bar.get_ylabel() == "value"
+
+
+def test_positions_are_compared_by_their_dot_products() -> None:
+    _, _, similarity, _, bar = plot_position_encoding(ENCODING).axes
+    [image] = similarity.get_images()
+    np.testing.assert_allclose(np.asarray(image.get_array()), ENCODING @ ENCODING.T, rtol=1e-6)
+    assert (similarity.get_xlabel(), similarity.get_ylabel()) == ("position", "position")
+    assert bar.get_ylabel() == "dot product"
 
 
 def test_four_columns_are_drawn_as_curves() -> None:
