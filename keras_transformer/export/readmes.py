@@ -33,7 +33,7 @@ def _saved_model_readme(
     translator: Translator, name: str, version: int, optimize: str, examples: Sequence[tuple[str, str]]
 ) -> str:
     """Return the README of a version in Markdown; the first example, a source and its output, is shown."""
-    text, output = examples[0] if examples else ("text", "output")
+    text, output = examples[0]
     return _template(
         "saved_model.md",
         name=name,

@@ -21,6 +21,7 @@ from keras_transformer.export.serving_graphs import OPTIMIZATIONS, SIGNATURES, _
 from keras_transformer.export.verification import verify_saved_model
 from keras_transformer.export.weights import _rounded
 from keras_transformer.files import Checksums, _as_path, _numbered_directory, errors_named, write_file
+from keras_transformer.text.tokenizer import SPECIAL_TOKENS
 
 _MAX_WARMUP_TEXTS = 8
 _WARMUP_FILE = Path("assets.extra", "tf_serving_warmup_requests")
@@ -40,7 +41,7 @@ def export_saved_model(
         translator: on the TensorFlow backend.
         directory: of the model; its last part is the model's name, the versions are numbers in it.
         examples: real sources, of which the first 8 are used for the comparison and for the warm-up
-            requests; for `xla` of the lengths that are usual.
+            requests; for `xla` of the lengths that are usual. Without any a few tokens of the vocabulary.
         optimize: `float32`; `bfloat16` for weights of half the size, which changes outputs where two
             are nearly as likely; or `xla` for a search compiled for a few lengths, with the same outputs.
 
@@ -66,7 +67,7 @@ def export_saved_model(
         raise InputError(
             f"`directory` must be that of a model, with its versions in it. Received: {directory}, a version."
         )
-    texts = as_strings(examples=examples)[:_MAX_WARMUP_TEXTS]
+    texts = as_strings(examples=examples)[:_MAX_WARMUP_TEXTS] or [_first_tokens(translator)]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TruncationWarning)
         outputs = translator.translate(texts)
@@ -79,8 +80,7 @@ def export_saved_model(
         for entry in list(written.iterdir()):
             entry.rename(partial / entry.name)
         written.rmdir()
-        if texts:
-            _write_warmup_requests(partial, name, texts, outputs)
+        _write_warmup_requests(partial, name, texts, outputs)
         readme = _saved_model_readme(
             translator, name, version, optimize, list(zip(texts, outputs, strict=True))
         )
@@ -89,6 +89,14 @@ def export_saved_model(
         Checksums.write(partial)
         _write_models_config(directory / _MODELS_CONFIG, name)
     return directory / str(version)
+
+
+def _first_tokens(translator: Translator) -> str:
+    """Make a text for the warm-up of what the vocabulary begins with."""
+    first = len(SPECIAL_TOKENS)
+    token_ids = tf.range(first, min(first + 8, translator.source_tokenizer.vocabulary_size))
+    [text] = translator.source_tokenizer.detokenize(token_ids[tf.newaxis]).numpy().tolist()
+    return text.decode("utf-8", "replace")
 
 
 def _check_exportable(translator: Translator) -> None:

@@ -305,6 +305,15 @@ def test_a_single_example_is_asked_once(export: Export, tmp_path: Path) -> None:
     assert warmup_requests(export(tmp_path, ["\ud800"]))  # half a surrogate is no error
 
 
+def test_without_examples_the_requests_are_of_the_vocabulary(export: Export, tmp_path: Path) -> None:
+    version = export(tmp_path / "tiny")
+    requests = warmup_requests(version)
+    assert len(requests) == len(NAMES)
+    [[text]] = {tuple(tf.make_ndarray(request.inputs["text"]).tolist()) for request in requests}
+    assert text.decode() in (version / "README.md").read_text(encoding="utf-8")
+    assert text
+
+
 def test_a_loaded_export_answers_its_requests(exported: Path) -> None:
     loaded = tf.saved_model.load(str(exported))
     for request in warmup_requests(exported):
