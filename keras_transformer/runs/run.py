@@ -162,7 +162,8 @@ class Run:
                 for source, target in pairs.train[:5]:
                     _LOGGER.info("  %s  →  %s", source.strip(), target)
                 tokenizers = _run_tokenizers(config, directory, pairs.train)
-                data = _RunData(config, pairs, tokenizers)
+                data = _RunData(config.completed(saved.chosen), pairs, tokenizers)
+                self.config = config.completed(data.sizes._asdict())
                 _train_model(data, saved, pairs.validation, devices, callbacks=callbacks, verbose=verbose)
             self.translator = _finished_translator(data, directory)
             self.translator.save(directory)

@@ -15,3 +15,4 @@ __all__ = [
     "WhitespaceTokenizer",
     "load_tokenizer",
 ]
+__dir__ = __all__.copy  # `dir()` shows what is public

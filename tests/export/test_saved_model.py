@@ -93,12 +93,16 @@ class Loop(tf.Module):
         super().__init__()
         self.weight = tf.Variable(2.0)
 
-    @tf.function(input_signature=[tf.TensorSpec([None], name="n1")])
+    # AutoGraph warns on Python 3.13.
+    @tf.function(input_signature=[tf.TensorSpec([None], name="n1")], autograph=False)
     def serve(self, x: tf.Tensor) -> dict[str, tf.Tensor]:
         with tf.control_dependencies([tf.debugging.assert_non_negative(x)]):
             total = tf.identity(x)
-        for _ in tf.range(tf.size(x)):
-            total = tf.where(total > 100.0, total, total * self.weight)
+        _, total = tf.while_loop(
+            lambda number, total: number < tf.size(total),
+            lambda number, total: (number + 1, tf.where(total > 100.0, total, total * self.weight)),
+            (0, total),
+        )
         return {"total": total, "first": total[:1]}
 
 
