@@ -188,7 +188,7 @@ def resumed(directory: Path, config: RunConfig) -> Iterator[RunConfig]:
     config = config.completed(saved.chosen)
     _check_resumable(saved, config)
     # A cosine schedule was made for all its epochs; fewer of them hold for one call.
-    if saved.training.schedule == "cosine":
+    if saved.training.schedule == "cosine" and saved.training.epochs is not None:
         config = config.override(epochs=saved.training.epochs)
     try:
         yield config

@@ -129,7 +129,7 @@ def test_it_shows_scores_outputs_and_what_to_type_next(trained: Path) -> None:
 
 def test_without_an_export_it_says_how_to_make_one_and_what_failed(command: Callable, trained: Path) -> None:
     shutil.copytree(trained / "runs", "runs")
-    result = command("train", "--name", "tiny", "--resume", "--no-export")
+    result = command("train", *flags(name="tiny", export_directory="saved_models"), "--resume", "--no-export")
     assert result.exit_code == 0, result.output
     *_, advice, warning = result.stderr.splitlines()
     assert advice.endswith("keras-transformer export runs/tiny saved_models/tiny")
