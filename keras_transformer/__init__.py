@@ -4,6 +4,7 @@ The import registers every layer and model with Keras, so that `.keras` files lo
 """
 
 import importlib
+import importlib.metadata
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -39,7 +40,9 @@ __all__ = [
 
 
 # What needs TensorFlow or draws is imported when it is first used.
-def __getattr__(name: str) -> ModuleType | type:
+def __getattr__(name: str) -> ModuleType | type | str:
+    if name == "__version__":  # that of `pyproject.toml`
+        return importlib.metadata.version("keras-transformer")
     if name == "Run":
         runs: type = importlib.import_module("keras_transformer.runs").Run
         return runs

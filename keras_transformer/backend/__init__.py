@@ -33,3 +33,4 @@ __all__ = [
     "train_on_parts",
     "weight_now",
 ]
+__dir__ = __all__.copy  # `dir()` shows what is public

@@ -1,5 +1,6 @@
 """Flags: those of a run, made from the fields of its configuration, and those that choose a model."""
 
+import dataclasses
 import types
 from collections.abc import Callable
 from pathlib import Path
@@ -7,6 +8,8 @@ from typing import Annotated, Literal, TypeVar, Union, get_args, get_origin
 
 import click
 
+from keras_transformer.decoding.beam import BeamSearch
+from keras_transformer.decoding.sampling import GreedySearch
 from keras_transformer.decoding.text_translator import TextTranslator
 from keras_transformer.decoding.translator import Translator
 from keras_transformer.errors import InputError
@@ -85,3 +88,33 @@ def open_model(model: str | None, saved_model: str | None, *, trust: bool = Fals
         names = ", ".join(str(path) for path in found) or "none"
         raise InputError(f"Name a model with --model or --saved-model. Found in {root}: {names}.")
     return ServedModel(found[0], trust=trust)
+
+
+def _search_options(command: _Command) -> _Command:
+    """Add the flags that change the search of a trained model, for `_change_search`."""
+    text = "Another exponent of the length than the model's, to choose one on validation pairs."
+    command = click.option("--length-penalty", type=click.FloatRange(min=0), help=text)(command)
+    text = "Another number of hypotheses than the model's; 1 is greedy."
+    return click.option("--beam-size", type=click.IntRange(min=1), help=text)(command)
+
+
+def _change_search(translator: TextTranslator, beam_size: int | None, length_penalty: float | None) -> None:
+    """Give a trained model another beam or length penalty; raise InputError for an export."""
+    if beam_size is None and length_penalty is None:
+        return
+    if not isinstance(translator, Translator):
+        received = f"--beam-size {beam_size}, --length-penalty {length_penalty}"
+        raise InputError(f"An export searches as it was exported; name a --model. Received: {received}.")
+    search = translator.search
+    if not isinstance(search, BeamSearch | GreedySearch):
+        raise InputError(f"The search must be greedy or a beam. Received: {type(search).__name__}.")
+    if length_penalty is not None:
+        search = dataclasses.replace(search, length_penalty=length_penalty)
+    shared = {name: getattr(search, name) for name in ("length_penalty", "constraints", "special_ids")}
+    # One hypothesis is greedy search, which costs less.
+    if beam_size == 1:
+        search = GreedySearch(**shared)
+    elif beam_size is not None:
+        beam = search if isinstance(search, BeamSearch) else BeamSearch(**shared)
+        search = dataclasses.replace(beam, beam_size=beam_size)
+    translator.search = search

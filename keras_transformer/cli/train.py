@@ -24,8 +24,11 @@ _PLACE = ("name", "run_directory", "pairs", "source", "target")
 @click.option("--config", type=click.Path(), help="TOML file with the same fields; flags win over it.")
 @click.option("--resume", is_flag=True, help="Go on after the last epoch that was saved; little may change.")
 @click.option("--overwrite", is_flag=True, help="Start again where a run of this name exists.")
+@click.option("--export/--no-export", default=True, help="Write a SavedModel in the end.  [export]")
 @run_options
-def train(config: str | None, resume: bool, overwrite: bool, **flags: str | float | bool | None) -> None:
+def train(
+    config: str | None, resume: bool, overwrite: bool, export: bool, **flags: str | float | bool | None
+) -> None:
     """Train a model, score it and export it.
 
     Without any option this is the built-in task: dates as people write them, in the languages of
@@ -44,7 +47,7 @@ def train(config: str | None, resume: bool, overwrite: bool, **flags: str | floa
     """
     start, given = time.monotonic(), {name: value for name, value in flags.items() if value is not None}
     run = _run(config, given, resume=resume)
-    exports = keras.backend.backend() == "tensorflow"
+    exports = export and keras.backend.backend() == "tensorflow"
     if exports:
         _check_writable(Path(run.config.export_directory, run.config.name))
     try:
@@ -69,6 +72,8 @@ def train(config: str | None, resume: bool, overwrite: bool, **flags: str | floa
     finally:  # an export that fails takes nothing from what was trained
         _show(f"wrote {', '.join(map(str, written))} in {time.monotonic() - start:.0f} s")
         _show_next(run, written[1:])
+        if report.warning:
+            click.echo(f"Warning: {report.warning}", err=True)
 
 
 def _run(config: str | None, given: dict[str, str | int | float | bool], *, resume: bool) -> Run:
@@ -98,7 +103,9 @@ def _interrupted(run: Run) -> str:
 def _show_next(run: Run, exported: list[Path]) -> None:
     if not exported:
         target = Path(run.config.export_directory, run.config.name)
-        command = f"KERAS_BACKEND=tensorflow keras-transformer export {run.directory} {target}"
+        command = f"keras-transformer export {run.directory} {target}"
+        if keras.backend.backend() != "tensorflow":
+            command = f"KERAS_BACKEND=tensorflow {command}"
         click.echo(f"not exported, which can be done later, on TensorFlow: {command}", err=True)
         return
     # Windows's shell knows double quotes alone; a source is an example, which may lose its own.

@@ -4,7 +4,7 @@ import sys
 
 import click
 
-from keras_transformer.cli.options import model_options, open_model
+from keras_transformer.cli.options import _change_search, _search_options, model_options, open_model
 from keras_transformer.cli.terminal import Verb, _show, progress_bar
 from keras_transformer.data.text_files import read_lines
 from keras_transformer.errors import InputError
@@ -13,6 +13,7 @@ from keras_transformer.errors import InputError
 @click.command(cls=Verb)
 @click.argument("texts", nargs=-1)
 @model_options
+@_search_options
 @click.option("--input", "input_file", type=click.Path(), help="File with a text on each line, plain or .gz.")
 @click.option("--scores", is_flag=True, help="Print the score and a tab before each output.")
 @click.option(
@@ -26,6 +27,8 @@ def translate(
     saved_model: str | None,
     batch_size: int,
     trust: bool,
+    beam_size: int | None,
+    length_penalty: float | None,
     input_file: str | None,
     scores: bool,
     n_best: int | None,
@@ -38,13 +41,14 @@ def translate(
       keras-transformer translate --saved-model saved_models/dates "vendredi 3 mars 2023"
       keras-transformer translate --saved-model saved_models/dates < texts.txt > outputs.txt
       keras-transformer translate --model runs/de_en --input test.de.gz
-      keras-transformer translate --model runs/de_en --n-best 3 --scores "ein satz"
+      keras-transformer translate --model runs/de_en --beam-size 8 --n-best 3 --scores "ein satz"
     """
     if texts and input_file is not None:
         raise InputError(f"Give texts or --input. Received: {len(texts)} texts and --input {input_file}.")
     # Bytes, since a terminal's encoding would decide on text: input is UTF-8 everywhere, as files are.
     lines = list(texts) or read_lines(sys.stdin.buffer if input_file is None else input_file)
     translator = open_model(model, saved_model, trust=trust)
+    _change_search(translator, beam_size, length_penalty)
     with progress_bar(len(lines), "translating") as progress:
         if n_best is None:
             best = translator.translate_with_scores(lines, batch_size=batch_size, progress=progress)

@@ -43,3 +43,4 @@ __all__ = [
     "positional_encoding",
     "scaled_dot_product_attention",
 ]
+__dir__ = __all__.copy  # `dir()` shows what is public

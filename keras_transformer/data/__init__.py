@@ -32,3 +32,4 @@ __all__ = [
     "subword_dropout",
     "translation_dataset",
 ]
+__dir__ = __all__.copy  # `dir()` shows what is public

@@ -55,6 +55,7 @@ class _BatchPlan:
             keys, splits = tf.constant(self.keys), tf.constant(self.splits)
             next_epoch = tf.Variable(order.first_epoch, dtype=tf.int64, trainable=False)
 
+        @tf.autograph.experimental.do_not_convert
         def epoch_batches(_: tf.Tensor) -> tf.data.Dataset:
             epoch = next_epoch.assign_add(1) - 1
             epoch_seed = tf.stack([tf.constant(order.seed, tf.int64), epoch])

@@ -103,6 +103,7 @@ class EncodedPairs:
     def __len__(self) -> int:
         return int(self.source.nrows())
 
+    @tf.autograph.experimental.do_not_convert
     def _rows(self, indices: tf.Tensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
         return tf.gather(self.source, indices), tf.gather(self.target, indices)
 

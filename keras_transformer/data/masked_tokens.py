@@ -48,6 +48,7 @@ def mask_tokens(
     """
     _check(dataset.element_spec, mask_id, vocabulary_size, rate, seed)
 
+    @tf.autograph.experimental.do_not_convert
     def mask(number: tf.Tensor, token_ids: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         token_ids = tf.cast(token_ids, tf.int32)
         element_seed = tf.stack([tf.constant(seed, tf.int64), number])

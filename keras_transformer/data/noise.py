@@ -112,6 +112,7 @@ def subword_dropout(
 def _change_batches(changes: tuple[Change | None, Change | None], seed: int) -> Transformation:
     """Change the sides of each batch, each with other draws; None leaves a side as it is."""
 
+    @tf.autograph.experimental.do_not_convert
     def change_batch(
         number: tf.Tensor, pair: tuple[tf.RaggedTensor, tf.RaggedTensor]
     ) -> tuple[tf.RaggedTensor, ...]:

@@ -79,6 +79,7 @@ def _pack_pairs(
         keys=np.zeros(num_rows, np.int64), splits=np.append(np.arange(0, num_rows, batch_size), num_rows)
     )
 
+    @tf.autograph.experimental.do_not_convert
     def join(indices: tf.Tensor) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
         source, target = encoded._rows(tf.gather(rows, indices))  # (b, ragged, ragged)
         return _join_pairs(source, target, (batch_size, packed_length))

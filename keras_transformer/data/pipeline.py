@@ -161,6 +161,7 @@ def _regroup_by_length(seed: int) -> Transformation:
     # Noise changes lengths after batches were made of rows of one length: with subword dropout, half as much
     # padding as text came with them (935,000 positions for 631,000 tokens of Multi30k).
 
+    @tf.autograph.experimental.do_not_convert
     def regroup(number: tf.Tensor, pair: tuple[tf.RaggedTensor, tf.RaggedTensor]) -> tf.data.Dataset:
         # (batches, ragged, ragged) -> (n, ragged)
         source, target = (ids.merge_dims(0, 1) for ids in pair)
@@ -180,6 +181,7 @@ def _regroup_by_length(seed: int) -> Transformation:
     return lambda dataset: dataset.ragged_batch(_NUM_REGROUPED).enumerate().flat_map(regroup)
 
 
+@tf.autograph.experimental.do_not_convert
 def _teacher_forcing(source: tf.RaggedTensor, target: tf.RaggedTensor) -> Example:
     """Make inputs and labels, so that the decoder predicts each token from the true ones before it."""
     start = tf.fill([target.nrows(), 1], SPECIAL_IDS.start)  # (b, 1)
@@ -194,6 +196,7 @@ def _teacher_forcing(source: tf.RaggedTensor, target: tf.RaggedTensor) -> Exampl
 def _pad(boundaries: Sequence[int] | None) -> Transformation:
     """Pad rows: all matrices of a batch to the first boundary that fits, or each to its longest row."""
 
+    @tf.autograph.experimental.do_not_convert
     def pad(inputs: dict[str, tf.RaggedTensor], labels: tf.RaggedTensor) -> Example:
         shape = None
         if boundaries is not None:

@@ -37,6 +37,7 @@ def shard_rows(num_shards: int, shard: int | None = None) -> Transformation:
         size = tf.shape(rows)[0] // num_shards
         return rows[shard * size : (shard + 1) * size]
 
+    @tf.autograph.experimental.do_not_convert
     def share_batch(*batch: object) -> object:
         # A batch that is not a tuple comes as the only argument.
         return tf.nest.map_structure(share, batch if len(batch) > 1 else batch[0])
@@ -72,6 +73,7 @@ def accumulation_weights(num_batches: int, pad_id: int = SPECIAL_IDS.pad) -> Tra
     def count(total: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
         return total + tf.math.count_nonzero(tf.not_equal(labels, pad_id))
 
+    @tf.autograph.experimental.do_not_convert
     def weight_group(inputs: object, labels: tf.data.Dataset, *weights: object) -> tf.data.Dataset:
         if weights:
             raise ValueError(

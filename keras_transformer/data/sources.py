@@ -1,6 +1,7 @@
 """Pairs from wherever they are: files, a TFDS dataset, the built-in task."""
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from keras_transformer.arguments import check_positive
@@ -36,6 +37,7 @@ def read_pairs(
     | `PATH.tsv` | the first two columns of a file |
     | `tfds:NAME` | a dataset of TFDS, such as `tfds:ted_hrlr_translate/pt_to_en` |
     | `tfds:NAME#SOURCE,TARGET` | the same with a direction, such as `tfds:...#en,pt` |
+    | `FOLDER` | files `LANGUAGE.SPLIT.txt`, as TFDS's `TranslateFolder` reads them; `#SOURCE,TARGET` too |
     | `dates` | dates as people write them to ISO 8601, generated |
 
     Files may end in `.gz`. TFDS downloads a dataset the first time.
@@ -75,7 +77,13 @@ def read_pairs(
     if spec.endswith((".tsv", ".tsv.gz")):
         pairs = _iterate_columns(_as_path(spec), further_targets=further_targets)
         return [] if optional else _drop_empty_pairs(_bounded(pairs, spec), spec)[:num_pairs]
-    raise InputError(f"Pairs must be `dates`, `tfds:NAME`, `PATH.tsv` or `PATH.tsv.gz`. Received: {spec!r}.")
+    if spec and (found := sorted(_as_path(spec.partition("#")[0]).glob("*.*.txt"))):
+        files = _folder_files(spec, found, split)
+        is_absent = optional and not any(path.exists() for path in files)
+        return [] if is_absent else read_pairs(files, num_pairs=num_pairs)
+    raise InputError(
+        f"Pairs must be `dates`, `tfds:NAME`, `PATH.tsv`, `PATH.tsv.gz` or a folder. Received: {spec!r}."
+    )
 
 
 def _read_dates(split: str, num_pairs: int | None, seed: int, *, optional: bool) -> list[Pair]:
@@ -87,6 +95,21 @@ def _read_dates(split: str, num_pairs: int | None, seed: int, *, optional: bool)
     if optional:
         return []
     raise InputError(f"The split of `dates` must be one of {', '.join(_NUM_DATES)}. Received: {split!r}.")
+
+
+def _folder_files(spec: str, found: list[Path], split: str) -> tuple[Path, Path]:
+    """Name the files of a split in a folder of `LANGUAGE.SPLIT.txt`."""
+    # Read as other parallel files are, since TFDS splits lines at more characters than the ends of lines,
+    # and refuses a folder that holds anything else.
+    folder, separator, direction = spec.partition("#")
+    languages = direction.split(",") if separator else sorted({path.name.split(".")[0] for path in found})
+    if len(languages) != 2:
+        raise InputError(
+            f"{folder} must hold files LANGUAGE.SPLIT.txt of two languages, or the two be named as "
+            f"{folder}#SOURCE,TARGET. Received: {', '.join(path.name for path in found[:6])}."
+        )
+    source, target = (_as_path(folder) / f"{language}.{split}.txt" for language in languages)
+    return source, target
 
 
 def _read_tfds(spec: str, split: str, data_dir: FilePath | None, *, optional: bool) -> list[Pair]:

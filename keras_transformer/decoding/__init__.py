@@ -33,3 +33,4 @@ __all__ = [
     "generate",
     "score_targets",
 ]
+__dir__ = __all__.copy  # `dir()` shows what is public

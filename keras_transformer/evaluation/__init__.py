@@ -8,3 +8,4 @@ from keras_transformer.evaluation.decode_and_score import DecodeAndScore
 from keras_transformer.evaluation.report import METRICS, EvaluationReport, Score, evaluate
 
 __all__ = ["METRICS", "DecodeAndScore", "EvaluationReport", "Score", "evaluate"]
+__dir__ = __all__.copy  # `dir()` shows what is public

@@ -67,13 +67,29 @@ class EvaluationReport:
     """The number of hypotheses."""
     scores: Mapping[str, Score]
     """The score of each metric, by its name in `METRICS`."""
+    num_empty: int = 0
+    """The number of hypotheses without text."""
 
     def __getitem__(self, metric: str) -> float:
         return self.scores[metric].value
 
+    @property
+    def warning(self) -> str:
+        """What a model that has learned nothing is told by, and what to try, in a line; empty for others."""
+        # Long sentences are seldom equal to their references: there BLEU tells.
+        is_wrong = "exact_match" in self.scores and not self["exact_match"]
+        is_wrong = is_wrong and not ("bleu" in self.scores and self["bleu"] >= 1)
+        fault = "empty" if self.num_empty == self.num_items else "wrong"
+        if not is_wrong and fault == "wrong":
+            return ""
+        return (
+            f"All {self.num_items:,} answers are {fault}. Try more epochs, smaller batches, which make more "
+            "updates, or more pairs; the curve of the loss shows whether it still falls."
+        )
+
     def to_dict(self) -> dict[str, object]:
         """Return the report as plain values, for JSON."""
-        return dataclasses.asdict(self)
+        return {**dataclasses.asdict(self), "warning": self.warning}
 
     def __str__(self) -> str:
         rows = [(score.name, score._formatted(), score.signature) for score in self.scores.values()]
@@ -81,7 +97,8 @@ class EvaluationReport:
         rows = [(name, value if "%" in value else f"{value}  ", note) for name, value, note in rows]
         widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
         lines = [f"{name:<{widths[0]}}  {value:>{widths[1]}}  {note}".rstrip() for name, value, note in rows]
-        return "\n".join([*lines, f"answers: {self.num_items:,}"])
+        empty = f", {self.num_empty:,} of them empty" if self.num_empty else ""
+        return "\n".join([*lines, f"answers: {self.num_items:,}{empty}"])
 
 
 def evaluate(
@@ -128,7 +145,8 @@ def evaluate(
     check_choice(tuple(BLEU.TOKENIZERS), tokenize=tokenize)
     rights = _checked_references(hypotheses, references)
     scores = {metric: _measure(metric, hypotheses, rights, tokenize, lowercase) for metric in metrics}
-    return EvaluationReport(num_items=len(hypotheses), scores=scores)
+    num_empty = sum(not hypothesis.strip() for hypothesis in hypotheses)
+    return EvaluationReport(num_items=len(hypotheses), scores=scores, num_empty=num_empty)
 
 
 def _measure(

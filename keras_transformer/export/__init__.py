@@ -14,3 +14,4 @@ __all__ = [
     "export_saved_model",
     "verify_saved_model",
 ]
+__dir__ = __all__.copy  # `dir()` shows what is public

@@ -108,6 +108,8 @@ def export_onnx(
         model, _ = converter.convert.from_function(function, function.input_signature, opset=_OPSET)
     except tf.errors.OpError as error:
         raise _missing_operation("ONNX", error) from error
+    # TensorFlow has them by the alphabet, and some clients count.
+    model.graph.output.sort(key=lambda output: ("token_ids", "score").index(output.name))
     content = bytes(model.SerializeToString())
     graph.check("The ONNX runtime", _onnx_engine(runtime, content), examples)
     write_file(path, content)
@@ -193,7 +195,7 @@ def _onnx_engine(runtime: ModuleType, content: bytes) -> _Ask:
     # Here it shows that the converter left an operation as TensorFlow has it.
     except (errors.Fail, errors.InvalidGraph, errors.NotImplemented, errors.InvalidArgument) as error:
         raise _missing_operation("ONNX", error) from error
-    return lambda source_ids: tuple(session.run(["token_ids", "score"], {"source_ids": source_ids}))
+    return lambda source_ids: tuple(session.run(None, {"source_ids": source_ids}))
 
 
 def _package(name: str, model: str, extra: str) -> ModuleType:

@@ -57,7 +57,7 @@ def _saved_model_readme(
     examples: Sequence[tuple[str, str]],
 ) -> str:
     """Return the README of a version in Markdown; the first example, a source and its output, is shown."""
-    text, output = examples[0] if examples else ("text", "output")
+    text, output = examples[0]
     inputs = {"text": [text], **{option: [value] for option, value in _default_options(translator).items()}}
     search = (
         ""

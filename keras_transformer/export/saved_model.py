@@ -28,7 +28,7 @@ from keras_transformer.export.serving_graphs import (
 from keras_transformer.export.verification import verify_saved_model
 from keras_transformer.export.weights import _rounded
 from keras_transformer.files import Checksums, _as_path, _numbered_directory, errors_named, write_file
-from keras_transformer.types import OPTIMIZATIONS
+from keras_transformer.types import OPTIMIZATIONS, SPECIAL_TOKENS
 
 _MAX_WARMUP_TEXTS = 8
 _WARMUP_FILE = Path("assets.extra", "tf_serving_warmup_requests")
@@ -51,7 +51,8 @@ def export_saved_model(
         translator: on the TensorFlow backend. A `TextGenerator` has no signature `align`.
         directory: of the model; its last part is the model's name, the versions are numbers in it.
         examples: real sources, or prompts, of which the first 8 are used for the comparison and for the
-            warm-up requests; for `xla` of the lengths that are usual.
+            warm-up requests; for `xla` of the lengths that are usual. Without any a few tokens of the
+            vocabulary.
         optimize: `float32`; `bfloat16` for weights of half the size, which changes outputs where two
             are nearly as likely; or `xla` for a search compiled for a few lengths, with the same outputs.
 
@@ -77,7 +78,7 @@ def export_saved_model(
         raise InputError(
             f"`directory` must be that of a model, with its versions in it. Received: {directory}, a version."
         )
-    texts = as_strings(examples=examples)[:_MAX_WARMUP_TEXTS]
+    texts = as_strings(examples=examples)[:_MAX_WARMUP_TEXTS] or [_first_tokens(translator)]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TruncationWarning)
         outputs = translator.translate(texts)
@@ -90,12 +91,11 @@ def export_saved_model(
         for entry in list(written.iterdir()):
             entry.rename(partial / entry.name)
         written.rmdir()
-        if texts:
-            # All inputs: servers before 2.13 fill in no defaults.
-            options = {} if optimize == "xla" else _default_options(translator)
-            columns = {"text": _utf8(texts), "output": _utf8(outputs)}
-            columns |= {option: [value] * len(texts) for option, value in options.items()}
-            _write_warmup_requests(partial, name, translator.signatures, columns)
+        # All inputs: servers before 2.13 fill in no defaults.
+        options = {} if optimize == "xla" else _default_options(translator)
+        columns = {"text": _utf8(texts), "output": _utf8(outputs)}
+        columns |= {option: [value] * len(texts) for option, value in options.items()}
+        _write_warmup_requests(partial, name, translator.signatures, columns)
         readme = _saved_model_readme(
             translator, name, version, optimize, list(zip(texts, outputs, strict=True))
         )
@@ -104,6 +104,14 @@ def export_saved_model(
         Checksums.write(partial)
         _write_models_config(directory / _MODELS_CONFIG, name)
     return directory / str(version)
+
+
+def _first_tokens(translator: Translator | TextGenerator) -> str:
+    """Make a text for the warm-up of what the vocabulary begins with."""
+    first = len(SPECIAL_TOKENS)
+    token_ids = tf.range(first, min(first + 8, translator.source_tokenizer.vocabulary_size))
+    [text] = translator.source_tokenizer.detokenize(token_ids[tf.newaxis]).numpy().tolist()
+    return text.decode("utf-8", "replace")
 
 
 def _check_exportable(translator: object, kinds: tuple[type, ...] = (Translator,)) -> None:

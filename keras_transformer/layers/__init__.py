@@ -43,3 +43,4 @@ __all__ = [
     "segment_mask",
     "sinusoidal_position_encoding",
 ]
+__dir__ = __all__.copy  # `dir()` shows what is public

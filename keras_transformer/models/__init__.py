@@ -7,3 +7,4 @@ from keras_transformer.models.ensemble import Ensemble
 from keras_transformer.models.transformer import Transformer
 
 __all__ = ["PRESETS", "CausalLM", "EncoderModel", "Ensemble", "Transformer", "TransformerConfig"]
+__dir__ = __all__.copy  # `dir()` shows what is public

@@ -199,7 +199,8 @@ class _EncoderConfig(_ModelConfig):
     feature_dim: int | None = None
     """Width `w` of a frame; None for token ids."""
     pooling: str | None = None
-    """`mean` over what is no padding or `first`, for one output an example; None for one at each position."""
+    """`mean` or `max` over what is no padding, or `first`, for one output an example; None for one at each
+    position."""
     tie_output: bool = False
     """Whether the logits use the embedding's table; then there are as many of them as ids."""
 

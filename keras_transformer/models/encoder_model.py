@@ -25,8 +25,8 @@ class EncoderModel(ConfiguredModel):
         vocabulary_size: the number of token ids, `v`; None for frames.
         num_outputs: logits for each position or example; None for vectors.
         feature_dim: the width of a frame, `w`; None for ids.
-        pooling: `mean` over what is no padding, or `first`, for one output an example; None for one at
-            each position.
+        pooling: `mean` or `max` over what is no padding, or `first`, for one output an example; None for
+            one at each position.
         tie_output: whether the logits use the embedding's table; then there are as many of them as ids.
         num_layers: the number of encoder layers. This and the other options mean what they do in
             `TransformerConfig`.

@@ -5,12 +5,13 @@ from typing import TypeAlias
 import keras
 from keras import ops
 
+from keras_transformer.arguments import check_choice
 from keras_transformer.layers.normalization import Dropout
 from keras_transformer.layers.position_encoding import LearnedPositionEncoding, PositionEncoding
 from keras_transformer.layers.token_embedding import TokenEmbedding
 from keras_transformer.models.config import _ModelConfig
 from keras_transformer.models.source import _check_padding_mask
-from keras_transformer.types import Config, Shape, Tensor
+from keras_transformer.types import MINUS_INFINITY, Config, Shape, Tensor
 
 Parts: TypeAlias = dict[str, keras.layers.Layer]
 """Each layer by the name of the model's attribute."""
@@ -57,17 +58,16 @@ class NoPositionEncoding(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class Pooling(keras.layers.Layer):
-    """Turns the vectors `(b, s, d)` of a sequence into one, `(b, d)`: their mean, or the first.
+    """Turns the vectors `(b, s, d)` of a sequence into one, `(b, d)`: their mean, maximum or first.
 
-    The mean is taken over tokens only, in float32; it is 0 for a sequence without any token. `first` takes
-    position 0, whatever the mask, for sequences that start with a token that stands for the whole, as BERT's
-    do.
+    Mean and maximum are taken over tokens only, in float32; they are 0 for a sequence without any token.
+    `first` takes position 0, whatever the mask, for sequences that start with a token that stands for the
+    whole, as BERT's do.
     """
 
     def __init__(self, mode: str = "mean", **kwargs: object) -> None:
         super().__init__(**kwargs)
-        if mode not in ("mean", "first"):
-            raise ValueError(f"`pooling` must be 'mean' or 'first'. Received: pooling={mode!r}.")
+        check_choice(("mean", "max", "first"), pooling=mode)
         self.mode = mode
         self.supports_masking = True
 
@@ -77,10 +77,14 @@ class Pooling(keras.layers.Layer):
         x = ops.cast(inputs, "float32")
         given = mask if padding_mask is None else padding_mask
         if given is None:
-            return ops.cast(ops.mean(x, axis=1), self.compute_dtype)
+            pooled = ops.mean(x, axis=1) if self.mode == "mean" else ops.max(x, axis=1)
+            return ops.cast(pooled, self.compute_dtype)
         # (b, s) -> (b, s, 1)
         mask = ops.expand_dims(_check_padding_mask(given, inputs.shape), -1)
         # (b, s, d) -> (b, d). Chosen, not multiplied: whatever stands at padding, NaN too, stays out.
+        if self.mode == "max":
+            highest = ops.max(ops.where(mask, x, MINUS_INFINITY), axis=1)
+            return ops.cast(ops.where(ops.any(mask, axis=1), highest, 0.0), self.compute_dtype)
         total = ops.sum(ops.where(mask, x, 0.0), axis=1)
         # (b, s, 1) -> (b, 1)
         count = ops.sum(ops.cast(mask, "float32"), axis=1)

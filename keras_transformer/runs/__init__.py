@@ -4,3 +4,4 @@ from keras_transformer.runs.config import RunConfig
 from keras_transformer.runs.run import Run, score
 
 __all__ = ["Run", "RunConfig", "score"]
+__dir__ = __all__.copy  # `dir()` shows what is public

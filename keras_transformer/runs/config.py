@@ -4,6 +4,7 @@ import ast
 import inspect
 import re
 import sys
+from collections.abc import Mapping
 from itertools import pairwise
 from os import PathLike
 from pathlib import Path
@@ -48,7 +49,8 @@ class _DataSection(_Section):
     """Pairs to train, validate and test on, and the limits of a batch."""
 
     pairs: FileName | None = None
-    """Pairs by name: `dates`, `tfds:NAME` or a `.tsv` or `.tsv.gz` file; the built-in dates if absent."""
+    """Pairs by name: `dates`, `tfds:NAME`, a `.tsv` or `.tsv.gz` file, or a folder of files
+    `LANGUAGE.SPLIT.txt` as TFDS's `TranslateFolder` has them; the built-in dates if absent."""
     source: FileName | None = None
     """File with a source text on each line, plain or `.gz`."""
     target: FileName | None = None
@@ -67,8 +69,8 @@ class _DataSection(_Section):
     """Longest source in tokens, the end token included; longer pairs are dropped and counted."""
     max_target_length: Length = 256
     """Longest target in tokens, one special token included; longer pairs are dropped and counted."""
-    tokens_per_batch: Count = 4096
-    """Tokens of a batch on its longer side, padding included."""
+    tokens_per_batch: Count | None = None
+    """Tokens of a batch on its longer side, padding included; if absent from 512 to 4096, by the corpus."""
     packed_length: Count | None = None
     """Put several training pairs into each example of so many tokens, so that all batches have one shape."""
     seed: Seed = 0
@@ -131,8 +133,7 @@ class _VocabularySection(_Section):
         return self
 
 
-# What the vocabularies and the data decide. Learned positions are missing as well: their number would be one
-# more limit of a run's lengths.
+# What the vocabularies and the data decide; there are as many learned positions as a run's limits allow.
 _DECIDED_ELSEWHERE = {"source_vocabulary_size", "target_vocabulary_size", "encoder_feature_dim"}
 _DECIDED_ELSEWHERE |= {"packed", "max_length", "num_layers"}
 _MODEL_TYPES = {
@@ -156,10 +157,6 @@ class _ModelSection(_Section, extra="allow"):
     @model_validator(mode="after")
     def _check(self) -> "_ModelSection":
         _ModelChanges.model_validate(self.changes)
-        if self.changes.get("positions") == "learned":
-            raise ValueError(
-                "`positions` must be sinusoidal, rotary or relative in a run. Received: positions='learned'."
-            )
         if self.initial_model is None:  # whose sizes are not known yet
             self.transformer()
         return self
@@ -168,22 +165,25 @@ class _ModelSection(_Section, extra="allow"):
     def changes(self) -> dict[str, object]:
         return self.model_extra or {}
 
-    def transformer(self, **decided: object) -> TransformerConfig:
+    def transformer(self, longest: int = 1, **decided: object) -> TransformerConfig:
         # What was asked for wins: a run may share embeddings or not, whatever its vocabularies would decide.
-        return TransformerConfig(**{**PRESETS[self.preset].options(), **decided, **self.changes})
+        options = {**PRESETS[self.preset].options(), **decided, **self.changes}
+        options["max_length"] = longest if options["positions"] == "learned" else None
+        return TransformerConfig(**options)
 
 
 class _TrainingSection(_Section):
     """Recipe of the training."""
 
-    epochs: Count = 10
-    """Passes over the training pairs."""
+    epochs: Count | None = None
+    """Passes over the training pairs. If absent 10 to 100, for 3000 updates at least."""
     schedule: Literal["constant", "cosine", "inverse_square_root", "noam"] = "inverse_square_root"
     """Learning rate after the warm-up; `constant` has none."""
     peak_learning_rate: Positive = 1e-3
     """Highest learning rate, at the end of the warm-up; `noam` has its own, by the model's width."""
-    warmup_steps: Count = 1000
-    """Updates until the learning rate is at its peak; under `cosine` at most a fifth of all."""
+    warmup_steps: Count | None = None
+    """Updates until the learning rate is at its peak; under `cosine` at most a fifth of all. If absent
+    1000, or a fifth."""
     label_smoothing: Fraction = 0.1
     """Probability that is spread over the vocabulary."""
     r_drop: Weight = 0.0
@@ -198,7 +198,7 @@ class _TrainingSection(_Section):
     """Decay of the exponential moving average of the weights, which is then used; `average_last` averages the
     weights as they were."""
     average_last: Count | None = None
-    """Use the mean of so many of the last checkpoints, not the best one."""
+    """Use the mean of so many of the last checkpoints, at most of half of all epochs, not the best one."""
     monitor: Literal[
         "loss", "bleu", "chrf", "exact_match", "word_error_rate", "token_error_rate", "character_error_rate"
     ] = "loss"
@@ -232,6 +232,8 @@ class _DecodingSection(_Section):
     """Tokenization of sacreBLEU; `none` for text that is tokenized already."""
 
 
+# Chosen by the number of tokens where they are not given.
+_CHOSEN = {"tokens_per_batch": "data", "epochs": "training", "warmup_steps": "training"}
 # These names are fields of two sections and mean one thing to who gives them; there are no others.
 _IN_TWO_SECTIONS = {"seed": ("data", "training"), "max_target_length": ("data", "decoding")}
 
@@ -335,6 +337,16 @@ class RunConfig(_Section, strict=False):
             for section in known[name].sections:
                 (table[section] if section else table)[name] = value
         return _validated(table)
+
+    @property
+    def chosen(self) -> dict[str, int | None]:
+        """What follows the corpus where it is not given, by name."""
+        return {name: getattr(getattr(self, section), name) for name, section in _CHOSEN.items()}
+
+    def completed(self, chosen: Mapping[str, int | None]) -> "RunConfig":
+        """Return the same configuration with values for what is not given."""
+        missing = {name: value for name, value in chosen.items() if self.chosen[name] is None}
+        return self.override(**{name: value for name, value in missing.items() if value is not None})
 
     @classmethod
     def options(cls) -> dict[str, _Option]:

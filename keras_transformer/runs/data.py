@@ -1,6 +1,7 @@
 """Data of a run: its pairs, its vocabularies, and the batches that train and validate a model."""
 
 import logging
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -100,6 +101,27 @@ def _jit_compiles() -> bool:
     return keras.backend.backend() == "jax"
 
 
+class _Sizes(NamedTuple):
+    tokens_per_batch: int
+    epochs: int
+    warmup_steps: int
+
+
+def _choose_sizes(config: RunConfig, num_tokens: int) -> _Sizes:
+    """Choose what is not given, so that a small corpus gets updates enough, most after the warm-up."""
+    # 2,470 pairs in ten epochs of 4,096 tokens a batch got 40 updates in a warm-up of 1,000: all empty.
+    data, training = config.data, config.training
+    holds = max(512, data.max_source_length, data.max_target_length, data.packed_length or 0)
+    tokens_per_batch = data.tokens_per_batch or max(min(num_tokens // 100, 4096), holds)
+    updates_per_epoch = max(num_tokens / tokens_per_batch, 1) / training.gradient_accumulation_steps
+    epochs = training.epochs or min(max(math.ceil(3000 / updates_per_epoch), 10), 100)
+    warmup_steps = training.warmup_steps or min(max(int(epochs * updates_per_epoch / 5), 1), 1000)
+    sizes = _Sizes(tokens_per_batch, epochs, warmup_steps)
+    if chosen := [f"{name}={value}" for name, value in sizes._asdict().items() if not config.chosen[name]]:
+        _LOGGER.info("chosen for %s training tokens: %s", f"{num_tokens:,}", ", ".join(chosen))
+    return sizes
+
+
 class _RunData:
     """Pairs of a run as token ids, and the batches of them; what is too long is dropped and counted."""
 
@@ -107,6 +129,7 @@ class _RunData:
         self.config, self.tokenizers = config, tokenizers
         self.training = self._encode(pairs.train, "training")
         self.validation = self._encode(pairs.validation, "validation")
+        self.sizes = _choose_sizes(config, int(self.training.lengths().max(axis=1).sum()))
 
     def _encode(self, pairs: list[Pair], part: str) -> EncodedPairs:
         limits = self.config.data.max_source_length, self.config.data.max_target_length
@@ -136,16 +159,16 @@ class _RunData:
 
     def _batches(self, encoded: EncodedPairs, *, shuffle: bool, first_epoch: int) -> tf.data.Dataset:
         data, engine = self.config.data, self.config.training.distribute
-        longest = int(encoded.lengths().max())
-        if longest > data.tokens_per_batch:
+        longest, tokens_per_batch = int(encoded.lengths().max()), self.sizes.tokens_per_batch
+        if longest > tokens_per_batch:
             raise InputError(
                 "`tokens_per_batch` must hold the longest pair. Received: "
-                f"tokens_per_batch={data.tokens_per_batch}, a pair of {longest} tokens."
+                f"tokens_per_batch={tokens_per_batch}, a pair of {longest} tokens."
             )
         try:
             dataset = translation_dataset(
                 encoded,
-                tokens_per_batch=data.tokens_per_batch,
+                tokens_per_batch=tokens_per_batch,
                 shuffle=shuffle,
                 seed=data.seed,
                 first_epoch=first_epoch,

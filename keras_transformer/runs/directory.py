@@ -185,9 +185,10 @@ def resumed(directory: Path, config: RunConfig) -> Iterator[RunConfig]:
     """Let a run go on around its training; raise InputError if saved epochs depend on what would change."""
     # What may still be refused must leave the configuration as it was, so that the caller saves it.
     saved = _saved_config(directory)
+    config = config.completed(saved.chosen)
     _check_resumable(saved, config)
     # A cosine schedule was made for all its epochs; fewer of them hold for one call.
-    if saved.training.schedule == "cosine":
+    if saved.training.schedule == "cosine" and saved.training.epochs is not None:
         config = config.override(epochs=saved.training.epochs)
     try:
         yield config
@@ -210,7 +211,7 @@ def _check_resumable(saved: RunConfig, wanted: RunConfig) -> None:
             f"A run that goes on may change {names}, nothing else. Received: {', '.join(changed)}."
         )
     epochs = saved.training.epochs
-    if saved.training.schedule == "cosine" and wanted.training.epochs > epochs:
+    if saved.training.schedule == "cosine" and (wanted.training.epochs or 0) > (epochs or 0):
         raise InputError(
             f"The cosine schedule of this run ends at learning rate 0 after {epochs} epochs; more of them "
             f"would change nothing. Received: epochs={wanted.training.epochs}. "

@@ -50,11 +50,11 @@ def _train_model(
             model = checkpoint.load_model()
             model.jit_compile = _jit_compiles()  # it may have begun on another backend
         else:
-            model = _new_model(config, data.tokenizers, num_batches=len(batches))
+            model = _new_model(data, num_batches=len(batches))
         counts = len(data.training), len(data.validation), len(batches), model.count_params()
         # What could be refused after the training is refused now.
         _translator(data, model).search.check_memory(model, 1, 1, config.decoding.max_target_length)
-        write_file(directory / CONFIG_FILE, _as_json(saved.model_dump()))
+        write_file(directory / CONFIG_FILE, _as_json(saved.completed(data.sizes._asdict()).model_dump()))
         _LOGGER.info(
             "%s training pairs, %s validation pairs, %s batches an epoch, %s parameters",
             *(f"{count:,}" for count in counts),
@@ -64,7 +64,7 @@ def _train_model(
             batches,
             data.validation_batches(),
             directory=directory,
-            epochs=recipe.epochs,
+            epochs=data.sizes.epochs,
             scoring=_scoring(data, validation_pairs),
             patience=recipe.patience,
             average_last=recipe.average_last,
@@ -75,11 +75,14 @@ def _train_model(
 
 
 def _finished_translator(data: _RunData, directory: Path) -> Translator:
-    average_last = data.config.training.average_last
+    average_last, checkpoint = data.config.training.average_last, Checkpoint(directory)
     if average_last is not None:
-        _LOGGER.info("the mean of the last %d epochs", average_last)
+        # Those of a short run's first epochs are far from its last: 8 of 8 epochs of Multi30k had 24.6 BLEU.
+        wanted, average_last = average_last, min(average_last, (checkpoint.epoch + 1) // 2)
+        note = "" if wanted == average_last else f"; average_last={wanted} is more than half of them"
+        _LOGGER.info("the mean of the last %d of %d epochs%s", average_last, checkpoint.epoch, note)
     else:
-        _LOGGER.info("best epoch: %d", Checkpoint(directory).best_epoch)
+        _LOGGER.info("best epoch: %d", checkpoint.best_epoch)
     # Mixed precision is a way of training: the weights are float32, every export takes such a model, and its
     # outputs do not depend on how it was trained.
     model = load_model(directory, average_last=average_last).with_dtype("float32")
@@ -115,18 +118,18 @@ def _scoring(data: _RunData, pairs: Sequence[Pair]) -> DecodeAndScore | None:
     )
 
 
-def _new_model(config: RunConfig, tokenizers: tuple[Tokenizer, Tokenizer], num_batches: int) -> Transformer:
-    recipe, packed = config.training, config.data.packed_length is not None
+def _new_model(data: _RunData, num_batches: int) -> Transformer:
+    config, recipe, packed = data.config, data.config.training, data.config.data.packed_length is not None
     dtype = keras.DTypePolicy(recipe.precision)
     if config.model.initial_model is not None:
         model = _initial_model(config.model, packed=packed, dtype=dtype)
     else:
-        model = _untrained_model(config, tokenizers, packed=packed, dtype=dtype)
+        model = _untrained_model(config, data.tokenizers, packed=packed, dtype=dtype)
     schedule = make_schedule(
         recipe.schedule,
         peak_learning_rate=recipe.peak_learning_rate,
-        warmup_steps=recipe.warmup_steps,
-        num_steps=recipe.epochs * num_batches // recipe.gradient_accumulation_steps,
+        warmup_steps=data.sizes.warmup_steps,
+        num_steps=data.sizes.epochs * num_batches // recipe.gradient_accumulation_steps,
         hidden_dim=model.config.hidden_dim,
     )
     compile_model(
@@ -153,7 +156,9 @@ def _untrained_model(
             "`share_embeddings` needs one vocabulary for both sides. Received: share_embeddings=True, and "
             f"vocabularies of {sizes[0]:,} and {sizes[1]:,} entries."
         )
+    limits = config.data.max_source_length, config.data.max_target_length, config.decoding.max_target_length
     options = config.model.transformer(
+        longest=max(limits),
         source_vocabulary_size=sizes[0],
         target_vocabulary_size=sizes[1],
         share_embeddings=config.vocabulary.shared,

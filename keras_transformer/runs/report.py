@@ -25,9 +25,8 @@ from keras_transformer.files import write_file
 from keras_transformer.runs.config import RunConfig
 from keras_transformer.runs.data import _RunData, _RunPairs
 from keras_transformer.runs.directory import ATTENTION_FILE, PAGE_FILE, _flat
-from keras_transformer.text.tokenizer import SPECIAL_TOKENS
 from keras_transformer.training.checkpoint import Checkpoint
-from keras_transformer.types import SPECIAL_IDS, Pair
+from keras_transformer.types import SPECIAL_IDS, SPECIAL_TOKENS, Pair
 from keras_transformer.visualization.attention import plot_attention
 
 _NUM_EXAMPLES = 6  # of each kind

@@ -161,7 +161,8 @@ class Run:
                 for source, target in pairs.train[:5]:
                     _LOGGER.info("  %s  →  %s", source.strip(), target)
                 tokenizers = _run_tokenizers(config, directory, pairs.train)
-                data = _RunData(config, pairs, tokenizers)
+                data = _RunData(config.completed(saved.chosen), pairs, tokenizers)
+                self.config = config.completed(data.sizes._asdict())
                 checkpoint = _train_model(
                     data, saved, pairs.validation, devices, callbacks=callbacks, verbose=verbose
                 )

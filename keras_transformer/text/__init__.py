@@ -16,3 +16,4 @@ __all__ = [
     "as_tokenizer",
     "load_tokenizer",
 ]
+__dir__ = __all__.copy  # `dir()` shows what is public

@@ -130,10 +130,9 @@ class SubwordTokenizer(Tokenizer):
         self._resource = getattr(layer, "_sentence_piece", None)
         # Compiled, because the layer's eager path is another implementation, in Python,
         # that raises for bytes; this one is what an export runs.
-        self._tokenize = tf.function(layer.tokenize, input_signature=[tf.TensorSpec([None], tf.string)])
-        self._detokenize = tf.function(
-            layer.detokenize, input_signature=[tf.RaggedTensorSpec([None, None], tf.int32)]
-        )
+        texts, rows = tf.TensorSpec([None], tf.string), tf.RaggedTensorSpec([None, None], tf.int32)
+        self._tokenize = tf.function(layer.tokenize, input_signature=[texts], autograph=False)
+        self._detokenize = tf.function(layer.detokenize, input_signature=[rows], autograph=False)
 
     def _revive(self) -> None:
         """Load the model again if TensorFlow has lost it."""

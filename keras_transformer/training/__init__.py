@@ -29,3 +29,4 @@ __all__ = [
     "make_schedule",
     "moving_average",
 ]
+__dir__ = __all__.copy  # `dir()` shows what is public

@@ -10,3 +10,4 @@ from keras_transformer.visualization.matrices import plot_mask, plot_position_en
 from keras_transformer.visualization.training_curves import plot_training
 
 __all__ = ["plot_attention", "plot_attention_maps", "plot_mask", "plot_position_encoding", "plot_training"]
+__dir__ = __all__.copy  # `dir()` shows what is public

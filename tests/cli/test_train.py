@@ -127,6 +127,18 @@ def test_it_shows_scores_outputs_and_what_to_type_next(trained: Path) -> None:
     assert (trained / "saved_models/tiny/1/saved_model.pb").exists()
 
 
+def test_without_an_export_it_says_how_to_make_one_and_what_failed(command: Callable, trained: Path) -> None:
+    shutil.copytree(trained / "runs", "runs")
+    result = command("train", *flags(name="tiny", export_directory="saved_models"), "--resume", "--no-export")
+    assert result.exit_code == 0, result.output
+    *_, advice, warning = result.stderr.splitlines()
+    assert advice.endswith("keras-transformer export runs/tiny saved_models/tiny")
+    assert warning.startswith("Warning: All 2 answers are ")
+    assert json.loads(Path("runs/tiny/report.json").read_text(encoding="utf-8"))["warning"] in warning
+    assert "next:" not in result.stdout
+    assert not Path("saved_models").exists()
+
+
 @pytest.mark.slow
 def test_the_same_command_goes_on_where_it_was_interrupted(
     command: Callable, pairs_file: Path, monkeypatch: pytest.MonkeyPatch

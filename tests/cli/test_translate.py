@@ -33,6 +33,18 @@ def test_n_best_numbers_the_texts(command: Callable, trained: Path) -> None:
     assert without_scores == "1\t" + best[0].split("\t")[1] + "\n"
 
 
+def test_the_search_of_a_model_can_be_changed(command: Callable, trained: Path) -> None:
+    words = ["translate", "w1ab", "--n-best", "3", "--beam-size", "3", "--length-penalty", "0"]
+    lines = command(*words, "--model", trained / "runs/tiny").stdout.splitlines()
+    assert len(lines) == 3
+    result = command(*words, "--saved-model", trained / "saved_models/tiny")
+    assert result.exit_code == 2
+    assert result.stderr.splitlines()[-1] == (
+        "Error: An export searches as it was exported; name a --model. "
+        "Received: --beam-size 3, --length-penalty 0.0."
+    )
+
+
 def test_more_answers_than_the_search_keeps(command: Callable, trained: Path) -> None:
     result = command("translate", "--model", trained / "runs/tiny", "w1ab", "--n-best", "3")
     assert result.exit_code == 2

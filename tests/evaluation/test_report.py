@@ -48,6 +48,26 @@ def test_right_answers_have_the_best_score() -> None:
     assert bleu(["", ""], RIGHT).value == 0
 
 
+@pytest.mark.parametrize(
+    ("answers", "references", "fault"),
+    [
+        (["", " "], RIGHT, "All 2 answers are empty. Try more epochs"),
+        (["a", "b"], RIGHT, "All 2 answers are wrong. Try more epochs"),
+        (["1", "2"], ["3", "4"], "All 2 answers are wrong. Try more epochs"),
+        (["", "4"], ["3", "4"], ""),
+        (ANSWERS, RIGHT, ""),
+    ],
+)
+def test_a_model_that_has_learned_nothing_is_told(
+    answers: list[str], references: list[str], fault: str
+) -> None:
+    report = evaluate(answers, references)
+    assert report.warning.startswith(fault)
+    assert bool(report.warning) == bool(fault)
+    assert report.to_dict()["warning"] == report.warning
+    assert (", 2 of them empty" in str(report)) == (report.num_empty == 2)
+
+
 def test_case_counts_unless_it_is_ignored() -> None:
     capitals = [text.upper() for text in RIGHT]
     assert bleu(capitals, RIGHT).value < 10

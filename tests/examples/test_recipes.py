@@ -16,6 +16,12 @@ def test_multi30k() -> None:
     assert run.decoding.bleu_tokenize == "none"
 
 
+def test_the_short_recipe_differs_in_its_training_alone() -> None:
+    long, short = (RunConfig.from_toml(EXAMPLES / f"multi30k{name}.toml") for name in ("", "_short"))
+    assert (short.data, short.vocabulary, short.decoding) == (long.data, long.vocabulary, long.decoding)
+    assert short.training.average_last <= short.training.epochs // 4
+
+
 def test_cmudict() -> None:
     run = RunConfig.from_toml(EXAMPLES / "cmudict.toml")
     assert (run.vocabulary.kind, run.vocabulary.target_kind) == ("character", "whitespace")

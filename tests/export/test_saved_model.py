@@ -94,12 +94,16 @@ class Loop(tf.Module):
         super().__init__()
         self.weight = tf.Variable(2.0)
 
-    @tf.function(input_signature=[tf.TensorSpec([None], name="n1")])
+    # AutoGraph warns on Python 3.13.
+    @tf.function(input_signature=[tf.TensorSpec([None], name="n1")], autograph=False)
     def serve(self, x: tf.Tensor) -> dict[str, tf.Tensor]:
         with tf.control_dependencies([tf.debugging.assert_non_negative(x)]):
             total = tf.identity(x)
-        for _ in tf.range(tf.size(x)):
-            total = tf.where(total > 100.0, total, total * self.weight)
+        _, total = tf.while_loop(
+            lambda number, total: number < tf.size(total),
+            lambda number, total: (number + 1, tf.where(total > 100.0, total, total * self.weight)),
+            (0, total),
+        )
         return {"total": total, "first": total[:1]}
 
 
@@ -304,6 +308,15 @@ def test_warmup_requests_are_those_of_the_examples(
 def test_a_single_example_is_asked_once(export: Export, tmp_path: Path) -> None:
     assert len(warmup_requests(export(tmp_path, ["a dog"]))) == len(NAMES)
     assert warmup_requests(export(tmp_path, ["\ud800"]))  # half a surrogate is no error
+
+
+def test_without_examples_the_requests_are_of_the_vocabulary(export: Export, tmp_path: Path) -> None:
+    version = export(tmp_path / "tiny")
+    requests = warmup_requests(version)
+    assert len(requests) == len(NAMES)
+    [[text]] = {tuple(tf.make_ndarray(request.inputs["text"]).tolist()) for request in requests}
+    assert text.decode() in (version / "README.md").read_text(encoding="utf-8")
+    assert text
 
 
 def test_a_loaded_export_answers_its_requests(exported: Path) -> None:

@@ -30,6 +30,7 @@ def made(*sizes: Any, **options: Any) -> Any:
         (7, {}, (2, 5, 7)),
         (7, {"pooling": "mean"}, (2, 7)),
         (7, {"pooling": "first"}, (2, 7)),
+        (7, {"pooling": "max"}, (2, 7)),
         (13, {"tie_output": True}, (2, 5, 13)),
     ],
 )
@@ -39,12 +40,14 @@ def test_shapes(num_outputs: int | None, options: dict[str, Any], shape: tuple[i
     assert tuple(model.output.shape) == (None, *((None,) if len(shape) == 3 else ()), shape[-1])
 
 
-def test_composed_of_its_parts() -> None:
-    model = made(13, 7, pooling="mean")
+@pytest.mark.parametrize("pooling", ["mean", "max"])
+def test_composed_of_its_parts(pooling: str) -> None:
+    model = made(13, 7, pooling=pooling)
     vectors, mask = model.encode(IDS)
     x = model.position_encoding(model.source_embedding(IDS))
     np.testing.assert_allclose(array(vectors), array(model.encoder(x, padding_mask=mask)), atol=1e-6)
-    rows = [array(vectors)[0].mean(axis=0), array(vectors)[1, :3].mean(axis=0)]
+    pooled = getattr(np, pooling)
+    rows = [pooled(array(vectors)[0], axis=0), pooled(array(vectors)[1, :3], axis=0)]
     kernel, bias = model.output_projection.get_weights()
     np.testing.assert_allclose(array(model(IDS)), rows @ kernel + bias, atol=1e-5)
 
@@ -57,7 +60,7 @@ def test_tied_output_is_the_table() -> None:
     assert len(made(13).weights) == len(model.weights)
 
 
-@pytest.mark.parametrize("pooling", [None, "mean", "first"])
+@pytest.mark.parametrize("pooling", [None, "mean", "max", "first"])
 def test_padding_changes_nothing(pooling: str | None) -> None:
     model, padded = made(13, 7, pooling=pooling), np.pad(IDS, ((0, 0), (0, 2)))
     longer, expected = array(model(padded)), array(model(IDS))
@@ -69,8 +72,9 @@ def test_padding_changes_nothing(pooling: str | None) -> None:
     np.testing.assert_allclose(longer if pooling else longer[:, :5], expected, atol=1e-5)
 
 
-def test_a_row_of_padding_only() -> None:
-    model = made(13, pooling="mean")
+@pytest.mark.parametrize("mode", ["mean", "max"])
+def test_a_row_of_padding_only(mode: str) -> None:
+    model = made(13, pooling=mode)
     pooled = array(model(np.array([[0, 0, 0], [5, 3, 0]])))
     np.testing.assert_array_equal(pooled[0], 0.0)
     np.testing.assert_allclose(pooled[1], array(model(np.array([[5, 3]])))[0], atol=1e-5)
@@ -95,7 +99,7 @@ def test_long_means_in_half_precision() -> None:
     np.testing.assert_array_equal(array(pooled), np.full((1, 8), 17.0))
 
 
-@pytest.mark.parametrize("mode", ["mean", "first"])
+@pytest.mark.parametrize("mode", ["mean", "max", "first"])
 def test_pooling_is_a_layer_that_is_saved(mode: str) -> None:
     pooling = made(13, pooling=mode).pooling
     assert type(pooling).from_config(pooling.get_config()).get_config() == pooling.get_config()
@@ -126,5 +130,5 @@ def test_wrong_arguments() -> None:
         EncoderModel(13, 7, tie_output=True)
     with pytest.raises(ValueError, match=re.escape("Received: num_outputs=None, vocabulary_size=None.")):
         EncoderModel(feature_dim=3, tie_output=True)
-    with pytest.raises(ValueError, match=re.escape("Received: pooling='max'.")):
-        EncoderModel(13, **SIZES, pooling="max")
+    with pytest.raises(ValueError, match=r"one of 'mean', 'max', 'first'\. Received: pooling='sum'"):
+        EncoderModel(13, **SIZES, pooling="sum")

@@ -161,10 +161,6 @@ def test_wrong_json_says_where(text: str, reason: str) -> None:
         ({"hidden_dim": -8}, "`hidden_dim` must be above zero. Received: hidden_dim=-8."),
         ({"num_heads": 3, "hidden_dim": 8}, "must divide `hidden_dim`. Received: num_heads=3, hidden_dim=8."),
         (
-            {"positions": "learned"},
-            "must be sinusoidal, rotary or relative in a run. Received: positions='le",
-        ),
-        (
             {"normalization": "batch"},
             "`normalization` must be 'layer' or 'rms'. Received: normalization='batc",
         ),
@@ -220,6 +216,7 @@ def test_the_name_is_no_path(name: str) -> None:
         {"kind": "character", "target_kind": "subword", "shared": False, "subword_dropout": 0.1},
         {"packed_length": 64, "target_subword_dropout": 0.0},
         {"initial_model": "runs/a", "num_heads": 3},
+        {"positions": "learned"},
     ],
 )
 def test_values_at_the_edge(options: dict[str, Any]) -> None:
@@ -252,6 +249,13 @@ def test_a_preset_and_what_differs_from_it() -> None:
     config = model.transformer(source_vocabulary_size=7, target_vocabulary_size=9)
     assert (config.hidden_dim, config.dropout, config.norm_first) == (1024, 0.0, False)
     assert (config.num_encoder_layers, config.source_vocabulary_size) == (2, 7)
+
+
+def test_what_is_not_given_is_taken_from_elsewhere() -> None:
+    chosen = {"tokens_per_batch": 512, "epochs": 82, "warmup_steps": 607}
+    assert RunConfig().completed(chosen).chosen == chosen
+    assert RunConfig().override(epochs=3).completed(chosen).chosen == {**chosen, "epochs": 3}
+    assert RunConfig.default().completed(chosen) == RunConfig.default()
 
 
 def test_a_configuration_is_frozen() -> None:

@@ -51,6 +51,7 @@ def test_a_finished_run_is_opened_from_its_directory(trained: Path, tmp_path: Pa
     run = kt.Run.open(trained / "runs/tiny")
     assert run.directory == trained / "runs/tiny"
     assert run.num_epochs == 1
+    assert run.config.chosen == {"tokens_per_batch": 512, "epochs": 1, "warmup_steps": 1}
     [output] = run.translator.translate(["w1ab"])
     assert run.evaluate([("w1ab", output)])["exact_match"] == 1.0
     assert run.evaluate([("w1ab", "no"), ("w1ab", output)], unique=True).num_items == 1
@@ -125,6 +126,38 @@ def test_choices_of_a_file_reach_the_model(
     config = models[0].config
     assert {name: getattr(config, name) for name in choices} == {**choices, "positions": "relative"}
     assert run.num_epochs == 0
+
+
+def test_what_is_not_given_follows_the_corpus(
+    pairs_file: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    models = []
+
+    def stop(model: Any, *arguments: Any, **options: Any) -> None:
+        models.append(model)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(keras.Model, "fit", stop)
+    place = {
+        "run_directory": str(pairs_file.parent / "runs"),
+        "positions": "learned",
+        "max_source_length": 20,
+    }
+    options = {**{name: value for name, value in SMALL.items() if name != "epochs"}, **place}
+    run = kt.Run(kt.runs.RunConfig.default(pairs=str(pairs_file), **options))
+    with caplog.at_level("INFO"), pytest.raises(KeyboardInterrupt):
+        run.train()
+    assert run.config.chosen == {"tokens_per_batch": 512, "epochs": 100, "warmup_steps": 20}
+    assert "training tokens: tokens_per_batch=512, epochs=100, warmup_steps=20" in caplog.text
+    assert models[0].config.max_length == 20
+
+
+def test_a_short_run_averages_half_of_its_epochs(copy: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = copy / "config.json"
+    path.write_text(path.read_text(encoding="utf-8").replace('"average_last": null', '"average_last": 8'))
+    with caplog.at_level("INFO"):
+        kt.Run.open(copy).train(resume=True, verbose=0)
+    assert "the mean of the last 1 of 1 epochs; average_last=8 is more than half of them" in caplog.messages
 
 
 def test_a_run_is_not_overwritten_by_accident(pairs_file: Path, copy: Path) -> None:
