@@ -21,13 +21,26 @@ PYTHON = {
     for path in sorted((ROOT / "README.md", *(ROOT / "docs").rglob("*.md")))
     for name, text in [(path.relative_to(ROOT).as_posix(), path.read_text("utf-8"))]
 }
-# Pages that train or export nothing, in the process of the tests.
-QUICK = {"docs/guide/first-run.md", "docs/guide/single-layers.md", "docs/guide/migration.md"}
+# Pages that take seconds, in the process of the tests.
+QUICK = {
+    f"docs/guide/{name}.md"
+    for name in (
+        "backends",
+        "fine-tuning",
+        "first-run",
+        "language-model",
+        "migration",
+        "serving",
+        "single-layers",
+    )
+}
 SLOW = [name for name, blocks in PYTHON.items() if blocks and name not in QUICK]
 SMALLER = {
     "BeamSearch(4)": "BeamSearch(2), max_target_length=8",
     "8000": "120",
     "epochs=20": "epochs=1",
+    "epochs=2,": "epochs=1,",
+    "size, size, share_embeddings=True": "size, size, share_embeddings=True, num_layers=1, hidden_dim=16",
     "validation_count=1000": "validation_count=10",
 }
 NEEDS = {"docs/guide/other-engines.md": ("onnxruntime", "tf2onnx", "ctranslate2")}
@@ -58,6 +71,9 @@ def place(tmp_path: Path, made_once: Callable[[str, Callable[[Path], object]], P
         (tmp_path / path.name).symlink_to(path)
     (tmp_path / "saved_models").mkdir()
     (tmp_path / "saved_models/dates").symlink_to(ROOT / "saved_models/dates")
+    (tmp_path / "runs").mkdir()
+    for trained in (tmp_path / "trained").iterdir():
+        (tmp_path / "runs" / trained.name).symlink_to(trained)
     return tmp_path
 
 
@@ -96,9 +112,6 @@ def test_pages_that_only_compute(name: str, place: Path, monkeypatch: pytest.Mon
 def test_pages_that_train(name: str, place: Path) -> None:
     for package in NEEDS.get(name, ()):
         pytest.importorskip(package)
-    (place / "runs").mkdir()
-    for trained in (place / "trained").iterdir():
-        (place / "runs" / trained.name).symlink_to(trained)
     script = "\n".join(PYTHON[name])
     if "from_toml(" in script:
         (place / "runs/en_de").unlink()  # which the page trains
