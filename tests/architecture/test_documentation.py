@@ -1,9 +1,11 @@
 """What the pages say exists: commands, options, programs, files and links; examples in docstrings run."""
 
 import ast
+import contextlib
 import doctest
 import importlib
 import importlib.util
+import itertools
 import re
 import shlex
 from collections.abc import Iterator
@@ -14,10 +16,12 @@ import click
 import pytest
 
 import keras_transformer
+from keras_transformer.runs import RunConfig
 
 ROOT = Path(__file__).parents[2]
 PAGES = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md"]
-PAGES += sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))
+PAGES += sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md"))
+LANGUAGES = {"", "python", "sh", "text", "toml"}
 README_COMMANDS = (
     'python -m pip install ".[demo]" && keras-transformer train',
     'python -m pip install ".[test]" && python -m pytest',
@@ -32,20 +36,24 @@ def page(root: Path, name: str) -> str:
     return path.read_text(encoding="utf-8")
 
 
+def blocks(text: str, language: str = r"\w*") -> list[str]:
+    """Return the fenced blocks of a page in a language, or in any."""
+    return re.findall(rf"^```{language}\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+
+
 def code(text: str) -> str:
     """Return the code of a page, blocks and spans, a command in each line."""
-    blocks = re.findall(r"^```.*?\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
     prose = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
     spans = [" ".join(span.split()) for span in re.findall(r"`([^`]+)`", prose)]
-    return "\n".join(blocks).replace("\\\n", " ") + "\n" + "\n".join(spans)
+    return "\n".join(blocks(text)).replace("\\\n", " ") + "\n" + "\n".join(spans)
 
 
 def quoted_commands(text: str) -> Iterator[list[str]]:
     """Yield the words of each `keras-transformer ...` call in a page's code, without the program."""
     for line in code(text).splitlines():
         for command in re.split(r"&&|\||;|\$ ", line):
-            if re.match(r"\s*keras-transformer(\s|$)", command):
-                yield shlex.split(command.split(" #")[0])[1:]
+            if called := re.match(r"\s*(?:[A-Z_]+=\S+ )*keras-transformer(?:\s|$)", command):
+                yield shlex.split(command[called.end() :].split(" #")[0])
 
 
 def test_quoted_commands() -> None:
@@ -67,6 +75,61 @@ def test_every_quoted_command_exists(root: Path, name: str) -> None:
     main = importlib.import_module("keras_transformer_cli").main
     for words in quoted_commands(page(root, name)):
         check_command(main, words)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_command_of_a_block_is_one_that_can_be_given(root: Path, name: str) -> None:
+    main = importlib.import_module("keras_transformer_cli").main
+    for words in quoted_commands("\n".join(f"```\n{block}```" for block in blocks(page(root, name)))):
+        parse(main, [re.sub(r"\$\w+", "1", word) for word in words])
+
+
+def parse(command: click.Command, words: list[str]) -> None:
+    """Parse a command as the program does, without running it; what a shell redirects is no part of it."""
+    words = list(itertools.takewhile(lambda word: word not in "<>", words))
+    while isinstance(command, click.Group) and words and not words[0].startswith("-"):
+        found = command.get_command(click.Context(command), words.pop(0))
+        assert found is not None
+        command = found
+    with contextlib.suppress(click.exceptions.Exit):  # of --help
+        command.make_context(command.name, words)
+
+
+def test_commands_that_cannot_be_given_are_noticed() -> None:
+    main = importlib.import_module("keras_transformer_cli").main
+    for words in (["train", "--epochs", "many"], ["export", "runs/dates"], ["plot", "mask", "--length", "0"]):
+        with pytest.raises(click.UsageError):
+            parse(main, words)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_blocks_are_of_known_languages_and_tables_of_known_fields(
+    root: Path, name: str, tmp_path: Path
+) -> None:
+    text = page(root, name)
+    assert set(re.findall(r"^```(\w*)\n.*?^```$", text, flags=re.MULTILINE | re.DOTALL)) <= LANGUAGES
+    for block in blocks(text, "toml"):
+        (tmp_path / "run.toml").write_text(block, encoding="utf-8")
+        RunConfig.from_toml(tmp_path / "run.toml")
+
+
+def test_every_message_of_the_troubleshooting_page_is_one_of_the_package(
+    root: Path, trees: dict[str, ast.Module]
+) -> None:
+    literals = [
+        "…".join(
+            part.value for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str)
+        )
+        for tree in trees.values()
+        for node in ast.walk(tree)
+        for parts in [node.values if isinstance(node, ast.JoinedStr) else [node]]
+    ]
+    every = re.sub(r"`(\w*)`", r"…\1…", "\n".join(literals))
+    text = page(root, "docs/guide/troubleshooting.md")
+    quoted = re.findall(r"^\| `(.+?)` \|", text, flags=re.MULTILINE)
+    fragments = [part.strip() for message in quoted for part in message.split("…") if part.strip()]
+    assert len(quoted) > 30
+    assert [part for part in fragments if part not in every] == []
 
 
 def check_command(group: click.Group, words: list[str]) -> None:
@@ -99,7 +162,7 @@ def python_programs(root: Path) -> Iterator[tuple[str, str]]:
     for path in sorted((*root.glob("benchmarks/*.py"), *root.glob("examples/**/*.py"))):
         yield path.name, path.read_text(encoding="utf-8")
     for name in PAGES:
-        for block in re.findall(r"^```python\n(.*?)^```", page(root, name), flags=re.MULTILINE | re.DOTALL):
+        for block in blocks(page(root, name), "python"):
             yield name, block
 
 
@@ -160,12 +223,15 @@ def test_internal_links_resolve(root: Path, name: str) -> None:
             assert anchor in anchors(path.read_text(encoding="utf-8")), f"{name}: {link}"
 
 
-def test_every_page_is_linked_from_the_readme(root: Path) -> None:
+def test_every_page_is_in_the_navigation(root: Path) -> None:
+    navigation = page(root, "mkdocs.yml").partition("\nnav:")[2]
+    pages = [name.removeprefix("docs/") for name in PAGES if name.startswith("docs/")]
+    assert [name for name in pages if f" {name}\n" not in navigation] == []
     text = page(root, "README.md")
-    assert [name for name in PAGES if name != "README.md" and f"({name})" not in text] == []
+    assert [name for name in ("docs/index.md", "CHANGELOG.md", "CONTRIBUTING.md") if name not in text] == []
 
 
-@pytest.mark.parametrize(("name", "most"), [("README.md", 220), ("CONTRIBUTING.md", 120)])
+@pytest.mark.parametrize(("name", "most"), [("README.md", 200), ("CONTRIBUTING.md", 120)])
 def test_first_pages_are_short(root: Path, name: str, most: int) -> None:
     assert len(page(root, name).splitlines()) <= most
 
