@@ -69,10 +69,8 @@ def main() -> None:
     result = model.evaluate(windows(held_out, length, shift=length).batch(64), verbose=0, return_dict=True)
     bits = math.log2(result["perplexity"])
     counted = bits_by_counting(training, held_out, tokenizer.vocabulary_size)
-    prompt = tf.concat([[kt.text.SPECIAL_IDS.start], tokenizer.tokenize(["The object "])[0]], axis=0)
-    search = kt.decoding.GreedySearch(special_ids=kt.text.SPECIAL_IDS)
-    sample = kt.decoding.generate(model, prompt[None], search, max_length=length - 12)
-    print("The object", tokenizer.detokenize(sample.token_ids[:, 0]).numpy()[0].decode())
+    generator = kt.TextGenerator(model, tokenizer, max_length=length - 1)
+    print(*generator.generate(["The object "]))
     print(f"bits for each character: {bits:.2f}, by counting pairs {counted:.2f}, wanted {wanted} less")
     assert bits <= counted - wanted, f"{bits:.2f} bits. Wanted: {counted - wanted:.2f}."
 

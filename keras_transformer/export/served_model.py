@@ -24,7 +24,7 @@ _COMPUTING = {*Path(__file__).with_name("operations.txt").read_text(encoding="ut
 # These take the name of any file. They save and restore variables for a server; Python calls none of them,
 # since it reads `variables/` itself.
 _SAVING = {"DisableCopyOnRead", "MergeV2Checkpoints", "RestoreV2", "SaveV2", "Select", "ShardedFilename"}
-_SAVING |= {"StaticRegexFullMatch", "StringJoin"}
+_SAVING |= {"StaticRegexFullMatch"}
 
 
 class _ServedFunction(Protocol):

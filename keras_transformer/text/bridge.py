@@ -4,8 +4,9 @@ import base64
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
+import keras
 import tensorflow as tf
 from typing_extensions import Self
 
@@ -79,7 +80,7 @@ class _Splitter(NamedTuple):
     pieces: list[str]  # of each of its ids
     encode: Callable[[tf.Tensor], tf.RaggedTensor]  # string (b,) to its ids
     decode: Callable[[tf.RaggedTensor], tf.Tensor]  # and back
-    resources: list[Any]  # what a SavedModel must hold
+    resources: list[object]  # what a SavedModel must hold
 
 
 class _BridgedTokenizer(Tokenizer):
@@ -103,7 +104,7 @@ class _BridgedTokenizer(Tokenizer):
         self._theirs = tf.constant([0] * len(SPECIAL_TOKENS) + regular, tf.int32)
         # Bytes: TensorFlow would track every entry of a list.
         self._content = json.dumps(description).encode()
-        self.needs_tensorflow_text = description["kind"] != "words"  # type: ignore[misc]
+        self.needs_tensorflow_text = description["kind"] != "words"
         self._use(splitter)
 
     def _use(self, splitter: _Splitter) -> None:
@@ -149,7 +150,7 @@ class _BridgedTokenizer(Tokenizer):
             raise ValueError(f"It must describe a tokenizer. Received: {error!r}.") from error
 
 
-def _described(kind: str, tokenizer: object, **description: Any) -> Tokenizer:
+def _described(kind: str, tokenizer: object, **description: object) -> Tokenizer:
     """Make a tokenizer of a description, which is what is saved."""
     own = [getattr(tokenizer, name, None) for name in _ATTRIBUTES]
     special = [
@@ -158,7 +159,7 @@ def _described(kind: str, tokenizer: object, **description: Any) -> Tokenizer:
     return _BridgedTokenizer({"kind": kind, "special": special, **description})
 
 
-def _describe_words(layer: Any) -> Config:
+def _describe_words(layer: keras.layers.Layer) -> Config:
     config = layer.get_config()
     wanted = {
         "standardize": (None, "lower", "strip_punctuation", "lower_and_strip_punctuation"),
@@ -176,7 +177,7 @@ def _describe_words(layer: Any) -> Config:
     return {"vocabulary": vocabulary, **{name: config[name] for name in ("standardize", "split")}}
 
 
-def _describe_byte_pair(layer: Any) -> Config:
+def _describe_byte_pair(layer: keras.layers.Layer) -> Config:
     return {
         "vocabulary": {str(piece): int(number) for piece, number in layer.vocabulary.items()},
         "merges": [str(merge) for merge in layer.merges],
@@ -184,14 +185,14 @@ def _describe_byte_pair(layer: Any) -> Config:
     }
 
 
-def _describe_word_piece(layer: Any) -> Config:
+def _describe_word_piece(layer: keras.layers.Layer) -> Config:
     if not layer.split:
         raise ValueError("`split` of a WordPieceTokenizer must be True. Received: split=False.")
     names = ("lowercase", "strip_accents", "split_on_cjk", "suffix_indicator", "oov_token")
     return {"vocabulary": list(layer.vocabulary), **{name: getattr(layer, name) for name in names}}
 
 
-_DESCRIBED: dict[str, tuple[str, Callable[[Any], Config]]] = {
+_DESCRIBED: dict[str, tuple[str, Callable[[keras.layers.Layer], Config]]] = {
     "TextVectorization": ("words", _describe_words),
     "BytePairTokenizer": ("byte_pair", _describe_byte_pair),
     "WordPieceTokenizer": ("word_piece", _describe_word_piece),

@@ -51,7 +51,7 @@ class SubwordTokenizer(Tokenizer):
     """
 
     kind: ClassVar[str] = "subword"
-    needs_tensorflow_text: ClassVar[bool] = True
+    needs_tensorflow_text: bool = True
     vocabulary_file: ClassVar[str] = "vocabulary.spm"
 
     def __init__(self, proto: bytes, *, lowercase: bool = False) -> None:

@@ -35,7 +35,7 @@ class Tokenizer(tf.Module, abc.ABC):
     options_file: ClassVar[str] = "tokenizer.json"
     vocabulary_file: ClassVar[str]
     option_names: ClassVar[tuple[str, ...]] = ("lowercase",)
-    needs_tensorflow_text: ClassVar[bool] = False
+    needs_tensorflow_text: bool = False
     """Whether a program that loads an export must import `tensorflow_text` first."""
 
     def __init_subclass__(cls) -> None:

@@ -336,3 +336,22 @@ def test_sources_are_ended_cut_and_padded(transformer: Any, target_tokenizer: An
         5: [[4, 5, 4, 3], [4, 3, 0, 0], [3, 0, 0, 0]],
     }
     np.testing.assert_array_equal(translator.token_ids(["aba", "a", ""]), rows[length])
+
+
+def test_a_quantized_model_answers_with_its_own_weights(source_tokenizer: Any, target_tokenizer: Any) -> None:
+    """What was compiled for floats is not used again."""
+    model = kt.Transformer(9, 8, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=16)
+    rng = np.random.default_rng(23)
+    for weight in model.trainable_variables:
+        weight.assign(rng.normal(size=weight.shape))
+    arguments = {"search": GreedySearch(), "max_target_length": 6}
+    translator = kt.Translator(model, source_tokenizer, target_tokenizer, **arguments)
+    floats = [answer.score for answer in translator.translate_with_scores(PLAIN)]
+    streams = ["".join(translator.stream(text)) for text in PLAIN]
+    assert streams == translator.translate(PLAIN)
+    model.quantize("int8")
+    expected = kt.Translator(model, source_tokenizer, target_tokenizer, **arguments)
+    answers = translator.translate_with_scores(PLAIN)
+    assert answers == expected.translate_with_scores(PLAIN)
+    assert [answer.score for answer in answers] != floats
+    assert ["".join(translator.stream(text)) for text in PLAIN] == [answer.text for answer in answers]

@@ -53,18 +53,3 @@ def test_what_cannot_be_exported_is_refused(generator: kt.TextGenerator, tmp_pat
         export_saved_model(sampling, tmp_path / "sampling")
     with pytest.raises(TypeError, match=r"must be a Translator, .*Received: a TextGenerator"):
         export_litert(generator, tmp_path / "a.tflite")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["byte_pair", "word_piece", "sentence_piece"])
-def test_bridged_tokenizers_are_exported(kind: str, tmp_path: Path) -> None:
-    """With TensorFlow Text's operations only, and none that a program is not allowed to have."""
-    from text import test_bridge
-
-    tokenizer = kt.text.as_tokenizer(getattr(test_bridge, f"make_{kind}")())
-    keras.utils.set_random_seed(2)
-    size = {"num_layers": 1, "hidden_dim": 8, "num_heads": 2, "intermediate_dim": 8}
-    model = kt.CausalLM(tokenizer.vocabulary_size, **size)
-    generator = kt.TextGenerator(model, tokenizer, max_length=9)
-    version = export_saved_model(generator, tmp_path / "a", ["the dog", "a cat"])
-    assert ServedModel(version).translate(["the dog"]) == generator.generate(["the dog"])

@@ -8,6 +8,7 @@ import keras
 import pytest
 import tensorflow as tf
 
+import keras_transformer as kt
 from keras_transformer.errors import InputError
 from keras_transformer.text import Tokenizer, as_tokenizer, load_tokenizer
 
@@ -34,7 +35,7 @@ def make_word_piece() -> Any:
     from keras_nlp.tokenizers import WordPieceTokenizer
 
     vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "dog", "the", "cat", "run", "##s", "sit", "!"]
-    return WordPieceTokenizer(vocabulary, lowercase=True)
+    return WordPieceTokenizer(vocabulary, lowercase=True, strip_accents=True)
 
 
 def make_sentence_piece() -> bytes:
@@ -132,3 +133,15 @@ def test_a_model_is_read_from_its_file(others: dict[str, Any], tmp_path: Path) -
 def test_others_are_refused(make: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         as_tokenizer(make())
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="exports are made on TensorFlow")
+def test_it_is_exported(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    """With operations of TensorFlow and TensorFlow Text alone, which `ServedModel` knows."""
+    size = {"num_layers": 1, "hidden_dim": 8, "num_heads": 2, "intermediate_dim": 8}
+    model = kt.CausalLM(tokenizer.vocabulary_size, **size)
+    generator = kt.TextGenerator(model, tokenizer, max_length=9)
+    version = kt.export.export_saved_model(generator, tmp_path / "model", ["the dog", "a cat"])
+    served = kt.export.ServedModel(version)
+    assert served.translate(["the dog runs"]) == generator.generate(["the dog runs"])
