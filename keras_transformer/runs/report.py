@@ -94,7 +94,7 @@ def _template() -> jinja2.Template:
 
 def _charts(history: Mapping[str, Iterable[float]]) -> dict[str, list[float]]:
     """Return the marks of a vertical axis, from its lower to its upper end, for each number of a history."""
-    values = defaultdict(list)
+    values: defaultdict[str, list[float]] = defaultdict(list)
     # Loss and learning rate first. What is missing to a perfect score is the score once more.
     for name in sorted(history, key=lambda name: "loss learning_rate".find(name.removeprefix("val_")) < 0):
         if not name.endswith("_loss") or name == "val_loss":
@@ -132,7 +132,8 @@ def _differences(text: str, other: str) -> list[tuple[str, bool]]:
 
 def _answers(results: _Results, directory: Path, numbers: list[int]) -> dict[int, _Values]:
     """Return outputs with all their attention maps, as far as there is room, and draw those of the first."""
-    answers, room = {}, _MAX_WEIGHTS
+    answers: dict[int, _Values] = {}
+    room = _MAX_WEIGHTS
     for number in numbers:
         source = results.pairs.test[number][0]
         alignment, maps = results.translator.attention_maps(source)
@@ -206,7 +207,7 @@ def _settings(config: RunConfig, translator: Translator) -> dict[str, list[tuple
     # Sizes of the model that the preset, the vocabularies or an earlier model decided.
     sizes = translator.model.get_config()
     decided = {f"model.{name}": sizes[name] for name in sizes if name in fields}
-    sections = defaultdict(list)
+    sections: defaultdict[str, list[tuple[str, object, bool, str]]] = defaultdict(list)
     for name, value in {**values, **decided, **values}.items():
         section, _, field = name.rpartition(".")
         if value is not None:
