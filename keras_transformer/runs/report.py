@@ -105,7 +105,7 @@ def _charts(history: Mapping[str, Iterable[float]]) -> dict[str, list[float]]:
 def _marks(low: float, high: float) -> list[float]:
     margin = (high - low) / 20 or abs(high) / 20 or 1.0
     low, high = low - margin, high + margin
-    inner = MaxNLocator(5).tick_values(low, high).tolist()
+    inner = map(float, MaxNLocator(5).tick_values(low, high))
     return [low, *(mark for mark in inner if low < mark < high), high]
 
 
