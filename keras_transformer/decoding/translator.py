@@ -111,6 +111,6 @@ class Translator(_ModelTranslator):
         maps = {name: ops.convert_to_numpy(each)[0].astype("float32") for name, each in found.items()}
         attention = maps[_layer_name(maps, -1)].mean(axis=0)
         names = (self.source_tokenizer.tokens(source_ids), self.target_tokenizer.tokens(best))
-        tokens = (tuple(name.decode("utf-8") for name in each.numpy()[0]) for each in names)
+        read, written = (tuple(name.decode("utf-8") for name in each.numpy()[0]) for each in names)
         output = self.target_tokenizer.detokenize(best).numpy()[0].decode("utf-8")
-        return Alignment(output, float(scores[0, 0]), *tokens, attention), maps
+        return Alignment(output, float(scores[0, 0]), read, written, attention), maps

@@ -93,7 +93,7 @@ def _template() -> jinja2.Template:
 
 def _charts(history: Mapping[str, Iterable[float]]) -> dict[str, list[float]]:
     """Return the marks of a vertical axis, from its lower to its upper end, for each number of a history."""
-    values = defaultdict(list)
+    values: defaultdict[str, list[float]] = defaultdict(list)
     # Loss and learning rate first. What is missing to a perfect score is the score once more.
     for name in sorted(history, key=lambda name: "loss learning_rate".find(name.removeprefix("val_")) < 0):
         if not name.endswith("_loss") or name == "val_loss":
@@ -104,7 +104,7 @@ def _charts(history: Mapping[str, Iterable[float]]) -> dict[str, list[float]]:
 def _marks(low: float, high: float) -> list[float]:
     margin = (high - low) / 20 or abs(high) / 20 or 1.0
     low, high = low - margin, high + margin
-    inner = MaxNLocator(5).tick_values(low, high).tolist()
+    inner = map(float, MaxNLocator(5).tick_values(low, high))
     return [low, *(mark for mark in inner if low < mark < high), high]
 
 
@@ -131,7 +131,8 @@ def _differences(text: str, other: str) -> list[tuple[str, bool]]:
 
 def _answers(results: _Results, directory: Path, numbers: list[int]) -> dict[int, _Values]:
     """Return outputs with all their attention maps, as far as there is room, and draw those of the first."""
-    answers, room = {}, _MAX_WEIGHTS
+    answers: dict[int, _Values] = {}
+    room = _MAX_WEIGHTS
     for number in numbers:
         source = results.pairs.test[number][0]
         alignment, maps = results.translator.attention_maps(source)
@@ -205,7 +206,7 @@ def _settings(config: RunConfig, translator: Translator) -> dict[str, list[tuple
     # Sizes of the model that the preset, the vocabularies or an earlier model decided.
     sizes = translator.model.get_config()
     decided = {f"model.{name}": sizes[name] for name in sizes if name in fields}
-    sections = defaultdict(list)
+    sections: defaultdict[str, list[tuple[str, object, bool, str]]] = defaultdict(list)
     for name, value in {**values, **decided, **values}.items():
         section, _, field = name.rpartition(".")
         if value is not None:
