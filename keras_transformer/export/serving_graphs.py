@@ -6,7 +6,7 @@ as a function in Python does: in `serving_default` they would turn today's clien
 """
 
 from collections.abc import Callable, Sequence
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import tensorflow as tf
 
@@ -35,10 +35,14 @@ class _Signature(NamedTuple):
 
 _TEXT = {"text": ("string", 1)}
 _BEST = {"output": ("string", 1), "score": ("float32", 1)}
+_HYPOTHESES = {"output": ("string", 2), "score": ("float32", 2)}
+# An option has a row for each text, or one for all: a server that joins the requests of several clients joins
+# their rows, and each text keeps the options of its own request.
+_OPTIONS = {"max_length": ("int32", 1), "length_penalty": ("float32", 1), "num_hypotheses": ("int32", 1)}
 
 SIGNATURES: dict[SignatureName, _Signature] = {
     "serving_default": _Signature(_TEXT, _BEST),
-    "n_best": _Signature(_TEXT, {"output": ("string", 2), "score": ("float32", 2)}),
+    "n_best": _Signature(_TEXT, _HYPOTHESES),
     "align": _Signature(
         _TEXT,
         {
@@ -51,17 +55,7 @@ SIGNATURES: dict[SignatureName, _Signature] = {
     "score": _Signature(
         {**_TEXT, "output": ("string", 1)}, {"score": ("float32", 1), "num_tokens": ("int32", 1)}
     ),
-    # Options have a row for each text, or one for all: a server that joins the requests of several clients
-    # joins their rows, and each text keeps the options of its own request.
-    "search": _Signature(
-        {
-            **_TEXT,
-            "max_length": ("int32", 1),
-            "length_penalty": ("float32", 1),
-            "num_hypotheses": ("int32", 1),
-        },
-        {"output": ("string", 2), "score": ("float32", 2)},
-    ),
+    "search": _Signature({**_TEXT, **_OPTIONS}, _HYPOTHESES),
 }
 
 # The score of what stands for no hypothesis, as `n_best` gives it.
@@ -72,11 +66,15 @@ _LARGEST_PENALTY = 3.0
 
 def _default_options(translator: Translator) -> dict[str, float]:
     """Return the options with which `search` answers as `n_best` does."""
-    return {
-        "max_length": translator.max_target_length,
-        "length_penalty": float(translator.search.length_penalty),
-        "num_hypotheses": translator.search.num_outputs,
-    }
+    search = translator.search
+    values = translator.max_target_length, float(search.length_penalty), search.num_outputs
+    return dict(zip(_OPTIONS, values, strict=True))
+
+
+def _columns(translator: Translator, text: list[bytes], output: list[bytes]) -> dict[str, list[Any]]:
+    """Return a column for each input of all signatures, with the default options."""
+    options = {name: [value] * len(text) for name, value in _default_options(translator).items()}
+    return {"text": text, "output": output, **options}
 
 
 def _utf8(texts: Sequence[str]) -> list[bytes]:
@@ -120,17 +118,12 @@ class _ServingGraphs:
         }
         if self._options:
             functions["search"] = self._with_options()
-        return {
-            name: tf.function(
-                function,
-                input_signature=[
-                    tf.TensorSpec([None], dtype, name=column)
-                    for column, (dtype, _) in SIGNATURES[name].inputs.items()
-                ],
-                autograph=False,
-            )
-            for name, function in functions.items()
-        }
+        graphs = {}
+        for name, function in functions.items():
+            inputs = SIGNATURES[name].inputs.items()
+            specs = [tf.TensorSpec([None], dtype, name=column) for column, (dtype, _) in inputs]
+            graphs[name] = tf.function(function, input_signature=specs, autograph=False)
+        return graphs
 
     def _best(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """Return the best hypothesis of each text `(b,)`."""
@@ -212,18 +205,12 @@ class _ServingGraphs:
         defaults = [tf.fill(rows, value) for value in self._options.values()]
         return self._found(source_ids, *(options or defaults[:2]))
 
-    def _search(
-        self,
-        source_ids: tf.Tensor,
-        max_lengths: tf.Tensor | None = None,
-        length_penalties: tf.Tensor | None = None,
-    ) -> SearchResult:
+    def _search(self, source_ids: tf.Tensor, *options: tf.Tensor) -> SearchResult:
         translator = self._translator
-        options = {"max_lengths": max_lengths, "length_penalties": length_penalties}
+        limit, names = translator.max_target_length, ("max_lengths", "length_penalties")
+        given = dict(zip(names, options, strict=False))
         with self._weights.scope():
-            return generate(
-                translator.model, source_ids, translator.search, translator.max_target_length, **options
-            )
+            return generate(translator.model, source_ids, translator.search, limit, **given)
 
 
 def _ended_ids(text: tf.Tensor, tokenizer: Tokenizer, max_length: int) -> tf.Tensor:
