@@ -59,20 +59,16 @@ def _saved_model_readme(
     """Return the README of a version in Markdown; the first example, a source and its output, is shown."""
     text, output = examples[0]
     inputs = {"text": [text], **{option: [value] for option, value in _default_options(translator).items()}}
-    search = (
-        ""
-        if optimize == "xla"
-        else _template(
-            "search.md",
-            max_target_length=translator.max_target_length,
-            num_outputs=translator.search.num_outputs,
-            options=_request(signature_name="search", inputs=inputs),
-            url_name=urllib.parse.quote(name),
-        )
+    search = _template(
+        "search.md",
+        max_target_length=translator.max_target_length,
+        num_outputs=translator.search.num_outputs,
+        options=_request(signature_name="search", inputs=inputs),
+        url_name=urllib.parse.quote(name),
     )
     return _template(
         "saved_model.md",
-        search=search,
+        search="" if optimize == "xla" else search,
         name=name,
         setting=shlex.quote(f"MODEL_NAME={name}"),
         config_flag=shlex.quote(f"--model_config_file=/models/{name}/models.config"),

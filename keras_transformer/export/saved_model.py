@@ -3,8 +3,9 @@
 import itertools
 import tempfile
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -21,7 +22,7 @@ from keras_transformer.export.readmes import _saved_model_readme, _template
 from keras_transformer.export.serving_graphs import (
     SIGNATURES,
     SignatureName,
-    _default_options,
+    _columns,
     _ServingGraphs,
     _utf8,
 )
@@ -91,11 +92,9 @@ def export_saved_model(
         for entry in list(written.iterdir()):
             entry.rename(partial / entry.name)
         written.rmdir()
-        # All inputs: servers before 2.13 fill in no defaults.
-        options = {} if optimize == "xla" else _default_options(translator)
-        columns = {"text": _utf8(texts), "output": _utf8(outputs)}
-        columns |= {option: [value] * len(texts) for option, value in options.items()}
-        _write_warmup_requests(partial, name, translator.signatures, columns)
+        signatures = [each for each in translator.signatures if (each, optimize) != ("search", "xla")]
+        columns = _columns(translator, _utf8(texts), _utf8(outputs))
+        _write_warmup_requests(partial, name, signatures, columns)
         readme = _saved_model_readme(
             translator, name, version, optimize, list(zip(texts, outputs, strict=True))
         )
@@ -191,9 +190,9 @@ def _vocabulary_files(translator: Translator | TextGenerator, directory: Path) -
 
 
 def _write_warmup_requests(
-    directory: Path, name: str, signatures: Sequence[SignatureName], columns: Mapping[str, Sequence[object]]
+    directory: Path, name: str, signatures: Sequence[SignatureName], columns: dict[str, list[Any]]
 ) -> None:
-    """Write requests for every signature that has its columns, each of a single text and one of all."""
+    """Write requests for signatures, each of a single text and one of all."""
     # So a server is warm for both batch sizes, and an XLA export has compiled the lengths of the texts.
     path = directory / _WARMUP_FILE
     path.parent.mkdir(exist_ok=True)
@@ -203,15 +202,11 @@ def _write_warmup_requests(
         batches.append(slice(None))
     with tf.io.TFRecordWriter(str(path)) as writer:
         for signature, rows in itertools.product(signatures, batches):
-            inputs = SIGNATURES[signature].inputs
-            if not inputs.keys() <= columns.keys():
-                continue
+            # All inputs: an older server fills in no defaults.
+            inputs = SIGNATURES[signature].inputs.items()
             request = predict_pb2.PredictRequest(
                 model_spec=model_pb2.ModelSpec(name=name, signature_name=signature),
-                inputs={
-                    column: tf.make_tensor_proto(columns[column][rows], dtype)
-                    for column, (dtype, _) in inputs.items()
-                },
+                inputs={key: tf.make_tensor_proto(columns[key][rows], dtype) for key, (dtype, _) in inputs},
             )
             log = prediction_log_pb2.PredictLog(request=request)
             writer.write(prediction_log_pb2.PredictionLog(predict_log=log).SerializeToString())

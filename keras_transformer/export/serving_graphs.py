@@ -6,7 +6,7 @@ as a function in Python does: in `serving_default` they would turn today's clien
 """
 
 from collections.abc import Callable, Sequence
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import tensorflow as tf
 
@@ -30,10 +30,14 @@ class _Signature(NamedTuple):
 
 _TEXT = {"text": ("string", 1)}
 _BEST = {"output": ("string", 1), "score": ("float32", 1)}
+_HYPOTHESES = {"output": ("string", 2), "score": ("float32", 2)}
+# An option has a row for each text, or one for all: a server that joins the requests of several clients joins
+# their rows, and each text keeps the options of its own request.
+_OPTIONS = {"max_length": ("int32", 1), "length_penalty": ("float32", 1), "num_hypotheses": ("int32", 1)}
 
 SIGNATURES: dict[SignatureName, _Signature] = {
     "serving_default": _Signature(_TEXT, _BEST),
-    "n_best": _Signature(_TEXT, {"output": ("string", 2), "score": ("float32", 2)}),
+    "n_best": _Signature(_TEXT, _HYPOTHESES),
     "align": _Signature(
         _TEXT,
         {
@@ -46,17 +50,7 @@ SIGNATURES: dict[SignatureName, _Signature] = {
     "score": _Signature(
         {**_TEXT, "output": ("string", 1)}, {"score": ("float32", 1), "num_tokens": ("int32", 1)}
     ),
-    # Options have a row for each text, or one for all: a server that joins the requests of several clients
-    # joins their rows, and each text keeps the options of its own request.
-    "search": _Signature(
-        {
-            **_TEXT,
-            "max_length": ("int32", 1),
-            "length_penalty": ("float32", 1),
-            "num_hypotheses": ("int32", 1),
-        },
-        {"output": ("string", 2), "score": ("float32", 2)},
-    ),
+    "search": _Signature({**_TEXT, **_OPTIONS}, _HYPOTHESES),
 }
 
 # The score of what stands for no hypothesis, as `n_best` gives it.
@@ -67,11 +61,17 @@ _LARGEST_PENALTY = 3.0
 
 def _default_options(translator: Translator | TextGenerator) -> dict[str, float]:
     """Return the options with which `search` answers as `n_best` does."""
-    return {
-        "max_length": translator.max_target_length,
-        "length_penalty": float(translator.search.length_penalty),
-        "num_hypotheses": translator.search.num_outputs,
-    }
+    search = translator.search
+    values = translator.max_target_length, float(search.length_penalty), search.num_outputs
+    return dict(zip(_OPTIONS, values, strict=True))
+
+
+def _columns(
+    translator: Translator | TextGenerator, text: list[bytes], output: list[bytes]
+) -> dict[str, list[Any]]:
+    """Return a column for each input of all signatures, with the default options."""
+    options = {name: [value] * len(text) for name, value in _default_options(translator).items()}
+    return {"text": text, "output": output, **options}
 
 
 def _utf8(texts: Sequence[str]) -> list[bytes]:
@@ -115,18 +115,12 @@ class _ServingGraphs:
         }
         if self._options:
             functions["search"] = self._with_options()
-        return {
-            name: tf.function(
-                functions[name],
-                input_signature=[
-                    tf.TensorSpec([None], dtype, name=column)
-                    for column, (dtype, _) in SIGNATURES[name].inputs.items()
-                ],
-                autograph=False,
-            )
-            for name in self._translator.signatures
-            if name in functions
-        }
+        graphs = {}
+        for name in (name for name in self._translator.signatures if name in functions):
+            inputs = SIGNATURES[name].inputs.items()
+            specs = [tf.TensorSpec([None], dtype, name=column) for column, (dtype, _) in inputs]
+            graphs[name] = tf.function(functions[name], input_signature=specs, autograph=False)
+        return graphs
 
     def _best(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """Return the best hypothesis of each text `(b,)`."""

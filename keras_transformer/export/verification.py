@@ -7,9 +7,9 @@ import re
 import subprocess
 import sys
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TypedDict
+from typing import Any, TypedDict
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from keras_transformer.decoding.text_translator import (
 from keras_transformer.decoding.translator import Translator
 from keras_transformer.errors import ExportError
 from keras_transformer.export.readmes import _needs_tensorflow_text
-from keras_transformer.export.serving_graphs import SIGNATURES, SignatureName, _default_options, _utf8
+from keras_transformer.export.serving_graphs import SIGNATURES, SignatureName, _columns, _utf8
 
 _MAX_EXAMPLES = 8
 # What users send by mistake.
@@ -76,11 +76,7 @@ def verify_saved_model(
     """
     texts = _compared_texts(examples)
     expected, outputs = _expected_answers(translator, texts)
-    columns: dict[str, list[bytes] | list[float]] = {
-        "text": [*_utf8(texts), _NOT_UTF8],
-        "output": [*_utf8(outputs), _NOT_UTF8],
-        **{name: [value] * (len(texts) + 1) for name, value in _default_options(translator).items()},
-    }
+    columns = _columns(translator, [*_utf8(texts), _NOT_UTF8], [*_utf8(outputs), _NOT_UTF8])
     fresh = _ask_fresh_process(Path(directory), columns, needs_text=_needs_tensorflow_text(translator))
     if fresh["foreign_operations"]:
         raise ExportError(
@@ -115,9 +111,7 @@ def _expected_answers(
         }, outputs
 
 
-def _ask_fresh_process(
-    directory: Path, columns: Mapping[str, Sequence[bytes] | Sequence[float]], *, needs_text: bool
-) -> _FreshReport:
+def _ask_fresh_process(directory: Path, columns: dict[str, list[Any]], *, needs_text: bool) -> _FreshReport:
     """Run `fresh_process.py`; raise ExportError if it fails."""
     program = Path(__file__).with_name("fresh_process.py").read_text(encoding="utf-8")
     process = subprocess.run(

@@ -295,12 +295,14 @@ def test_warmup_requests_are_those_of_the_examples(
     texts = ["a dog", "läuft"]
     requests = warmup_requests(export(tmp_path / "de_en", texts))
     assert {request.model_spec.name for request in requests} == {"de_en"}
-    wanted = {"text": texts, "output": translator.translate(texts)}
+    sides = {"text": texts, "output": translator.translate(texts)}
+    wanted = {name: [text.encode() for text in column] for name, column in sides.items()}
+    wanted |= {"max_length": [7, 7], "length_penalty": [1.0, 1.0], "num_hypotheses": [2, 2]}
     for name, columns in NAMES.items():
         batches = [r.inputs for r in requests if r.model_spec.signature_name == name]
         assert len(batches) == 3
         for column in columns:
-            first, second = (text.encode() for text in wanted[column])
+            first, second = wanted[column]
             values = [tf.make_ndarray(batch[column]).tolist() for batch in batches]
             assert values == [[first], [second], [first, second]]
 
@@ -394,7 +396,7 @@ def test_the_readme_says_what_is_particular(
 def test_commands_of_the_readme_hold_for_any_name(export: Export, tmp_path: Path) -> None:
     page = readme(export(tmp_path / "en de é"))
     assert "-e 'MODEL_NAME=en de é' tensorflow/serving" in page
-    assert page.count("http://localhost:8501/v1/models/en%20de%20%C3%A9:predict") == 3
+    assert page.count("http://localhost:8501/v1/models/en%20de%20%C3%A9:predict") == 4
     assert "'--model_config_file=/models/en de é/models.config'" in page
 
 
