@@ -46,8 +46,8 @@ def _read_translator(directory: Path, options_file: str, names: Iterable[str]) -
     path, limits = directory / options_file, _ending(names, "_length")
     fields = [("search", dict[str, Any]), *((name, Length) for name in limits)]
     # Of files without `Checksums`, unused.
-    parts = ("parts", dict[str, str], dataclasses.field(default_factory=dict))
-    kind = dataclasses.make_dataclass("_Options", [*fields, parts])
+    parts: dict[str, str] = dataclasses.field(default_factory=dict)
+    kind = dataclasses.make_dataclass("_Options", [*fields, ("parts", dict[str, str], parts)])
     options = vars(read_table(read_file(path), path, kind))
     return {
         "model": load_model(directory / MODEL_FILE),

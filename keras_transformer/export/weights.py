@@ -9,7 +9,7 @@ import tensorflow as tf
 from keras_transformer.decoding.text_generator import TextGenerator
 from keras_transformer.decoding.translator import Translator
 
-_AnyTranslator = TypeVar("_AnyTranslator", Translator, TextGenerator)
+_AnyTranslator = TypeVar("_AnyTranslator", bound=Translator | TextGenerator)
 
 
 class _StoredWeights:
