@@ -10,6 +10,10 @@ Other options are Beam's, such as `--runner DataflowRunner`, `FlinkRunner` or `S
 their workers reach. A file of lines is a shard (`split -l 5000`). Its translation, line by line, appears
 under its name when it is whole; a job that is started again goes on with the others. A line that is no UTF-8
 or too long is empty there, and stands in NAME.bad with its number and the reason.
+
+200,000 dates in 40 shards with saved_models/dates/1, on two busy cores (load 5 to 8): one worker
+100 s, two 59 s, `keras-transformer translate --saved-model saved_models/dates/1` 99 s, all with
+the same answers.
 """
 
 import argparse
