@@ -12,7 +12,7 @@ from keras_transformer.cli.options import run_options
 from keras_transformer.cli.terminal import Verb, _EpochProgress, _show, progress_bar
 from keras_transformer.errors import InputError
 from keras_transformer.files import _check_writable
-from keras_transformer.runs.config import RunConfig
+from keras_transformer.runs.config import RunConfig, Value
 from keras_transformer.runs.run import Run
 
 _NUM_SHOWN = 8
@@ -25,7 +25,7 @@ _PLACE = ("name", "run_directory", "pairs", "source", "target")
 @click.option("--resume", is_flag=True, help="Go on after the last epoch that was saved; little may change.")
 @click.option("--overwrite", is_flag=True, help="Start again where a run of this name exists.")
 @run_options
-def train(config: str | None, resume: bool, overwrite: bool, **flags: str | float | bool | None) -> None:
+def train(config: str | None, resume: bool, overwrite: bool, **flags: Value | None) -> None:
     """Train a model, score it and export it.
 
     Without any option this is the built-in task: dates as people write them, in the languages of
@@ -34,6 +34,7 @@ def train(config: str | None, resume: bool, overwrite: bool, **flags: str | floa
     \b
       keras-transformer train
       keras-transformer train --source train.en.gz --target train.de.gz
+      keras-transformer train --source 'train-*.en.gz' --target 'train-*.de.gz'
       keras-transformer train --pairs tfds:ted_hrlr_translate/pt_to_en --preset small
       keras-transformer train --config run.toml --epochs 20
       keras-transformer train --resume
@@ -71,7 +72,7 @@ def train(config: str | None, resume: bool, overwrite: bool, **flags: str | floa
         _show_next(run, written[2:])
 
 
-def _run(config: str | None, given: dict[str, str | int | float | bool], *, resume: bool) -> Run:
+def _run(config: str | None, given: dict[str, Value], *, resume: bool) -> Run:
     if config is not None:
         return Run.from_toml(config, **given)
     if not resume:
