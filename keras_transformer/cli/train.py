@@ -4,6 +4,7 @@ import os
 import shlex
 import time
 from pathlib import Path
+from typing import TypeAlias
 
 import click
 import keras
@@ -12,11 +13,12 @@ from keras_transformer.cli.options import run_options
 from keras_transformer.cli.terminal import Verb, _EpochProgress, _show, progress_bar
 from keras_transformer.errors import InputError
 from keras_transformer.files import _check_writable
-from keras_transformer.runs.config import RunConfig, Value
+from keras_transformer.runs.config import RunConfig
 from keras_transformer.runs.run import Run
 
 _NUM_SHOWN = 8
 _DEFAULTS = RunConfig()
+_Value: TypeAlias = str | int | float | bool | list[str]
 _PLACE = ("name", "run_directory", "pairs", "source", "target")
 
 
@@ -25,7 +27,7 @@ _PLACE = ("name", "run_directory", "pairs", "source", "target")
 @click.option("--resume", is_flag=True, help="Go on after the last epoch that was saved; little may change.")
 @click.option("--overwrite", is_flag=True, help="Start again where a run of this name exists.")
 @run_options
-def train(config: str | None, resume: bool, overwrite: bool, **flags: Value | None) -> None:
+def train(config: str | None, resume: bool, overwrite: bool, **flags: _Value | None) -> None:
     """Train a model, score it and export it.
 
     Without any option this is the built-in task: dates as people write them, in the languages of
@@ -72,7 +74,7 @@ def train(config: str | None, resume: bool, overwrite: bool, **flags: Value | No
         _show_next(run, written[2:])
 
 
-def _run(config: str | None, given: dict[str, Value], *, resume: bool) -> Run:
+def _run(config: str | None, given: dict[str, _Value], *, resume: bool) -> Run:
     if config is not None:
         return Run.from_toml(config, **given)
     if not resume:

@@ -4,7 +4,7 @@ import contextlib
 import json
 import logging
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -24,6 +24,7 @@ from keras_transformer.files import (
 _SIDES = ("source", "target")
 _DESCRIPTION = "cache.json"
 _LENGTH = np.dtype("<u4")
+_Values: TypeAlias = dict[str, Any]
 _Chunk: TypeAlias = tuple[tuple[tf.RaggedTensor, tf.RaggedTensor], Counter[str]]
 
 _LOGGER = logging.getLogger(__name__)
@@ -59,11 +60,11 @@ class _MappedRows:
         return self._token_ids[places].astype(np.int32), lengths
 
 
-def _id_type(vocabulary_size: int) -> np.dtype[Any]:
+def _id_type(vocabulary_size: int) -> np.dtype:
     return np.dtype("<u2" if vocabulary_size <= 2**16 else "<i4")
 
 
-def _write_cache(directory: Path, chunks: Iterable[_Chunk], description: Mapping[str, Any]) -> None:
+def _write_cache(directory: Path, chunks: Iterable[_Chunk], description: _Values) -> None:
     """Write the rows of all chunks to a directory, which appears when they are there."""
     counts = Counter[str]()
     types = [_id_type(size) for size in description["vocabulary_sizes"]]
@@ -94,7 +95,7 @@ def _write_cache(directory: Path, chunks: Iterable[_Chunk], description: Mapping
     _LOGGER.info("wrote the token ids of %s pairs to %s", f"{counts['kept']:,}", directory)
 
 
-def _read_cache(directory: Path, wanted: Mapping[str, Any]) -> dict[str, Any]:
+def _read_cache(directory: Path, wanted: _Values) -> _Values:
     """Return the fields of `EncodedPairs`; raise InputError for a cache of other pairs or a damaged one."""
     path = directory / _DESCRIPTION
     try:
@@ -114,7 +115,7 @@ def _read_cache(directory: Path, wanted: Mapping[str, Any]) -> dict[str, Any]:
     return {**rows, **{name: counts.get(key, 0) for name, key in dropped.items()}}
 
 
-def _map_rows(path: Path, id_type: np.dtype[Any]) -> _MappedRows:
+def _map_rows(path: Path, id_type: np.dtype) -> _MappedRows:
     id_path = path.with_suffix(".ids")
     with errors_named("read", path):
         lengths = np.fromfile(path.with_suffix(".lengths"), _LENGTH)

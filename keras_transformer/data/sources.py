@@ -75,7 +75,7 @@ def read_pairs(
         return _read_dates(split, num_pairs, seed, optional=optional)
     if spec.startswith("tfds:"):
         return _read_tfds(spec, split, data_dir, optional=optional)[:num_pairs]
-    if spec.endswith(COLUMNS) or Path(spec).is_dir():
+    if spec.endswith(COLUMNS) or (spec and Path(spec).is_dir()):
         return [] if optional else _read_files(origin, further_targets=further_targets)[:num_pairs]
     wanted = "`dates`, `tfds:NAME`, `PATH.tsv`, `PATH.tsv.gz` or a directory of these"
     raise InputError(f"Pairs must be {wanted}. Received: {spec!r}.")

@@ -65,11 +65,9 @@ class _LargeCorpus(NamedTuple):
 
 def _large_corpus(config: RunConfig) -> _LargeCorpus | None:
     """Return the training pairs of a run if they are files of more than it keeps in memory."""
-    data = config.data
-    texts = _texts(data)
-    if texts is None or sum(1 for _ in itertools.islice(texts, data.max_pairs_in_memory + 1)) <= (
-        data.max_pairs_in_memory
-    ):
+    data, texts = config.data, _texts(config.data)
+    # The first that is too many, if there is one.
+    if texts is None or not any(True for _ in itertools.islice(texts, data.max_pairs_in_memory, None)):
         return None
     fraction = data.validation_fraction if data.validation_source is None else 0.0
     _LOGGER.info("more than %s pairs: reading their files", f"{data.max_pairs_in_memory:,}")

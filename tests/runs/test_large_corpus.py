@@ -70,34 +70,35 @@ def without(options: dict[str, Any], *names: str) -> dict[str, Any]:
     return {name: value for name, value in options.items() if not name.startswith(names)}
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"kind": "subword", "size": 40, "shared": True, "subword_dropout": 0.3},
-        {"packed_length": 32},
-    ],
-)
-def test_batches_are_those_of_a_run_in_memory(
-    shards: dict[str, Any], fitted: Fitted, changes: dict[str, Any]
-) -> None:
-    run, wanted = fitted(shards, max_pairs_in_memory=NUM_PAIRS, **changes)
+def test_batches_are_those_of_a_run_in_memory(shards: dict[str, Any], fitted: Fitted) -> None:
+    subwords = {"kind": "subword", "size": 40, "shared": True, "subword_dropout": 0.3}
+    run, wanted = fitted(shards, max_pairs_in_memory=NUM_PAIRS, **subwords)
     assert (len(run.pairs.train), run.pairs.corpus) == (NUM_PAIRS, None)
-    assert not Path(shards["cache_directory"]).exists()
-    for _ in range(2):  # the cache is made, and found
-        run, batches = fitted(shards, **changes)
-        assert run.pairs.corpus is not None
-        assert batches == wanted
+    cache = Path(shards["cache_directory"])
+    assert not cache.exists()
+
+    def files() -> dict[Path, int]:
+        return {path: path.stat().st_mtime_ns for path in cache.rglob("*") if path.is_file()}
+
+    run, made = fitted(shards, **subwords)
+    assert run.pairs.corpus is not None
+    before = files()
+    _, found = fitted(shards, name="other", **subwords)
+    assert files() == before
+    assert made == found == wanted
     assert wanted[0] != wanted[1]
 
 
-def test_a_directory_of_shards(shards: dict[str, Any], fitted: Fitted, tmp_path: Path) -> None:
-    options = without(shards, "source", "target", "validation", "max_pairs")
-    in_memory, _ = fitted(options, pairs=str(tmp_path))
-    assert len(in_memory.pairs.train) + len(in_memory.pairs.validation) == NUM_PAIRS
-    streamed, batches = fitted(options, pairs=str(tmp_path), max_pairs_in_memory=50)
-    corpus = streamed.pairs.corpus
-    assert corpus is not None
-    assert sum(map(len, batches[0])) == corpus.num_pairs == len(list(corpus.pairs()))
+def pairs_of(options: dict[str, Any], **changes: Any) -> Any:
+    return Run(RunConfig.default(**{**options, **changes})).pairs
+
+
+def test_a_directory_of_shards(shards: dict[str, Any], tmp_path: Path) -> None:
+    options = {**without(shards, "source", "target", "validation"), "pairs": str(tmp_path)}
+    in_memory = pairs_of(options, max_pairs_in_memory=NUM_PAIRS)
+    streamed = pairs_of(options)
+    for pairs, train in ((in_memory, in_memory.train), (streamed, list(streamed.corpus.pairs()))):
+        assert sorted([*train, *pairs.validation]) == sorted((f"w{n // 2} ab", f"W{n}") for n in range(90))
 
 
 def test_what_is_held_out_and_the_sample(
@@ -105,44 +106,39 @@ def test_what_is_held_out_and_the_sample(
 ) -> None:
     monkeypatch.setattr(large_corpus, "_MAX_SAMPLE", 20)
     caplog.set_level("INFO", "keras_transformer")
-    options = without(shards, "validation")
-    run, batches = fitted(options, validation_fraction=0.1)
-    corpus = run.pairs.corpus
-    assert corpus is not None
+    options = {**without(shards, "validation"), "validation_fraction": 0.1}
+    run, batches = fitted(options)
+    pairs = run.pairs
+    assert pairs.corpus is not None
     # Nine are wanted; every source has two pairs, which are on one side.
-    assert (len(run.pairs.validation), corpus.num_pairs, len(run.pairs.train)) == (8, 82, 20)
-    assert run.pairs.test == run.pairs.validation
-    assert not {source for source, _ in corpus.pairs()} & {source for source, _ in run.pairs.validation}
+    assert (len(pairs.validation), pairs.corpus.num_pairs, len(pairs.train)) == (8, 82, 20)
+    assert pairs.test == pairs.validation
+    assert not {source for source, _ in pairs.corpus.pairs()} & {source for source, _ in pairs.validation}
     assert sum(map(len, batches[0])) == 82
     assert "making the vocabularies of 40 of 164 texts, drawn with seed 0" in caplog.messages
-    other, _ = fitted(options, validation_fraction=0.1, seed=1)
-    assert set(other.pairs.validation) != set(run.pairs.validation)
-    # Where one source is all there is, or has more pairs than are wanted.
+    assert set(pairs_of(options, seed=1).validation) != set(pairs.validation)
+    # Where one source has more pairs than are wanted, or is all there is.
     monkeypatch.setattr(large_corpus, "_MAX_HELD_OUT", 1)
-    assert len(fitted(options, validation_fraction=0.2)[0].pairs.validation) == 2
+    assert len(pairs_of(options, seed=2).validation) == 2
     for path in Path(shards["run_directory"]).parent.glob("*.en.gz"):
         path.write_bytes(gzip.compress(b"same\n" * 30))
-    with pytest.raises(InputError, match=r"No pair is left to train on\. Received: 2\d pairs of one source"):
-        fitted(options)
+    with pytest.raises(InputError, match=r"No pair is left to train on\. Received: 21 pairs of one source"):
+        pairs_of(options)
 
 
-def test_a_cache_that_is_there_is_not_made_again(shards: dict[str, Any], fitted: Fitted) -> None:
-    fitted(shards)
-    cache = Path(shards["cache_directory"])
-    files = {path: path.stat().st_mtime_ns for path in cache.rglob("*") if path.is_file()}
-    fitted(shards, name="other")
-    assert {path: path.stat().st_mtime_ns for path in cache.rglob("*") if path.is_file()} == files
-    [corpus] = cache.glob("*/corpus.json")
+def test_damage_is_named(shards: dict[str, Any]) -> None:
+    assert pairs_of(shards).train == pairs_of(shards).train
+    [corpus] = Path(shards["cache_directory"]).glob("*/corpus.json")
     corpus.write_bytes(corpus.read_bytes()[:-9])
     with pytest.raises(InputError, match=r"corpus\.json is not valid JSON.* Remove .* to make it again"):
-        fitted(shards)
+        pairs_of(shards)
 
 
-def test_as_many_sources_as_targets(shards: dict[str, Any], fitted: Fitted) -> None:
+def test_as_many_sources_as_targets(shards: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=r"as many files of sources as of targets\. Received: 3 of .*, 1 of"):
-        fitted(shards, target=shards["target"][:1])
+        pairs_of(shards, target=shards["target"][:1])
     with pytest.raises(InputError, match=r"a pattern of files\. Received: '.*none-\*', without any"):
-        fitted(shards, target=shards["target"][0].replace("train-0.de", "none-*"))
+        pairs_of(shards, target=shards["target"][0].replace("train-0.de", "none-*"))
 
 
 @pytest.mark.slow
