@@ -123,8 +123,7 @@ class EncodedPairs:
 
         Raises:
             TypeError: an iterator, which gives pairs only once.
-            InputError: there are no pairs, or none fits; the directory is damaged, of other tokenizers or
-                limits, or cannot be written.
+            InputError: as in `encode`; the directory is damaged, of others, or cannot be written.
             ValueError: a limit is below 2, which no text fits.
         """
         limits, path = (max_source_length, max_target_length), _as_path(directory)
@@ -132,7 +131,8 @@ class EncodedPairs:
             pairs, (source_tokenizer, target_tokenizer), limits, _CHUNK_SIZE, num_threads=os.cpu_count() or 1
         )
         if not path.exists() or (path.is_dir() and not any(path.iterdir())):
-            _write_cache(path, _counted(chunks, progress), chunks.description())
+            parts = ((each.source, each.target, each.counts()) for each in chunks)
+            _write_cache(path, parts, chunks.description(), progress)
         return cls(**_read_cache(path, chunks.description()))
 
     @classmethod
@@ -247,17 +247,6 @@ def _mapped(
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
-
-
-def _counted(
-    chunks: Iterable[EncodedPairs], progress: Callable[[int], None] | None
-) -> Iterator[tuple[tuple[tf.RaggedTensor, tf.RaggedTensor], Counter[str]]]:
-    """Yield the token ids of each chunk and its counts, and tell how many pairs are done."""
-    for encoded in chunks:
-        counts = encoded.counts()
-        yield (encoded.source, encoded.target), counts
-        if progress is not None:
-            progress(counts["kept"] + counts["dropped"])
 
 
 def _with_text(pairs: Iterable[Pair], is_kept: Counter[bool]) -> Iterator[Pair]:

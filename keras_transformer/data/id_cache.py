@@ -4,7 +4,7 @@ import contextlib
 import json
 import logging
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -25,7 +25,7 @@ _SIDES = ("source", "target")
 _DESCRIPTION = "cache.json"
 _LENGTH = np.dtype("<u4")
 _Values: TypeAlias = dict[str, Any]
-_Chunk: TypeAlias = tuple[tuple[tf.RaggedTensor, tf.RaggedTensor], Counter[str]]
+_Part: TypeAlias = tuple[tf.RaggedTensor, tf.RaggedTensor, Counter[str]]
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -64,8 +64,10 @@ def _id_type(vocabulary_size: int) -> np.dtype:
     return np.dtype("<u2" if vocabulary_size <= 2**16 else "<i4")
 
 
-def _write_cache(directory: Path, chunks: Iterable[_Chunk], description: _Values) -> None:
-    """Write the rows of all chunks to a directory, which appears when they are there."""
+def _write_cache(
+    directory: Path, parts: Iterable[_Part], description: _Values, progress: Callable[[int], None] | None
+) -> None:
+    """Write the rows of all parts to a directory, which appears when they are there."""
     counts = Counter[str]()
     types = [_id_type(size) for size in description["vocabulary_sizes"]]
     try:
@@ -78,12 +80,14 @@ def _write_cache(directory: Path, chunks: Iterable[_Chunk], description: _Values
                     ]
                     for side in _SIDES
                 ]
-            for rows, chunk_counts in chunks:
-                counts += chunk_counts
+            for *rows, part_counts in parts:
+                counts += part_counts
                 for token_ids, id_type, (id_file, length_file) in zip(rows, types, files, strict=True):
                     with errors_named("write", directory):
                         id_file.write(token_ids.flat_values.numpy().astype(id_type).tobytes())
                         length_file.write(token_ids.row_lengths().numpy().astype(_LENGTH).tobytes())
+                if progress is not None:
+                    progress(part_counts["kept"] + part_counts["dropped"])
             stack.close()
             text = json.dumps({**description, "counts": counts}, indent=2)
             write_file(partial / _DESCRIPTION, f"{text}\n".encode())
