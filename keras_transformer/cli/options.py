@@ -30,7 +30,7 @@ def run_options(command: _Command) -> _Command:
     # Reversed, since click puts what is added last at the top of the help.
     for name, option in reversed(RunConfig.options().items()):
         flag, kind = f"--{name.replace('_', '-')}", _click_type(option.annotation)
-        several = {"multiple": True, "callback": _one_or_several} if _takes_several(option.annotation) else {}
+        several = _takes_several(option.annotation)
         if kind is bool:
             flag = f"{flag}/--{_OPPOSITES.get(name, f'no-{flag[2:]}')}"
         # A default in the text alone: a flag that is not given is None, so that it overrides no file.
@@ -41,7 +41,8 @@ def run_options(command: _Command) -> _Command:
             type=None if kind is bool else kind,
             default=None,
             help=text.replace("`", ""),
-            **several,
+            multiple=several,
+            callback=_one_or_several if several else None,
         )(command)
     return command
 

@@ -107,15 +107,10 @@ def translation_dataset(
         chunks = _EncodedChunks(pairs, _both(source_tokenizer, target_tokenizer), limits, chunk_size)
         token_ids = _stream_batches(chunks, boundaries, tokens_per_batch, order)
     else:
-        lengths = {"max_source_length": max_source_length, "max_target_length": max_target_length}
         if isinstance(pairs, EncodedPairs):
             encoded = pairs
-        elif cache is not None:
-            both = _both(source_tokenizer, target_tokenizer)
-            encoded = EncodedPairs.cached(pairs, *both, cache, **lengths)
         else:
-            texts, both = pairs() if callable(pairs) else pairs, _both(source_tokenizer, target_tokenizer)
-            encoded = EncodedPairs.encode(texts, *both, **lengths)
+            encoded = _encode(pairs, _both(source_tokenizer, target_tokenizer), limits, cache)
         if packed_length is not None:
             return _keep_ready(_pack_pairs(encoded, packed_length, tokens_per_batch, order))
         longest = int(encoded.lengths().max())
@@ -155,6 +150,16 @@ def _check_options(
             "`packed_length` allows neither `noise` nor `chunk_size`. "
             f"Received: packed_length={packed_length}, noise={list(noise)}, chunk_size={chunk_size}."
         )
+
+
+def _encode(
+    pairs: PairSource, both: tuple[Tokenizer, Tokenizer], limits: tuple[int, int], cache: str | Path | None
+) -> EncodedPairs:
+    source, target = limits
+    if cache is None:
+        texts = pairs() if callable(pairs) else pairs
+        return EncodedPairs.encode(texts, *both, max_source_length=source, max_target_length=target)
+    return EncodedPairs.cached(pairs, *both, cache, max_source_length=source, max_target_length=target)
 
 
 def _both(source: Tokenizer | None, target: Tokenizer | None) -> tuple[Tokenizer, Tokenizer]:

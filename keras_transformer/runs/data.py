@@ -124,12 +124,13 @@ class _RunData:
         self.validation = self._encode(pairs.validation, "validation")
 
     def _encode(self, pairs: list[Pair] | _LargeCorpus, part: str) -> EncodedPairs:
-        data = self.config.data
-        limits = {"max_source_length": data.max_source_length, "max_target_length": data.max_target_length}
+        limits = self.config.data.max_source_length, self.config.data.max_target_length
         try:
             if isinstance(pairs, _LargeCorpus):
                 return pairs.encode(self.tokenizers, limits, self._progress)
-            return EncodedPairs.encode(pairs, *self.tokenizers, **limits)
+            return EncodedPairs.encode(
+                pairs, *self.tokenizers, max_source_length=limits[0], max_target_length=limits[1]
+            )
         except InputError as error:
             raise InputError(f"The {part} pairs: {error}") from error
 

@@ -175,8 +175,8 @@ def _remove(directory: Path) -> None:
 
 
 # What a run that goes on may change, by the beginning of its name: nothing that its saved epochs depend on.
-_MAY_CHANGE = ("name", "run_directory", "export_directory", "cache_directory")
-_MAY_CHANGE += ("training.epochs", "training.patience")
+_PLACES = ("name", "run_directory", "export_directory", "cache_directory")
+_MAY_CHANGE = (*_PLACES, "training.epochs", "training.patience")
 # Scores that choose the best epoch have to be comparable; the loss does not depend on these.
 _MAY_CHANGE_UNDER_THE_LOSS = ("training.monitored_pairs", "decoding.")
 

@@ -9,7 +9,7 @@ import heapq
 import itertools
 import json
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
@@ -51,16 +51,22 @@ class _LargeCorpus(NamedTuple):
         return (pair for pair in self.texts if pair[0] not in sources)
 
     def encode(
-        self, tokenizers: tuple[Tokenizer, Tokenizer], limits: Mapping[str, int], progress: Progress | None
+        self, tokenizers: tuple[Tokenizer, Tokenizer], limits: tuple[int, int], progress: Progress | None
     ) -> EncodedPairs:
         """Tokenize all pairs to the disk, or find their ids there."""
-        decided = {"limits": dict(limits), "tokenizers": [each.fingerprint() for each in tokenizers]}
+        decided = {"limits": limits, "tokenizers": [each.fingerprint() for each in tokenizers]}
         directory = self.directory / f"ids-{Checksums.of_values(decided)[:16]}"
         shown = (
             nullcontext() if progress is None or directory.exists() else progress(self.num_pairs, "token ids")
         )
         with shown as advance:
-            return EncodedPairs.cached(self.pairs, *tokenizers, directory, progress=advance, **limits)
+            return EncodedPairs.cached(
+                self.pairs,
+                *(*tokenizers, directory),
+                max_source_length=limits[0],
+                max_target_length=limits[1],
+                progress=advance,
+            )
 
 
 def _large_corpus(config: RunConfig) -> _LargeCorpus | None:
