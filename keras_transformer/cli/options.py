@@ -33,15 +33,30 @@ def run_options(command: _Command) -> _Command:
     # Reversed, since click puts what is added last at the top of the help.
     for name, option in reversed(RunConfig.options().items()):
         flag, kind = f"--{name.replace('_', '-')}", _click_type(option.annotation)
+        several = _takes_several(option.annotation)
         if kind is bool:
             flag = f"{flag}/--{_OPPOSITES.get(name, f'no-{flag[2:]}')}"
         # A default in the text alone: a flag that is not given is None, so that it overrides no file.
         has_default = option.default is not None and kind is not bool
         text = f"{option.text}  [{option.default}]" if has_default else option.text
         command = click.option(
-            flag, name, type=None if kind is bool else kind, default=None, help=text.replace("`", "")
+            *(flag, name),
+            type=None if kind is bool else kind,
+            default=None,
+            help=text.replace("`", ""),
+            multiple=several,
+            callback=_one_or_several if several else None,
         )(command)
     return command
+
+
+def _takes_several(annotation: object) -> bool:
+    return get_origin(annotation) is list or any(map(_takes_several, get_args(annotation)))
+
+
+def _one_or_several(_: click.Context, _flag: click.Parameter, values: tuple[str, ...]) -> object:
+    # As the configuration has them: a name, a list of names, or None where the flag is not given.
+    return list(values) if len(values) > 1 else next(iter(values), None)
 
 
 def _click_type(annotation: object) -> click.Choice[str] | type:

@@ -4,6 +4,7 @@ import os
 import shlex
 import time
 from pathlib import Path
+from typing import TypeAlias
 
 import click
 import keras
@@ -17,6 +18,7 @@ from keras_transformer.runs.run import Run
 
 _NUM_SHOWN = 8
 _DEFAULTS = RunConfig()
+_Value: TypeAlias = str | int | float | bool | list[str]
 _PLACE = ("name", "run_directory", "pairs", "source", "target")
 
 
@@ -26,9 +28,7 @@ _PLACE = ("name", "run_directory", "pairs", "source", "target")
 @click.option("--overwrite", is_flag=True, help="Start again where a run of this name exists.")
 @click.option("--export/--no-export", default=True, help="Write a SavedModel in the end.  [export]")
 @run_options
-def train(
-    config: str | None, resume: bool, overwrite: bool, export: bool, **flags: str | float | bool | None
-) -> None:
+def train(config: str | None, resume: bool, overwrite: bool, export: bool, **flags: _Value | None) -> None:
     """Train a model, score it and export it.
 
     Without any option this is the built-in task: dates as people write them, in the languages of
@@ -37,6 +37,7 @@ def train(
     \b
       keras-transformer train
       keras-transformer train --source train.en.gz --target train.de.gz
+      keras-transformer train --source 'train-*.en.gz' --target 'train-*.de.gz'
       keras-transformer train --pairs tfds:ted_hrlr_translate/pt_to_en --preset small
       keras-transformer train --config run.toml --epochs 20
       keras-transformer train --resume
@@ -76,7 +77,7 @@ def train(
             click.echo(f"Warning: {report.warning}", err=True)
 
 
-def _run(config: str | None, given: dict[str, str | int | float | bool], *, resume: bool) -> Run:
+def _run(config: str | None, given: dict[str, _Value], *, resume: bool) -> Run:
     if config is not None:
         return Run.from_toml(config, **given)
     if not resume:

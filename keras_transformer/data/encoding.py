@@ -1,18 +1,28 @@
 """Pairs of strings to pairs of token ids, within length limits."""
 
 import dataclasses
+import functools
+import itertools
 import logging
-from collections import Counter
-from collections.abc import Iterable
+import os
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 import tensorflow as tf
 from typing_extensions import Self
 
-from keras_transformer.data.pairs import _has_text, _is_pair, _log_dropped
+from keras_transformer.data.id_cache import _MappedRows, _read_cache, _write_cache
+from keras_transformer.data.pairs import _has_text, _is_pair, _log_dropped, _report_empty
 from keras_transformer.errors import InputError
+from keras_transformer.files import _as_path
 from keras_transformer.text.tokenizer import Tokenizer
 from keras_transformer.types import Pair
+
+PairSource: TypeAlias = Iterable[Pair] | Callable[[], Iterable[Pair]] | tf.data.Dataset
 
 # So many texts are tokenized at once: enough for speed, few enough for the memory of a large corpus.
 _CHUNK_SIZE = 8192
@@ -24,10 +34,10 @@ _LOGGER = logging.getLogger(__name__)
 class EncodedPairs:
     """Token ids of n pairs, without special tokens, and how many pairs were too long."""
 
-    source: tf.RaggedTensor
-    """Source token ids, int32 (n, ragged)."""
-    target: tf.RaggedTensor
-    """Target token ids, int32 (n, ragged)."""
+    source: tf.RaggedTensor | _MappedRows
+    """Source token ids, int32 (n, ragged); those of a cache are on the disk."""
+    target: tf.RaggedTensor | _MappedRows
+    """Target token ids, likewise."""
     num_dropped: int = 0
     """Pairs left out because a side was too long."""
     num_dropped_source: int = 0
@@ -82,6 +92,50 @@ class EncodedPairs:
         return encoded
 
     @classmethod
+    def cached(
+        cls,
+        pairs: PairSource,
+        source_tokenizer: Tokenizer,
+        target_tokenizer: Tokenizer,
+        directory: str | Path,
+        *,
+        max_source_length: int = 256,
+        max_target_length: int = 256,
+        progress: Callable[[int], None] | None = None,
+    ) -> Self:
+        """Tokenize more pairs than memory holds to a directory, on all cores, or find them there.
+
+        Their ids stay on the disk; what is in memory is 16 bytes a pair. It notices other tokenizers and
+        limits, but not other texts.
+
+        Args:
+            pairs: what gives texts: a function that returns a generator, a `tf.data.Dataset` of two strings,
+                `ParallelText` or a list; pairs with an empty side are left out.
+            source_tokenizer: tokenizer of the sources.
+            target_tokenizer: tokenizer of the targets.
+            directory: of the ids; it appears when all of them are there.
+            max_source_length: as in `encode`.
+            max_target_length: likewise.
+            progress: is told how many more pairs are tokenized.
+
+        Returns:
+            The token ids of the pairs that fit, in order, and the counts of the others.
+
+        Raises:
+            TypeError: an iterator, which gives pairs only once.
+            InputError: as in `encode`; the directory is damaged, of others, or cannot be written.
+            ValueError: a limit is below 2, which no text fits.
+        """
+        limits, path = (max_source_length, max_target_length), _as_path(directory)
+        chunks = _EncodedChunks(
+            pairs, (source_tokenizer, target_tokenizer), limits, _CHUNK_SIZE, num_threads=os.cpu_count() or 1
+        )
+        if not path.exists() or (path.is_dir() and not any(path.iterdir())):
+            parts = ((each.source, each.target, each.counts()) for each in chunks)
+            _write_cache(path, parts, chunks.description(), progress)
+        return cls(**_read_cache(path, chunks.description()))
+
+    @classmethod
     def encode_fitting(
         cls, pairs: list[Pair], tokenizers: tuple[Tokenizer, Tokenizer], limits: tuple[int, int]
     ) -> Self:
@@ -105,7 +159,11 @@ class EncodedPairs:
 
     @tf.autograph.experimental.do_not_convert
     def _rows(self, indices: tf.Tensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
-        return tf.gather(self.source, indices), tf.gather(self.target, indices)
+        source, target = (
+            side.gather(indices) if isinstance(side, _MappedRows) else tf.gather(side, indices)
+            for side in (self.source, self.target)
+        )
+        return source, target
 
     def lengths(self) -> np.ndarray:
         """Return the lengths of each source and target with one special token, int64 (n, 2)."""
@@ -119,6 +177,93 @@ class EncodedPairs:
             sources=self.num_dropped_source,
             targets=self.num_dropped_target,
         )
+
+
+class _EncodedChunks:
+    """Pairs in chunks, tokenized again in each iteration; what is left out is logged in the first."""
+
+    def __init__(
+        self,
+        pairs: PairSource,
+        tokenizers: tuple[Tokenizer, Tokenizer],
+        limits: tuple[int, int],
+        chunk_size: int,
+        num_threads: int = 1,
+    ) -> None:
+        _check_length_limits(*limits)
+        if isinstance(pairs, Iterator):
+            raise TypeError(
+                "`pairs` must give the pairs again for each epoch: a function that returns a generator, a "
+                f"`tf.data.Dataset` or a list. Received: an iterator of class {type(pairs).__name__}."
+            )
+        self._pairs, self._tokenizers, self._limits = pairs, tokenizers, limits
+        self._chunk_size, self._num_threads = chunk_size, num_threads
+        self._is_first = True
+
+    def description(self) -> dict[str, object]:
+        """Return all that decides the token ids, but for the texts."""
+        source, target = (tokenizer.fingerprint() for tokenizer in self._tokenizers)
+        return {
+            "source_tokenizer": source,
+            "target_tokenizer": target,
+            "vocabulary_sizes": [tokenizer.vocabulary_size for tokenizer in self._tokenizers],
+            "max_source_length": self._limits[0],
+            "max_target_length": self._limits[1],
+        }
+
+    def __iter__(self) -> Iterator[EncodedPairs]:
+        """Yield the chunks that have pairs; raise InputError if there are no pairs, or none fits."""
+        counts, is_kept = Counter[str](), Counter[bool]()
+        pairs = _with_text(self._pairs() if callable(self._pairs) else self._pairs, is_kept)
+        encode = functools.partial(
+            EncodedPairs.encode_fitting, tokenizers=self._tokenizers, limits=self._limits
+        )
+        texts = iter(lambda: list(itertools.islice(pairs, self._chunk_size)), [])
+        for encoded in _mapped(encode, texts, self._num_threads):
+            counts += encoded.counts()
+            yield encoded
+        if not counts:
+            raise InputError("There must be at least one pair with text on both sides. Received: none.")
+        if self._is_first:
+            _report_empty(is_kept[False], is_kept.total(), "the stream")
+        if self._is_first or not counts["kept"]:
+            _report_dropped(counts, *self._limits)
+        self._is_first = False
+
+
+def _mapped(
+    encode: Callable[[list[Pair]], EncodedPairs], chunks: Iterator[list[Pair]], num_threads: int
+) -> Iterator[EncodedPairs]:
+    """Encode some chunks ahead in threads, and yield them in order."""
+    # Not processes: the operations of all tokenizers leave Python's lock, and two threads take 1.98 of two
+    # cores. Processes would each have TensorFlow in memory, and need a guarded main program.
+    if num_threads == 1:
+        yield from map(encode, chunks)
+        return
+    with ThreadPoolExecutor(num_threads) as pool:
+        waiting: deque[Future[EncodedPairs]] = deque()
+        for chunk in chunks:
+            waiting.append(pool.submit(encode, chunk))
+            if len(waiting) > num_threads:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+
+def _with_text(pairs: Iterable[Pair], is_kept: Counter[bool]) -> Iterator[Pair]:
+    """Leave out pairs with an empty side, as `read_pairs` does, and count both kinds."""
+    for row in pairs.as_numpy_iterator() if isinstance(pairs, tf.data.Dataset) else pairs:
+        if not _is_pair(row):
+            wanted = "Each element must be a pair of texts, source and target."
+            raise InputError(f"{wanted} Received: {row!r:.200}.")
+        # As text: the white space of bytes is that of ASCII alone.
+        source, target = (
+            text.decode("utf-8", "replace") if isinstance(text, bytes) else text for text in row
+        )
+        keep = _has_text((source, target))
+        is_kept[keep] += 1
+        if keep:
+            yield source, target
 
 
 def _check_length_limits(max_source_length: int, max_target_length: int) -> None:
@@ -150,6 +295,6 @@ def _tokenize(texts: list[str], tokenizer: Tokenizer) -> tf.RaggedTensor:
     return chunks[0] if len(chunks) == 1 else tf.concat(chunks, axis=0)
 
 
-def _lengths(token_ids: tf.RaggedTensor) -> np.ndarray:
+def _lengths(token_ids: tf.RaggedTensor | _MappedRows) -> np.ndarray:
     """Count the tokens of each row and one special token, int64 (n,)."""
     return np.asarray(token_ids.row_lengths(), np.int64) + 1

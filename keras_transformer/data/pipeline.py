@@ -6,15 +6,16 @@ from typing import TypeAlias
 
 import tensorflow as tf
 
+from keras_transformer.arguments import check_positive
 from keras_transformer.data.batching import (
     Transformation,
     _choose_boundaries,
     _EpochOrder,
     _plan_batches,
 )
-from keras_transformer.data.encoding import EncodedPairs
+from keras_transformer.data.encoding import EncodedPairs, PairSource, _EncodedChunks
 from keras_transformer.data.packing import _pack_pairs
-from keras_transformer.data.streaming import PairSource, _EncodedChunks, _stream_batches
+from keras_transformer.data.streaming import _stream_batches
 from keras_transformer.text.tokenizer import Tokenizer
 from keras_transformer.types import SPECIAL_IDS
 
@@ -75,11 +76,10 @@ def translation_dataset(
         noise: steps such as `source_noise(0.1)` or `subword_dropout(...)`, which change token ids before
             they are padded. The rows of shuffled batches are grouped again by their new lengths; rows
             that have become longer make batches larger.
-        chunk_size: pairs that are in memory, and shuffled, together, such as 65,536; all of them if None.
-            Without a `cache` the number of batches is not known: Keras then warns at the end of an epoch
-            that its data has ended.
-        cache: directory for the token ids of a stream. All pairs are tokenized at once, and only if it is
-            not there yet. It notices other tokenizers and limits, but not other texts.
+        chunk_size: pairs that are tokenized in each epoch, and shuffled, together, such as 65,536. The number
+            of batches is not known: Keras warns at the end of an epoch that its data has ended.
+        cache: directory for token ids, as in `EncodedPairs.cached`: all pairs are tokenized once, and
+            shuffled together, and the batches are those of pairs in memory.
 
     Returns:
         A finite dataset that knows its number of batches, with elements `({"encoder_token_ids": (b, s),
@@ -101,22 +101,16 @@ def translation_dataset(
         (['decoder_token_ids', 'encoder_token_ids'], (2, 3))
     """
     order, limits = _EpochOrder(shuffle, seed, first_epoch), (max_source_length, max_target_length)
-    streamed = chunk_size is not None or cache is not None
-    _check_options(pairs, packed_length, noise, streamed=streamed)
-    if streamed:
+    _check_options(pairs, packed_length, noise, chunk_size, cache)
+    if chunk_size is not None:
         boundaries = _choose_boundaries(bucket_boundaries, max(limits), coarse=pad_to_bucket_boundary)
         chunks = _EncodedChunks(pairs, _both(source_tokenizer, target_tokenizer), limits, chunk_size)
-        token_ids = _stream_batches(chunks, boundaries, tokens_per_batch, order, cache)
+        token_ids = _stream_batches(chunks, boundaries, tokens_per_batch, order)
     else:
         if isinstance(pairs, EncodedPairs):
             encoded = pairs
         else:
-            encoded = EncodedPairs.encode(
-                pairs() if callable(pairs) else pairs,
-                *_both(source_tokenizer, target_tokenizer),
-                max_source_length=max_source_length,
-                max_target_length=max_target_length,
-            )
+            encoded = _encode(pairs, _both(source_tokenizer, target_tokenizer), limits, cache)
         if packed_length is not None:
             return _keep_ready(_pack_pairs(encoded, packed_length, tokens_per_batch, order))
         longest = int(encoded.lengths().max())
@@ -136,15 +130,36 @@ def translation_dataset(
 
 
 def _check_options(
-    pairs: object, packed_length: int | None, noise: Sequence[Transformation], *, streamed: bool
+    pairs: object,
+    packed_length: int | None,
+    noise: Sequence[Transformation],
+    chunk_size: int | None,
+    cache: str | Path | None,
 ) -> None:
-    if streamed and isinstance(pairs, EncodedPairs):
+    if isinstance(pairs, EncodedPairs) and not (chunk_size is None and cache is None):
         raise ValueError(f"`chunk_size` and `cache` are for texts. Received: {len(pairs)} EncodedPairs.")
-    if packed_length is not None and (noise or streamed):
+    if chunk_size is not None:
+        check_positive(chunk_size=chunk_size)
+        if cache is not None:
+            raise ValueError(
+                "`chunk_size` is for pairs that each epoch tokenizes, `cache` for those that it reads; give "
+                f"one. Received: chunk_size={chunk_size}, cache={str(cache)!r}."
+            )
+    if packed_length is not None and (noise or chunk_size is not None):
         raise ValueError(
-            "`packed_length` allows neither `noise` nor `chunk_size` and `cache`. "
-            f"Received: packed_length={packed_length}, noise={list(noise)}, streamed={streamed}."
+            "`packed_length` allows neither `noise` nor `chunk_size`. "
+            f"Received: packed_length={packed_length}, noise={list(noise)}, chunk_size={chunk_size}."
         )
+
+
+def _encode(
+    pairs: PairSource, both: tuple[Tokenizer, Tokenizer], limits: tuple[int, int], cache: str | Path | None
+) -> EncodedPairs:
+    source, target = limits
+    if cache is None:
+        texts = pairs() if callable(pairs) else pairs
+        return EncodedPairs.encode(texts, *both, max_source_length=source, max_target_length=target)
+    return EncodedPairs.cached(pairs, *both, cache, max_source_length=source, max_target_length=target)
 
 
 def _both(source: Tokenizer | None, target: Tokenizer | None) -> tuple[Tokenizer, Tokenizer]:

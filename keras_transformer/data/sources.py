@@ -2,11 +2,18 @@
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from keras_transformer.arguments import check_positive
 from keras_transformer.data.pairs import _drop_empty_pairs
-from keras_transformer.data.text_files import _bounded, _iterate_columns, _iterate_parallel
+from keras_transformer.data.text_files import (
+    COLUMNS,
+    FilePath,
+    Files,
+    _bounded,
+    _find_shards,
+    _iterate_shards,
+)
 from keras_transformer.errors import InputError
 from keras_transformer.files import _as_path
 from keras_transformer.types import Pair
@@ -14,13 +21,11 @@ from keras_transformer.types import Pair
 if TYPE_CHECKING:
     from tensorflow_datasets.core import DatasetInfo
 
-FilePath: TypeAlias = str | os.PathLike[str]
-
 _NUM_DATES = {"train": 50_000, "validation": 2_000, "test": 2_000}
 
 
 def read_pairs(
-    origin: FilePath | tuple[FilePath, FilePath],
+    origin: FilePath | tuple[Files, Files],
     split: str = "train",
     *,
     optional: bool = False,
@@ -33,14 +38,15 @@ def read_pairs(
 
     | origin | pairs |
     |---|---|
-    | `(SOURCE, TARGET)` | two parallel text files, line by line |
+    | `(SOURCE, TARGET)` | two parallel text files, line by line, or as many shards of both |
     | `PATH.tsv` | the first two columns of a file |
+    | `DIRECTORY` | those of all `.tsv` and `.tsv.gz` files in it |
     | `tfds:NAME` | a dataset of TFDS, such as `tfds:ted_hrlr_translate/pt_to_en` |
     | `tfds:NAME#SOURCE,TARGET` | the same with a direction, such as `tfds:...#en,pt` |
     | `FOLDER` | files `LANGUAGE.SPLIT.txt`, as TFDS's `TranslateFolder` reads them; `#SOURCE,TARGET` too |
     | `dates` | dates as people write them to ISO 8601, generated |
 
-    Files may end in `.gz`. TFDS downloads a dataset the first time.
+    Files may end in `.gz`, and be patterns such as `train-*.tsv.gz`. TFDS downloads a dataset the first time.
 
     Args:
         origin: one of the table.
@@ -65,25 +71,27 @@ def read_pairs(
     if num_pairs is not None:
         check_positive(num_pairs=num_pairs)
     if isinstance(origin, tuple):
-        source, target = map(_as_path, origin)
-        name = f"{source} and {target}"
-        pairs = _iterate_parallel(source, target)
-        return [] if optional else _drop_empty_pairs(_bounded(pairs, name), name)[:num_pairs]
+        return [] if optional else _read_files(*origin)[:num_pairs]
     spec = os.fspath(origin)
     if spec == "dates":
         return _read_dates(split, num_pairs, seed, optional=optional)
     if spec.startswith("tfds:"):
         return _read_tfds(spec, split, data_dir, optional=optional)[:num_pairs]
-    if spec.endswith((".tsv", ".tsv.gz")):
-        pairs = _iterate_columns(_as_path(spec), further_targets=further_targets)
-        return [] if optional else _drop_empty_pairs(_bounded(pairs, spec), spec)[:num_pairs]
     if spec and (found := sorted(_as_path(spec.partition("#")[0]).glob("*.*.txt"))):
         files = _folder_files(spec, found, split)
         is_absent = optional and not any(path.exists() for path in files)
         return [] if is_absent else read_pairs(files, num_pairs=num_pairs)
-    raise InputError(
-        f"Pairs must be `dates`, `tfds:NAME`, `PATH.tsv`, `PATH.tsv.gz` or a folder. Received: {spec!r}."
-    )
+    if spec.endswith(COLUMNS) or (spec and Path(spec).is_dir()):
+        return [] if optional else _read_files(origin, further_targets=further_targets)[:num_pairs]
+    wanted = "`dates`, `tfds:NAME`, `PATH.tsv`, `PATH.tsv.gz` or a directory"
+    raise InputError(f"Pairs must be {wanted}. Received: {spec!r}.")
+
+
+def _read_files(source: Files, target: Files | None = None, *, further_targets: bool = False) -> list[Pair]:
+    shards = _find_shards(source, target)
+    name = " and ".join(map(str, shards[0])) + (f" to {shards[-1][-1]}" if len(shards) > 1 else "")
+    pairs = _iterate_shards(shards, further_targets=further_targets)
+    return _drop_empty_pairs(_bounded(pairs, name), name)
 
 
 def _read_dates(split: str, num_pairs: int | None, seed: int, *, optional: bool) -> list[Pair]:

@@ -1,20 +1,26 @@
 """Lines and pairs from text files: line n of one file translates line n of the other, or columns of one."""
 
+import glob
 import gzip
 import os
 import sys
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import zip_longest
 from pathlib import Path
-from typing import BinaryIO, TypeVar
+from typing import BinaryIO, TypeAlias, TypeVar
 
 from keras_transformer.arguments import check_memory
 from keras_transformer.errors import InputError
 from keras_transformer.files import _as_path
 from keras_transformer.types import Pair
 
+FilePath: TypeAlias = str | os.PathLike[str]
+Files: TypeAlias = FilePath | Sequence[FilePath]
+"""A file, a pattern such as `train-*.de.gz`, or several of them: the shards of one text."""
+
 _MAX_LINE_BYTES = 2**24
+COLUMNS = (".tsv", ".tsv.gz")
 _Item = TypeVar("_Item", str, Pair)
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
@@ -53,26 +59,79 @@ def _bounded(items: Iterable[_Item], origin: object) -> list[_Item]:
 
 
 class ParallelText:
-    """The pairs of two files, read line by line in each iteration; for streams of pairs.
+    """The pairs of files, read line by line in each iteration; for more pairs than memory holds.
 
     Args:
-        source: file with one source text a line, plain or ending in `.gz`.
-        target: file with the translation of each line of `source`.
+        source: file with one source text a line, plain or ending in `.gz`. Or several, as a list or as a
+            pattern, whose files are taken in the order of their names.
+        target: file with the translation of each line of `source`, as many as there are of `source`. If
+            None, `source` is a `.tsv` or `.tsv.gz` file of two columns, a pattern, or a directory of them.
 
     Raises:
-        InputError: a file is missing; in the iteration, it is empty, damaged or not UTF-8, or one
-            has more lines.
+        InputError: a file is missing, a pattern matches none, or there are not as many of both; in the
+            iteration, one is empty, damaged or not UTF-8, or has more lines.
+
+    Example:
+        ```python
+        pairs = kt.data.ParallelText("corpus/train-*.en.gz", "corpus/train-*.de.gz")
+        dataset = kt.data.translation_dataset(pairs, tokenizer, tokenizer, cache="token_ids")
+        ```
     """
 
-    def __init__(self, source: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:
-        self._paths = (_as_path(source), _as_path(target))
-        for path in self._paths:
+    def __init__(self, source: Files, target: Files | None = None) -> None:
+        self._shards = _find_shards(source, target)
+        for path in self.files:
             if not path.is_file():
                 reason = "no regular file to read in each epoch" if path.exists() else "no such file"
                 raise InputError(f"Cannot read {path}: {reason}.")
 
+    @property
+    def files(self) -> list[Path]:
+        """All files, in order."""
+        return [path for shard in self._shards for path in shard]
+
     def __iter__(self) -> Iterator[Pair]:
-        return _iterate_parallel(*self._paths)
+        return _iterate_shards(self._shards)
+
+
+def _find_shards(source: Files, target: Files | None = None) -> list[tuple[Path, ...]]:
+    """Return the files of each shard: a source and its target, or one of columns."""
+    if target is None:
+        return [(path,) for path in _find_files(source, of_columns=True)]
+    sources, targets = _find_files(source), _find_files(target)
+    if len(sources) != len(targets):
+        raise InputError(
+            "There must be as many files of sources as of targets. "
+            f"Received: {len(sources)} of {source}, {len(targets)} of {target}."
+        )
+    return list(zip(sources, targets, strict=True))
+
+
+def _find_files(files: Files, *, of_columns: bool = False) -> list[Path]:
+    found = []
+    for name in [files] if isinstance(files, str | os.PathLike) else files:
+        path = _as_path(name)
+        if of_columns and path.is_dir():
+            paths = [inside for inside in path.iterdir() if inside.name.endswith(COLUMNS)]
+        elif of_columns and not path.name.endswith(COLUMNS):
+            raise InputError(f"A file of pairs must end in {' or '.join(COLUMNS)}. Received: {str(path)!r}.")
+        elif glob.has_magic(path.name) and not path.exists():
+            paths = list(path.parent.glob(path.name))
+        else:
+            paths = [path]
+        if not paths:
+            kind = f"a directory of {' or '.join(COLUMNS)} files" if path.is_dir() else "a pattern of files"
+            raise InputError(f"There must be {kind}. Received: {str(path)!r}, without any.")
+        found += sorted(paths)
+    return found
+
+
+def _iterate_shards(shards: list[tuple[Path, ...]], *, further_targets: bool = False) -> Iterator[Pair]:
+    for paths in shards:
+        if len(paths) == 1:
+            yield from _iterate_columns(paths[0], further_targets=further_targets)
+        else:
+            yield from _iterate_parallel(*paths)
 
 
 def _iterate_parallel(source: Path, target: Path) -> Iterator[Pair]:

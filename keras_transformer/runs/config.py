@@ -22,7 +22,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-Value: TypeAlias = str | int | float | bool
+Value: TypeAlias = str | int | float | bool | list[str]
 
 # NumPy's generators take seeds of 32 bits.
 Seed: TypeAlias = Annotated[int, Field(ge=0, lt=2**32)]
@@ -31,6 +31,7 @@ Weight: TypeAlias = Annotated[float, Field(ge=0)]
 Positive: TypeAlias = Annotated[float, Field(gt=0)]
 # A variable of the shell that is not set is an empty string, which would be the working directory.
 FileName: TypeAlias = Annotated[str, Field(min_length=1, pattern=r"^[^\x00]*$")]
+Files: TypeAlias = FileName | list[FileName]
 TokenizerKind: TypeAlias = Literal["character", "subword", "whitespace"]
 
 
@@ -49,22 +50,25 @@ class _DataSection(_Section):
     """Pairs to train, validate and test on, and the limits of a batch."""
 
     pairs: FileName | None = None
-    """Pairs by name: `dates`, `tfds:NAME`, a `.tsv` or `.tsv.gz` file, or a folder of files
-    `LANGUAGE.SPLIT.txt` as TFDS's `TranslateFolder` has them; the built-in dates if absent."""
-    source: FileName | None = None
-    """File with a source text on each line, plain or `.gz`."""
-    target: FileName | None = None
-    """File with the translation of each line of `source`."""
-    validation_source: FileName | None = None
+    """Pairs by name: `dates`, `tfds:NAME`, a `.tsv` or `.tsv.gz` file, a directory of them, or a folder of
+    files `LANGUAGE.SPLIT.txt` as TFDS's `TranslateFolder` has them; the built-in dates if absent."""
+    source: Files | None = None
+    """File with a source text on each line, plain or `.gz`; several, or a pattern, for shards."""
+    target: Files | None = None
+    """File with the translation of each line of `source`; as many as of `source`."""
+    validation_source: Files | None = None
     """Source texts that choose the best epoch. If absent, a part of the training pairs does."""
-    validation_target: FileName | None = None
+    validation_target: Files | None = None
     """Translations of `validation_source`."""
-    test_source: FileName | None = None
+    test_source: Files | None = None
     """Source texts that are scored after training."""
-    test_target: FileName | None = None
+    test_target: Files | None = None
     """Translations of `test_source`."""
     validation_fraction: Fraction = 0.05
     """Part of the training pairs that is held out if no validation pairs are given."""
+    max_pairs_in_memory: Count = 500_000
+    """Of more training pairs in files, token ids are kept in `cache_directory`, the vocabulary is trained on
+    a sample of 250,000 pairs, and at most 5,000 are held out."""
     max_source_length: Length = 256
     """Longest source in tokens, the end token included; longer pairs are dropped and counted."""
     max_target_length: Length = 256
@@ -266,6 +270,8 @@ class RunConfig(_Section, strict=False):
     """Where checkpoints, logs and pictures go."""
     export_directory: FileName = "saved_models"
     """Where the served versions go."""
+    cache_directory: FileName = "token_ids"
+    """Where token ids of more pairs than `max_pairs_in_memory` are kept, for all runs on them."""
     data: _DataSection = _DataSection()
     vocabulary: _VocabularySection = _VocabularySection()
     model: _ModelSection = _ModelSection()
@@ -387,7 +393,8 @@ def _validated(table: object, origin: str = "") -> RunConfig:
 def _one_line(error: ValidationError) -> str:
     # The first fault alone, as everywhere: pydantic's own text takes several lines, and a link, for each.
     fault = error.errors(include_url=False)[0]
-    *sections, name = ("", *map(str, fault["loc"]))
+    # No deeper than sections: which of several types of a field failed is not for its reader.
+    *sections, name = ("", *map(str, fault["loc"][:2]))
     where = "".join(f"[{section}]: " for section in sections if section)
     table = f"{where}[{name}]: " if name else ""
     if fault["type"] == "value_error":  # of a check above, whose message is whole

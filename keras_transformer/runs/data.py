@@ -19,6 +19,7 @@ from keras_transformer.decoding.translator import Translator
 from keras_transformer.errors import InputError
 from keras_transformer.runs.config import RunConfig, _DataSection, _VocabularySection
 from keras_transformer.runs.directory import TOKENIZERS, _has_checkpoint
+from keras_transformer.runs.large_corpus import Progress, _large_corpus, _LargeCorpus
 from keras_transformer.text.lookup import CharacterTokenizer, WhitespaceTokenizer
 from keras_transformer.text.subword import SubwordTokenizer
 from keras_transformer.text.tokenizer import Tokenizer, load_tokenizer
@@ -28,28 +29,33 @@ _LOGGER = logging.getLogger(__name__)
 
 
 class _RunPairs(NamedTuple):
-    train: list[Pair]
+    train: list[Pair]  # of a large corpus, the sample that its vocabulary is trained on
     validation: list[Pair]
     test: list[Pair]
+    corpus: _LargeCorpus | None = None
 
 
-def _load_pairs(data: _DataSection) -> _RunPairs:
+def _load_pairs(config: RunConfig) -> _RunPairs:
     """Read all pairs of a run; a part that has no files is a split of the training pairs' origin."""
-    parts = {}
-    for part, prefix in (("train", ""), ("validation", "validation_"), ("test", "test_")):
-        source, target = getattr(data, f"{prefix}source"), getattr(data, f"{prefix}target")
-        if source is not None:
-            parts[part] = read_pairs((source, target))
-        # Files have no splits; the held-out part is cut from the training pairs below.
-        elif data.source is not None:
-            parts[part] = []
-        else:
-            parts[part] = read_pairs(data.pairs or "dates", part, optional=part != "train", seed=data.seed)
-    train, validation = parts["train"], parts["validation"]
-    if not validation:
+    data, corpus = config.data, _large_corpus(config)
+    train = _read_part(data, "train", "") if corpus is None else corpus.sample
+    validation, test = (_read_part(data, part, f"{part}_") for part in ("validation", "test"))
+    if not validation and corpus is not None:
+        validation = corpus.held_out
+    elif not validation:
         train, validation = split_pairs(train, validation_fraction=data.validation_fraction, seed=data.seed)
     # Where a run has no test pairs, its report is of those that chose the best epoch.
-    return _RunPairs(train=train, validation=validation, test=parts["test"] or validation)
+    return _RunPairs(train=train, validation=validation, test=test or validation, corpus=corpus)
+
+
+def _read_part(data: _DataSection, part: str, prefix: str) -> list[Pair]:
+    source, target = getattr(data, f"{prefix}source"), getattr(data, f"{prefix}target")
+    if source is not None:
+        return read_pairs((source, target))
+    # Files have no splits; the held-out part is cut from the training pairs above.
+    if data.source is not None:
+        return []
+    return read_pairs(data.pairs or "dates", part, optional=part != "train", seed=data.seed)
 
 
 def _train_tokenizers(vocabulary: _VocabularySection, pairs: list[Pair]) -> tuple[Tokenizer, Tokenizer]:
@@ -73,7 +79,9 @@ def _train_tokenizer(vocabulary: _VocabularySection, kind: str, texts: list[str]
     )
 
 
-def _run_tokenizers(config: RunConfig, directory: Path, pairs: list[Pair]) -> tuple[Tokenizer, Tokenizer]:
+def _run_tokenizers(
+    config: RunConfig, directory: Path, pairs: list[Pair], num_pairs: int | None = None
+) -> tuple[Tokenizer, Tokenizer]:
     """Read the vocabularies of a run, or make them, or take those of the model that it begins with."""
     paths = [directory / name for name in TOKENIZERS]
     # A run that was killed may have left half a vocabulary; the file of options is written last.
@@ -86,7 +94,8 @@ def _run_tokenizers(config: RunConfig, directory: Path, pairs: list[Pair]) -> tu
             "they were trained on. Put them back, or start again with --overwrite."
         )
     if config.model.initial_model is None:
-        _LOGGER.info("making the vocabularies")
+        counts = f"{2 * len(pairs):,} of {2 * (num_pairs or len(pairs)):,} texts"
+        _LOGGER.info("making the vocabularies of %s, drawn with seed %d", counts, config.data.seed)
         tokenizers = _train_tokenizers(config.vocabulary, pairs)
     else:
         initial = Translator.load(config.model.initial_model)
@@ -125,15 +134,23 @@ def _choose_sizes(config: RunConfig, num_tokens: int) -> _Sizes:
 class _RunData:
     """Pairs of a run as token ids, and the batches of them; what is too long is dropped and counted."""
 
-    def __init__(self, config: RunConfig, pairs: _RunPairs, tokenizers: tuple[Tokenizer, Tokenizer]) -> None:
-        self.config, self.tokenizers = config, tokenizers
-        self.training = self._encode(pairs.train, "training")
+    def __init__(
+        self,
+        config: RunConfig,
+        pairs: _RunPairs,
+        tokenizers: tuple[Tokenizer, Tokenizer],
+        progress: Progress | None = None,
+    ) -> None:
+        self.config, self.tokenizers, self._progress = config, tokenizers, progress
+        self.training = self._encode(pairs.train if pairs.corpus is None else pairs.corpus, "training")
         self.validation = self._encode(pairs.validation, "validation")
         self.sizes = _choose_sizes(config, int(self.training.lengths().max(axis=1).sum()))
 
-    def _encode(self, pairs: list[Pair], part: str) -> EncodedPairs:
+    def _encode(self, pairs: list[Pair] | _LargeCorpus, part: str) -> EncodedPairs:
         limits = self.config.data.max_source_length, self.config.data.max_target_length
         try:
+            if isinstance(pairs, _LargeCorpus):
+                return pairs.encode(self.tokenizers, limits, self._progress)
             return EncodedPairs.encode(
                 pairs, *self.tokenizers, max_source_length=limits[0], max_target_length=limits[1]
             )

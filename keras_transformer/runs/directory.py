@@ -175,7 +175,8 @@ def _remove(directory: Path) -> None:
 
 
 # What a run that goes on may change, by the beginning of its name: nothing that its saved epochs depend on.
-_MAY_CHANGE = ("name", "run_directory", "export_directory", "training.epochs", "training.patience")
+_PLACES = ("name", "run_directory", "export_directory", "cache_directory")
+_MAY_CHANGE = (*_PLACES, "training.epochs", "training.patience")
 # Scores that choose the best epoch have to be comparable; the loss does not depend on these.
 _MAY_CHANGE_UNDER_THE_LOSS = ("training.monitored_pairs", "decoding.")
 
@@ -228,12 +229,14 @@ def _flat(config: RunConfig) -> dict[str, object]:
     return flat
 
 
-def check_pairs(directory: Path, **parts: Sequence[Pair]) -> None:
-    """Note which pairs a run has; raise InputError if it began with others."""
+def check_pairs(directory: Path, **parts: Sequence[Pair] | str) -> None:
+    """Note which pairs a run has, or their fingerprint; raise InputError if it began with others."""
     # With others, held-out pairs may be among those that were trained on, the place in the data is lost, and
     # losses of epochs cannot be compared.
     path = directory / PAIRS_FILE
-    received = {part: _fingerprint(pairs) for part, pairs in parts.items()}
+    received = {
+        part: pairs if isinstance(pairs, str) else _fingerprint(pairs) for part, pairs in parts.items()
+    }
     if not path.exists():
         write_file(path, _as_json(received))
         return

@@ -2,12 +2,11 @@
 
 import logging
 import time
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import TypeAlias
 
 import keras
 
@@ -28,6 +27,7 @@ from keras_transformer.runs.directory import (
     locked,
     resumed,
 )
+from keras_transformer.runs.large_corpus import Progress
 from keras_transformer.runs.model import _finished_translator, _train_model
 from keras_transformer.runs.report import _Results, _write_report
 from keras_transformer.training.checkpoint import Checkpoint
@@ -38,9 +38,6 @@ _LOGGER = logging.getLogger(__name__)
 _NUM_EXAMPLES = 8
 # Of texts without n-grams of words, such as ISO dates, BLEU would always be 0.
 _METRICS_WITHOUT_WORDS = ("exact_match", "character_error_rate")
-
-# Shows something long with its length and its name; what it gives is told how many more items are done.
-Progress: TypeAlias = Callable[[int, str], AbstractContextManager[Callable[[int], None]]]
 
 
 class Run:
@@ -108,7 +105,7 @@ class Run:
     @cached_property
     def pairs(self) -> _RunPairs:
         """Pairs to train, validate and test on, read once."""
-        return _load_pairs(self.config.data)
+        return _load_pairs(self.config)
 
     @cached_property
     def translator(self) -> Translator:
@@ -137,7 +134,7 @@ class Run:
                 its first epoch.
             callbacks: further ones for `model.fit`.
             verbose: of `model.fit`.
-            progress: as for `score`.
+            progress: as for `score`; a cache of token ids is shown too.
 
         Returns:
             Scores of the test pairs, which `report.json` has too.
@@ -156,12 +153,15 @@ class Run:
             pairs = self.pairs
             begin = resumed(directory, config) if resume else begun(directory, config, overwrite=overwrite)
             with begin as saved:
-                check_pairs(directory, train=pairs.train, validation=pairs.validation)
+                corpus = pairs.corpus
+                fingerprint = pairs.train if corpus is None else corpus.fingerprint
+                check_pairs(directory, train=fingerprint, validation=pairs.validation)
                 _LOGGER.info("training pairs, for example:")
                 for source, target in pairs.train[:5]:
                     _LOGGER.info("  %s  →  %s", source.strip(), target)
-                tokenizers = _run_tokenizers(config, directory, pairs.train)
-                data = _RunData(config.completed(saved.chosen), pairs, tokenizers)
+                num_pairs = len(pairs.train) if corpus is None else corpus.num_pairs
+                tokenizers = _run_tokenizers(config, directory, pairs.train, num_pairs)
+                data = _RunData(config.completed(saved.chosen), pairs, tokenizers, progress)
                 self.config = config.completed(data.sizes._asdict())
                 checkpoint = _train_model(
                     data, saved, pairs.validation, devices, callbacks=callbacks, verbose=verbose

@@ -65,3 +65,11 @@ def test_several_exports_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         (tmp_path / "saved_models" / name).mkdir(parents=True)
     with pytest.raises(InputError, match="saved_models/a, saved_models/b"):
         open_model(None, None)
+
+
+def test_a_flag_of_files_may_be_repeated() -> None:
+    received: list[dict[str, object]] = []
+    command = click.command()(run_options(lambda **flags: received.append(flags)))
+    for words in (["--source", "a"], ["--source", "a", "--source", "b"], []):
+        command.main(words, standalone_mode=False)
+    assert [flags["source"] for flags in received] == ["a", ["a", "b"], None]

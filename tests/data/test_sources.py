@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from keras_transformer.data import read_pairs
+from keras_transformer.data import ParallelText, read_pairs
 from keras_transformer.errors import InputError
 
 tfds = pytest.importorskip("tensorflow_datasets")
@@ -270,3 +270,18 @@ def test_shards_are_read_in_order(data_dir: Path) -> None:
     numbers = np.array(read_pairs("tfds:numbers", data_dir=data_dir), int)
     assert numbers[:, 0].tolist() == list(range(1, 50))
     assert (numbers.sum(axis=1) == 0).all()
+
+
+def test_a_directory_and_patterns_are_read_in_the_order_of_names(tmp_path: Path) -> None:
+    for name in ("b", "a"):
+        with gzip.open(tmp_path / f"{name}.tsv.gz", "wt") as file:
+            file.write(f"{name}\t{name}1\t{name}2\n")
+    assert read_pairs(tmp_path) == read_pairs(tmp_path / "*.tsv.gz") == [("a", "a1"), ("b", "b1")]
+    assert len(read_pairs(tmp_path, further_targets=True)) == 4
+    (tmp_path / "[x].tsv").write_text("x\ty\n")
+    assert read_pairs(tmp_path / "[x].tsv") == [("x", "y")]
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match=r"a directory of \.tsv or \.tsv\.gz files\. Received: '.*empty'"):
+        read_pairs(tmp_path / "empty")
+    with pytest.raises(InputError, match=r"A file of pairs must end in \.tsv or \.tsv\.gz\. Received: 'x'"):
+        ParallelText("x")

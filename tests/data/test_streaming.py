@@ -1,7 +1,6 @@
 """The streamed dataset holds the same pairs as the one in memory, in batches of the same kind."""
 
 import gzip
-import json
 import os
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -13,9 +12,9 @@ import pytest
 import tensorflow as tf
 
 import keras_transformer as kt
-from keras_transformer.data import ParallelText, source_noise, translation_dataset
+from keras_transformer.data import EncodedPairs, ParallelText, source_noise, translation_dataset
 from keras_transformer.errors import InputError
-from keras_transformer.text import CharacterTokenizer
+from keras_transformer.text import CharacterTokenizer, WhitespaceTokenizer
 from keras_transformer.types import Pair
 
 Batches = list[tuple[np.ndarray, np.ndarray]]
@@ -23,7 +22,7 @@ OPTIONS: dict[str, Any] = {"tokens_per_batch": 100, "max_source_length": 25, "ma
 
 
 def stream(
-    pairs: Any, tokenizer: CharacterTokenizer, chunk_size: int = 1000, **options: Any
+    pairs: Any, tokenizer: CharacterTokenizer, chunk_size: int | None = 1000, **options: Any
 ) -> tf.data.Dataset:
     return translation_dataset(pairs, tokenizer, tokenizer, chunk_size=chunk_size, **options)
 
@@ -165,8 +164,8 @@ def test_a_model_learns_from_a_stream(tokenizer: CharacterTokenizer, tmp_path: P
     size = tokenizer.vocabulary_size
     model = kt.Transformer(size, size, **sizes)
     kt.training.compile_model(model, 1e-2)
-    cache = tmp_path / "ids" if cached else None
-    dataset = stream(pairs, tokenizer, tokens_per_batch=256, cache=cache)
+    options = {"chunk_size": None, "cache": tmp_path / "ids"} if cached else {}
+    dataset = stream(pairs, tokenizer, tokens_per_batch=256, **options)
     # Keras warns of each end that it could not foresee.
     with nullcontext() if cached else pytest.warns(UserWarning, match="ran out of data"):
         losses = model.fit(dataset, epochs=10, verbose=0, shuffle=False).history["loss"]
@@ -216,8 +215,49 @@ class Corpus:
 
 
 def labels_of(pairs: Any, tokenizer: CharacterTokenizer, cache: Path | None, **options: Any) -> Any:
-    dataset = stream(pairs, tokenizer, chunk_size=2, cache=cache, **options)
+    dataset = translation_dataset(pairs, tokenizer, tokenizer, cache=cache, **options)
     return [[labels.tolist() for _, labels in dataset.as_numpy_iterator()] for _ in range(3)]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"noise": [source_noise(0.3)], "first_epoch": 2},
+        {"packed_length": 40, "seed": 1},
+        {"shuffle": False, "max_source_length": 9, "pad_to_bucket_boundary": True},
+    ],
+)
+def test_batches_are_those_of_pairs_in_memory(
+    pairs: list[Pair], tokenizer: CharacterTokenizer, tmp_path: Path, options: dict[str, Any]
+) -> None:
+    options = {"tokens_per_batch": 100, **options}
+    wanted = labels_of(pairs, tokenizer, None, **options)
+    for _ in range(2):  # made, and found
+        assert labels_of(pairs, tokenizer, tmp_path / "ids", **options) == wanted
+
+
+def test_ids_are_in_order_whatever_thread_makes_them(tokenizer: CharacterTokenizer, tmp_path: Path) -> None:
+    pairs = [("abcdefgh"[: 1 + n % 8], "abcdefg"[: 1 + n % 7]) for n in range(30_000)] + [("a" * 99, "b")]
+    done: list[int] = []
+    options = {"max_source_length": 20, "max_target_length": 20}
+    encoded = EncodedPairs.encode(pairs, tokenizer, tokenizer, **options)
+    cached = EncodedPairs.cached(
+        pairs, tokenizer, tokenizer, tmp_path / "ids", progress=done.append, **options
+    )
+    assert sum(done) == len(pairs)
+    assert cached.counts() == encoded.counts()
+    assert cached.lengths().tolist() == encoded.lengths().tolist()
+    indices = tf.constant([29_999, 0, 8191, 8192, 0], tf.int64)
+    for ours, wanted in zip(cached._rows(indices), encoded._rows(indices), strict=True):
+        assert ours.to_list() == wanted.to_list()
+
+
+@pytest.mark.parametrize("size", [2**16, 2**16 + 1])
+def test_ids_of_large_vocabularies(tmp_path: Path, size: int) -> None:
+    tokenizer = WhitespaceTokenizer([f"w{number}" for number in range(size - 4)])
+    pairs = [(f"w0 w{size - 5}", f"w{size - 5}")]
+    [labels] = labels_of(pairs, tokenizer, tmp_path / "ids")[0]
+    assert labels == [[size - 1, 3]]
 
 
 def test_texts_are_read_once(tokenizer: CharacterTokenizer, tmp_path: Path) -> None:
@@ -237,7 +277,7 @@ def test_an_empty_directory_is_no_cache_yet(tokenizer: CharacterTokenizer, tmp_p
 
 
 def test_the_number_of_batches_is_known(tokenizer: CharacterTokenizer, tmp_path: Path) -> None:
-    options = {"chunk_size": 2, "tokens_per_batch": 256}
+    options = {"chunk_size": None, "tokens_per_batch": 10, "max_source_length": 9, "max_target_length": 9}
     dataset = stream(Corpus(), tokenizer, cache=tmp_path / "ids", **options)
     assert len(dataset) == len(list(dataset)) == 3
 
@@ -291,26 +331,37 @@ def test_another_vocabulary_or_limit_is_refused(tokenizer: CharacterTokenizer, t
         labels_of(CACHED, CharacterTokenizer(["a", "b"]), cache)
     with pytest.raises(InputError, match="another max_target_length"):
         labels_of(CACHED, tokenizer, cache, max_target_length=99)
-    with pytest.raises(InputError, match="another chunk_size"):
-        stream(CACHED, tokenizer, chunk_size=3, cache=cache)
+    with pytest.raises(ValueError, match=r"give one\. Received: chunk_size=3, cache='ids'"):
+        stream(CACHED, tokenizer, chunk_size=3, cache="ids")
     assert labels_of(CACHED[:1], tokenizer, cache) == labels_of(
         CACHED, tokenizer, cache
     )  # texts are not compared
 
 
-def test_damage_is_named(tokenizer: CharacterTokenizer, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["source.ids", "target.lengths", "cache.json", "SHA256SUMS"])
+def test_damage_is_named(tokenizer: CharacterTokenizer, tmp_path: Path, name: str) -> None:
     cache = tmp_path / "ids"
     labels_of(CACHED, tokenizer, cache)
-    content = (cache / "chunk-000001.npz").read_bytes()
-    (cache / "chunk-000001.npz").write_bytes(content[: len(content) // 2])
-    with pytest.raises(InputError, match=r"chunk-000001\.npz is damaged"):
-        labels_of(CACHED, tokenizer, cache)
-    (cache / "chunk-000001.npz").write_bytes(b"")
-    with pytest.raises(InputError, match=r"chunk-000001\.npz is damaged"):
-        labels_of(CACHED, tokenizer, cache)
-    (cache / "cache.json").write_text(json.dumps([]), encoding="utf-8")
-    with pytest.raises(InputError, match=r"cache\.json is damaged"):
-        labels_of(CACHED, tokenizer, cache)
+    content = (cache / name).read_bytes()
+    for damaged in (content[: len(content) // 2], b""):
+        (cache / name).write_bytes(damaged)
+        with pytest.raises(InputError, match=rf"{name}.* Remove the directory to make it again"):
+            labels_of(CACHED, tokenizer, cache)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no disk that is full")
+def test_a_full_disk_is_named(
+    tokenizer: CharacterTokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual = Path.open
+    monkeypatch.setattr(
+        Path,
+        "open",
+        lambda path, *mode: usual(Path("/dev/full") if path.suffix == ".ids" else path, *mode),
+    )
+    with pytest.raises(InputError, match=r"Cannot write .*ids: No space left on device"):
+        labels_of(CACHED, tokenizer, tmp_path / "ids")
+    assert not list(tmp_path.iterdir())
 
 
 def test_what_cannot_be_written_is_said(tokenizer: CharacterTokenizer, tmp_path: Path) -> None:

@@ -1,0 +1,129 @@
+"""Token ids of more pairs than memory holds: written to files once, and read from them by row."""
+
+import contextlib
+import json
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import tensorflow as tf
+
+from keras_transformer.errors import InputError
+from keras_transformer.files import (
+    Checksums,
+    atomic_directory,
+    errors_named,
+    read_file,
+    read_table,
+    write_file,
+)
+
+_SIDES = ("source", "target")
+_DESCRIPTION = "cache.json"
+_LENGTH = np.dtype("<u4")
+_Values: TypeAlias = dict[str, Any]
+_Part: TypeAlias = tuple[tf.RaggedTensor, tf.RaggedTensor, Counter[str]]
+
+_LOGGER = logging.getLogger(__name__)
+
+
+class _MappedRows:
+    """Rows of token ids in a file; it has what a batch plan asks of a `tf.RaggedTensor`."""
+
+    def __init__(self, token_ids: np.ndarray, lengths: np.ndarray) -> None:
+        # (m,), and where each of n rows begins, with m at the end: int64 (n + 1,)
+        self._token_ids = token_ids
+        self._starts = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+
+    def nrows(self) -> int:
+        return len(self._starts) - 1
+
+    def row_lengths(self) -> np.ndarray:
+        return np.diff(self._starts)
+
+    def gather(self, indices: tf.Tensor | tf.RaggedTensor) -> tf.RaggedTensor:
+        if isinstance(indices, tf.RaggedTensor):
+            return indices.with_values(self.gather(indices.values))
+        values, lengths = tf.numpy_function(self._read, [indices], (tf.int32, tf.int64))
+        return tf.RaggedTensor.from_row_lengths(
+            tf.ensure_shape(values, [None]), tf.ensure_shape(lengths, [None]), validate=False
+        )
+
+    def _read(self, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        starts = self._starts[indices]
+        lengths = self._starts[indices + 1] - starts
+        # The place of each token: (b,) -> (tokens,)
+        places = np.arange(lengths.sum()) + np.repeat(starts - np.cumsum(lengths) + lengths, lengths)
+        return self._token_ids[places].astype(np.int32), lengths
+
+
+def _id_type(vocabulary_size: int) -> np.dtype:
+    return np.dtype("<u2" if vocabulary_size <= 2**16 else "<i4")
+
+
+def _write_cache(
+    directory: Path, parts: Iterable[_Part], description: _Values, progress: Callable[[int], None] | None
+) -> None:
+    """Write the rows of all parts to a directory, which appears when they are there."""
+    counts = Counter[str]()
+    types = [_id_type(size) for size in description["vocabulary_sizes"]]
+    try:
+        with atomic_directory(directory) as partial, contextlib.ExitStack() as stack:
+            with errors_named("write", directory):
+                files = [
+                    [
+                        stack.enter_context((partial / f"{side}.{kind}").open("wb"))
+                        for kind in ("ids", "lengths")
+                    ]
+                    for side in _SIDES
+                ]
+            for *rows, part_counts in parts:
+                counts += part_counts
+                for token_ids, id_type, (id_file, length_file) in zip(rows, types, files, strict=True):
+                    with errors_named("write", directory):
+                        id_file.write(token_ids.flat_values.numpy().astype(id_type).tobytes())
+                        length_file.write(token_ids.row_lengths().numpy().astype(_LENGTH).tobytes())
+                if progress is not None:
+                    progress(part_counts["kept"] + part_counts["dropped"])
+            stack.close()
+            text = json.dumps({**description, "counts": counts}, indent=2)
+            write_file(partial / _DESCRIPTION, f"{text}\n".encode())
+            Checksums.write(partial)
+    except InputError:
+        # Several processes may make the same cache, and the first to finish gives it its name.
+        if not (directory / _DESCRIPTION).exists():
+            raise
+    _LOGGER.info("wrote the token ids of %s pairs to %s", f"{counts['kept']:,}", directory)
+
+
+def _read_cache(directory: Path, wanted: _Values) -> _Values:
+    """Return the fields of `EncodedPairs`; raise InputError for a cache of other pairs or a damaged one."""
+    path = directory / _DESCRIPTION
+    try:
+        found = read_table(read_file(path), path)
+        if differing := [name for name in wanted if found.get(name) != wanted[name]]:
+            raise InputError(f"{directory} was written with another {', '.join(differing)}.")
+        # Pages that are read now are in the system's memory when rows are.
+        Checksums.check(directory)
+        counts = found["counts"]
+        rows = {
+            side: _map_rows(directory / side, _id_type(size))
+            for side, size in zip(_SIDES, wanted["vocabulary_sizes"], strict=True)
+        }
+    except (InputError, KeyError) as error:
+        raise InputError(f"{error} Remove the directory to make it again, or name another one.") from error
+    dropped = {"num_dropped": "dropped", "num_dropped_source": "sources", "num_dropped_target": "targets"}
+    return {**rows, **{name: counts.get(key, 0) for name, key in dropped.items()}}
+
+
+def _map_rows(path: Path, id_type: np.dtype) -> _MappedRows:
+    id_path = path.with_suffix(".ids")
+    with errors_named("read", path):
+        lengths = np.fromfile(path.with_suffix(".lengths"), _LENGTH)
+        # An empty file cannot be mapped.
+        is_empty = id_path.stat().st_size == 0
+        token_ids = np.zeros(0, id_type) if is_empty else np.memmap(id_path, id_type, mode="r")
+    return _MappedRows(token_ids, lengths)
