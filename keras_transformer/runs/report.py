@@ -35,6 +35,7 @@ _MAX_WEIGHTS = 300_000  # of all maps together, two or three bytes each
 _MAX_RANKED = 5_000  # which takes two seconds
 _NUM_TOKENS = 40
 _NUM_BINS = 32
+_MAX_COUNTED = 500_000
 
 _Values = dict[str, object]
 
@@ -166,7 +167,9 @@ def _side(results: _Results, number: int) -> _Values:
     lengths = data.training.lengths()[:, number]  # (n, 2) -> (n,)
     width = math.ceil((lengths.max() - lengths.min() + 1) / _NUM_BINS)
     edges = np.arange(lengths.min(), lengths.max() + width + 1, width)
-    token_ids = (data.training.source, data.training.target)[number].flat_values.numpy()
+    # As many pairs as a run keeps in memory by default; of more the ids are on the disk.
+    counted = np.arange(min(len(lengths), _MAX_COUNTED))
+    token_ids = data.training._rows(counted)[number].flat_values.numpy()
     counts = np.bincount(token_ids, minlength=tokenizer.vocabulary_size)  # (v,)
     frequent = np.argsort(-counts, kind="stable")[: min(_NUM_TOKENS, np.count_nonzero(counts))]
     names = tokenizer.tokens(frequent[None]).numpy()[0]
