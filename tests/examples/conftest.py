@@ -13,14 +13,14 @@ import pytest
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-def run_small(name: str) -> str:
+def run_small(name: str, *arguments: str) -> str:
     """Run an example with `--small` in a process of its own, and give what it printed."""
     spec = importlib.util.find_spec("keras_transformer")
     assert spec is not None
     assert spec.submodule_search_locations is not None
     package = Path(next(iter(spec.submodule_search_locations)))
     finished = subprocess.run(
-        [sys.executable, str(EXAMPLES / name), "--small"],
+        [sys.executable, str(EXAMPLES / name), "--small", *arguments],
         env={**os.environ, "PYTHONPATH": str(package.parent)},
         capture_output=True,
         text=True,
@@ -31,7 +31,7 @@ def run_small(name: str) -> str:
 
 
 @pytest.fixture(scope="session")
-def run_example() -> Callable[[str], str]:
+def run_example() -> Callable[..., str]:
     return run_small
 
 
