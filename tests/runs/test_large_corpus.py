@@ -155,5 +155,6 @@ def test_a_resumed_run_ends_in_the_same_bits(shards: dict[str, Any]) -> None:
     for other in (train("resumed", 1, 3), train("memory", 3, max_pairs_in_memory=NUM_PAIRS)):
         assert all(map(np.array_equal, other, wanted))
     (Path(shards["run_directory"]).parent / "train-0.de").write_text("W\n" * 30)
+    run = Run(RunConfig.default(**{**shards, "name": "resumed", "deterministic": True, "epochs": 4}))
     with pytest.raises(InputError, match="other train pairs than those of"):
-        train("resumed", 3, 4)
+        run.train(resume=True)
