@@ -109,8 +109,9 @@ class _VocabularySection(_Section):
     """Kind of token."""
     target_kind: TokenizerKind | None = None
     """Kind of the target's tokens where it differs, such as phones between spaces."""
-    size: Annotated[int, Field(ge=5, lt=2**31)] = 8000
-    """Most entries of a vocabulary, the four special tokens included."""
+    size: Annotated[int, Field(ge=5, lt=2**31)] | None = None
+    """Most entries of a vocabulary, the four special tokens included; 8000 if absent, of subwords fewer for
+    a small corpus: one for each 400 characters."""
     shared: bool = True
     """Train one vocabulary on source and target together."""
     lowercase: bool = False

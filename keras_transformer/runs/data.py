@@ -23,7 +23,9 @@ from keras_transformer.runs.large_corpus import Progress, _large_corpus, _LargeC
 from keras_transformer.text.lookup import CharacterTokenizer, WhitespaceTokenizer
 from keras_transformer.text.subword import SubwordTokenizer
 from keras_transformer.text.tokenizer import Tokenizer, load_tokenizer
-from keras_transformer.types import Pair
+from keras_transformer.types import SPECIAL_TOKENS, Pair
+
+_LARGEST = 8000  # vocabulary, if not given
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -69,8 +71,14 @@ def _train_tokenizers(vocabulary: _VocabularySection, pairs: list[Pair]) -> tupl
 
 
 def _train_tokenizer(vocabulary: _VocabularySection, kind: str, texts: list[str]) -> Tokenizer:
-    size, lowercase = vocabulary.size, vocabulary.lowercase
+    size, lowercase = vocabulary.size or _LARGEST, vocabulary.lowercase
     if kind == "subword":
+        # In 8,000 entries for 2,470 numbers and their names each number is one: 0 % exact, with 192 entries
+        # 60 %. No fewer than letters need.
+        fitting = max(sum(map(len, texts)) // 400, 2 * len(set().union(*texts)) + len(SPECIAL_TOKENS))
+        if not vocabulary.size and fitting < size:
+            size = fitting
+            _LOGGER.info("chosen for these texts: a vocabulary of %d", size)
         return SubwordTokenizer.train(texts, size, lowercase=lowercase)
     if kind == "whitespace":
         return WhitespaceTokenizer.train(texts, lowercase=lowercase, max_vocabulary_size=size)
