@@ -201,6 +201,9 @@ class ConfiguredModel(keras.Model):
 
     def _quantized(self) -> dict[str, keras.DTypePolicy]:
         policies = {layer.path: layer.dtype_policy for layer in self._flatten_layers()}
+        for path, policy in policies.items():  # of a loaded model each layer has the whole map
+            if path and isinstance(policy, keras.dtype_policies.DTypePolicyMap):
+                policies[path] = policy[path]
         return {path: policy for path, policy in policies.items() if policy.quantization_mode}
 
     @classmethod

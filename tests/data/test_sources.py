@@ -49,7 +49,7 @@ def test_malformed_tfds(spec: str) -> None:
 
 @pytest.mark.parametrize("spec", ["", "date", "x.csv", "TFDS:x"])
 def test_unknown_specification(spec: str) -> None:
-    with pytest.raises(InputError, match=f"Pairs must be `dates`, .* or a folder. Received: '{spec}'"):
+    with pytest.raises(InputError, match=f"Pairs must be `dates`, .* or a directory. Received: '{spec}'"):
         read_pairs(spec)
 
 

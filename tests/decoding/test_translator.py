@@ -220,7 +220,7 @@ def test_batches_are_of_similar_length(source_tokenizer: Any, monkeypatch: pytes
         shapes.append(tuple(token_ids.shape))
         return SearchResult(token_ids[:, None, :], token_ids[:, :1].astype("float32"))
 
-    monkeypatch.setattr(translator, "generate", copy)
+    monkeypatch.setattr(translator, "_find", copy)
     texts = ["a", "abcdeabcde", "ab", "edcbaedcba", "abc"]
     done: list[int] = []
     assert translator.translate(texts, batch_size=2, progress=done.append) == texts

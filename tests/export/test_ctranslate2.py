@@ -147,6 +147,7 @@ def test_frames_and_ensembles_are_refused(make_model: MakeModel, tmp_path: Path)
         export_ctranslate2(ensemble, tmp_path / "model")
 
 
+@pytest.mark.slow
 def test_a_quantized_model_is_refused(make_model: MakeModel, tmp_path: Path) -> None:
     model = make_model(seed=0)
     model.quantize("int8")

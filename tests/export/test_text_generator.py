@@ -35,7 +35,9 @@ def test_it_is_exported_and_answers_as_the_generator(generator: kt.TextGenerator
     scores = [score.score for score in generator.score(PROMPTS, ["the dog runs", "a", "a cat", "it"])]
     found = [score.score for score in served.score(PROMPTS, ["the dog runs", "a", "a cat", "it"])]
     assert found == pytest.approx(scores, abs=1e-4)
-    with pytest.raises(InputError, match=r"has no signature align\. It has: n_best, score, serving_default"):
+    with pytest.raises(
+        InputError, match=r"has no signature align\. It has: n_best, score, search, serving_default"
+    ):
         served.align(PROMPTS)
     readme = (version / "README.md").read_text()
     assert "align" not in readme
@@ -44,7 +46,12 @@ def test_it_is_exported_and_answers_as_the_generator(generator: kt.TextGenerator
     records = [bytes(record.numpy()) for record in tf.data.TFRecordDataset(str(path))]
     logs = [prediction_log_pb2.PredictionLog.FromString(record).predict_log for record in records]
     signatures = {log.request.model_spec.signature_name for log in logs}
-    assert signatures == {"serving_default", "n_best", "score"}
+    assert signatures == {"serving_default", "n_best", "score", "search"}
+    search = tf.saved_model.load(str(version)).signatures["search"]
+    one = {"length_penalty": tf.constant([1.0]), "num_hypotheses": tf.constant([1])}
+    found = search(text=tf.constant(PROMPTS), max_length=tf.constant([6]), **one)["output"][:, 0]
+    shorter = kt.TextGenerator(generator.model, generator.tokenizer, search=generator.search, max_length=6)
+    assert [text.decode() for text in found.numpy()] == shorter.generate(PROMPTS)
 
 
 def test_what_cannot_be_exported_is_refused(generator: kt.TextGenerator, tmp_path: Path) -> None:

@@ -396,7 +396,9 @@ def test_arguments_of_other_libraries(make: Callable[[], object], message: str) 
 def test_a_model_where_a_translator_is_wanted(tmp_path: Path) -> None:
     model = kt.Transformer(9, 9, num_layers=1, hidden_dim=4, num_heads=2, intermediate_dim=4)
     for export in (kt.export.export_saved_model, kt.export.export_litert):
-        with pytest.raises(TypeError, match=r"must be a Translator, .* Received: a Transformer\."):
+        with pytest.raises(
+            TypeError, match=r"must be a Translator.*, of a model and tokenizers\. Received: a Transformer\."
+        ):
             export(model, tmp_path / "served")
     layer = keras.layers.TextVectorization()
     with pytest.raises(ValueError, match=r"source_tokenizer\.vocabulary_size=that of a TextVectorization"):

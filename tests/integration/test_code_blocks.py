@@ -26,9 +26,7 @@ QUICK = {
     f"docs/guide/{name}.md"
     for name in (
         "backends",
-        "fine-tuning",
         "first-run",
-        "language-model",
         "migration",
         "serving",
         "single-layers",
