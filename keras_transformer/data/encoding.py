@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 from typing_extensions import Self
 
-from keras_transformer.data.id_cache import _MappedRows, _read_cache, _write_cache
+from keras_transformer.data.id_cache import _read_cache, _StoredRows, _write_cache
 from keras_transformer.data.pairs import _has_text, _is_pair, _log_dropped, _report_empty
 from keras_transformer.errors import InputError
 from keras_transformer.files import _as_path
@@ -34,9 +34,9 @@ _LOGGER = logging.getLogger(__name__)
 class EncodedPairs:
     """Token ids of n pairs, without special tokens, and how many pairs were too long."""
 
-    source: tf.RaggedTensor | _MappedRows
+    source: tf.RaggedTensor | _StoredRows
     """Source token ids, int32 (n, ragged); those of a cache are on the disk."""
-    target: tf.RaggedTensor | _MappedRows
+    target: tf.RaggedTensor | _StoredRows
     """Target token ids, likewise."""
     num_dropped: int = 0
     """Pairs left out because a side was too long."""
@@ -160,7 +160,7 @@ class EncodedPairs:
     @tf.autograph.experimental.do_not_convert
     def _rows(self, indices: tf.Tensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
         source, target = (
-            side.gather(indices) if isinstance(side, _MappedRows) else tf.gather(side, indices)
+            side.gather(indices) if isinstance(side, _StoredRows) else tf.gather(side, indices)
             for side in (self.source, self.target)
         )
         return source, target
@@ -295,6 +295,6 @@ def _tokenize(texts: list[str], tokenizer: Tokenizer) -> tf.RaggedTensor:
     return chunks[0] if len(chunks) == 1 else tf.concat(chunks, axis=0)
 
 
-def _lengths(token_ids: tf.RaggedTensor | _MappedRows) -> np.ndarray:
+def _lengths(token_ids: tf.RaggedTensor | _StoredRows) -> np.ndarray:
     """Count the tokens of each row and one special token, int64 (n,)."""
     return np.asarray(token_ids.row_lengths(), np.int64) + 1
