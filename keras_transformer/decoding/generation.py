@@ -165,7 +165,7 @@ def _source_lengths(inputs: Tensor, padding_mask: Tensor | None) -> Tensor:
 
 def _token_stream(
     model: _DecodableModel, search: Search, max_length: int
-) -> Callable[[Tensor, Tensor | None], Iterator[np.ndarray]]:
+) -> Callable[..., Iterator[np.ndarray]]:
     """Compile a search whose steps Python asks for: from sources `(b, s)` to int32 `(b,)` at each step."""
     # A beam of one hypothesis goes on with the next best token when the end is the best.
     if not isinstance(search, _IndependentSearch) or search.beam_size != 1:
@@ -185,7 +185,7 @@ def _token_stream(
     )
     next_state = compile_function(advance, variables, num_inputs=None)
 
-    def stream(inputs: Tensor, prefix_ids: Tensor | None) -> Iterator[np.ndarray]:
+    def stream(inputs: Tensor, prefix_ids: Tensor | None = None) -> Iterator[np.ndarray]:
         """Yield a token of each row, padding for those that have ended, until every row has."""
         inputs = _checked_inputs(model, inputs, max_length)
         if next_state is advance:  # nothing is compiled, and the step is kept

@@ -144,7 +144,8 @@ def test_as_many_sources_as_targets(shards: dict[str, Any]) -> None:
 @pytest.mark.slow
 def test_a_resumed_run_ends_in_the_same_bits(shards: dict[str, Any]) -> None:
     def train(name: str, *epochs: int, **options: Any) -> list[np.ndarray]:
-        options = {"name": name, "deterministic": True, **options}
+        # The warm-up of a run follows its epochs if it is not given.
+        options = {"name": name, "deterministic": True, "warmup_steps": 3, **options}
         for number, total in enumerate(epochs):
             run = Run(RunConfig.default(**{**shards, **options, "epochs": total}))
             run.train(resume=number > 0, verbose=0)

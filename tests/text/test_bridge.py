@@ -141,7 +141,7 @@ def test_it_is_exported(tokenizer: Tokenizer, tmp_path: Path) -> None:
     """With operations of TensorFlow and TensorFlow Text alone, which `ServedModel` knows."""
     size = {"num_layers": 1, "hidden_dim": 8, "num_heads": 2, "intermediate_dim": 8}
     model = kt.CausalLM(tokenizer.vocabulary_size, **size)
-    generator = kt.TextGenerator(model, tokenizer, max_length=9)
+    generator = kt.TextGenerator(model, tokenizer, max_length=16)
     version = kt.export.export_saved_model(generator, tmp_path / "model", ["the dog", "a cat"])
     served = kt.export.ServedModel(version)
     assert served.translate(["the dog runs"]) == generator.generate(["the dog runs"])
