@@ -1,6 +1,6 @@
 """Type names that say what annotations mean."""
 
-from typing import Annotated, Any, NamedTuple, TypeAlias
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
 from pydantic import Field
 
@@ -47,3 +47,6 @@ SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[START]", "[END]")
 
 OPTIMIZATIONS = ("float32", "bfloat16", "xla")
 """Values of `optimize` of exports: nothing, weights of half the size, a search compiled for a few lengths."""
+
+Signature: TypeAlias = Literal["serving_default", "n_best", "align", "score", "search"]
+"""What an export can be asked for, by the names of its signatures."""

@@ -17,11 +17,11 @@ from keras_transformer.decoding.generation import _token_stream, generate
 from keras_transformer.decoding.sampling import GreedySearch
 from keras_transformer.decoding.scoring import align_targets
 from keras_transformer.decoding.search import Search, SearchResult
-from keras_transformer.decoding.text_translator import Outputs, Signature, TextTranslator, TruncationWarning
+from keras_transformer.decoding.text_translator import Outputs, TextTranslator, TruncationWarning
 from keras_transformer.decoding.translator_directory import _read_translator, _write_translator
 from keras_transformer.errors import InputError
 from keras_transformer.files import _as_path
-from keras_transformer.types import SPECIAL_IDS, Config, Tensor
+from keras_transformer.types import SPECIAL_IDS, Config, Signature, Tensor
 
 if TYPE_CHECKING:
     from keras_transformer.text.tokenizer import Tokenizer

@@ -10,9 +10,9 @@ from keras_transformer.decoding.model_translator import _check_vocabulary, _Mode
 from keras_transformer.decoding.sampling import GreedySearch
 from keras_transformer.decoding.scoring import score_targets
 from keras_transformer.decoding.search import Search
-from keras_transformer.decoding.text_translator import Progress, Signature
+from keras_transformer.decoding.text_translator import Progress
 from keras_transformer.models.causal_lm import CausalLM
-from keras_transformer.types import SPECIAL_IDS, Tensor
+from keras_transformer.types import SPECIAL_IDS, Signature, Tensor
 
 if TYPE_CHECKING:
     from keras_transformer.text.tokenizer import Tokenizer

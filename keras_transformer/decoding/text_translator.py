@@ -5,13 +5,13 @@ import dataclasses
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from numbers import Integral
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, TypeAlias, get_args
 
 import numpy as np
 
 from keras_transformer.arguments import as_strings, check_number
 from keras_transformer.decoding.log_probabilities import LOWEST_SCORE, _is_possible
-from keras_transformer.types import Tensor
+from keras_transformer.types import Signature, Tensor
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,7 +58,6 @@ class TruncationWarning(UserWarning):
 
 
 Result: TypeAlias = Translation | list[Translation] | Alignment | PairScore
-Signature = Literal["serving_default", "n_best", "align", "score", "search"]
 Outputs = Mapping[str, np.ndarray]
 Progress = Callable[[int], None]
 
@@ -70,7 +69,7 @@ class TextTranslator(abc.ABC):
     outputs in the order of the texts. A subclass computes the arrays of one batch.
     """
 
-    signatures: ClassVar[tuple[Signature, ...]] = ("serving_default", "n_best", "align", "score", "search")
+    signatures: ClassVar[tuple[Signature, ...]] = get_args(Signature)
     """What texts can be asked for."""
 
     def translate(

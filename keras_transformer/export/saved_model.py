@@ -21,7 +21,6 @@ from keras_transformer.errors import InputError
 from keras_transformer.export.readmes import _saved_model_readme, _template
 from keras_transformer.export.serving_graphs import (
     SIGNATURES,
-    SignatureName,
     _columns,
     _ServingGraphs,
     _utf8,
@@ -29,7 +28,7 @@ from keras_transformer.export.serving_graphs import (
 from keras_transformer.export.verification import verify_saved_model
 from keras_transformer.export.weights import _rounded
 from keras_transformer.files import Checksums, _as_path, _numbered_directory, errors_named, write_file
-from keras_transformer.types import OPTIMIZATIONS, SPECIAL_TOKENS
+from keras_transformer.types import OPTIMIZATIONS, SPECIAL_TOKENS, Signature
 
 _MAX_WARMUP_TEXTS = 8
 _WARMUP_FILE = Path("assets.extra", "tf_serving_warmup_requests")
@@ -190,7 +189,7 @@ def _vocabulary_files(translator: Translator | TextGenerator, directory: Path) -
 
 
 def _write_warmup_requests(
-    directory: Path, name: str, signatures: Sequence[SignatureName], columns: dict[str, list[Any]]
+    directory: Path, name: str, signatures: Sequence[Signature], columns: dict[str, list[Any]]
 ) -> None:
     """Write requests for signatures, each of a single text and one of all."""
     # So a server is warm for both batch sizes, and an XLA export has compiled the lengths of the texts.

@@ -15,8 +15,9 @@ from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 from keras_transformer.arguments import _check_finite
 from keras_transformer.decoding.text_translator import TextTranslator
 from keras_transformer.errors import InputError
-from keras_transformer.export.serving_graphs import SIGNATURES, SignatureName, _utf8
+from keras_transformer.export.serving_graphs import SIGNATURES, _utf8
 from keras_transformer.files import Checksums, _as_path, _numbers, read_file
+from keras_transformer.types import Signature
 
 # What exports have, with every tokenizer, search, option of a model and activation of Keras. None of them
 # reads or writes files, opens connections or runs Python.
@@ -73,13 +74,13 @@ class ServedModel(TextTranslator):
         return int(num_outputs)
 
     def _outputs(
-        self, signature: SignatureName, columns: list[list[str]], numbers: list[int]
+        self, signature: Signature, columns: list[list[str]], numbers: list[int]
     ) -> dict[str, np.ndarray]:
         inputs = zip(SIGNATURES[signature].inputs, columns, strict=True)
         outputs = self._signature(signature)(**{side: tf.constant(_utf8(texts)) for side, texts in inputs})
         return {name: values.numpy() for name, values in outputs.items()}
 
-    def _signature(self, name: SignatureName) -> _ServedFunction:
+    def _signature(self, name: Signature) -> _ServedFunction:
         """Return the function of a signature; raise InputError for one that is not ours."""
         serve: _ServedFunction | None = self._module.signatures.get(name)
         if serve is None:

@@ -6,7 +6,7 @@ as a function in Python does: in `serving_default` they would turn today's clien
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -16,9 +16,7 @@ from keras_transformer.decoding.text_translator import TextTranslator
 from keras_transformer.decoding.translator import Translator
 from keras_transformer.export.weights import _StoredWeights
 from keras_transformer.text.tokenizer import Tokenizer
-from keras_transformer.types import SPECIAL_IDS
-
-SignatureName: TypeAlias = Literal["serving_default", "n_best", "align", "score", "search"]
+from keras_transformer.types import SPECIAL_IDS, Signature
 
 
 class _Signature(NamedTuple):
@@ -35,7 +33,7 @@ _HYPOTHESES = {"output": ("string", 2), "score": ("float32", 2)}
 # their rows, and each text keeps the options of its own request.
 _OPTIONS = {"max_length": ("int32", 1), "length_penalty": ("float32", 1), "num_hypotheses": ("int32", 1)}
 
-SIGNATURES: dict[SignatureName, _Signature] = {
+SIGNATURES: dict[Signature, _Signature] = {
     "serving_default": _Signature(_TEXT, _BEST),
     "n_best": _Signature(_TEXT, _HYPOTHESES),
     "align": _Signature(
@@ -105,9 +103,9 @@ class _ServingGraphs:
         module.vocabularies = [tf.saved_model.Asset(path) for path in vocabulary_files]
         return module
 
-    def signatures(self) -> dict[SignatureName, Callable[..., dict[str, tf.Tensor]]]:
+    def signatures(self) -> dict[Signature, Callable[..., dict[str, tf.Tensor]]]:
         """Return a function for each signature; TensorFlow saves the defaults of its arguments."""
-        functions: dict[SignatureName, Callable[..., dict[str, tf.Tensor]]] = {
+        functions: dict[Signature, Callable[..., dict[str, tf.Tensor]]] = {
             "serving_default": self._best,
             "n_best": self._n_best,
             "align": self._align,

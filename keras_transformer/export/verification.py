@@ -25,7 +25,8 @@ from keras_transformer.decoding.text_translator import (
 from keras_transformer.decoding.translator import Translator
 from keras_transformer.errors import ExportError
 from keras_transformer.export.readmes import _needs_tensorflow_text
-from keras_transformer.export.serving_graphs import SIGNATURES, SignatureName, _columns, _utf8
+from keras_transformer.export.serving_graphs import SIGNATURES, _columns, _utf8
+from keras_transformer.types import Signature
 
 _MAX_EXAMPLES = 8
 # What users send by mistake.
@@ -54,7 +55,7 @@ class _FreshReport(TypedDict):
     """What a fresh process tells of a SavedModel."""
 
     foreign_operations: list[str]
-    signatures: dict[SignatureName, _SignatureReport]  # nothing if there are foreign operations
+    signatures: dict[Signature, _SignatureReport]  # nothing if there are foreign operations
 
 
 def verify_saved_model(
@@ -95,7 +96,7 @@ def _compared_texts(examples: Iterable[str]) -> list[str]:
 
 def _expected_answers(
     translator: Translator | TextGenerator, texts: list[str]
-) -> tuple[dict[SignatureName, Sequence[_Answer]], list[str]]:
+) -> tuple[dict[Signature, Sequence[_Answer]], list[str]]:
     """Return the translator's answers for each signature, and its outputs, which are scored."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TruncationWarning)
@@ -139,9 +140,7 @@ def _last_error(text: str) -> str:
     return " ".join(" ".join(lines[starts[-1] if starts else -1 :]).split())[:1000]
 
 
-def _check_specifications(
-    reports: dict[SignatureName, _SignatureReport], names: Sequence[SignatureName]
-) -> None:
+def _check_specifications(reports: dict[Signature, _SignatureReport], names: Sequence[Signature]) -> None:
     """Raise ExportError unless signatures are the documented ones, of any batch size."""
     # A search that XLA compiled takes no options.
     if {*reports, "search"} != set(names):
@@ -157,7 +156,7 @@ def _check_specifications(
 
 
 def _check_answers(
-    name: SignatureName, texts: Sequence[str | bytes], report: _SignatureReport, expected: Sequence[_Answer]
+    name: Signature, texts: Sequence[str | bytes], report: _SignatureReport, expected: Sequence[_Answer]
 ) -> None:
     """Raise ExportError for an answer that is not the expected one, or not that to the text alone."""
     together = TextTranslator.read(name, report["together"])
