@@ -125,7 +125,7 @@ def _change_search(translator: TextTranslator, beam_size: int | None, length_pen
         raise InputError(f"The search must be greedy or a beam. Received: {type(search).__name__}.")
     if length_penalty is not None:
         search = dataclasses.replace(search, length_penalty=length_penalty)
-    shared = {name: getattr(search, name) for name in ("length_penalty", "constraints", "special_ids")}
+    shared = {field.name: getattr(search, field.name) for field in dataclasses.fields(GreedySearch)}
     # One hypothesis is greedy search, which costs less.
     if beam_size == 1:
         search = GreedySearch(**shared)
