@@ -212,7 +212,8 @@ def check_own(directory: Path, kinds: tuple[str, str], search: Any, optimize: st
     sizes = {"num_layers": 1, "hidden_dim": 8, "num_heads": 2, "intermediate_dim": 8, **options}
     model = kt.Transformer(source.vocabulary_size, target.vocabulary_size, **sizes)
     if optimize == "bfloat16":  # else two answers that are nearly as probable may change places
-        model.set_weights([tf.cast(tf.cast(weight, tf.bfloat16), tf.float32) for weight in model.get_weights()])
+        rounded = [tf.cast(tf.cast(weight, tf.bfloat16), tf.float32) for weight in model.get_weights()]
+        model.set_weights(rounded)
     limits = {"max_source_length": 20, "max_target_length": 7}
     translator = kt.Translator(model, source, target, search=search, **limits)
     export_saved_model(translator, directory, SOURCES, optimize)
