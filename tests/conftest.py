@@ -64,13 +64,11 @@ def _test_what_is_installed() -> None:
 _test_what_is_installed()
 
 
+# Keras searches for garbage whenever a layer deletes a weight, as `quantize` does for each one; a search
+# through all that TensorFlow imports takes 0.4 s.
 @pytest.fixture(scope="module", autouse=True)
 def _kept_is_no_garbage() -> None:
-    """Leave what the imports and the files before have left out of the search for garbage.
-
-    Keras searches whenever a layer deletes a weight, as `quantize` does for each one, and a search through
-    all that TensorFlow imports takes 0.4 s.
-    """
+    """Leave what imports and earlier files have made out of each search for garbage."""
     gc.collect()
     gc.freeze()
 
