@@ -64,6 +64,15 @@ def _test_what_is_installed() -> None:
 _test_what_is_installed()
 
 
+# Keras searches for garbage whenever a layer deletes a weight, as `quantize` does for each one; a search
+# through all that TensorFlow imports takes 0.4 s.
+@pytest.fixture(scope="module", autouse=True)
+def _kept_is_no_garbage() -> None:
+    """Leave what imports and earlier files have made out of each search for garbage."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(scope="session")
 def made_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callable[[Path], object]], Path]:
     """Makes a directory in the first process of pytest-xdist that asks; the others wait for it."""
