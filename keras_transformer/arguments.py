@@ -6,12 +6,14 @@ message. Values of tensors are checked only where they are known: while a graph 
 
 import contextlib
 import difflib
+import importlib
 import inspect
 import math
 import os
 from collections.abc import Callable, Iterable
 from numbers import Integral, Real
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import keras
@@ -308,3 +310,12 @@ def as_strings(**texts: Iterable[str]) -> list[str]:
         if not isinstance(text, str):
             raise TypeError(f"`{name}` must hold strings. Received: {name}[{row}]={text!r}.")
     return strings
+
+
+def _package(name: str, model: str, extra: str) -> ModuleType:
+    """Import what an extra installs; raise InputError that names the extra."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        message = f'{model} needs the package {name}; in the clone: pip install ".[{extra}]".'
+        raise InputError(message) from error

@@ -9,10 +9,9 @@ import numpy as np
 import numpy.typing as npt
 from keras import ops
 
-from keras_transformer.arguments import check_choice
+from keras_transformer.arguments import _package, check_choice
 from keras_transformer.decoding.translator import Translator
 from keras_transformer.errors import InputError
-from keras_transformer.export.fixed_size import _package
 from keras_transformer.export.readmes import _ctranslate2_readme
 from keras_transformer.files import _as_path, atomic_directory, errors_named
 from keras_transformer.layers.decoder import Decoder
