@@ -81,7 +81,7 @@ def _read_generation(table: Config, path: Path) -> _Generation:
         if name in _NEUTRAL and value is not None and value not in _NEUTRAL[name]:
             wanted = " or ".join(map(str, (*_NEUTRAL[name], None)))
             raise InputError(
-                f"{path}: `{name}` must be {wanted}: no search here does it. Received: {value!r:.80}."
+                f"{path}: `{name}` must be {wanted}, since no search here does it. Received: {value!r:.80}."
             )
         if name not in _UNUSED and name not in _NEUTRAL and value is not None:
             followed[name] = value
