@@ -6,8 +6,8 @@ The weights of a `keras-transformer train` run are written as a CTranslate2 mode
 same token ids in float32, greedily and with 4 beams, without length penalty. Where their tokens differ,
 both answers are scored by one teacher-forced pass of our model: a gap below 1e-4 is a tie, which the order
 of additions decides. CTranslate2 without a length penalty stops when its best hypothesis has ended, and with
-`--patience` above 1 later. So does ours if it is exhaustive and asked for one hypothesis; otherwise it stops
-when 4 have ended, sooner or later than that.
+`--patience` above 1 later. So does ours with
+`early_stopping="never"`, asked for one hypothesis; otherwise it stops when 4 have ended, sooner or later.
 """
 
 import argparse
@@ -34,8 +34,8 @@ IDS = {"special_ids": kt.text.SPECIAL_IDS}
 SEARCHES = {
     "greedy": kt.decoding.GreedySearch(**IDS),
     "beam 4": kt.decoding.BeamSearch(4, length_penalty=0.0, **IDS),
-    "beam 4, exhaustive": kt.decoding.BeamSearch(
-        4, num_hypotheses=1, length_penalty=0.0, exhaustive=True, **IDS
+    "beam 4, never stops early": kt.decoding.BeamSearch(
+        4, num_hypotheses=1, length_penalty=0.0, early_stopping="never", **IDS
     ),
 }
 TIE = 1e-4

@@ -10,6 +10,7 @@ import click
 
 from keras_transformer.decoding.beam import BeamSearch
 from keras_transformer.decoding.sampling import GreedySearch
+from keras_transformer.decoding.search import Search
 from keras_transformer.decoding.text_translator import TextTranslator
 from keras_transformer.decoding.translator import Translator
 from keras_transformer.errors import InputError
@@ -125,7 +126,7 @@ def _change_search(translator: TextTranslator, beam_size: int | None, length_pen
         raise InputError(f"The search must be greedy or a beam. Received: {type(search).__name__}.")
     if length_penalty is not None:
         search = dataclasses.replace(search, length_penalty=length_penalty)
-    shared = {name: getattr(search, name) for name in ("length_penalty", "constraints", "special_ids")}
+    shared = {field.name: getattr(search, field.name) for field in dataclasses.fields(Search)}
     # One hypothesis is greedy search, which costs less.
     if beam_size == 1:
         search = GreedySearch(**shared)

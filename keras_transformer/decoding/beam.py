@@ -1,11 +1,11 @@
 """Beam search: the most likely sequences, a few kept at a time."""
 
 import dataclasses
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 from keras import ops
 
-from keras_transformer.arguments import check_number, check_positive
+from keras_transformer.arguments import check_choice, check_number, check_positive
 from keras_transformer.backend.gather import largest, take
 from keras_transformer.decoding.constraints import _is_absent, _Limits
 from keras_transformer.decoding.log_probabilities import LOWEST_SCORE, _best_tokens, _is_possible
@@ -50,6 +50,9 @@ class BeamSearch(Search):
     for long with little to gain. Hypotheses that reach the maximal length without an end token follow the
     finished ones.
 
+    `BeamSearch(4, length_normalization="length", early_stopping=False, cut_off_competes=True)` is
+    `generate(num_beams=4)` of transformers.
+
     Raises:
         TypeError: If a value has another type.
         ValueError: If a size is not above zero, there are more hypotheses than the beam has, or a penalty is
@@ -66,13 +69,18 @@ class BeamSearch(Search):
     num_hypotheses: int | None = None
     """Hypotheses that are wanted; None for all. The fewer, the earlier the search may stop."""
     length_penalty: float = 1.0
-    """Exponent of the GNMT length penalty, which scores are divided by; 0 for none."""
+    """Exponent of the length, which scores are divided by; 0 for none."""
     coverage_penalty: float = 0.0
     """Weight of the source positions that were not attended to, Wu et al. 2016 ("GNMT"), equation 14:
     `sum_i log(min(sum_j p_ij, 1))` is added to a score, where `p_ij` is the attention of target position `j`
     to source position `i`. Only for models with an encoder."""
-    exhaustive: bool = False
-    """Whether the search goes on until no running hypothesis can win, however many have ended."""
+    early_stopping: bool | Literal["never"] = True
+    """When a source is done, by the names of transformers. True: as soon as `n` hypotheses have ended.
+    "never": when no running hypothesis can win, at any length. False: when `n` have ended and none can win at
+    its length now, with which one that would win later is lost."""
+    cut_off_competes: bool = False
+    """Whether hypotheses that reach the maximal length without an end token compete with the finished ones,
+    as in transformers and CTranslate2, instead of following them."""
 
     token_fields: ClassVar[tuple[str, ...]] = ("running_ids", "finished_ids")
 
@@ -80,6 +88,7 @@ class BeamSearch(Search):
         super().__post_init__()
         check_positive(beam_size=self.beam_size, num_hypotheses=self.num_outputs)
         check_number(coverage_penalty=self.coverage_penalty)
+        check_choice((True, False, "never"), early_stopping=self.early_stopping)
         if self.num_outputs > self.beam_size:
             raise ValueError(
                 "`num_hypotheses` must be at most `beam_size`. "
@@ -120,14 +129,17 @@ class BeamSearch(Search):
         Its score can at best become its log-probability now, divided by the penalty of the longest
         hypothesis, with everything covered.
         """
-        # With a length penalty a longer hypothesis may still win, so that this bound alone, `exhaustive`,
-        # nearly always runs to the maximal length. Therefore it is not the default.
-        limits = state.limits
-        longest = limits.most(max_length) if _is_absent(limits.longest) else limits.longest
-        best_running = self._scores(state.running_log_probabilities[:, 0], longest, limits)
-        overtakes = best_running > state.finished_scores[:, self.num_outputs - 1]
-        can_win = ops.logical_and(overtakes, _is_possible(best_running))
-        if self.exhaustive:
+        # With a length penalty a longer hypothesis may still win, so that this bound alone, "never", nearly
+        # always runs to the maximal length. Therefore it is not the default.
+        limits, last = state.limits, self.num_outputs - 1
+        length = limits.most(max_length) if _is_absent(limits.longest) else limits.longest
+        if not self.early_stopping:
+            # The bound is none, so the wanted ones may change as long as any of the `n` does.
+            length, last = ops.maximum(state.position, 1), self.beam_size - 1
+        running = state.running_log_probabilities[:, 0]
+        overtakes = self._scores(running, length, limits) > state.finished_scores[:, last]
+        can_win = ops.logical_and(overtakes, _is_possible(running))
+        if self.early_stopping in (False, "never"):
             return can_win
         return ops.logical_and(can_win, ops.logical_not(_is_possible(state.finished_scores[:, -1])))
 
@@ -143,6 +155,8 @@ class BeamSearch(Search):
         may_finish = ops.logical_and(ended, is_running[:, None])
         finished_scores, finished_ids = self._finish(state._replace(cache=cache), found, may_finish, ids)
         running, order = largest(ops.where(ended, LOWEST_SCORE, found.log_probabilities), self.beam_size)
+        # It stays done, too: the bound of a length that grows could rise again.
+        running = ops.where(is_running[:, None], running, LOWEST_SCORE)
         # A cache numbers the hypotheses of all sources: (b, n) -> (b * n,)
         first = ops.arange(ops.shape(order)[0], dtype="int32")[:, None] * self.beam_size
         rows = ops.reshape(take(found.beams, order, batch_dims=1) + first, (-1,))
@@ -158,13 +172,15 @@ class BeamSearch(Search):
         )
 
     def finalize(self, state: _BeamState, max_length: int) -> SearchResult:
-        """Rank the hypotheses, those that ended before those that did not.
+        """Rank the hypotheses, those that ended before those that did not, unless these compete.
 
         Where there are fewer sequences than wanted, the rest is padding and scores `LOWEST_SCORE`.
         """
         running = state.running_log_probabilities
         running_scores = self._score(running, state.position, state)
         running_scores = ops.where(_is_possible(running), running_scores, LOWEST_SCORE)
+        if self.cut_off_competes:
+            state, running_scores = self._cut_off(state, running_scores, max_length)
         # Ranks that no finished hypothesis takes come last: below any score, above nothing.
         is_free = ops.logical_not(_is_possible(state.finished_scores))
         # (b, n) -> (b, 1)
@@ -206,6 +222,18 @@ class BeamSearch(Search):
         scores = ops.where(ops.logical_and(may_finish, is_best), scores, LOWEST_SCORE)
         scores, order = largest(ops.concatenate([state.finished_scores, scores], axis=1), self.beam_size)
         return scores, take(ops.concatenate([state.finished_ids, ids], axis=1), order, batch_dims=1)
+
+    def _cut_off(
+        self, state: _BeamState, running_scores: Tensor, max_length: int
+    ) -> tuple[_BeamState, Tensor]:
+        """Let hypotheses of the maximal length compete with those that ended."""
+        most = ops.convert_to_tensor(state.limits.most(max_length), "int32")
+        is_cut_off = ops.reshape(state.position >= most, (-1, 1))
+        scores = ops.where(is_cut_off, running_scores, LOWEST_SCORE)
+        scores, order = largest(ops.concatenate([state.finished_scores, scores], axis=1), self.beam_size)
+        ids = ops.concatenate([state.finished_ids, state.running_ids], axis=1)
+        state = state._replace(finished_ids=take(ids, order, batch_dims=1), finished_scores=scores)
+        return state, ops.where(is_cut_off, LOWEST_SCORE, running_scores)
 
     def _score(
         self, log_probabilities: Tensor, length: Tensor, state: _BeamState, beams: Tensor | None = None

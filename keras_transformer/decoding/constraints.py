@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +19,15 @@ _ROUNDING = 1e-4
 def _is_absent(part: Tensor) -> bool:
     """Return whether a part of a state is `()`: a loop cannot carry None."""
     return isinstance(part, tuple)
+
+
+def _checked_ids(name: str, token_ids: Iterable[int]) -> tuple[int, ...]:
+    """Return ids as integers of Python."""
+    token_ids = tuple(token_ids)
+    for token_id in token_ids:
+        named: dict[str, int] = {name: token_id}
+        check_number(whole=True, **named)
+    return tuple(map(int, token_ids))
 
 
 class _Limits(NamedTuple):
@@ -48,7 +57,8 @@ class Constraints:
     source are rounded so that they hold: the shortest length up, the longest down.
 
     Where rules contradict each other, a hypothesis may end: the longest length wins over the shortest, and a
-    hypothesis in which nothing else is allowed may end before its shortest length. A prefix wins over all.
+    hypothesis in which nothing else is allowed may end before its shortest length. A prefix wins over both,
+    and a forced token over all.
 
     Raises:
         TypeError: If a value has another type.
@@ -70,6 +80,15 @@ class Constraints:
     """Added to that multiple, so that short sources have room."""
     banned_token_ids: tuple[int, ...] = ()
     """Tokens that are never generated, in addition to the special ones."""
+    banned_first_token_ids: tuple[int, ...] = ()
+    """Tokens that are not generated first, after `first_token_ids`; the end token may be one."""
+    banned_sequences: tuple[tuple[int, ...], ...] = ()
+    """Sequences of two tokens or more that are never generated."""
+    first_token_ids: tuple[int, ...] = ()
+    """What every hypothesis begins with, before a prefix, as a language's token in mBART: with the
+    log-probability 0, while lengths count it. A target that is scored begins with it, too."""
+    force_end: bool = False
+    """Whether a hypothesis that reaches the maximal length ends there, with the log-probability 0."""
     no_repeat_ngram_size: int = 0
     """No sequence of so many tokens comes twice in an output; 0 allows all."""
     repetition_penalty: float = 1.0
@@ -84,9 +103,15 @@ class Constraints:
             max_length_offset=self.max_length_offset,
             no_repeat_ngram_size=self.no_repeat_ngram_size,
         )
-        for token_id in self.banned_token_ids:
-            check_number(whole=True, banned_token_ids=token_id)
-        object.__setattr__(self, "banned_token_ids", tuple(map(int, self.banned_token_ids)))
+        for name in ("banned_token_ids", "banned_first_token_ids", "first_token_ids"):
+            object.__setattr__(self, name, _checked_ids(name, getattr(self, name)))
+        sequences = tuple(_checked_ids("banned_sequences", each) for each in self.banned_sequences)
+        object.__setattr__(self, "banned_sequences", sequences)
+        if any(len(sequence) < 2 for sequence in sequences):
+            raise ValueError(
+                "`banned_sequences` must have at least two tokens each; `banned_token_ids` bans one. "
+                f"Received: banned_sequences={sequences}."
+            )
         check_number(min_length_ratio=self.min_length_ratio)
         check_number(above=0, repetition_penalty=self.repetition_penalty)
         if self.max_length_ratio is not None:
@@ -156,7 +181,25 @@ class Constraints:
             allowed = ops.where(is_last[:, None], _keep_only(scores, special_ids.end), allowed)
         if _is_absent(limits.prefix_ids):
             return allowed
-        return _force_prefix(log_probabilities, allowed, limits.prefix_ids, position, special_ids.pad)
+        place = position - len(self.first_token_ids)
+        return _force_prefix(log_probabilities, allowed, limits.prefix_ids, place, special_ids.pad)
+
+    def force(
+        self, log_probabilities: Tensor, position: Tensor | int, max_length: Tensor | int, end_id: int
+    ) -> Tensor:
+        """Give tokens that must be generated all probability in `(r, v)`; `max_length` is one or `(r,)`."""
+        vocabulary = np.arange(log_probabilities.shape[-1])
+        if self.first_token_ids:
+            _check_vocabulary("first_token_ids", self.first_token_ids, len(vocabulary))
+            each = np.where(vocabulary == np.array(self.first_token_ids)[:, None], 0.0, LOWEST_SCORE)
+            each = ops.convert_to_tensor(each, "float32")
+            forced = ops.take(each, ops.minimum(position, len(each) - 1), axis=0)
+            log_probabilities = ops.where(position < len(each), forced[None, :], log_probabilities)
+        if self.force_end:
+            is_last = ops.reshape(position + 1 >= max_length, (-1, 1))
+            end = np.where(vocabulary == end_id, 0.0, LOWEST_SCORE).astype("float32")
+            log_probabilities = ops.where(is_last, end[None, :], log_probabilities)
+        return log_probabilities
 
     def _penalized(self, log_probabilities: Tensor, history: Tensor, position: Tensor | int) -> Tensor:
         if self.repetition_penalty == 1.0:
@@ -170,7 +213,18 @@ class Constraints:
         """Return what each rule forbids, bool `(r, v)` or `(1, v)`."""
         masks = []
         if self.banned_token_ids:
-            masks.append(_banned_tokens(self.banned_token_ids, vocabulary_size, end_id))
+            _check_vocabulary("banned_token_ids", self.banned_token_ids, vocabulary_size, end_id)
+            masks.append(_banned_tokens(self.banned_token_ids, vocabulary_size))
+        if self.banned_first_token_ids:
+            _check_vocabulary("banned_first_token_ids", self.banned_first_token_ids, vocabulary_size)
+            is_first = ops.equal(position, len(self.first_token_ids))
+            masks.append(
+                ops.logical_and(is_first, _banned_tokens(self.banned_first_token_ids, vocabulary_size))
+            )
+        if self.banned_sequences:
+            for sequence in self.banned_sequences:
+                _check_vocabulary("banned_sequences", sequence, vocabulary_size)
+            masks.append(_completed_sequences(history, position, self.banned_sequences, vocabulary_size))
         if self.no_repeat_ngram_size:
             masks.append(_repeated_ngrams(history, position, self.no_repeat_ngram_size, vocabulary_size))
         # A minimum of 1 is the end token itself, which always comes.
@@ -222,19 +276,41 @@ def _force_prefix(
 def _forced_tokens(prefix_ids: Tensor, position: Tensor | int, pad_id: int) -> tuple[Tensor, Tensor]:
     """Return the prefix's token for a position, and whether there is one, both `(r, 1)`."""
     position, length = ops.cast(position, "int32"), prefix_ids.shape[1]
-    token_ids = ops.take(prefix_ids, ops.minimum(position, length - 1), axis=1)[:, None]
-    return token_ids, ops.logical_and(position < length, ops.not_equal(token_ids, pad_id))
+    token_ids = ops.take(prefix_ids, ops.clip(position, 0, length - 1), axis=1)[:, None]
+    in_prefix = ops.logical_and(position >= 0, position < length)
+    return token_ids, ops.logical_and(in_prefix, ops.not_equal(token_ids, pad_id))
 
 
-def _banned_tokens(token_ids: tuple[int, ...], vocabulary_size: int, end_id: int) -> Tensor:
-    """Return a mask of banned tokens, bool `(1, v)`."""
+def _check_vocabulary(
+    name: str, token_ids: tuple[int, ...], vocabulary_size: int, end_id: int | None = None
+) -> None:
     for token_id in token_ids:
         if token_id >= vocabulary_size or token_id == end_id:
             raise ValueError(
-                "`banned_token_ids` must be in the vocabulary and not the end token. Received: "
-                f"{token_id} in banned_token_ids, vocabulary_size={vocabulary_size}, end={end_id}."
+                f"`{name}` must be in the vocabulary{'' if end_id is None else ' and not the end token'}. "
+                f"Received: {token_id} in {name}, vocabulary_size={vocabulary_size}, end={end_id}."
             )
+
+
+def _banned_tokens(token_ids: tuple[int, ...], vocabulary_size: int) -> Tensor:
+    """Return a mask of banned tokens, bool `(1, v)`."""
     return ops.convert_to_tensor(np.isin(np.arange(vocabulary_size), token_ids)[None, :])
+
+
+def _completed_sequences(
+    history: Tensor, position: Tensor | int, sequences: tuple[tuple[int, ...], ...], vocabulary_size: int
+) -> Tensor:
+    """Find the tokens that would complete one of some sequences, bool `(r, v)`."""
+    history = ops.reshape(ops.cast(history, "int32"), (-1, ops.shape(history)[-1]))
+    position, last = ops.cast(position, "int32"), [sequence[-1] for sequence in sequences]
+    completed = ops.ones((ops.shape(history)[0], len(sequences)), "bool")
+    for back in range(1, max(map(len, sequences))):
+        # The token that each sequence has there; what reaches further than a sequence fits it.
+        wanted = np.array([each[-1 - back] if len(each) > back else -1 for each in sequences], "int32")
+        before = ops.take(history, ops.maximum(position - back, 0), axis=1)[:, None]  # (r, 1)
+        fits = ops.logical_and(position >= back, ops.equal(before, wanted[None, :]))
+        completed = ops.logical_and(completed, ops.logical_or(fits, wanted[None, :] < 0))
+    return _marked(ops.where(completed, np.array(last, "int32")[None, :], vocabulary_size), vocabulary_size)
 
 
 def _repeated_ngrams(history: Tensor, position: Tensor | int, size: int, vocabulary_size: int) -> Tensor:
@@ -251,8 +327,12 @@ def _repeated_ngrams(history: Tensor, position: Tensor | int, size: int, vocabul
         current = ops.take(history, ops.maximum(position - size + 1 + offset, 0), axis=1)  # (r,)
         same = ops.equal(history[:, offset : offset + num_windows], current[:, None])
         repeats = ops.logical_and(repeats, same)
-    # What does not repeat goes behind the end of the vocabulary, and is cut off again.
-    columns = ops.where(repeats, history[:, size - 1 :], vocabulary_size)  # (r, t)
+    return _marked(ops.where(repeats, history[:, size - 1 :], vocabulary_size), vocabulary_size)
+
+
+def _marked(columns: Tensor, vocabulary_size: int) -> Tensor:
+    """Mark the ids that each row `(r, any)` has, bool `(r, v)`; the size of the vocabulary is none."""
+    # It goes behind the end of the vocabulary, and is cut off again.
     num_rows = ops.shape(columns)[0]
     rows = ops.broadcast_to(ops.arange(num_rows, dtype="int32")[:, None], ops.shape(columns))
     indices = ops.reshape(ops.stack([rows, columns], axis=-1), (-1, 2))

@@ -1,5 +1,8 @@
 """Log-probabilities of the next token, and the length penalty."""
 
+import functools
+from typing import Literal, TypeAlias
+
 from keras import ops
 
 from keras_transformer.backend.gather import largest, take
@@ -12,6 +15,8 @@ LOWEST_SCORE = -1e30
 # The least that a token which must be generated counts: a model may give it no probability at all, and then
 # the hypothesis still needs a score that others can be compared with.
 FORCED_LOG_PROBABILITY = -100.0
+
+LengthNormalization: TypeAlias = Literal["gnmt", "length"]
 
 
 def _is_possible(log_probabilities: Tensor) -> Tensor:
@@ -43,20 +48,27 @@ def _best_tokens(logits: Tensor, num_tokens: int, special_ids: SpecialIds) -> tu
         best, ids = largest(allowed)
         return best - log_total, ids
     num_tokens = min(num_tokens, logits.shape[-1])
-    num_banned = len({special_ids.pad, special_ids.unknown, special_ids.start})
+    num_banned = len(_banned_ids(special_ids))
     best, ids = largest(logits, min(num_tokens + num_banned, logits.shape[-1]))
     scores = ops.where(_is_banned(ids, special_ids), LOWEST_SCORE, best - log_total)
     scores, order = largest(scores, num_tokens)
     return scores, take(ids, order, batch_dims=1)
 
 
+def _banned_ids(special_ids: SpecialIds) -> list[int]:
+    # BART and NLLB start from the end token, which ends a hypothesis all the same.
+    return sorted({special_ids.pad, special_ids.unknown, special_ids.start} - {special_ids.end})
+
+
 def _is_banned(ids: Tensor, special_ids: SpecialIds) -> Tensor:
-    banned = ops.equal(ids, special_ids.pad)
-    for special_id in (special_ids.unknown, special_ids.start):
-        banned = ops.logical_or(banned, ops.equal(ids, special_id))
-    return banned
+    return functools.reduce(ops.logical_or, (ops.equal(ids, each) for each in _banned_ids(special_ids)))
 
 
-def _length_penalty(length: Tensor | int, alpha: Tensor | float) -> Tensor:
-    """Compute `((5 + length) / 6) ** alpha`, Wu et al. 2016 ("GNMT"), section 7; the end token counts."""
-    return ops.power((5.0 + ops.cast(length, "float32")) / 6.0, alpha)
+def _length_penalty(
+    length: Tensor | int, alpha: Tensor | float, normalization: LengthNormalization
+) -> Tensor:
+    """Compute what scores are divided by; the end token counts."""
+    length = ops.cast(length, "float32")
+    # An output without a token would divide by 0.
+    base = ops.maximum(length, 1.0) if normalization == "length" else (5.0 + length) / 6.0
+    return ops.power(base, alpha)

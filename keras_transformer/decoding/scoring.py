@@ -144,7 +144,8 @@ def _checked_targets(target_ids: Tensor, special_ids: SpecialIds) -> Tensor:
         raise ValueError(
             f"`target_ids` must have the shape (b, t), with at least one token. Received: shape={shape}."
         )
-    values = known_values(target_ids)
+    # Where decoding starts from the end token, that is the empty target.
+    values = known_values(target_ids) if special_ids.start != special_ids.end else None
     if values is not None and (values[:, 0] == special_ids.start).any():
         raise ValueError(
             f"`target_ids` must not begin with the start token. Received: target_ids={values.tolist()}."

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias
 
 from keras import ops
 
-from keras_transformer.arguments import check_memory, check_number
+from keras_transformer.arguments import check_choice, check_memory, check_number
 from keras_transformer.backend.compiler import in_compiler
 from keras_transformer.decoding.constraints import (
     NO_CONSTRAINTS,
@@ -19,7 +19,11 @@ from keras_transformer.decoding.constraints import (
     _is_absent,
     _Limits,
 )
-from keras_transformer.decoding.log_probabilities import _length_penalty, _next_token_log_probabilities
+from keras_transformer.decoding.log_probabilities import (
+    LengthNormalization,
+    _length_penalty,
+    _next_token_log_probabilities,
+)
 from keras_transformer.types import SpecialIds, Tensor
 
 # Positions that a loop has room for at first. Attention reads all of them, so the room for a short output
@@ -99,7 +103,10 @@ class Search(abc.ABC):
     """
 
     length_penalty: float = 0.0
-    """Exponent of the GNMT length penalty, which scores are divided by; 0 for none."""
+    """Exponent of the length, which scores are divided by; 0 for none."""
+    length_normalization: LengthNormalization = "gnmt"
+    """What the exponent belongs to: `(5 + length) / 6`, Wu et al. 2016 ("GNMT"), section 7, or "length" itself,
+    as in transformers and CTranslate2."""
     constraints: Constraints = NO_CONSTRAINTS
     """Rules for the tokens that are generated."""
     special_ids: SpecialIds | None = None
@@ -110,6 +117,7 @@ class Search(abc.ABC):
 
     def __post_init__(self) -> None:
         check_number(length_penalty=self.length_penalty)
+        check_choice(("gnmt", "length"), length_normalization=self.length_normalization)
         if self.special_ids is not None:
             check_number(whole=True, **self.special_ids._asdict())
 
@@ -154,7 +162,7 @@ class Search(abc.ABC):
 
     def score(self, log_probabilities: Tensor, num_tokens: Tensor) -> Tensor:
         """Divide log-probabilities of hypotheses by the length penalty."""
-        return log_probabilities / _length_penalty(num_tokens, self.length_penalty)
+        return log_probabilities / _length_penalty(num_tokens, self.length_penalty, self.length_normalization)
 
     def _scores(self, log_probabilities: Tensor, num_tokens: Tensor | int, limits: _Limits) -> Tensor:
         """Divide log-probabilities `(b,)` or `(b, n)` by the length penalty of each source."""
@@ -162,7 +170,7 @@ class Search(abc.ABC):
         if _is_absent(penalties):
             return self.score(log_probabilities, num_tokens)
         penalties = ops.reshape(penalties, (-1, *[1] * (len(log_probabilities.shape) - 1)))
-        return log_probabilities / _length_penalty(num_tokens, penalties)
+        return log_probabilities / _length_penalty(num_tokens, penalties, self.length_normalization)
 
     def __call__(self, step: Step, cache: _Cache, request: _Request) -> SearchResult:
         """Find likely sequences, with a cache that has room for `request.first_room` positions."""
@@ -220,12 +228,18 @@ class Search(abc.ABC):
         log_probabilities = _next_token_log_probabilities(logits, self._ids)
         limits = limits.each(lambda limit: ops.repeat(limit, self.beam_size, axis=0))
         if not (_is_absent(limits.unscored) or _is_absent(limits.prefix_ids)):
-            _, is_given = _forced_tokens(limits.prefix_ids, position, self._ids.pad)
+            place = position - len(self.constraints.first_token_ids)
+            _, is_given = _forced_tokens(limits.prefix_ids, place, self._ids.pad)
             log_probabilities = ops.where(is_given, 0.0, log_probabilities)
         max_length = limits.most(max_length)
-        return log_probabilities, self.constraints.apply(
+        allowed = self.constraints.apply(
             log_probabilities, token_ids, position, limits, max_length, self._ids
         )
+        forced = (
+            self.constraints.force(scores, position, max_length, self._ids.end)
+            for scores in (log_probabilities, allowed)
+        )
+        return tuple(forced)
 
     def _padded(self, token_ids: Tensor, max_length: int) -> Tensor:
         """Pad hypotheses `(b, n, t)` to `(b, n, T)`."""

@@ -128,8 +128,19 @@ class Translator(_ModelTranslator):
 
     def trace_scores(self, source_ids: Tensor, target_ids: Tensor) -> tuple[Tensor, Tensor]:
         """Score ended targets `(b, t)`, not compiled: float32 `(b,)`, and their tokens, int32 `(b,)`."""
-        scores = score_targets(self.model, source_ids, target_ids, special_ids=SPECIAL_IDS)
-        return self.search.score(*scores), scores.num_tokens
+        batch_size, first = ops.shape(target_ids)[0], self.search.constraints.first_token_ids
+        if first:
+            given = ops.repeat(ops.convert_to_tensor([first], "int32"), batch_size, axis=0)
+            target_ids = ops.concatenate([given, ops.cast(target_ids, "int32")], axis=1)
+            target_ids = target_ids[:, : self.max_target_length]
+        log_probabilities, num_tokens = score_targets(
+            self.model,
+            source_ids,
+            target_ids,
+            special_ids=SPECIAL_IDS,
+            num_given=ops.full((batch_size,), len(first), dtype="int32") if first else None,
+        )
+        return self.search.score(log_probabilities, num_tokens + len(first)), num_tokens
 
     def attention_maps(self, text: str) -> tuple[Alignment, dict[str, np.ndarray]]:
         """Translate one text, with the attention of every layer and head.

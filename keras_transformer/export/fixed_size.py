@@ -24,7 +24,7 @@ from keras_transformer.export.verification import _compared_texts, _is_close
 from keras_transformer.export.weights import _changed, _StoredWeights
 from keras_transformer.files import _as_path, write_file
 
-_KEPT = ("length_penalty", "constraints", "special_ids")  # of a search
+_KEPT = ("length_penalty", "length_normalization", "constraints", "special_ids")  # of a search
 _OPSET = 18  # the version of the ONNX operations that are written
 
 _Ids: TypeAlias = npt.NDArray[np.int32]

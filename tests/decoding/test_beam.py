@@ -143,7 +143,7 @@ class EndlessBeamSearch(kt.decoding.BeamSearch):
 @pytest.mark.parametrize("beam_size", [1, 3])
 def test_stopping_early_changes_nothing(recurrent_model: Any, beam_size: int, alpha: float) -> None:
     model, sources = recurrent_model(8, 6, 2), np.arange(8, dtype="int32")[:, None]
-    options: Any = {"length_penalty": alpha, "exhaustive": True, "special_ids": SPECIAL_IDS}
+    options: Any = {"length_penalty": alpha, "early_stopping": "never", "special_ids": SPECIAL_IDS}
     early = decode(model, BeamSearch(beam_size, **options), 9, sources)
     late = decode(model, EndlessBeamSearch(beam_size, **options), 9, sources)
     np.testing.assert_array_equal(early[0], late[0])
@@ -152,7 +152,7 @@ def test_stopping_early_changes_nothing(recurrent_model: Any, beam_size: int, al
 
 def test_fewer_hypotheses_are_the_best_of_all(recurrent_model: Any) -> None:
     model, sources = recurrent_model(8, 6, 4), np.arange(8, dtype="int32")[:, None]
-    every = decode(model, BeamSearch(4, length_penalty=0.0, exhaustive=True), 9, sources)
+    every = decode(model, BeamSearch(4, length_penalty=0.0, early_stopping="never"), 9, sources)
     search = BeamSearch(4, num_hypotheses=2, length_penalty=0.0)
     two = generate(model, ops.convert_to_tensor(sources), search, 9)
     np.testing.assert_array_equal(ops.convert_to_numpy(two.token_ids), every[0][:, :2])
@@ -181,7 +181,7 @@ class CountingModel:
     [
         ({"length_penalty": 0.0}, 1),
         ({"length_penalty": 9.0}, 1),
-        ({"length_penalty": 9.0, "exhaustive": True}, 9),
+        ({"length_penalty": 9.0, "early_stopping": "never"}, 9),
     ],
 )
 def test_it_stops_when_no_hypothesis_can_win(table_model: Any, options: Any, num_steps: int) -> None:

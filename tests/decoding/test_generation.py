@@ -117,9 +117,9 @@ def test_rules_do_not_make_a_prefix_less_likely(table_model: Any, rules: dict[st
         8: {3: 1.0},
     }
     model, source, prefix = table_model(steps, 9), np.zeros((1, 1), "int32"), np.array([[4, 4, 4, 5]])
-    search = BeamSearch(3, exhaustive=True, constraints=Constraints(**rules))
+    search = BeamSearch(3, early_stopping="never", constraints=Constraints(**rules))
     result = generate(model, source, search, 10, prefix_ids=prefix)
-    free = generate(model, source, BeamSearch(3, exhaustive=True), 10, prefix_ids=prefix)
+    free = generate(model, source, BeamSearch(3, early_stopping="never"), 10, prefix_ids=prefix)
     assert ops.convert_to_numpy(result.token_ids)[0, 0].tolist() == [4, 4, 4, 5, 3, 0, 0, 0, 0, 0]
     np.testing.assert_allclose(
         ops.convert_to_numpy(result.scores)[0, 0], ops.convert_to_numpy(free.scores)[0, 0], rtol=1e-5

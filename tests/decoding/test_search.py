@@ -15,7 +15,7 @@ from keras_transformer.types import SpecialIds
 SEARCHES = [
     GreedySearch(),
     BeamSearch(3),
-    BeamSearch(2, exhaustive=True, length_penalty=0.5, num_hypotheses=1),
+    BeamSearch(2, early_stopping="never", length_penalty=0.5, num_hypotheses=1),
     BeamSearch(3, coverage_penalty=0.2),
     SampleSearch(num_samples=2, seed=5),
     BeamSearch(2, constraints=Constraints(no_repeat_ngram_size=2, max_length_ratio=2.0)),

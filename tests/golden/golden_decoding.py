@@ -37,7 +37,7 @@ SEARCHES: dict[str, Any] = {
     "beam_1": BeamSearch(1),
     "beam_no_length_penalty": BeamSearch(4, length_penalty=0.0),
     "beam_best_two": BeamSearch(5, num_hypotheses=2, length_penalty=0.6),
-    "beam_exhaustive": BeamSearch(3, exhaustive=True),
+    "beam_exhaustive": BeamSearch(3, early_stopping="never"),
     "beam_coverage": BeamSearch(4, coverage_penalty=0.3),
     **{f"greedy_{name}": GreedySearch(constraints=rules) for name, rules in RULES.items()},
     **{

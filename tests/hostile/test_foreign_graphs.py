@@ -193,7 +193,9 @@ RULES = kt.decoding.Constraints(
 )
 SEARCHES = [
     kt.decoding.GreedySearch(length_penalty=0.5, constraints=RULES),
-    kt.decoding.BeamSearch(3, num_hypotheses=2, coverage_penalty=0.2, exhaustive=True, constraints=RULES),
+    kt.decoding.BeamSearch(
+        3, num_hypotheses=2, coverage_penalty=0.2, early_stopping="never", constraints=RULES
+    ),
 ]
 MODELS: list[dict[str, Any]] = [
     {"gated": True, "norm_first": True, "normalization": "rms", "activation": "gelu", "positions": "rotary"},
@@ -212,7 +214,9 @@ def check_own(directory: Path, kinds: tuple[str, str], search: Any, optimize: st
     sizes = {"num_layers": 1, "hidden_dim": 8, "num_heads": 2, "intermediate_dim": 8, **options}
     model = kt.Transformer(source.vocabulary_size, target.vocabulary_size, **sizes)
     if optimize == "bfloat16":  # else two answers that are nearly as probable may change places
-        model.set_weights([tf.cast(tf.cast(weight, tf.bfloat16), tf.float32) for weight in model.get_weights()])
+        model.set_weights(
+            [tf.cast(tf.cast(weight, tf.bfloat16), tf.float32) for weight in model.get_weights()]
+        )
     limits = {"max_source_length": 20, "max_target_length": 7}
     translator = kt.Translator(model, source, target, search=search, **limits)
     export_saved_model(translator, directory, SOURCES, optimize)

@@ -113,7 +113,7 @@ EDITS: list[dict[str, Any]] = [
     {"search": {"kind": "beam", "length_penalty": math.nan}},
     {"search": {"kind": "beam", "length_penalty": math.inf}},
     {"search": {"kind": "beam", "coverage_penalty": "much"}},
-    {"search": {"kind": "beam", "exhaustive": "no"}},
+    {"search": {"kind": "beam", "early_stopping": "no"}},
     {"search": {"kind": "beam", "num_hypotheses": []}},
     {"search": {"kind": "beam", "special_ids": {"pad": 0, "other": 1}}},
     {"search": {"kind": "beam", "special_ids": [0, 1, 2, "3"]}},
