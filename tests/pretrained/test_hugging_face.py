@@ -1,19 +1,16 @@
 """Pretrained models give the logits of `transformers`; what is not whole or not known is refused."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from helpers import array
 
-from conftest import FAMILIES
+from helpers import array
 from keras_transformer.pretrained import HuggingFaceCheckpoint
+from pretrained_models import FAMILIES, save_model
 
 pytestmark = pytest.mark.backend
-
-SaveModel = Callable[..., tuple[Path, Any]]
 
 
 def original_ids(size: int, pad: int, end: int, unknown: int = 3) -> np.ndarray:
@@ -30,10 +27,10 @@ def load(directory: Path, config: Any) -> tuple[Any, np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_logits_are_those_of_transformers(family: str, save_model: SaveModel) -> None:
+def test_logits_are_those_of_transformers(family: str, tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
-    directory, theirs = save_model(family)
-    model, source_ids, target_ids = load(directory, theirs.config)
+    theirs = save_model(family, tmp_path)
+    model, source_ids, target_ids = load(tmp_path, theirs.config)
     draw = np.random.default_rng(2)
     source, target = draw.integers(3, len(source_ids), (3, 9)), draw.integers(3, len(target_ids), (3, 7))
     for row, length in enumerate((9, 4, 6)):
@@ -42,7 +39,7 @@ def test_logits_are_those_of_transformers(family: str, save_model: SaveModel) ->
         target[row, length:] = 0
     target[:, 0] = 2
     logits = array(model({"encoder_token_ids": source, "decoder_token_ids": target}))
-    start_id = HuggingFaceCheckpoint(directory).generation.decoder_start_token_id
+    start_id = HuggingFaceCheckpoint(tmp_path).generation.decoder_start_token_id
     with torch.no_grad():
         wanted = theirs(
             input_ids=torch.tensor(source_ids[source]),
