@@ -131,8 +131,11 @@ class Translator(_ModelTranslator):
         batch_size, first = ops.shape(target_ids)[0], self.search.constraints.first_token_ids
         if first:
             given = ops.repeat(ops.convert_to_tensor([first], "int32"), batch_size, axis=0)
-            target_ids = ops.concatenate([given, ops.cast(target_ids, "int32")], axis=1)
-            target_ids = target_ids[:, : self.max_target_length]
+            padded = ops.pad(ops.cast(target_ids, "int32"), ((0, 0), (0, len(first))))
+            # A tokenizer of many languages has put its token there already.
+            begins = ops.all(ops.equal(padded[:, : len(first)], given), axis=1, keepdims=True)
+            longer = ops.concatenate([given, padded[:, : -len(first)]], axis=1)
+            target_ids = ops.where(begins, padded, longer)[:, : self.max_target_length]
         log_probabilities, num_tokens = score_targets(
             self.model,
             source_ids,

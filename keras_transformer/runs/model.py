@@ -90,14 +90,16 @@ def _finished_translator(data: _RunData, directory: Path) -> Translator:
 
 
 def _translator(data: _RunData, model: keras.Model) -> Translator:
-    decoding, penalty = data.config.decoding, data.config.decoding.length_penalty
+    decoding, names = data.config.decoding, ("length_normalization", "constraints", "special_ids")
+    options = {name: getattr(data.search, name) for name in names}
+    options["length_penalty"] = decoding.length_penalty
     return Translator(
         model,
         *data.tokenizers,
         # A beam of one hypothesis is greedy search, which costs less.
-        search=GreedySearch(length_penalty=penalty)
+        search=GreedySearch(**options)
         if decoding.beam_size == 1
-        else BeamSearch(decoding.beam_size, length_penalty=penalty),
+        else BeamSearch(decoding.beam_size, **options),
         max_source_length=data.config.data.max_source_length,
         max_target_length=decoding.max_target_length,
     )
