@@ -117,15 +117,29 @@ def check_memory(num_bytes: int, **received: object) -> None:
         raise InputError(f"{needed}, and the machine has {memory:,}. Received: {sizes}.")
 
 
+@keras.saving.register_keras_serializable(package="keras_transformer", name="gelu_tanh")
+def _gelu_tanh(inputs: Tensor) -> Tensor:
+    return keras.activations.gelu(inputs, approximate=True)
+
+
 def get_activation(activation: object) -> Callable[[Tensor], Tensor]:
     """Return the function that a name stands for; raise ValueError for an unknown one."""
+    # Keras has a name for the exact GELU alone.
+    if activation == "gelu_tanh":
+        return _gelu_tanh
     try:
         return keras.activations.get(activation)
     except ValueError as error:
         raise ValueError(
-            f"`activation` must be a name that Keras knows, or a function. "
+            f"`activation` must be a name that Keras knows, `gelu_tanh`, or a function. "
             f"Received: activation={activation!r}."
         ) from error
+
+
+def _serialize_activation(activation: object) -> object:
+    """Return what stands for an activation in a configuration: its name, where it has one."""
+    function = get_activation(activation)
+    return "gelu_tanh" if function is _gelu_tanh else keras.activations.serialize(function)
 
 
 def freeze_parts(layer: keras.layers.Layer) -> None:

@@ -188,7 +188,7 @@ def _check_architecture(section: _ModelSection, config: Mapping[str, object]) ->
     # Weights that do not fit would be left out, or begin at random.
     # What is None there is as large as something else.
     same = dict.fromkeys(("num_encoder_layers", "num_decoder_layers"), "num_layers")
-    same["num_key_value_heads"] = "num_heads"
+    same |= {"num_key_value_heads": "num_heads", "final_norm": "norm_first"}
     differing = [
         f"{name}={value!r} where the model has {received!r}"
         for name, value in section.changes.items()
