@@ -23,7 +23,12 @@ class _DecodingStep:
     def __init__(self, model: keras.Model, side: str, beam_size: int, *, in_place: bool = False) -> None:
         self.decoder = CachedDecoder(model.decoder, in_place=in_place)
         self._embedded = partial(_embedded, model, side)
-        names = (f"{side}_embedding", "position_encoding", f"{side}_position_encoding", f"{side}_normalization")
+        names = (
+            f"{side}_embedding",
+            "position_encoding",
+            f"{side}_position_encoding",
+            f"{side}_normalization",
+        )
         layers = [getattr(model, name) for name in names if hasattr(model, name)]
         self._weights = [(weight, weight_now(weight)) for layer in layers for weight in layer.weights]
         self._project = _projection(model.output_projection, beam_size)
