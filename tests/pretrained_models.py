@@ -85,7 +85,12 @@ def _train_sentencepiece(path: Path, size: int, **ids: int) -> list[str]:
 
     with path.open("wb") as file:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(CORPUS), model_writer=file, vocab_size=size, minloglevel=2, **ids
+            sentence_iterator=iter(CORPUS),
+            model_writer=file,
+            vocab_size=size,
+            hard_vocab_limit=False,
+            minloglevel=2,
+            **ids,
         )
     model = sentencepiece.SentencePieceProcessor(model_file=str(path))
     return [model.id_to_piece(number) for number in range(len(model))]

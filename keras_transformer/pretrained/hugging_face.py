@@ -14,7 +14,7 @@ import numpy.typing as npt
 from keras_transformer.arguments import _check_finite, _package
 from keras_transformer.errors import InputError
 from keras_transformer.files import _as_path, read_file, read_table
-from keras_transformer.models import Transformer
+from keras_transformer.models import Transformer, TransformerConfig
 from keras_transformer.pretrained.checkpoint_files import _Tensors
 from keras_transformer.pretrained.families import _FAMILIES, _IGNORED, _Family
 from keras_transformer.pretrained.generation import _GENERATION_NAMES, _Generation, _read_generation
@@ -285,4 +285,8 @@ def _family(config: Config, path: Path) -> _Family:
         is_known = name in fields | always.keys() | _IGNORED | _GENERATION_NAMES
         if not is_known and value not in (None, False):
             raise InputError(f"{path}: the option {name!r} is not known. Received: {name}={value!r:.80}.")
+    try:
+        TransformerConfig(**parsed.options())
+    except ValueError as error:
+        raise InputError(f"{path}: {error}") from error
     return parsed
