@@ -1,4 +1,4 @@
-"""Compares pretrained architectures of real sizes with `transformers`: logits, tokens, time and memory of an import.
+"""Compares pretrained models of real sizes with `transformers`: logits, tokens, time and memory.
 
     python benchmarks/pretrained.py                       all of them, for hours on two cores
     python benchmarks/pretrained.py opus-mt t5-small
@@ -180,7 +180,6 @@ def compare(name: str, num_sources: int) -> str:
     with tempfile.TemporaryDirectory() as place:
         directory = Path(place)
         theirs.save_pretrained(directory)
-        (directory / "config.json").write_text(json.dumps(config.to_dict()))
         words = [sys.executable, __file__, "--ours", place, "--sources", str(num_sources)]
         finished = subprocess.run(words, capture_output=True, text=True, check=False)
         if finished.returncode:

@@ -1,4 +1,4 @@
-"""Fine-tune a pretrained translator of Hugging Face on pairs of your own, and export it for TensorFlow Serving.
+"""Fine-tune a pretrained translator of Hugging Face on your own pairs, and export it for serving.
 
 python examples/fine_tune_pretrained.py Helsinki-NLP/opus-mt-de-en pairs.tsv runs/de_en saved_models/de_en
 

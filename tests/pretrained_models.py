@@ -76,6 +76,8 @@ def save_translator(family: str, directory: Path, **generation: Any) -> Any:
     directory.mkdir(exist_ok=True)
     sizes = {"marian": _save_marian, "t5": _save_t5, "bart": _save_bart, "m2m100": _save_m2m100}
     changes = sizes[family](directory)
+    if family != "t5":
+        changes["max_position_embeddings"] = 64
     generation = {"max_length": 12, "bad_words_ids": [[changes["pad_token_id"]]], **generation}
     return save_model(family, directory, **changes, generation=generation)
 

@@ -65,7 +65,7 @@ def test_texts_are_those_of_transformers(tmp_path: Path) -> None:
 def test_options_replace_those_of_the_directory(tmp_path: Path) -> None:
     save_translator("marian", tmp_path)
     translator = Translator.from_hugging_face(tmp_path, search=BeamSearch(2), max_target_length=5)
-    assert (translator.max_source_length, translator.max_target_length) == (30, 5)
+    assert (translator.max_source_length, translator.max_target_length) == (64, 5)
     assert translator.search.beam_size == 2
     assert Translator.from_hugging_face(tmp_path).max_target_length == 11  # of 12 with the start token
 
