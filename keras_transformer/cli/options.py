@@ -10,7 +10,6 @@ import click
 
 from keras_transformer.decoding.beam import BeamSearch
 from keras_transformer.decoding.sampling import GreedySearch
-from keras_transformer.decoding.search import Search
 from keras_transformer.decoding.text_translator import TextTranslator
 from keras_transformer.decoding.translator import Translator
 from keras_transformer.errors import InputError
@@ -126,7 +125,7 @@ def _change_search(translator: TextTranslator, beam_size: int | None, length_pen
         raise InputError(f"The search must be greedy or a beam. Received: {type(search).__name__}.")
     if length_penalty is not None:
         search = dataclasses.replace(search, length_penalty=length_penalty)
-    shared = {field.name: getattr(search, field.name) for field in dataclasses.fields(Search)}
+    shared = {field.name: getattr(search, field.name) for field in dataclasses.fields(GreedySearch)}
     # One hypothesis is greedy search, which costs less.
     if beam_size == 1:
         search = GreedySearch(**shared)

@@ -105,8 +105,8 @@ class Search(abc.ABC):
     length_penalty: float = 0.0
     """Exponent of the length, which scores are divided by; 0 for none."""
     length_normalization: LengthNormalization = "gnmt"
-    """What the exponent belongs to: `(5 + length) / 6`, Wu et al. 2016 ("GNMT"), section 7, or "length" itself,
-    as in transformers and CTranslate2."""
+    """What the exponent belongs to: "gnmt" for `(5 + length) / 6`, Wu et al. 2016, section 7, or "length"
+    itself, as in transformers and CTranslate2."""
     constraints: Constraints = NO_CONSTRAINTS
     """Rules for the tokens that are generated."""
     special_ids: SpecialIds | None = None

@@ -3,6 +3,7 @@
 The loop of the SavedModel grows its caches and lets sources leave the batch, which converters cannot express.
 """
 
+import dataclasses
 import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -24,7 +25,6 @@ from keras_transformer.export.verification import _compared_texts, _is_close
 from keras_transformer.export.weights import _changed, _StoredWeights
 from keras_transformer.files import _as_path, write_file
 
-_KEPT = ("length_penalty", "length_normalization", "constraints", "special_ids")  # of a search
 _OPSET = 18  # the version of the ONNX operations that are written
 
 _Ids: TypeAlias = npt.NDArray[np.int32]
@@ -127,7 +127,9 @@ class _GreedyGraph:
         self.batch_size = batch_size
         self.translator = _changed(
             translator,
-            search=GreedySearch(**{name: getattr(search, name) for name in _KEPT}),
+            search=GreedySearch(
+                **{field.name: getattr(search, field.name) for field in dataclasses.fields(GreedySearch)}
+            ),
             max_source_length=translator.max_source_length if source_length is None else source_length,
             max_target_length=translator.max_target_length if max_length is None else max_length,
         )

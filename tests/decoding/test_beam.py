@@ -1,5 +1,6 @@
 """Beam search over scripted models: by hand, and against every possible sequence."""
 
+import dataclasses
 import itertools
 from typing import Any
 
@@ -27,6 +28,71 @@ def decode(model: Any, search: Any, max_length: int, source: np.ndarray = ONE_SO
     assert token_ids.shape == (len(source), search.num_outputs, max_length)
     assert scores.shape == (len(source), search.num_outputs)
     return token_ids, scores
+
+
+def plain_beam(
+    model: Any, source: int, size: int, max_length: int, alpha: float, early_stopping: bool | str
+) -> list[tuple[float, list[int]]]:
+    """Beam search of transformers over ids from 1, which is the end: scores and tokens, best first."""
+    running: list[tuple[float, list[int]]] = [(0.0, [])]
+    finished: list[tuple[float, list[int]]] = []
+    for length in range(1, max_length + 1):
+        found = [[*tokens, token] for _, tokens in running for token in range(1, model.output.shape[1])]
+        ranked = sorted(((model.log_probability(source, [0, *each]), each) for each in found), reverse=True)
+        ended = [(score, each) for score, each in ranked[:size] if each[-1] == 1 or length == max_length]
+        finished = sorted(finished + [(score / length**alpha, each) for score, each in ended], reverse=True)
+        finished, running = finished[:size], [option for option in ranked if option[1][-1] != 1][:size]
+        bound = running[0][0] / (max_length if early_stopping == "never" else length) ** alpha
+        if len(finished) == size and (early_stopping is True or bound <= finished[-1][0]):
+            break
+    return finished
+
+
+@pytest.mark.parametrize("early_stopping", [True, False, "never"])
+@pytest.mark.parametrize(("size", "alpha"), [(2, 1.0), (3, 0.0), (3, 2.0), (4, 0.6)])
+def test_lengths_stops_and_cut_off_hypotheses_of_transformers(
+    recurrent_model: Any, size: int, alpha: float, early_stopping: Any
+) -> None:
+    model, sources = recurrent_model(12, 6, 1), np.arange(12, dtype="int32")[:, None]
+    search = BeamSearch(
+        size,
+        length_penalty=alpha,
+        length_normalization="length",
+        early_stopping=early_stopping,
+        cut_off_competes=True,
+        special_ids=FOUR_IDS,
+    )
+    token_ids, scores = decode(model, search, 6, sources)
+    one = decode(model, dataclasses.replace(search, num_hypotheses=1), 6, sources)[0]
+    for source in range(12):
+        expected = plain_beam(model, source, size, 6, alpha, early_stopping)
+        np.testing.assert_allclose(scores[source], [score for score, _ in expected], rtol=1e-4)
+        tokens = [each + [0] * (6 - len(each)) for _, each in expected]
+        np.testing.assert_array_equal(token_ids[source], tokens)
+        # With fewer wanted, a search may stop earlier, but the best stays the best.
+        np.testing.assert_array_equal(one[source, 0], tokens[0])
+
+
+def test_the_three_stops_differ(recurrent_model: Any) -> None:
+    model = recurrent_model(12, 6, 1)
+    found = [
+        [plain_beam(model, source, 3, 6, 2.0, stopping) for source in range(12)]
+        for stopping in (True, False, "never")
+    ]
+    assert found[0] != found[1]
+    assert found[1] != found[2]
+
+
+def test_every_hypothesis_competes_by_the_power_of_its_length(recurrent_model: Any) -> None:
+    options: Any = {"length_normalization": "length", "special_ids": FOUR_IDS, "cut_off_competes": True}
+    model = recurrent_model(1, 4, 0)
+    token_ids, scores = decode(model, BeamSearch(32, length_penalty=1.5, **options), 4)
+    expected = sorted(
+        (score / sum(token > 0 for token in tokens) ** 1.5, tokens)
+        for score, tokens in every_hypothesis(model, 0, 4, 0.0)
+    )[::-1]
+    np.testing.assert_allclose(scores[0, :31], [score for score, _ in expected], rtol=1e-4)
+    np.testing.assert_array_equal(token_ids[0, :31], [tokens for _, tokens in expected])
 
 
 def every_hypothesis(model: Any, source: int, max_length: int, alpha: float) -> list[tuple[float, list[int]]]:
@@ -233,6 +299,42 @@ def _repeats(tokens: list[int]) -> bool:
     return len(set(pairs)) < len(pairs)
 
 
+def test_first_tokens_and_a_forced_end_have_no_score(recurrent_model: Any) -> None:
+    model, prefix = recurrent_model(1, 6, 8), ops.convert_to_tensor([[4]], "int32")
+    rules = Constraints(first_token_ids=(5, 3), force_end=True, banned_first_token_ids=(4,), min_length=6)
+    for search in (BeamSearch(3, length_penalty=0.0), GreedySearch()):
+        search = dataclasses.replace(search, constraints=rules, special_ids=FOUR_IDS)
+        token_ids, scores = decode(model, search, 6)
+        assert (token_ids[0, :, :2] == [5, 3]).all()
+        assert (token_ids[0, :, 2] != 4).all()
+        assert (token_ids[0, :, 5] == 1).all()
+        for tokens, score in zip(token_ids[0], scores[0], strict=True):
+            first, whole = (model.log_probability(0, [0, *tokens[:end]]) for end in (2, 5))
+            np.testing.assert_allclose(score, whole - first, rtol=1e-4)
+        # A prefix comes after them.
+        result = generate(model, ops.convert_to_tensor(ONE_SOURCE), search, 6, prefix_ids=prefix)
+        assert (ops.convert_to_numpy(result.token_ids)[0, :, :3] == [5, 3, 4]).all()
+
+
+@pytest.mark.parametrize(
+    "special_ids",
+    [
+        SpecialIds(pad=0, unknown=2, start=2, end=1),  # the unknown token, 3, may be generated
+        SpecialIds(pad=0, unknown=0, start=0, end=1),  # Marian starts from padding
+        SpecialIds(pad=0, unknown=3, start=1, end=1),  # BART starts from the end
+    ],
+)
+@pytest.mark.parametrize("kind", [GreedySearch, BeamSearch])
+def test_ids_may_be_equal(recurrent_model: Any, kind: Any, special_ids: SpecialIds) -> None:
+    model, sources = recurrent_model(9, 6, 8), np.arange(9, dtype="int32")[:, None]
+    fast = decode(model, kind(special_ids=special_ids), 7, sources)
+    plain = decode(model, kind(special_ids=special_ids, constraints=Constraints(min_length=1)), 7, sources)
+    np.testing.assert_array_equal(fast[0], plain[0])
+    np.testing.assert_allclose(fast[1], plain[1], atol=1e-5)
+    allowed = {0, 1, 2, 3, 4, 5} - ({special_ids.unknown, special_ids.start} - {special_ids.end, 0})
+    assert {special_ids.end} <= set(np.unique(fast[0])) <= allowed
+
+
 def test_answers_begin_with_a_prefix(recurrent_model: Any) -> None:
     model, sources = recurrent_model(2, 6, 8), np.arange(2, dtype="int32")[:, None]
     prefix = ops.convert_to_tensor([[5, 4], [4, 0]], "int32")
@@ -266,6 +368,8 @@ def test_the_coverage_penalty_is_that_of_the_attention(transformer: Any, source_
         ({"num_hypotheses": 5}, r"Received: num_hypotheses=5, beam_size=4\."),
         ({"num_hypotheses": 0}, r"Received: num_hypotheses=0\."),
         ({"coverage_penalty": -1.0}, r"Received: coverage_penalty=-1\.0\."),
+        ({"early_stopping": "always"}, r"one of True, False, 'never'\. Received: early_stopping='always'\."),
+        ({"length_normalization": "none"}, r"'gnmt', 'length'\. Received: length_normalization='none'\."),
     ],
 )
 def test_wrong_options_are_refused(options: Any, message: str) -> None:

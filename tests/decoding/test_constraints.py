@@ -254,6 +254,57 @@ def test_the_repetition_penalty_is_that_of_a_loop(penalty: float) -> None:
         np.testing.assert_allclose(result, expected, rtol=1e-6)
 
 
+def test_banned_sequences_are_those_of_a_loop() -> None:
+    rng = np.random.default_rng(6)
+    scores = np.log(rng.dirichlet(np.ones(7), size=40)).astype("float32")
+    history = rng.integers(4, 7, (40, 5)).astype("int32")
+    sequences = ((4, 5), (5, 4), (4, 5, 6), (6, 6, 6, 4))
+    num_banned = 0
+    for position in range(6):
+        expected = scores.copy()
+        for row, sequence in itertools.product(range(40), sequences):
+            before = history[row, :position][-len(sequence) + 1 :]
+            if tuple(before) == sequence[:-1]:
+                expected[row, sequence[-1]] = FORBIDDEN
+        result = apply(Constraints(banned_sequences=sequences), position, history, scores)
+        np.testing.assert_array_equal(result, expected)
+        num_banned += np.count_nonzero(expected == np.float32(FORBIDDEN))
+    assert num_banned > 40
+
+
+def test_banned_first_tokens() -> None:
+    rules = Constraints(first_token_ids=(4,), banned_first_token_ids=(END, 5))
+    assert [allowed(rules, position) for position in (0, 1)] == [list(range(6)), [0, 1, 2, 4]]
+    assert allowed(rules, 2) == list(range(6))
+
+
+def test_forced_tokens_have_all_probability() -> None:
+    rules = Constraints(first_token_ids=(4, 1), force_end=True)
+    scores = ops.convert_to_tensor(np.repeat(SCORES, 2, axis=0))
+    lengths = ops.convert_to_tensor(np.array([3, 5], "int32"))
+    taken = [
+        np.exp(ops.convert_to_numpy(rules.force(scores, position, lengths, END))) for position in range(5)
+    ]
+    one = np.eye(6)
+    np.testing.assert_allclose(taken[0], one[[4, 4]])
+    np.testing.assert_allclose(taken[1], one[[1, 1]])
+    np.testing.assert_allclose(taken[2], [one[END], np.exp(SCORES[0])], rtol=1e-6)
+    np.testing.assert_allclose(taken[3], [one[END], np.exp(SCORES[0])], rtol=1e-6)
+    np.testing.assert_allclose(taken[4], one[[END, END]])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"banned_sequences": ((1, 6),)}, {"banned_first_token_ids": (1, 6)}],
+)
+def test_tokens_outside_the_vocabulary_are_refused(options: dict[str, Any]) -> None:
+    [name] = options
+    with pytest.raises(ValueError, match=rf"Received: 6 in {name}, vocabulary_size=6"):
+        apply(Constraints(**options), 0)
+    with pytest.raises(ValueError, match=r"Received: 6 in first_token_ids, vocabulary_size=6"):
+        Constraints(first_token_ids=(6,)).force(ops.convert_to_tensor(SCORES), 0, 5, END)
+
+
 @pytest.mark.parametrize("token_id", [3, 6])
 def test_tokens_that_cannot_be_banned_are_refused(token_id: int) -> None:
     message = rf"Received: {token_id} in banned_token_ids, vocabulary_size=6, end=3\."
@@ -279,6 +330,9 @@ def test_tokens_that_cannot_be_banned_are_refused(token_id: int) -> None:
         ({"banned_token_ids": ("4",)}, TypeError, "banned_token_ids='4'"),
         ({"no_repeat_ngram_size": True}, TypeError, "no_repeat_ngram_size=True"),
         ({"repetition_penalty": 0.0}, ValueError, "repetition_penalty=0.0"),
+        ({"banned_sequences": ((4,),)}, ValueError, r"banned_sequences=\(\(4,\),\)"),
+        ({"banned_sequences": ((4, -5),)}, ValueError, "banned_sequences=-5"),
+        ({"first_token_ids": (4.5,)}, TypeError, "first_token_ids=4.5"),
     ],
 )
 def test_wrong_rules_are_refused(options: dict[str, Any], error: type[Exception], message: str) -> None:

@@ -16,6 +16,18 @@ SEARCHES = [
     GreedySearch(),
     BeamSearch(3),
     BeamSearch(2, early_stopping="never", length_penalty=0.5, num_hypotheses=1),
+    BeamSearch(
+        3,
+        length_normalization="length",
+        early_stopping=False,
+        cut_off_competes=True,
+        constraints=Constraints(
+            first_token_ids=(5, 7),
+            force_end=True,
+            banned_first_token_ids=(4,),
+            banned_sequences=((4, 6), (6, 5, 4)),
+        ),
+    ),
     BeamSearch(3, coverage_penalty=0.2),
     SampleSearch(num_samples=2, seed=5),
     BeamSearch(2, constraints=Constraints(no_repeat_ngram_size=2, max_length_ratio=2.0)),
@@ -68,6 +80,33 @@ def test_changing_sizes_give_the_same(transformer: Any, source_ids: Any, search:
 
 
 @tensorflow_only
+@pytest.mark.parametrize("normalization", ["gnmt", "length"])
+@pytest.mark.parametrize("early_stopping", [True, False, "never"])
+def test_each_source_has_its_own_length_penalty(
+    recurrent_model: Any, normalization: Any, early_stopping: Any
+) -> None:
+    import tensorflow as tf
+
+    model, sources = recurrent_model(6, 8, 3), np.arange(6, dtype="int32")[:, None]
+    penalties, lengths = np.array([0, 0.5, 1, 1.5, 2, 2], "float32"), np.array([9, 4, 9, 5, 9, 3], "int32")
+    search = BeamSearch(
+        3, length_normalization=normalization, early_stopping=early_stopping, cut_off_competes=True
+    )
+    graph = tf.function(
+        lambda ids: generate(model, ids, search, 9, max_lengths=lengths, length_penalties=penalties),
+        input_signature=[tf.TensorSpec([None, None], tf.int32)],
+        autograph=False,
+    )
+    token_ids, scores = answers(graph(sources))
+    for row, (penalty, length) in enumerate(zip(penalties.tolist(), lengths.tolist(), strict=True)):
+        alone = dataclasses.replace(search, length_penalty=penalty)
+        expected = answers(generate(model, ops.convert_to_tensor(sources[row : row + 1]), alone, length))
+        np.testing.assert_array_equal(token_ids[row, :, :length], expected[0][0])
+        assert not token_ids[row, :, length:].any()
+        np.testing.assert_allclose(scores[row], expected[1][0], rtol=1e-4)
+
+
+@tensorflow_only
 @pytest.mark.parametrize("search_class", [GreedySearch, BeamSearch, SampleSearch])
 def test_room_is_padding_whatever_its_id(table_model: Any, search_class: Any) -> None:
     import tensorflow as tf
@@ -99,7 +138,7 @@ def test_no_source_at_all(transformer: Any) -> None:
 
 @tensorflow_only
 @pytest.mark.slow
-@pytest.mark.parametrize("search", SEARCHES[:3])
+@pytest.mark.parametrize("search", SEARCHES[:4])
 def test_xla_gives_the_same(transformer: Any, source_ids: Any, search: Any) -> None:
     import tensorflow as tf
 

@@ -15,6 +15,7 @@ import pytest
 import keras_transformer as kt
 from keras_transformer.decoding import (
     BeamSearch,
+    Constraints,
     GreedySearch,
     SampleSearch,
     SearchResult,
@@ -166,6 +167,24 @@ def test_own_answers_score_as_they_did(translator: kt.Translator) -> None:
     assert ended
     assert [score.score for score in scores] == pytest.approx([a.score for _, a in ended], abs=1e-4)
     assert [score.num_tokens for score in scores] == [len(answer.text) + 1 for _, answer in ended]
+
+
+def test_first_tokens_are_part_of_a_scored_target(
+    transformer: Any, source_tokenizer: Any, target_tokenizer: Any
+) -> None:
+    search = GreedySearch(length_penalty=1.0, constraints=Constraints(first_token_ids=(6,)))
+    sides = source_tokenizer, target_tokenizer
+    translator = kt.Translator(transformer, *sides, search=search, max_target_length=9)
+    answers = translator.translate_with_scores(PLAIN)
+    first = target_tokenizer.detokenize([[6]]).numpy()[0].decode()
+    assert all(answer.text.startswith(first) for answer in answers)
+    ended = [(text, answer) for text, answer in zip(PLAIN, answers, strict=True) if len(answer.text) < 8]
+    assert ended
+    scores = translator.score(
+        *zip(*((text, answer.text.removeprefix(first)) for text, answer in ended), strict=True)
+    )
+    assert [score.score for score in scores] == pytest.approx([a.score for _, a in ended], abs=1e-4)
+    assert [score.num_tokens for score in scores] == [len(answer.text) for _, answer in ended]
 
 
 def test_pairs_do_not_depend_on_their_neighbors(translator: kt.Translator) -> None:

@@ -91,6 +91,18 @@ def test_parts_of_two_models_are_refused(directory: Path, tmp_path: Path, part: 
         GreedySearch(length_penalty=0.3),
         BeamSearch(3, length_penalty=0.5, special_ids=SpecialIds(end=7)),
         BeamSearch(1, early_stopping="never", constraints=Constraints(min_length=2, banned_token_ids=(5,))),
+        BeamSearch(
+            2,
+            length_normalization="length",
+            early_stopping=False,
+            cut_off_competes=True,
+            constraints=Constraints(
+                first_token_ids=(5,),
+                force_end=True,
+                banned_first_token_ids=(4, 6),
+                banned_sequences=((4, 5), (6, 5, 4)),
+            ),
+        ),
         SampleSearch(0.7, top_p=0.9, num_samples=3, seed=5),
     ],
 )
