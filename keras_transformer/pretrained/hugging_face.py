@@ -102,16 +102,13 @@ class HuggingFaceCheckpoint:
         """
         tensors = _Tensors(self.directory)
         tables = _Tables(tensors, self._family, self.directory)
+        start_id = int(self.generation.decoder_start_token_id or 0)  # never None here
         ids = {"source": source_ids, "target": target_ids}
-        for side, each in ids.items():
-            tables.check_vocabulary(side, each)
-        start_id = self.generation.decoder_start_token_id
-        rows = {side: np.where(each < 0, start_id, each) for side, each in ids.items()}
-        options = self._family.options()
+        rows = {side: tables.rows(side, each, start_id) for side, each in ids.items()}
         model = Transformer(
             len(source_ids),
             len(target_ids),
-            **options,
+            **self._family.options(),
             share_embeddings=tables.names["source"] == tables.names["target"]
             and np.array_equal(source_ids, target_ids),
             tie_output=tables.names["output"] == tables.names["target"],
@@ -189,13 +186,20 @@ class _Tables:
         factor = self._family.logit_scale if self._is_tied else 1.0
         return self._family.embedding_scale != factor
 
-    def check_vocabulary(self, side: str, ids: _Ids) -> None:
-        size = self._sizes["output" if side == "target" else side]
-        if sorted(ids[ids >= 0]) != [*range(size)]:
+    def rows(self, side: str, ids: _Ids, start_id: int) -> _Ids:
+        """Return the row of each of our ids."""
+        size, regular = self._sizes[side], ids[ids >= 0]
+        if not np.array_equal(np.sort(regular), np.arange(size)):
             raise InputError(
                 f"{self._directory}: the {side} tokenizer must have the vocabulary of the model, {size} ids. "
-                f"Received: {len(np.unique(ids[ids >= 0]))} ids, up to {ids.max()}."
+                f"Received: {len(regular)} ids, up to {ids.max()}."
             )
+        rows = np.where(ids < 0, start_id, ids)
+        # A source has no start; its vocabulary may be smaller, where there are two.
+        if side == "target" and not 0 <= start_id < size:
+            wanted = f"`decoder_start_token_id` must be an id below {size}, the size of the vocabulary"
+            raise InputError(f"{self._directory}: {wanted}. Received: {start_id}.")
+        return np.minimum(rows, size - 1)
 
     def fill(self, model: Transformer, rows: Mapping[str, _Ids]) -> None:
         factor = self._family.logit_scale if self._is_tied else 1.0
