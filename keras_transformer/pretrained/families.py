@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import ClassVar, TypeAlias
+from typing import ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -12,14 +12,9 @@ from keras_transformer.types import Config
 
 _Array: TypeAlias = npt.NDArray[np.float32]
 
-_ACTIVATIONS = {
-    "relu": "relu",
-    "gelu": "gelu",
-    "gelu_new": "gelu_tanh",
-    "gelu_pytorch_tanh": "gelu_tanh",
-    "silu": "silu",
-    "swish": "silu",
-}
+# Names of theirs, apart from those that both have.
+_ACTIVATIONS = {"gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "swish": "silu"}
+_SAME_ACTIVATIONS = ("relu", "gelu", "silu")
 # Names that all of them may have, and that change no number of a model in use: of other tasks, of training,
 # and what each library writes down about itself.
 _UNUSED = (
@@ -30,6 +25,17 @@ _UNUSED = (
     "torch_dtype transformers_version use_cache share_encoder_decoder_embeddings sep_token_id"
 )
 _IGNORED = frozenset(_UNUSED.split())
+
+
+class _Scales(NamedTuple):
+    embeddings: float = 1.0
+    logits: float = 1.0
+    queries: float = 1.0
+
+
+def _tables(prefix: str) -> dict[str, tuple[str, ...]]:
+    names = [f"{prefix}{part}.weight" for part in ("encoder.embed_tokens", "decoder.embed_tokens", "shared")]
+    return {"source": (names[0], names[2]), "target": (*names[1:],), "output": ("lm_head.weight", *names[1:])}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -49,22 +55,12 @@ class _Family:
     @property
     def max_length(self) -> int | None:
         """Return the number of positions; None if there is no limit."""
-        return None
+        limit: int | None = getattr(self, "max_position_embeddings", None)
+        return limit
 
-    @property
-    def embedding_scale(self) -> float:
-        """Return the factor of the embeddings."""
-        return 1.0
-
-    @property
-    def logit_scale(self) -> float:
-        """Return the factor of the logits."""
-        return 1.0
-
-    @property
-    def query_scale(self) -> float:
-        """Return what makes good that our attention divides its scores by the root of the width of a head."""
-        return 1.0
+    def scales(self) -> _Scales:
+        """Return the factors of embeddings, logits and queries."""
+        return _Scales()
 
     def table_sizes(self) -> dict[str, int]:
         """Return the rows of each of `tables`."""
@@ -88,7 +84,7 @@ class _Family:
 
     def positions(self, stack: str) -> tuple[str, _Array | None, int]:
         """Return the name of a table of positions, its values where they are known, and rows to leave out."""
-        raise NotImplementedError
+        return "", None, 0
 
 
 def _same(**pairs: tuple[object, object]) -> None:
@@ -101,9 +97,10 @@ def _same(**pairs: tuple[object, object]) -> None:
 
 
 def _activation(name: str) -> str:
-    if name not in _ACTIVATIONS:
-        raise InputError(f"The activation must be one of {', '.join(_ACTIVATIONS)}. Received: {name!r}.")
-    return _ACTIVATIONS[name]
+    known = {**dict(zip(_SAME_ACTIVATIONS, _SAME_ACTIVATIONS, strict=True)), **_ACTIVATIONS}
+    if name not in known:
+        raise InputError(f"The activation must be one of {', '.join(known)}. Received: {name!r}.")
+    return known[name]
 
 
 def _attention(ours: str, theirs: str, names: str) -> dict[str, str]:
@@ -137,19 +134,10 @@ class _Bart(_Family):
     norm_first: ClassVar[bool] = False
     normalize_embeddings: ClassVar[bool] = True
     is_static: ClassVar[bool] = False
-    tables: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        "source": ("model.encoder.embed_tokens.weight", "model.shared.weight"),
-        "target": ("model.decoder.embed_tokens.weight", "model.shared.weight"),
-        "output": ("lm_head.weight", "model.decoder.embed_tokens.weight", "model.shared.weight"),
-    }
+    tables: ClassVar[Mapping[str, tuple[str, ...]]] = _tables("model.")
 
-    @property
-    def max_length(self) -> int | None:
-        return self.max_position_embeddings
-
-    @property
-    def embedding_scale(self) -> float:
-        return self.d_model**0.5 if self.scale_embedding else 1.0
+    def scales(self) -> _Scales:
+        return _Scales(embeddings=self.d_model**0.5 if self.scale_embedding else 1.0)
 
     def options(self) -> Config:
         _same(
@@ -300,22 +288,14 @@ class _T5(_Family):
     decoder_start_token_id: int | None = 0
 
     architectures: ClassVar[tuple[str, ...]] = ("T5ForConditionalGeneration", "T5WithLMHeadModel")
-    tables: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        "source": ("encoder.embed_tokens.weight", "shared.weight"),
-        "target": ("decoder.embed_tokens.weight", "shared.weight"),
-        "output": ("lm_head.weight", "decoder.embed_tokens.weight", "shared.weight"),
-    }
+    tables: ClassVar[Mapping[str, tuple[str, ...]]] = _tables("")
 
-    @property
-    def logit_scale(self) -> float:
+    def scales(self) -> _Scales:
         # Which of the two a model is, T5 or its version 1.1, followed from the tie in older files.
         is_scaled = self.scale_decoder_outputs
         is_scaled = self.tie_word_embeddings if is_scaled is None else is_scaled
-        return self.d_model**-0.5 if is_scaled else 1.0
-
-    @property
-    def query_scale(self) -> float:
-        return self.d_kv**0.5
+        # Our attention divides its scores by the root of the width of a head, T5 does not.
+        return _Scales(logits=self.d_model**-0.5 if is_scaled else 1.0, queries=self.d_kv**0.5)
 
     @property
     def is_gated(self) -> bool:
@@ -371,9 +351,6 @@ class _T5(_Family):
     def stack_names(self, stack: str) -> dict[str, str]:
         return {f"{stack}.final_normalization": f"{stack}.final_layer_norm"}
 
-    def positions(self, stack: str) -> tuple[str, _Array | None, int]:
-        return "", None, 0
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _MT5(_T5):
@@ -387,9 +364,8 @@ class _MT5(_T5):
 
     architectures: ClassVar[tuple[str, ...]] = ("MT5ForConditionalGeneration",)
 
-    @property
-    def logit_scale(self) -> float:
-        return 1.0
+    def scales(self) -> _Scales:
+        return super().scales()._replace(logits=1.0)
 
 
 def _sinusoids(length: int, hidden_dim: int) -> _Array:

@@ -5,7 +5,7 @@ import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import keras
 import numpy as np
@@ -17,7 +17,6 @@ from keras_transformer.files import _as_path, read_file, read_table
 from keras_transformer.models import Transformer, TransformerConfig
 from keras_transformer.pretrained.checkpoint_files import _Tensors
 from keras_transformer.pretrained.families import _FAMILIES, _IGNORED, _Family
-from keras_transformer.pretrained.generation import _GENERATION_NAMES, _Generation, _read_generation
 from keras_transformer.types import SPECIAL_IDS, Config
 
 _Array: TypeAlias = npt.NDArray[np.float32]
@@ -37,6 +36,69 @@ _ENDINGS = {
     "bias": "bias",
     "beta": "bias",
 }
+
+
+# Names that must have one of these values, or None: another would change the outputs, and no search here does
+# what it says.
+_NEUTRAL: dict[str, tuple[object, ...]] = {
+    "constraints": (),
+    "diversity_penalty": (0.0,),
+    "do_sample": (False,),
+    "dola_layers": (),
+    "encoder_no_repeat_ngram_size": (0,),
+    "encoder_repetition_penalty": (1.0,),
+    "exponential_decay_length_penalty": (),
+    "force_words_ids": (),
+    "guidance_scale": (1.0,),
+    "max_time": (),
+    "num_beam_groups": (1,),
+    "num_return_sequences": (1,),
+    "penalty_alpha": (0.0,),
+    "prompt_lookup_num_tokens": (),
+    "renormalize_logits": (False,),
+    "remove_invalid_values": (False,),
+    "repetition_penalty": (1.0,),
+    "sequence_bias": (),
+    "stop_strings": (),
+    "token_healing": (False,),
+    "watermarking_config": (),
+}
+# Of samples alone, of the cache, and of what is returned beside the tokens.
+_OTHERS = (
+    "_from_model_config assistant_confidence_threshold assistant_early_exit assistant_lookbehind "
+    "cache_config cache_implementation compile_config disable_compile epsilon_cutoff eta_cutoff is_assistant "
+    "low_memory max_cache_len max_matching_ngram_size min_p num_assistant_tokens "
+    "num_assistant_tokens_schedule output_attentions output_hidden_states output_logits output_scores "
+    "return_dict_in_generate return_legacy_cache target_lookbehind temperature top_h top_k top_p "
+    "transformers_version typical_p use_cache"
+)
+_UNUSED = frozenset(_OTHERS.split())
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Generation:
+    """The names that a search here follows, with the defaults of transformers."""
+
+    max_length: int | None = None
+    max_new_tokens: int | None = None
+    min_length: int = 0
+    min_new_tokens: int | None = None
+    num_beams: int = 1
+    early_stopping: bool | Literal["never"] = False
+    length_penalty: float = 1.0
+    no_repeat_ngram_size: int = 0
+    bad_words_ids: tuple[tuple[int, ...], ...] = ()
+    suppress_tokens: tuple[int, ...] = ()
+    begin_suppress_tokens: tuple[int, ...] = ()
+    forced_bos_token_id: int | None = None
+    forced_eos_token_id: int | tuple[int, ...] | None = None
+    decoder_start_token_id: int | None = None
+    bos_token_id: int | None = None
+    eos_token_id: int | tuple[int, ...] | None = None
+    pad_token_id: int | None = None
+
+
+_GENERATION_NAMES = {field.name for field in dataclasses.fields(_Generation)} | {*_NEUTRAL, *_UNUSED}
 
 
 class HuggingFaceCheckpoint:
@@ -183,8 +245,8 @@ class _Tables:
     def scales_embeddings(self) -> bool:
         """Whether our embeddings multiply with the root of their width."""
         # A table that the logits share has their factor, which the embeddings must make good.
-        factor = self._family.logit_scale if self._is_tied else 1.0
-        return self._family.embedding_scale != factor
+        factor = self._family.scales().logits if self._is_tied else 1.0
+        return self._family.scales().embeddings != factor
 
     def rows(self, side: str, ids: _Ids, start_id: int) -> _Ids:
         """Return the row of each of our ids."""
@@ -202,7 +264,7 @@ class _Tables:
         return np.minimum(rows, size - 1)
 
     def fill(self, model: Transformer, rows: Mapping[str, _Ids]) -> None:
-        factor = self._family.logit_scale if self._is_tied else 1.0
+        factor = self._family.scales().logits if self._is_tied else 1.0
         sides = {"target": model.target_embedding}
         if not model.config.share_embeddings:
             sides["source"] = model.source_embedding
@@ -212,7 +274,7 @@ class _Tables:
             embedding.embeddings.assign(table)
         if not self._is_tied:
             table = self._read(self.names["output"], "output")[rows["target"]]
-            table *= self._family.logit_scale
+            table *= self._family.scales().logits
             # (v, d) -> (d, v)
             model.output_projection.dense.kernel.assign(table.T)
 
@@ -223,7 +285,7 @@ def _parts(model: Transformer, family: _Family) -> list[tuple[keras.layers.Layer
     for stack in ("encoder", "decoder"):
         for number, layer in enumerate(getattr(model, stack).layers):
             for path, name in family.layer_names(stack).items():
-                factor = family.query_scale if path.endswith("query_dense") else 1.0
+                factor = family.scales().queries if path.endswith("query_dense") else 1.0
                 pairs.append((_part(layer, path), name.format(i=number), factor))
         pairs += [(_part(model, path), name, 1.0) for path, name in family.stack_names(stack).items()]
     return [(part, name, factor) for part, name, factor in pairs if part is not None]
@@ -294,3 +356,20 @@ def _family(config: Config, path: Path) -> _Family:
     except ValueError as error:
         raise InputError(f"{path}: {error}") from error
     return parsed
+
+
+def _read_generation(table: Config, path: Path) -> _Generation:
+    """Return what a table of names says; raise InputError for what no search here can do."""
+    followed = {}
+    for name, value in table.items():
+        if name not in _GENERATION_NAMES and value not in (None, False):
+            raise InputError(f"{path}: the option {name!r} is not known. Received: {name}={value!r:.80}.")
+        if name in _NEUTRAL and value is not None and value not in _NEUTRAL[name]:
+            wanted = " or ".join(map(str, (*_NEUTRAL[name], None)))
+            raise InputError(
+                f"{path}: `{name}` must be {wanted}, since no search here does it. Received: {value!r:.80}."
+            )
+        if name not in _UNUSED and name not in _NEUTRAL and value is not None:
+            followed[name] = value
+    generation: _Generation = read_table(json.dumps(followed).encode(), path, _Generation)
+    return generation
