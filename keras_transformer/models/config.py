@@ -176,6 +176,8 @@ class TransformerConfig(_ModelConfig):
     """Layers of the decoder; `num_layers` if None."""
     share_embeddings: bool = False
     """Whether source and target use one embedding; their vocabularies must be the same."""
+    share_positions: bool = True
+    """Whether source and target use one table of learned positions."""
     tie_output: bool = True
     """Whether the logits use the target embedding's table."""
     output_bias: bool = False
@@ -185,6 +187,11 @@ class TransformerConfig(_ModelConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if not self.share_positions and self.positions != "learned":
+            raise ValueError(
+                "`share_positions` may be False for positions='learned' alone. Received: "
+                f"share_positions={self.share_positions}, positions={self.positions!r}."
+            )
         if self.packed and self.encoder_feature_dim is not None:
             raise ValueError(
                 "`packed` needs token ids as a source. Received: "
