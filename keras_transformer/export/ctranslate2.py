@@ -145,6 +145,8 @@ def _transformer_spec(model: Transformer, num_positions: int) -> _Spec:
     encoder = specs.transformer_spec.TransformerEncoderSpec(len(model.encoder.layers), **options)
     decoder = specs.transformer_spec.TransformerDecoderSpec(len(model.decoder.layers), **options)
     encoder.pre_norm = decoder.pre_norm = config.norm_first
+    # Its own default, repeated here since the numbers depend on it.
+    encoder.scale_embeddings = decoder.scale_embeddings = config.scale_embeddings
     _fill_embedding(encoder.embeddings[0], model.source_embedding)
     _fill_embedding(decoder.embeddings, model.target_embedding)
     _fill_stack(encoder, model.encoder)
@@ -153,14 +155,15 @@ def _transformer_spec(model: Transformer, num_positions: int) -> _Spec:
         _fill_norm(encoder.layernorm_embedding, model.source_normalization)
         _fill_norm(decoder.layernorm_embedding, model.target_normalization)
     if config.positions not in ("rotary", "relative"):
-        if config.positions == "learned":
-            encodings = _array(model.position_encoding.marks)  # (positions, d)
-        else:
-            layout = model.position_encoding.layout
-            encodings = _array(sinusoidal_position_encoding(num_positions, config.hidden_dim, layout=layout))
-        encoder.position_encodings.encodings = decoder.position_encodings.encodings = encodings
-        if not config.share_positions:
-            decoder.position_encodings.encodings = _array(model.target_position_encoding.marks)
+        of_source: Any = model.position_encoding
+        of_target: Any = getattr(model, "target_position_encoding", of_source)
+        for side, encoding in ((encoder, of_source), (decoder, of_target)):
+            if config.positions == "learned":
+                values = encoding.marks  # (positions, d)
+            else:
+                width, layout = config.hidden_dim, encoding.layout
+                values = sinusoidal_position_encoding(num_positions, width, layout=layout)
+            side.position_encodings.encodings = _array(values)
     # (d, v) -> (v, d)
     decoder.projection.weight = np.ascontiguousarray(_array(model.output_projection.matrix()).T)
     _fill_bias(decoder.projection, model.output_projection.bias)
@@ -226,8 +229,6 @@ def _fill_norm(spec: _Spec, norm: keras.layers.Layer) -> None:
 
 def _fill_embedding(spec: _Spec, embedding: TokenEmbedding) -> None:
     spec.weight = _array(embedding.embeddings)
-    # CTranslate2's own default, repeated here since the numbers depend on it.
-    spec.multiply_by_sqrt_depth = embedding.scale
 
 
 def _array(weight: Tensor) -> _Array:

@@ -187,6 +187,11 @@ class TransformerConfig(_ModelConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if not self.share_positions and self.positions != "learned":
+            raise ValueError(
+                "`share_positions` may be False for positions='learned' alone. Received: "
+                f"share_positions={self.share_positions}, positions={self.positions!r}."
+            )
         if self.packed and self.encoder_feature_dim is not None:
             raise ValueError(
                 "`packed` needs token ids as a source. Received: "

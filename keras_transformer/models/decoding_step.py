@@ -23,14 +23,10 @@ class _DecodingStep:
     def __init__(self, model: keras.Model, side: str, beam_size: int, *, in_place: bool = False) -> None:
         self.decoder = CachedDecoder(model.decoder, in_place=in_place)
         self._embedded = partial(_embedded, model, side)
-        names = (
-            f"{side}_embedding",
-            "position_encoding",
-            f"{side}_position_encoding",
-            f"{side}_normalization",
-        )
-        layers = [getattr(model, name) for name in names if hasattr(model, name)]
-        self._weights = [(weight, weight_now(weight)) for layer in layers for weight in layer.weights]
+        names = ("embedding", "position_encoding", "normalization")
+        found = [getattr(model, f"{side}_{name}", getattr(model, name, None)) for name in names]
+        weights = [weight for layer in found if layer is not None for weight in layer.weights]
+        self._weights = [(weight, weight_now(weight)) for weight in weights]
         self._project = _projection(model.output_projection, beam_size)
 
     def __call__(

@@ -35,16 +35,18 @@ def _embedding(config: _ModelConfig, vocabulary_size: int, dtype: object, name: 
     )
 
 
-def _input_parts(config: _ModelConfig, dtype: object, **stacks: Encoder | Decoder) -> Parts:
-    """Make what stands between embeddings and stacks: positions, a normalization of each side, dropout."""
-    name = "position_encoding"
-    encoding: keras.layers.Layer = NoPositionEncoding(dtype=dtype, name=name)
+def _position_encoding(config: _ModelConfig, dtype: object, name: str) -> keras.layers.Layer:
     if config.positions.startswith("sinusoidal"):
         layout = "interleaved" if config.positions == "sinusoidal" else "concatenated"
-        encoding = PositionEncoding(layout=layout, dtype=dtype, name=name)
-    elif config.max_length is not None:
-        encoding = LearnedPositionEncoding(config.max_length, dtype=dtype, name=name)
-    parts: Parts = {name: encoding}
+        return PositionEncoding(layout=layout, dtype=dtype, name=name)
+    if config.max_length is not None:
+        return LearnedPositionEncoding(config.max_length, dtype=dtype, name=name)
+    return NoPositionEncoding(dtype=dtype, name=name)
+
+
+def _input_parts(config: _ModelConfig, dtype: object, **stacks: Encoder | Decoder) -> Parts:
+    """Make what stands between embeddings and stacks: positions, a normalization of each side, dropout."""
+    parts: Parts = {"position_encoding": _position_encoding(config, dtype, "position_encoding")}
     for side, stack in stacks.items() if config.normalize_embeddings else ():
         parts[f"{side}_normalization"] = stack.make_normalization(f"{side}_normalization")
     return {**parts, "embedding_dropout": Dropout(config.dropout, dtype=dtype, name="embedding_dropout")}

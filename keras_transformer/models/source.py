@@ -188,6 +188,7 @@ def _embedded(
         return parts.get(name) if isinstance(parts, dict) else getattr(parts, name, None)
 
     embed, normalize = part(f"{side}_embedding") or part(f"{side}_projection"), part(f"{side}_normalization")
-    encode = part(f"{side}_position_encoding") or part("position_encoding")
-    x = encode(embed(values), **positions)
+    # Those of the source, where the target has a table of its own.
+    encoding = part(f"{side}_position_encoding") or part("position_encoding")
+    x = encoding(embed(values), **positions)
     return x if normalize is None else normalize(x)

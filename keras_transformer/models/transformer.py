@@ -13,7 +13,7 @@ from keras_transformer.layers.token_embedding import OutputProjection
 from keras_transformer.models.config import Activation, TransformerConfig, _check_exactly_one
 from keras_transformer.models.configured_model import ConfiguredModel, Step
 from keras_transformer.models.decoding_step import _DecodingStep
-from keras_transformer.models.parts import Parts, _embedding, _input_parts, _source_part
+from keras_transformer.models.parts import Parts, _embedding, _input_parts, _position_encoding, _source_part
 from keras_transformer.models.source import (
     SEGMENT_INPUTS,
     _embedded,
@@ -210,6 +210,9 @@ def _parts(config: TransformerConfig, target_size: int, dtype: object) -> Parts:
     decoder_depth = config.num_decoder_layers or config.num_layers
     encoder = Encoder(encoder_depth, **config.stack_options(), dtype=dtype, name="encoder")
     decoder = Decoder(decoder_depth, **config.stack_options(), dtype=dtype, name="decoder")
+    if not config.share_positions:
+        name = "target_position_encoding"
+        source[name] = _position_encoding(config, dtype, name)
     return {
         **source,
         "target_embedding": target_embedding,
