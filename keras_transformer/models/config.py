@@ -197,11 +197,6 @@ class TransformerConfig(_ModelConfig):
                 "`packed` needs token ids as a source. Received: "
                 f"packed={self.packed}, encoder_feature_dim={self.encoder_feature_dim}."
             )
-        if not self.share_positions and self.positions != "learned":
-            raise ValueError(
-                "`share_positions` must be True unless positions are learned. "
-                f"Received: share_positions={self.share_positions}, positions={self.positions!r}."
-            )
         if self.share_embeddings and self.source_vocabulary_size != self.target_vocabulary_size:
             raise ValueError(
                 "`share_embeddings` needs vocabularies of the same size. Received: "

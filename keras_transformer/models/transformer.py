@@ -8,7 +8,6 @@ from keras_transformer.layers.cached_decoder import CachedDecoder
 from keras_transformer.layers.decoder import Decoder
 from keras_transformer.layers.encoder import Encoder
 from keras_transformer.layers.masks import padding_mask
-from keras_transformer.layers.position_encoding import LearnedPositionEncoding
 from keras_transformer.layers.token_embedding import OutputProjection
 from keras_transformer.models.config import Activation, TransformerConfig, _check_exactly_one
 from keras_transformer.models.configured_model import ConfiguredModel, Step
@@ -217,7 +216,6 @@ def _parts(config: TransformerConfig, target_size: int, dtype: object) -> Parts:
         **source,
         "target_embedding": target_embedding,
         **_input_parts(config, dtype, source=encoder, target=decoder),
-        **({} if config.share_positions else _target_positions(config, dtype)),
         "encoder": encoder,
         "decoder": decoder,
         "output_projection": OutputProjection(
@@ -228,11 +226,6 @@ def _parts(config: TransformerConfig, target_size: int, dtype: object) -> Parts:
             name="output_projection",
         ),
     }
-
-
-def _target_positions(config: TransformerConfig, dtype: object) -> Parts:
-    name = "target_position_encoding"
-    return {name: LearnedPositionEncoding(config.max_length, dtype=dtype, name=name)}
 
 
 def _connect(parts: Parts, source: _Source, packed: bool) -> tuple[dict[str, Tensor], Tensor]:
