@@ -110,7 +110,7 @@ def read_hugging_face_tokenizers(
     files = _Directory(_as_path(directory))
     name = files.class_name()
     if name not in _FAMILIES:
-        known = tuple(sorted(_FAMILIES))
+        known = tuple(_FAMILIES)
         wanted = f"the tokenizer must be one of {known}"
         raise InputError(f"{files.settings_path}: {wanted}. Received: {name!r}.")
     source, target = _FAMILIES[name](files, source_language, target_language)
@@ -149,12 +149,13 @@ class _Directory:
     @staticmethod
     def ordered(path: Path, numbers: object) -> list[str]:
         """Return pieces in the order of their ids."""
-        ids = [*numbers.values()] if isinstance(numbers, dict) else [None]
-        if not all(type(number) is int for number in ids) or sorted(ids) != [*range(len(ids))]:
-            wanted = f"the ids of the vocabulary must be 0 to {len(ids) - 1}, each once"
-            odd = next((each for each in ids if type(each) is not int), max(ids, default=None))
-            raise InputError(f"{path}: {wanted}. Received: {odd!r} among them.")
-        return sorted(numbers, key=numbers.__getitem__)
+        numbers = numbers if isinstance(numbers, dict) else {}
+        by_number = {number: piece for piece, number in numbers.items()}
+        for number in range(len(numbers)):
+            if number not in by_number:
+                wanted = f"the ids of the vocabulary must be 0 to {len(numbers) - 1}, each once"
+                raise InputError(f"{path}: {wanted}. Received: no token for {number}.")
+        return [by_number[number] for number in range(len(numbers))]
 
     def model(self, name: str, first: Sequence[str] = ()) -> tuple[str, list[str]]:
         """Read a SentencePiece model, in Base64, and its pieces, which must start with some."""
@@ -183,7 +184,7 @@ class _Directory:
         **more: object,
     ) -> Config:
         """Describe a tokenizer with all ids of the model."""
-        pieces, hidden = [*pieces], [*hidden, _START, _MASK]
+        pieces, never_text = [*pieces], [*hidden, _START, _MASK]
         for number, token, is_special in self.added_tokens():
             if number >= len(pieces):
                 pieces += [f"<no token {at}>" for at in range(len(pieces), number + 1)]
@@ -191,7 +192,7 @@ class _Directory:
                 wanted = "added tokens must be special, since others split texts"
                 raise InputError(f"{self.settings_path}: {wanted}. Received: {token!r}.")
             pieces[number] = token
-            hidden += [token] * is_special
+            never_text += [token] * is_special
         rows = self.config.get(size, len(pieces))
         if type(rows) is not int or rows < len(pieces):
             wanted = f"{size} must be at least {len(pieces)}, the tokens of the vocabulary"
@@ -202,9 +203,16 @@ class _Directory:
                 raise InputError(
                     f"{self.path}: the vocabulary must have {token!r}. Received: {len(pieces)} others."
                 )
-        hidden += [piece for piece in pieces if piece.startswith("<no token ")]
+        never_text += [piece for piece in pieces if piece.startswith("<no token ")]
         special = [[_PAD], [_UNKNOWN], [], [_END]]
-        return {"kind": kind, "special": special, "pieces": pieces, "hidden": hidden, "code": False, **more}
+        return {
+            "kind": kind,
+            "special": special,
+            "pieces": pieces,
+            "hidden": never_text,
+            "code": False,
+            **more,
+        }
 
     def added_tokens(self) -> list[tuple[int, str, bool]]:
         """Return id, name and whether it is special of each token that the configuration adds."""
@@ -289,7 +297,7 @@ def _with_languages(
     """Describe tokenizers that put the token of a language in front of each text."""
     forced = files.table("generation_config.json", optional=True).get("forced_bos_token_id")
     forced = files.config.get("forced_bos_token_id") if forced is None else forced
-    by_number = {pieces.index(token): code for code, token in languages.items()}
+    by_number: dict[object, str] = {pieces.index(token): code for code, token in languages.items()}
     source = source or files.settings.get("src_lang")
     target = target or files.settings.get("tgt_lang") or by_number.get(forced)
     tokens = [
@@ -328,8 +336,9 @@ def _bart(files: _Directory, source: str | None, target: str | None) -> tuple[Co
         merges = [line for line in lines if line.strip() and not line.startswith("#version")]
     else:
         table = files.table(path.name)
-        model, splitter = table.get("model"), table.get("pre_tokenizer")
-        kinds = [each.get("type") if isinstance(each, dict) else each for each in (model, splitter)]
+        parts = (table.get("model"), table.get("pre_tokenizer"))
+        model, splitter = (part if isinstance(part, dict) else {} for part in parts)
+        kinds = [model.get("type"), splitter.get("type")]
         if kinds != ["BPE", "ByteLevel"] or table.get("normalizer") is not None:
             received = f"{kinds} and the normalizer {table.get('normalizer')!r}"
             raise InputError(f"{path} must be of byte-level BPE without a normalizer. Received: {received}.")
@@ -338,13 +347,13 @@ def _bart(files: _Directory, source: str | None, target: str | None) -> tuple[Co
         space = splitter.get("add_prefix_space", space)
     known = {*pieces}
     for merge in merges:
-        parts = merge.split(" ")
-        if len(parts) != 2 or not known.issuperset([*parts, "".join(parts)]):
+        if merge.count(" ") != 1 or not known.issuperset([*merge.split(" "), merge.replace(" ", "")]):
             raise InputError(f"{path}: merges must be two tokens of the vocabulary. Received: {merge!r}.")
     if missing := [letter for letter in _byte_letters() if letter not in known]:
         raise InputError(f"{path}: the vocabulary must have all bytes. Received: none of {missing[:3]}.")
-    more = {"merges": merges, "prefix": [_START], "add_prefix_space": space is True}
-    description = files.describe("byte_level", pieces, **more)
+    description = files.describe(
+        "byte_level", pieces, merges=merges, prefix=[_START], add_prefix_space=space is True
+    )
     return description, description
 
 

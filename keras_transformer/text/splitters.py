@@ -186,22 +186,30 @@ def _byte_level(description: Config) -> _Splitter:
         words = regex_split(tf.strings.regex_replace(texts, ends, rf"\1{_MARK}\2\3"), _WORDS, f"[^{_MARK}]+")
         characters = tf.strings.bytes_split(words.flat_values)
         bytes_ = tf.cast(tf.reshape(tf.io.decode_raw(characters.flat_values, tf.uint8), [-1]), tf.int32)
-        ids, rows = tf.while_loop(
-            lambda ids, rows: tf.reduce_any(pair_ranks(ids, rows) < _NO_RANK),
-            merge,
-            (tf.gather(of_byte, bytes_), tf.cast(characters.value_rowids(), tf.int32)),
-            shape_invariants=(tf.TensorShape([None]), tf.TensorShape([None])),
-        )
-        by_word = tf.RaggedTensor.from_value_rowids(ids, tf.cast(rows, tf.int64), words.flat_values.shape[0])
+        numbers_of_words = tf.cast(characters.value_rowids(), tf.int32)
+        ids, rows = _merge_pairs(tf.gather(of_byte, bytes_), numbers_of_words, ranked, merged)
+        by_word = tf.RaggedTensor.from_value_rowids(ids, tf.cast(rows, tf.int64), characters.nrows())
         return words.with_flat_values(by_word).merge_dims(1, 2)
 
-    def pair_ranks(ids: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
-        keys = tf.cast(ids[:-1], tf.int64) * len(pieces) + tf.cast(ids[1:], tf.int64)
-        return tf.where(rows[:-1] == rows[1:], table.lookup(keys), _NO_RANK)
+    def ranked(left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
+        return table.lookup(tf.cast(left, tf.int64) * len(pieces) + tf.cast(right, tf.int64))
+
+    def decode(token_ids: tf.RaggedTensor) -> tf.Tensor:
+        return tf.strings.reduce_join(tf.gather(tf.constant(contents), token_ids), axis=-1)
+
+    return _Splitter(pieces, encode, decode, [table])
+
+
+def _merge_pairs(
+    ids: tf.Tensor, rows: tf.Tensor, ranked: Callable[[tf.Tensor, tf.Tensor], tf.Tensor], merged: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Merge neighbours in a word, least rank first, of ids and the numbers of their words, int32 (n,)."""
+
+    def ranks_of(ids: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
+        return tf.where(rows[:-1] == rows[1:], ranked(ids[:-1], ids[1:]), _NO_RANK)
 
     def merge(ids: tf.Tensor, rows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Merge the pair of least rank in each word, wherever it is."""
-        ranks = pair_ranks(ids, rows)
+        ranks = ranks_of(ids, rows)
         least = tf.math.unsorted_segment_min(ranks, rows[:-1], tf.reduce_max(rows) + 1)
         found = (ranks == tf.gather(least, rows[:-1])) & (ranks < _NO_RANK)
         # Of pairs that overlap, as in "aaa", every second one.
@@ -209,16 +217,15 @@ def _byte_level(description: Config) -> _Splitter:
         is_first = found & ~tf.concat([[False], found[:-1]], axis=0)
         firsts = tf.concat([[0], tf.boolean_mask(index, is_first)], axis=0)
         found &= (index - tf.gather(firsts, tf.cumsum(tf.cast(is_first, tf.int32)))) % 2 == 0
-        ids = tf.concat(
-            [tf.where(found, tf.gather(merged, tf.where(found, ranks, 0)), ids[:-1]), ids[-1:]], axis=0
-        )
+        pairs = tf.where(found, tf.gather(merged, tf.where(found, ranks, 0)), ids[:-1])
         is_left = ~tf.concat([[False], found], axis=0)
-        return tf.boolean_mask(ids, is_left), tf.boolean_mask(rows, is_left)
+        return tf.boolean_mask(tf.concat([pairs, ids[-1:]], axis=0), is_left), tf.boolean_mask(rows, is_left)
 
-    def decode(token_ids: tf.RaggedTensor) -> tf.Tensor:
-        return tf.strings.reduce_join(tf.gather(tf.constant(contents), token_ids), axis=-1)
-
-    return _Splitter(pieces, encode, decode, [table])
+    shapes = (tf.TensorShape([None]), tf.TensorShape([None]))
+    found: tuple[tf.Tensor, tf.Tensor] = tf.while_loop(
+        lambda ids, rows: tf.reduce_any(ranks_of(ids, rows) < _NO_RANK), merge, (ids, rows), shapes
+    )
+    return found
 
 
 def _byte_letters() -> list[str]:
