@@ -170,7 +170,7 @@ class Constraints:
         # Rules that are off cost nothing. `history` is `(b, n, t)` without the start token, of which the
         # first `position` tokens were generated; `limits` are those of `r` hypotheses. In this order: a
         # penalty reshapes scores, rules forbid tokens, and a prefix overrules both.
-        scores = allowed = self._penalized(log_probabilities, history, position)
+        scores = allowed = self._penalized(log_probabilities, history, position, special_ids)
         forbidden = self._forbidden(scores.shape[-1], history, position, limits.shortest, special_ids.end)
         if forbidden:
             allowed = _forbid(scores, functools.reduce(ops.logical_or, forbidden), special_ids.end)
@@ -202,10 +202,15 @@ class Constraints:
             log_probabilities = ops.where(is_last, end[None, :], log_probabilities)
         return log_probabilities
 
-    def _penalized(self, log_probabilities: Tensor, history: Tensor, position: Tensor | int) -> Tensor:
+    def _penalized(
+        self, log_probabilities: Tensor, history: Tensor, position: Tensor | int, special_ids: SpecialIds
+    ) -> Tensor:
         if self.repetition_penalty == 1.0:
             return log_probabilities
         seen = _repeated_ngrams(history, position, 1, log_probabilities.shape[-1])
+        if special_ids.start == special_ids.end:
+            # In transformers the start token counts, which only here can be generated.
+            seen = ops.logical_or(seen, ops.equal(ops.arange(seen.shape[-1]), special_ids.end)[None, :])
         return ops.where(seen, log_probabilities * self.repetition_penalty, log_probabilities)
 
     def _forbidden(

@@ -20,9 +20,7 @@ pytestmark = [
     pytest.mark.skipif(keras.backend.backend() == "jax", reason="JAX traces a step, which torch cannot"),
 ]
 
-import os
 
-DEBUG = os.environ.get("DEBUG")
 SIZE, LENGTH = 24, 12  # the vocabulary, and the most tokens of an output, without the start token
 SIZES = {"vocab_size": SIZE, "d_model": 16, "max_position_embeddings": 32}
 SIZES |= {f"{side}_{size}": 1 for side in ("encoder", "decoder") for size in ("layers", "attention_heads")}
@@ -148,16 +146,6 @@ def check(model: Any, search: Any, number: int) -> tuple[int, int]:
     is_same = (token_ids == wanted).all(axis=(1, 2))
     assert (~is_same).mean() <= 0.01
     lengths = (wanted[:, 0] != ids.pad).sum(axis=1)
-    if DEBUG:
-        print(
-            type(model).__name__,
-            search.beam_size,
-            "different",
-            int((~is_same).sum()),
-            "of",
-            number,
-            np.bincount(lengths),
-        )
     return len(set(map(tuple, wanted[:, 0]))), len(set(lengths))
 
 

@@ -93,11 +93,17 @@ def test_each_source_has_its_own_length_penalty(
         3, length_normalization=normalization, early_stopping=early_stopping, cut_off_competes=True
     )
     graph = tf.function(
-        lambda ids: generate(model, ids, search, 9, max_lengths=lengths, length_penalties=penalties),
-        input_signature=[tf.TensorSpec([None, None], tf.int32)],
+        lambda ids, *limits: generate(
+            model, ids, search, 9, max_lengths=limits[0], length_penalties=limits[1]
+        ),
+        input_signature=[
+            tf.TensorSpec([None, None], tf.int32),
+            tf.TensorSpec([None], tf.int32),
+            tf.TensorSpec([None], tf.float32),
+        ],
         autograph=False,
     )
-    token_ids, scores = answers(graph(sources))
+    token_ids, scores = answers(graph(sources, lengths, penalties))
     for row, (penalty, length) in enumerate(zip(penalties.tolist(), lengths.tolist(), strict=True)):
         alone = dataclasses.replace(search, length_penalty=penalty)
         expected = answers(generate(model, ops.convert_to_tensor(sources[row : row + 1]), alone, length))

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pretrained_models import CORPUS, save_translator
 
 import keras_transformer as kt
+from pretrained_models import CORPUS, save_translator
 
 pytestmark = [pytest.mark.slow, pytest.mark.backend]
 
