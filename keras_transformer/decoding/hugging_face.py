@@ -1,7 +1,7 @@
 """A pretrained translator: tokenizers, model and search of a directory of Hugging Face."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -71,7 +71,7 @@ def _search(checkpoint: HuggingFaceCheckpoint, tokenizer: "Tokenizer") -> Search
         force_end=forced_end is not None,
         no_repeat_ngram_size=generation.no_repeat_ngram_size,
     )
-    options: dict[str, Any] = {
+    options: Config = {
         "length_penalty": generation.length_penalty,
         "length_normalization": "length",
         "constraints": constraints,

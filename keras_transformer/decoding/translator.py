@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from keras import ops
@@ -80,7 +80,7 @@ class Translator(_ModelTranslator):
         source: str | Path,
         source_language: str | None = None,
         target_language: str | None = None,
-        **options: Any,
+        **options: object,
     ) -> Self:
         """Read a pretrained encoder-decoder: Marian, BART, mBART-50, Pegasus, M2M100 and NLLB, T5, mT5.
 
@@ -109,7 +109,9 @@ class Translator(_ModelTranslator):
             translator.save("runs/de_en")
             ```
         """
-        return cls(**{**_read_hugging_face(source, source_language, target_language), **options})
+        arguments = _read_hugging_face(source, source_language, target_language)
+        arguments.update(options)
+        return cls(**arguments)
 
     def generate(
         self, encoder_token_ids: Tensor, source_numbers: Sequence[int] | None = None

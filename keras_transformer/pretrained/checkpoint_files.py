@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +11,7 @@ from safetensors import SafetensorError, safe_open
 from keras_transformer.arguments import _package
 from keras_transformer.errors import InputError
 from keras_transformer.files import read_file, read_table
+from keras_transformer.types import Tensor
 
 _Array: TypeAlias = npt.NDArray[np.float32]
 # By name: Keras registers bfloat16 with NumPy.
@@ -81,20 +82,20 @@ def _names(path: Path) -> list[str]:
         return list(file.keys())
 
 
-def _safe(path: Path, name: str) -> npt.NDArray[Any]:
+def _safe(path: Path, name: str) -> Tensor:
     # Opened for each: what is mapped counts as memory of the process for as long as it is open.
     with _opened(path) as file:
         return file.get_tensor(name)
 
 
-def _opened(path: Path) -> Any:
+def _opened(path: Path) -> safe_open:
     try:
         return safe_open(path, "numpy")
     except (SafetensorError, OSError) as error:
         raise InputError(f"{path} is damaged, or no safetensors: {error}.") from error
 
 
-def _pickled(path: Path) -> dict[str, Any]:
+def _pickled(path: Path) -> dict[str, Tensor]:
     """Read a pickle, which may hold any program, only as tensors, and mapped."""
     torch = _package("torch", f"{path} is a pickle, and without model.safetensors reading it", "torch")
     try:
