@@ -63,9 +63,9 @@ def _listed(directory: Path) -> Iterator[tuple[Path, list[str]]]:
         index = directory / f"{name}.index.json"
         if index.is_file():
             table = read_table(read_file(index), index).get("weight_map")
-            parts = set(table.values()) if isinstance(table, dict) else {None}
+            parts = set(map(str, table.values())) if isinstance(table, dict) else {""}
             # A name, no path: an index must not reach out of its directory.
-            if not all(isinstance(part, str) and Path(part).name == part for part in parts):
+            if not all(part and Path(part).name == part for part in parts):
                 raise InputError(f"{index} must name the file of each tensor. Received: {table!r:.80}.")
             for part in sorted(parts):
                 yield directory / part, _names(directory / part)

@@ -190,7 +190,7 @@ class HuggingFaceCheckpoint:
         for stack in ("encoder", "decoder"):
             name, wanted, first = self._family.positions(stack)
             if wanted is None and name:
-                shape = (self._family.max_length + first, model.config.hidden_dim)
+                shape = ((self._family.max_length or 0) + first, model.config.hidden_dim)
                 marks = tensors.read(name, shape)
                 encoding = model.position_encoding if stack == "encoder" else model.target_position_encoding
                 encoding.marks.assign(marks[first:])
