@@ -89,6 +89,10 @@ def read_hugging_face_tokenizers(
     - special tokens that are written in a text, as `</s>` or `<extra_id_0>`, are text; only a language code
       of Marian at the start, `>>deu<<`, is a token;
     - NUL and what is not UTF-8 become U+FFFD;
+    - version 5 of `transformers` has another implementation of SentencePiece for T5, Pegasus, NLLB and
+      mBART-50, which makes a token of a space at the end, splits at U+0085 (T5), knows no bytes for unknown
+      letters (mT5) and normalizes some rare combining characters otherwise; where two splits have the same
+      score, either may come;
     - spaces at the ends of a joined text are left out.
 
     Args:
@@ -171,8 +175,8 @@ class _Directory:
             ) from error
         pieces = [model.id_to_piece(number) for number in range(model.get_piece_size())]
         if pieces[: len(first)] != [*first]:
-            received = pieces[: len(first)]
-            raise InputError(f"{self.path / name} must start with {[*first]}. Received: {received}.")
+            others = pieces[: len(first)]
+            raise InputError(f"{self.path / name} must start with {[*first]}. Received: {others}.")
         return base64.b64encode(proto).decode(), pieces
 
     def describe(

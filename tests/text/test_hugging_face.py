@@ -179,6 +179,15 @@ def original_rows(tokenizer: Tokenizer, texts: list[str]) -> list[list[int]]:
     return [ids[[*row, 3]].tolist() for row in tokenizer.tokenize(texts).to_list()]
 
 
+def split(original: Any, directory: Path, row: list[int], text: str) -> list[int]:
+    """Split by SentencePiece itself, with the special tokens of a row around."""
+    from sentencepiece import SentencePieceProcessor
+
+    [path] = directory.glob("*.model")
+    pieces = SentencePieceProcessor(model_proto=path.read_bytes()).encode(text, out_type=str)
+    return [*row[: -len(pieces) - 1], *original.convert_tokens_to_ids(pieces), row[-1]]
+
+
 def check_family(root: Path, family: str, texts: list[str]) -> None:
     import transformers
 
@@ -193,9 +202,13 @@ def check_family(root: Path, family: str, texts: list[str]) -> None:
             space = original.convert_tokens_to_ids("▁")
             wanted = [[*row[:-2], row[-1]] if row[-2:-1] == [space] else row for row in wanted]
         found = original_rows(tokenizer, texts)
-        # Where splits have the same score, as "f ff" and "ff f", another SentencePiece takes the other one.
-        assert sum(one != other for one, other in zip(found, wanted, strict=True)) <= len(texts) // 500
-        assert list(map(sorted, found)) == list(map(sorted, wanted))
+        pairs = list(zip(texts, found, wanted, strict=True))
+        different = [pair for pair in pairs if pair[1] != pair[2]]
+        assert len(different) <= len(texts) // 500
+        for text, one, other in different:
+            # Where splits have the same score, as "f ff" and "ff f", another SentencePiece takes the other;
+            # and the library of transformers normalizes rare combining characters in another way.
+            assert sorted(one) == sorted(other) or one == split(original, root / family, one, text)
         # Texts of texts, and of random ids.
         names = original.convert_ids_to_tokens(tokenizer.original_ids[4:].tolist())
         named = [number for number, name in enumerate(names, 4) if name not in (None, "<unk>")]
