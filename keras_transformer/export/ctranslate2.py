@@ -155,8 +155,8 @@ def _transformer_spec(model: Transformer, num_positions: int) -> _Spec:
         _fill_norm(encoder.layernorm_embedding, model.source_normalization)
         _fill_norm(decoder.layernorm_embedding, model.target_normalization)
     if config.positions not in ("rotary", "relative"):
-        of_source: Any = model.position_encoding
-        of_target: Any = getattr(model, "target_position_encoding", of_source)
+        of_source: keras.layers.Layer = model.position_encoding
+        of_target: keras.layers.Layer = getattr(model, "target_position_encoding", of_source)
         for side, encoding in ((encoder, of_source), (decoder, of_target)):
             if config.positions == "learned":
                 values = encoding.marks  # (positions, d)
