@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.backend]
 def test_the_loss_falls_and_the_export_answers(
     load_example: Callable[[str], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    save_translator("marian", tmp_path / "hub", num_beams=2)
+    save_translator("marian", tmp_path / "hub", num_beams=2, max_length=60)
     (tmp_path / "pairs.tsv").write_text("".join(f"{text}\t{text}\n" for text in CORPUS), encoding="utf-8")
     words = [str(tmp_path / name) for name in ("hub", "pairs.tsv", "run", "served")]
     options = ["--epochs", "2", "--learning-rate", "1e-2"]
