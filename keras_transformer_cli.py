@@ -12,6 +12,7 @@ import click
 
 # The first line of each verb's help, as `keras_transformer.cli` has it; a test compares.
 VERBS = {
+    "import": "Make DIRECTORY of a pretrained model: a directory of Hugging Face, or a name on its hub.",
     "train": "Train a model, score it and export it.",
     "translate": "Translate texts, one output on each line.",
     "evaluate": "Score a model: BLEU, chrF, exact match and error rates.",
@@ -47,9 +48,10 @@ class _LazyGroup(click.Group):
         # Keras and TensorFlow take seconds to import, and write notices about the machine to standard error
         # below Python, where no filter of warnings reaches them.
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+        name = {"import": "import_model"}.get(cmd_name, cmd_name)  # Python has that word
         with _silent_standard_error():
-            module = importlib.import_module(f"keras_transformer.cli.{cmd_name}")
-        command: click.Command = getattr(module, cmd_name)
+            module = importlib.import_module(f"keras_transformer.cli.{name}")
+        command: click.Command = getattr(module, name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 # Not late as well: a script that imports the package and only calls Keras's `load_model` needs the classes.
 # The command line, which has to answer `--help` at once, is a module of its own.
-from keras_transformer import course, decoding, layers, models, training
+from keras_transformer import course, decoding, layers, models, pretrained, training
 from keras_transformer.decoding import TextGenerator, Translator
 from keras_transformer.models import CausalLM, EncoderModel, Transformer
 
@@ -32,6 +32,7 @@ __all__ = [
     "export",
     "layers",
     "models",
+    "pretrained",
     "runs",
     "text",
     "training",

@@ -6,12 +6,14 @@ message. Values of tensors are checked only where they are known: while a graph 
 
 import contextlib
 import difflib
+import importlib
 import inspect
 import math
 import os
 from collections.abc import Callable, Iterable
 from numbers import Integral, Real
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import keras
@@ -115,15 +117,29 @@ def check_memory(num_bytes: int, **received: object) -> None:
         raise InputError(f"{needed}, and the machine has {memory:,}. Received: {sizes}.")
 
 
+@keras.saving.register_keras_serializable(package="keras_transformer", name="gelu_tanh")
+def _gelu_tanh(inputs: Tensor) -> Tensor:
+    return keras.activations.gelu(inputs, approximate=True)
+
+
 def get_activation(activation: object) -> Callable[[Tensor], Tensor]:
     """Return the function that a name stands for; raise ValueError for an unknown one."""
+    # Keras has a name for the exact GELU alone.
+    if activation == "gelu_tanh":
+        return _gelu_tanh
     try:
         return keras.activations.get(activation)
     except ValueError as error:
         raise ValueError(
-            f"`activation` must be a name that Keras knows, or a function. "
+            f"`activation` must be a name that Keras knows, `gelu_tanh`, or a function. "
             f"Received: activation={activation!r}."
         ) from error
+
+
+def _serialize_activation(activation: object) -> object:
+    """Return what stands for an activation in a configuration: its name, where it has one."""
+    function = get_activation(activation)
+    return "gelu_tanh" if function is _gelu_tanh else keras.activations.serialize(function)
 
 
 def freeze_parts(layer: keras.layers.Layer) -> None:
@@ -308,3 +324,12 @@ def as_strings(**texts: Iterable[str]) -> list[str]:
         if not isinstance(text, str):
             raise TypeError(f"`{name}` must hold strings. Received: {name}[{row}]={text!r}.")
     return strings
+
+
+def _package(name: str, model: str, extra: str) -> ModuleType:
+    """Import what an extra installs; raise InputError that names the extra."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        message = f'{model} needs the package {name}; in the clone: pip install ".[{extra}]".'
+        raise InputError(message) from error

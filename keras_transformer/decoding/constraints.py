@@ -193,8 +193,9 @@ class Constraints:
             _check_vocabulary("first_token_ids", self.first_token_ids, len(vocabulary))
             each = np.where(vocabulary == np.array(self.first_token_ids)[:, None], 0.0, LOWEST_SCORE)
             each = ops.convert_to_tensor(each, "float32")
-            forced = ops.take(each, ops.minimum(position, len(each) - 1), axis=0)
-            log_probabilities = ops.where(position < len(each), forced[None, :], log_probabilities)
+            num_forced = len(self.first_token_ids)
+            forced = ops.take(each, ops.minimum(position, num_forced - 1), axis=0)
+            log_probabilities = ops.where(position < num_forced, forced[None, :], log_probabilities)
         if self.force_end:
             is_last = ops.reshape(position + 1 >= max_length, (-1, 1))
             end = np.where(vocabulary == end_id, 0.0, LOWEST_SCORE).astype("float32")

@@ -152,7 +152,7 @@ class Search(abc.ABC):
         """Raise InputError for hypotheses of a model that the machine has no memory for."""
         options = model.config.options() if hasattr(model, "config") else {}
         width, num_layers = options.get("hidden_dim", 0), options.get("num_layers", 0)
-        key_dim = width // options.get("num_heads", 1)
+        key_dim = options.get("head_dim") or width // options.get("num_heads", 1)
         num_logits = options.get("target_vocabulary_size") or options.get("vocabulary_size") or 1
         # The least that there is: logits and ids of each hypothesis, a head's keys and values, the sources.
         of_each = num_logits + max_length + 2 * num_layers * key_dim * min(CHUNK, max_length)

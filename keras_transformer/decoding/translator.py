@@ -1,13 +1,16 @@
 """Strings in, strings out: an encoder-decoder, its tokenizers and a search."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from keras import ops
+from typing_extensions import Self
 
 from keras_transformer.arguments import check_number
 from keras_transformer.decoding.beam import BeamSearch
+from keras_transformer.decoding.hugging_face import _read_hugging_face
 from keras_transformer.decoding.model_translator import _check_vocabulary, _ModelTranslator
 from keras_transformer.decoding.scoring import _layer_name, _teacher_forcing, score_targets
 from keras_transformer.decoding.search import Search, SearchResult
@@ -71,6 +74,45 @@ class Translator(_ModelTranslator):
         limits = max_source_length, max_target_length
         super().__init__(model, (source_tokenizer, target_tokenizer), search or BeamSearch(4), limits)
 
+    @classmethod
+    def from_hugging_face(
+        cls,
+        source: str | Path,
+        source_language: str | None = None,
+        target_language: str | None = None,
+        **options: object,
+    ) -> Self:
+        """Read a pretrained encoder-decoder: Marian, BART, mBART-50, Pegasus, M2M100 and NLLB, T5, mT5.
+
+        It has the tokenizers, the weights and the search of the original, so that it gives its outputs:
+        beams, length penalty, forced and banned tokens are those of `generation_config.json`. Padding is
+        never generated. `save` makes it a directory that every command reads.
+
+        Args:
+            source: a directory as the hub has it, or the name of a model on the hub, which needs the package
+                `huggingface_hub`.
+            source_language: of a model of many languages, see `text.read_hugging_face_tokenizers`.
+            target_language: likewise.
+            **options: arguments of the constructor that replace those of the directory: `search`,
+                `max_source_length`, `max_target_length`.
+
+        Returns:
+            The translator.
+
+        Raises:
+            InputError: If the model is of another architecture, a file is missing or damaged, or an option of
+                it is not known here.
+
+        Example:
+            ```python
+            translator = kt.Translator.from_hugging_face("Helsinki-NLP/opus-mt-de-en")
+            translator.save("runs/de_en")
+            ```
+        """
+        arguments = _read_hugging_face(source, source_language, target_language)
+        arguments.update(options)
+        return cls(**arguments)
+
     def generate(
         self, encoder_token_ids: Tensor, source_numbers: Sequence[int] | None = None
     ) -> SearchResult:
@@ -91,8 +133,11 @@ class Translator(_ModelTranslator):
         batch_size, first = ops.shape(target_ids)[0], self.search.constraints.first_token_ids
         if first:
             given = ops.repeat(ops.convert_to_tensor([first], "int32"), batch_size, axis=0)
-            target_ids = ops.concatenate([given, ops.cast(target_ids, "int32")], axis=1)
-            target_ids = target_ids[:, : self.max_target_length]
+            padded = ops.pad(ops.cast(target_ids, "int32"), ((0, 0), (0, len(first))))
+            # A tokenizer of many languages has put its token there already.
+            begins = ops.all(ops.equal(padded[:, : len(first)], given), axis=1, keepdims=True)
+            longer = ops.concatenate([given, padded[:, : -len(first)]], axis=1)
+            target_ids = ops.where(begins, padded, longer)[:, : self.max_target_length]
         log_probabilities, num_tokens = score_targets(
             self.model,
             source_ids,

@@ -9,10 +9,9 @@ import numpy as np
 import numpy.typing as npt
 from keras import ops
 
-from keras_transformer.arguments import check_choice
+from keras_transformer.arguments import _package, _serialize_activation, check_choice
 from keras_transformer.decoding.translator import Translator
 from keras_transformer.errors import InputError
-from keras_transformer.export.fixed_size import _package
 from keras_transformer.export.readmes import _ctranslate2_readme
 from keras_transformer.files import _as_path, atomic_directory, errors_named
 from keras_transformer.layers.decoder import Decoder
@@ -30,8 +29,14 @@ _Array: TypeAlias = npt.NDArray[np.float32]
 _Spec: TypeAlias = Any
 
 # Names of Keras, and of the same function in CTranslate2.
-_ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH", "tanh": "Tanh", "sigmoid": "Sigmoid"}
-_POSITIONS = ("sinusoidal", "learned", "rotary")
+_ACTIVATIONS = {
+    "relu": "RELU",
+    "gelu": "GELU",
+    "gelu_tanh": "GELUTanh",
+    "silu": "SWISH",
+    "tanh": "Tanh",
+    "sigmoid": "Sigmoid",
+}
 _INT8 = ("int8", "int8_float32", "int8_float16", "int8_bfloat16")
 _QUANTIZATIONS = (None, *_INT8, "int16", "float16", "bfloat16")
 # Tokens that CTranslate2 reads and writes at most if nothing else is said.
@@ -106,20 +111,17 @@ def _supported(model: keras.Model) -> Transformer:
             'CTranslate2 quantizes a model of floats itself, with `quantization="int8"`. '
             "Received: a quantized model."
         )
-    options = {
-        "positions": (model.config.positions, _POSITIONS),
-        "activation": (_activation(model), _ACTIVATIONS),
-    }
-    for name, (value, known) in options.items():
-        if value not in known:
-            raise ValueError(
-                f"CTranslate2 can have `{name}` {', '.join(known)}. Received: a model with {name}={value!r}."
-            )
+    activation = _activation(model)
+    if activation not in _ACTIVATIONS:
+        raise ValueError(
+            f"CTranslate2 can have `activation` {', '.join(_ACTIVATIONS)}. "
+            f"Received: a model with activation={activation!r}."
+        )
     return model
 
 
 def _activation(model: Transformer) -> str:
-    return str(keras.activations.serialize(keras.activations.get(model.config.activation)))
+    return str(_serialize_activation(model.config.activation))
 
 
 def _transformer_spec(model: Transformer, num_positions: int) -> _Spec:
@@ -128,28 +130,43 @@ def _transformer_spec(model: Transformer, num_positions: int) -> _Spec:
     options = {
         "num_heads": config.num_heads,
         "num_heads_kv": config.num_key_value_heads,
-        "pre_norm": config.norm_first,
+        "head_dim": config.head_dim,
+        # Set below: here it says whether there is a final normalization, which post-norm can have too.
+        "pre_norm": bool(model.encoder.final_normalization.weights),
+        "layernorm_embedding": config.normalize_embeddings,
         "activation": specs.common_spec.Activation[_ACTIVATIONS[_activation(model)]],
         "ffn_glu": config.gated,
         "rms_norm": config.normalization == "rms",
         # 0 stands for every feature of a head; ours pairs feature i with i + k / 2.
         "rotary_dim": 0 if config.positions == "rotary" else None,
         "rotary_interleave": False,
+        "relative_attention_bias": config.positions == "relative",
     }
     encoder = specs.transformer_spec.TransformerEncoderSpec(len(model.encoder.layers), **options)
     decoder = specs.transformer_spec.TransformerDecoderSpec(len(model.decoder.layers), **options)
+    encoder.pre_norm = decoder.pre_norm = config.norm_first
+    # Its own default, repeated here since the numbers depend on it.
+    encoder.scale_embeddings = decoder.scale_embeddings = config.scale_embeddings
     _fill_embedding(encoder.embeddings[0], model.source_embedding)
     _fill_embedding(decoder.embeddings, model.target_embedding)
     _fill_stack(encoder, model.encoder)
     _fill_stack(decoder, model.decoder)
-    if config.positions != "rotary":
-        if config.positions == "learned":
-            encodings = _array(model.position_encoding.marks)  # (positions, d)
-        else:
-            encodings = _array(sinusoidal_position_encoding(num_positions, config.hidden_dim))
-        encoder.position_encodings.encodings = decoder.position_encodings.encodings = encodings
+    if config.normalize_embeddings:
+        _fill_norm(encoder.layernorm_embedding, model.source_normalization)
+        _fill_norm(decoder.layernorm_embedding, model.target_normalization)
+    if config.positions not in ("rotary", "relative"):
+        of_source: keras.layers.Layer = model.position_encoding
+        of_target: keras.layers.Layer = getattr(model, "target_position_encoding", of_source)
+        for side, encoding in ((encoder, of_source), (decoder, of_target)):
+            if config.positions == "learned":
+                values = encoding.marks  # (positions, d)
+            else:
+                width, layout = config.hidden_dim, encoding.layout
+                values = sinusoidal_position_encoding(num_positions, width, layout=layout)
+            side.position_encodings.encodings = _array(values)
     # (d, v) -> (v, d)
     decoder.projection.weight = np.ascontiguousarray(_array(model.output_projection.matrix()).T)
+    _fill_bias(decoder.projection, model.output_projection.bias)
     spec = specs.transformer_spec.TransformerSpec(encoder, decoder)
     # Otherwise CTranslate2 adds 1e-5 to the variance.
     spec.config.layer_norm_epsilon = config.layer_norm_epsilon
@@ -159,13 +176,16 @@ def _transformer_spec(model: Transformer, num_positions: int) -> _Spec:
 def _fill_stack(spec: _Spec, stack: Encoder | Decoder) -> None:
     for layer_spec, layer in zip(spec.layer, stack.layers, strict=True):
         _fill_attention(layer_spec.self_attention, layer.self_attention, ("query", "key", "value"))
+        if (table := layer.self_attention.position_bias) is not None:
+            layer_spec.self_attention.relative_attention_bias = _array(table.biases)
+            layer_spec.self_attention.relative_attention_max_distance = np.int32(table.max_distance)
         _fill_norm(layer_spec.self_attention.layer_norm, layer.self_attention_residual.norm)
         if getattr(layer, "cross_attention", None) is not None:
             _fill_attention(layer_spec.attention, layer.cross_attention, ("query",), ("key", "value"))
             _fill_norm(layer_spec.attention.layer_norm, layer.cross_attention_residual.norm)
         _fill_feed_forward(layer_spec.ffn, layer.feed_forward)
         _fill_norm(layer_spec.ffn.layer_norm, layer.feed_forward_residual.norm)
-    if stack.norm_first:
+    if stack.final_normalization.weights:
         _fill_norm(spec.layer_norm, stack.final_normalization)
 
 
@@ -174,11 +194,12 @@ def _fill_attention(spec: _Spec, attention: MultiHeadAttention, *groups: Sequenc
     for linear, names in zip(spec.linear, groups, strict=False):
         flat = [getattr(attention, f"{name}_dense").flat() for name in names]
         linear.weight = np.concatenate([_array(matrix).T for matrix, _ in flat])
-        linear.bias = np.concatenate([_array(bias) for _, bias in flat])
+        if attention.use_bias:
+            linear.bias = np.concatenate([_array(bias) for _, bias in flat])
     # (h * k, d) -> (d, h * k)
     matrix, bias = attention.output_dense.flat()
     spec.linear[-1].weight = np.ascontiguousarray(_array(matrix).T)
-    spec.linear[-1].bias = _array(bias)
+    _fill_bias(spec.linear[-1], bias)
 
 
 def _fill_feed_forward(spec: _Spec, feed_forward: FeedForward) -> None:
@@ -190,7 +211,12 @@ def _fill_feed_forward(spec: _Spec, feed_forward: FeedForward) -> None:
 
 def _fill_dense(spec: _Spec, dense: keras.layers.Dense) -> None:
     spec.weight = np.ascontiguousarray(_array(dense.kernel).T)
-    spec.bias = _array(dense.bias)
+    _fill_bias(spec, dense.bias)
+
+
+def _fill_bias(spec: _Spec, bias: Tensor | None) -> None:
+    if bias is not None:  # else it is optional
+        spec.bias = _array(bias)
 
 
 def _fill_norm(spec: _Spec, norm: keras.layers.Layer) -> None:
@@ -203,8 +229,6 @@ def _fill_norm(spec: _Spec, norm: keras.layers.Layer) -> None:
 
 def _fill_embedding(spec: _Spec, embedding: TokenEmbedding) -> None:
     spec.weight = _array(embedding.embeddings)
-    # CTranslate2's own default, repeated here since the numbers depend on it.
-    spec.multiply_by_sqrt_depth = embedding.scale
 
 
 def _array(weight: Tensor) -> _Array:

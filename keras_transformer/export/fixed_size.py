@@ -4,7 +4,6 @@ The loop of the SavedModel grows its caches and lets sources leave the batch, wh
 """
 
 import dataclasses
-import importlib
 import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -16,11 +15,11 @@ import numpy.typing as npt
 import tensorflow as tf
 from tensorflow.lite.python.convert_phase import ConverterError
 
-from keras_transformer.arguments import check_memory, check_positive
+from keras_transformer.arguments import _package, check_memory, check_positive
 from keras_transformer.decoding.generation import generate
 from keras_transformer.decoding.sampling import GreedySearch
 from keras_transformer.decoding.translator import Translator
-from keras_transformer.errors import ExportError, InputError
+from keras_transformer.errors import ExportError
 from keras_transformer.export.saved_model import _check_exportable
 from keras_transformer.export.verification import _compared_texts, _is_close
 from keras_transformer.export.weights import _changed, _StoredWeights
@@ -198,14 +197,6 @@ def _onnx_engine(runtime: ModuleType, content: bytes) -> _Ask:
     except (errors.Fail, errors.InvalidGraph, errors.NotImplemented, errors.InvalidArgument) as error:
         raise _missing_operation("ONNX", error) from error
     return lambda source_ids: tuple(session.run(None, {"source_ids": source_ids}))
-
-
-def _package(name: str, model: str, extra: str) -> ModuleType:
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        message = f'{model} needs the package {name}; in the clone: pip install ".[{extra}]".'
-        raise InputError(message) from error
 
 
 def _missing_operation(engine: str, error: Exception) -> ExportError:

@@ -10,6 +10,7 @@ from typing_extensions import Self
 from keras_transformer.arguments import (
     _check_call,
     _check_names,
+    _serialize_activation,
     check_choice,
     check_divides,
     check_number,
@@ -21,7 +22,7 @@ from keras_transformer.arguments import (
     known_width,
 )
 from keras_transformer.layers.feed_forward import FeedForward
-from keras_transformer.layers.multi_head_attention import POSITIONS, MultiHeadAttention
+from keras_transformer.layers.multi_head_attention import POSITIONS, MultiHeadAttention, _check_optional_sizes
 from keras_transformer.layers.normalization import NORMALIZATIONS, Dropout, _make_normalization
 from keras_transformer.types import Config, Shape, Tensor
 
@@ -40,8 +41,10 @@ class _Block(keras.layers.Layer):
         num_heads: int,
         intermediate_dim: int,
         *,
+        head_dim: int | None = None,
         activation: str | Callable[[Tensor], Tensor] | None = "relu",
         gated: bool = False,
+        use_bias: bool = True,
         dropout: float = 0.0,
         attention_dropout: float = 0.0,
         intermediate_dropout: float = 0.0,
@@ -57,6 +60,7 @@ class _Block(keras.layers.Layer):
         _check_names(type(self), kwargs, _ARGUMENTS)
         super().__init__(**kwargs)
         check_positive(num_heads=num_heads, intermediate_dim=intermediate_dim)
+        _check_optional_sizes(head_dim=head_dim)
         check_rates(
             dropout=dropout,
             attention_dropout=attention_dropout,
@@ -65,12 +69,14 @@ class _Block(keras.layers.Layer):
         check_divides(num_key_value_heads=num_key_value_heads, num_heads=num_heads)
         check_choice(NORMALIZATIONS, normalization=normalization)
         check_choice(POSITIONS, positions=positions)
-        check_choice((True, False), gated=gated, norm_first=norm_first)
+        check_choice((True, False), gated=gated, use_bias=use_bias, norm_first=norm_first)
         check_number(above=0, below=1, layer_norm_epsilon=layer_norm_epsilon)
         self.num_heads = num_heads
+        self.head_dim = head_dim
         self.intermediate_dim = intermediate_dim
         self.activation = get_activation(activation)
         self.gated = gated
+        self.use_bias = use_bias
         self.dropout = dropout
         self.attention_dropout = attention_dropout
         self.intermediate_dropout = intermediate_dropout
@@ -122,7 +128,7 @@ class _Block(keras.layers.Layer):
         # By its name, where Keras knows one: a function itself cannot be written as JSON.
         for name in ("kernel_initializer", "bias_initializer"):
             options[name] = keras.initializers.serialize(getattr(self, name))
-        return {**options, "activation": keras.activations.serialize(self.activation)}
+        return {**options, "activation": _serialize_activation(self.activation)}
 
     def _as_vectors(self, inputs: Tensor, attention: MultiHeadAttention) -> Tensor:
         """Return inputs `(b, t, d)`, integers as floats; raise ValueError for another shape."""
@@ -136,12 +142,14 @@ class _Block(keras.layers.Layer):
     ) -> MultiHeadAttention:
         check_vectors(query_shape)
         hidden_dim = known_width(inputs=query_shape)
-        check_divides(num_heads=self.num_heads, hidden_dim=hidden_dim)
+        if self.head_dim is None:
+            check_divides(num_heads=self.num_heads, hidden_dim=hidden_dim)
         attention = MultiHeadAttention(
             self.num_heads,
             # k = d / h, section 3.2.2: all heads together are as wide as the input.
-            hidden_dim // self.num_heads,
+            self.head_dim or hidden_dim // self.num_heads,
             dropout=self.attention_dropout,
+            use_bias=self.use_bias,
             num_key_value_heads=self.num_key_value_heads,
             positions=positions,
             kernel_initializer=self.kernel_initializer or "glorot_uniform",
@@ -160,6 +168,7 @@ class _Block(keras.layers.Layer):
             self.intermediate_dim,
             activation=self.activation,
             gated=self.gated,
+            use_bias=self.use_bias,
             dropout=self.intermediate_dropout,
             kernel_initializer=self.kernel_initializer,
             bias_initializer=self.bias_initializer,
@@ -174,14 +183,15 @@ class _Block(keras.layers.Layer):
         residual.build(shape)
         return residual
 
-    def _normalization(self, name: str) -> keras.layers.Layer:
+    def make_normalization(self, name: str) -> keras.layers.Layer:
+        """Return another normalization of the kind that these layers have."""
         epsilon = self.layer_norm_epsilon
         return _make_normalization(self.normalization, epsilon=epsilon, dtype=self.dtype_policy, name=name)
 
     def _final_normalization(self, shape: Shape, is_wanted: bool | None) -> keras.layers.Layer:
         # Pre-norm layers leave their output unnormalized, so the stack normalizes it at its end.
         if self.norm_first if is_wanted is None else is_wanted:
-            layer = self._normalization("final_normalization")
+            layer = self.make_normalization("final_normalization")
         else:
             # Of no weights, so that both kinds of stack have the same parts.
             layer = keras.layers.Identity(dtype=self.dtype_policy, name="final_normalization")
@@ -203,7 +213,7 @@ class _Residual(keras.layers.Layer):
     def __init__(self, block: _Block, **kwargs: object) -> None:
         super().__init__(**kwargs)
         self.norm_first = block.norm_first
-        self.norm = block._normalization("norm")
+        self.norm = block.make_normalization("norm")
         self.output_dropout = Dropout(block.dropout, dtype=self.dtype_policy)
         self.supports_masking = True
 

@@ -43,7 +43,9 @@ class DecoderLayer(_Block):
     """
 
     def build(self, inputs_shape: Shape, encoder_output_shape: Shape | None = None) -> None:
-        self.self_attention = self._attention("self_attention", inputs_shape, inputs_shape, self.positions)
+        # No key comes after the query: as in T5, all buckets are for those before it.
+        positions = "relative_causal" if self.positions == "relative" else self.positions
+        self.self_attention = self._attention("self_attention", inputs_shape, inputs_shape, positions)
         self.self_attention_residual = self._residual("self_attention_residual", inputs_shape)
         self.cross_attention = None
         if encoder_output_shape is not None:

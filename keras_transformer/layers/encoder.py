@@ -98,10 +98,12 @@ class Encoder(_Block):
 
     Args:
         num_layers: the number of layers.
-        num_heads: the number of heads, `h`; it must divide the input's width.
+        num_heads: the number of heads, `h`; it must divide the input's width where `head_dim` is None.
         intermediate_dim: the inner width of the feed-forward networks, `f`.
-        activation: of the feed-forward networks.
+        head_dim: the width of a head, `k`; the input's width divided by `num_heads` if None.
+        activation: of the feed-forward networks; see `FeedForward`.
         gated: whether the feed-forward networks are gated; see `FeedForward`.
+        use_bias: whether attention and feed-forward networks have biases.
         dropout: the rate of the dropout on each sub-layer's output.
         attention_dropout: the rate of the dropout on the attention scores.
         intermediate_dropout: the rate of the dropout inside the feed-forward networks.
@@ -109,7 +111,8 @@ class Encoder(_Block):
         normalization: `layer`, as in the paper, or `rms`.
         layer_norm_epsilon: what normalization adds to the variance.
         num_key_value_heads: heads of the keys and values; `num_heads` if None.
-        positions: of the self-attention: None, `rotary` or `relative`; see `MultiHeadAttention`.
+        positions: of the self-attention: None, `rotary` or `relative`; see `MultiHeadAttention`. In a
+            decoder `relative` is `relative_causal`.
         kernel_initializer: draws the kernels; `glorot_uniform` if None.
         bias_initializer: draws the biases; `zeros` if None.
         final_norm: whether the stack ends with a normalization; None for `norm_first`.

@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from keras_transformer.arguments import (
+    _serialize_activation,
     check_positive,
     check_rates,
     check_width,
@@ -28,8 +29,9 @@ class FeedForward(keras.layers.Layer):
 
     Args:
         intermediate_dim: the inner width, `f`.
-        activation: what `keras.activations.get` takes.
+        activation: what `keras.activations.get` takes, or `gelu_tanh`.
         gated: whether a third linear map is multiplied with what is activated.
+        use_bias: whether the linear maps add a bias.
         dropout: the rate of the dropout after the activation.
         kernel_initializer: draws the kernels; `glorot_uniform` if None.
         bias_initializer: draws the biases; `zeros` if None.
@@ -56,6 +58,7 @@ class FeedForward(keras.layers.Layer):
         *,
         activation: str | Callable[[Tensor], Tensor] | None = "relu",
         gated: bool = False,
+        use_bias: bool = True,
         dropout: float = 0.0,
         kernel_initializer: object = None,
         bias_initializer: object = None,
@@ -67,6 +70,7 @@ class FeedForward(keras.layers.Layer):
         self.intermediate_dim = intermediate_dim
         self.activation = get_activation(activation)
         self.gated = gated
+        self.use_bias = use_bias
         self.dropout = dropout
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
         self.bias_initializer = keras.initializers.get(bias_initializer)
@@ -99,6 +103,7 @@ class FeedForward(keras.layers.Layer):
         layer = keras.layers.Dense(
             width,
             activation=activation,
+            use_bias=self.use_bias,
             kernel_initializer=_clone(self.kernel_initializer) or "glorot_uniform",
             bias_initializer=_clone(self.bias_initializer) or "zeros",
             dtype=self.dtype_policy,
@@ -116,8 +121,9 @@ class FeedForward(keras.layers.Layer):
         return {
             **super().get_config(),
             "intermediate_dim": self.intermediate_dim,
-            "activation": keras.activations.serialize(self.activation),
+            "activation": _serialize_activation(self.activation),
             "gated": self.gated,
+            "use_bias": self.use_bias,
             "dropout": self.dropout,
             "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
             "bias_initializer": keras.initializers.serialize(self.bias_initializer),

@@ -28,7 +28,7 @@ from keras_transformer.layers.rotary_embedding import _Rotation
 from keras_transformer.layers.sequence_axes import _SequenceAxes
 from keras_transformer.types import Config, Shape, Tensor
 
-POSITIONS = (None, "rotary", "relative")
+POSITIONS = (None, "rotary", "relative", "relative_causal")
 
 # What Keras looks up by name: each attribute, and how `get_config` writes it.
 _SERIALIZERS = {
@@ -92,8 +92,9 @@ class MultiHeadAttention(keras.layers.Layer):
         num_key_value_heads: fewer heads for keys and values, each shared by a group of query heads (Ainslie
             et al. 2023); 1 is multi-query attention (Shazeer 2019).
         positions: `rotary` turns queries and keys (see `RotaryEmbedding`), `relative` adds a learned bias for
-            each distance (Raffel et al. 2020); None leaves positions to the inputs. For self-attention: both
-            count queries and keys from the same start.
+            each distance (Raffel et al. 2020), `relative_causal` one for each distance back; None leaves
+            positions to the inputs. For self-attention: they count queries and keys from the same start. Each
+            layer has a table of its own; a model in which a stack shares one, as T5, has it in every layer.
         **kwargs: `name` and `dtype` of a Keras layer.
 
     Call arguments:
@@ -214,9 +215,14 @@ class MultiHeadAttention(keras.layers.Layer):
             f"bthk,hk{axes}->bt{axes}", (None, None, heads, value_dim), sizes, "attention_output"
         )
         self.position_bias = None
-        if self.positions == "relative":
+        if self.positions in ("relative", "relative_causal"):
             # Each layer learns its own: one table for all, as in T5, would be handed through every call.
-            self.position_bias = RelativePositionBias(heads, dtype=self.dtype_policy, name="position_bias")
+            self.position_bias = RelativePositionBias(
+                heads,
+                bidirectional=self.positions == "relative",
+                dtype=self.dtype_policy,
+                name="position_bias",
+            )
             self.position_bias.build(query_shape)
         self.score_dropout = Dropout(self.dropout, seed=self.seed, dtype=self.dtype_policy)
         freeze_parts(self)

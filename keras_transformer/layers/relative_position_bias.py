@@ -16,14 +16,21 @@ class RelativePositionBias(keras.layers.Layer):
     """Gives each head a number to add to its logits, by how far a key lies from the query.
 
     Near distances have a bucket each, far ones share buckets that grow with the logarithm of the distance,
-    and everything from `max_distance` on is one. Half of the buckets are for keys after the query.
+    and everything from `max_distance` on is one. If `bidirectional`, half of the buckets are for keys after
+    the query; else all are for keys before it, and later keys are in the bucket of the query's own position.
 
     Called with a query `(b, t, d)`, a key `(b, s, d)` and the position `start` of the first query, it returns
     `(1, h, t, s)`, the `bias` of `dot_product_attention`.
     """
 
     def __init__(
-        self, num_heads: int, *, num_buckets: int = 32, max_distance: int = 128, **kwargs: object
+        self,
+        num_heads: int,
+        *,
+        num_buckets: int = 32,
+        max_distance: int = 128,
+        bidirectional: bool = True,
+        **kwargs: object,
     ) -> None:
         super().__init__(**kwargs)
         check_positive(num_heads=num_heads, num_buckets=num_buckets, max_distance=max_distance)
@@ -31,14 +38,16 @@ class RelativePositionBias(keras.layers.Layer):
             raise ValueError(
                 f"`num_buckets` must be even, and at least 4. Received: num_buckets={num_buckets}."
             )
-        if max_distance <= num_buckets // 4:
+        divisor = 4 if bidirectional else 2
+        if max_distance <= num_buckets // divisor:
             raise ValueError(
-                f"`max_distance` must be above num_buckets / 4. Received: max_distance={max_distance}, "
-                f"num_buckets={num_buckets}."
+                f"`max_distance` must be above num_buckets / {divisor}. Received: "
+                f"max_distance={max_distance}, num_buckets={num_buckets}."
             )
         self.num_heads = num_heads
         self.num_buckets = num_buckets
         self.max_distance = max_distance
+        self.bidirectional = bidirectional
 
     def build(self, query_shape: Shape, key_shape: Shape | None = None) -> None:
         self.biases = self.add_weight(
@@ -76,12 +85,17 @@ class RelativePositionBias(keras.layers.Layer):
             "num_heads": self.num_heads,
             "num_buckets": self.num_buckets,
             "max_distance": self.max_distance,
+            "bidirectional": self.bidirectional,
         }
 
     def _buckets(self) -> npt.NDArray[np.int32]:
         """Return the bucket of each distance from `-max_distance` to `max_distance`."""
         distances = np.arange(-self.max_distance, self.max_distance + 1)
-        one_side = self.num_buckets // 2
+        one_side = self.num_buckets
+        if self.bidirectional:
+            one_side //= 2
+        else:
+            distances = np.minimum(distances, 0)
         num_near = one_side // 2
         far = np.log(np.maximum(np.abs(distances), 1) / num_near) / math.log(self.max_distance / num_near)
         far_buckets = np.minimum(num_near + (far * (one_side - num_near)).astype(int), one_side - 1)

@@ -127,12 +127,13 @@ class OutputProjection(keras.layers.Layer):
     """Gives each token of the vocabulary a logit.
 
     With `embedding` the logits are products with its table ("Attention Is All You Need", section 3.4; Press
-    and Wolf 2017), and the layer has no weights of its own.
+    and Wolf 2017), and the layer has no kernel of its own.
 
     Args:
         vocabulary_size: the number of logits, `v`.
         embedding: the `TokenEmbedding` whose table is used; None for a kernel `(d, v)` of its own. A copy
             made from the config has an embedding of its own: only a model can say what is shared.
+        use_bias: whether each token has a bias `(v,)`.
         **kwargs: `name` and `dtype` of a Keras layer.
 
     Call arguments:
@@ -147,7 +148,12 @@ class OutputProjection(keras.layers.Layer):
     """
 
     def __init__(
-        self, vocabulary_size: int, *, embedding: TokenEmbedding | None = None, **kwargs: Any
+        self,
+        vocabulary_size: int,
+        *,
+        embedding: TokenEmbedding | None = None,
+        use_bias: bool = False,
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         check_positive(vocabulary_size=vocabulary_size)
@@ -159,9 +165,14 @@ class OutputProjection(keras.layers.Layer):
             )
         self.vocabulary_size = vocabulary_size
         self.embedding = embedding
+        self.use_bias = use_bias
         self.supports_masking = True
 
     def build(self, input_shape: Shape) -> None:
+        self.bias = None
+        if self.use_bias:
+            # Not that of the dense layer, so that it is one weight with a table and without.
+            self.bias = self.add_weight(shape=(self.vocabulary_size,), initializer="zeros", name="bias")
         if self.embedding is None:
             self.dense = keras.layers.Dense(
                 self.vocabulary_size, use_bias=False, dtype=self.dtype_policy, name="dense"
@@ -174,8 +185,10 @@ class OutputProjection(keras.layers.Layer):
     def call(self, inputs: Tensor) -> Tensor:
         self.compute_output_shape(inputs.shape)
         if self.embedding is None:
-            return self.dense(inputs)
-        return ops.matmul(ops.cast(inputs, self.compute_dtype), self.matrix())
+            logits = self.dense(inputs)
+        else:
+            logits = ops.matmul(ops.cast(inputs, self.compute_dtype), self.matrix())
+        return logits if self.bias is None else ops.add(logits, ops.cast(self.bias, logits.dtype))
 
     def matrix(self) -> Tensor:
         """Return what vectors are multiplied with, `(d, v)`, in the dtype that the layer computes in."""
@@ -196,6 +209,7 @@ class OutputProjection(keras.layers.Layer):
             **super().get_config(),
             "vocabulary_size": self.vocabulary_size,
             "embedding": keras.saving.serialize_keras_object(self.embedding),
+            "use_bias": self.use_bias,
         }
 
     @classmethod

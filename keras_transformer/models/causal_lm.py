@@ -11,6 +11,7 @@ from keras_transformer.models.config import Activation, _CausalConfig
 from keras_transformer.models.configured_model import ConfiguredModel, Step
 from keras_transformer.models.decoding_step import _DecodingStep
 from keras_transformer.models.parts import Parts, _embedding, _input_parts
+from keras_transformer.models.source import _embedded
 from keras_transformer.types import Tensor
 
 
@@ -52,19 +53,25 @@ class CausalLM(ConfiguredModel):
         num_layers: int = 6,
         hidden_dim: int = 512,
         num_heads: int = 8,
+        head_dim: int | None = None,
         intermediate_dim: int = 2048,
         dropout: float = 0.1,
         attention_dropout: float = 0.0,
         intermediate_dropout: float = 0.0,
         activation: Activation = "relu",
         gated: bool = False,
+        use_bias: bool = True,
         norm_first: bool = False,
+        final_norm: bool | None = None,
         normalization: str = "layer",
         layer_norm_epsilon: float = 1e-6,
         num_key_value_heads: int | None = None,
         positions: str = "sinusoidal",
         max_length: int | None = None,
+        scale_embeddings: bool = True,
+        normalize_embeddings: bool = False,
         tie_output: bool = True,
+        output_bias: bool = False,
         **kwargs: object,
     ) -> None:
         config = _CausalConfig.from_arguments(locals())
@@ -111,7 +118,7 @@ class CausalLM(ConfiguredModel):
         last = prompt_ids.shape[1] - 1
         # (b, p) -> (b * n, p), the hypotheses of a prompt next to each other
         rows = ops.repeat(prompt_ids, beam_size, axis=0)
-        step = _DecodingStep(self, self.token_embedding, beam_size, in_place=in_place)
+        step = _DecodingStep(self, "token", beam_size, in_place=in_place)
         cache = step.decoder.create_cache(None, None, last, beam_size, batch_size=ops.shape(prompt_ids)[0])
         # One position at a time, as decoding goes on; the last token is the first that a search hands in.
         for position in range(last):
@@ -135,20 +142,22 @@ class CausalLM(ConfiguredModel):
             A dict of `decoder/layer_{i}/self_attention`, from 1, to `(b, h, t, t)`.
         """
         token_ids = ops.convert_to_tensor(token_ids)
-        x = self.position_encoding(self.token_embedding(token_ids))
+        x = _embedded(self, "token", token_ids)
         scores = self.decoder.attention_scores(x, padding_mask=padding_mask(token_ids))
         return {f"decoder/{name}": scores[name] for name in scores}
 
 
 def _parts(config: _CausalConfig, dtype: object) -> Parts:
-    embedding = _embedding(config.vocabulary_size, config.hidden_dim, dtype, "token_embedding")
+    embedding = _embedding(config, config.vocabulary_size, dtype, "token_embedding")
+    decoder = Decoder(config.num_layers, **config.stack_options(), dtype=dtype, name="decoder")
     return {
         "token_embedding": embedding,
-        **_input_parts(config, dtype),
-        "decoder": Decoder(config.num_layers, **config.stack_options(), dtype=dtype, name="decoder"),
+        **_input_parts(config, dtype, token=decoder),
+        "decoder": decoder,
         "output_projection": OutputProjection(
             config.vocabulary_size,
             embedding=embedding if config.tie_output else None,
+            use_bias=config.output_bias,
             dtype=dtype,
             name="output_projection",
         ),
@@ -159,6 +168,6 @@ def _connect(parts: Parts) -> tuple[Tensor, Tensor]:
     """Connect the layers as the right half of Figure 1 does, without its middle."""
     # (b, t) -> (b, t, d) -> (b, t, v)
     token_ids = keras.Input((None,), dtype="int32", name="token_ids")
-    x = parts["position_encoding"](parts["token_embedding"](token_ids))
+    x = _embedded(parts, "token", token_ids)
     x = parts["decoder"](parts["embedding_dropout"](x), padding_mask=padding_mask(token_ids))
     return token_ids, parts["output_projection"](x)

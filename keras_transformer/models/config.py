@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 Activation: TypeAlias = str | Callable[[Tensor], Tensor] | None
+Positions: TypeAlias = Literal["sinusoidal", "learned", "rotary", "relative", "sinusoidal_concatenated"]
 _KERAS_ARGUMENTS = ("name", "dtype", "trainable")
 _DEPTHS = ("num_encoder_layers", "num_decoder_layers")
 _TABLES = ("vocabulary_size", "source_vocabulary_size", "target_vocabulary_size", "max_length")
@@ -39,7 +40,9 @@ class _ModelConfig:
     hidden_dim: int = 512
     """Width `d` of the embeddings and of each layer's output."""
     num_heads: int = 8
-    """Attention heads `h`; they must divide `hidden_dim`."""
+    """Attention heads `h`; they must divide `hidden_dim` unless `head_dim` is given."""
+    head_dim: int | None = None
+    """Width `k` of a head; `hidden_dim / num_heads` if None."""
     intermediate_dim: int = 2048
     """Inner width `f` of the feed-forward networks."""
     dropout: float = 0.1
@@ -49,42 +52,38 @@ class _ModelConfig:
     intermediate_dropout: float = 0.0
     """Dropout rate inside the feed-forward networks, in [0, 1)."""
     activation: Activation = "relu"
-    """Activation of the feed-forward networks: a name that Keras knows, or a function."""
+    """Activation of the feed-forward networks: a name that Keras knows, `gelu_tanh` (GELU approximated by
+    tanh), or a function."""
     gated: bool = False
     """Whether the feed-forward networks are gated (Shazeer 2020)."""
+    use_bias: bool = True
+    """Whether attention and feed-forward networks have biases."""
     norm_first: bool = False
     """Whether to normalize before each sub-layer (pre-norm), not after it as the paper does."""
+    final_norm: bool | None = None
+    """Whether each stack ends with a normalization; as `norm_first` if None."""
     normalization: Literal["layer", "rms"] = "layer"
     """Kind of normalization."""
     layer_norm_epsilon: float = 1e-6
     """Number that normalization adds to the variance."""
     num_key_value_heads: int | None = None
     """Heads of the keys and values; they must divide `num_heads`, which they are if None."""
-    positions: Literal["sinusoidal", "learned", "rotary", "relative"] = "sinusoidal"
-    """How the order of tokens is known: `sinusoidal` as in the paper, `learned`, `rotary` (Su et al. 2021) or
-    `relative` (Raffel et al. 2020)."""
+    positions: Positions = "sinusoidal"
+    """How the order of tokens is known: `sinusoidal` as in the paper, `sinusoidal_concatenated` with sines
+    before cosines, `learned`, `rotary` (Su et al. 2021) or `relative` (Raffel et al. 2020)."""
     max_length: int | None = None
     """Number of learned positions; None for the other kinds."""
+    scale_embeddings: bool = True
+    """Whether embeddings are multiplied by the square root of `hidden_dim`."""
+    normalize_embeddings: bool = False
+    """Whether embeddings with their positions are normalized, on each side by a layer of its own."""
 
     def __post_init__(self) -> None:
         # Each value, then what must fit together, before any weight is made; so values given in Python, by a
         # file or by a flag meet the same message.
-        for field in dataclasses.fields(self):
-            value = {field.name: getattr(self, field.name)}
-            is_absent = field.type == int | None and value[field.name] is None
-            if field.type in (int, int | None) and not is_absent:
-                check_positive(**value)
-            # All rates are of dropout, and bear its name.
-            elif field.name.endswith("dropout"):
-                check_rates(**value)
-            elif get_origin(field.type) is Literal:
-                check_choice(get_args(field.type), **value)
-            elif field.type is bool:
-                check_choice((True, False), **value)
-            elif field.type is float:
-                check_number(above=0, below=1, **value)
-        get_activation(self.activation)
-        check_divides(num_heads=self.num_heads, hidden_dim=self.hidden_dim)
+        self._check_values()
+        if self.head_dim is None:
+            check_divides(num_heads=self.num_heads, hidden_dim=self.hidden_dim)
         check_divides(num_key_value_heads=self.num_key_value_heads, num_heads=self.num_heads)
         if (self.positions == "learned") != (self.max_length is not None):
             raise ValueError(
@@ -92,11 +91,29 @@ class _ModelConfig:
                 f"Received: positions={self.positions!r}, max_length={self.max_length}."
             )
         # Rotary positions turn pairs of features.
-        if self.positions == "rotary" and self.hidden_dim // self.num_heads % 2:
+        if self.positions == "rotary" and (self.head_dim or self.hidden_dim // self.num_heads) % 2:
             raise ValueError(
-                "`hidden_dim / num_heads` must be even for positions='rotary'. "
-                f"Received: hidden_dim={self.hidden_dim}, num_heads={self.num_heads}."
+                "`head_dim`, or `hidden_dim / num_heads`, must be even for positions='rotary'. Received: "
+                f"hidden_dim={self.hidden_dim}, num_heads={self.num_heads}, head_dim={self.head_dim}."
             )
+
+    def _check_values(self) -> None:
+        for field in dataclasses.fields(self):
+            value = {field.name: getattr(self, field.name)}
+            if value[field.name] is None and type(None) in get_args(field.type):
+                continue
+            if field.type in (int, int | None):
+                check_positive(**value)
+            # All rates are of dropout, and bear its name.
+            elif field.name.endswith("dropout"):
+                check_rates(**value)
+            elif get_origin(field.type) is Literal:
+                check_choice(get_args(field.type), **value)
+            elif field.type in (bool, bool | None):
+                check_choice((True, False), **value)
+            elif field.type is float:
+                check_number(above=0, below=1, **value)
+        get_activation(self.activation)
 
     @classmethod
     def from_arguments(cls, arguments: Config) -> "Self":
@@ -110,11 +127,13 @@ class _ModelConfig:
     def check_memory(self, bytes_per_weight: int = 4) -> None:
         """Raise InputError for weights that the machine has no memory for."""
         d, f, options = self.hidden_dim, self.intermediate_dim, self.options()
+        all_heads = self.num_heads * self.head_dim if self.head_dim else d
         depth = max(options.get(name) or self.num_layers for name in _DEPTHS)
         rows = max(options.get(name) or 0 for name in _TABLES)
         # The least that there is: queries and outputs, two matrices of feed-forward networks, one table.
-        num_bytes = bytes_per_weight * (depth * (2 * d * d + 2 * d * f) + rows * d)
-        check_memory(num_bytes, hidden_dim=d, intermediate_dim=f, num_layers=depth, vocabulary_size=rows)
+        num_bytes = bytes_per_weight * (depth * (2 * d * all_heads + 2 * d * f) + rows * d)
+        sizes = {"hidden_dim": d, "head_dim": self.head_dim} if self.head_dim else {"hidden_dim": d}
+        check_memory(num_bytes, **sizes, intermediate_dim=f, num_layers=depth, vocabulary_size=rows)
 
     def options(self) -> Config:
         """Return each field's name and value."""
@@ -123,7 +142,7 @@ class _ModelConfig:
     def stack_options(self) -> Config:
         """Return the arguments of `layers.Encoder` and `layers.Decoder`, apart from their depth."""
         options = {field.name: getattr(self, field.name) for field in dataclasses.fields(_ModelConfig)}
-        for name in ("num_layers", "hidden_dim", "max_length"):
+        for name in ("num_layers", "hidden_dim", "max_length", "scale_embeddings", "normalize_embeddings"):
             del options[name]
         # The other kinds are added to the embeddings.
         return {**options, "positions": self.positions if self.positions in ("rotary", "relative") else None}
@@ -157,13 +176,22 @@ class TransformerConfig(_ModelConfig):
     """Layers of the decoder; `num_layers` if None."""
     share_embeddings: bool = False
     """Whether source and target use one embedding; their vocabularies must be the same."""
+    share_positions: bool = True
+    """Whether source and target use one table of learned positions."""
     tie_output: bool = True
     """Whether the logits use the target embedding's table."""
+    output_bias: bool = False
+    """Whether each target token has a bias that is added to its logit."""
     packed: bool = False
     """Whether an example may hold several pairs, as packed datasets have them. The weights are the same."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if not self.share_positions and self.positions != "learned":
+            raise ValueError(
+                "`share_positions` may be False for positions='learned' alone. Received: "
+                f"share_positions={self.share_positions}, positions={self.positions!r}."
+            )
         if self.packed and self.encoder_feature_dim is not None:
             raise ValueError(
                 "`packed` needs token ids as a source. Received: "
@@ -186,6 +214,8 @@ class _CausalConfig(_ModelConfig):
     """Number of token ids `v`."""
     tie_output: bool = True
     """Whether the logits use the embedding's table."""
+    output_bias: bool = False
+    """Whether each token has a bias that is added to its logit."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

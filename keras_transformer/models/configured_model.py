@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import keras
 
-from keras_transformer.arguments import _check_call, check_choice
+from keras_transformer.arguments import _check_call, _serialize_activation, check_choice
 from keras_transformer.backend.batch_parts import train_on_parts
 from keras_transformer.backend.distribution import Devices
 from keras_transformer.models.config import PRESETS, _ModelConfig
@@ -182,7 +182,7 @@ class ConfiguredModel(keras.Model):
         frozen_weights = [number for number, weight in enumerate(self.weights) if not weight.trainable]
         return {
             **self.config.options(),
-            "activation": keras.activations.serialize(keras.activations.get(self.config.activation)),
+            "activation": _serialize_activation(self.config.activation),
             "dtype": keras.saving.serialize_keras_object(self._policy()),
             "name": self.name,
             "frozen": frozen,

@@ -7,7 +7,7 @@ from keras_transformer.layers.token_embedding import OutputProjection
 from keras_transformer.models.config import Activation, _EncoderConfig
 from keras_transformer.models.configured_model import ConfiguredModel
 from keras_transformer.models.parts import Parts, Pooling, _input_parts, _source_part
-from keras_transformer.models.source import _encoder_scores, _run_encoder, _Source
+from keras_transformer.models.source import _embedded, _encoder_scores, _run_encoder, _Source
 from keras_transformer.types import Tensor
 
 
@@ -67,18 +67,23 @@ class EncoderModel(ConfiguredModel):
         num_layers: int = 6,
         hidden_dim: int = 512,
         num_heads: int = 8,
+        head_dim: int | None = None,
         intermediate_dim: int = 2048,
         dropout: float = 0.1,
         attention_dropout: float = 0.0,
         intermediate_dropout: float = 0.0,
         activation: Activation = "relu",
         gated: bool = False,
+        use_bias: bool = True,
         norm_first: bool = False,
+        final_norm: bool | None = None,
         normalization: str = "layer",
         layer_norm_epsilon: float = 1e-6,
         num_key_value_heads: int | None = None,
         positions: str = "sinusoidal",
         max_length: int | None = None,
+        scale_embeddings: bool = True,
+        normalize_embeddings: bool = False,
         **kwargs: object,
     ) -> None:
         config = _EncoderConfig.from_arguments(locals())
@@ -114,10 +119,11 @@ class EncoderModel(ConfiguredModel):
 
 def _parts(config: _EncoderConfig, dtype: object) -> Parts:
     """Make the layers; `pooling` and `output_projection` where they are asked for."""
+    encoder = Encoder(config.num_layers, **config.stack_options(), dtype=dtype, name="encoder")
     parts = {
-        **_source_part(config.vocabulary_size, config.hidden_dim, dtype),
-        **_input_parts(config, dtype),
-        "encoder": Encoder(config.num_layers, **config.stack_options(), dtype=dtype, name="encoder"),
+        **_source_part(config, config.vocabulary_size, dtype),
+        **_input_parts(config, dtype, source=encoder),
+        "encoder": encoder,
     }
     if config.pooling is not None:
         parts["pooling"] = Pooling(config.pooling, dtype=dtype, name="pooling")
@@ -135,8 +141,7 @@ def _connect(parts: Parts, source: _Source) -> tuple[Tensor, Tensor]:
     """Connect the layers as the left half of Figure 1 does, and what comes on top."""
     inputs = source.make_inputs()
     values, mask = source.split(inputs)
-    x = parts["source_embedding" if source.feature_dim is None else "source_projection"](values)
-    x = parts["embedding_dropout"](parts["position_encoding"](x))
+    x = parts["embedding_dropout"](_embedded(parts, "source", values))
     x = parts["encoder"](x, padding_mask=mask)
     if "pooling" in parts:
         # (b, s, d) -> (b, d)

@@ -6,6 +6,8 @@ import keras
 from keras import ops
 
 from keras_transformer.arguments import check_choice
+from keras_transformer.layers.decoder import Decoder
+from keras_transformer.layers.encoder import Encoder
 from keras_transformer.layers.normalization import Dropout
 from keras_transformer.layers.position_encoding import LearnedPositionEncoding, PositionEncoding
 from keras_transformer.layers.token_embedding import TokenEmbedding
@@ -17,28 +19,37 @@ Parts: TypeAlias = dict[str, keras.layers.Layer]
 """Each layer by the name of the model's attribute."""
 
 
-def _source_part(vocabulary_size: int | None, hidden_dim: int, dtype: object) -> Parts:
+def _source_part(config: _ModelConfig, vocabulary_size: int | None, dtype: object) -> Parts:
     """Make what turns a source into vectors: an embedding of token ids, or a projection of frames."""
     if vocabulary_size is None:
-        projection = keras.layers.Dense(hidden_dim, dtype=dtype, name="source_projection")
+        projection = keras.layers.Dense(config.hidden_dim, dtype=dtype, name="source_projection")
         return {"source_projection": projection}
-    return {"source_embedding": _embedding(vocabulary_size, hidden_dim, dtype, "source_embedding")}
+    return {"source_embedding": _embedding(config, vocabulary_size, dtype, "source_embedding")}
 
 
-def _embedding(vocabulary_size: int, hidden_dim: int, dtype: object, name: str) -> TokenEmbedding:
+def _embedding(config: _ModelConfig, vocabulary_size: int, dtype: object, name: str) -> TokenEmbedding:
     # A model hands its masks to the stacks itself.
-    return TokenEmbedding(vocabulary_size, hidden_dim, mask_zero=False, dtype=dtype, name=name)
+    scale = config.scale_embeddings
+    return TokenEmbedding(
+        vocabulary_size, config.hidden_dim, scale=scale, mask_zero=False, dtype=dtype, name=name
+    )
 
 
-def _input_parts(config: _ModelConfig, dtype: object) -> Parts:
-    """Make what stands between embeddings and a stack: positions and dropout."""
-    encoding: keras.layers.Layer = NoPositionEncoding(dtype=dtype, name="position_encoding")
-    if config.positions == "sinusoidal":
-        encoding = PositionEncoding(dtype=dtype, name="position_encoding")
-    elif config.max_length is not None:
-        encoding = LearnedPositionEncoding(config.max_length, dtype=dtype, name="position_encoding")
-    dropout = Dropout(config.dropout, dtype=dtype, name="embedding_dropout")
-    return {"position_encoding": encoding, "embedding_dropout": dropout}
+def _position_encoding(config: _ModelConfig, dtype: object, name: str) -> keras.layers.Layer:
+    if config.positions.startswith("sinusoidal"):
+        layout = "interleaved" if config.positions == "sinusoidal" else "concatenated"
+        return PositionEncoding(layout=layout, dtype=dtype, name=name)
+    if config.max_length is not None:
+        return LearnedPositionEncoding(config.max_length, dtype=dtype, name=name)
+    return NoPositionEncoding(dtype=dtype, name=name)
+
+
+def _input_parts(config: _ModelConfig, dtype: object, **stacks: Encoder | Decoder) -> Parts:
+    """Make what stands between embeddings and stacks: positions, a normalization of each side, dropout."""
+    parts: Parts = {"position_encoding": _position_encoding(config, dtype, "position_encoding")}
+    for side, stack in stacks.items() if config.normalize_embeddings else ():
+        parts[f"{side}_normalization"] = stack.make_normalization(f"{side}_normalization")
+    return {**parts, "embedding_dropout": Dropout(config.dropout, dtype=dtype, name="embedding_dropout")}
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")

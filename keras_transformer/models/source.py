@@ -175,6 +175,20 @@ def _encoder_scores(
 
 
 def _embed_source(model: keras.Model, values: Tensor, segments: _Segments, training: bool) -> Tensor:
-    embed = model.source_embedding if hasattr(model, "source_embedding") else model.source_projection
-    x = model.position_encoding(embed(values), positions=segments.source_positions)
+    x = _embedded(model, "source", values, positions=segments.source_positions)
     return model.embedding_dropout(x, training=training)
+
+
+def _embedded(
+    parts: keras.Model | dict[str, keras.layers.Layer], side: str, values: Tensor, **positions: Tensor
+) -> Tensor:
+    """Return what enters a stack `(b, t, d)`, before dropout, for token ids `(b, t)` or frames."""
+
+    def part(name: str) -> Tensor:
+        return parts.get(name) if isinstance(parts, dict) else getattr(parts, name, None)
+
+    embed, normalize = part(f"{side}_embedding") or part(f"{side}_projection"), part(f"{side}_normalization")
+    # Those of the source, where the target has a table of its own.
+    encoding = part(f"{side}_position_encoding") or part("position_encoding")
+    x = encoding(embed(values), **positions)
+    return x if normalize is None else normalize(x)

@@ -12,9 +12,10 @@ from keras_transformer.layers.token_embedding import OutputProjection
 from keras_transformer.models.config import Activation, TransformerConfig, _check_exactly_one
 from keras_transformer.models.configured_model import ConfiguredModel, Step
 from keras_transformer.models.decoding_step import _DecodingStep
-from keras_transformer.models.parts import Parts, _embedding, _input_parts, _source_part
+from keras_transformer.models.parts import Parts, _embedding, _input_parts, _position_encoding, _source_part
 from keras_transformer.models.source import (
     SEGMENT_INPUTS,
+    _embedded,
     _encoder_scores,
     _run_encoder,
     _Segments,
@@ -77,20 +78,27 @@ class Transformer(ConfiguredModel):
         num_decoder_layers: int | None = None,
         hidden_dim: int = 512,
         num_heads: int = 8,
+        head_dim: int | None = None,
         intermediate_dim: int = 2048,
         dropout: float = 0.1,
         attention_dropout: float = 0.0,
         intermediate_dropout: float = 0.0,
         activation: Activation = "relu",
         gated: bool = False,
+        use_bias: bool = True,
         norm_first: bool = False,
+        final_norm: bool | None = None,
         normalization: str = "layer",
         layer_norm_epsilon: float = 1e-6,
         num_key_value_heads: int | None = None,
         positions: str = "sinusoidal",
         max_length: int | None = None,
+        scale_embeddings: bool = True,
+        normalize_embeddings: bool = False,
         share_embeddings: bool = False,
+        share_positions: bool = True,
         tie_output: bool = True,
+        output_bias: bool = False,
         packed: bool = False,
         **kwargs: object,
     ) -> None:
@@ -159,7 +167,7 @@ class Transformer(ConfiguredModel):
             `(b * n, v)` of the token after `position`, and the cache with this position written.
         """
         encoder_output, mask = self.encode(inputs, padding_mask=padding_mask)
-        step = _DecodingStep(self, self.target_embedding, beam_size, in_place=in_place)
+        step = _DecodingStep(self, "target", beam_size, in_place=in_place)
         # So that torch keeps nothing of the encoder for a gradient that nobody will ask for.
         encoder_output = ops.stop_gradient(encoder_output)
         return step, step.decoder.create_cache(
@@ -178,7 +186,7 @@ class Transformer(ConfiguredModel):
         values, mask = self._source.split(inputs)
         x = _run_encoder(self, values, mask, segments)
         target = ops.convert_to_tensor(inputs["decoder_token_ids"])
-        y = self.position_encoding(self.target_embedding(target), positions=segments.target_positions)
+        y = _embedded(self, "target", target, positions=segments.target_positions)
         decoder_scores = self.decoder.attention_scores(
             y,
             x,
@@ -193,21 +201,27 @@ class Transformer(ConfiguredModel):
 
 def _parts(config: TransformerConfig, target_size: int, dtype: object) -> Parts:
     """Make the layers. With shared embeddings two names stand for one layer."""
-    target_embedding = _embedding(target_size, config.hidden_dim, dtype, "target_embedding")
+    target_embedding = _embedding(config, target_size, dtype, "target_embedding")
     source: Parts = {"source_embedding": target_embedding}
     if not config.share_embeddings:
-        source = _source_part(config.source_vocabulary_size, config.hidden_dim, dtype)
+        source = _source_part(config, config.source_vocabulary_size, dtype)
     encoder_depth = config.num_encoder_layers or config.num_layers
     decoder_depth = config.num_decoder_layers or config.num_layers
+    encoder = Encoder(encoder_depth, **config.stack_options(), dtype=dtype, name="encoder")
+    decoder = Decoder(decoder_depth, **config.stack_options(), dtype=dtype, name="decoder")
+    if not config.share_positions:
+        name = "target_position_encoding"
+        source[name] = _position_encoding(config, dtype, name)
     return {
         **source,
         "target_embedding": target_embedding,
-        **_input_parts(config, dtype),
-        "encoder": Encoder(encoder_depth, **config.stack_options(), dtype=dtype, name="encoder"),
-        "decoder": Decoder(decoder_depth, **config.stack_options(), dtype=dtype, name="decoder"),
+        **_input_parts(config, dtype, source=encoder, target=decoder),
+        "encoder": encoder,
+        "decoder": decoder,
         "output_projection": OutputProjection(
             target_size,
             embedding=target_embedding if config.tie_output else None,
+            use_bias=config.output_bias,
             dtype=dtype,
             name="output_projection",
         ),
@@ -225,15 +239,14 @@ def _connect(parts: Parts, source: _Source, packed: bool) -> tuple[dict[str, Ten
     segments, (values, mask) = _Segments.of(inputs), source.split(inputs)
 
     # (b, s), or frames (b, s, w) -> (b, s, d)
-    x = parts["source_embedding" if source.feature_dim is None else "source_projection"](values)
-    x = parts["position_encoding"](x, positions=segments.source_positions)
+    x = _embedded(parts, "source", values, positions=segments.source_positions)
     x = parts["encoder"](
         parts["embedding_dropout"](x), padding_mask=mask, attention_mask=segments.source_mask
     )
 
     # (b, t) -> (b, t, d)
     target = inputs["decoder_token_ids"]
-    y = parts["position_encoding"](parts["target_embedding"](target), positions=segments.target_positions)
+    y = _embedded(parts, "target", target, positions=segments.target_positions)
     y = parts["decoder"](
         parts["embedding_dropout"](y),
         x,

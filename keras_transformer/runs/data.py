@@ -15,6 +15,7 @@ from keras_transformer.data.pairs import split_pairs
 from keras_transformer.data.pipeline import translation_dataset
 from keras_transformer.data.sharding import accumulation_weights, shard_rows
 from keras_transformer.data.sources import read_pairs
+from keras_transformer.decoding.sampling import GreedySearch
 from keras_transformer.decoding.translator import Translator
 from keras_transformer.errors import InputError
 from keras_transformer.runs.config import RunConfig, _DataSection, _VocabularySection
@@ -150,6 +151,9 @@ class _RunData:
         progress: Progress | None = None,
     ) -> None:
         self.config, self.tokenizers, self._progress = config, tokenizers, progress
+        initial = config.model.initial_model
+        # Its rules belong to its weights: the token of a language that comes first, how lengths count.
+        self.search = GreedySearch() if initial is None else Translator.load(initial).search
         self.training = self._encode(pairs.train if pairs.corpus is None else pairs.corpus, "training")
         self.validation = self._encode(pairs.validation, "validation")
         self.sizes = _choose_sizes(config, int(self.training.lengths().max(axis=1).sum()))

@@ -90,14 +90,16 @@ def _finished_translator(data: _RunData, directory: Path) -> Translator:
 
 
 def _translator(data: _RunData, model: keras.Model) -> Translator:
-    decoding, penalty = data.config.decoding, data.config.decoding.length_penalty
+    decoding, names = data.config.decoding, ("length_normalization", "constraints", "special_ids")
+    options = {name: getattr(data.search, name) for name in names}
+    options["length_penalty"] = decoding.length_penalty
     return Translator(
         model,
         *data.tokenizers,
         # A beam of one hypothesis is greedy search, which costs less.
-        search=GreedySearch(length_penalty=penalty)
+        search=GreedySearch(**options)
         if decoding.beam_size == 1
-        else BeamSearch(decoding.beam_size, length_penalty=penalty),
+        else BeamSearch(decoding.beam_size, **options),
         max_source_length=data.config.data.max_source_length,
         max_target_length=decoding.max_target_length,
     )
@@ -186,7 +188,7 @@ def _check_architecture(section: _ModelSection, config: Mapping[str, object]) ->
     # Weights that do not fit would be left out, or begin at random.
     # What is None there is as large as something else.
     same = dict.fromkeys(("num_encoder_layers", "num_decoder_layers"), "num_layers")
-    same["num_key_value_heads"] = "num_heads"
+    same |= {"num_key_value_heads": "num_heads", "final_norm": "norm_first"}
     differing = [
         f"{name}={value!r} where the model has {received!r}"
         for name, value in section.changes.items()

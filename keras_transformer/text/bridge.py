@@ -4,13 +4,15 @@ import base64
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import keras
+import numpy as np
 import tensorflow as tf
 from typing_extensions import Self
 
 from keras_transformer.files import read_file
+from keras_transformer.text.splitters import _SPLITTERS, _Splitter
 from keras_transformer.text.tokenizer import Tokenizer
 from keras_transformer.types import SPECIAL_IDS, SPECIAL_TOKENS, Config
 
@@ -22,8 +24,6 @@ _NAMES = (
     ("[END]", "[end]", "</s>", "<eos>", "[EOS]", "[SEP]", "<|endoftext|>"),
 )
 _ATTRIBUTES = ("pad_token", "oov_token", "start_token", "end_token")  # of tokenizers of KerasHub
-# What `lower_and_strip_punctuation` of Keras leaves out.
-_PUNCTUATION = r'[!"#$%&()\*\+,-\./:;<=>?@\[\\\]^_`{|}~\']'
 
 
 def as_tokenizer(tokenizer: object) -> Tokenizer:
@@ -74,15 +74,6 @@ def as_tokenizer(tokenizer: object) -> Tokenizer:
     )
 
 
-class _Splitter(NamedTuple):
-    """Another tokenizer as functions of a graph."""
-
-    pieces: list[str]  # of each of its ids
-    encode: Callable[[tf.Tensor], tf.RaggedTensor]  # string (b,) to its ids
-    decode: Callable[[tf.RaggedTensor], tf.Tensor]  # and back
-    resources: list[object]  # what a SavedModel must hold
-
-
 class _BridgedTokenizer(Tokenizer):
     """Another tokenizer, whose ids are mapped."""
 
@@ -101,7 +92,15 @@ class _BridgedTokenizer(Tokenizer):
         for new_id, number in enumerate(regular, len(SPECIAL_TOKENS)):
             ours[number] = new_id
         self._ours = tf.constant(ours, tf.int32)
+        firsts = {special.get(piece): number for number, piece in reversed([*enumerate(splitter.pieces)])}
+        self.original_ids = np.array([*(firsts.get(own, -1) for own in SPECIAL_IDS), *regular])
         self._theirs = tf.constant([0] * len(SPECIAL_TOKENS) + regular, tf.int32)
+        # Pieces that are never text, and those in front of every text: the language, say.
+        hidden = {*description.get("hidden", ())}
+        self._is_text = tf.constant([splitter.pieces[number] not in hidden for number in self.original_ids])
+        self._prefix = tf.constant(
+            [ours[splitter.pieces.index(piece)] for piece in description.get("prefix", ())], tf.int32
+        )
         # Bytes: TensorFlow would track every entry of a list.
         self._content = json.dumps(description).encode()
         self.needs_tensorflow_text = description["kind"] != "words"
@@ -120,10 +119,17 @@ class _BridgedTokenizer(Tokenizer):
         known = (theirs.flat_values >= 0) & (theirs.flat_values < tf.size(self._ours))
         ours = tf.gather(self._ours, tf.where(known, theirs.flat_values, 0))
         ids = theirs.with_flat_values(tf.where(known, ours, SPECIAL_IDS.unknown))
-        return tf.ragged.boolean_mask(ids, (ids >= len(SPECIAL_TOKENS)) | (ids == SPECIAL_IDS.unknown))
+        ids = tf.ragged.boolean_mask(ids, (ids >= len(SPECIAL_TOKENS)) | (ids == SPECIAL_IDS.unknown))
+        if not self._prefix.shape[0]:
+            return ids
+        prefix = tf.tile(self._prefix[tf.newaxis], [ids.nrows(), 1])
+        return tf.concat([tf.RaggedTensor.from_tensor(prefix), ids], axis=1)
 
     def _decode(self, token_ids: tf.RaggedTensor) -> tf.Tensor:
         self._revive()
+        token_ids = tf.ragged.boolean_mask(
+            token_ids, token_ids.with_flat_values(tf.gather(self._is_text, token_ids.flat_values))
+        )
         texts = self._join(token_ids.with_flat_values(tf.gather(self._theirs, token_ids.flat_values)))
         # Tokens of bytes may join to what is no UTF-8.
         return tf.strings.unicode_transcode(
@@ -200,83 +206,4 @@ _DESCRIBED: dict[str, tuple[str, Callable[[keras.layers.Layer], Config]]] = {
         "sentence_piece",
         lambda layer: {"proto": base64.b64encode(layer.proto).decode()},
     ),
-}
-
-
-def _words(description: Config) -> _Splitter:
-    vocabulary, standardize = description["vocabulary"], description["standardize"] or ""
-    entries = tf.lookup.KeyValueTensorInitializer(vocabulary[1:], tf.range(1, len(vocabulary)))
-    table = tf.lookup.StaticHashTable(entries, default_value=1)
-    in_words = description["split"] == "whitespace"
-
-    def encode(texts: tf.Tensor) -> tf.RaggedTensor:
-        if "lower" in standardize:
-            texts = tf.strings.lower(texts)
-        if "strip" in standardize:
-            texts = tf.strings.regex_replace(texts, _PUNCTUATION, "")
-        words = tf.strings.split(texts) if in_words else tf.strings.unicode_split(texts, "UTF-8")
-        return words.with_flat_values(table.lookup(words.flat_values))
-
-    def decode(token_ids: tf.RaggedTensor) -> tf.Tensor:
-        pieces = tf.gather(tf.constant(vocabulary), token_ids)
-        return tf.strings.reduce_join(pieces, axis=-1, separator=" " if in_words else "")
-
-    return _Splitter(vocabulary, encode, decode, [table])
-
-
-def _byte_pair(description: Config) -> _Splitter:
-    from keras_nlp.tokenizers import BytePairTokenizer
-
-    options = {name: description[name] for name in ("vocabulary", "merges", "add_prefix_space")}
-    # Special tokens in a text are text.
-    layer = BytePairTokenizer(**options, unsplittable_tokens=[], dtype="int32")
-    layer.cache = _NoCache()
-    pieces = [""] * (1 + max(layer.vocabulary.values()))
-    for piece, number in layer.vocabulary.items():
-        pieces[number] = piece
-    tables = ("byte2unicode", "unicode2byte", "token_to_id_map", "id_to_token_map", "merge_ranks")
-    return _Splitter(pieces, layer.tokenize, layer.detokenize, [getattr(layer, name) for name in tables])
-
-
-class _NoCache:
-    """Stands for the cache of a `BytePairTokenizer`: in a server it would grow with each new word."""
-
-    def __init__(self) -> None:
-        self._inserted: list[tf.Tensor] = []
-
-    def insert(self, keys: tf.Tensor, values: tf.Tensor) -> None:
-        """Keep the values of all words, none of which was found, for the next `lookup`."""
-        self._inserted.append(values)
-
-    def lookup(self, keys: tf.Tensor) -> tf.Tensor:
-        """Return what was inserted, and nothing where nothing was."""
-        return self._inserted.pop() if self._inserted else tf.fill(tf.shape(keys), "")
-
-
-def _word_piece(description: Config) -> _Splitter:
-    from keras_nlp.tokenizers import WordPieceTokenizer
-
-    options = {name: value for name, value in description.items() if name not in ("kind", "special")}
-    layer = WordPieceTokenizer(**options, dtype="int32")
-    return _Splitter(list(layer.vocabulary), layer.tokenize, layer.detokenize, [layer])
-
-
-def _sentence_piece(description: Config) -> _Splitter:
-    from keras_nlp.tokenizers import SentencePieceTokenizer
-
-    proto = base64.b64decode(description["proto"], validate=True)
-    try:
-        layer = SentencePieceTokenizer(proto=proto, dtype="int32")
-    except (tf.errors.OpError, RuntimeError) as error:
-        received = f"{len(proto)} bytes starting with {proto[:16]!r}"
-        raise ValueError(f"`tokenizer` must be a SentencePiece model. Received: {received}.") from error
-    resource = getattr(layer, "_sentence_piece", None)
-    return _Splitter(list(layer.get_vocabulary()), layer.tokenize, layer.detokenize, [resource])
-
-
-_SPLITTERS: dict[str, Callable[[Config], _Splitter]] = {
-    "words": _words,
-    "byte_pair": _byte_pair,
-    "word_piece": _word_piece,
-    "sentence_piece": _sentence_piece,
 }

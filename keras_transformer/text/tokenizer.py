@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import ClassVar
 
+import numpy as np
 import tensorflow as tf
 from typing_extensions import Self
 
@@ -47,6 +48,8 @@ class Tokenizer(tf.Module, abc.ABC):
         super().__init__()
         self.lowercase = lowercase
         self._pieces = tf.constant(list(pieces), tf.string)
+        self.original_ids: np.ndarray = np.arange(self.vocabulary_size)
+        """Of each token id the one in the vocabulary that it comes from, -1 for none: int64 (v,)."""
 
     @property
     def vocabulary_size(self) -> int:

@@ -25,6 +25,7 @@ STAGES = (
     "models",
     "visualization",
     "training",
+    "pretrained",
     "decoding",
     "course",
     "evaluation",
@@ -43,6 +44,7 @@ BACKEND_NEUTRAL = (
     "layers",
     "models",
     "training",
+    "pretrained",
     "decoding",
     "course",
 )

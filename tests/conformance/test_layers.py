@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import keras
@@ -14,6 +15,7 @@ import pytest
 
 from helpers import array, draw, refused_in_one_way_only
 from keras_transformer import layers
+from keras_transformer.arguments import get_activation
 from keras_transformer.layers.relative_position_bias import RelativePositionBias
 
 
@@ -32,9 +34,11 @@ TARGET, SOURCE = np.array([[1] * 5, [1, 1, 1, 0, 0]]), np.array([[1] * 3, [1, 1,
 X, MEMORY, IDS = draw(2, 5, 8), draw(2, 3, 7, seed=1), np.array([[4, 3, 2], [1, 5, 0]], "int32")
 BLOCK = {
     "num_heads": 2,
+    "head_dim": 6,
     "intermediate_dim": 11,
-    "activation": "gelu",
+    "activation": "gelu_tanh",
     "gated": True,
+    "use_bias": True,
     "dropout": 0.1,
     "attention_dropout": 0.2,
     "intermediate_dropout": 0.3,
@@ -60,6 +64,7 @@ CASES = {
             "intermediate_dim": 11,
             "activation": "gelu",
             "gated": True,
+            "use_bias": True,
             "dropout": 0.1,
             "kernel_initializer": "lecun_normal",
             "bias_initializer": "random_normal",
@@ -93,10 +98,12 @@ CASES = {
         inputs=(X, MEMORY, draw(2, 3, 11, seed=2)),
         masks={"padding_mask": SOURCE},
     ),
-    "OutputProjection": Case(options={"vocabulary_size": 13, "embedding": None}, inputs=(X,)),
+    "OutputProjection": Case(
+        options={"vocabulary_size": 13, "embedding": None, "use_bias": True}, inputs=(X,)
+    ),
     "PositionEncoding": Case(options={"max_wavelength": 500.0, "layout": "concatenated"}, inputs=(X,)),
     "RelativePositionBias": Case(
-        options={"num_heads": 3, "num_buckets": 8, "max_distance": 11},
+        options={"num_heads": 3, "num_buckets": 8, "max_distance": 11, "bidirectional": False},
         inputs=(X, MEMORY),
         unknown=(1, 3, None, None),
     ),
@@ -111,7 +118,7 @@ CASES = {
 }
 # Options that Keras looks up by name.
 LOOKED_UP = {
-    "activation": keras.activations,
+    "activation": SimpleNamespace(get=get_activation),
     **dict.fromkeys(("initializer", "kernel_initializer", "bias_initializer"), keras.initializers),
     **{f"{name}_regularizer": keras.regularizers for name in ("kernel", "bias", "activity")},
     **{f"{name}_constraint": keras.constraints for name in ("kernel", "bias")},

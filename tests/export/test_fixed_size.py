@@ -72,6 +72,33 @@ def test_sizes_are_the_limits_of_the_translator_if_none_are_given(
     assert shapes["token_ids"] == [1, 7]
 
 
+@pytest.mark.parametrize("export", [export_litert, export_onnx])
+def test_a_model_with_the_options_of_pretrained_ones(
+    translator: kt.Translator, tmp_path: Path, export: Callable[..., Path]
+) -> None:
+    sizes = translator.source_tokenizer.vocabulary_size, translator.target_tokenizer.vocabulary_size
+    model = kt.Transformer(
+        *sizes,
+        num_layers=1,
+        hidden_dim=10,
+        num_heads=3,
+        head_dim=4,
+        intermediate_dim=8,
+        gated=True,
+        use_bias=False,
+        final_norm=True,
+        activation="gelu_tanh",
+        positions="relative",
+        scale_embeddings=False,
+        normalize_embeddings=True,
+        output_bias=True,
+    )
+    model.output_projection.bias.assign(np.random.default_rng(0).normal(size=sizes[1]))
+    greedy = GreedySearch(special_ids=translator.search.special_ids)
+    changed = kt.Translator(model, translator.source_tokenizer, translator.target_tokenizer, search=greedy)
+    assert export(changed, tmp_path / "file", ["a dog"], **SIZES).exists()  # it compares the answers
+
+
 class ChangedInterpreter:
     """An interpreter that answers otherwise; it remembers what it was asked."""
 

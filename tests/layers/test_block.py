@@ -11,8 +11,10 @@ from keras_transformer.layers import Decoder, DecoderLayer, Encoder, EncoderLaye
 OPTIONS: dict[str, Any] = {
     "num_heads": 2,
     "intermediate_dim": 11,
-    "activation": "gelu",
+    "head_dim": 6,
+    "activation": "gelu_tanh",
     "gated": True,
+    "use_bias": False,
     "dropout": 0.1,
     "attention_dropout": 0.2,
     "intermediate_dropout": 0.3,
@@ -28,12 +30,13 @@ def test_options_reach_the_parts() -> None:
     layer = DecoderLayer(**OPTIONS)
     layer.build((None, None, 8), (None, None, 5))
     assert {layer.self_attention.dropout, layer.cross_attention.dropout} == {0.2}
-    assert layer.self_attention.num_heads * layer.self_attention.key_dim == 8
+    assert {layer.self_attention.key_dim, layer.cross_attention.key_dim} == {6}
+    assert [weight.path for weight in layer.weights if weight.name == "bias"] == []
     assert {layer.self_attention.num_key_value_heads, layer.cross_attention.num_key_value_heads} == {1}
     assert (layer.self_attention.positions, layer.cross_attention.positions) == ("rotary", None)
     assert layer.feed_forward.dropout == 0.3
     assert layer.feed_forward.gated
-    assert layer.feed_forward.activation is keras.activations.gelu
+    assert layer.feed_forward.get_config()["activation"] == "gelu_tanh"
     for residual in (
         layer.self_attention_residual,
         layer.cross_attention_residual,
@@ -56,6 +59,18 @@ def test_the_policy_reaches_the_parts() -> None:
     encoder.build((None, None, 8))
     inner = [layer for layer in encoder._flatten_layers() if layer.compute_dtype != "bfloat16"]
     assert inner == []
+
+
+def test_heads_are_as_wide_together_as_the_input_unless_their_width_is_given() -> None:
+    layer = EncoderLayer(2, 11)
+    layer.build((None, None, 8))
+    assert layer.self_attention.key_dim == 4
+    layer, x = EncoderLayer(3, 11, head_dim=5), draw(2, 4, 8)
+    assert tuple(layer(x).shape) == (2, 4, 8)
+    assert layer.self_attention.query_dense.kernel.shape == (8, 3, 5)
+    for head_dim, message in ((0, "must be above zero"), (-2, "must be above zero")):
+        with pytest.raises(ValueError, match=re.escape(f"`head_dim` {message}. Received: head_dim=")):
+            EncoderLayer(2, 11, head_dim=head_dim)
 
 
 @pytest.mark.parametrize("make", [EncoderLayer, DecoderLayer])

@@ -161,8 +161,13 @@ def test_rates_out_of_range(name: str, rate: float) -> None:
         ({"positions": "rotary", "max_length": 7}, "Received: positions='rotary', max_length=7."),
         (
             {"positions": "rotary", "hidden_dim": 6, "num_heads": 2},
-            "positions='rotary'. Received: hidden_dim=6, num_heads=2.",
+            "positions='rotary'. Received: hidden_dim=6, num_heads=2, head_dim=None.",
         ),
+        ({"positions": "rotary", "head_dim": 3}, "hidden_dim=512, num_heads=8, head_dim=3."),
+        ({"share_positions": False}, "share_positions=False, positions='sinusoidal'."),
+        ({"head_dim": 0}, "`head_dim` must be above zero. Received: head_dim=0."),
+        ({"use_bias": None}, "`use_bias` must be one of True, False. Received: use_bias=None."),
+        ({"final_norm": 2}, "`final_norm` must be one of True, False. Received: final_norm=2."),
         (
             {"share_embeddings": True, "source_vocabulary_size": 11, "target_vocabulary_size": 13},
             "same size. Received: source_vocabulary_size=11, target_vocabulary_size=13",
@@ -193,13 +198,16 @@ def test_a_mistyped_option_is_an_error(model: Any, options: dict[str, Any], hint
 def test_options_and_policy_reach_every_part() -> None:
     block = {
         "num_heads": 2,
+        "head_dim": 6,
         "intermediate_dim": 17,
-        "activation": "relu",
+        "activation": "gelu_tanh",
         "gated": True,
+        "use_bias": False,
         "dropout": 0.1,
         "attention_dropout": 0.2,
         "intermediate_dropout": 0.3,
         "norm_first": True,
+        "final_norm": False,
         "normalization": "rms",
         "layer_norm_epsilon": 1e-5,
         "num_key_value_heads": 1,
@@ -220,7 +228,12 @@ def test_options_and_policy_reach_every_part() -> None:
         assert {layer.compute_dtype for layer in each.layers if layer.weights} == {"bfloat16"}
 
 
-@pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary", "relative"])
+every_kind_of_positions = pytest.mark.parametrize(
+    "positions", ["sinusoidal", "sinusoidal_concatenated", "learned", "rotary", "relative"]
+)
+
+
+@every_kind_of_positions
 def test_every_kind_of_positions_knows_the_order(positions: Any) -> None:
     options = {**SIZES, "positions": positions, "max_length": 7 if positions == "learned" else None}
     model = EncoderModel(11, **options)
@@ -232,7 +245,7 @@ def test_every_kind_of_positions_knows_the_order(positions: Any) -> None:
     assert EncoderModel.from_config(model.get_config()).get_config() == model.get_config()
 
 
-@pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary", "relative"])
+@every_kind_of_positions
 def test_every_kind_of_positions_step_by_step_as_in_one_pass(positions: Any) -> None:
     options = {**SIZES, "positions": positions, "max_length": 7 if positions == "learned" else None}
     model = Transformer(11, 13, dropout=0.0, **options)

@@ -192,8 +192,21 @@ def test_weights_of_classes_weight_the_examples_of_a_classifier() -> None:
     assert history.history["loss"] == [0.0]
 
 
+PRETRAINED: dict[str, Any] = {
+    "head_dim": 6,
+    "use_bias": False,
+    "final_norm": True,
+    "scale_embeddings": False,
+    "normalize_embeddings": True,
+    "activation": "gelu_tanh",
+    "positions": "sinusoidal_concatenated",
+}
+
+
 @every_model
-@pytest.mark.parametrize("options", [{}, {"positions": "relative", "gated": True, "num_key_value_heads": 1}])
+@pytest.mark.parametrize(
+    "options", [{}, {"positions": "relative", "gated": True, "num_key_value_heads": 1}, PRETRAINED]
+)
 def test_every_kernel_is_quantized_and_saved(name: str, options: dict[str, Any], tmp_path: Path) -> None:
     model, inputs = made(name, **options), CASES[name][2]
     before = array(model(inputs))

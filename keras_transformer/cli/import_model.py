@@ -1,0 +1,37 @@
+"""`keras-transformer import`."""
+
+from pathlib import Path
+
+import click
+
+from keras_transformer.cli.terminal import Verb, _show
+from keras_transformer.decoding.translator import Translator
+from keras_transformer.errors import InputError
+
+
+@click.command("import", cls=Verb)
+@click.argument("source")
+@click.argument("directory", type=click.Path())
+@click.option("--source-language", help="Of a model of many languages, as it names it: de, de_DE, deu_Latn.")
+@click.option("--target-language", help="Likewise, of the output.")
+def import_model(
+    source: str, directory: str, source_language: str | None, target_language: str | None
+) -> None:
+    """Make DIRECTORY of a pretrained model: a directory of Hugging Face, or a name on its hub.
+
+    Marian (OPUS-MT), BART, mBART-50, Pegasus, M2M100 and NLLB, T5 and mT5. All other commands read
+    DIRECTORY: translate and evaluate with --model, train with --initial-model, export, plot. To
+    download a model needs the extra hugging_face.
+
+    \b
+      keras-transformer import Helsinki-NLP/opus-mt-de-en runs/de_en
+      keras-transformer import downloads/opus-mt-de-en runs/de_en
+      keras-transformer import facebook/nllb-200-distilled-600M runs/nllb \\
+        --source-language deu_Latn --target-language eng_Latn
+    """
+    path = Path(directory)
+    # A run's weights belong to its configuration and checkpoints.
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise InputError(f"Cannot write {directory}: it is there already.")
+    Translator.from_hugging_face(source, source_language, target_language).save(directory)
+    _show(directory)

@@ -1,0 +1,110 @@
+"""A pretrained translator: tokenizers, model and search of a directory of Hugging Face."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from keras_transformer.decoding.beam import BeamSearch
+from keras_transformer.decoding.constraints import Constraints
+from keras_transformer.decoding.sampling import GreedySearch
+from keras_transformer.decoding.search import Search
+from keras_transformer.errors import InputError
+from keras_transformer.pretrained import HuggingFaceCheckpoint
+from keras_transformer.types import SPECIAL_IDS, Config
+
+if TYPE_CHECKING:
+    from keras_transformer.text.tokenizer import Tokenizer
+
+# Where neither the model nor its configuration has a limit.
+_LENGTHS = 512, 256
+# Their tokenizer of the target begins with its language, which the search must write; others with a token
+# that the model has learned to write.
+_WITH_LANGUAGES = ("m2m_100", "mbart")
+
+
+def _read_hugging_face(
+    source: str | Path, source_language: str | None, target_language: str | None
+) -> Config:
+    """Return the arguments of a translator."""
+    # Imported here: tokenizers need TensorFlow, the rest of decoding does not.
+    from keras_transformer.text import read_hugging_face_tokenizers
+
+    checkpoint = HuggingFaceCheckpoint(source)
+    tokenizers = read_hugging_face_tokenizers(checkpoint.directory, source_language, target_language)
+    generation, limit = checkpoint.generation, checkpoint.max_length
+    # The search comes first, since it is quickly refused.
+    search = _search(checkpoint, tokenizers[1])
+    longest = generation.max_new_tokens
+    if longest is None and generation.max_length is not None:
+        longest = generation.max_length - 1  # which counts the start token
+    model = checkpoint.load(*(tokenizer.original_ids for tokenizer in tokenizers))
+    return {
+        "model": model,
+        "source_tokenizer": tokenizers[0],
+        "target_tokenizer": tokenizers[1],
+        "search": search,
+        "max_source_length": limit or _LENGTHS[0],
+        "max_target_length": min(longest or _LENGTHS[1], limit or _LENGTHS[0]),
+    }
+
+
+def _search(checkpoint: HuggingFaceCheckpoint, tokenizer: "Tokenizer") -> Search:
+    """Return the search of `generate`, with the ids of our vocabulary."""
+    generation, ids = checkpoint.generation, _Ids(checkpoint, tokenizer)
+    bans = [ids.ours(sequence) for sequence in generation.bad_words_ids]
+    banned = {each[0] for each in bans if len(each) == 1} | {*ids.ours(generation.suppress_tokens)}
+    forced_end = generation.forced_eos_token_id
+    if forced_end not in (None, generation.eos_token_id):
+        raise InputError(
+            f"{checkpoint.directory}: `forced_eos_token_id` must be {generation.eos_token_id}, the end. "
+            f"Received: {forced_end}."
+        )
+    shortest = generation.min_new_tokens
+    constraints = Constraints(
+        # The start token, which counts there, is as many as the end token, which counts here.
+        min_length=generation.min_length if shortest is None else shortest + 1,
+        banned_token_ids=tuple(sorted(banned - {*SPECIAL_IDS[:1]})),  # padding never is
+        banned_first_token_ids=ids.ours(generation.begin_suppress_tokens),
+        banned_sequences=tuple(each for each in bans if len(each) > 1),
+        first_token_ids=ids.first,
+        force_end=forced_end is not None,
+        no_repeat_ngram_size=generation.no_repeat_ngram_size,
+    )
+    options: Config = {
+        "length_penalty": generation.length_penalty,
+        "length_normalization": "length",
+        "constraints": constraints,
+        # Theirs may write the unknown token, which is no text.
+        "special_ids": SPECIAL_IDS._replace(unknown=SPECIAL_IDS.start),
+    }
+    if generation.num_beams == 1:
+        return GreedySearch(**options)
+    return BeamSearch(
+        generation.num_beams,
+        early_stopping=generation.early_stopping,
+        cut_off_competes=True,
+        **options,
+    )
+
+
+class _Ids:
+    """Our ids of the target by theirs."""
+
+    def __init__(self, checkpoint: HuggingFaceCheckpoint, tokenizer: "Tokenizer") -> None:
+        self._ours = {int(theirs): ours for ours, theirs in enumerate(tokenizer.original_ids) if theirs >= 0}
+        self._directory = checkpoint.directory
+        forced = checkpoint.generation.forced_bos_token_id
+        self.first = () if forced is None else self.ours((forced,))
+        if checkpoint.config["model_type"] in _WITH_LANGUAGES:
+            # Of an empty text there are only the tokens in front.
+            prefix = tuple(int(each) for each in np.asarray(tokenizer.tokenize([""])[0]))
+            self.first = prefix or self.first
+
+    def ours(self, token_ids: tuple[int, ...]) -> tuple[int, ...]:
+        """Return our ids; raise InputError for one that is in no vocabulary."""
+        unknown = [token_id for token_id in token_ids if token_id not in self._ours]
+        if unknown:
+            wanted = f"ids of the generation must be in the vocabulary of {len(self._ours)}"
+            raise InputError(f"{self._directory}: {wanted}. Received: {unknown[0]}.")
+        return tuple(self._ours[token_id] for token_id in token_ids)

@@ -1,0 +1,59 @@
+"""`keras-transformer import`, and what the other verbs do with its directory."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from keras_transformer_cli import main
+from pretrained_models import CORPUS, save_translator
+
+
+def run(*words: object) -> str:
+    """Run the program; return what it printed, which must not be an error."""
+    result = CliRunner().invoke(main, [str(word) for word in words])
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def refused(*words: object) -> str:
+    """Run the program; return its only line, an error of the user's."""
+    result = CliRunner().invoke(main, [str(word) for word in words])
+    assert result.exit_code == 2, result.output
+    assert result.stderr.count("\n") == 1
+    return result.stderr
+
+
+def test_what_is_no_model_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "hub").mkdir()
+    target = tmp_path / "runs" / "a"
+    assert "config.json" in refused("import", tmp_path / "hub", target)
+    (tmp_path / "hub" / "config.json").write_text(json.dumps({"model_type": "gpt2"}))
+    assert "Received: 'gpt2'" in refused("import", tmp_path / "hub", target)
+    assert not target.parent.exists()
+    assert "it is there already" in refused("import", tmp_path / "hub", tmp_path / "hub")
+
+
+@pytest.mark.slow
+@pytest.mark.backend
+def test_the_directory_is_one_of_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    save_translator("marian", tmp_path / "hub", num_beams=2, max_length=60)
+    assert run("import", "hub", "runs/first") == "runs/first\n"
+    [output] = run("translate", "--model", "runs/first", CORPUS[0]).splitlines()
+    Path("pairs.tsv").write_text("".join(f"{text}\t{text}\n" for text in CORPUS), encoding="utf-8")
+    assert "BLEU" in run("evaluate", "--model", "runs/first", "--pairs", "pairs.tsv")
+    run("plot", "attention", "--model", "runs/first", CORPUS[0])
+    [version] = run("export", "runs/first", "saved", "--example", CORPUS[0]).splitlines()
+    assert run("translate", "--saved-model", version, CORPUS[0]) == f"{output}\n"
+    options = ("--epochs", 2, "--peak-learning-rate", 0.01, "--name", "second")
+    run("train", "--initial-model", "runs/first", "--pairs", "pairs.tsv", *options)
+    losses = Path("runs/second/training.csv").read_text().splitlines()
+    place = losses[0].split(",").index("loss")
+    assert float(losses[2].split(",")[place]) < float(losses[1].split(",")[place])
+    # The rules of its search came along.
+    options = [json.loads(Path("runs", name, "translator.json").read_text()) for name in ("first", "second")]
+    names = ("constraints", "length_normalization", "special_ids")
+    first, second = ({name: each["search"][name] for name in names} for each in options)
+    assert first == second

@@ -1,0 +1,91 @@
+"""Pretrained translators: the tokens and texts of `transformers`, in memory, saved and exported."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from keras_transformer import Translator
+from keras_transformer.decoding import BeamSearch, GreedySearch
+from keras_transformer.errors import InputError
+from pretrained_models import CORPUS, save_translator
+
+pytestmark = pytest.mark.backend
+
+SOURCES = [*CORPUS[:5], "the", "dog Männer green"]
+LANGUAGES = {"source_language": "de", "target_language": "en"}
+
+
+def their_tokens(theirs: Any, translator: Translator, **options: Any) -> list[list[int]]:
+    """Return what `generate` gives for our ids of the sources, in our ids, without start and padding."""
+    torch = pytest.importorskip("torch")
+    source = translator.token_ids(SOURCES)
+    inputs = torch.tensor(translator.source_tokenizer.original_ids[source])
+    outputs = theirs.generate(inputs, attention_mask=torch.tensor(source != 0), **options).numpy()
+    ours = {theirs: number for number, theirs in enumerate(translator.target_tokenizer.original_ids)}
+    return [[ours[token] for token in row[1:] if ours[token]] for row in outputs]
+
+
+def our_tokens(translator: Translator) -> list[list[int]]:
+    best = np.asarray(translator.generate(translator.token_ids(SOURCES)).token_ids)[:, 0]
+    return [[int(token) for token in row if token] for row in best]
+
+
+@pytest.mark.parametrize("family", ["marian", "t5", "bart", "m2m100"])
+def test_tokens_are_those_of_generate(family: str, tmp_path: Path) -> None:
+    rules = {"length_penalty": 0.8, "no_repeat_ngram_size": 3, "min_length": 4}
+    theirs = save_translator(family, tmp_path, num_beams=4, **rules)
+    languages = LANGUAGES if family == "m2m100" else {}
+    translator = Translator.from_hugging_face(tmp_path, **languages)
+    first = {}
+    if languages:
+        forced = translator.search.constraints.first_token_ids[0]
+        first["forced_bos_token_id"] = int(translator.target_tokenizer.original_ids[forced])
+    assert isinstance(translator.search, BeamSearch)
+    assert our_tokens(translator) == their_tokens(theirs, translator, **first)
+    translator.search = GreedySearch(
+        constraints=translator.search.constraints, special_ids=translator.search.special_ids
+    )
+    assert our_tokens(translator) == their_tokens(theirs, translator, num_beams=1, **first)
+
+
+def test_texts_are_those_of_transformers(tmp_path: Path) -> None:
+    theirs = save_translator("marian", tmp_path, num_beams=2)
+    tokenizer = pytest.importorskip("transformers").MarianTokenizer.from_pretrained(tmp_path)
+    outputs = theirs.generate(**tokenizer(SOURCES, return_tensors="pt", padding=True))
+    wanted = tokenizer.batch_decode(outputs, skip_special_tokens=True)
+    translator = Translator.from_hugging_face(tmp_path)
+    assert translator.translate(SOURCES) == wanted
+    translator.save(tmp_path / "saved")
+    assert Translator.load(tmp_path / "saved").translate(SOURCES) == wanted
+
+
+def test_options_replace_those_of_the_directory(tmp_path: Path) -> None:
+    save_translator("marian", tmp_path)
+    translator = Translator.from_hugging_face(tmp_path, search=BeamSearch(2), max_target_length=5)
+    assert (translator.max_source_length, translator.max_target_length) == (64, 5)
+    assert translator.search.beam_size == 2
+    assert Translator.from_hugging_face(tmp_path).max_target_length == 11  # of 12 with the start token
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ({"do_sample": True}, "`do_sample` must be False"),
+        ({"repetition_penalty": 1.2}, "`repetition_penalty` must be 1.0"),
+        ({"num_beam_groups": 2}, "`num_beam_groups` must be 1"),
+        ({"num_beams": "four"}, "num_beams='four'"),
+        ({"a_new_option": 3}, "'a_new_option' is not known"),
+        ({"bad_words_ids": [[5000]]}, "must be in the vocabulary .* Received: 5000"),
+        ({"forced_eos_token_id": 7}, "must be 0, the end"),
+        ({"eos_token_id": [0, 5]}, "`eos_token_id` must be 0"),
+    ],
+)
+def test_a_search_that_is_not_known_is_refused(option: dict[str, Any], message: str, tmp_path: Path) -> None:
+    save_translator("marian", tmp_path)
+    path = tmp_path / "generation_config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **option}))
+    with pytest.raises(InputError, match=message):
+        Translator.from_hugging_face(tmp_path)

@@ -1,0 +1,101 @@
+"""A configuration that is not known is refused before any weight is read."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from keras_transformer.errors import InputError
+from keras_transformer.pretrained import HuggingFaceCheckpoint
+
+# As OPUS-MT has it, with the names of older versions.
+MARIAN = {
+    "activation_function": "swish",
+    "add_bias_logits": False,
+    "add_final_layer_norm": False,
+    "architectures": ["MarianMTModel"],
+    "bad_words_ids": [[58100]],
+    "classif_dropout": 0.0,
+    "d_model": 512,
+    "decoder_attention_heads": 8,
+    "decoder_ffn_dim": 2048,
+    "decoder_layers": 6,
+    "decoder_start_token_id": 58100,
+    "encoder_attention_heads": 8,
+    "encoder_ffn_dim": 2048,
+    "encoder_layers": 6,
+    "extra_pos_embeddings": 58101,
+    "id2label": {"0": "LABEL_0"},
+    "max_length": 512,
+    "max_position_embeddings": 512,
+    "model_type": "marian",
+    "normalize_before": False,
+    "normalize_embedding": False,
+    "num_beams": 6,
+    "scale_embedding": True,
+    "static_position_embeddings": True,
+    "vocab_size": 58101,
+}
+
+
+def write(directory: Path, table: object) -> Path:
+    (directory / "config.json").write_text(table if isinstance(table, str) else json.dumps(table))
+    return directory
+
+
+def test_older_files_hold_the_search_too(tmp_path: Path) -> None:
+    generation = HuggingFaceCheckpoint(write(tmp_path, MARIAN)).generation
+    assert (generation.num_beams, generation.max_length, generation.bad_words_ids) == (6, 512, ((58100,),))
+    (tmp_path / "generation_config.json").write_text('{"num_beams": 3}')
+    generation = HuggingFaceCheckpoint(tmp_path).generation
+    assert (generation.num_beams, generation.max_length) == (3, None)
+    assert generation.decoder_start_token_id == 58100  # of `config.json`
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"model_type": "gpt2"}, "`model_type` must be one of .*marian.* Received: 'gpt2'"),
+        ({"model_type": None}, "Received: None"),
+        ({"architectures": ["MarianForCausalLM"]}, "must have MarianMTModel.* Received: ..MarianForCausalLM"),
+        ({"normalize_embedding": True}, "`normalize_embedding` must be False in a marian. Received: True"),
+        ({"static_position_embeddings": False}, "`static_position_embeddings` must be True"),
+        ({"add_bias_logits": True}, "`add_bias_logits` must be False"),
+        ({"is_encoder_decoder": False}, "`is_encoder_decoder` must be True"),
+        ({"transformer_xl_memory": 12}, "'transformer_xl_memory' is not known. Received: .*=12"),
+        ({"d_model": "512"}, "`d_model` must be a valid integer"),
+        ({"decoder_ffn_dim": 1024}, "the same `intermediate_dim`. Received: 2048 and 1024"),
+        ({"activation_function": "mish"}, "must be one of relu, .* Received: 'mish'"),
+        ({"eos_token_id": [0, 1]}, "`eos_token_id` must be"),
+    ],
+)
+def test_what_is_not_known_is_refused(change: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=message) as raised:
+        HuggingFaceCheckpoint(write(tmp_path, {**MARIAN, **change}))
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ({"relative_attention_num_buckets": 64}, "`relative_attention_num_buckets` must be 32"),
+        ({"feed_forward_proj": "gated-mish"}, "Received: 'mish'"),
+        ({"feed_forward_proj": "gated-gelu", "is_gated_act": False}, "`is_gated_act` must be True in a t5"),
+        ({"scalable_attention": True}, "'scalable_attention' is not known"),
+    ],
+)
+def test_t5_too(table: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=message):
+        HuggingFaceCheckpoint(write(tmp_path, {"model_type": "t5", **table}))
+
+
+def test_a_directory_without_a_model_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"config\.json"):
+        HuggingFaceCheckpoint(tmp_path)
+    for content in ("{", "[]", "null"):
+        with pytest.raises(InputError, match=r"config\.json"):
+            HuggingFaceCheckpoint(write(tmp_path, content))
+    for path in (tmp_path / "absent", "absent", "a/b/c", ""):
+        with pytest.raises(InputError):
+            HuggingFaceCheckpoint(path)

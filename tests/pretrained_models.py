@@ -1,0 +1,138 @@
+"""Small pretrained models of random weights, with tokenizers, in directories as `transformers` saves them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+BART = {
+    "vocab_size": 41,
+    "d_model": 16,
+    "encoder_layers": 2,
+    "decoder_layers": 1,
+    "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4,
+    "encoder_ffn_dim": 24,
+    "decoder_ffn_dim": 24,
+    "max_position_embeddings": 30,
+    "scale_embedding": True,
+}
+MARIAN = {**BART, "activation_function": "swish", "eos_token_id": 0, "forced_eos_token_id": 0}
+SEPARATE = {"decoder_vocab_size": 33, "share_encoder_decoder_embeddings": False}
+T5 = {
+    "vocab_size": 41,
+    "d_model": 16,
+    "d_kv": 6,
+    "d_ff": 24,
+    "num_layers": 2,
+    "num_decoder_layers": 1,
+    "num_heads": 3,
+    "decoder_start_token_id": 0,
+}
+T5_1_1 = {**T5, "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}
+# By name: the class of the model, and what differs from the defaults of its configuration.
+FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
+    "marian": ("Marian", {**MARIAN, "pad_token_id": 40, "decoder_start_token_id": 40}),
+    "marian-separate": ("Marian", {**MARIAN, **SEPARATE, "pad_token_id": 32, "decoder_start_token_id": 32}),
+    "bart": ("Bart", BART),
+    "mbart": ("MBart", {**BART, "decoder_start_token_id": 2}),
+    "pegasus": ("Pegasus", {**BART, "activation_function": "relu"}),
+    "m2m100": ("M2M100", BART),
+    "t5": ("T5", T5),
+    "t5-1.1": ("T5", T5_1_1),
+    "mt5": ("MT5", T5),
+}
+CORPUS = [
+    "A dog runs across the green meadow.",
+    "Two men are sitting on a bench and talk.",
+    "Ein Hund läuft über die grüne Wiese.",
+    "Zwei Männer sitzen auf einer Bank und reden.",
+    "The quick brown fox jumps over the lazy dog.",
+    "Ein kleines Kind spielt im Sand.",
+] * 3
+
+
+def save_model(family: str, directory: Path, **changes: Any) -> Any:
+    """Save a model of a family, whose weights are all random, and return it."""
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    name, options = FAMILIES[family]
+    generation = changes.pop("generation", {})
+    config = getattr(transformers, f"{name}Config")(**{**options, **changes})
+    kind = "MarianMTModel" if name == "Marian" else f"{name}ForConditionalGeneration"
+    torch.manual_seed(1)
+    model = getattr(transformers, kind)(config).eval()
+    with torch.no_grad():
+        for key, weight in model.state_dict().items():
+            if "embed_positions" not in key or name in ("Bart", "MBart"):
+                weight.copy_(0.3 * torch.randn(weight.shape) + ("norm" in key))
+    model.generation_config.update(**generation)
+    model.save_pretrained(directory)
+    return model
+
+
+def save_translator(family: str, directory: Path, **generation: Any) -> Any:
+    """Save a model with the files of its tokenizer; `generation` is of `generation_config.json`."""
+    directory.mkdir(exist_ok=True)
+    sizes = {"marian": _save_marian, "t5": _save_t5, "bart": _save_bart, "m2m100": _save_m2m100}
+    changes = sizes[family](directory)
+    if family != "t5":
+        changes["max_position_embeddings"] = 64
+    generation = {"max_length": 12, "bad_words_ids": [[changes["pad_token_id"]]], **generation}
+    return save_model(family, directory, **changes, generation=generation)
+
+
+def _train_sentencepiece(path: Path, size: int, **ids: int) -> list[str]:
+    import sentencepiece  # late, since it is slow and few tests need it
+
+    with path.open("wb") as file:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(CORPUS),
+            model_writer=file,
+            vocab_size=size,
+            hard_vocab_limit=False,
+            minloglevel=2,
+            **ids,
+        )
+    model = sentencepiece.SentencePieceProcessor(model_file=str(path))
+    return [model.id_to_piece(number) for number in range(len(model))]
+
+
+def _write(directory: Path, **tables: object) -> None:
+    for name, table in tables.items():
+        (directory / f"{name}.json").write_text(json.dumps(table), encoding="utf-8")
+
+
+def _save_marian(directory: Path) -> dict[str, int]:
+    pieces = _train_sentencepiece(directory / "source.spm", 90)
+    _train_sentencepiece(directory / "target.spm", 80)
+    names = ["</s>", "<unk>", *pieces[3:], "<pad>"]
+    _write(directory, vocab={name: number for number, name in enumerate(names)})
+    _write(directory, tokenizer_config={"tokenizer_class": "MarianTokenizer", "separate_vocabs": False})
+    pad = len(names) - 1
+    return {"vocab_size": len(names), "pad_token_id": pad, "decoder_start_token_id": pad}
+
+
+def _save_t5(directory: Path) -> dict[str, int]:
+    pieces = _train_sentencepiece(directory / "spiece.model", 90, pad_id=0, eos_id=1, unk_id=2, bos_id=-1)
+    _write(directory, tokenizer_config={"tokenizer_class": "T5Tokenizer", "extra_ids": 4})
+    # As at Google, the table has more rows than there are tokens.
+    return {"vocab_size": len(pieces) + 10, "pad_token_id": 0}
+
+
+def _save_m2m100(directory: Path) -> dict[str, int]:
+    pieces = _train_sentencepiece(directory / "sentencepiece.bpe.model", 90)
+    names = ["<s>", "<pad>", "</s>", "<unk>", *pieces[3:]]
+    _write(directory, vocab={name: number for number, name in enumerate(names)})
+    _write(directory, tokenizer_config={"tokenizer_class": "M2M100Tokenizer"})
+    return {"vocab_size": len(names) + 108, "pad_token_id": 1}
+
+
+def _save_bart(directory: Path) -> dict[str, int]:
+    tokenizers = pytest.importorskip("tokenizers")
+    tokenizer = tokenizers.ByteLevelBPETokenizer()
+    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    tokenizer.train_from_iterator(CORPUS, vocab_size=330, special_tokens=special, show_progress=False)
+    tokenizer.save_model(str(directory))
+    _write(directory, tokenizer_config={"tokenizer_class": "BartTokenizer"})
+    return {"vocab_size": tokenizer.get_vocab_size(), "pad_token_id": 1}
