@@ -172,7 +172,8 @@ def test_own_answers_score_as_they_did(translator: kt.Translator) -> None:
 def test_first_tokens_are_part_of_a_scored_target(
     transformer: Any, source_tokenizer: Any, target_tokenizer: Any
 ) -> None:
-    search = GreedySearch(length_penalty=1.0, constraints=Constraints(first_token_ids=(6,)))
+    rules = Constraints(first_token_ids=(6,), max_length_ratio=1.0)  # so that outputs end
+    search = GreedySearch(length_penalty=1.0, constraints=rules)
     sides = source_tokenizer, target_tokenizer
     translator = kt.Translator(transformer, *sides, search=search, max_target_length=9)
     answers = translator.translate_with_scores(PLAIN)

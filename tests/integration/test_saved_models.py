@@ -11,7 +11,11 @@ from keras_transformer.export import ServedModel
 
 ROOT = Path(__file__).parents[2]
 SAVED_MODELS = ROOT / "saved_models"
-CMUDICT_TEST = ROOT.parent / "shared" / "data" / "g014b2b" / "test.tsv.gz"
+DATA = ROOT.parent / "shared" / "data"
+CMUDICT_TEST = DATA / "g014b2b" / "test.tsv.gz"
+MULTI30K_TEST = [
+    DATA / "multi30k" / f"test_2016_flickr.lc.norm.tok.{language}.gz" for language in ("en", "de")
+]
 ANSWERS: dict[str, dict[str, str]] = {
     "dates": {
         "27. jan. 2094": "2094-01-27",
@@ -31,9 +35,22 @@ ANSWERS: dict[str, dict[str, str]] = {
         "QUEUE": "K Y UW",
         "ABBY": "AE B IY",
     },
+    "multi30k_en_de": {
+        "two men are talking .": "zwei männer unterhalten sich .",
+        "a dog runs on the beach .": "ein hund rennt am strand .",
+        "a woman in a red dress is dancing .": "eine frau in einem roten kleid tanzt .",
+        "children are playing in the park .": "kinder spielen im park .",
+        "a man rides a bicycle .": "ein mann fährt fahrrad .",
+        "three people are sitting at a table .": "drei personen sitzen an einem tisch .",
+        "a girl is reading a book .": "ein mädchen liest ein buch .",
+        "a boy jumps into the water .": "ein junge springt ins wasser .",
+        "people stand in front of a building .": "leute stehen vor einem gebäude .",
+        "an old man sells fruit at the market .": "ein alter mann verkauft obst auf dem markt .",
+    },
 }
 # As docs/results.md has them, and a little for the last bits of other processors.
 WORD_ERROR_RATE, PHONE_ERROR_RATE = 0.2170 + 0.0005, 0.0516 + 0.0002
+BLEU = 40.56 - 0.05
 
 every_export = pytest.mark.parametrize("name", ANSWERS)
 
@@ -63,7 +80,7 @@ def test_every_signature_answers(name: str) -> None:
 
 
 def test_exports_are_small() -> None:
-    assert size(SAVED_MODELS / "cmudict") < 9_000_000
+    assert max(size(SAVED_MODELS / name) for name in ANSWERS) < 9_000_000
     assert size(SAVED_MODELS) < 20_000_000
 
 
@@ -86,3 +103,12 @@ def test_the_error_rates_of_the_results_table() -> None:
     rates = evaluate(answers, list(references.values()), ["word_error_rate", "token_error_rate"])
     assert rates["word_error_rate"] <= WORD_ERROR_RATE
     assert rates["token_error_rate"] <= PHONE_ERROR_RATE
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not MULTI30K_TEST[0].exists(), reason="Multi30k is not beside the checkout")
+def test_the_bleu_of_the_results_table() -> None:
+    sources, references = zip(*read_pairs(tuple(MULTI30K_TEST)), strict=True)
+    answers = ServedModel(SAVED_MODELS / "multi30k_en_de").translate(sources)
+    assert len(answers) == 1_000
+    assert evaluate(answers, references, ["bleu"], tokenize="none")["bleu"] >= BLEU
