@@ -18,6 +18,8 @@ from keras_transformer.errors import InputError
 from keras_transformer.text import Tokenizer, load_tokenizer, read_hugging_face_tokenizers
 
 MULTI30K = Path(__file__).parents[2].parent / "shared" / "data" / "multi30k"
+# Of transformers' Marian tokenizer, which does not normalize punctuation by itself in any case.
+pytestmark = pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses")
 CLASSES = {
     "marian": "MarianTokenizer",
     "t5": "T5Tokenizer",
