@@ -44,8 +44,8 @@ MUTANTS = (
     Mutant(
         "the worst of the wanted hypotheses is not waited for",
         f"{DECODING}/beam.py",
-        "state.finished_scores[:, self.num_outputs - 1]",
-        "state.finished_scores[:, 0]",
+        "limits, last = state.limits, self.num_outputs - 1",
+        "limits, last = state.limits, 0",
         "tests/decoding/test_beam.py",
     ),
     Mutant(

@@ -127,7 +127,8 @@ def test_choices() -> None:
 
 def test_activations() -> None:
     assert get_activation("gelu") is keras.activations.gelu
-    message = "`activation` must be a name that Keras knows, or a function. Received: activation='softmux'."
+    wanted = "`activation` must be a name that Keras knows, `gelu_tanh`, or a function."
+    message = f"{wanted} Received: activation='softmux'."
     with pytest.raises(ValueError, match=re.escape(message)):
         get_activation("softmux")
 

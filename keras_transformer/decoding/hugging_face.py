@@ -3,8 +3,6 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from keras_transformer.decoding.beam import BeamSearch
 from keras_transformer.decoding.constraints import Constraints
 from keras_transformer.decoding.sampling import GreedySearch
@@ -97,9 +95,7 @@ class _Ids:
         forced = checkpoint.generation.forced_bos_token_id
         self.first = () if forced is None else self.ours((forced,))
         if checkpoint.config["model_type"] in _WITH_LANGUAGES:
-            # Of an empty text there are only the tokens in front.
-            prefix = tuple(int(each) for each in np.asarray(tokenizer.tokenize([""])[0]))
-            self.first = prefix or self.first
+            self.first = tuple(tokenizer.prefix_ids) or self.first
 
     def ours(self, token_ids: tuple[int, ...]) -> tuple[int, ...]:
         """Return our ids; raise InputError for one that is in no vocabulary."""

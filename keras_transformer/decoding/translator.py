@@ -131,13 +131,11 @@ class Translator(_ModelTranslator):
     def trace_scores(self, source_ids: Tensor, target_ids: Tensor) -> tuple[Tensor, Tensor]:
         """Score ended targets `(b, t)`, not compiled: float32 `(b,)`, and their tokens, int32 `(b,)`."""
         batch_size, first = ops.shape(target_ids)[0], self.search.constraints.first_token_ids
-        if first:
+        # A tokenizer of many languages puts its token there itself.
+        if first and first != tuple(self.target_tokenizer.prefix_ids):
             given = ops.repeat(ops.convert_to_tensor([first], "int32"), batch_size, axis=0)
-            padded = ops.pad(ops.cast(target_ids, "int32"), ((0, 0), (0, len(first))))
-            # A tokenizer of many languages has put its token there already.
-            begins = ops.all(ops.equal(padded[:, : len(first)], given), axis=1, keepdims=True)
-            longer = ops.concatenate([given, padded[:, : -len(first)]], axis=1)
-            target_ids = ops.where(begins, padded, longer)[:, : self.max_target_length]
+            target_ids = ops.concatenate([given, ops.cast(target_ids, "int32")], axis=1)
+            target_ids = target_ids[:, : self.max_target_length]
         log_probabilities, num_tokens = score_targets(
             self.model,
             source_ids,

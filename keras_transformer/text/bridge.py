@@ -95,12 +95,10 @@ class _BridgedTokenizer(Tokenizer):
         firsts = {special.get(piece): number for number, piece in reversed([*enumerate(splitter.pieces)])}
         self.original_ids = np.array([*(firsts.get(own, -1) for own in SPECIAL_IDS), *regular])
         self._theirs = tf.constant([0] * len(SPECIAL_TOKENS) + regular, tf.int32)
-        # Pieces that are never text, and those in front of every text: the language, say.
+        # Pieces that are never text: the language, say.
         hidden = {*description.get("hidden", ())}
         self._is_text = tf.constant([splitter.pieces[number] not in hidden for number in self.original_ids])
-        self._prefix = tf.constant(
-            [ours[splitter.pieces.index(piece)] for piece in description.get("prefix", ())], tf.int32
-        )
+        self.prefix_ids = tuple(ours[splitter.pieces.index(piece)] for piece in description.get("prefix", ()))
         # Bytes: TensorFlow would track every entry of a list.
         self._content = json.dumps(description).encode()
         self.needs_tensorflow_text = description["kind"] != "words"
@@ -120,9 +118,9 @@ class _BridgedTokenizer(Tokenizer):
         ours = tf.gather(self._ours, tf.where(known, theirs.flat_values, 0))
         ids = theirs.with_flat_values(tf.where(known, ours, SPECIAL_IDS.unknown))
         ids = tf.ragged.boolean_mask(ids, (ids >= len(SPECIAL_TOKENS)) | (ids == SPECIAL_IDS.unknown))
-        if not self._prefix.shape[0]:
+        if not self.prefix_ids:
             return ids
-        prefix = tf.tile(self._prefix[tf.newaxis], [ids.nrows(), 1])
+        prefix = tf.tile(tf.constant([self.prefix_ids], tf.int32), [ids.nrows(), 1])
         return tf.concat([tf.RaggedTensor.from_tensor(prefix), ids], axis=1)
 
     def _decode(self, token_ids: tf.RaggedTensor) -> tf.Tensor:

@@ -38,6 +38,8 @@ class Tokenizer(tf.Module, abc.ABC):
     option_names: ClassVar[tuple[str, ...]] = ("lowercase",)
     needs_tensorflow_text: bool = False
     """Whether a program that loads an export must import `tensorflow_text` first."""
+    prefix_ids: tuple[int, ...] = ()
+    """The tokens that stand before every text: its language, say."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
