@@ -218,6 +218,7 @@ MISSING = {
     "translate": ["--model", "missing", "text"],
     "evaluate": ["--model", "missing", "--pairs", "missing.tsv"],
     "export": ["missing"],
+    "import": ["missing", "new"],
     "plot": ["--model", "missing"],
 }
 

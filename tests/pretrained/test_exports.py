@@ -11,7 +11,12 @@ import keras_transformer as kt
 from keras_transformer.export import ServedModel, export_ctranslate2, export_onnx, export_saved_model
 from pretrained_models import CORPUS, save_translator
 
-pytestmark = [pytest.mark.backend, pytest.mark.slow]
+pytestmark = [
+    pytest.mark.backend,
+    pytest.mark.slow,
+    # Of transformers' Marian tokenizer, which CTranslate2's converter loads.
+    pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses"),
+]
 TEXTS = CORPUS[:6]
 
 
