@@ -141,17 +141,20 @@ def stack_weights(stack: Any, name: str, layer_weights: Any) -> dict[str, Any]:
         for number, layer in enumerate(stack.layers)
         for key, value in layer_weights(layer).items()
     }
-    if stack.norm_first:
+    if stack.final_normalization.weights:
         state[f"{name}.norm.weight"] = tensor(array(stack.final_normalization.gamma))
         state[f"{name}.norm.bias"] = tensor(array(stack.final_normalization.beta))
     return state
 
 
-@pytest.mark.parametrize("norm_first", [False, True])
-def test_transformer(norm_first: bool, close: Any) -> None:
+@pytest.mark.parametrize(
+    ("norm_first", "final_norm"), [(False, None), (False, True), (True, None), (True, False)]
+)
+def test_transformer(norm_first: bool, final_norm: bool | None, close: Any) -> None:
     """Both stacks of two layers, against `torch.nn.Transformer`."""
     source, target = draw(B, S, D), draw(B, T, D, seed=1)
-    encoder, decoder = Encoder(2, H, F, norm_first=norm_first), Decoder(2, H, F, norm_first=norm_first)
+    norms = {"norm_first": norm_first, "final_norm": final_norm}
+    encoder, decoder = Encoder(2, H, F, **norms), Decoder(2, H, F, **norms)
     encoder.build(source.shape)
     decoder.build(target.shape, source.shape)
     randomize(encoder)
@@ -164,7 +167,8 @@ def test_transformer(norm_first: bool, close: Any) -> None:
         enable_nested_tensor=False,
     )
     theirs = torch.nn.Transformer(num_decoder_layers=2, custom_encoder=theirs_encoder, **options(norm_first))
-    if not norm_first:  # torch normalises once more after its stacks, the paper does not
+    # Torch normalises once more after its stacks by default, the paper does not.
+    if not (norm_first if final_norm is None else final_norm):
         theirs.encoder.norm = theirs.decoder.norm = None
     theirs.load_state_dict(
         {
