@@ -42,6 +42,8 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "t5": ("T5", T5),
     "t5-1.1": ("T5", T5_1_1),
     "mt5": ("MT5", T5),
+    "umt5": ("UMT5", {**T5, "num_decoder_layers": 2}),
+    "byt5": ("T5", T5_1_1),
 }
 CORPUS = [
     "A dog runs across the green meadow.",
@@ -74,9 +76,14 @@ def save_model(family: str, directory: Path, **changes: Any) -> Any:
 def save_translator(family: str, directory: Path, **generation: Any) -> Any:
     """Save a model with the files of its tokenizer; `generation` is of `generation_config.json`."""
     directory.mkdir(exist_ok=True)
-    sizes = {"marian": _save_marian, "t5": _save_t5, "bart": _save_bart, "m2m100": _save_m2m100}
-    changes = sizes[family](directory)
-    if family != "t5":
+    changes = {
+        "marian": _save_marian,
+        "t5": _save_t5,
+        "byt5": _save_byt5,
+        "bart": _save_bart,
+        "m2m100": _save_m2m100,
+    }[family](directory)
+    if not family.endswith("t5"):
         changes["max_position_embeddings"] = 64
     generation = {"max_length": 12, "bad_words_ids": [[changes["pad_token_id"]]], **generation}
     return save_model(family, directory, **changes, generation=generation)
@@ -118,6 +125,11 @@ def _save_t5(directory: Path) -> dict[str, int]:
     _write(directory, tokenizer_config={"tokenizer_class": "T5Tokenizer", "extra_ids": 4})
     # As at Google, the table has more rows than there are tokens.
     return {"vocab_size": len(pieces) + 10, "pad_token_id": 0}
+
+
+def _save_byt5(directory: Path) -> dict[str, int]:
+    _write(directory, tokenizer_config={"tokenizer_class": "ByT5Tokenizer", "extra_ids": 125})
+    return {"vocab_size": 384, "pad_token_id": 0}
 
 
 def _save_m2m100(directory: Path) -> dict[str, int]:

@@ -2,15 +2,14 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import ClassVar, NamedTuple, TypeAlias
+from typing import ClassVar, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
+from keras import ops
 
 from keras_transformer.errors import InputError
-from keras_transformer.types import Config
-
-_Array: TypeAlias = npt.NDArray[np.float32]
+from keras_transformer.layers import sinusoidal_position_encoding
+from keras_transformer.types import Config, Tensor
 
 # Names of theirs, apart from those that both have.
 _ACTIVATIONS = {"gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "swish": "silu"}
@@ -82,7 +81,7 @@ class _Family:
         """Return their names by the path of the part in the model."""
         raise NotImplementedError
 
-    def positions(self, stack: str) -> tuple[str, _Array | None, int]:
+    def positions(self, stack: str) -> tuple[str, Tensor | None, int]:
         """Return the name of a table of positions, its values where they are known, and rows to leave out."""
         return "", None, 0
 
@@ -91,9 +90,8 @@ def _same(**pairs: tuple[object, object]) -> None:
     """Raise InputError for what encoder and decoder must have in common."""
     for name, (encoder, decoder) in pairs.items():
         if encoder != decoder:
-            raise InputError(
-                f"Encoder and decoder must have the same `{name}`. Received: {encoder} and {decoder}."
-            )
+            wanted = f"Encoder and decoder must have the same `{name}`"
+            raise InputError(f"{wanted}. Received: {encoder} and {decoder}.")
 
 
 def _activation(name: str) -> str:
@@ -170,9 +168,8 @@ class _Bart(_Family):
         }
 
     def _position_options(self) -> Config:
-        if self.is_static:
-            return {"positions": "sinusoidal_concatenated"}
-        return {"positions": "learned", "max_length": self.max_position_embeddings, "share_positions": False}
+        learned = {"positions": "learned", "max_length": self.max_length, "share_positions": False}
+        return {"positions": "sinusoidal_concatenated"} if self.is_static else learned
 
     def layer_names(self, stack: str) -> dict[str, str]:
         layer, projections = f"model.{stack}.layers.{{i}}", "q_proj k_proj v_proj out_proj"
@@ -193,9 +190,11 @@ class _Bart(_Family):
             f"{side}_normalization": f"model.{stack}.layernorm_embedding",
         }
 
-    def positions(self, stack: str) -> tuple[str, _Array | None, int]:
-        name = f"model.{stack}.embed_positions.weight"
-        return name, _sinusoids(self.max_position_embeddings, self.d_model) if self.is_static else None, 2
+    def positions(self, stack: str) -> tuple[str, Tensor | None, int]:
+        sizes, values = (self.max_position_embeddings, self.d_model), None
+        if self.is_static:
+            values = ops.convert_to_numpy(sinusoidal_position_encoding(*sizes, layout="concatenated"))
+        return f"model.{stack}.embed_positions.weight", values, 2
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -224,7 +223,7 @@ class _Marian(_Bart):
 
     def table_sizes(self) -> dict[str, int]:
         target = self.decoder_vocab_size or self.vocab_size
-        return {"source": self.vocab_size, "target": target, "output": target}
+        return {**dict.fromkeys(self.tables, target), "source": self.vocab_size}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -257,7 +256,7 @@ class _M2M100(_Bart):
     def _position_options(self) -> Config:
         return {"positions": "learned", "max_length": self.max_position_embeddings}
 
-    def positions(self, stack: str) -> tuple[str, _Array | None, int]:
+    def positions(self, stack: str) -> tuple[str, Tensor | None, int]:
         # In float32 from the start, as there: from position 1000 on a product in float64 differs by 1e-4.
         num_waves, first = self.d_model // 2, self.pad_token_id + 1
         rates = np.exp(np.arange(num_waves, dtype="float32") * -np.float32(np.log(10000) / (num_waves - 1)))
@@ -288,6 +287,8 @@ class _T5(_Family):
     decoder_start_token_id: int | None = 0
 
     architectures: ClassVar[tuple[str, ...]] = ("T5ForConditionalGeneration", "T5WithLMHeadModel")
+    # The layer whose table of relative positions a layer has: the first's is that of the whole stack.
+    position_table: ClassVar[str] = "block.0.layer.0.SelfAttention.relative_attention_bias"
     tables: ClassVar[Mapping[str, tuple[str, ...]]] = _tables("")
 
     def scales(self) -> _Scales:
@@ -337,8 +338,7 @@ class _T5(_Family):
         layer, last = f"{stack}.block.{{i}}.layer", 1 if stack == "encoder" else 2
         return {
             **_attention("self_attention", f"{layer}.0.SelfAttention", "q k v o"),
-            # The first layer's is that of the whole stack.
-            "self_attention.position_bias": f"{stack}.block.0.layer.0.SelfAttention.relative_attention_bias",
+            "self_attention.position_bias": f"{stack}.{self.position_table}",
             "self_attention_residual.norm": f"{layer}.0.layer_norm",
             **_attention("cross_attention", f"{layer}.1.EncDecAttention", "q k v o"),
             "cross_attention_residual.norm": f"{layer}.1.layer_norm",
@@ -368,12 +368,18 @@ class _MT5(_T5):
         return super().scales()._replace(logits=1.0)
 
 
-def _sinusoids(length: int, hidden_dim: int) -> _Array:
-    """Return the table that a checkpoint may hold: all sines, then all cosines."""
-    num_waves = (hidden_dim + 1) // 2
-    angles = np.arange(length)[:, None] / np.power(10000, np.arange(num_waves) * (2.0 / hidden_dim))
-    waves: _Array = np.concatenate([np.sin(angles), np.cos(angles)], axis=1)[:, :hidden_dim].astype("float32")
-    return waves
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _UMT5(_T5):
+    """T5 1.1 for many languages, with a table of relative positions for each layer."""
+
+    vocab_size: int = 250112
+    d_ff: int = 1024
+    num_layers: int = 8
+    num_heads: int = 6
+    feed_forward_proj: str = "gated-gelu"
+
+    architectures: ClassVar[tuple[str, ...]] = ("UMT5ForConditionalGeneration",)
+    position_table: ClassVar[str] = "block.{i}.layer.0.SelfAttention.relative_attention_bias"
 
 
 _FAMILIES: dict[str, type[_Family]] = {
@@ -383,5 +389,6 @@ _FAMILIES: dict[str, type[_Family]] = {
     "mbart": _MBart,
     "mt5": _MT5,
     "pegasus": _Pegasus,
-    "t5": _T5,
+    "t5": _T5,  # and ByT5
+    "umt5": _UMT5,
 }

@@ -104,7 +104,8 @@ _GENERATION_NAMES = {field.name for field in dataclasses.fields(_Generation)} | 
 class HuggingFaceCheckpoint:
     """A pretrained encoder-decoder in a directory as the hub has it.
 
-    Its family is one of Marian, BART, mBART, Pegasus, M2M100 with NLLB, T5 with its version 1.1, and mT5.
+    Its family is one of Marian, BART, mBART, Pegasus, M2M100 with NLLB, T5 with its version 1.1 and ByT5,
+    mT5, and UMT5.
     Weights are read from safetensors; from a pickle only where torch is installed, and only tensors.
 
     Args:
