@@ -76,6 +76,8 @@ def test_sizes_are_the_limits_of_the_translator_if_none_are_given(
 def test_a_model_with_the_options_of_pretrained_ones(
     translator: kt.Translator, tmp_path: Path, export: Callable[..., Path]
 ) -> None:
+    if export is export_onnx:
+        pytest.importorskip("tf2onnx", reason="the extra `onnx` is not installed")
     sizes = translator.source_tokenizer.vocabulary_size, translator.target_tokenizer.vocabulary_size
     model = kt.Transformer(
         *sizes,
