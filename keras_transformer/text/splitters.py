@@ -52,32 +52,11 @@ def _words(description: Config) -> _Splitter:
 
 
 def _byte_pair(description: Config) -> _Splitter:
-    from keras_nlp.tokenizers import BytePairTokenizer
-
-    options = {name: description[name] for name in ("vocabulary", "merges", "add_prefix_space")}
-    # Special tokens in a text are text.
-    layer = BytePairTokenizer(**options, unsplittable_tokens=[], dtype="int32")
-    layer.cache = _NoCache()
-    pieces = [""] * (1 + max(layer.vocabulary.values()))
-    for piece, number in layer.vocabulary.items():
+    # Not by the layer of KerasHub, which AutoGraph cannot trace on Python 3.13.
+    pieces = [""] * (1 + max(description["vocabulary"].values()))
+    for piece, number in description["vocabulary"].items():
         pieces[number] = piece
-    tables = ("byte2unicode", "unicode2byte", "token_to_id_map", "id_to_token_map", "merge_ranks")
-    return _Splitter(pieces, layer.tokenize, layer.detokenize, [getattr(layer, name) for name in tables])
-
-
-class _NoCache:
-    """Stands for the cache of a `BytePairTokenizer`: in a server it would grow with each new word."""
-
-    def __init__(self) -> None:
-        self._inserted: list[tf.Tensor] = []
-
-    def insert(self, keys: tf.Tensor, values: tf.Tensor) -> None:
-        """Keep the values of all words, none of which was found, for the next `lookup`."""
-        self._inserted.append(values)
-
-    def lookup(self, keys: tf.Tensor) -> tf.Tensor:
-        """Return what was inserted, and nothing where nothing was."""
-        return self._inserted.pop() if self._inserted else tf.fill(tf.shape(keys), "")
+    return _byte_level({**description, "pieces": pieces})
 
 
 def _word_piece(description: Config) -> _Splitter:
@@ -162,8 +141,10 @@ def _byte_level(description: Config) -> _Splitter:
 
     pieces, letters = description["pieces"], _byte_letters()
     numbers = {piece: number for number, piece in enumerate(pieces)}
-    of_byte = tf.constant([numbers[letter] for letter in letters], tf.int32)
+    # Small vocabularies have no token for some bytes, and none for what others would become.
+    of_byte = tf.constant([numbers.get(letter, -1) for letter in letters], tf.int32)
     pairs = [merge.split(" ") for merge in description["merges"]]
+    pairs = [(left, right) for left, right in pairs if {left, right, left + right} <= numbers.keys()]
     keys = [numbers[left] * len(pieces) + numbers[right] for left, right in pairs]
     # A pair that is there twice has its first rank.
     ranks = {key: rank for rank, key in reversed([*enumerate(keys)])} or {-1: 0}
