@@ -41,7 +41,8 @@ def as_tokenizer(tokenizer: object) -> Tokenizer:
             - `keras.layers.TextVectorization`, adapted or with a vocabulary, that splits into words or
               characters;
             - `BytePairTokenizer`, `WordPieceTokenizer` or `SentencePieceTokenizer` of KerasHub, or a class
-              made of one of them, as `GPT2Tokenizer`;
+              made of one of them, as `GPT2Tokenizer`; byte pairs are split as by GPT-2, which differs from
+              KerasHub at rare digits and spaces;
             - the path of a SentencePiece model (`.model`, `.spm`), or its bytes.
 
     Returns:
