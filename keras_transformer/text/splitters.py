@@ -142,10 +142,11 @@ def _byte_level(description: Config) -> _Splitter:
     pieces, letters = description["pieces"], _byte_letters()
     numbers = {piece: number for number, piece in enumerate(pieces)}
     # Small vocabularies have no token for some bytes, and none for what others would become.
-    of_byte = tf.constant([numbers.get(letter, -1) for letter in letters], tf.int32)
+    unknown, base = len(pieces), len(pieces) + 1
+    of_byte = tf.constant([numbers.get(letter, unknown) for letter in letters], tf.int32)
     pairs = [merge.split(" ") for merge in description["merges"]]
     pairs = [(left, right) for left, right in pairs if {left, right, left + right} <= numbers.keys()]
-    keys = [numbers[left] * len(pieces) + numbers[right] for left, right in pairs]
+    keys = [numbers[left] * base + numbers[right] for left, right in pairs]
     # A pair that is there twice has its first rank.
     ranks = {key: rank for rank, key in reversed([*enumerate(keys)])} or {-1: 0}
     entries = tf.lookup.KeyValueTensorInitializer(
@@ -173,7 +174,7 @@ def _byte_level(description: Config) -> _Splitter:
         return words.with_flat_values(by_word).merge_dims(1, 2)
 
     def ranked(left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
-        return table.lookup(tf.cast(left, tf.int64) * len(pieces) + tf.cast(right, tf.int64))
+        return table.lookup(tf.cast(left, tf.int64) * base + tf.cast(right, tf.int64))
 
     def decode(token_ids: tf.RaggedTensor) -> tf.Tensor:
         return tf.strings.reduce_join(tf.gather(tf.constant(contents), token_ids), axis=-1)
