@@ -145,3 +145,11 @@ def test_it_is_exported(tokenizer: Tokenizer, tmp_path: Path) -> None:
     version = kt.export.export_saved_model(generator, tmp_path / "model", ["the dog", "a cat"])
     served = kt.export.ServedModel(version)
     assert served.translate(["the dog runs"]) == generator.generate(["the dog runs"])
+
+
+def test_a_byte_without_a_token_is_no_part_of_a_pair() -> None:
+    from keras_nlp.tokenizers import BytePairTokenizer
+
+    tokenizer = as_tokenizer(BytePairTokenizer({"a": 0, "b": 1, "az": 2, "z": 3}, ["a z"]))
+    assert tokenizer.tokens(tokenizer.tokenize(["bq"])).numpy().tolist() == [[b"b", b"[UNK]"]]
+    assert tokenizer.tokens(tokenizer.tokenize(["az"])).numpy().tolist() == [[b"az"]]
