@@ -2,12 +2,10 @@
 
 import dataclasses
 import json
-import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
-import keras
 import numpy as np
 import numpy.typing as npt
 
@@ -15,8 +13,11 @@ from keras_transformer.arguments import _check_finite, _package
 from keras_transformer.errors import InputError
 from keras_transformer.files import _as_path, read_file, read_table
 from keras_transformer.models import Transformer, TransformerConfig
+from keras_transformer.pretrained.bart import _M2M100, _Bart, _Marian, _MBart, _Pegasus
 from keras_transformer.pretrained.checkpoint_files import _Tensors
-from keras_transformer.pretrained.families import _FAMILIES, _IGNORED, _Family
+from keras_transformer.pretrained.family import _IGNORED, _Family, _fill, _parts
+from keras_transformer.pretrained.generation import _GENERATION_NAMES, _Generation, _read_generation
+from keras_transformer.pretrained.t5 import _MT5, _T5, _UMT5
 from keras_transformer.types import SPECIAL_IDS, Config
 
 _Array: TypeAlias = npt.NDArray[np.float32]
@@ -27,78 +28,17 @@ _NOT_DOWNLOADED = ["*.h5", "*.msgpack", "*.ot", "*.onnx", "*.tflite", "*.gguf", 
 # The logit of our start token, which no vocabulary of theirs has: its probability is 0 in float32, and label
 # smoothing, which gives it a share of the target too, adds a small number to the loss.
 _START_BIAS = -1000.0
-# How the tensor of a part's weight ends.
-_ENDINGS = {
-    "kernel": "weight",
-    "gamma": "weight",
-    "scale": "weight",
-    "biases": "weight",
-    "bias": "bias",
-    "beta": "bias",
+
+_FAMILIES: dict[str, type[_Family]] = {
+    "bart": _Bart,
+    "m2m_100": _M2M100,
+    "marian": _Marian,
+    "mbart": _MBart,
+    "mt5": _MT5,
+    "pegasus": _Pegasus,
+    "t5": _T5,  # and ByT5
+    "umt5": _UMT5,
 }
-
-
-# Names that must have one of these values, or None: another would change the outputs, and no search here does
-# what it says.
-_NEUTRAL: dict[str, tuple[object, ...]] = {
-    "constraints": (),
-    "diversity_penalty": (0.0,),
-    "do_sample": (False,),
-    "dola_layers": (),
-    "encoder_no_repeat_ngram_size": (0,),
-    "encoder_repetition_penalty": (1.0,),
-    "exponential_decay_length_penalty": (),
-    "force_words_ids": (),
-    "guidance_scale": (1.0,),
-    "max_time": (),
-    "num_beam_groups": (1,),
-    "num_return_sequences": (1,),
-    "penalty_alpha": (0.0,),
-    "prompt_lookup_num_tokens": (),
-    "renormalize_logits": (False,),
-    "remove_invalid_values": (False,),
-    "repetition_penalty": (1.0,),
-    "sequence_bias": (),
-    "stop_strings": (),
-    "token_healing": (False,),
-    "watermarking_config": (),
-}
-# Of samples alone, of the cache, and of what is returned beside the tokens.
-_OTHERS = (
-    "_from_model_config assistant_confidence_threshold assistant_early_exit assistant_lookbehind "
-    "cache_config cache_implementation compile_config disable_compile epsilon_cutoff eta_cutoff is_assistant "
-    "low_memory max_cache_len max_matching_ngram_size min_p num_assistant_tokens "
-    "num_assistant_tokens_schedule output_attentions output_hidden_states output_logits output_scores "
-    "return_dict_in_generate return_legacy_cache target_lookbehind temperature top_h top_k top_p "
-    "transformers_version typical_p use_cache"
-)
-_UNUSED = frozenset(_OTHERS.split())
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class _Generation:
-    """The names that a search here follows, with the defaults of transformers."""
-
-    max_length: int | None = None
-    max_new_tokens: int | None = None
-    min_length: int = 0
-    min_new_tokens: int | None = None
-    num_beams: int = 1
-    early_stopping: bool | Literal["never"] = False
-    length_penalty: float = 1.0
-    no_repeat_ngram_size: int = 0
-    bad_words_ids: tuple[tuple[int, ...], ...] = ()
-    suppress_tokens: tuple[int, ...] = ()
-    begin_suppress_tokens: tuple[int, ...] = ()
-    forced_bos_token_id: int | None = None
-    forced_eos_token_id: int | tuple[int, ...] | None = None
-    decoder_start_token_id: int | None = None
-    bos_token_id: int | None = None
-    eos_token_id: int | tuple[int, ...] | None = None
-    pad_token_id: int | None = None
-
-
-_GENERATION_NAMES = {field.name for field in dataclasses.fields(_Generation)} | {*_NEUTRAL, *_UNUSED}
 
 
 class HuggingFaceCheckpoint:
@@ -280,42 +220,6 @@ class _Tables:
             model.output_projection.dense.kernel.assign(table.T)
 
 
-def _parts(model: Transformer, family: _Family) -> list[tuple[keras.layers.Layer, str, float]]:
-    """Return each part of a model, tables aside, with its name there and the factor of its kernel."""
-    pairs = []
-    for stack in ("encoder", "decoder"):
-        for number, layer in enumerate(getattr(model, stack).layers):
-            for path, name in family.layer_names(stack).items():
-                factor = family.scales().queries if path.endswith("query_dense") else 1.0
-                pairs.append((_part(layer, path), name.format(i=number), factor))
-        pairs += [(_part(model, path), name, 1.0) for path, name in family.stack_names(stack).items()]
-    return [(part, name, factor) for part, name, factor in pairs if part is not None]
-
-
-def _part(owner: object, path: str) -> keras.layers.Layer | None:
-    for name in path.split("."):
-        owner = getattr(owner, name, None)
-    return owner
-
-
-def _fill(part: keras.layers.Layer, tensors: _Tensors, name: str, factor: float) -> None:
-    for attribute, ending in _ENDINGS.items():
-        weight = getattr(part, attribute, None)
-        if not isinstance(weight, keras.Variable):
-            continue
-        shape = tuple(weight.shape)
-        if attribute != "kernel":
-            # Heads have an axis of their own here.
-            theirs = shape if attribute == "biases" else (math.prod(shape),)
-            values = tensors.read(f"{name}.{ending}", theirs)
-            weight.assign(np.reshape(values if attribute == "biases" else values * factor, shape))
-            continue
-        # (o, i) -> (i, o); the output of attention, (h, k, d), has two axes of inputs.
-        num_outputs = shape[-1] if part.name == "attention_output" else math.prod(shape[1:])
-        values = tensors.read(f"{name}.{ending}", (num_outputs, math.prod(shape) // num_outputs))
-        weight.assign(np.reshape(values.T * np.float32(factor), shape))
-
-
 def _directory(source: str | Path) -> Path:
     path = _as_path(source)
     if path.is_dir():
@@ -357,20 +261,3 @@ def _family(config: Config, path: Path) -> _Family:
     except ValueError as error:
         raise InputError(f"{path}: {error}") from error
     return parsed
-
-
-def _read_generation(table: Config, path: Path) -> _Generation:
-    """Return what a table of names says; raise InputError for what no search here can do."""
-    followed = {}
-    for name, value in table.items():
-        if name not in _GENERATION_NAMES and value not in (None, False):
-            raise InputError(f"{path}: the option {name!r} is not known. Received: {name}={value!r:.80}.")
-        if name in _NEUTRAL and value is not None and value not in _NEUTRAL[name]:
-            wanted = " or ".join(map(str, (*_NEUTRAL[name], None)))
-            raise InputError(
-                f"{path}: `{name}` must be {wanted}, since no search here does it. Received: {value!r:.80}."
-            )
-        if name not in _UNUSED and name not in _NEUTRAL and value is not None:
-            followed[name] = value
-    generation: _Generation = read_table(json.dumps(followed).encode(), path, _Generation)
-    return generation

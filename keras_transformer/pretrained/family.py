@@ -1,0 +1,155 @@
+"""A family of encoder-decoders: what a configuration means in ours, and the names of the tensors."""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import ClassVar, NamedTuple
+
+import keras
+import numpy as np
+
+from keras_transformer.errors import InputError
+from keras_transformer.models import Transformer
+from keras_transformer.pretrained.checkpoint_files import _Tensors
+from keras_transformer.types import Config, Tensor
+
+# Names of theirs, apart from those that both have.
+_ACTIVATIONS = {"gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "swish": "silu"}
+_SAME_ACTIVATIONS = ("relu", "gelu", "silu")
+# Names that all of them may have, and that change no number of a model in use: of other tasks, of training,
+# and what each library writes down about itself.
+_UNUSED = (
+    "_name_or_path _num_labels architectures classif_dropout classifier_dropout decoder_layerdrop dtype "
+    "encoder_layerdrop extra_pos_embeddings force_bos_token_to_be_generated gradient_checkpointing id2label "
+    "init_std initializer_factor is_encoder_decoder label2id max_position_embeddings model_type n_positions "
+    "num_hidden_layers output_past prefix save_step task_specific_params tie_word_embeddings tokenizer_class "
+    "torch_dtype transformers_version use_cache share_encoder_decoder_embeddings sep_token_id"
+)
+_IGNORED = frozenset(_UNUSED.split())
+
+
+# How the tensor of a part's weight ends.
+_ENDINGS = {
+    "kernel": "weight",
+    "gamma": "weight",
+    "scale": "weight",
+    "biases": "weight",
+    "bias": "bias",
+    "beta": "bias",
+}
+
+
+class _Scales(NamedTuple):
+    embeddings: float = 1.0
+    logits: float = 1.0
+    queries: float = 1.0
+
+
+def _tables(prefix: str) -> dict[str, tuple[str, ...]]:
+    names = [f"{prefix}{part}.weight" for part in ("encoder.embed_tokens", "decoder.embed_tokens", "shared")]
+    return {"source": (names[0], names[2]), "target": (*names[1:],), "output": ("lm_head.weight", *names[1:])}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Family:
+    """Fields of a `config.json` with the defaults of its library, which leaves out what equals them."""
+
+    vocab_size: int
+    d_model: int
+    pad_token_id: int
+    eos_token_id: int
+    decoder_start_token_id: int | None
+
+    architectures: ClassVar[tuple[str, ...]]
+    tables: ClassVar[Mapping[str, tuple[str, ...]]]
+    """Names of the tables of token vectors, of which a checkpoint has the first or the next."""
+
+    @property
+    def max_length(self) -> int | None:
+        """Return the number of positions; None if there is no limit."""
+        limit: int | None = getattr(self, "max_position_embeddings", None)
+        return limit
+
+    def scales(self) -> _Scales:
+        """Return the factors of embeddings, logits and queries."""
+        return _Scales()
+
+    def table_sizes(self) -> dict[str, int]:
+        """Return the rows of each of `tables`."""
+        return dict.fromkeys(self.tables, self.vocab_size)
+
+    def options(self) -> Config:
+        """Return the options of our model, apart from vocabularies and tables."""
+        raise NotImplementedError
+
+    def always(self) -> Config:
+        """Return further names with their only value: that of the family, or what follows from others."""
+        raise NotImplementedError
+
+    def layer_names(self, stack: str) -> dict[str, str]:
+        """Return their names by the path of the part in a layer, `{i}`."""
+        raise NotImplementedError
+
+    def stack_names(self, stack: str) -> dict[str, str]:
+        """Return their names by the path of the part in the model."""
+        raise NotImplementedError
+
+    def positions(self, stack: str) -> tuple[str, Tensor | None, int]:
+        """Return the name of a table of positions, its values where they are known, and rows to leave out."""
+        return "", None, 0
+
+
+def _same(**pairs: tuple[object, object]) -> None:
+    """Raise InputError for what encoder and decoder must have in common."""
+    for name, (encoder, decoder) in pairs.items():
+        if encoder != decoder:
+            wanted = f"Encoder and decoder must have the same `{name}`"
+            raise InputError(f"{wanted}. Received: {encoder} and {decoder}.")
+
+
+def _activation(name: str) -> str:
+    known = {**dict(zip(_SAME_ACTIVATIONS, _SAME_ACTIVATIONS, strict=True)), **_ACTIVATIONS}
+    if name not in known:
+        raise InputError(f"The activation must be one of {', '.join(known)}. Received: {name!r}.")
+    return known[name]
+
+
+def _attention(ours: str, theirs: str, names: str) -> dict[str, str]:
+    parts = zip(("query", "key", "value", "output"), names.split(), strict=True)
+    return {f"{ours}.{part}_dense": f"{theirs}.{name}" for part, name in parts}
+
+
+def _parts(model: Transformer, family: _Family) -> list[tuple[keras.layers.Layer, str, float]]:
+    """Return each part of a model, tables aside, with its name there and the factor of its kernel."""
+    pairs = []
+    for stack in ("encoder", "decoder"):
+        for number, layer in enumerate(getattr(model, stack).layers):
+            for path, name in family.layer_names(stack).items():
+                factor = family.scales().queries if path.endswith("query_dense") else 1.0
+                pairs.append((_part(layer, path), name.format(i=number), factor))
+        pairs += [(_part(model, path), name, 1.0) for path, name in family.stack_names(stack).items()]
+    return [(part, name, factor) for part, name, factor in pairs if part is not None]
+
+
+def _part(owner: object, path: str) -> keras.layers.Layer | None:
+    for name in path.split("."):
+        owner = getattr(owner, name, None)
+    return owner
+
+
+def _fill(part: keras.layers.Layer, tensors: _Tensors, name: str, factor: float) -> None:
+    for attribute, ending in _ENDINGS.items():
+        weight = getattr(part, attribute, None)
+        if not isinstance(weight, keras.Variable):
+            continue
+        shape = tuple(weight.shape)
+        if attribute != "kernel":
+            # Heads have an axis of their own here.
+            theirs = shape if attribute == "biases" else (math.prod(shape),)
+            values = tensors.read(f"{name}.{ending}", theirs)
+            weight.assign(np.reshape(values if attribute == "biases" else values * factor, shape))
+            continue
+        # (o, i) -> (i, o); the output of attention, (h, k, d), has two axes of inputs.
+        num_outputs = shape[-1] if part.name == "attention_output" else math.prod(shape[1:])
+        values = tensors.read(f"{name}.{ending}", (num_outputs, math.prod(shape) // num_outputs))
+        weight.assign(np.reshape(values.T * np.float32(factor), shape))

@@ -1,0 +1,124 @@
+"""T5, its version 1.1, and the families that differ from it in a few options."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import ClassVar
+
+from keras_transformer.pretrained.family import _activation, _attention, _Family, _Scales, _tables
+from keras_transformer.types import Config
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _T5(_Family):
+    """Pre-norm of root mean squares, no biases, relative positions, scores without scaling."""
+
+    vocab_size: int = 32128
+    d_model: int = 512
+    d_kv: int = 64
+    d_ff: int = 2048
+    num_layers: int = 6
+    num_decoder_layers: int | None = None
+    num_heads: int = 8
+    dropout_rate: float = 0.1
+    layer_norm_epsilon: float = 1e-6
+    feed_forward_proj: str = "relu"
+    tie_word_embeddings: bool = True
+    scale_decoder_outputs: bool | None = None
+    pad_token_id: int = 0
+    eos_token_id: int = 1
+    decoder_start_token_id: int | None = 0
+
+    architectures: ClassVar[tuple[str, ...]] = ("T5ForConditionalGeneration", "T5WithLMHeadModel")
+    # The layer whose table of relative positions a layer has: the first's is that of the whole stack.
+    position_table: ClassVar[str] = "block.0.layer.0.SelfAttention.relative_attention_bias"
+    tables: ClassVar[Mapping[str, tuple[str, ...]]] = _tables("")
+
+    def scales(self) -> _Scales:
+        # Which of the two a model is, T5 or its version 1.1, followed from the tie in older files.
+        is_scaled = self.scale_decoder_outputs
+        is_scaled = self.tie_word_embeddings if is_scaled is None else is_scaled
+        # Our attention divides its scores by the root of the width of a head, T5 does not.
+        return _Scales(logits=self.d_model**-0.5 if is_scaled else 1.0, queries=self.d_kv**0.5)
+
+    @property
+    def is_gated(self) -> bool:
+        return self.feed_forward_proj.startswith("gated-")
+
+    @property
+    def activation(self) -> str:
+        # What Google calls GELU there is the approximation.
+        name = self.feed_forward_proj.removeprefix("gated-")
+        return "gelu_new" if self.feed_forward_proj == "gated-gelu" else name
+
+    def always(self) -> Config:
+        return {
+            "relative_attention_num_buckets": 32,
+            "relative_attention_max_distance": 128,
+            "is_gated_act": self.is_gated,
+            "dense_act_fn": self.activation,
+        }
+
+    def options(self) -> Config:
+        return {
+            "num_encoder_layers": self.num_layers,
+            "num_decoder_layers": self.num_decoder_layers or self.num_layers,
+            "hidden_dim": self.d_model,
+            "num_heads": self.num_heads,
+            "head_dim": self.d_kv,
+            "intermediate_dim": self.d_ff,
+            **dict.fromkeys(("dropout", "attention_dropout", "intermediate_dropout"), self.dropout_rate),
+            "activation": _activation(self.activation),
+            "gated": self.is_gated,
+            "use_bias": False,
+            "norm_first": True,
+            "normalization": "rms",
+            "layer_norm_epsilon": self.layer_norm_epsilon,
+            "positions": "relative",
+        }
+
+    def layer_names(self, stack: str) -> dict[str, str]:
+        layer, last = f"{stack}.block.{{i}}.layer", 1 if stack == "encoder" else 2
+        return {
+            **_attention("self_attention", f"{layer}.0.SelfAttention", "q k v o"),
+            "self_attention.position_bias": f"{stack}.{self.position_table}",
+            "self_attention_residual.norm": f"{layer}.0.layer_norm",
+            **_attention("cross_attention", f"{layer}.1.EncDecAttention", "q k v o"),
+            "cross_attention_residual.norm": f"{layer}.1.layer_norm",
+            "feed_forward.inner": f"{layer}.{last}.DenseReluDense.{'wi_0' if self.is_gated else 'wi'}",
+            "feed_forward.gate": f"{layer}.{last}.DenseReluDense.wi_1",
+            "feed_forward.outer": f"{layer}.{last}.DenseReluDense.wo",
+            "feed_forward_residual.norm": f"{layer}.{last}.layer_norm",
+        }
+
+    def stack_names(self, stack: str) -> dict[str, str]:
+        return {f"{stack}.final_normalization": f"{stack}.final_layer_norm"}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _MT5(_T5):
+    """T5 1.1 for many languages: its logits are never scaled."""
+
+    vocab_size: int = 250112
+    d_ff: int = 1024
+    num_layers: int = 8
+    num_heads: int = 6
+    feed_forward_proj: str = "gated-gelu"
+
+    architectures: ClassVar[tuple[str, ...]] = ("MT5ForConditionalGeneration",)
+
+    def scales(self) -> _Scales:
+        return super().scales()._replace(logits=1.0)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _UMT5(_T5):
+    """T5 1.1 for many languages, with a table of relative positions for each layer."""
+
+    vocab_size: int = 250112
+    d_ff: int = 1024
+    num_layers: int = 8
+    num_heads: int = 6
+    feed_forward_proj: str = "gated-gelu"
+
+    architectures: ClassVar[tuple[str, ...]] = ("UMT5ForConditionalGeneration",)
+    position_table: ClassVar[str] = "block.{i}.layer.0.SelfAttention.relative_attention_bias"
