@@ -32,22 +32,24 @@ class _EpochOrder(NamedTuple):
 class _BatchPlan:
     """The pairs in an order with equal ones next to each other, and where batches of them begin."""
 
-    keys: np.ndarray  # what the pairs are sorted by, int64 (n,)
-    splits: np.ndarray  # where batches of the sorted pairs begin, and n at the end: int64 (batches + 1,)
+    # Of 4 bytes: with 8, an epoch of 10 million pairs took 0.4 GB more.
+    keys: np.ndarray  # what the pairs are sorted by, int32 (n,)
+    splits: np.ndarray  # where batches of the sorted pairs begin, and n at the end: int32 (batches + 1,)
 
     def __len__(self) -> int:
         return len(self.splits) - 1
 
     def ordered(self) -> tf.RaggedTensor:
-        """Return batches from short to long: indices of pairs, int64 (number of batches, ragged)."""
-        return tf.RaggedTensor.from_row_splits(np.argsort(self.keys, kind="stable"), self.splits)
+        """Return batches from short to long: indices of pairs, int32 (number of batches, ragged)."""
+        order = np.argsort(self.keys, kind="stable").astype(np.int32)
+        return tf.RaggedTensor.from_row_splits(order, self.splits)
 
     def shuffled(self, seed: tf.Tensor) -> tf.RaggedTensor:
         """Return shuffled batches for a seed, int64 (2,): indices of pairs as `ordered` returns them."""
         return _shuffle(tf.constant(self.keys), tf.constant(self.splits), seed)
 
     def epochs(self, order: _EpochOrder) -> tf.data.Dataset:
-        """Make a dataset of indices of pairs, int64 (b,); each iteration over it is the next epoch."""
+        """Make a dataset of indices of pairs, int32 (b,); each iteration over it is the next epoch."""
         if not order.shuffle:
             return tf.data.Dataset.from_tensor_slices(self.ordered())
         # The input pipeline runs on the host, and so must what its functions capture.
@@ -79,8 +81,8 @@ def _shuffle(keys: tf.Tensor, splits: tf.Tensor, seed: tf.Tensor) -> tf.RaggedTe
 
 
 def _shuffled_order(keys: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-    """Sort by key, in a random order where keys are equal: indices, int64 (n,)."""
-    shuffled = tf.random.experimental.stateless_shuffle(tf.range(tf.size(keys, tf.int64)), seed)
+    """Sort by key, in a random order where keys are equal: indices, int32 (n,)."""
+    shuffled = tf.random.experimental.stateless_shuffle(tf.range(tf.size(keys)), seed)
     return tf.gather(shuffled, tf.argsort(tf.gather(keys, shuffled), stable=True))
 
 
@@ -88,10 +90,14 @@ def _plan_batches(encoded: EncodedPairs, boundaries: Sequence[int], tokens_per_b
     """Sort pairs into buckets, of which the last holds the longest, and cut these into batches."""
     # Rejected: `bucket_by_sequence_length`, whose leftovers make many small batches.
     lengths = encoded.lengths()
-    ends = _bucket_ends(lengths.max(axis=1), boundaries)
+    buckets, target_buckets = (
+        np.searchsorted(boundaries, each).astype(np.int32) for each in (lengths.max(axis=1), lengths[:, 1])
+    )
     # Within a bucket by the target: padding falls from 20 to 1 % of CMUdict's target positions.
-    keys = ends * (boundaries[-1] + 1) + _bucket_ends(lengths[:, 1], boundaries)
-    sorted_ends = np.sort(ends)
+    keys = buckets * np.int32(len(boundaries)) + target_buckets
+    # How many tokens each pair is padded to, from short to long: int64 (n,)
+    counts = np.bincount(buckets, minlength=len(boundaries))
+    sorted_ends = np.repeat(np.asarray(boundaries, np.int64), counts)
     _check_budget(int(sorted_ends[-1]), tokens_per_batch)
     # The last pairs of a bucket fill up the first batch of the next one, so that only one batch of an epoch
     # is smaller than it could be.
@@ -102,12 +108,7 @@ def _plan_batches(encoded: EncodedPairs, boundaries: Sequence[int], tokens_per_b
         # Of the batches that end at each pair. The longest pair comes last, and all are padded to it.
         num_tokens = most * np.arange(1, len(most) + 1)
         splits.append(start + int(np.searchsorted(num_tokens, tokens_per_batch, side="right")))
-    return _BatchPlan(keys, np.asarray(splits, np.int64))
-
-
-def _bucket_ends(lengths: np.ndarray, boundaries: Sequence[int]) -> np.ndarray:
-    """Round each length up to a boundary."""
-    return np.asarray(boundaries, np.int64)[np.searchsorted(boundaries, lengths)]
+    return _BatchPlan(keys, np.asarray(splits, np.int32))
 
 
 def _check_budget(longest: int, tokens_per_batch: int) -> None:

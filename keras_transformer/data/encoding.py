@@ -166,7 +166,7 @@ class EncodedPairs:
         return source, target
 
     def lengths(self) -> np.ndarray:
-        """Return the lengths of each source and target with one special token, int64 (n, 2)."""
+        """Return the lengths of each source and target with one special token, int32 (n, 2)."""
         return np.stack([_lengths(self.source), _lengths(self.target)], axis=1)
 
     def counts(self) -> Counter[str]:
@@ -296,5 +296,5 @@ def _tokenize(texts: list[str], tokenizer: Tokenizer) -> tf.RaggedTensor:
 
 
 def _lengths(token_ids: tf.RaggedTensor | _StoredRows) -> np.ndarray:
-    """Count the tokens of each row and one special token, int64 (n,)."""
-    return np.asarray(token_ids.row_lengths(), np.int64) + 1
+    """Count the tokens of each row and one special token, int32 (n,)."""
+    return np.asarray(token_ids.row_lengths(), np.int32) + 1
