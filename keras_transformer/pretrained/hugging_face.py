@@ -14,7 +14,7 @@ from keras_transformer.errors import InputError
 from keras_transformer.files import _as_path, read_file, read_table
 from keras_transformer.models import Transformer, TransformerConfig
 from keras_transformer.pretrained.bart import _M2M100, _Bart, _Marian, _MBart, _Pegasus
-from keras_transformer.pretrained.checkpoint_files import _Tensors
+from keras_transformer.pretrained.checkpoint_files import _Tensors, _tensors_of_directory
 from keras_transformer.pretrained.family import _IGNORED, _Family, _fill, _parts
 from keras_transformer.pretrained.generation import _GENERATION_NAMES, _Generation, _read_generation
 from keras_transformer.pretrained.t5 import _MT5, _T5, _UMT5
@@ -103,7 +103,7 @@ class HuggingFaceCheckpoint:
             InputError: if a tensor is missing, unknown, of another shape or not finite, a file is damaged, or
                 a vocabulary has another size.
         """
-        tensors = _Tensors(self.directory)
+        tensors = _tensors_of_directory(self.directory)
         tables = _Tables(tensors, self._family, self.directory)
         start_id = int(self.generation.decoder_start_token_id or 0)  # never None here
         ids = {"source": source_ids, "target": target_ids}
