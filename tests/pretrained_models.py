@@ -1,6 +1,7 @@
 """Small pretrained models of random weights, with tokenizers, in directories as `transformers` saves them."""
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,7 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "marian-separate": ("Marian", {**MARIAN, **SEPARATE, "pad_token_id": 32, "decoder_start_token_id": 32}),
     "bart": ("Bart", BART),
     "mbart": ("MBart", {**BART, "decoder_start_token_id": 2}),
+    "plbart": ("PLBart", {**BART, "decoder_start_token_id": 2}),
     "pegasus": ("Pegasus", {**BART, "activation_function": "relu"}),
     "m2m100": ("M2M100", BART),
     "t5": ("T5", T5),
@@ -66,27 +68,61 @@ def save_model(family: str, directory: Path, **changes: Any) -> Any:
     model = getattr(transformers, kind)(config).eval()
     with torch.no_grad():
         for key, weight in model.state_dict().items():
-            if "embed_positions" not in key or name in ("Bart", "MBart"):
+            if "embed_positions" not in key or name in ("Bart", "MBart", "PLBart"):
                 weight.copy_(0.3 * torch.randn(weight.shape) + ("norm" in key))
     model.generation_config.update(**generation)
     model.save_pretrained(directory)
     return model
 
 
+# By name: the architecture of those that differ from it in their tokenizer.
+ARCHITECTURES = {"mbart50": "mbart", "small100": "m2m100"}
+TRANSLATORS = (
+    "marian",
+    "t5",
+    "mt5",
+    "umt5",
+    "byt5",
+    "bart",
+    "pegasus",
+    "m2m100",
+    "small100",
+    "mbart",
+    "mbart50",
+    "plbart",
+)
+# Source and target, as `from_hugging_face` takes them.
+LANGUAGES = {
+    "m2m100": ("de", "en"),
+    "small100": ("de", "en"),
+    "mbart": ("de_DE", "en_XX"),
+    "mbart50": ("de_DE", "en_XX"),
+    "plbart": ("java", "python"),
+}
+
+
 def save_translator(family: str, directory: Path, **generation: Any) -> Any:
     """Save a model with the files of its tokenizer; `generation` is of `generation_config.json`."""
     directory.mkdir(exist_ok=True)
-    changes = {
+    savers: dict[str, Any] = {
         "marian": _save_marian,
+        "mt5": _save_t5,
         "t5": _save_t5,
+        "umt5": _save_t5,
         "byt5": _save_byt5,
         "bart": _save_bart,
-        "m2m100": _save_m2m100,
-    }[family](directory)
+        "pegasus": _save_pegasus,
+        "m2m100": partial(_save_m2m100, name="M2M100Tokenizer"),
+        "small100": partial(_save_m2m100, name="SMALL100Tokenizer"),
+        "mbart": partial(_save_fairseq, name="MBartTokenizer", num_languages=25),
+        "mbart50": partial(_save_fairseq, name="MBart50Tokenizer", num_languages=52),
+        "plbart": partial(_save_fairseq, name="PLBartTokenizer", num_languages=3),
+    }
+    changes = savers[family](directory)
     if not family.endswith("t5"):
         changes["max_position_embeddings"] = 64
     generation = {"max_length": 12, "bad_words_ids": [[changes["pad_token_id"]]], **generation}
-    return save_model(family, directory, **changes, generation=generation)
+    return save_model(ARCHITECTURES.get(family, family), directory, **changes, generation=generation)
 
 
 def _train_sentencepiece(path: Path, size: int, **ids: int) -> list[str]:
@@ -132,11 +168,23 @@ def _save_byt5(directory: Path) -> dict[str, int]:
     return {"vocab_size": 384, "pad_token_id": 0}
 
 
-def _save_m2m100(directory: Path) -> dict[str, int]:
+def _save_pegasus(directory: Path) -> dict[str, int]:
+    pieces = _train_sentencepiece(directory / "spiece.model", 90, pad_id=0, eos_id=1, unk_id=2, bos_id=-1)
+    _write(directory, tokenizer_config={"tokenizer_class": "PegasusTokenizer"})
+    return {"vocab_size": len(pieces) + 103, "pad_token_id": 0}
+
+
+def _save_fairseq(directory: Path, name: str, num_languages: int) -> dict[str, int]:
+    pieces = _train_sentencepiece(directory / "sentencepiece.bpe.model", 90)
+    _write(directory, tokenizer_config={"tokenizer_class": name})
+    return {"vocab_size": len(pieces) + 1 + num_languages + 1, "pad_token_id": 1}
+
+
+def _save_m2m100(directory: Path, name: str) -> dict[str, int]:
     pieces = _train_sentencepiece(directory / "sentencepiece.bpe.model", 90)
     names = ["<s>", "<pad>", "</s>", "<unk>", *pieces[3:]]
     _write(directory, vocab={name: number for number, name in enumerate(names)})
-    _write(directory, tokenizer_config={"tokenizer_class": "M2M100Tokenizer"})
+    _write(directory, tokenizer_config={"tokenizer_class": name})
     return {"vocab_size": len(names) + 108, "pad_token_id": 1}
 
 

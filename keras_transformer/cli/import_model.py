@@ -19,7 +19,7 @@ def import_model(
 ) -> None:
     """Make DIRECTORY of a pretrained model: a directory of Hugging Face, or a name on its hub.
 
-    Marian (OPUS-MT), BART, mBART-50, Pegasus, M2M100 and NLLB, T5, mT5, UMT5, ByT5. All other commands read
+    Marian (OPUS-MT), BART, mBART, PLBart, Pegasus, M2M100, NLLB, T5, mT5, UMT5, ByT5. All other commands read
     DIRECTORY: translate and evaluate with --model, train with --initial-model, export, plot. To
     download a model needs the extra hugging_face.
 

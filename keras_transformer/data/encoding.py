@@ -20,7 +20,7 @@ from keras_transformer.data.pairs import _has_text, _is_pair, _log_dropped, _rep
 from keras_transformer.errors import InputError
 from keras_transformer.files import _as_path
 from keras_transformer.text.tokenizer import Tokenizer
-from keras_transformer.types import Pair
+from keras_transformer.types import SPECIAL_IDS, Pair
 
 PairSource: TypeAlias = Iterable[Pair] | Callable[[], Iterable[Pair]] | tf.data.Dataset
 
@@ -44,6 +44,8 @@ class EncodedPairs:
     """Those with a source that was too long; a pair may be too long on both sides."""
     num_dropped_target: int = 0
     """Those with a target that was too long."""
+    source_end_ids: tuple[int, ...] = (SPECIAL_IDS.end,)
+    """What ends each source: `Tokenizer.end_ids`."""
 
     @classmethod
     def encode(
@@ -133,7 +135,8 @@ class EncodedPairs:
         if not path.exists() or (path.is_dir() and not any(path.iterdir())):
             parts = ((each.source, each.target, each.counts()) for each in chunks)
             _write_cache(path, parts, chunks.description(), progress)
-        return cls(**_read_cache(path, chunks.description()))
+        ends = tuple(source_tokenizer.end_ids)
+        return cls(**_read_cache(path, chunks.description()), source_end_ids=ends)
 
     @classmethod
     def encode_fitting(
@@ -143,8 +146,9 @@ class EncodedPairs:
         texts = zip(*pairs, strict=True)
         source, target = (_tokenize(list(side), each) for side, each in zip(texts, tokenizers, strict=True))
         # (n, ragged) -> (n,)
-        long_source = _lengths(source) > limits[0]
-        long_target = _lengths(target) > limits[1]
+        ends = tuple(tokenizers[0].end_ids)
+        long_source = _lengths(source, len(ends)) > limits[0]
+        long_target = _lengths(target, 1) > limits[1]
         dropped = long_source | long_target
         return cls(
             source=tf.ragged.boolean_mask(source, ~dropped),
@@ -152,6 +156,7 @@ class EncodedPairs:
             num_dropped=int(dropped.sum()),
             num_dropped_source=int(long_source.sum()),
             num_dropped_target=int(long_target.sum()),
+            source_end_ids=ends,
         )
 
     def __len__(self) -> int:
@@ -166,8 +171,8 @@ class EncodedPairs:
         return source, target
 
     def lengths(self) -> np.ndarray:
-        """Return the lengths of each source and target with one special token, int32 (n, 2)."""
-        return np.stack([_lengths(self.source), _lengths(self.target)], axis=1)
+        """Return the lengths of each source and target with their ends, int32 (n, 2)."""
+        return np.stack([_lengths(self.source, len(self.source_end_ids)), _lengths(self.target, 1)], axis=1)
 
     def counts(self) -> Counter[str]:
         """Return how many pairs there are, and were; counts of several chunks can be added."""
@@ -295,6 +300,6 @@ def _tokenize(texts: list[str], tokenizer: Tokenizer) -> tf.RaggedTensor:
     return chunks[0] if len(chunks) == 1 else tf.concat(chunks, axis=0)
 
 
-def _lengths(token_ids: tf.RaggedTensor | _StoredRows) -> np.ndarray:
-    """Count the tokens of each row and one special token, int32 (n,)."""
-    return np.asarray(token_ids.row_lengths(), np.int32) + 1
+def _lengths(token_ids: tf.RaggedTensor | _StoredRows, num_special: int) -> np.ndarray:
+    """Count the tokens of each row and its special tokens, int32 (n,)."""
+    return np.asarray(token_ids.row_lengths(), np.int32) + num_special

@@ -82,7 +82,7 @@ def _pack_pairs(
     @tf.autograph.experimental.do_not_convert
     def join(indices: tf.Tensor) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
         source, target = encoded._rows(tf.gather(rows, indices))  # (b, ragged, ragged)
-        return _join_pairs(source, target, (batch_size, packed_length))
+        return _join_pairs(source, target, encoded.source_end_ids, (batch_size, packed_length))
 
     return plan.epochs(order).map(join, num_parallel_calls=tf.data.AUTOTUNE)
 
@@ -106,13 +106,17 @@ def _pack_rows(lengths: np.ndarray, order: Iterable[int], length: int) -> list[l
 
 
 def _join_pairs(
-    source: tf.RaggedTensor, target: tf.RaggedTensor, shape: tuple[int, int]
+    source: tf.RaggedTensor,
+    target: tf.RaggedTensor,
+    source_end_ids: tuple[int, ...],
+    shape: tuple[int, int],
 ) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
     """Make inputs and labels, int32 (b, length) each, of the pairs of each row, (b, ragged, ragged)."""
     # (b, ragged, 1): one position before or after each pair
     first = target.with_values(tf.fill([target.values.nrows(), 1], 0))
     start, end = first + SPECIAL_IDS.start, first + SPECIAL_IDS.end
-    source, labels = tf.concat([source, end], axis=2), tf.concat([target, end], axis=2)
+    source_ends = [first + end_id for end_id in source_end_ids]
+    source, labels = tf.concat([source, *source_ends], axis=2), tf.concat([target, end], axis=2)
 
     def join(ids: tf.RaggedTensor) -> tf.Tensor:
         # (b, ragged, ragged) -> (b, length)

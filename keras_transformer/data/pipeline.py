@@ -1,6 +1,6 @@
 """From pairs to the batches that `model.fit` takes."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
@@ -103,8 +103,10 @@ def translation_dataset(
     order, limits = _EpochOrder(shuffle, seed, first_epoch), (max_source_length, max_target_length)
     _check_options(pairs, packed_length, noise, chunk_size, cache)
     if chunk_size is not None:
+        tokenizers = _both(source_tokenizer, target_tokenizer)
+        end_ids = tuple(tokenizers[0].end_ids)
         boundaries = _choose_boundaries(bucket_boundaries, max(limits), coarse=pad_to_bucket_boundary)
-        chunks = _EncodedChunks(pairs, _both(source_tokenizer, target_tokenizer), limits, chunk_size)
+        chunks = _EncodedChunks(pairs, tokenizers, limits, chunk_size)
         token_ids = _stream_batches(chunks, boundaries, tokens_per_batch, order)
     else:
         if isinstance(pairs, EncodedPairs):
@@ -113,7 +115,7 @@ def translation_dataset(
             encoded = _encode(pairs, _both(source_tokenizer, target_tokenizer), limits, cache)
         if packed_length is not None:
             return _keep_ready(_pack_pairs(encoded, packed_length, tokens_per_batch, order))
-        longest = int(encoded.lengths().max())
+        end_ids, longest = encoded.source_end_ids, int(encoded.lengths().max())
         boundaries = _choose_boundaries(bucket_boundaries, longest, coarse=pad_to_bucket_boundary)
         batches = _plan_batches(encoded, boundaries, tokens_per_batch).epochs(order)
         token_ids = batches.map(encoded._rows, num_parallel_calls=tf.data.AUTOTUNE)
@@ -122,7 +124,7 @@ def translation_dataset(
         dataset = dataset.apply(step)
     if noise and shuffle:
         dataset = dataset.apply(_regroup_by_length(seed))
-    dataset = dataset.map(_teacher_forcing, num_parallel_calls=tf.data.AUTOTUNE)
+    dataset = dataset.map(_teacher_forcing(end_ids), num_parallel_calls=tf.data.AUTOTUNE)
     dataset = dataset.apply(_pad(boundaries if pad_to_bucket_boundary else None))
     if (num_batches := token_ids.cardinality()) >= 0:
         dataset = dataset.apply(tf.data.experimental.assert_cardinality(num_batches))
@@ -196,16 +198,24 @@ def _regroup_by_length(seed: int) -> Transformation:
     return lambda dataset: dataset.ragged_batch(_NUM_REGROUPED).enumerate().flat_map(regroup)
 
 
-@tf.autograph.experimental.do_not_convert
-def _teacher_forcing(source: tf.RaggedTensor, target: tf.RaggedTensor) -> Example:
+def _teacher_forcing(
+    source_end_ids: tuple[int, ...],
+) -> Callable[[tf.RaggedTensor, tf.RaggedTensor], Example]:
     """Make inputs and labels, so that the decoder predicts each token from the true ones before it."""
-    start = tf.fill([target.nrows(), 1], SPECIAL_IDS.start)  # (b, 1)
-    end = tf.fill([target.nrows(), 1], SPECIAL_IDS.end)
-    inputs = {
-        "encoder_token_ids": tf.concat([source, end], axis=1),
-        "decoder_token_ids": tf.concat([start, target], axis=1),
-    }
-    return inputs, tf.concat([target, end], axis=1)
+
+    @tf.autograph.experimental.do_not_convert
+    def make(source: tf.RaggedTensor, target: tf.RaggedTensor) -> Example:
+        start, end, source_end = (
+            tf.tile(tf.constant([ids], tf.int32), [target.nrows(), 1])  # (b, 1), or more of a source
+            for ids in ((SPECIAL_IDS.start,), (SPECIAL_IDS.end,), source_end_ids)
+        )
+        inputs = {
+            "encoder_token_ids": tf.concat([source, source_end], axis=1),
+            "decoder_token_ids": tf.concat([start, target], axis=1),
+        }
+        return inputs, tf.concat([target, end], axis=1)
+
+    return make
 
 
 def _pad(boundaries: Sequence[int] | None) -> Transformation:

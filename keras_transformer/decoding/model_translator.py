@@ -246,7 +246,7 @@ def _token_ids(
     if token_ids.shape[1] <= max_length:
         return token_ids, np.zeros(len(token_ids), "bool")
     is_cut = token_ids[:, max_length] != SPECIAL_IDS.pad
-    token_ids[is_cut, max_length - 1] = SPECIAL_IDS.end
+    token_ids[is_cut, max_length - len(tokenizer.end_ids) : max_length] = tokenizer.end_ids
     return token_ids[:, :max_length], is_cut
 
 

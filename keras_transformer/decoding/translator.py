@@ -82,7 +82,7 @@ class Translator(_ModelTranslator):
         target_language: str | None = None,
         **options: object,
     ) -> Self:
-        """Read a pretrained encoder-decoder: Marian, BART, mBART-50, Pegasus, M2M100 and NLLB, and the T5s.
+        """Read a pretrained encoder-decoder: Marian, the BARTs, Pegasus, M2M100, NLLB, and the T5s.
 
         It has the tokenizers, the weights and the search of the original, so that it gives its outputs:
         beams, length penalty, forced and banned tokens are those of `generation_config.json`. Padding is

@@ -246,7 +246,8 @@ def _name_tokens(spec: _Spec, translator: Translator | None) -> None:
     spec.config.bos_token = SPECIAL_TOKENS[SPECIAL_IDS.start]
     spec.config.eos_token = SPECIAL_TOKENS[SPECIAL_IDS.end]
     spec.config.decoder_start_token = SPECIAL_TOKENS[SPECIAL_IDS.start]
-    spec.config.add_source_eos = True
+    # It knows no other end of a source: where a language follows, who calls it gives both.
+    spec.config.add_source_eos = len(getattr(source, "end_ids", (SPECIAL_IDS.end,))) == 1
 
 
 def _vocabulary_tokens(size: int, tokenizer: Tokenizer | None) -> list[str]:

@@ -104,6 +104,25 @@ class _Bart(_Family):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class _PLBart(_Bart):
+    """BART of programs, with other sizes; decoding starts from a language."""
+
+    vocab_size: int = 50005
+    d_model: int = 768
+    encoder_layers: int = 6
+    encoder_ffn_dim: int = 3072
+    encoder_attention_heads: int = 12
+    decoder_layers: int = 6
+    decoder_ffn_dim: int = 3072
+    decoder_attention_heads: int = 12
+    attention_dropout: float = 0.1
+    scale_embedding: bool = True
+    decoder_start_token_id: int | None = None
+
+    architectures: ClassVar[tuple[str, ...]] = ("PLBartForConditionalGeneration", "PLBartModel")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class _MBart(_Bart):
     """BART with pre-norm."""
 

@@ -1,6 +1,7 @@
 """The tensors of a checkpoint, read one by one, so that memory holds the model and one of them."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
@@ -14,6 +15,7 @@ from keras_transformer.files import read_file, read_table
 from keras_transformer.types import Tensor
 
 _Array: TypeAlias = npt.NDArray[np.float32]
+_Loader: TypeAlias = Callable[[], Tensor]
 # By name: Keras registers bfloat16 with NumPy.
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
 _SAFE, _PICKLED = "model.safetensors", "pytorch_model.bin"
@@ -22,23 +24,21 @@ _SAFE, _PICKLED = "model.safetensors", "pytorch_model.bin"
 class _Tensors:
     """Tensors by name; what nobody has asked for is told at the end."""
 
-    def __init__(self, directory: Path) -> None:
-        self._files = {name: path for path, names in _listed(directory) for name in names}
-        self._unread = set(self._files)
-        self._directory = directory
+    def __init__(self, origin: Path | str, loaders: Mapping[str, tuple[Path | str, _Loader]]) -> None:
+        self._origin, self._loaders, self._unread = origin, loaders, {*loaders}
 
     def __contains__(self, name: str) -> bool:
-        return name in self._files
+        return name in self._loaders
 
     def read(self, name: str, shape: tuple[int, ...]) -> _Array:
         """Return a tensor in float32."""
-        if name not in self._files:
-            raise InputError(f"{self._directory} is not whole: it has no tensor {name!r}.")
-        path = self._files[name]
-        tensor = _pickled(path)[name].float().numpy() if path.suffix == ".bin" else _safe(path, name)
+        if name not in self:
+            raise InputError(f"{self._origin} is not whole: it has no tensor {name!r}.")
+        place, load = self._loaders[name]
+        tensor = load()
         if tensor.dtype.name not in _FLOATS or tensor.shape != shape:
             raise InputError(
-                f"{path}: {name!r} must have numbers of the shape {shape}, by the configuration. "
+                f"{place}: {name!r} must have numbers of the shape {shape}, by the configuration. "
                 f"Received: {tensor.dtype} of shape {tensor.shape}."
             )
         self._unread.discard(name)
@@ -49,16 +49,31 @@ class _Tensors:
         if self._unread:
             others = f" and {len(self._unread) - 1} others" if len(self._unread) > 1 else ""
             raise InputError(
-                f"{self._directory} must have the tensors of its architecture, and no others. "
+                f"{self._origin} must have the tensors of its architecture, and no others. "
                 f"Received: {min(self._unread)!r}{others}."
             )
 
 
-def _listed(directory: Path) -> Iterator[tuple[Path, list[str]]]:
-    """Yield each file with its tensors; safetensors come before a pickle, whole files before parts."""
+def _tensors_of_directory(directory: Path) -> _Tensors:
+    loaders = {name: each for path in _files(directory) for name, each in _loaders(path).items()}
+    return _Tensors(directory, loaders)
+
+
+def _loaders(path: Path) -> dict[str, tuple[Path | str, _Loader]]:
+    """Return what reads each tensor of a file."""
+    if not path.is_file():
+        raise InputError(f"{path.parent} is not whole: it has no {path.name}.")
+    if path.suffix != ".safetensors":
+        return {name: (path, partial(_pickled, path, name)) for name in _opened_pickle(path)}
+    with _opened(path) as file:
+        return {name: (path, partial(_safe, path, name)) for name in [*file.keys()]}
+
+
+def _files(directory: Path) -> Iterator[Path]:
+    """Yield the files of weights; safetensors come before a pickle, whole files before parts."""
     for name in (_SAFE, _PICKLED):
         if (directory / name).is_file():
-            yield directory / name, _names(directory / name)
+            yield directory / name
             return
         index = directory / f"{name}.index.json"
         if index.is_file():
@@ -67,19 +82,9 @@ def _listed(directory: Path) -> Iterator[tuple[Path, list[str]]]:
             # A name, no path: an index must not reach out of its directory.
             if not all(part and Path(part).name == part for part in parts):
                 raise InputError(f"{index} must name the file of each tensor. Received: {table!r:.80}.")
-            for part in sorted(parts):
-                yield directory / part, _names(directory / part)
+            yield from (directory / part for part in sorted(parts))
             return
     raise InputError(f"{directory} has no weights: it must have {_SAFE} or {_PICKLED}, or their index.")
-
-
-def _names(path: Path) -> list[str]:
-    if not path.is_file():
-        raise InputError(f"{path.parent} is not whole: it has no {path.name}.")
-    if path.suffix == ".bin":
-        return list(_pickled(path))
-    with _opened(path) as file:
-        return list(file.keys())
 
 
 def _safe(path: Path, name: str) -> Tensor:
@@ -95,7 +100,11 @@ def _opened(path: Path) -> safe_open:
         raise InputError(f"{path} is damaged, or no safetensors: {error}.") from error
 
 
-def _pickled(path: Path) -> dict[str, Tensor]:
+def _pickled(path: Path, name: str) -> Tensor:
+    return _opened_pickle(path)[name].float().numpy()
+
+
+def _opened_pickle(path: Path) -> dict[str, Tensor]:
     """Read a pickle, which may hold any program, only as tensors, and mapped."""
     torch = _package("torch", f"{path} is a pickle, and without model.safetensors reading it", "torch")
     try:

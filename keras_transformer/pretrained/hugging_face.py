@@ -13,8 +13,8 @@ from keras_transformer.arguments import _check_finite, _package
 from keras_transformer.errors import InputError
 from keras_transformer.files import _as_path, read_file, read_table
 from keras_transformer.models import Transformer, TransformerConfig
-from keras_transformer.pretrained.bart import _M2M100, _Bart, _Marian, _MBart, _Pegasus
-from keras_transformer.pretrained.checkpoint_files import _Tensors
+from keras_transformer.pretrained.bart import _M2M100, _Bart, _Marian, _MBart, _Pegasus, _PLBart
+from keras_transformer.pretrained.checkpoint_files import _Tensors, _tensors_of_directory
 from keras_transformer.pretrained.family import _IGNORED, _Family, _fill, _parts
 from keras_transformer.pretrained.generation import _GENERATION_NAMES, _Generation, _read_generation
 from keras_transformer.pretrained.t5 import _MT5, _T5, _UMT5
@@ -36,6 +36,7 @@ _FAMILIES: dict[str, type[_Family]] = {
     "mbart": _MBart,
     "mt5": _MT5,
     "pegasus": _Pegasus,
+    "plbart": _PLBart,
     "t5": _T5,  # and ByT5
     "umt5": _UMT5,
 }
@@ -44,8 +45,8 @@ _FAMILIES: dict[str, type[_Family]] = {
 class HuggingFaceCheckpoint:
     """A pretrained encoder-decoder in a directory as the hub has it.
 
-    Its family is one of Marian, BART, mBART, Pegasus, M2M100 with NLLB, T5 with its version 1.1 and ByT5,
-    mT5, and UMT5.
+    Its family is one of Marian, BART, mBART, PLBart, Pegasus, M2M100 with NLLB, T5 with its version 1.1 and
+    ByT5, mT5, and UMT5.
     Weights are read from safetensors; from a pickle only where torch is installed, and only tensors.
 
     Args:
@@ -92,8 +93,8 @@ class HuggingFaceCheckpoint:
         """Make the model with the weights of the checkpoint, for the vocabularies of tokenizers.
 
         Args:
-            source_ids: `Tokenizer.original_ids` of the source, `(v,)`: for each id that in the checkpoint, -1
-                for the start token, whose vector is that of the token that decoding starts from there.
+            source_ids: `Tokenizer.original_ids` of the source, `(v,)`: for each id that in the checkpoint. Of
+                the start token it is the one that decoding starts from, or -1 for that of the configuration.
             target_ids: likewise of the target.
 
         Returns:
@@ -103,7 +104,7 @@ class HuggingFaceCheckpoint:
             InputError: if a tensor is missing, unknown, of another shape or not finite, a file is damaged, or
                 a vocabulary has another size.
         """
-        tensors = _Tensors(self.directory)
+        tensors = _tensors_of_directory(self.directory)
         tables = _Tables(tensors, self._family, self.directory)
         start_id = int(self.generation.decoder_start_token_id or 0)  # never None here
         ids = {"source": source_ids, "target": target_ids}
@@ -191,7 +192,7 @@ class _Tables:
 
     def rows(self, side: str, ids: _Ids, start_id: int) -> _Ids:
         """Return the row of each of our ids."""
-        size, regular = self._sizes[side], ids[ids >= 0]
+        size, regular = self._sizes[side], np.delete(ids, SPECIAL_IDS.start)
         if not np.array_equal(np.sort(regular), np.arange(size)):
             raise InputError(
                 f"{self._directory}: the {side} tokenizer must have the vocabulary of the model, {size} ids. "

@@ -100,6 +100,9 @@ class _BridgedTokenizer(Tokenizer):
         hidden = {*description.get("hidden", ())}
         self._is_text = tf.constant([splitter.pieces[number] not in hidden for number in self.original_ids])
         self.prefix_ids = tuple(ours[splitter.pieces.index(piece)] for piece in description.get("prefix", ()))
+        self.end_ids += tuple(ours[splitter.pieces.index(piece)] for piece in description.get("suffix", ()))
+        if "start" in description:  # what decoding starts from, besides being a token of its own
+            self.original_ids[SPECIAL_IDS.start] = splitter.pieces.index(description["start"])
         # Bytes: TensorFlow would track every entry of a list.
         self._content = json.dumps(description).encode()
         self.needs_tensorflow_text = description["kind"] != "words"

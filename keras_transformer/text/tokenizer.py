@@ -40,6 +40,8 @@ class Tokenizer(tf.Module, abc.ABC):
     """Whether a program that loads an export must import `tensorflow_text` first."""
     prefix_ids: tuple[int, ...] = ()
     """The tokens that stand before every text: its language, say."""
+    end_ids: tuple[int, ...] = (SPECIAL_IDS.end,)
+    """The tokens that end a source: the end token, and perhaps its language after it."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -85,17 +87,17 @@ class Tokenizer(tf.Module, abc.ABC):
         return self._encode(_normalize(texts, lowercase=self.lowercase))
 
     def padded_ids(self, texts: tf.Tensor | Sequence[str | bytes], max_length: int) -> tf.Tensor:
-        """Split texts into token ids, end each row with the end token and pad to the longest.
+        """Split texts into token ids, end each row with `end_ids` and pad to the longest.
 
         Args:
             texts: string (b,), as in `tokenize`.
-            max_length: most tokens of a row, the end token included; what follows is cut off.
+            max_length: most tokens of a row, those of the end included; what follows is cut off.
 
         Returns:
             int32 (b, s), with s at least 1.
         """
-        token_ids = self.tokenize(texts)[:, : max_length - 1]
-        ends = tf.fill([token_ids.nrows(), 1], SPECIAL_IDS.end)
+        token_ids = self.tokenize(texts)[:, : max_length - len(self.end_ids)]
+        ends = tf.tile(tf.constant([self.end_ids], tf.int32), [token_ids.nrows(), 1])
         return tf.concat([token_ids, ends], axis=1).to_tensor(SPECIAL_IDS.pad)
 
     def detokenize(self, token_ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:

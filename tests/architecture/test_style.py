@@ -14,7 +14,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 Documented = ast.Module | Definition
 
 MAX_FILES = 150
-MAX_LINES = 21_800
+MAX_LINES = 21_900
 MEAN_CODE_LINES = 60  # of a file at least; code is neither blank, comment, docstring nor import
 MAX_CODE_LINES = {0.9: 200, 1.0: 280}  # of the share of the files that is shorter
 MAX_FUNCTION_LINES = {0.5: 7, 0.9: 25, 1.0: 60}
@@ -22,7 +22,7 @@ MAX_DOCSTRING_SHARE = 0.60  # lines for each line of code
 MIN_COMMENT_SHARE = 0.05
 MAX_UNEXPORTED_SHARE = 0.3  # of the definitions without an underscore
 MAX_UNEXPORTED_DOCSTRING_LINES = 320
-MAX_SHARE_WITH_ONE_USER = 0.35  # of the files
+MAX_SHARE_WITH_ONE_USER = 0.36  # of the files
 MAX_BASES = 2  # of the package, above a class
 MAX_ANY_SHARE = 0.003
 MIN_RAISES_WITH_VALUE = 0.9

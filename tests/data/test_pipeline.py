@@ -94,6 +94,25 @@ def test_decoder_inputs_and_labels(pairs: Pairs, tokenizer: CharacterTokenizer) 
             assert ((token_ids == SPECIAL_IDS.end).sum(axis=1) == 1).all()
 
 
+@pytest.mark.parametrize("form", ["memory", "stream", "cache", "packed"])
+def test_sources_end_with_what_their_tokenizer_says(form: str, tmp_path: Path) -> None:
+    source, target = CharacterTokenizer(["a", "b"]), CharacterTokenizer(["a", "b"])
+    source.end_ids = (3, 5)  # the end, and a language, say
+    options = {
+        "stream": {"chunk_size": 1},
+        "cache": {"cache": tmp_path / "cache"},
+        "packed": {"packed_length": 8, "tokens_per_batch": 8},
+    }.get(form, {})
+    # A source of three tokens is too long with its end.
+    pairs, limits = [("ab", "b"), ("aba", "b")], {"max_source_length": 4, "max_target_length": 4}
+    [(inputs, labels)] = translation_dataset(pairs, source, target, **limits, **options).as_numpy_iterator()
+    assert inputs["encoder_token_ids"][0, :4].tolist() == [4, 5, 3, 5]
+    assert inputs["decoder_token_ids"][0, :2].tolist() == [2, 5]
+    assert labels[0, :2].tolist() == [5, 3]
+    if form == "packed":
+        assert inputs["encoder_segment_ids"].tolist() == [[1, 1, 1, 1, 0, 0, 0, 0]]
+
+
 def test_few_shapes_when_padded_to_boundaries(pairs: Pairs, tokenizer: CharacterTokenizer) -> None:
     dataset = translation_dataset(
         pairs, tokenizer, tokenizer, bucket_boundaries=[10, 17], pad_to_bucket_boundary=True

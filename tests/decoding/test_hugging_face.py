@@ -1,5 +1,6 @@
 """Pretrained translators: the tokens and texts of `transformers`, in memory, saved and exported."""
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -8,9 +9,10 @@ import numpy as np
 import pytest
 
 from keras_transformer import Translator
-from keras_transformer.decoding import BeamSearch, GreedySearch
+from keras_transformer.decoding import BeamSearch, GreedySearch, TruncationWarning
 from keras_transformer.errors import InputError
-from pretrained_models import CORPUS, save_translator
+from keras_transformer.export import ServedModel, export_saved_model
+from pretrained_models import CORPUS, LANGUAGES, TRANSLATORS, save_translator
 
 pytestmark = [
     pytest.mark.backend,
@@ -19,7 +21,6 @@ pytestmark = [
 ]
 SOURCES = [*CORPUS[:5], "the", "dog Männer green"]
 END = 3
-LANGUAGES = {"source_language": "de", "target_language": "en"}
 
 
 def their_tokens(theirs: Any, translator: Translator, **options: Any) -> list[list[int]]:
@@ -39,22 +40,50 @@ def our_tokens(translator: Translator) -> list[list[int]]:
     return [[int(token) for token in row if token] for row in best]
 
 
-@pytest.mark.parametrize("family", ["marian", "t5", "byt5", "bart", "m2m100"])
+@pytest.mark.parametrize(
+    "family",
+    [
+        pytest.param(family, marks=[] if family in ("marian", "t5", "mbart") else pytest.mark.slow)
+        for family in TRANSLATORS
+    ],
+)
 def test_tokens_are_those_of_generate(family: str, tmp_path: Path) -> None:
     rules = {"length_penalty": 0.8, "no_repeat_ngram_size": 3, "min_length": 4}
     theirs = save_translator(family, tmp_path, num_beams=4, **rules)
-    languages = LANGUAGES if family == "m2m100" else {}
-    translator = Translator.from_hugging_face(tmp_path, **languages)
-    first = {}
-    if languages:
-        forced = translator.search.constraints.first_token_ids[0]
-        first["forced_bos_token_id"] = int(translator.target_tokenizer.original_ids[forced])
-    assert isinstance(translator.search, BeamSearch)
+    translator = Translator.from_hugging_face(tmp_path, *LANGUAGES.get(family, ()))
+    ids, first = translator.target_tokenizer.original_ids, {}
+    search = translator.search
+    if search.constraints.first_token_ids:
+        first["forced_bos_token_id"] = int(ids[search.constraints.first_token_ids[0]])
+    if ids[2] >= 0:
+        first["decoder_start_token_id"] = int(ids[2])
+    assert isinstance(search, BeamSearch)
+    assert search.beam_size == 4
+    assert len(first) == (family in ("m2m100", "mbart", "mbart50", "plbart"))
+    [end] = translator.source_tokenizer.tokens([translator.source_tokenizer.end_ids]).numpy().tolist()
+    assert end == [b"[END]", *({"mbart": [b"de_DE"], "plbart": [b"__java__"]}.get(family, []))]
     assert our_tokens(translator) == their_tokens(theirs, translator, **first)
-    translator.search = GreedySearch(
-        constraints=translator.search.constraints, special_ids=translator.search.special_ids
-    )
+    translator.search = dataclasses.replace(search, beam_size=5)
+    assert our_tokens(translator) == their_tokens(theirs, translator, num_beams=5, **first)
+    translator.search = GreedySearch(constraints=search.constraints, special_ids=search.special_ids)
     assert our_tokens(translator) == their_tokens(theirs, translator, num_beams=1, **first)
+
+
+def test_a_language_after_the_end_is_kept(tmp_path: Path) -> None:
+    save_translator("mbart", tmp_path, num_beams=2)
+    translator = Translator.from_hugging_face(tmp_path, "de_DE", "en_XX", max_source_length=6)
+    ids = translator.token_ids(SOURCES)
+    ends = list(translator.source_tokenizer.end_ids)
+    assert [row[row > 0][-2:].tolist() for row in ids] == [ends] * len(SOURCES)
+    assert translator.model.config.share_embeddings
+    with pytest.warns(TruncationWarning):
+        outputs = translator.translate(SOURCES)
+    translator.save(tmp_path / "saved")
+    loaded = Translator.load(tmp_path / "saved")
+    with pytest.warns(TruncationWarning):
+        assert loaded.translate(SOURCES) == outputs
+    export_saved_model(loaded, tmp_path / "exported", SOURCES[:1])
+    assert ServedModel(tmp_path / "exported").translate(SOURCES) == outputs
 
 
 def test_texts_are_those_of_transformers(tmp_path: Path) -> None:

@@ -41,7 +41,10 @@ SMALLER = {
     "size, size, share_embeddings=True": "size, size, share_embeddings=True, num_layers=1, hidden_dim=16",
     "validation_count=1000": "validation_count=10",
 }
-NEEDS = {"docs/guide/other-engines.md": ("onnxruntime", "tf2onnx", "ctranslate2")}
+NEEDS = {
+    "docs/guide/other-engines.md": ("onnxruntime", "tf2onnx", "ctranslate2"),
+    "docs/guide/pretrained.md": ("torch",),
+}
 SIZES = {"num_layers": 1, "hidden_dim": 16, "num_heads": 2, "intermediate_dim": 32}
 CONFIG = """
 name = "en_de"

@@ -4,6 +4,7 @@ import gzip
 import io
 import json
 import random
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -27,13 +28,15 @@ CLASSES = {
     "pegasus": "PegasusTokenizer",
     "m2m100": "M2M100Tokenizer",
     "nllb": "NllbTokenizer",
+    "mbart": "MBartTokenizer",
     "mbart50": "MBart50Tokenizer",
+    "plbart": "PLBartTokenizer",
     "bart": "BartTokenizer",
     "byt5": "ByT5Tokenizer",
 }
 # Version 5 of transformers splits with its own library what SentencePiece splits in the original. There a
 # space at the end becomes a token, which SentencePiece, and transformers before, leave out.
-WITH_LAST_SPACE = ("pegasus", "nllb", "mbart50")
+WITH_LAST_SPACE = ("pegasus", "nllb", "mbart", "mbart50")
 CORPUS = [
     "A dog runs across the green meadow.",
     "Two men are sitting on a bench, talking.",
@@ -164,6 +167,12 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     settings = {**classes["mbart50"], "src_lang": "en_XX", "tgt_lang": "de_DE"}
     write(root / "mbart50", SIZE + 1 + 53, settings, **{"sentencepiece.bpe.model": source})
+    settings = {**classes["mbart"], "src_lang": "en_XX"}
+    write(root / "mbart", SIZE + 1 + 26, settings, **{"sentencepiece.bpe.model": source})
+    # As in `mbart-large-en-ro`, decoding starts from the language.
+    (root / "mbart" / "generation_config.json").write_text(json.dumps({"decoder_start_token_id": SIZE + 3}))
+    settings = {**classes["plbart"], "src_lang": "python", "tgt_lang": "__en_XX__"}
+    write(root / "plbart", SIZE + 1 + 4, settings, **{"sentencepiece.bpe.model": source})
 
     write(root / "bart", 500, classes["bart"])
     trained = ByteLevelBPETokenizer()
@@ -179,16 +188,16 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def original_rows(tokenizer: Tokenizer, texts: list[str]) -> list[list[int]]:
     """Return ended rows with the ids of the original."""
     ids = tokenizer.original_ids
-    return [ids[[*row, 3]].tolist() for row in tokenizer.tokenize(texts).to_list()]
+    return [ids[[*row, *tokenizer.end_ids]].tolist() for row in tokenizer.tokenize(texts).to_list()]
 
 
-def split(original: Any, directory: Path, row: list[int], text: str) -> list[int]:
+def split(original: Any, directory: Path, row: list[int], text: str, ends: int) -> list[int]:
     """Split by SentencePiece itself, with the special tokens of a row around."""
     from sentencepiece import SentencePieceProcessor
 
     [path] = directory.glob("*.model")
     pieces = SentencePieceProcessor(model_proto=path.read_bytes()).encode(text, out_type=str)
-    return [*row[: -len(pieces) - 1], *original.convert_tokens_to_ids(pieces), row[-1]]
+    return [*row[: -len(pieces) - ends], *original.convert_tokens_to_ids(pieces), *row[-ends:]]
 
 
 def check_family(root: Path, family: str, texts: list[str]) -> None:
@@ -197,13 +206,24 @@ def check_family(root: Path, family: str, texts: list[str]) -> None:
     original = getattr(transformers, CLASSES[family]).from_pretrained(
         root / family, tgt_lang=TARGETS.get(family)
     )
+    if family == "mbart":  # made from the model alone, it does not normalize; on the hub it does
+        other = transformers.MBart50Tokenizer.from_pretrained(root / "mbart50").backend_tokenizer
+        original.backend_tokenizer.normalizer = other.normalizer
+        original.backend_tokenizer.pre_tokenizer = other.pre_tokenizer
     for name, tokenizer in zip(
         ("text", "text_target"), read_hugging_face_tokenizers(root / family), strict=True
     ):
         wanted = original(**{name: texts})["input_ids"]
+        if tokenizer.original_ids[2] >= 0 and name == "text_target":
+            # There the language ends the labels, from where it is taken to start the inputs.
+            assert {row.pop() for row in wanted} == {tokenizer.original_ids[2]}
         if family in WITH_LAST_SPACE:
             space = original.convert_tokens_to_ids("▁")
-            wanted = [[*row[:-2], row[-1]] if row[-2:-1] == [space] else row for row in wanted]
+            size = len(tokenizer.end_ids)
+            wanted = [
+                [*row[: -size - 1], *row[-size:]] if row[-size - 1 : -size] == [space] else row
+                for row in wanted
+            ]
         found = original_rows(tokenizer, texts)
         pairs = list(zip(texts, found, wanted, strict=True))
         different = [pair for pair in pairs if pair[1] != pair[2]]
@@ -211,7 +231,8 @@ def check_family(root: Path, family: str, texts: list[str]) -> None:
         for text, one, other in different:
             # Where splits have the same score, as "f ff" and "ff f", another SentencePiece takes the other;
             # and the library of transformers normalizes rare combining characters in another way.
-            assert sorted(one) == sorted(other) or one == split(original, root / family, one, text)
+            ends = len(tokenizer.end_ids)
+            assert sorted(one) == sorted(other) or one == split(original, root / family, one, text, ends)
         # Texts of texts, and of random ids.
         names = original.convert_ids_to_tokens(tokenizer.original_ids[4:].tolist())
         named = [number for number, name in enumerate(names, 4) if name not in (None, "<unk>")]
@@ -222,13 +243,14 @@ def check_family(root: Path, family: str, texts: list[str]) -> None:
             for text in tokenizer.detokenize(tf.ragged.constant([[*row] for row in rows])).numpy()
         ]
         ids = [tokenizer.original_ids[[*row]].tolist() for row in rows]
+        original.clean_up_tokenization_spaces = False  # PLBart's leaves out spaces before punctuation
         wanted = original.batch_decode(ids, skip_special_tokens=True)
         if family not in ("bart", "byt5"):  # others keep spaces at the ends, where an unknown token was
             wanted = [text.strip(" ") for text in wanted]
         assert joined == wanted
 
 
-TARGETS = {"m2m100": "de", "nllb": "deu_Latn", "mbart50": "de_DE"}
+TARGETS = {"m2m100": "de", "nllb": "deu_Latn", "mbart": "de_DE", "mbart50": "de_DE", "plbart": "en_XX"}
 
 
 @pytest.mark.backend
@@ -242,6 +264,36 @@ def test_ids_and_texts_are_those_of_transformers(root: Path, family: str) -> Non
 @pytest.mark.parametrize("family", CLASSES)
 def test_thousands_of_texts(root: Path, family: str) -> None:
     check_family(root, family, [*HARD, *random_texts(2000), *multi30k("val", 1000)])
+
+
+@pytest.mark.backend
+def test_small100_tells_the_encoder_the_target(root: Path, tmp_path: Path) -> None:
+    """Its tokenizer is that of M2M100, with the target's language before the source only."""
+    transformers = pytest.importorskip("transformers")
+    directory = Path(shutil.copytree(root / "m2m100", tmp_path / "small100"))
+    edit("tokenizer_config.json", tokenizer_class="SMALL100Tokenizer")(directory)
+    original = transformers.M2M100Tokenizer.from_pretrained(root / "m2m100", src_lang="fr", tgt_lang="fr")
+    source, target = read_hugging_face_tokenizers(directory, "en", "fr")
+    texts = [*HARD, *CORPUS]
+    wanted = original(texts)["input_ids"]
+    assert original_rows(source, texts) == wanted
+    assert original_rows(target, texts) == [row[1:] for row in wanted]
+    assert {row[0] for row in wanted} == {original.get_lang_id("fr")}
+
+
+def test_a_language_after_the_end(root: Path, tmp_path: Path) -> None:
+    """It is kept where a source is cut off, in batches, and in what is saved."""
+    source, target = read_hugging_face_tokenizers(root / "mbart", "fr_XX")
+    language = source.end_ids[1]
+    assert (source.tokens([[language]]).numpy(), target.end_ids) == ([[b"fr_XX"]], (3,))
+    ids = source.padded_ids(["", "A dog runs across."], 5).numpy()
+    assert ids[0].tolist() == [3, language, 0, 0, 0]
+    assert ids[1, 3:].tolist() == [3, language]
+    source.save(tmp_path)
+    loaded = load_tokenizer(tmp_path)
+    assert (loaded.end_ids, loaded.original_ids[2]) == (source.end_ids, source.original_ids[2])
+    # Both have one vocabulary, so that they may share a table of vectors.
+    np.testing.assert_array_equal(source.original_ids, target.original_ids)
 
 
 @pytest.fixture
