@@ -208,7 +208,10 @@ class _Directory:
                     f"{self.path}: the vocabulary must have {token!r}. Received: {len(pieces)} others."
                 )
         never_text += [piece for piece in pieces if piece.startswith("<no token ")]
-        special = [[_PAD], [_UNKNOWN], [], [_END]]
+        # Our own models start from a token that is no text.
+        start = self.config.get("decoder_start_token_id")
+        is_start = _START in pieces and pieces.index(_START) == start
+        special = [[_PAD], [_UNKNOWN], [_START] if is_start else [], [_END]]
         return {
             "kind": kind,
             "special": special,

@@ -10,10 +10,12 @@ import warnings
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, ClassVar
 
+import numpy as np
 import tensorflow as tf
 from typing_extensions import Self
 
 from keras_transformer.errors import InputError
+from keras_transformer.text.hugging_face_files import _marian_files
 from keras_transformer.text.normalization import REPLACEMENT_CHARACTER, _normalized_batches
 from keras_transformer.text.tokenizer import Tokenizer
 from keras_transformer.types import SPECIAL_IDS, SPECIAL_TOKENS
@@ -122,6 +124,19 @@ class SubwordTokenizer(Tokenizer):
     def _decode(self, token_ids: tf.RaggedTensor) -> tf.Tensor:
         self._revive()
         return self._detokenize(token_ids)
+
+    def _sentence_piece(self) -> tuple[bytes, tuple[str, ...]]:
+        if self.lowercase:
+            raise ValueError(
+                "A tokenizer of subwords must keep the case, since that of Marian does. "
+                "Received: lowercase=True."
+            )
+        return self.proto, ()
+
+    def _hugging_face_files(
+        self, target: Tokenizer, token_ids: tuple[np.ndarray, np.ndarray], max_length: int
+    ) -> dict[str, bytes]:
+        return _marian_files((self, target), token_ids, max_length)
 
     def _use(self, layer: "SentencePieceTokenizer") -> None:
         self._layer = layer

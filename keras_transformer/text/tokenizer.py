@@ -166,6 +166,38 @@ class Tokenizer(tf.Module, abc.ABC):
         # Last: a directory with this file is a complete tokenizer.
         write_file(directory / self.options_file, (json.dumps(saved, indent=2) + "\n").encode())
 
+    def save_hugging_face(
+        self,
+        directory: str | Path,
+        target: "Tokenizer",
+        token_ids: tuple[np.ndarray, np.ndarray],
+        max_length: int,
+    ) -> None:
+        """Write what `transformers.AutoTokenizer` reads: this tokenizer of sources, and one of targets.
+
+        Args:
+            directory: created if absent.
+            target: the tokenizer of targets, which may be this one.
+            token_ids: for each id of this tokenizer the one there, -1 for none, `(v,)`; and those of
+                `target`.
+            max_length: the most tokens of a source, the end token included.
+
+        Raises:
+            InputError: a file cannot be written.
+            ValueError: no tokenizer there splits as this one does.
+        """
+        for name, content in self._hugging_face_files(target, token_ids, max_length).items():
+            write_file(_as_path(directory) / name, content)
+
+    def _hugging_face_files(
+        self, target: "Tokenizer", token_ids: tuple[np.ndarray, np.ndarray], max_length: int
+    ) -> dict[str, bytes]:
+        raise ValueError(f"No tokenizer of transformers splits as this one. Received: kind={self.kind!r}.")
+
+    def _sentence_piece(self) -> tuple[bytes, tuple[str, ...]] | None:
+        """Return the model of SentencePiece and the pieces that are never text; None for other kinds."""
+        return None
+
     @classmethod
     def asset_files(cls, directory: str | Path) -> list[Path]:
         """Return the vocabulary files in a directory written by `save`, fit for `tf.saved_model.Asset`."""
