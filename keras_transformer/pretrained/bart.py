@@ -182,6 +182,7 @@ class _M2M100(_Bart):
     architectures: ClassVar[tuple[str, ...]] = ("M2M100ForConditionalGeneration", "M2M100Model")
     norm_first: ClassVar[bool] = True
     normalize_embeddings: ClassVar[bool] = False
+    has_output_bias: ClassVar[bool] = False
 
     def _position_options(self) -> Config:
         return {"positions": "learned", "max_length": self.max_position_embeddings}

@@ -73,7 +73,7 @@ def _as_family(
     model: Transformer, ids: Mapping[str, _Ids], num_positions: int, kind: str, of: type[_Family]
 ) -> _Written:
     sizes = {f"{side}_vocabulary_size": int(each.max()) + 1 for side, each in ids.items()}
-    options = {**_resolved(model.config), **sizes}
+    options = {**_resolved(model.config.options()), **sizes}
     is_separate = "decoder_vocab_size" in of.__dataclass_fields__ and not _is_shared(model, ids)
     names = {"vocab_size": options["source_vocabulary_size"], "decoder_vocab_size": None}
     if is_separate:
@@ -82,7 +82,8 @@ def _as_family(
     special = {"pad_token_id": int(ids["target"][0]), "eos_token_id": int(ids["target"][3])}
     fields = of.fields({**options, "max_length": options["max_length"] or num_positions})
     family = of(**fields, **names, **special, decoder_start_token_id=int(ids["target"][2]))
-    theirs = _resolved(TransformerConfig(**family.options()))
+    # No configuration of ours, which would refuse what does not fit together.
+    theirs = _resolved({**TransformerConfig().options(), **family.options()})
     theirs |= {f"{side}_vocabulary_size": size for side, size in family.table_sizes().items()}
     pairs = {name: (options[name], theirs[name]) for name in _COMPARED}
     different = {name: pair for name, pair in pairs.items() if not _is_same(name, *pair)}
@@ -109,20 +110,21 @@ def _as_family(
     return _Written(family, config, {name: np.ascontiguousarray(each) for name, each in tensors.items()})
 
 
-def _resolved(config: TransformerConfig) -> Config:
+def _resolved(options: Config) -> Config:
     """Return options with the values of those that follow from others."""
-    options = config.options()
     follow = {
-        "num_encoder_layers": config.num_layers,
-        "num_decoder_layers": config.num_layers,
-        "num_key_value_heads": config.num_heads,
-        "head_dim": config.hidden_dim // config.num_heads,
-        "final_norm": config.norm_first,
+        "num_encoder_layers": options["num_layers"],
+        "num_decoder_layers": options["num_layers"],
+        "num_key_value_heads": options["num_heads"],
+        "head_dim": options["hidden_dim"] // options["num_heads"],
+        "final_norm": options["norm_first"],
     }
-    options |= {name: value for name, value in follow.items() if options[name] is None}
+    followed = {name: value for name, value in follow.items() if options[name] is None}
     # One is the other with the features in another order, see `_order`.
-    positions = "sinusoidal_concatenated" if config.positions == "sinusoidal" else config.positions
-    return {**options, "positions": positions, "activation": str(_serialize_activation(config.activation))}
+    positions = options["positions"]
+    positions = "sinusoidal_concatenated" if positions == "sinusoidal" else positions
+    activation = str(_serialize_activation(options["activation"]))
+    return {**options, **followed, "positions": positions, "activation": activation}
 
 
 def _is_same(name: str, ours: object, theirs: object) -> bool:

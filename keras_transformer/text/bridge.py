@@ -12,7 +12,7 @@ import tensorflow as tf
 from typing_extensions import Self
 
 from keras_transformer.files import read_file
-from keras_transformer.text.hugging_face_files import _marian_files
+from keras_transformer.text.hugging_face_files import _subword_files
 from keras_transformer.text.splitters import _SPLITTERS, _Splitter
 from keras_transformer.text.tokenizer import Tokenizer
 from keras_transformer.types import SPECIAL_IDS, SPECIAL_TOKENS, Config
@@ -136,18 +136,15 @@ class _BridgedTokenizer(Tokenizer):
             tf.ensure_shape(texts, [None]), "UTF-8", "UTF-8", errors="replace"
         )
 
-    def _sentence_piece(self) -> tuple[bytes, tuple[str, ...]] | None:
-        description = json.loads(self._content)
-        if description["kind"] != "named_pieces" or description.get("prefix"):
-            return None
-        return base64.b64decode(description["proto"]), tuple(description["hidden"])
+    def _description(self) -> Config:
+        description: Config = json.loads(self._content)
+        # Those of `read_hugging_face_tokenizers`, which have the special tokens of their models.
+        return {"prefix": (), **description} if "hidden" in description else {}
 
     def _hugging_face_files(
         self, target: Tokenizer, token_ids: tuple[np.ndarray, np.ndarray], max_length: int
     ) -> dict[str, bytes]:
-        if self._sentence_piece() is not None:
-            return _marian_files((self, target), token_ids, max_length)
-        return super()._hugging_face_files(target, token_ids, max_length)
+        return _subword_files((self, target), token_ids, max_length)
 
     def _revive(self) -> None:
         """Load the model again if TensorFlow has lost it, as `SubwordTokenizer` does."""

@@ -4,6 +4,7 @@ SentencePiece gives back the spaces as they were, its operations are in TensorFl
 stock server links, and `keras_nlp` wraps it.
 """
 
+import base64
 import io
 import re
 import warnings
@@ -15,10 +16,10 @@ import tensorflow as tf
 from typing_extensions import Self
 
 from keras_transformer.errors import InputError
-from keras_transformer.text.hugging_face_files import _marian_files
+from keras_transformer.text.hugging_face_files import _subword_files
 from keras_transformer.text.normalization import REPLACEMENT_CHARACTER, _normalized_batches
 from keras_transformer.text.tokenizer import Tokenizer
-from keras_transformer.types import SPECIAL_IDS, SPECIAL_TOKENS
+from keras_transformer.types import SPECIAL_IDS, SPECIAL_TOKENS, Config
 
 if TYPE_CHECKING:
     from keras_nlp.tokenizers import SentencePieceTokenizer
@@ -125,18 +126,19 @@ class SubwordTokenizer(Tokenizer):
         self._revive()
         return self._detokenize(token_ids)
 
-    def _sentence_piece(self) -> tuple[bytes, tuple[str, ...]]:
+    def _description(self) -> Config:
         if self.lowercase:
             raise ValueError(
                 "A tokenizer of subwords must keep the case, since that of Marian does. "
                 "Received: lowercase=True."
             )
-        return self.proto, ()
+        proto = base64.b64encode(self.proto).decode()
+        return {"kind": "named_pieces", "proto": proto, "hidden": (), "prefix": (), "code": True}
 
     def _hugging_face_files(
         self, target: Tokenizer, token_ids: tuple[np.ndarray, np.ndarray], max_length: int
     ) -> dict[str, bytes]:
-        return _marian_files((self, target), token_ids, max_length)
+        return _subword_files((self, target), token_ids, max_length)
 
     def _use(self, layer: "SentencePieceTokenizer") -> None:
         self._layer = layer

@@ -14,7 +14,7 @@ from typing_extensions import Self
 from keras_transformer.errors import InputError
 from keras_transformer.files import _as_path, read_file, read_table, write_file
 from keras_transformer.text.normalization import _as_utf8, _normalize
-from keras_transformer.types import SPECIAL_IDS, SPECIAL_TOKENS
+from keras_transformer.types import SPECIAL_IDS, SPECIAL_TOKENS, Config
 
 _KINDS: dict[str, type["Tokenizer"]] = {}
 
@@ -194,9 +194,9 @@ class Tokenizer(tf.Module, abc.ABC):
     ) -> dict[str, bytes]:
         raise ValueError(f"No tokenizer of transformers splits as this one. Received: kind={self.kind!r}.")
 
-    def _sentence_piece(self) -> tuple[bytes, tuple[str, ...]] | None:
-        """Return the model of SentencePiece and the pieces that are never text; None for other kinds."""
-        return None
+    def _description(self) -> Config:
+        """Return how subwords are split; nothing for other kinds."""
+        return {}
 
     @classmethod
     def asset_files(cls, directory: str | Path) -> list[Path]:
