@@ -1,13 +1,17 @@
 """A pretrained translator: tokenizers, model and search of a directory of Hugging Face."""
 
+import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from keras_transformer.decoding.beam import BeamSearch
 from keras_transformer.decoding.constraints import Constraints
 from keras_transformer.decoding.sampling import GreedySearch
 from keras_transformer.decoding.search import Search
 from keras_transformer.errors import InputError
+from keras_transformer.files import _as_path, atomic_directory
 from keras_transformer.pretrained import HuggingFaceCheckpoint
 from keras_transformer.types import SPECIAL_IDS, Config
 
@@ -19,6 +23,16 @@ _LENGTHS = 512, 256
 # Their tokenizer of the target begins with its language, which the search must write; others with a token
 # that the model has learned to write.
 _WITH_LANGUAGES = ("m2m_100", "mbart")
+# What `generate` alone does, by the options of our searches and their rules.
+_ONLY = {
+    "length_normalization": "length",
+    "cut_off_competes": True,
+    "coverage_penalty": 0.0,
+    "num_hypotheses": None,
+    "min_length_ratio": 0.0,
+    "max_length_ratio": None,
+    "repetition_penalty": 1.0,
+}
 
 
 def _read_hugging_face(
@@ -52,6 +66,10 @@ def _search(checkpoint: HuggingFaceCheckpoint, tokenizer: "Tokenizer") -> Search
     generation, ids = checkpoint.generation, _Ids(checkpoint, tokenizer)
     bans = [ids.ours(sequence) for sequence in generation.bad_words_ids]
     banned = {each[0] for each in bans if len(each) == 1} | {*ids.ours(generation.suppress_tokens)}
+    # Theirs may write the unknown token, which is no text, unless it is banned.
+    special_ids = SPECIAL_IDS
+    if SPECIAL_IDS.unknown not in banned:
+        special_ids = SPECIAL_IDS._replace(unknown=SPECIAL_IDS.start)
     forced_end = generation.forced_eos_token_id
     if forced_end not in (None, generation.eos_token_id):
         raise InputError(
@@ -62,7 +80,7 @@ def _search(checkpoint: HuggingFaceCheckpoint, tokenizer: "Tokenizer") -> Search
     constraints = Constraints(
         # The start token, which counts there, is as many as the end token, which counts here.
         min_length=generation.min_length if shortest is None else shortest + 1,
-        banned_token_ids=tuple(sorted(banned - {*SPECIAL_IDS[:1]})),  # padding never is
+        banned_token_ids=tuple(sorted(banned - {*special_ids[:3]})),  # which need no ban
         banned_first_token_ids=ids.ours(generation.begin_suppress_tokens),
         banned_sequences=tuple(each for each in bans if len(each) > 1),
         first_token_ids=ids.first,
@@ -73,8 +91,7 @@ def _search(checkpoint: HuggingFaceCheckpoint, tokenizer: "Tokenizer") -> Search
         "length_penalty": generation.length_penalty,
         "length_normalization": "length",
         "constraints": constraints,
-        # Theirs may write the unknown token, which is no text.
-        "special_ids": SPECIAL_IDS._replace(unknown=SPECIAL_IDS.start),
+        "special_ids": special_ids,
     }
     if generation.num_beams == 1:
         return GreedySearch(**options)
@@ -104,3 +121,68 @@ class _Ids:
             wanted = f"ids of the generation must be in the vocabulary of {len(self._ours)}"
             raise InputError(f"{self._directory}: {wanted}. Received: {unknown[0]}.")
         return tuple(self._ours[token_id] for token_id in token_ids)
+
+
+def _write_hugging_face(arguments: Config, directory: str | Path) -> None:
+    """Write a translator, by the arguments of its constructor."""
+    source, target = arguments["source_tokenizer"], arguments["target_tokenizer"]
+    lengths = arguments["max_source_length"], arguments["max_target_length"]
+    ids = _original_ids(source), _original_ids(target)
+    generation = _generation(arguments["search"], ids[1], lengths[1])
+    with atomic_directory(_as_path(directory)) as partial:
+        ids = HuggingFaceCheckpoint.write(
+            partial, arguments["model"], *ids, generation=generation, num_positions=max(lengths)
+        )
+        source.save_hugging_face(partial, target, ids, lengths[0])
+
+
+def _original_ids(tokenizer: "Tokenizer") -> np.ndarray:
+    """Return for each id of ours that of the directory, -1 where the start token has none."""
+    ids, own = tokenizer.original_ids, np.arange(tokenizer.vocabulary_size)
+    others = np.delete(ids, SPECIAL_IDS.start)
+    # Tokenizers of other libraries need not have all special tokens.
+    return ids if others.min() >= 0 and len({*ids.tolist()}) == len(ids) == len(own) else own
+
+
+def _generation(search: Search, ids: np.ndarray, max_length: int) -> Config:
+    """Return what `generate` is told; raise ValueError for what it cannot do."""
+    if not isinstance(search, BeamSearch | GreedySearch):
+        raise ValueError(
+            f"`search` must be a BeamSearch or a GreedySearch. Received: a {type(search).__name__}."
+        )
+    rules, special = search.constraints, search.special_ids or SPECIAL_IDS
+    options = {**_fields(search), **_fields(rules)}
+    if options["length_penalty"] == 0:  # both normalizations are the same
+        options["length_normalization"] = "length"
+    if options.get("num_hypotheses") == search.beam_size:
+        options["num_hypotheses"] = None
+    for name, only in _ONLY.items():
+        if options.get(name, only) != only:
+            raise ValueError(
+                f"`{name}` of the search must be {only!r}, as in `generate` of transformers; assign another "
+                f"`search` to the translator. Received: {name}={options[name]!r}."
+            )
+    if len(rules.first_token_ids) > 1:
+        raise ValueError(f"`first_token_ids` must be one at most. Received: {rules.first_token_ids}.")
+
+    def theirs(token_ids: tuple[int, ...]) -> list[int]:
+        return sorted({int(ids[token_id]) for token_id in token_ids} - {-1})
+
+    never = (special.pad, special.unknown, special.start, *rules.banned_token_ids)
+    return {
+        "max_length": max_length + 1,  # which counts the start token
+        "min_length": rules.min_length,
+        "num_beams": search.beam_size,
+        "length_penalty": search.length_penalty,
+        **({"early_stopping": search.early_stopping} if isinstance(search, BeamSearch) else {}),
+        "no_repeat_ngram_size": rules.no_repeat_ngram_size,
+        "suppress_tokens": theirs(never),
+        "begin_suppress_tokens": theirs(rules.banned_first_token_ids) or None,
+        "bad_words_ids": [[int(ids[each]) for each in row] for row in rules.banned_sequences] or None,
+        "forced_bos_token_id": int(ids[rules.first_token_ids[0]]) if rules.first_token_ids else None,
+        "forced_eos_token_id": int(ids[special.end]) if rules.force_end else None,
+    }
+
+
+def _fields(options: object) -> Config:
+    return {field.name: getattr(options, field.name) for field in dataclasses.fields(options)}

@@ -10,7 +10,7 @@ from typing_extensions import Self
 
 from keras_transformer.arguments import check_number
 from keras_transformer.decoding.beam import BeamSearch
-from keras_transformer.decoding.hugging_face import _read_hugging_face
+from keras_transformer.decoding.hugging_face import _read_hugging_face, _write_hugging_face
 from keras_transformer.decoding.model_translator import _check_vocabulary, _ModelTranslator
 from keras_transformer.decoding.scoring import _layer_name, _teacher_forcing, score_targets
 from keras_transformer.decoding.search import Search, SearchResult
@@ -112,6 +112,32 @@ class Translator(_ModelTranslator):
         arguments = _read_hugging_face(source, source_language, target_language)
         arguments.update(options)
         return cls(**arguments)
+
+    def save_hugging_face(self, directory: str | Path) -> None:
+        """Write the model, its tokenizers and the search as a directory of `transformers`.
+
+        `AutoModelForSeq2SeqLM.from_pretrained(directory)` and `AutoTokenizer.from_pretrained(directory)` give
+        the outputs of this translator, and `from_hugging_face` reads it again. The family is the one that has
+        the options of the model: Marian for the paper's, Pegasus for pre-norm, BART and mBART for learned
+        positions with normalized embeddings, T5 for relative positions. Before the directory appears, it is
+        read again, and must give the logits of the model.
+
+        Args:
+            directory: made by this call, or empty.
+
+        Raises:
+            InputError: If a file cannot be written, or the directory holds something.
+            ValueError: If no model, tokenizer or search there has an option of these; the message names it.
+
+        Example:
+            ```python
+            translator.search = BeamSearch(
+                4, length_normalization="length", early_stopping=False, cut_off_competes=True
+            )
+            translator.save_hugging_face("hub/de_en")
+            ```
+        """
+        _write_hugging_face(self.arguments, directory)
 
     def generate(
         self, encoder_token_ids: Tensor, source_numbers: Sequence[int] | None = None

@@ -8,7 +8,15 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.layers import sinusoidal_position_encoding
-from keras_transformer.pretrained.family import _activation, _attention, _Family, _same, _Scales, _tables
+from keras_transformer.pretrained.family import (
+    _activation,
+    _attention,
+    _Family,
+    _same,
+    _Scales,
+    _tables,
+    _their_activation,
+)
 from keras_transformer.types import Config, Tensor
 
 
@@ -62,6 +70,22 @@ class _Bart(_Family):
             "normalize_embeddings": self.normalize_embeddings,
             "layer_norm_epsilon": 1e-5,
             **self._position_options(),
+        }
+
+    @classmethod
+    def fields(cls, options: Config) -> Config:
+        return {
+            "d_model": options["hidden_dim"],
+            "encoder_layers": options["num_encoder_layers"],
+            "decoder_layers": options["num_decoder_layers"],
+            **dict.fromkeys(("encoder_attention_heads", "decoder_attention_heads"), options["num_heads"]),
+            **dict.fromkeys(("encoder_ffn_dim", "decoder_ffn_dim"), options["intermediate_dim"]),
+            "max_position_embeddings": options["max_length"],
+            "activation_function": _their_activation(options["activation"]),
+            "dropout": options["dropout"],
+            "attention_dropout": options["attention_dropout"],
+            "activation_dropout": options["intermediate_dropout"],
+            "scale_embedding": options["scale_embeddings"],
         }
 
     def always(self) -> Config:
@@ -177,6 +201,7 @@ class _M2M100(_Bart):
     architectures: ClassVar[tuple[str, ...]] = ("M2M100ForConditionalGeneration", "M2M100Model")
     norm_first: ClassVar[bool] = True
     normalize_embeddings: ClassVar[bool] = False
+    has_output_bias: ClassVar[bool] = False
 
     def _position_options(self) -> Config:
         return {"positions": "learned", "max_length": self.max_position_embeddings}

@@ -2,11 +2,12 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import ClassVar, NamedTuple
 
 import keras
 import numpy as np
+from keras import ops
 
 from keras_transformer.errors import InputError
 from keras_transformer.models import Transformer
@@ -63,6 +64,7 @@ class _Family:
     architectures: ClassVar[tuple[str, ...]]
     tables: ClassVar[Mapping[str, tuple[str, ...]]]
     """Names of the tables of token vectors, of which a checkpoint has the first or the next."""
+    has_output_bias: ClassVar[bool] = True
 
     @property
     def max_length(self) -> int | None:
@@ -80,6 +82,11 @@ class _Family:
 
     def options(self) -> Config:
         """Return the options of our model, apart from vocabularies and tables."""
+        raise NotImplementedError
+
+    @classmethod
+    def fields(cls, options: Config) -> Config:
+        """Return the fields that come nearest to options of our model, the inverse of `options`."""
         raise NotImplementedError
 
     def always(self) -> Config:
@@ -114,6 +121,10 @@ def _activation(name: str) -> str:
     return known[name]
 
 
+def _their_activation(name: str) -> str:
+    return {ours: theirs for theirs, ours in reversed(_ACTIVATIONS.items())}.get(name, name)
+
+
 def _attention(ours: str, theirs: str, names: str) -> dict[str, str]:
     parts = zip(("query", "key", "value", "output"), names.split(), strict=True)
     return {f"{ours}.{part}_dense": f"{theirs}.{name}" for part, name in parts}
@@ -137,19 +148,51 @@ def _part(owner: object, path: str) -> keras.layers.Layer | None:
     return owner
 
 
-def _fill(part: keras.layers.Layer, tensors: _Tensors, name: str, factor: float) -> None:
+class _Weight(NamedTuple):
+    """A weight of a part, and what its tensor is called and looks like."""
+
+    variable: Tensor
+    name: str
+    shape: tuple[int, ...]
+    factor: float = 1.0
+    is_matrix: bool = False
+    width_axis: int | None = 0
+    """The axis that has the features of the model."""
+
+    def ours(self, values: Tensor) -> Tensor:
+        """Turn the tensor into the weight."""
+        values = values.T if self.is_matrix else values
+        return np.reshape(values * np.float32(self.factor), self.variable.shape)
+
+    def theirs(self) -> Tensor:
+        """Turn the weight into the tensor."""
+        values = ops.convert_to_numpy(self.variable).astype("float32") / np.float32(self.factor)
+        return np.reshape(values, self.shape[::-1]).T if self.is_matrix else np.reshape(values, self.shape)
+
+
+def _weights(part: keras.layers.Layer, name: str, factor: float) -> Iterator[_Weight]:
+    """Yield the weights of a part that has the name."""
+    # The others read the features of the model, and write others.
+    writes_features = part.name in ("attention_output", "outer")
     for attribute, ending in _ENDINGS.items():
-        weight = getattr(part, attribute, None)
-        if not isinstance(weight, keras.Variable):
+        variable = getattr(part, attribute, None)
+        if not hasattr(variable, "shape"):
             continue
-        shape = tuple(weight.shape)
-        if attribute != "kernel":
+        shape, name_there = tuple(variable.shape), f"{name}.{ending}"
+        if attribute == "kernel":
+            # (o, i) -> (i, o); the output of attention, (h, k, d), has two axes of inputs.
+            num_outputs = shape[-1] if writes_features else math.prod(shape[1:])
+            sizes, axis = (num_outputs, math.prod(shape) // num_outputs), 0 if writes_features else 1
+            yield _Weight(variable, name_there, sizes, factor, is_matrix=True, width_axis=axis)
+        elif attribute == "biases":
+            yield _Weight(variable, name_there, shape, width_axis=None)
+        else:
             # Heads have an axis of their own here.
-            theirs = shape if attribute == "biases" else (math.prod(shape),)
-            values = tensors.read(f"{name}.{ending}", theirs)
-            weight.assign(np.reshape(values if attribute == "biases" else values * factor, shape))
-            continue
-        # (o, i) -> (i, o); the output of attention, (h, k, d), has two axes of inputs.
-        num_outputs = shape[-1] if part.name == "attention_output" else math.prod(shape[1:])
-        values = tensors.read(f"{name}.{ending}", (num_outputs, math.prod(shape) // num_outputs))
-        weight.assign(np.reshape(values.T * np.float32(factor), shape))
+            is_inner = attribute == "bias" and not writes_features
+            sizes, axis = (math.prod(shape),), None if is_inner else 0
+            yield _Weight(variable, name_there, sizes, factor, width_axis=axis)
+
+
+def _fill(part: keras.layers.Layer, tensors: _Tensors, name: str, factor: float) -> None:
+    for weight in _weights(part, name, factor):
+        weight.variable.assign(weight.ours(tensors.read(weight.name, weight.shape)))

@@ -8,16 +8,19 @@ from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from keras import ops
+from safetensors.numpy import save_file
 
 from keras_transformer.arguments import _check_finite, _package
 from keras_transformer.errors import InputError
-from keras_transformer.files import _as_path, read_file, read_table
+from keras_transformer.files import _as_path, atomic_file, errors_named, read_file, read_table, write_file
 from keras_transformer.models import Transformer, TransformerConfig
 from keras_transformer.pretrained.bart import _M2M100, _Bart, _Marian, _MBart, _Pegasus, _PLBart
 from keras_transformer.pretrained.checkpoint_files import _Tensors, _tensors_of_directory
 from keras_transformer.pretrained.family import _IGNORED, _Family, _fill, _parts
 from keras_transformer.pretrained.generation import _GENERATION_NAMES, _Generation, _read_generation
 from keras_transformer.pretrained.t5 import _MT5, _T5, _UMT5
+from keras_transformer.pretrained.written_checkpoint import _written
 from keras_transformer.types import SPECIAL_IDS, Config
 
 _Array: TypeAlias = npt.NDArray[np.float32]
@@ -28,6 +31,7 @@ _NOT_DOWNLOADED = ["*.h5", "*.msgpack", "*.ot", "*.onnx", "*.tflite", "*.gguf", 
 # The logit of our start token, which no vocabulary of theirs has: its probability is 0 in float32, and label
 # smoothing, which gives it a share of the target too, adds a small number to the loss.
 _START_BIAS = -1000.0
+_BIAS = "final_logits_bias"
 
 _FAMILIES: dict[str, type[_Family]] = {
     "bart": _Bart,
@@ -40,6 +44,8 @@ _FAMILIES: dict[str, type[_Family]] = {
     "t5": _T5,  # and ByT5
     "umt5": _UMT5,
 }
+# Those that a model of ours can become, first the simpler one; the others are special cases of these.
+_WRITTEN = ("marian", "pegasus", "bart", "mbart", "m2m_100", "t5", "umt5")
 
 
 class HuggingFaceCheckpoint:
@@ -117,16 +123,70 @@ class HuggingFaceCheckpoint:
             and np.array_equal(source_ids, target_ids),
             tie_output=tables.names["output"] == tables.names["target"],
             scale_embeddings=tables.scales_embeddings,
-            output_bias=True,
+            # That of our start token, unless it is a token there too.
+            output_bias=bool(target_ids.min() < 0) or _BIAS in tensors,
         )
         for part, name, factor in _parts(model, self._family):
             _fill(part, tensors, name, factor)
         self._fill_positions(model, tensors)
         tables.fill(model, rows)
-        model.output_projection.bias.assign(self._output_bias(tensors, rows["target"]))
+        if model.config.output_bias:
+            model.output_projection.bias.assign(self._output_bias(tensors, rows["target"], target_ids))
         tensors.check_all_read()
         _check_finite(self.directory, model.weights)
         return model
+
+    @classmethod
+    def write(
+        cls,
+        directory: str | Path,
+        model: Transformer,
+        source_ids: _Ids,
+        target_ids: _Ids,
+        *,
+        generation: Config,
+        num_positions: int = 512,
+    ) -> tuple[_Ids, _Ids]:
+        """Write a model as one of `transformers`: what `load` reads.
+
+        The family is the one that has the options of the model. Sinusoids that are interleaved become
+        concatenated ones, with the features in another order everywhere.
+
+        Args:
+            directory: the files are written into it. What it has already is not looked at.
+            model: a `Transformer`.
+            source_ids: for each of our ids that in the checkpoint, -1 for none: `(v,)`.
+            target_ids: likewise of the target. If its start token has none, decoding starts from a token
+                that has the same vector, or from a new one.
+            generation: names and values of a `generation_config.json`, apart from the special tokens.
+            num_positions: of sinusoids.
+
+        Returns:
+            The ids, in which the start token may have a new one.
+
+        Raises:
+            InputError: if a file cannot be written.
+            ValueError: if no family has the options of the model; the message names them.
+        """
+        directory, ids = _as_path(directory), {"source": source_ids, "target": target_ids}
+        _check_single(model)
+        start_id, ids = _start(model, ids)
+        written = _written(model, ids, num_positions, {kind: _FAMILIES[kind] for kind in _WRITTEN})
+        special = {
+            "decoder_start_token_id": start_id,
+            "eos_token_id": written.family.eos_token_id,
+            "pad_token_id": written.family.pad_token_id,
+        }
+        tables = {
+            "config.json": {**written.config, **special},
+            "generation_config.json": generation | special,
+        }
+        for name, table in tables.items():
+            write_file(directory / name, (json.dumps(table, indent=2) + "\n").encode())
+        with errors_named("write", directory), atomic_file(directory / "model.safetensors") as partial:
+            save_file(written.tensors, partial, metadata={"format": "pt"})
+        _check_equal(model, cls(directory).load(ids["source"], ids["target"]), ids["target"] >= 0)
+        return ids["source"], ids["target"]
 
     def _fill_positions(self, model: Transformer, tensors: _Tensors) -> None:
         for stack in ("encoder", "decoder"):
@@ -143,12 +203,10 @@ class HuggingFaceCheckpoint:
                 if model.config.positions == "learned":
                     model.position_encoding.marks.assign(wanted[first:])
 
-    def _output_bias(self, tensors: _Tensors, rows: _Ids) -> _Array:
-        name, size = "final_logits_bias", self._family.table_sizes()["output"]
-        bias = tensors.read(name, (1, size))[0] if name in tensors else np.zeros(size, "float32")
-        bias = bias[rows]
-        bias[SPECIAL_IDS.start] = _START_BIAS
-        return bias
+    def _output_bias(self, tensors: _Tensors, rows: _Ids, ids: _Ids) -> _Array:
+        size = self._family.table_sizes()["output"]
+        bias = tensors.read(_BIAS, (1, size))[0] if _BIAS in tensors else np.zeros(size, "float32")
+        return np.where(ids < 0, np.float32(_START_BIAS), bias[rows])
 
 
 class _Tables:
@@ -219,6 +277,53 @@ class _Tables:
             table *= self._family.scales().logits
             # (v, d) -> (d, v)
             model.output_projection.dense.kernel.assign(table.T)
+
+
+def _check_single(model: Transformer) -> None:
+    if not isinstance(model, Transformer):
+        raise ValueError(f"`model` must be a single `Transformer`. Received: a {type(model).__name__}.")
+    if model.config.encoder_feature_dim is not None:
+        received = f"encoder_feature_dim={model.config.encoder_feature_dim}"
+        raise ValueError(f"`model` must read token ids, no frames. Received: {received}.")
+    if model.is_quantized:
+        raise ValueError("`model` must have weights of floats. Received: is_quantized=True.")
+
+
+def _start(model: Transformer, ids: Mapping[str, _Ids]) -> tuple[int, dict[str, _Ids]]:
+    """Return the id that decoding starts from there, and the ids, of which it may be a new one."""
+    target = ids["target"]
+    if target[SPECIAL_IDS.start] >= 0:
+        return int(target[SPECIAL_IDS.start]), dict(ids)
+    table = ops.convert_to_numpy(model.target_embedding.embeddings)
+    same = (table == table[SPECIAL_IDS.start]).all(axis=1) & (target >= 0)
+    if same.any():
+        return int(target[np.argmax(same)]), dict(ids)
+    # It was trained further, and has become a token of its own.
+    new = target.copy()
+    new[SPECIAL_IDS.start] = target.max() + 1
+    is_one = np.array_equal(ids["source"], target)
+    return int(new.max()), {"source": new if is_one else ids["source"], "target": new}
+
+
+def _check_equal(model: Transformer, again: Transformer, is_token: npt.NDArray[np.bool_]) -> None:
+    """Raise ValueError unless what was written gives the logits of the model."""
+    if model.output_projection.compute_dtype != "float32":
+        model = model.with_dtype("float32")
+    draw, length = np.random.default_rng(0), min(8, model.max_length or 8)
+    sizes = model.source_embedding.vocabulary_size, model.target_embedding.vocabulary_size
+    source, target = (draw.integers(SPECIAL_IDS.end, size, (2, length)) for size in sizes)
+    target[:, 0] = SPECIAL_IDS.start
+    wanted, logits = (
+        ops.convert_to_numpy(each({"encoder_token_ids": source, "decoder_token_ids": target}))[..., is_token]
+        for each in (model, again)
+    )
+    difference = float(np.abs(logits - wanted).max())
+    if difference > 1e-4 * max(1.0, float(np.abs(wanted).max())):
+        raise ValueError(
+            "What is written must give the logits of the model. "
+            f"Received: a difference of {difference:.1e}, with layer_norm_epsilon="
+            f"{again.config.layer_norm_epsilon} in place of {model.config.layer_norm_epsilon}."
+        )
 
 
 def _directory(source: str | Path) -> Path:

@@ -4,7 +4,14 @@ import dataclasses
 from collections.abc import Mapping
 from typing import ClassVar
 
-from keras_transformer.pretrained.family import _activation, _attention, _Family, _Scales, _tables
+from keras_transformer.pretrained.family import (
+    _activation,
+    _attention,
+    _Family,
+    _Scales,
+    _tables,
+    _their_activation,
+)
 from keras_transformer.types import Config
 
 
@@ -32,6 +39,7 @@ class _T5(_Family):
     # The layer whose table of relative positions a layer has: the first's is that of the whole stack.
     position_table: ClassVar[str] = "block.0.layer.0.SelfAttention.relative_attention_bias"
     tables: ClassVar[Mapping[str, tuple[str, ...]]] = _tables("")
+    has_output_bias: ClassVar[bool] = False
 
     def scales(self) -> _Scales:
         # Which of the two a model is, T5 or its version 1.1, followed from the tie in older files.
@@ -74,6 +82,24 @@ class _T5(_Family):
             "normalization": "rms",
             "layer_norm_epsilon": self.layer_norm_epsilon,
             "positions": "relative",
+        }
+
+    @classmethod
+    def fields(cls, options: Config) -> Config:
+        gate, name = "gated-" if options["gated"] else "", _their_activation(options["activation"])
+        return {
+            "d_model": options["hidden_dim"],
+            "d_kv": options["head_dim"],
+            "d_ff": options["intermediate_dim"],
+            "num_layers": options["num_encoder_layers"],
+            "num_decoder_layers": options["num_decoder_layers"],
+            "num_heads": options["num_heads"],
+            "dropout_rate": options["dropout"],
+            "layer_norm_epsilon": options["layer_norm_epsilon"],
+            # Only with a gate does it mean the approximation.
+            "feed_forward_proj": gate + ("gelu" if gate and name == "gelu_new" else name),
+            # Says that the logits are scaled, as embeddings are that share their table.
+            "tie_word_embeddings": options["tie_output"] and options["scale_embeddings"],
         }
 
     def layer_names(self, stack: str) -> dict[str, str]:

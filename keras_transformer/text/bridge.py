@@ -12,6 +12,7 @@ import tensorflow as tf
 from typing_extensions import Self
 
 from keras_transformer.files import read_file
+from keras_transformer.text.hugging_face_files import _subword_files
 from keras_transformer.text.splitters import _SPLITTERS, _Splitter
 from keras_transformer.text.tokenizer import Tokenizer
 from keras_transformer.types import SPECIAL_IDS, SPECIAL_TOKENS, Config
@@ -137,6 +138,16 @@ class _BridgedTokenizer(Tokenizer):
         return tf.strings.unicode_transcode(
             tf.ensure_shape(texts, [None]), "UTF-8", "UTF-8", errors="replace"
         )
+
+    def _description(self) -> Config:
+        description: Config = json.loads(self._content)
+        # Those of `read_hugging_face_tokenizers`, which have the special tokens of their models.
+        return {"prefix": (), **description} if "hidden" in description else {}
+
+    def _hugging_face_files(
+        self, target: Tokenizer, token_ids: tuple[np.ndarray, np.ndarray], max_length: int
+    ) -> dict[str, bytes]:
+        return _subword_files((self, target), token_ids, max_length)
 
     def _revive(self) -> None:
         """Load the model again if TensorFlow has lost it, as `SubwordTokenizer` does."""

@@ -1,6 +1,8 @@
 """Tokenizers of pretrained encoder-decoders, from the files of a directory of Hugging Face."""
 
 import base64
+import contextlib
+import itertools
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
@@ -8,9 +10,12 @@ from keras_transformer.errors import InputError
 from keras_transformer.files import _as_path, read_file, read_table
 from keras_transformer.text.bridge import _BridgedTokenizer
 from keras_transformer.text.languages import _LANGUAGES
+from keras_transformer.text.lookup import CharacterTokenizer, WhitespaceTokenizer
 from keras_transformer.text.splitters import _byte_letters
+from keras_transformer.text.subword import SubwordTokenizer
 from keras_transformer.text.tokenizer import Tokenizer
-from keras_transformer.types import Config
+from keras_transformer.text.word_level import _TARGET_DIRECTORY, _steps
+from keras_transformer.types import SPECIAL_IDS, SPECIAL_TOKENS, Config
 
 _PAD, _UNKNOWN, _START, _END, _MASK = "<pad>", "<unk>", "<s>", "</s>", "<mask>"
 _FAIRSEQ = (_START, _PAD, _END, _UNKNOWN)  # where SentencePiece has three others
@@ -27,6 +32,7 @@ _CLASSES = {
     "umt5": "T5Tokenizer",
 }
 _ANY_CLASS = (None, "PreTrainedTokenizer", "TokenizersBackend")
+_WORD_LEVEL = "WordLevel"
 
 
 def read_hugging_face_tokenizers(
@@ -47,6 +53,7 @@ def read_hugging_face_tokenizers(
     | NLLB, mBART, mBART-50, PLBart | `sentencepiece.bpe.model` |
     | BART | `vocab.json` and `merges.txt`, or `tokenizer.json` |
     | ByT5 | none |
+    | words and characters of this package | `tokenizer.json`, and one in `target_tokenizer` |
 
     `config.json` is read too, and `tokenizer_config.json` and `generation_config.json` where they are there.
 
@@ -78,13 +85,28 @@ def read_hugging_face_tokenizers(
             has tokens that cannot be reproduced; a language is missing or unknown.
     """
     files = _Directory(_as_path(directory))
+    if files.class_name() == _WORD_LEVEL:
+        _refuse_language(files, source_language, target_language)
+        target = files.path / _TARGET_DIRECTORY
+        return _word_level(files.path), _word_level(target if target.is_dir() else files.path)
     name = files.class_name()
     if name not in _FAMILIES:
         known = tuple(_FAMILIES)
         wanted = f"the tokenizer must be one of {known}"
         raise InputError(f"{files.settings_path}: {wanted}. Received: {name!r}.")
     source, target = _FAMILIES[name](files, source_language, target_language)
-    return _BridgedTokenizer(source), _BridgedTokenizer(target)
+    return _tokenizer(source), _tokenizer(target)
+
+
+def _tokenizer(description: Config) -> Tokenizer:
+    if description["kind"] == "named_pieces" and description["special"][SPECIAL_IDS.start]:
+        # Decoding starts from a token of its own: it may be a model of this package.
+        with contextlib.suppress(ValueError):
+            own, pieces = SubwordTokenizer(base64.b64decode(description["proto"])), description["pieces"]
+            names = [piece.decode() for piece in own.tokens([list(range(own.vocabulary_size))]).numpy()[0]]
+            if names[len(SPECIAL_TOKENS) :] == pieces[len(SPECIAL_TOKENS) :]:
+                return own
+    return _BridgedTokenizer(description)
 
 
 class _Directory:
@@ -105,7 +127,12 @@ class _Directory:
     def class_name(self) -> object:
         name = self.settings.get("tokenizer_class", self.config.get("tokenizer_class"))
         name = name.removesuffix("Fast") if isinstance(name, str) else name
-        return _CLASSES.get(str(self.config.get("model_type"))) if name in _ANY_CLASS else name
+        if name not in _ANY_CLASS:
+            return name
+        model = self.table("tokenizer.json", optional=True).get("model")
+        if isinstance(model, dict) and model.get("type") == _WORD_LEVEL:
+            return _WORD_LEVEL
+        return _CLASSES.get(str(self.config.get("model_type")))
 
     def number(self, name: str, default: int) -> int:
         value = self.settings.get(name, default)
@@ -174,7 +201,10 @@ class _Directory:
                     f"{self.path}: the vocabulary must have {token!r}. Received: {len(pieces)} others."
                 )
         never_text += [piece for piece in pieces if piece.startswith("<no token ")]
-        special = [[_PAD], [_UNKNOWN], [], [_END]]
+        # Our own models start from a token that is no text.
+        start = self.config.get("decoder_start_token_id")
+        is_start = _START in pieces and pieces.index(_START) == start
+        special = [[_PAD], [_UNKNOWN], [_START] if is_start else [], [_END]]
         return {
             "kind": kind,
             "special": special,
@@ -194,6 +224,25 @@ class _Directory:
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             wanted = "added_tokens_decoder must have a `content` and `special` for each id"
             raise InputError(f"{self.settings_path}: {wanted}. Received: {error!r}.") from error
+
+
+def _word_level(directory: Path) -> Tokenizer:
+    """Read a `tokenizer.json` of words or characters that `save_hugging_face` could have written."""
+    path = directory / "tokenizer.json"
+    table = read_table(read_file(path), path)
+    model = table.get("model")
+    pieces = _Directory.ordered(path, model.get("vocab") if isinstance(model, dict) else None)
+    given = {name: table.get(name) for name in _steps("character", lowercase=False)}
+    for cls in (CharacterTokenizer, WhitespaceTokenizer):
+        for values in itertools.product((False, True), repeat=len(cls.option_names)):
+            options = dict(zip(cls.option_names, values, strict=True))
+            if given == _steps(cls.kind, **options) and tuple(pieces[:4]) == SPECIAL_TOKENS:
+                try:
+                    return cls(pieces[4:], **options)
+                except ValueError as error:
+                    raise InputError(f"{path}: {error}") from error
+    wanted = f"it must split into words or characters, and begin with {SPECIAL_TOKENS}"
+    raise InputError(f"{path}: {wanted}. Received: {given!r:.200}.")
 
 
 def _marian(files: _Directory, source: str | None, target: str | None) -> tuple[Config, Config]:
@@ -365,6 +414,7 @@ _FAMILIES: dict[object, Callable[[_Directory, str | None, str | None], tuple[Con
     "NllbTokenizer": _fairseq,
     "PLBartTokenizer": _plbart,
     "PegasusTokenizer": _pegasus,
+    "RobertaTokenizer": _bart,  # another name of it
     "SMALL100Tokenizer": _m2m100,
     "T5Tokenizer": _t5,
 }

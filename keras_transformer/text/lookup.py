@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
+import numpy as np
 import tensorflow as tf
 from typing_extensions import Self
 
@@ -17,6 +18,7 @@ from keras_transformer.text.normalization import (
     _single_spaces,
 )
 from keras_transformer.text.tokenizer import Tokenizer
+from keras_transformer.text.word_level import _word_level_files
 from keras_transformer.types import SPECIAL_IDS, SPECIAL_TOKENS
 
 
@@ -49,6 +51,11 @@ class _LookupTokenizer(Tokenizer):
     def _decode(self, token_ids: tf.RaggedTensor) -> tf.Tensor:
         pieces = tf.gather(self._pieces, token_ids)  # (b, ragged)
         return tf.strings.reduce_join(pieces, axis=-1, separator=self.separator)
+
+    def _hugging_face_files(
+        self, target: Tokenizer, token_ids: tuple[np.ndarray, np.ndarray], max_length: int
+    ) -> dict[str, bytes]:
+        return _word_level_files((self, target), token_ids, max_length)
 
     # A piece may be a line break or a quotation mark, so each line is a JSON string.
     def _vocabulary_bytes(self) -> bytes:

@@ -4,19 +4,22 @@ SentencePiece gives back the spaces as they were, its operations are in TensorFl
 stock server links, and `keras_nlp` wraps it.
 """
 
+import base64
 import io
 import re
 import warnings
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, ClassVar
 
+import numpy as np
 import tensorflow as tf
 from typing_extensions import Self
 
 from keras_transformer.errors import InputError
+from keras_transformer.text.hugging_face_files import _subword_files
 from keras_transformer.text.normalization import REPLACEMENT_CHARACTER, _normalized_batches
 from keras_transformer.text.tokenizer import Tokenizer
-from keras_transformer.types import SPECIAL_IDS, SPECIAL_TOKENS
+from keras_transformer.types import SPECIAL_IDS, SPECIAL_TOKENS, Config
 
 if TYPE_CHECKING:
     from keras_nlp.tokenizers import SentencePieceTokenizer
@@ -122,6 +125,20 @@ class SubwordTokenizer(Tokenizer):
     def _decode(self, token_ids: tf.RaggedTensor) -> tf.Tensor:
         self._revive()
         return self._detokenize(token_ids)
+
+    def _description(self) -> Config:
+        if self.lowercase:
+            raise ValueError(
+                "A tokenizer of subwords must keep the case, since that of Marian does. "
+                "Received: lowercase=True."
+            )
+        proto = base64.b64encode(self.proto).decode()
+        return {"kind": "named_pieces", "proto": proto, "hidden": (), "prefix": (), "code": True}
+
+    def _hugging_face_files(
+        self, target: Tokenizer, token_ids: tuple[np.ndarray, np.ndarray], max_length: int
+    ) -> dict[str, bytes]:
+        return _subword_files((self, target), token_ids, max_length)
 
     def _use(self, layer: "SentencePieceTokenizer") -> None:
         self._layer = layer

@@ -14,7 +14,7 @@ from typing_extensions import Self
 from keras_transformer.errors import InputError
 from keras_transformer.files import _as_path, read_file, read_table, write_file
 from keras_transformer.text.normalization import _as_utf8, _normalize
-from keras_transformer.types import SPECIAL_IDS, SPECIAL_TOKENS
+from keras_transformer.types import SPECIAL_IDS, SPECIAL_TOKENS, Config
 
 _KINDS: dict[str, type["Tokenizer"]] = {}
 
@@ -167,6 +167,38 @@ class Tokenizer(tf.Module, abc.ABC):
         write_file(directory / self.vocabulary_file, vocabulary)
         # Last: a directory with this file is a complete tokenizer.
         write_file(directory / self.options_file, (json.dumps(saved, indent=2) + "\n").encode())
+
+    def save_hugging_face(
+        self,
+        directory: str | Path,
+        target: "Tokenizer",
+        token_ids: tuple[np.ndarray, np.ndarray],
+        max_length: int,
+    ) -> None:
+        """Write what `transformers.AutoTokenizer` reads: this tokenizer of sources, and one of targets.
+
+        Args:
+            directory: created if absent.
+            target: the tokenizer of targets, which may be this one.
+            token_ids: for each id of this tokenizer the one there, -1 for none, `(v,)`; and those of
+                `target`.
+            max_length: the most tokens of a source, the end token included.
+
+        Raises:
+            InputError: a file cannot be written.
+            ValueError: no tokenizer there splits as this one does.
+        """
+        for name, content in self._hugging_face_files(target, token_ids, max_length).items():
+            write_file(_as_path(directory) / name, content)
+
+    def _hugging_face_files(
+        self, target: "Tokenizer", token_ids: tuple[np.ndarray, np.ndarray], max_length: int
+    ) -> dict[str, bytes]:
+        raise ValueError(f"No tokenizer of transformers splits as this one. Received: kind={self.kind!r}.")
+
+    def _description(self) -> Config:
+        """Return how subwords are split; nothing for other kinds."""
+        return {}
 
     @classmethod
     def asset_files(cls, directory: str | Path) -> list[Path]:
