@@ -109,9 +109,7 @@ class Translator(_ModelTranslator):
             translator.save("runs/de_en")
             ```
         """
-        arguments = _read_hugging_face(source, source_language, target_language)
-        arguments.update(options)
-        return cls(**arguments)
+        return cls(**_read_hugging_face(source, source_language, target_language, options))
 
     def generate(
         self, encoder_token_ids: Tensor, source_numbers: Sequence[int] | None = None

@@ -11,6 +11,7 @@ import numpy as np
 from keras_transformer.errors import InputError
 from keras_transformer.models import Transformer
 from keras_transformer.pretrained.checkpoint_files import _Tensors
+from keras_transformer.pretrained.ctranslate2_file import _Variables
 from keras_transformer.types import Config, Tensor
 
 # Names of theirs, apart from those that both have.
@@ -43,6 +44,7 @@ class _Scales(NamedTuple):
     embeddings: float = 1.0
     logits: float = 1.0
     queries: float = 1.0
+    start: float = 1.0
 
 
 def _tables(prefix: str) -> dict[str, tuple[str, ...]]:
@@ -71,7 +73,7 @@ class _Family:
         return limit
 
     def scales(self) -> _Scales:
-        """Return the factors of embeddings, logits and queries."""
+        """Return the factors of embeddings, logits, queries and the vector of the start token."""
         return _Scales()
 
     def table_sizes(self) -> dict[str, int]:
@@ -137,7 +139,7 @@ def _part(owner: object, path: str) -> keras.layers.Layer | None:
     return owner
 
 
-def _fill(part: keras.layers.Layer, tensors: _Tensors, name: str, factor: float) -> None:
+def _fill(part: keras.layers.Layer, tensors: _Tensors | _Variables, name: str, factor: float) -> None:
     for attribute, ending in _ENDINGS.items():
         weight = getattr(part, attribute, None)
         if not isinstance(weight, keras.Variable):

@@ -7,8 +7,9 @@ from pathlib import Path
 from keras_transformer.errors import InputError
 from keras_transformer.files import _as_path, read_file, read_table
 from keras_transformer.text.bridge import _BridgedTokenizer
+from keras_transformer.text.ctranslate2 import _describe_ctranslate2
 from keras_transformer.text.splitters import _byte_letters
-from keras_transformer.text.tokenizer import Tokenizer
+from keras_transformer.text.tokenizer import Tokenizer, load_tokenizer
 from keras_transformer.types import Config
 
 _PAD, _UNKNOWN, _START, _END, _MASK = "<pad>", "<unk>", "<s>", "</s>", "<mask>"
@@ -81,6 +82,8 @@ def read_hugging_face_tokenizers(
     | NLLB, mBART-50 | `sentencepiece.bpe.model` |
     | BART | `vocab.json` and `merges.txt`, or `tokenizer.json` |
     | ByT5 | none |
+    | CTranslate2 | `source_tokenizer/` and `target_tokenizer/`, as `export_ctranslate2` writes them |
+    | CTranslate2 of others | its vocabulary, and `source.spm` and `target.spm`, or one `*.model` |
 
     `config.json` is read too, and `tokenizer_config.json` and `generation_config.json` where they are there.
 
@@ -102,7 +105,7 @@ def read_hugging_face_tokenizers(
             configuration.
         target_language: the same of the target; the default is `tgt_lang`, or the token that the
             configuration forces at the start. Of a Marian model with many target languages: `"deu"`, whose
-            token is put in front of every source.
+            token is put in front of every source. CTranslate2 has languages by the tokens of its vocabulary.
 
     Returns:
         The tokenizer of the source and that of the target.
@@ -112,6 +115,13 @@ def read_hugging_face_tokenizers(
             has tokens that cannot be reproduced; a language is missing or unknown.
     """
     files = _Directory(_as_path(directory))
+    if (files.path / "model.bin").is_file():
+        saved = [files.path / f"{side}_tokenizer" for side in ("source", "target")]
+        if all(path.is_dir() for path in saved):  # as `export_ctranslate2` writes them
+            _refuse_language(files, source_language, target_language)
+            return load_tokenizer(saved[0]), load_tokenizer(saved[1])
+        source, target = _describe_ctranslate2(files.path, files.model, source_language, target_language)
+        return _BridgedTokenizer(source), _BridgedTokenizer(target)
     name = files.class_name()
     if name not in _FAMILIES:
         known = tuple(_FAMILIES)
