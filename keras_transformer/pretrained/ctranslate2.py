@@ -11,6 +11,7 @@ from keras import ops
 from keras_transformer.errors import InputError
 from keras_transformer.files import _read_tokens
 from keras_transformer.layers import sinusoidal_position_encoding
+from keras_transformer.pretrained.bart import _fairseq_waves
 from keras_transformer.pretrained.ctranslate2_file import _Variables
 from keras_transformer.pretrained.family import _Family, _same, _Scales
 from keras_transformer.types import Config, Tensor
@@ -67,7 +68,10 @@ class _CTranslate2(_Family):
         return {}
 
     def layer_names(self, stack: str) -> dict[str, str]:
-        layer, width = f"{stack}/layer_{{i}}", self.found["head_dim"] or self.d_model // self.found["num_heads"]
+        layer, width = (
+            f"{stack}/layer_{{i}}",
+            self.found["head_dim"] or self.d_model // self.found["num_heads"],
+        )
         queries, keys = (
             width * (self.found[name] or self.found["num_heads"])
             for name in ("num_heads", "num_key_value_heads")
@@ -139,9 +143,7 @@ class _Architecture:
                 wanted = f"{name!r} must be {_ALWAYS[short]}"
                 raise InputError(f"{self._variables.path}: {wanted}. Received: {value}.")
         known = (*_UNUSED, *_ALWAYS)
-        self._variables.check_none(
-            name for name in self._attributes if name.rpartition("/")[2] not in known
-        )
+        self._variables.check_none(name for name in self._attributes if name.rpartition("/")[2] not in known)
         return family
 
     def _depth(self, stack: str) -> int:
@@ -238,7 +240,9 @@ class _Architecture:
         if self._has("layer_0/self_attention/relative_attention_bias.weight"):
             return {"positions": "relative"}, None
         if not self._has(_ENCODINGS):
-            return {"positions": "learned", "max_length": _NUM_POSITIONS}, _default_encodings(width)
+            return {"positions": "learned", "max_length": _NUM_POSITIONS}, _fairseq_waves(
+                _NUM_POSITIONS, width, 1
+            )
         names = [f"{stack}/{_ENCODINGS}" for stack in _STACKS]
         sizes = [self._variables.sizes(name) for name in names]
         _same(positions=(sizes[0], sizes[1]))
@@ -248,16 +252,8 @@ class _Architecture:
             # Half precision has 3 digits.
             if all(np.allclose(each, waves, rtol=0, atol=2e-3) for each in encodings):
                 return {"positions": kind}, waves
-        is_shared = np.array_equal(*encodings)
+        is_shared = np.array_equal(encodings[0], encodings[1])
         return {"positions": "learned", "max_length": sizes[0][0], "share_positions": is_shared}, None
-
-
-def _default_encodings(width: int) -> Tensor:
-    """Return the sinusoids of CTranslate2, which begin at position 1, and whose frequencies are others."""
-    num_waves = width // 2
-    rates = np.exp(np.arange(num_waves, dtype="float32") * -np.float32(np.log(10000) / (num_waves - 1)))
-    angles = np.arange(1, _NUM_POSITIONS + 1, dtype="float32")[:, None] * rates
-    return np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
 
 
 def _read_ctranslate2(directory: Path, config: Config) -> tuple[_CTranslate2, dict[str, list[str]]]:

@@ -89,8 +89,8 @@ class _Variables:
         if unknown := sorted(names):
             others = f" and {len(unknown) - 1} others" if len(unknown) > 1 else ""
             raise InputError(
-                f"{self.path} must have the variables of an encoder-decoder that is known here, and no others. "
-                f"Received: {unknown[0]!r}{others}."
+                f"{self.path} must have the variables of an encoder-decoder that is known here, and no "
+                f"others. Received: {unknown[0]!r}{others}."
             )
 
     @property

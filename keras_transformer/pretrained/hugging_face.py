@@ -64,6 +64,7 @@ class HuggingFaceCheckpoint:
         self.directory = _directory(source)
         path = self.directory / "config.json"
         self.config = read_table(read_file(path), path)
+        self._family: _Family
         self.tokens: dict[str, list[str]] = {}
         """The vocabulary of each side in the order of its ids, in a directory of CTranslate2."""
         if (self.directory / MODEL_FILE).is_file():
@@ -144,8 +145,8 @@ class HuggingFaceCheckpoint:
             if wanted is None and name:
                 shape = ((self._family.max_length or 0) + first, model.config.hidden_dim)
                 marks = tensors.read(name, shape)
-                shared = model.position_encoding
-                encoding = shared if stack == "encoder" else getattr(model, "target_position_encoding", shared)
+                is_own = stack == "decoder" and not model.config.share_positions
+                encoding = getattr(model, "target_position_encoding" if is_own else "position_encoding")
                 encoding.marks.assign(marks[first:])
             elif wanted is not None:
                 # Some versions write them, though they follow from the sizes. Half precision has 3 digits.

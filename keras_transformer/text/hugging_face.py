@@ -6,8 +6,7 @@ from pathlib import Path
 
 from keras_transformer.errors import InputError
 from keras_transformer.files import _as_path, read_file, read_table
-from keras_transformer.text.bridge import _BridgedTokenizer
-from keras_transformer.text.ctranslate2 import _describe_ctranslate2
+from keras_transformer.text.bridge import _BridgedTokenizer, _ctranslate2_tokenizers
 from keras_transformer.text.splitters import _byte_letters
 from keras_transformer.text.tokenizer import Tokenizer, load_tokenizer
 from keras_transformer.types import Config
@@ -117,11 +116,10 @@ def read_hugging_face_tokenizers(
     files = _Directory(_as_path(directory))
     if (files.path / "model.bin").is_file():
         saved = [files.path / f"{side}_tokenizer" for side in ("source", "target")]
-        if all(path.is_dir() for path in saved):  # as `export_ctranslate2` writes them
-            _refuse_language(files, source_language, target_language)
-            return load_tokenizer(saved[0]), load_tokenizer(saved[1])
-        source, target = _describe_ctranslate2(files.path, files.model, source_language, target_language)
-        return _BridgedTokenizer(source), _BridgedTokenizer(target)
+        if not all(path.is_dir() for path in saved):
+            return _ctranslate2_tokenizers(files.path, files.model, source_language, target_language)
+        _refuse_language(files, source_language, target_language)
+        return load_tokenizer(saved[0]), load_tokenizer(saved[1])  # of an export of ours
     name = files.class_name()
     if name not in _FAMILIES:
         known = tuple(_FAMILIES)
@@ -219,14 +217,8 @@ class _Directory:
                 )
         never_text += [piece for piece in pieces if piece.startswith("<no token ")]
         special = [[_PAD], [_UNKNOWN], [], [_END]]
-        return {
-            "kind": kind,
-            "special": special,
-            "pieces": pieces,
-            "hidden": never_text,
-            "code": False,
-            **more,
-        }
+        names = {"special": special, "pieces": pieces, "hidden": never_text}
+        return {"kind": kind, "code": False, **names, **more}
 
     def added_tokens(self) -> list[tuple[int, str, bool]]:
         """Return id, name and whether it is special of each token that the configuration adds."""
