@@ -122,7 +122,12 @@ class _Variables:
             values = (values.astype("<u4") << 16).view("<f4")
         scale = f"{name}_scale"
         if scale not in self._table:
+            if shape and values.dtype.kind != "f":
+                raise InputError(f"{self.path}: {name!r} must have a scale. Received: {dtype} without one.")
             return values.astype("float32", copy=False) if shape else values
+        if self._table[scale].shape not in ((), self._table[name].shape[:1]):
+            wanted = f"{scale!r} must have a number for each row of {self._table[name].shape}"
+            raise InputError(f"{self.path}: {wanted}. Received: {self._table[scale].shape}.")
         is_of_rows = bool(self._table[scale].shape)
         factors = self._read(scale, first, count) if is_of_rows else self._read(scale)
         self._read_rows[scale] = max(self._read_rows[scale], first + len(factors)) if is_of_rows else 1

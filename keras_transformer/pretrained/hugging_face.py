@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import shutil
+import weakref
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeAlias
@@ -19,6 +21,7 @@ from keras_transformer.pretrained.ctranslate2 import _read_ctranslate2
 from keras_transformer.pretrained.ctranslate2_file import MODEL_FILE, _Variables
 from keras_transformer.pretrained.family import _IGNORED, _Family, _fill, _parts
 from keras_transformer.pretrained.generation import _GENERATION_NAMES, _Generation, _read_generation
+from keras_transformer.pretrained.marian import DECODER_FILE, _as_hugging_face
 from keras_transformer.pretrained.t5 import _MT5, _T5, _UMT5
 from keras_transformer.types import SPECIAL_IDS, Config
 
@@ -62,6 +65,9 @@ class HuggingFaceCheckpoint:
 
     def __init__(self, source: str | Path) -> None:
         self.directory = _directory(source)
+        if (self.directory / DECODER_FILE).is_file() and not (self.directory / "config.json").exists():
+            self.directory = _as_hugging_face(self.directory)
+            weakref.finalize(self, shutil.rmtree, self.directory, ignore_errors=True)
         path = self.directory / "config.json"
         self.config = read_table(read_file(path), path)
         self._family: _Family
