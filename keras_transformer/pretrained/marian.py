@@ -199,10 +199,9 @@ def _read_tensors(path: Path) -> dict[str, _Array]:
             for info in archive.infolist():
                 with archive.open(info) as file:
                     version = np.lib.format.read_magic(file)
-                    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else None
-                    if read is None:
+                    if version != (1, 0):
                         raise ValueError(f"arrays of version {version}")
-                    shape, is_fortran, dtype = read(file)
+                    shape, is_fortran, dtype = np.lib.format.read_array_header_1_0(file)
                     content = file.read()
                     if dtype.hasobject or math.prod(shape) * dtype.itemsize != len(content):
                         raise ValueError(f"{info.filename} of {len(content)} bytes")
@@ -254,11 +253,12 @@ def _renamed(tensors: dict[str, _Array], config: Config, path: Path) -> dict[str
             rows = np.atleast_2d(values.T if name.endswith("_W") else values)
             renamed[f"{_TABLES[name]}.weight"] = np.concatenate([rows, np.zeros_like(rows[:1])])
         elif names[name].endswith(".weight") and "norm" not in names[name]:
-            renamed[names[name]] = np.ascontiguousarray(values.T)
+            renamed[names[name]] = values.T
         else:  # (1, d) -> (d,)
             renamed[names[name]] = values.reshape(-1)
     renamed.setdefault("final_logits_bias", _no_bias(config))
-    return renamed
+    # In the order of rows: safetensors writes the memory as it lies.
+    return {name: np.ascontiguousarray(values) for name, values in renamed.items()}
 
 
 def _no_bias(config: Config) -> _Array:

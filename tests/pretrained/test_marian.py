@@ -169,7 +169,7 @@ def test_tables_may_be_two_and_the_output_a_third(files: Any, tmp_path: Path) ->
     source_ids = np.array([len(tokens), 1, -1, 0, *range(2, len(tokens))])
     target_ids = np.array([size, 1, -1, 0, *range(2, size)])
     model = HuggingFaceCheckpoint(other).load(source_ids, target_ids)
-    assert not (model.config.share_embeddings or model.config.tie_output)
+    assert (model.config.share_embeddings, model.config.tie_output) == (False, False)
     source, target = ids[5:12], ids[4:9]
     inputs = {"encoder_token_ids": [[*source, 3]], "decoder_token_ids": [[2, *target]]}
     logits = array(model({name: np.array(each) for name, each in inputs.items()}))[0].astype("float64")
@@ -235,12 +235,12 @@ def test_damaged_files_are_refused(files: Any, tmp_path: Path) -> None:
         path.write_bytes(content[:place])
         with pytest.raises(InputError, match=r"opus\.npz"):
             kt.Translator.from_hugging_face(tmp_path)
-    for place in [*range(0, 140, 7), *draw.integers(0, len(content), 30)]:
+    # Arrays have checksums, which their descriptions in front of each and at the end do not.
+    for place in draw.integers(len(content) // 3, 2 * len(content) // 3, 20):
         path.write_bytes(content[:place] + bytes([content[place] ^ 255]) + content[place + 1 :])
-        try:
+        with pytest.raises(InputError) as raised:
             kt.pretrained.HuggingFaceCheckpoint(tmp_path)
-        except InputError as error:
-            assert "\n" not in str(error)
+        assert "\n" not in str(raised.value)
     np.savez(path, objects=np.array([{}], dtype=object))
     with pytest.raises(InputError, match="damaged, or no model of Marian"):
         kt.Translator.from_hugging_face(tmp_path)
