@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from keras_transformer.decoding.beam import BeamSearch
 from keras_transformer.decoding.constraints import Constraints
@@ -13,13 +14,15 @@ from keras_transformer.decoding.search import Search
 from keras_transformer.errors import InputError
 from keras_transformer.files import _as_path, atomic_directory
 from keras_transformer.pretrained import HuggingFaceCheckpoint
-from keras_transformer.types import SPECIAL_IDS, Config
+from keras_transformer.types import SPECIAL_IDS, SPECIAL_TOKENS, Config
 
 if TYPE_CHECKING:
     from keras_transformer.text.tokenizer import Tokenizer
 
 # Where neither the model nor its configuration has a limit.
 _LENGTHS = 512, 256
+# How the tokenizers name an id that has no token.
+_NO_TOKEN = "<no token"
 # Their tokenizer of the target begins with its language, which the search must write; others with a token
 # that the model has learned to write.
 _WITH_LANGUAGES = ("m2m_100", "mbart")
@@ -36,14 +39,20 @@ _ONLY = {
 
 
 def _read_hugging_face(
-    source: str | Path, source_language: str | None, target_language: str | None
+    source: str | Path, source_language: str | None, target_language: str | None, given: Config
 ) -> Config:
-    """Return the arguments of a translator."""
+    """Return the arguments of a translator, of which some are given."""
     # Imported here: tokenizers need TensorFlow, the rest of decoding does not.
     from keras_transformer.text import read_hugging_face_tokenizers
 
     checkpoint = HuggingFaceCheckpoint(source)
-    tokenizers = read_hugging_face_tokenizers(checkpoint.directory, source_language, target_language)
+    names = ("source_tokenizer", "target_tokenizer")
+    if all(name in given for name in names):
+        tokenizers = given[names[0]], given[names[1]]
+    else:
+        tokenizers = read_hugging_face_tokenizers(checkpoint.directory, source_language, target_language)
+    if checkpoint.tokens:
+        return {**_ctranslate2(checkpoint, tokenizers), **given}
     generation, limit = checkpoint.generation, checkpoint.max_length
     # The search comes first, since it is quickly refused.
     search = _search(checkpoint, tokenizers[1])
@@ -58,7 +67,47 @@ def _read_hugging_face(
         "search": search,
         "max_source_length": limit or _LENGTHS[0],
         "max_target_length": min(longest or _LENGTHS[1], limit or _LENGTHS[0]),
+        **given,
     }
+
+
+def _ctranslate2(checkpoint: HuggingFaceCheckpoint, tokenizers: tuple["Tokenizer", "Tokenizer"]) -> Config:
+    """Return the arguments of a translator of CTranslate2, whose directory has no search."""
+    sides = zip(tokenizers, checkpoint.tokens, strict=True)
+    model = checkpoint.load(*(_rows(checkpoint, tokenizer, side) for tokenizer, side in sides))
+    languages = Constraints(first_token_ids=tuple(tokenizers[1].prefix_ids))
+    return {
+        "model": model,
+        "source_tokenizer": tokenizers[0],
+        "target_tokenizer": tokenizers[1],
+        "search": BeamSearch(4, constraints=languages),
+        # Its own defaults.
+        "max_source_length": 1024,
+        "max_target_length": 256,
+    }
+
+
+def _rows(checkpoint: HuggingFaceCheckpoint, tokenizer: "Tokenizer", side: str) -> npt.NDArray[np.int64]:
+    """Return the place in the vocabulary of each of our ids; raise InputError for a token that is another."""
+    tokens, size = checkpoint.tokens[side], tokenizer.vocabulary_size
+    [named] = tokenizer.tokens([range(size)]).numpy()
+    names = [*SPECIAL_TOKENS, *(name.decode() for name in named[len(SPECIAL_TOKENS) :])]
+    rows = np.array(tokenizer.original_ids)
+    if tokens[: len(SPECIAL_TOKENS)] == [*SPECIAL_TOKENS]:  # an export of ours, whose ids are the same
+        rows = np.arange(size)
+        if tokens == [*SPECIAL_TOKENS, *map(str, range(len(SPECIAL_TOKENS), size))]:  # of a model alone
+            return rows
+    else:  # Marian's has no padding
+        rows[SPECIAL_IDS.pad] = -1 if rows[SPECIAL_IDS.pad] >= len(tokens) else rows[SPECIAL_IDS.pad]
+        for special, key in ((SPECIAL_IDS.unknown, "unk_token"), (SPECIAL_IDS.end, "eos_token")):
+            names[special] = str(checkpoint.config.get(key))
+        names[SPECIAL_IDS.pad] = names[SPECIAL_IDS.start] = _NO_TOKEN
+    for name, row in zip(names, rows, strict=True):
+        # Without a text, converters name a row as they like.
+        if 0 <= row < len(tokens) and tokens[row] != name and not name.startswith(_NO_TOKEN):
+            wanted = f"token {row} of the {side} tokenizer must be {tokens[row]!r}, as in the vocabulary"
+            raise InputError(f"{checkpoint.directory}: {wanted}. Received: {name!r}.")
+    return rows
 
 
 def _search(checkpoint: HuggingFaceCheckpoint, tokenizer: "Tokenizer") -> Search:

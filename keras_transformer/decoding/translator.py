@@ -109,9 +109,7 @@ class Translator(_ModelTranslator):
             translator.save("runs/de_en")
             ```
         """
-        arguments = _read_hugging_face(source, source_language, target_language)
-        arguments.update(options)
-        return cls(**arguments)
+        return cls(**_read_hugging_face(source, source_language, target_language, options))
 
     def save_hugging_face(self, directory: str | Path) -> None:
         """Write the model, its tokenizers and the search as a directory of `transformers`.

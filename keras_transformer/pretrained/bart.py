@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 import numpy as np
+import numpy.typing as npt
 from keras import ops
 
 from keras_transformer.layers import sinusoidal_position_encoding
@@ -207,10 +208,16 @@ class _M2M100(_Bart):
         return {"positions": "learned", "max_length": self.max_position_embeddings}
 
     def positions(self, stack: str) -> tuple[str, Tensor | None, int]:
-        # In float32 from the start, as there: from position 1000 on a product in float64 differs by 1e-4.
-        num_waves, first = self.d_model // 2, self.pad_token_id + 1
-        rates = np.exp(np.arange(num_waves, dtype="float32") * -np.float32(np.log(10000) / (num_waves - 1)))
-        angles = np.arange(self.max_position_embeddings + first, dtype="float32")[:, None] * rates
-        waves = np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
+        first = self.pad_token_id + 1
+        waves = _fairseq_waves(self.max_position_embeddings + first, self.d_model)
         waves[self.pad_token_id] = 0
         return f"model.{stack}.embed_positions.weights", waves, first
+
+
+def _fairseq_waves(length: int, width: int, start: int = 0) -> npt.NDArray[np.float32]:
+    """Return the sinusoids `(t, d)` of tensor2tensor and fairseq, from a position on."""
+    # In float32 from the start, as there: from position 1000 on a product in float64 differs by 1e-4.
+    num_waves = width // 2
+    rates = np.exp(np.arange(num_waves, dtype="float32") * -np.float32(np.log(10000) / (num_waves - 1)))
+    angles = np.arange(start, start + length, dtype="float32")[:, None] * rates
+    return np.concatenate([np.sin(angles), np.cos(angles)], axis=1)

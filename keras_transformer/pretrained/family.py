@@ -12,6 +12,7 @@ from keras import ops
 from keras_transformer.errors import InputError
 from keras_transformer.models import Transformer
 from keras_transformer.pretrained.checkpoint_files import _Tensors
+from keras_transformer.pretrained.ctranslate2_file import _Variables
 from keras_transformer.types import Config, Tensor
 
 # Names of theirs, apart from those that both have.
@@ -44,6 +45,7 @@ class _Scales(NamedTuple):
     embeddings: float = 1.0
     logits: float = 1.0
     queries: float = 1.0
+    start: float = 1.0
 
 
 def _tables(prefix: str) -> dict[str, tuple[str, ...]]:
@@ -73,7 +75,7 @@ class _Family:
         return limit
 
     def scales(self) -> _Scales:
-        """Return the factors of embeddings, logits and queries."""
+        """Return the factors of embeddings, logits, queries and the vector of the start token."""
         return _Scales()
 
     def table_sizes(self) -> dict[str, int]:
@@ -193,6 +195,6 @@ def _weights(part: keras.layers.Layer, name: str, factor: float) -> Iterator[_We
             yield _Weight(variable, name_there, sizes, factor, width_axis=axis)
 
 
-def _fill(part: keras.layers.Layer, tensors: _Tensors, name: str, factor: float) -> None:
+def _fill(part: keras.layers.Layer, tensors: _Tensors | _Variables, name: str, factor: float) -> None:
     for weight in _weights(part, name, factor):
         weight.variable.assign(weight.ours(tensors.read(weight.name, weight.shape)))

@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import shutil
+import weakref
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeAlias
@@ -17,14 +19,18 @@ from keras_transformer.files import _as_path, atomic_file, errors_named, read_fi
 from keras_transformer.models import Transformer, TransformerConfig
 from keras_transformer.pretrained.bart import _M2M100, _Bart, _Marian, _MBart, _Pegasus, _PLBart
 from keras_transformer.pretrained.checkpoint_files import _Tensors, _tensors_of_directory
+from keras_transformer.pretrained.ctranslate2 import _read_ctranslate2
+from keras_transformer.pretrained.ctranslate2_file import MODEL_FILE, _Variables
 from keras_transformer.pretrained.family import _IGNORED, _Family, _fill, _parts
 from keras_transformer.pretrained.generation import _GENERATION_NAMES, _Generation, _read_generation
+from keras_transformer.pretrained.marian import DECODER_FILE, _as_hugging_face
 from keras_transformer.pretrained.t5 import _MT5, _T5, _UMT5
 from keras_transformer.pretrained.written_checkpoint import _written
 from keras_transformer.types import SPECIAL_IDS, Config
 
 _Array: TypeAlias = npt.NDArray[np.float32]
 _Ids: TypeAlias = npt.NDArray[np.int64]
+_Checkpoint: TypeAlias = _Tensors | _Variables
 
 # What a model on the hub has besides, in other formats: each is as large as the weights.
 _NOT_DOWNLOADED = ["*.h5", "*.msgpack", "*.ot", "*.onnx", "*.tflite", "*.gguf", "onnx/*", "openvino/*"]
@@ -66,10 +72,20 @@ class HuggingFaceCheckpoint:
 
     def __init__(self, source: str | Path) -> None:
         self.directory = _directory(source)
+        if (self.directory / DECODER_FILE).is_file() and not (self.directory / "config.json").exists():
+            self.directory = _as_hugging_face(self.directory)
+            weakref.finalize(self, shutil.rmtree, self.directory, ignore_errors=True)
         path = self.directory / "config.json"
         self.config = read_table(read_file(path), path)
-        self._family = _family(self.config, path)
-        self.generation = self._generation()
+        self._family: _Family
+        self.tokens: dict[str, list[str]] = {}
+        """The vocabulary of each side in the order of its ids, in a directory of CTranslate2."""
+        if (self.directory / MODEL_FILE).is_file():
+            self._family, self.tokens = _read_ctranslate2(self.directory, self.config)
+            self.generation = _Generation(decoder_start_token_id=self._family.decoder_start_token_id)
+        else:
+            self._family = _family(self.config, path)
+            self.generation = self._generation()
 
     def _generation(self) -> _Generation:
         path, table = self.directory / "generation_config.json", self.config
@@ -110,11 +126,12 @@ class HuggingFaceCheckpoint:
             InputError: if a tensor is missing, unknown, of another shape or not finite, a file is damaged, or
                 a vocabulary has another size.
         """
-        tensors = _tensors_of_directory(self.directory)
+        tensors = _Variables(self.directory) if self.tokens else _tensors_of_directory(self.directory)
         tables = _Tables(tensors, self._family, self.directory)
         start_id = int(self.generation.decoder_start_token_id or 0)  # never None here
         ids = {"source": source_ids, "target": target_ids}
         rows = {side: tables.rows(side, each, start_id) for side, each in ids.items()}
+        bias = self._output_bias(tensors, target_ids, rows["target"])
         model = Transformer(
             len(source_ids),
             len(target_ids),
@@ -123,15 +140,14 @@ class HuggingFaceCheckpoint:
             and np.array_equal(source_ids, target_ids),
             tie_output=tables.names["output"] == tables.names["target"],
             scale_embeddings=tables.scales_embeddings,
-            # That of our start token, unless it is a token there too.
-            output_bias=bool(target_ids.min() < 0) or _BIAS in tensors,
+            output_bias=bias is not None,
         )
         for part, name, factor in _parts(model, self._family):
             _fill(part, tensors, name, factor)
         self._fill_positions(model, tensors)
         tables.fill(model, rows)
-        if model.config.output_bias:
-            model.output_projection.bias.assign(self._output_bias(tensors, rows["target"], target_ids))
+        if bias is not None:
+            model.output_projection.bias.assign(bias)
         tensors.check_all_read()
         _check_finite(self.directory, model.weights)
         return model
@@ -188,13 +204,14 @@ class HuggingFaceCheckpoint:
         _check_equal(model, cls(directory).load(ids["source"], ids["target"]), ids["target"] >= 0)
         return ids["source"], ids["target"]
 
-    def _fill_positions(self, model: Transformer, tensors: _Tensors) -> None:
+    def _fill_positions(self, model: Transformer, tensors: _Checkpoint) -> None:
         for stack in ("encoder", "decoder"):
             name, wanted, first = self._family.positions(stack)
             if wanted is None and name:
                 shape = ((self._family.max_length or 0) + first, model.config.hidden_dim)
                 marks = tensors.read(name, shape)
-                encoding = model.position_encoding if stack == "encoder" else model.target_position_encoding
+                is_own = stack == "decoder" and not model.config.share_positions
+                encoding = getattr(model, "target_position_encoding" if is_own else "position_encoding")
                 encoding.marks.assign(marks[first:])
             elif wanted is not None:
                 # Some versions write them, though they follow from the sizes. Half precision has 3 digits.
@@ -203,16 +220,18 @@ class HuggingFaceCheckpoint:
                 if model.config.positions == "learned":
                     model.position_encoding.marks.assign(wanted[first:])
 
-    def _output_bias(self, tensors: _Tensors, rows: _Ids, ids: _Ids) -> _Array:
-        size = self._family.table_sizes()["output"]
+    def _output_bias(self, tensors: _Checkpoint, target_ids: _Ids, rows: _Ids) -> _Array | None:
+        size, is_new = self._family.table_sizes()["output"], target_ids < 0
+        if _BIAS not in tensors and not is_new.any():
+            return None
         bias = tensors.read(_BIAS, (1, size))[0] if _BIAS in tensors else np.zeros(size, "float32")
-        return np.where(ids < 0, np.float32(_START_BIAS), bias[rows])
+        return np.where(is_new, np.float32(_START_BIAS), bias[rows])
 
 
 class _Tables:
     """The tables of token vectors of a checkpoint, of which source, target and logits may share one."""
 
-    def __init__(self, tensors: _Tensors, family: _Family, directory: Path) -> None:
+    def __init__(self, tensors: _Checkpoint, family: _Family, directory: Path) -> None:
         self._tensors, self._family, self._directory = tensors, family, directory
         self._sizes = family.table_sizes()
         given = {role: [name for name in names if name in tensors] for role, names in family.tables.items()}
@@ -271,6 +290,8 @@ class _Tables:
         for side, embedding in sides.items():
             table = self._read(self.names[side], side)[rows[side]]
             table *= factor
+            if side == "target":
+                table[SPECIAL_IDS.start] *= self._family.scales().start
             embedding.embeddings.assign(table)
         if not self._is_tied:
             table = self._read(self.names["output"], "output")[rows["target"]]

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from keras_transformer.errors import InputError
 from keras_transformer.files import _as_path, read_file, read_table
-from keras_transformer.text.bridge import _BridgedTokenizer
+from keras_transformer.text.bridge import _BridgedTokenizer, _ctranslate2_tokenizers
 from keras_transformer.text.languages import _LANGUAGES
 from keras_transformer.text.lookup import CharacterTokenizer, WhitespaceTokenizer
 from keras_transformer.text.splitters import _byte_letters
 from keras_transformer.text.subword import SubwordTokenizer
-from keras_transformer.text.tokenizer import Tokenizer
+from keras_transformer.text.tokenizer import Tokenizer, load_tokenizer
 from keras_transformer.text.word_level import _TARGET_DIRECTORY, _steps
 from keras_transformer.types import SPECIAL_IDS, SPECIAL_TOKENS, Config
 
@@ -54,6 +54,8 @@ def read_hugging_face_tokenizers(
     | BART | `vocab.json` and `merges.txt`, or `tokenizer.json` |
     | ByT5 | none |
     | words and characters of this package | `tokenizer.json`, and one in `target_tokenizer` |
+    | CTranslate2 | `source_tokenizer/` and `target_tokenizer/`, as `export_ctranslate2` writes them |
+    | CTranslate2 of others | its vocabulary, and `source.spm` and `target.spm`, or one `*.model` |
 
     `config.json` is read too, and `tokenizer_config.json` and `generation_config.json` where they are there.
 
@@ -75,7 +77,8 @@ def read_hugging_face_tokenizers(
             The default is `src_lang` of the configuration.
         target_language: the same of the target; the default is `tgt_lang`, or the token that the
             configuration forces at the start, or starts from. Of a Marian model with many target languages:
-            `"deu"`, whose token is put in front of every source.
+            `"deu"`, whose token is put in front of every source. CTranslate2 has languages by the tokens of
+            its vocabulary.
 
     Returns:
         The tokenizer of the source and that of the target.
@@ -85,10 +88,16 @@ def read_hugging_face_tokenizers(
             has tokens that cannot be reproduced; a language is missing or unknown.
     """
     files = _Directory(_as_path(directory))
+    if (files.path / "model.bin").is_file():
+        saved = [files.path / f"{side}_tokenizer" for side in ("source", "target")]
+        if not all(path.is_dir() for path in saved):
+            return _ctranslate2_tokenizers(files.path, files.model, source_language, target_language)
+        _refuse_language(files, source_language, target_language)
+        return load_tokenizer(saved[0]), load_tokenizer(saved[1])  # of an export of ours
     if files.class_name() == _WORD_LEVEL:
         _refuse_language(files, source_language, target_language)
-        target = files.path / _TARGET_DIRECTORY
-        return _word_level(files.path), _word_level(target if target.is_dir() else files.path)
+        own = files.path / _TARGET_DIRECTORY
+        return _word_level(files.path), _word_level(own if own.is_dir() else files.path)
     name = files.class_name()
     if name not in _FAMILIES:
         known = tuple(_FAMILIES)
@@ -205,14 +214,8 @@ class _Directory:
         start = self.config.get("decoder_start_token_id")
         is_start = _START in pieces and pieces.index(_START) == start
         special = [[_PAD], [_UNKNOWN], [_START] if is_start else [], [_END]]
-        return {
-            "kind": kind,
-            "special": special,
-            "pieces": pieces,
-            "hidden": never_text,
-            "code": False,
-            **more,
-        }
+        names = {"special": special, "pieces": pieces, "hidden": never_text}
+        return {"kind": kind, "code": False, **names, **more}
 
     def added_tokens(self) -> list[tuple[int, str, bool]]:
         """Return id, name and whether it is special of each token that the configuration adds."""
