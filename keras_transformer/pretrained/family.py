@@ -63,6 +63,10 @@ class _Family:
     architectures: ClassVar[tuple[str, ...]]
     tables: ClassVar[Mapping[str, tuple[str, ...]]]
     """Names of the tables of token vectors, of which a checkpoint has the first or the next."""
+    ignored: ClassVar[frozenset[str]] = frozenset()
+    """Further names that change no number, or that the tokenizer follows."""
+    zeros: ClassVar[tuple[str, ...]] = ()
+    """How tensors end that a checkpoint leaves out, since they are zeros."""
 
     @property
     def max_length(self) -> int | None:
@@ -137,10 +141,15 @@ def _part(owner: object, path: str) -> keras.layers.Layer | None:
     return owner
 
 
-def _fill(part: keras.layers.Layer, tensors: _Tensors, name: str, factor: float) -> None:
+def _fill(
+    part: keras.layers.Layer, tensors: _Tensors, name: str, factor: float, zeros: tuple[str, ...] = ()
+) -> None:
     for attribute, ending in _ENDINGS.items():
         weight = getattr(part, attribute, None)
         if not isinstance(weight, keras.Variable):
+            continue
+        if f"{name}.{ending}".endswith(zeros) and f"{name}.{ending}" not in tensors:
+            weight.assign(np.zeros(weight.shape))
             continue
         shape = tuple(weight.shape)
         if attribute != "kernel":
@@ -148,6 +157,10 @@ def _fill(part: keras.layers.Layer, tensors: _Tensors, name: str, factor: float)
             theirs = shape if attribute == "biases" else (math.prod(shape),)
             values = tensors.read(f"{name}.{ending}", theirs)
             weight.assign(np.reshape(values if attribute == "biases" else values * factor, shape))
+            continue
+        if isinstance(part, keras.layers.Conv1D):
+            # (o, i, width) -> (width, i, o)
+            weight.assign(tensors.read(f"{name}.{ending}", shape[::-1]).T)
             continue
         # (o, i) -> (i, o); the output of attention, (h, k, d), has two axes of inputs.
         num_outputs = shape[-1] if part.name == "attention_output" else math.prod(shape[1:])
