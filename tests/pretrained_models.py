@@ -140,7 +140,9 @@ def save_whisper(
     model = transformers.WhisperForConditionalGeneration(config).eval()
     with torch.no_grad():
         for key, weight in model.state_dict().items():
-            weight.copy_(0.3 * torch.randn(weight.shape) + ("norm" in key))
+            weight.copy_(0.5 * torch.randn(weight.shape) + ("norm" in key))
+        table = model.model.decoder.embed_tokens.weight
+        table[end] = 1.1 * table[152]  # so that some outputs end
     languages = {f"<|{name}|>": ids[name] for name in LANGUAGES}
     task_ids = {name: ids[name] for name in tasks[:2]}
     multilingual = {"lang_to_id": languages, "task_to_id": task_ids} if is_multilingual else {}
@@ -149,7 +151,8 @@ def save_whisper(
         "is_multilingual": is_multilingual,
         "no_timestamps_token_id": ids["notimestamps"],
         "max_length": 20,
-        "suppress_tokens": [1, 2, 7, ids["startoftranscript"], ids["startoflm"]],
+        # Times too, which a trained model does not write after `<|notimestamps|>`: at them `generate` cuts.
+        "suppress_tokens": [1, 2, 7, *range(end + 1, len(tokenizer))],
         **generation,
     }
     for name, value in options.items():

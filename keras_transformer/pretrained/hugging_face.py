@@ -19,7 +19,7 @@ from keras_transformer.pretrained.family import _IGNORED, _Family, _fill, _parts
 from keras_transformer.pretrained.generation import _GENERATION_NAMES, _Generation, _read_generation
 from keras_transformer.pretrained.t5 import _MT5, _T5, _UMT5
 from keras_transformer.pretrained.whisper import _Whisper
-from keras_transformer.types import Config
+from keras_transformer.types import SPECIAL_IDS, Config
 
 _Array: TypeAlias = npt.NDArray[np.float32]
 _Ids: TypeAlias = npt.NDArray[np.int64]
@@ -153,6 +153,7 @@ class HuggingFaceCheckpoint:
         bias = tensors.read(name, (1, size))[0] if name in tensors else np.zeros(size, "float32")
         bias = bias[rows]
         bias[target_ids < 0] = _START_BIAS
+        bias[SPECIAL_IDS.start] = _START_BIAS
         return bias
 
 
