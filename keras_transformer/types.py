@@ -7,6 +7,9 @@ from pydantic import Field
 # Keras tensors have no common static type: each backend brings its own class.
 Tensor: TypeAlias = Any
 
+# A text, or the samples of audio, float32 (n,).
+Source: TypeAlias = Any
+
 # A source text and its target text.
 Pair: TypeAlias = tuple[str, str]
 
@@ -38,6 +41,17 @@ class SpecialIds(NamedTuple):
     end: int = 3
     """Ends a hypothesis."""
 
+
+class _Input(NamedTuple):
+    name: str
+    dtype: str
+    rank: int
+
+
+TEXT = _Input("text", "string", 1)
+"""What most models read a batch of: its name in an export, its type, and its rank with the batch."""
+AUDIO = _Input("audio", "float32", 2)
+"""What models of speech read: samples at 16 kHz."""
 
 SPECIAL_IDS = SpecialIds()
 """The ids of the special tokens in every vocabulary of this package."""

@@ -125,6 +125,78 @@ def save_translator(family: str, directory: Path, **generation: Any) -> Any:
     return save_model(ARCHITECTURES.get(family, family), directory, **changes, generation=generation)
 
 
+WHISPER = {
+    "d_model": 16,
+    "num_mel_bins": 10,
+    "encoder_layers": 2,
+    "decoder_layers": 1,
+    "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4,
+    "encoder_ffn_dim": 24,
+    "decoder_ffn_dim": 24,
+    "max_source_positions": 50,  # of a second, at 50 for each
+    "max_target_positions": 24,
+}
+LANGUAGES = ("en", "zh", "de")
+
+
+def save_whisper(
+    directory: Path, *, is_multilingual: bool = True, seed: int = 1, **generation: Any
+) -> tuple[Any, Any]:
+    """Save a Whisper of random weights, which reads a second of audio; return it with its processor."""
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    directory.mkdir(exist_ok=True)
+    _save_bart(directory)
+    vocabulary = json.loads((directory / "vocab.json").read_text(encoding="utf-8"))
+    merges = (directory / "merges.txt").read_text(encoding="utf-8").splitlines()[1:]
+    for name in ("vocab.json", "merges.txt", "tokenizer_config.json"):
+        (directory / name).unlink()
+    # Without BART's five special tokens.
+    vocabulary = {piece: number - 5 for piece, number in vocabulary.items() if number >= 5}
+    tokenizer = transformers.WhisperTokenizer(vocabulary, [tuple(merge.split(" ")) for merge in merges])
+    tasks = ("translate", "transcribe", "startoflm", "startofprev", "nospeech", "notimestamps")
+    names = ["endoftext", "startoftranscript", *LANGUAGES, *tasks]
+    added = [f"<|{name}|>" for name in names]
+    times = [f"<|{0.02 * number:.2f}|>" for number in range(51)]
+    tokenizer.add_tokens([transformers.AddedToken(name, special=True) for name in added])
+    tokenizer.add_tokens([transformers.AddedToken(name) for name in times])
+    ids = dict(zip(names, tokenizer.convert_tokens_to_ids(added), strict=True))
+    features = transformers.WhisperFeatureExtractor(WHISPER["num_mel_bins"], chunk_length=1)
+    processor = transformers.WhisperProcessor(features, tokenizer)
+    processor.save_pretrained(directory)
+    end = ids["endoftext"]
+    config = transformers.WhisperConfig(
+        **WHISPER,
+        vocab_size=len(tokenizer),
+        **dict.fromkeys(("pad_token_id", "eos_token_id", "bos_token_id"), end),
+        decoder_start_token_id=ids["startoftranscript"],
+        begin_suppress_tokens=[220, end],
+    )
+    torch.manual_seed(seed)
+    model = transformers.WhisperForConditionalGeneration(config).eval()
+    with torch.no_grad():
+        for key, weight in model.state_dict().items():
+            weight.copy_(0.5 * torch.randn(weight.shape) + ("norm" in key))
+        table = model.model.decoder.embed_tokens.weight
+        table[end] = 1.1 * table[152]  # so that some outputs end
+    languages = {f"<|{name}|>": ids[name] for name in LANGUAGES}
+    task_ids = {name: ids[name] for name in tasks[:2]}
+    multilingual = {"lang_to_id": languages, "task_to_id": task_ids} if is_multilingual else {}
+    options = {
+        **multilingual,
+        "is_multilingual": is_multilingual,
+        "no_timestamps_token_id": ids["notimestamps"],
+        "max_length": 20,
+        # Times too, which a trained model does not write after `<|notimestamps|>`: at them `generate` cuts.
+        "suppress_tokens": [1, 2, 7, *range(end + 1, len(tokenizer))],
+        **generation,
+    }
+    for name, value in options.items():
+        setattr(model.generation_config, name, value)  # `update` leaves out what only Whisper has
+    model.save_pretrained(directory)
+    return model, processor
+
+
 def _train_sentencepiece(path: Path, size: int, **ids: int) -> list[str]:
     import sentencepiece  # late, since it is slow and few tests need it
 

@@ -14,7 +14,7 @@ from keras_transformer.decoding.search import Search
 from keras_transformer.errors import InputError
 from keras_transformer.files import _as_path, atomic_directory
 from keras_transformer.pretrained import HuggingFaceCheckpoint
-from keras_transformer.types import SPECIAL_IDS, SPECIAL_TOKENS, Config
+from keras_transformer.types import SPECIAL_IDS, SPECIAL_TOKENS, TEXT, Config
 
 if TYPE_CHECKING:
     from keras_transformer.text.tokenizer import Tokenizer
@@ -25,7 +25,7 @@ _LENGTHS = 512, 256
 _NO_TOKEN = "<no token"
 # Their tokenizer of the target begins with its language, which the search must write; others with a token
 # that the model has learned to write.
-_WITH_LANGUAGES = ("m2m_100", "mbart")
+_WITH_LANGUAGES = ("m2m_100", "mbart", "whisper")
 # What `generate` alone does, by the options of our searches and their rules.
 _ONLY = {
     "length_normalization": "length",
@@ -48,27 +48,42 @@ def _read_hugging_face(
     checkpoint = HuggingFaceCheckpoint(source)
     names = ("source_tokenizer", "target_tokenizer")
     if all(name in given for name in names):
-        tokenizers = given[names[0]], given[names[1]]
+        first, second = (given[name] for name in names)
     else:
-        tokenizers = read_hugging_face_tokenizers(checkpoint.directory, source_language, target_language)
+        first, second = read_hugging_face_tokenizers(checkpoint.directory, source_language, target_language)
     if checkpoint.tokens:
-        return {**_ctranslate2(checkpoint, tokenizers), **given}
-    generation, limit = checkpoint.generation, checkpoint.max_length
+        return {**_ctranslate2(checkpoint, (first, second)), **given}
     # The search comes first, since it is quickly refused.
-    search = _search(checkpoint, tokenizers[1])
+    search = _search(checkpoint, second)
+    is_text = first.reads == TEXT
+    limits = _limits(checkpoint) if is_text else _limits_of_speech(checkpoint, len(second.prefix_ids))
+    return {
+        "model": checkpoint.load(first.original_ids if is_text else None, second.original_ids),
+        "source_tokenizer": first,
+        "target_tokenizer": second,
+        "search": search,
+        "max_source_length": limits[0],
+        "max_target_length": limits[1],
+        **given,
+    }
+
+
+def _limits(checkpoint: HuggingFaceCheckpoint) -> tuple[int, int]:
+    generation, limit = checkpoint.generation, checkpoint.max_length or _LENGTHS[0]
     longest = generation.max_new_tokens
     if longest is None and generation.max_length is not None:
         longest = generation.max_length - 1  # which counts the start token
-    model = checkpoint.load(*(tokenizer.original_ids for tokenizer in tokenizers))
-    return {
-        "model": model,
-        "source_tokenizer": tokenizers[0],
-        "target_tokenizer": tokenizers[1],
-        "search": search,
-        "max_source_length": limit or _LENGTHS[0],
-        "max_target_length": min(longest or _LENGTHS[1], limit or _LENGTHS[0]),
-        **given,
-    }
+    return limit, min(longest or _LENGTHS[1], limit)
+
+
+def _limits_of_speech(checkpoint: HuggingFaceCheckpoint, num_first: int) -> tuple[int, int]:
+    """Return the frames of a source and the tokens of an output, with those that it begins with."""
+    generation, limit = checkpoint.generation, checkpoint.max_length or _LENGTHS[0]
+    if generation.max_new_tokens is not None:
+        longest = generation.max_new_tokens + num_first
+    else:  # counted after the start token and the first ones, as long as there are positions for all of them
+        longest = min((generation.max_length or limit) + num_first, limit - 1)
+    return 2 * checkpoint.config.get("max_source_positions", 1500), longest
 
 
 def _ctranslate2(checkpoint: HuggingFaceCheckpoint, tokenizers: tuple["Tokenizer", "Tokenizer"]) -> Config:

@@ -12,6 +12,7 @@ import numpy as np
 from keras import ops
 from typing_extensions import Self
 
+from keras_transformer.arguments import _pad_audio
 from keras_transformer.backend.compiler import compile_function
 from keras_transformer.decoding.generation import _token_stream, generate
 from keras_transformer.decoding.sampling import GreedySearch
@@ -21,7 +22,7 @@ from keras_transformer.decoding.text_translator import Outputs, TextTranslator, 
 from keras_transformer.decoding.translator_directory import _read_translator, _write_translator
 from keras_transformer.errors import InputError
 from keras_transformer.files import _as_path
-from keras_transformer.types import SPECIAL_IDS, Config, Signature, Tensor
+from keras_transformer.types import AUDIO, SPECIAL_IDS, TEXT, Config, Signature, Source, Tensor, _Input
 
 if TYPE_CHECKING:
     from keras_transformer.text.tokenizer import Tokenizer
@@ -34,7 +35,7 @@ class _ModelTranslator(TextTranslator):
     """A model with its tokenizers and a search."""
 
     options_file: ClassVar[str]
-    blanks_empty: ClassVar[bool] = True
+    blanks_empty: bool = True
     """Whether an empty text has an empty output."""
 
     def __init__(
@@ -50,6 +51,9 @@ class _ModelTranslator(TextTranslator):
         # Where positions are learned, there are no others.
         limit = getattr(model, "max_length", None) or max(limits)
         self.max_source_length, self.max_target_length = (min(length, limit) for length in limits)
+        if self.reads == AUDIO:
+            # Frames have positions of their own; and in a batch nothing tells silence from no audio.
+            self.max_source_length, self.blanks_empty = limits[0], False
         # By name, search, limit and dtypes: an assigned search takes effect, and the one before is not
         # compiled again.
         self._compiled: dict[tuple[object, ...], Callable[..., Any]] = {}
@@ -63,6 +67,11 @@ class _ModelTranslator(TextTranslator):
     def search(self, search: Search) -> None:
         """Use another search; without special ids, it gets those of the tokenizers."""
         self._search = _with_ids(search)
+
+    @property
+    def reads(self) -> _Input:
+        """What a source is: a text, or audio."""
+        return self.source_tokenizer.reads
 
     @property
     def arguments(self) -> Config:
@@ -98,7 +107,7 @@ class _ModelTranslator(TextTranslator):
         """Read the attention `(b, t, s)` of targets, not compiled; only for signatures with `align`."""
         return align_targets(self.model, source_ids, target_ids, special_ids=SPECIAL_IDS)
 
-    def stream(self, text: str, search: Search | None = None) -> Iterator[str]:
+    def stream(self, text: Source, search: Search | None = None) -> Iterator[str]:
         """Write the output for one text piece by piece, each as soon as it is certain.
 
         Args:
@@ -117,13 +126,14 @@ class _ModelTranslator(TextTranslator):
         Warns:
             TruncationWarning: If the text is too long.
         """
-        if not isinstance(text, str):
+        if self.reads == TEXT and not isinstance(text, str):
             raise TypeError(f"`text` must be a string. Received: text={text!r}.")
         search = _with_ids(search or GreedySearch())
         key = self._key("stream", search)
         if key not in self._compiled:
             self._compiled[key] = _token_stream(self.model, search, self.max_target_length)
-        if not text and self.blanks_empty:
+        [text] = self._sources(text=[text])
+        if not len(text) and self.blanks_empty:
             return iter(())
         source_ids, is_cut = _token_ids([text], self.source_tokenizer, self.max_source_length)
         if is_cut.any():
@@ -165,7 +175,7 @@ class _ModelTranslator(TextTranslator):
         except (ValueError, TypeError, AttributeError) as error:
             raise InputError(f"{directory}: {error}") from error
 
-    def token_ids(self, texts: Sequence[str]) -> np.ndarray:
+    def token_ids(self, texts: Sequence[Source]) -> np.ndarray:
         """Tokenize sources as the model reads them, int32 `(b, s)`: each ended, cut off and padded."""
         return _token_ids(texts, self.source_tokenizer, self.max_source_length)[0]
 
@@ -173,7 +183,7 @@ class _ModelTranslator(TextTranslator):
     def _num_outputs(self) -> int:
         return self.search.num_outputs
 
-    def _outputs(self, signature: Signature, columns: list[list[str]], numbers: list[int]) -> Outputs:
+    def _outputs(self, signature: Signature, columns: list[list[Source]], numbers: list[int]) -> Outputs:
         if signature not in self.signatures:
             raise TypeError(
                 f"`{signature}` needs a model with an encoder. Received: a {type(self.model).__name__}."
@@ -225,12 +235,13 @@ class _ModelTranslator(TextTranslator):
         return name, search, self.max_target_length, dtypes
 
     def _run(self, name: str, function: Callable[..., Any], *token_ids: Any) -> Any:
-        """Call a function of token ids, compiled once for each search and limit."""
+        """Call a function of token ids, or frames, compiled once for each search and limit."""
         key = self._key(name, self.search)
         if key not in self._compiled:
-            variables = self.model.variables
-            self._compiled[key] = compile_function(function, variables, num_inputs=len(token_ids))
-        return self._compiled[key](*(ops.convert_to_tensor(ids, "int32") for ids in token_ids))
+            num_inputs = len(token_ids) if self.reads == TEXT else None
+            self._compiled[key] = compile_function(function, self.model.variables, num_inputs=num_inputs)
+        dtypes = ("float32" if len(np.shape(ids)) == 3 else "int32" for ids in token_ids)
+        return self._compiled[key](*map(ops.convert_to_tensor, token_ids, dtypes))
 
 
 def _with_ids(search: Search) -> Search:
@@ -239,9 +250,13 @@ def _with_ids(search: Search) -> Search:
 
 
 def _token_ids(
-    texts: Sequence[str], tokenizer: "Tokenizer", max_length: int
+    texts: Sequence[Source], tokenizer: "Tokenizer", max_length: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Tokenize texts, end each row and pad it: int32 `(b, s)`, and bool `(b,)` for rows that were cut off."""
+    if tokenizer.reads == AUDIO:
+        limit = tokenizer.longest(max_length)
+        frames = tokenizer.padded_ids(_pad_audio(samples[:limit] for samples in texts), max_length).numpy()
+        return frames, np.array([len(samples) > limit for samples in texts], "bool")
     token_ids = tokenizer.padded_ids(texts, max_length + 1).numpy()
     if token_ids.shape[1] <= max_length:
         return token_ids, np.zeros(len(token_ids), "bool")

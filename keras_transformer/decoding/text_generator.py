@@ -52,7 +52,7 @@ class TextGenerator(_ModelTranslator):
 
     options_file: ClassVar[str] = "generator.json"
     signatures: ClassVar[tuple[Signature, ...]] = ("serving_default", "n_best", "score", "search")
-    blanks_empty: ClassVar[bool] = False
+    blanks_empty: bool = False
 
     def __init__(
         self, model: CausalLM, tokenizer: "Tokenizer", *, search: Search | None = None, max_length: int = 256

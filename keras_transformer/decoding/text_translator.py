@@ -9,9 +9,9 @@ from typing import Any, ClassVar, TypeAlias, get_args
 
 import numpy as np
 
-from keras_transformer.arguments import as_strings, check_number
+from keras_transformer.arguments import _as_audio, as_strings, check_number
 from keras_transformer.decoding.log_probabilities import LOWEST_SCORE, _is_possible
-from keras_transformer.types import Signature, Tensor
+from keras_transformer.types import TEXT, Signature, Source, Tensor, _Input
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,13 +72,22 @@ class TextTranslator(abc.ABC):
     signatures: ClassVar[tuple[Signature, ...]] = get_args(Signature)
     """What texts can be asked for."""
 
+    @property
+    def reads(self) -> _Input:
+        """What a source is: a text, or audio."""
+        return TEXT
+
+    def _sources(self, **given: Iterable[Source]) -> list[Source]:
+        """Return sources as a list; raise for what is none."""
+        return as_strings(**given) if self.reads == TEXT else _as_audio(**given)
+
     def translate(
-        self, texts: Iterable[str], batch_size: int = 64, progress: Progress | None = None
+        self, texts: Iterable[Source], batch_size: int = 64, progress: Progress | None = None
     ) -> list[str]:
         """Translate any number of strings.
 
         Args:
-            texts: sources, of any lengths.
+            texts: sources, of any lengths; of a model of speech arrays of samples at 16 kHz, floats `(n,)`.
             batch_size: the number that are decoded together.
             progress: called after each batch with the number of strings in it.
 
@@ -91,11 +100,11 @@ class TextTranslator(abc.ABC):
         Warns:
             TruncationWarning: Once, if sources were too long; see `Translator`.
         """
-        results = self._in_batches("serving_default", [as_strings(texts=texts)], batch_size, progress)
+        results = self._in_batches("serving_default", [self._sources(texts=texts)], batch_size, progress)
         return [result.text for result in results]
 
     def translate_with_scores(
-        self, texts: Iterable[str], batch_size: int = 64, progress: Progress | None = None
+        self, texts: Iterable[Source], batch_size: int = 64, progress: Progress | None = None
     ) -> list[Translation]:
         """Translate any number of strings, with the score of each output.
 
@@ -104,11 +113,11 @@ class TextTranslator(abc.ABC):
         Returns:
             The best output for each source, in the same order.
         """
-        return self._in_batches("serving_default", [as_strings(texts=texts)], batch_size, progress)
+        return self._in_batches("serving_default", [self._sources(texts=texts)], batch_size, progress)
 
     def n_best(
         self,
-        texts: Iterable[str],
+        texts: Iterable[Source],
         num: int | None = None,
         batch_size: int = 64,
         progress: Progress | None = None,
@@ -136,12 +145,12 @@ class TextTranslator(abc.ABC):
                 f"`num` must be between 1 and the {self._num_outputs} hypotheses that the search keeps. "
                 f"Received: num={num}."
             )
-        results = self._in_batches("n_best", [as_strings(texts=texts)], batch_size, progress)
+        results = self._in_batches("n_best", [self._sources(texts=texts)], batch_size, progress)
         return [hypotheses[:num] for hypotheses in results]
 
     def score(
         self,
-        sources: Iterable[str],
+        sources: Iterable[Source],
         targets: Iterable[str],
         batch_size: int = 64,
         progress: Progress | None = None,
@@ -164,7 +173,7 @@ class TextTranslator(abc.ABC):
             TypeError: As for `translate`.
             ValueError: If there are not as many targets as sources.
         """
-        sides = as_strings(sources=sources), as_strings(targets=targets)
+        sides = self._sources(sources=sources), as_strings(targets=targets)
         if len(sides[0]) != len(sides[1]):
             raise ValueError(
                 "`targets` must hold a target for each source. Received: "
@@ -173,7 +182,7 @@ class TextTranslator(abc.ABC):
         return self._in_batches("score", sides, batch_size, progress)
 
     def align(
-        self, texts: Iterable[str], batch_size: int = 64, progress: Progress | None = None
+        self, texts: Iterable[Source], batch_size: int = 64, progress: Progress | None = None
     ) -> list[Alignment]:
         """Translate strings, with the attention of each output token to the source.
 
@@ -183,10 +192,14 @@ class TextTranslator(abc.ABC):
             For each source the output, the tokens of both, and the attention between them; see
             `align_targets`. Empty for an empty source.
         """
-        return self._in_batches("align", [as_strings(texts=texts)], batch_size, progress)
+        return self._in_batches("align", [self._sources(texts=texts)], batch_size, progress)
 
     def _in_batches(
-        self, signature: Signature, columns: Sequence[list[str]], batch_size: int, progress: Progress | None
+        self,
+        signature: Signature,
+        columns: Sequence[list[Source]],
+        batch_size: int,
+        progress: Progress | None,
     ) -> list[Any]:
         """Read rows in batches of similar length, the longest first: a lack of memory shows at once."""
         check_number(above=0, whole=True, batch_size=batch_size)
@@ -239,7 +252,7 @@ class TextTranslator(abc.ABC):
         """The number of outputs of `n_best` for a source."""
 
     @abc.abstractmethod
-    def _outputs(self, signature: Signature, columns: list[list[str]], numbers: list[int]) -> Outputs:
+    def _outputs(self, signature: Signature, columns: list[list[Source]], numbers: list[int]) -> Outputs:
         """Compute the outputs of one batch as an export names them, and `is_cut` for texts cut off."""
         # Strings are bytes. An empty text has an empty output of score 0, whatever the model makes of it.
         # `numbers` are the indices of the texts among all of a call.

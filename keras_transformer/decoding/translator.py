@@ -17,10 +17,19 @@ from keras_transformer.decoding.search import Search, SearchResult
 from keras_transformer.decoding.text_translator import Alignment
 from keras_transformer.models.ensemble import Ensemble
 from keras_transformer.models.transformer import Transformer
-from keras_transformer.types import SPECIAL_IDS, Tensor
+from keras_transformer.types import AUDIO, SPECIAL_IDS, TEXT, Source, Tensor
 
 if TYPE_CHECKING:
     from keras_transformer.text.tokenizer import Tokenizer
+
+
+def _check_features(tokenizer: "Tokenizer", config: object) -> None:
+    width = getattr(config, "encoder_feature_dim", None)
+    if width != tokenizer.num_mels:
+        raise ValueError(
+            "`source_tokenizer` must have the frames of the model. "
+            f"Received: frames of {tokenizer.num_mels} mels, a model with encoder_feature_dim={width}."
+        )
 
 
 class Translator(_ModelTranslator):
@@ -32,7 +41,8 @@ class Translator(_ModelTranslator):
     and the limits are plain attributes, which may be assigned: the next call uses them.
 
     Args:
-        model: a `Transformer` or an `Ensemble` with weights, of token ids on both sides.
+        model: a `Transformer` or an `Ensemble` with weights, of token ids on both sides; or one of speech, as
+            `from_hugging_face` reads it, whose sources are audio: samples at 16 kHz.
         source_tokenizer: of the source language.
         target_tokenizer: of the target language.
         search: `BeamSearch(4)` if None.
@@ -61,12 +71,16 @@ class Translator(_ModelTranslator):
         max_source_length: int = 256,
         max_target_length: int = 256,
     ) -> None:
-        if not (hasattr(model, "source_embedding") and hasattr(model, "target_embedding")):
+        reads_audio = getattr(source_tokenizer, "reads", TEXT) == AUDIO
+        if not (hasattr(model, "target_embedding") and (reads_audio or hasattr(model, "source_embedding"))):
             raise ValueError(
                 "`model` must read and write token ids; `decoding.generate` decodes other models. "
                 f"Received: {type(model).__name__} {model.name!r}."
             )
-        _check_vocabulary("source_tokenizer", source_tokenizer, model.source_embedding.vocabulary_size)
+        if reads_audio:
+            _check_features(source_tokenizer, getattr(model, "config", None))
+        else:
+            _check_vocabulary("source_tokenizer", source_tokenizer, model.source_embedding.vocabulary_size)
         _check_vocabulary("target_tokenizer", target_tokenizer, model.target_embedding.vocabulary_size)
         check_number(
             at_least=2, whole=True, max_source_length=max_source_length, max_target_length=max_target_length
@@ -82,7 +96,7 @@ class Translator(_ModelTranslator):
         target_language: str | None = None,
         **options: object,
     ) -> Self:
-        """Read a pretrained encoder-decoder: Marian, the BARTs, Pegasus, M2M100, NLLB, and the T5s.
+        """Read a pretrained encoder-decoder: Marian, the BARTs, Pegasus, M2M100, NLLB, the T5s, and Whisper.
 
         It has the tokenizers, the weights and the search of the original, so that it gives its outputs:
         beams, length penalty, forced and banned tokens are those of `generation_config.json`. Padding is
@@ -169,7 +183,7 @@ class Translator(_ModelTranslator):
         )
         return self.search.score(log_probabilities, num_tokens + len(first)), num_tokens
 
-    def attention_maps(self, text: str) -> tuple[Alignment, dict[str, np.ndarray]]:
+    def attention_maps(self, text: Source) -> tuple[Alignment, dict[str, np.ndarray]]:
         """Translate one text, with the attention of every layer and head.
 
         Args:

@@ -170,6 +170,9 @@ class TransformerConfig(_ModelConfig):
     """Number of target token ids `v`."""
     encoder_feature_dim: int | None = None
     """Width `w` of a source frame; None for token ids."""
+    source_convolutions: bool = False
+    """Whether two convolutions of width 3 with GELU take the place of the projection of frames, the second of
+    which halves their number, as in Whisper (Radford et al. 2022)."""
     num_encoder_layers: int | None = None
     """Layers of the encoder; `num_layers` if None."""
     num_decoder_layers: int | None = None
@@ -178,6 +181,8 @@ class TransformerConfig(_ModelConfig):
     """Whether source and target use one embedding; their vocabularies must be the same."""
     share_positions: bool = True
     """Whether source and target use one table of learned positions."""
+    max_source_positions: int | None = None
+    """Number of learned positions of the source, where it has a table of its own; `max_length` if None."""
     tie_output: bool = True
     """Whether the logits use the target embedding's table."""
     output_bias: bool = False
@@ -191,6 +196,16 @@ class TransformerConfig(_ModelConfig):
             raise ValueError(
                 "`share_positions` may be False for positions='learned' alone. Received: "
                 f"share_positions={self.share_positions}, positions={self.positions!r}."
+            )
+        if self.share_positions and self.max_source_positions is not None:
+            raise ValueError(
+                "`max_source_positions` needs share_positions=False. Received: "
+                f"max_source_positions={self.max_source_positions}, share_positions={self.share_positions}."
+            )
+        if self.source_convolutions and self.encoder_feature_dim is None:
+            raise ValueError(
+                "`source_convolutions` needs frames as a source. Received: "
+                f"source_convolutions={self.source_convolutions}, encoder_feature_dim=None."
             )
         if self.packed and self.encoder_feature_dim is not None:
             raise ValueError(

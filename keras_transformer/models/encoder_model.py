@@ -104,7 +104,7 @@ class EncoderModel(ConfiguredModel):
     ) -> tuple[Tensor, Tensor]:
         """Run the encoder alone; see `Transformer.encode`."""
         values, mask = self._source.read(encoder_inputs, padding_mask)
-        return _run_encoder(self, values, mask, training=training), mask
+        return _run_encoder(self, values, mask, training=training)
 
     def attention_scores(self, inputs: Tensor) -> dict[str, Tensor]:
         """Return every attention map of one pass.

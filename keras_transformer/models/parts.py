@@ -19,11 +19,13 @@ Parts: TypeAlias = dict[str, keras.layers.Layer]
 """Each layer by the name of the model's attribute."""
 
 
-def _source_part(config: _ModelConfig, vocabulary_size: int | None, dtype: object) -> Parts:
+def _source_part(
+    config: _ModelConfig, vocabulary_size: int | None, dtype: object, *, convolutions: bool = False
+) -> Parts:
     """Make what turns a source into vectors: an embedding of token ids, or a projection of frames."""
     if vocabulary_size is None:
-        projection = keras.layers.Dense(config.hidden_dim, dtype=dtype, name="source_projection")
-        return {"source_projection": projection}
+        project = FrameConvolutions if convolutions else keras.layers.Dense
+        return {"source_projection": project(config.hidden_dim, dtype=dtype, name="source_projection")}
     return {"source_embedding": _embedding(config, vocabulary_size, dtype, "source_embedding")}
 
 
@@ -65,6 +67,43 @@ class NoPositionEncoding(keras.layers.Layer):
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         return tuple(input_shape)
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class FrameConvolutions(keras.layers.Layer):
+    """Turns frames `(b, s, w)` into vectors `(b, ceil(s / 2), d)`, by two convolutions.
+
+    Padding counts as zeros, as what is before the first frame and behind the last does.
+    """
+
+    def __init__(self, hidden_dim: int, **kwargs: object) -> None:
+        super().__init__(**kwargs)
+        self.hidden_dim = hidden_dim
+        options: Config = {"activation": "gelu", "dtype": self.dtype_policy}
+        self.first = keras.layers.Conv1D(hidden_dim, 3, **options, name="first")
+        self.second = keras.layers.Conv1D(hidden_dim, 3, strides=2, **options, name="second")
+        self.supports_masking = True
+
+    def build(self, inputs_shape: Shape) -> None:
+        self.first.build(inputs_shape)
+        self.second.build((*inputs_shape[:2], self.hidden_dim))
+
+    def call(self, inputs: Tensor, padding_mask: Tensor | None = None) -> Tensor:
+        # (b, s, w) -> (b, s, d) -> (b, ceil(s / 2), d)
+        x = inputs
+        for convolution in (self.first, self.second):
+            if padding_mask is not None:
+                x = ops.where(padding_mask[..., None], x, ops.zeros((), x.dtype))
+            # By hand: for a stride of 2 `padding="same"` would put nothing in front of an even number.
+            x = convolution(ops.pad(x, ((0, 0), (1, 1), (0, 0))))
+        return x
+
+    def compute_output_shape(self, inputs_shape: Shape, padding_mask_shape: Shape | None = None) -> Shape:
+        length = inputs_shape[1]
+        return (inputs_shape[0], None if length is None else (length + 1) // 2, self.hidden_dim)
+
+    def get_config(self) -> Config:
+        return {**super().get_config(), "hidden_dim": self.hidden_dim}
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")

@@ -1,6 +1,6 @@
 """Sources of an encoder: token ids or frames, their padding, and the segments of packed examples."""
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import keras
 from keras import ops
@@ -10,6 +10,7 @@ from keras_transformer.layers.masks import padding_mask as padding_mask_of
 from keras_transformer.layers.masks import segment_mask
 from keras_transformer.types import Shape, Tensor
 
+_Parts: TypeAlias = keras.Model | dict[str, keras.layers.Layer]
 SEGMENT_INPUTS = ("encoder_segment_ids", "decoder_segment_ids")
 
 
@@ -20,6 +21,8 @@ class _Source(NamedTuple):
     """Beginning of the inputs' names."""
     feature_dim: int | None
     """Width of a frame, `w`; None for token ids."""
+    convolutions: bool = False
+    """Whether frames are convolved, and half of them left."""
 
     @property
     def values_name(self) -> str:
@@ -72,6 +75,16 @@ class _Source(NamedTuple):
         if self.feature_dim is None:
             return values, padding_mask_of(values)
         return values, ops.ones(ops.shape(values)[:2], "bool")
+
+    def embedded(
+        self, parts: "_Parts", values: Tensor, padding_mask: Tensor, positions: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Return what enters the encoder, before dropout, and its padding mask."""
+        if not self.convolutions:
+            return _embedded(parts, "source", values, positions=positions), padding_mask
+        x = _embedded(parts, "source", values, padding_mask, positions=positions)
+        # Every second frame is at the center of a stride of 2.
+        return x, padding_mask[:, ::2]
 
     def _check(self, values: Tensor) -> None:
         shape, dtype = tuple(values.shape), keras.backend.standardize_dtype(values.dtype)
@@ -158,11 +171,12 @@ def _run_encoder(
     segments: _Segments | None = None,
     *,
     training: bool = False,
-) -> Tensor:
-    """Run the layers of a model from its source to the encoder's output `(b, s, d)`."""
+) -> tuple[Tensor, Tensor]:
+    """Run the layers of a model from its source to the encoder's output `(b, s, d)` and its padding mask."""
     segments = segments or _Segments()
-    x = _embed_source(model, values, segments, training)
-    return model.encoder(x, padding_mask=padding_mask, attention_mask=segments.source_mask, training=training)
+    x, mask = _embed_source(model, values, padding_mask, segments, training)
+    x = model.encoder(x, padding_mask=mask, attention_mask=segments.source_mask, training=training)
+    return x, mask
 
 
 def _encoder_scores(
@@ -170,18 +184,18 @@ def _encoder_scores(
 ) -> dict[str, Tensor]:
     """Return the attention scores of a model's encoder, by layer."""
     segments = segments or _Segments()
-    x = _embed_source(model, values, segments, training=False)
-    return model.encoder.attention_scores(x, padding_mask, segments.source_mask)
+    x, mask = _embed_source(model, values, padding_mask, segments, training=False)
+    return model.encoder.attention_scores(x, mask, segments.source_mask)
 
 
-def _embed_source(model: keras.Model, values: Tensor, segments: _Segments, training: bool) -> Tensor:
-    x = _embedded(model, "source", values, positions=segments.source_positions)
-    return model.embedding_dropout(x, training=training)
+def _embed_source(
+    model: keras.Model, values: Tensor, padding_mask: Tensor, segments: _Segments, training: bool
+) -> tuple[Tensor, Tensor]:
+    x, mask = model._source.embedded(model, values, padding_mask, segments.source_positions)
+    return model.embedding_dropout(x, training=training), mask
 
 
-def _embedded(
-    parts: keras.Model | dict[str, keras.layers.Layer], side: str, values: Tensor, **positions: Tensor
-) -> Tensor:
+def _embedded(parts: _Parts, side: str, values: Tensor, *masks: Tensor, **positions: Tensor) -> Tensor:
     """Return what enters a stack `(b, t, d)`, before dropout, for token ids `(b, t)` or frames."""
 
     def part(name: str) -> Tensor:
@@ -190,5 +204,5 @@ def _embedded(
     embed, normalize = part(f"{side}_embedding") or part(f"{side}_projection"), part(f"{side}_normalization")
     # Those of the source, where the target has a table of its own.
     encoding = part(f"{side}_position_encoding") or part("position_encoding")
-    x = encoding(embed(values), **positions)
+    x = encoding(embed(values, *masks), **positions)
     return x if normalize is None else normalize(x)

@@ -1,5 +1,7 @@
 """The encoder-decoder Transformer, "Attention Is All You Need", Figure 1."""
 
+import dataclasses
+
 import keras
 from keras import ops
 
@@ -36,9 +38,8 @@ class Transformer(ConfiguredModel):
         source_vocabulary_size: the number of source ids; None for frames.
         target_vocabulary_size: the number of target ids, `v`.
         encoder_feature_dim: the width of a frame, `w`; None for source ids.
-        num_layers: encoder layers, and decoder layers. This and the other options mean what they do in
-            `TransformerConfig`.
-        num_encoder_layers: see `TransformerConfig`, as for those that follow.
+        source_convolutions: this and the options that follow mean what they do in `TransformerConfig`.
+        num_layers: encoder layers, and decoder layers.
         **kwargs: `name` and `dtype` of a Keras model.
 
     Call arguments:
@@ -73,6 +74,7 @@ class Transformer(ConfiguredModel):
         target_vocabulary_size: int,
         *,
         encoder_feature_dim: int | None = None,
+        source_convolutions: bool = False,
         num_layers: int = 6,
         num_encoder_layers: int | None = None,
         num_decoder_layers: int | None = None,
@@ -97,6 +99,7 @@ class Transformer(ConfiguredModel):
         normalize_embeddings: bool = False,
         share_embeddings: bool = False,
         share_positions: bool = True,
+        max_source_positions: int | None = None,
         tie_output: bool = True,
         output_bias: bool = False,
         packed: bool = False,
@@ -108,13 +111,13 @@ class Transformer(ConfiguredModel):
         )
         check_positive(target_vocabulary_size=target_vocabulary_size)
         parts = _parts(config, target_vocabulary_size, kwargs.pop("dtype", None))
-        inputs, outputs = _connect(parts, _Source("encoder_", encoder_feature_dim), packed)
+        inputs, outputs = _connect(parts, _source(config), packed)
         super().__init__(inputs=inputs, outputs=outputs, **kwargs)
         self._keep(config, parts)
 
     @property
     def _source(self) -> _Source:
-        return _Source("encoder_", self.config.encoder_feature_dim)
+        return _source(self.config)
 
     def _complete(self, inputs: Tensor) -> Tensor:
         inputs = self._source.complete(inputs, {tensor.name for tensor in self.inputs})
@@ -132,14 +135,15 @@ class Transformer(ConfiguredModel):
                 ids, and every frame counts.
 
         Returns:
-            The encoder's output `(b, s, d)` and the padding mask `(b, s)`.
+            The encoder's output `(b, s, d)` and its padding mask `(b, s)`; with `source_convolutions` of half
+            the length.
 
         Raises:
             TypeError: if token ids are not integers.
             ValueError: if inputs or mask have another shape.
         """
         values, mask = self._source.read(encoder_inputs, padding_mask)
-        return _run_encoder(self, values, mask, training=training), mask
+        return _run_encoder(self, values, mask, training=training)
 
     def start_decoding(
         self,
@@ -184,14 +188,14 @@ class Transformer(ConfiguredModel):
         inputs = self._complete(inputs)
         segments = _Segments.of(inputs)
         values, mask = self._source.split(inputs)
-        x = _run_encoder(self, values, mask, segments)
+        x, encoder_mask = _run_encoder(self, values, mask, segments)
         target = ops.convert_to_tensor(inputs["decoder_token_ids"])
         y = _embedded(self, "target", target, positions=segments.target_positions)
         decoder_scores = self.decoder.attention_scores(
             y,
             x,
             padding_mask=padding_mask(target),
-            encoder_padding_mask=mask,
+            encoder_padding_mask=encoder_mask,
             attention_mask=segments.target_mask,
             cross_attention_mask=segments.cross_mask,
         )
@@ -199,12 +203,20 @@ class Transformer(ConfiguredModel):
         return {f"{stack}/{name}": scores[name] for stack, scores in stacks.items() for name in scores}
 
 
+def _source(config: TransformerConfig) -> _Source:
+    return _Source("encoder_", config.encoder_feature_dim, config.source_convolutions)
+
+
 def _parts(config: TransformerConfig, target_size: int, dtype: object) -> Parts:
     """Make the layers. With shared embeddings two names stand for one layer."""
     target_embedding = _embedding(config, target_size, dtype, "target_embedding")
     source: Parts = {"source_embedding": target_embedding}
     if not config.share_embeddings:
-        source = _source_part(config, config.source_vocabulary_size, dtype)
+        convolutions = config.source_convolutions
+        source = _source_part(config, config.source_vocabulary_size, dtype, convolutions=convolutions)
+    source_config = config
+    if config.max_source_positions is not None:
+        source_config = dataclasses.replace(config, max_length=config.max_source_positions)
     encoder_depth = config.num_encoder_layers or config.num_layers
     decoder_depth = config.num_decoder_layers or config.num_layers
     encoder = Encoder(encoder_depth, **config.stack_options(), dtype=dtype, name="encoder")
@@ -215,7 +227,7 @@ def _parts(config: TransformerConfig, target_size: int, dtype: object) -> Parts:
     return {
         **source,
         "target_embedding": target_embedding,
-        **_input_parts(config, dtype, source=encoder, target=decoder),
+        **_input_parts(source_config, dtype, source=encoder, target=decoder),
         "encoder": encoder,
         "decoder": decoder,
         "output_projection": OutputProjection(
@@ -238,8 +250,8 @@ def _connect(parts: Parts, source: _Source, packed: bool) -> tuple[dict[str, Ten
         inputs.update({name: keras.Input((None,), dtype="int32", name=name) for name in SEGMENT_INPUTS})
     segments, (values, mask) = _Segments.of(inputs), source.split(inputs)
 
-    # (b, s), or frames (b, s, w) -> (b, s, d)
-    x = _embedded(parts, "source", values, positions=segments.source_positions)
+    # (b, s), or frames (b, s, w) -> (b, s, d), or half as many
+    x, mask = source.embedded(parts, values, mask, segments.source_positions)
     x = parts["encoder"](
         parts["embedding_dropout"](x), padding_mask=mask, attention_mask=segments.source_mask
     )

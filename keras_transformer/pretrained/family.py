@@ -67,6 +67,10 @@ class _Family:
     tables: ClassVar[Mapping[str, tuple[str, ...]]]
     """Names of the tables of token vectors, of which a checkpoint has the first or the next."""
     has_output_bias: ClassVar[bool] = True
+    ignored: ClassVar[frozenset[str]] = frozenset()
+    """Further names that change no number, or that the tokenizer follows."""
+    zeros: ClassVar[tuple[str, ...]] = ()
+    """How tensors end that a checkpoint leaves out, since they are zeros."""
 
     @property
     def max_length(self) -> int | None:
@@ -181,7 +185,10 @@ def _weights(part: keras.layers.Layer, name: str, factor: float) -> Iterator[_We
         if not hasattr(variable, "shape"):
             continue
         shape, name_there = tuple(variable.shape), f"{name}.{ending}"
-        if attribute == "kernel":
+        if isinstance(part, keras.layers.Conv1D) and attribute == "kernel":
+            # (o, i, width) -> (width, i, o)
+            yield _Weight(variable, name_there, shape[::-1], is_matrix=True, width_axis=None)
+        elif attribute == "kernel":
             # (o, i) -> (i, o); the output of attention, (h, k, d), has two axes of inputs.
             num_outputs = shape[-1] if writes_features else math.prod(shape[1:])
             sizes, axis = (num_outputs, math.prod(shape) // num_outputs), 0 if writes_features else 1
@@ -195,6 +202,14 @@ def _weights(part: keras.layers.Layer, name: str, factor: float) -> Iterator[_We
             yield _Weight(variable, name_there, sizes, factor, width_axis=axis)
 
 
-def _fill(part: keras.layers.Layer, tensors: _Tensors | _Variables, name: str, factor: float) -> None:
+def _fill(
+    part: keras.layers.Layer,
+    tensors: _Tensors | _Variables,
+    name: str,
+    factor: float,
+    zeros: tuple[str, ...] = (),
+) -> None:
     for weight in _weights(part, name, factor):
-        weight.variable.assign(weight.ours(tensors.read(weight.name, weight.shape)))
+        is_left_out = weight.name.endswith(zeros) and weight.name not in tensors
+        values = np.zeros(weight.shape) if is_left_out else tensors.read(weight.name, weight.shape)
+        weight.variable.assign(weight.ours(values))

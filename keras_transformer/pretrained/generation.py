@@ -27,6 +27,7 @@ _NEUTRAL: dict[str, tuple[object, ...]] = {
     "penalty_alpha": (0.0,),
     "prompt_lookup_num_tokens": (),
     "renormalize_logits": (False,),
+    "return_timestamps": (False,),
     "remove_invalid_values": (False,),
     "repetition_penalty": (1.0,),
     "sequence_bias": (),

@@ -25,6 +25,7 @@ from keras_transformer.pretrained.family import _IGNORED, _Family, _fill, _parts
 from keras_transformer.pretrained.generation import _GENERATION_NAMES, _Generation, _read_generation
 from keras_transformer.pretrained.marian import DECODER_FILE, _as_hugging_face
 from keras_transformer.pretrained.t5 import _MT5, _T5, _UMT5
+from keras_transformer.pretrained.whisper import _Whisper
 from keras_transformer.pretrained.written_checkpoint import _written
 from keras_transformer.types import SPECIAL_IDS, Config
 
@@ -34,8 +35,9 @@ _Checkpoint: TypeAlias = _Tensors | _Variables
 
 # What a model on the hub has besides, in other formats: each is as large as the weights.
 _NOT_DOWNLOADED = ["*.h5", "*.msgpack", "*.ot", "*.onnx", "*.tflite", "*.gguf", "onnx/*", "openvino/*"]
-# The logit of our start token, which no vocabulary of theirs has: its probability is 0 in float32, and label
-# smoothing, which gives it a share of the target too, adds a small number to the loss.
+# The logit of our start token, which no vocabulary of theirs has, and of what Whisper's has not besides: its
+# probability is 0 in float32, and label smoothing, which gives it a share of the target too, adds a small
+# number to the loss.
 _START_BIAS = -1000.0
 _BIAS = "final_logits_bias"
 
@@ -49,6 +51,7 @@ _FAMILIES: dict[str, type[_Family]] = {
     "plbart": _PLBart,
     "t5": _T5,  # and ByT5
     "umt5": _UMT5,
+    "whisper": _Whisper,
 }
 # Those that a model of ours can become, first the simpler one; the others are special cases of these.
 _WRITTEN = ("marian", "pegasus", "bart", "mbart", "m2m_100", "t5", "umt5")
@@ -58,7 +61,7 @@ class HuggingFaceCheckpoint:
     """A pretrained encoder-decoder in a directory as the hub has it.
 
     Its family is one of Marian, BART, mBART, PLBart, Pegasus, M2M100 with NLLB, T5 with its version 1.1 and
-    ByT5, mT5, and UMT5.
+    ByT5, mT5, UMT5, and Whisper.
     Weights are read from safetensors; from a pickle only where torch is installed, and only tensors.
 
     Args:
@@ -95,7 +98,9 @@ class HuggingFaceCheckpoint:
         else:
             path = self.directory / "config.json"
             table = {name: value for name, value in table.items() if name in _GENERATION_NAMES}
-        generation, family = _read_generation(table, path), self._family
+        family = self._family
+        table = {name: value for name, value in table.items() if name not in family.ignored}
+        generation = _read_generation(table, path)
         start_ids = generation.decoder_start_token_id, family.decoder_start_token_id, generation.bos_token_id
         start_id = next((each for each in start_ids if each is not None), None)
         if start_id is None:
@@ -111,12 +116,13 @@ class HuggingFaceCheckpoint:
         """The number of positions that the model knows; None if there is no limit."""
         return self._family.max_length
 
-    def load(self, source_ids: _Ids, target_ids: _Ids) -> Transformer:
+    def load(self, source_ids: _Ids | None, target_ids: _Ids) -> Transformer:
         """Make the model with the weights of the checkpoint, for the vocabularies of tokenizers.
 
         Args:
             source_ids: `Tokenizer.original_ids` of the source, `(v,)`: for each id that in the checkpoint. Of
                 the start token it is the one that decoding starts from, or -1 for that of the configuration.
+                None where the source is audio, of Whisper.
             target_ids: likewise of the target.
 
         Returns:
@@ -129,21 +135,22 @@ class HuggingFaceCheckpoint:
         tensors = _Variables(self.directory) if self.tokens else _tensors_of_directory(self.directory)
         tables = _Tables(tensors, self._family, self.directory)
         start_id = int(self.generation.decoder_start_token_id or 0)  # never None here
-        ids = {"source": source_ids, "target": target_ids}
+        ids = {"target": target_ids} if source_ids is None else {"source": source_ids, "target": target_ids}
         rows = {side: tables.rows(side, each, start_id) for side, each in ids.items()}
         bias = self._output_bias(tensors, target_ids, rows["target"])
         model = Transformer(
-            len(source_ids),
+            None if source_ids is None else len(source_ids),
             len(target_ids),
             **self._family.options(),
-            share_embeddings=tables.names["source"] == tables.names["target"]
+            share_embeddings=source_ids is not None
+            and tables.names["source"] == tables.names["target"]
             and np.array_equal(source_ids, target_ids),
             tie_output=tables.names["output"] == tables.names["target"],
             scale_embeddings=tables.scales_embeddings,
             output_bias=bias is not None,
         )
         for part, name, factor in _parts(model, self._family):
-            _fill(part, tensors, name, factor)
+            _fill(part, tensors, name, factor, self._family.zeros)
         self._fill_positions(model, tensors)
         tables.fill(model, rows)
         if bias is not None:
@@ -208,11 +215,9 @@ class HuggingFaceCheckpoint:
         for stack in ("encoder", "decoder"):
             name, wanted, first = self._family.positions(stack)
             if wanted is None and name:
-                shape = ((self._family.max_length or 0) + first, model.config.hidden_dim)
-                marks = tensors.read(name, shape)
-                is_own = stack == "decoder" and not model.config.share_positions
-                encoding = getattr(model, "target_position_encoding" if is_own else "position_encoding")
-                encoding.marks.assign(marks[first:])
+                encoding = model.position_encoding if stack == "encoder" else model.target_position_encoding
+                length, width = encoding.marks.shape
+                encoding.marks.assign(tensors.read(name, (length + first, width))[first:])
             elif wanted is not None:
                 # Some versions write them, though they follow from the sizes. Half precision has 3 digits.
                 if name in tensors and not np.allclose(tensors.read(name, wanted.shape), wanted, atol=2e-3):
@@ -285,7 +290,7 @@ class _Tables:
     def fill(self, model: Transformer, rows: Mapping[str, _Ids]) -> None:
         factor = self._family.scales().logits if self._is_tied else 1.0
         sides = {"target": model.target_embedding}
-        if not model.config.share_embeddings:
+        if "source" in rows and not model.config.share_embeddings:
             sides["source"] = model.source_embedding
         for side, embedding in sides.items():
             table = self._read(self.names[side], side)[rows[side]]
@@ -380,7 +385,7 @@ def _family(config: Config, path: Path) -> _Family:
     for name, value in config.items():
         if name in always and value not in (None, always[name]):
             raise InputError(f"{path}: `{name}` must be {always[name]} in a {kind}. Received: {value!r:.80}.")
-        is_known = name in fields | always.keys() | _IGNORED | _GENERATION_NAMES
+        is_known = name in fields | always.keys() | _IGNORED | _GENERATION_NAMES | family.ignored
         if not is_known and value not in (None, False):
             raise InputError(f"{path}: the option {name!r} is not known. Received: {name}={value!r:.80}.")
     try:

@@ -140,6 +140,7 @@ class _VocabularySection(_Section):
 
 # What the vocabularies and the data decide; there are as many learned positions as a run's limits allow.
 _DECIDED_ELSEWHERE = {"source_vocabulary_size", "target_vocabulary_size", "encoder_feature_dim"}
+_DECIDED_ELSEWHERE |= {"source_convolutions", "max_source_positions"}
 _DECIDED_ELSEWHERE |= {"packed", "max_length", "num_layers"}
 _MODEL_TYPES = {
     name: kind for name, kind in get_type_hints(TransformerConfig).items() if name not in _DECIDED_ELSEWHERE

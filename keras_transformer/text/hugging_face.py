@@ -3,21 +3,33 @@
 import base64
 import contextlib
 import itertools
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 from keras_transformer.errors import InputError
 from keras_transformer.files import _as_path, read_file, read_table
 from keras_transformer.text.bridge import _BridgedTokenizer, _ctranslate2_tokenizers
+from keras_transformer.text.hugging_face_files import (
+    _END,
+    _MASK,
+    _PAD,
+    _START,
+    _UNKNOWN,
+    _WORD_LEVEL,
+    _byte_pairs,
+    _Directory,
+    _language,
+    _refuse_language,
+)
 from keras_transformer.text.languages import _LANGUAGES
+from keras_transformer.text.log_mel import _LogMel
 from keras_transformer.text.lookup import CharacterTokenizer, WhitespaceTokenizer
-from keras_transformer.text.splitters import _byte_letters
 from keras_transformer.text.subword import SubwordTokenizer
 from keras_transformer.text.tokenizer import Tokenizer, load_tokenizer
+from keras_transformer.text.whisper import _whisper
 from keras_transformer.text.word_level import _TARGET_DIRECTORY, _steps
 from keras_transformer.types import SPECIAL_IDS, SPECIAL_TOKENS, Config
 
-_PAD, _UNKNOWN, _START, _END, _MASK = "<pad>", "<unk>", "<s>", "</s>", "<mask>"
 _FAIRSEQ = (_START, _PAD, _END, _UNKNOWN)  # where SentencePiece has three others
 # Where a directory names no class of tokenizers, or one that says nothing.
 _CLASSES = {
@@ -30,9 +42,8 @@ _CLASSES = {
     "plbart": "PLBartTokenizer",
     "t5": "T5Tokenizer",
     "umt5": "T5Tokenizer",
+    "whisper": "WhisperTokenizer",
 }
-_ANY_CLASS = (None, "PreTrainedTokenizer", "TokenizersBackend")
-_WORD_LEVEL = "WordLevel"
 
 
 def read_hugging_face_tokenizers(
@@ -53,9 +64,14 @@ def read_hugging_face_tokenizers(
     | NLLB, mBART, mBART-50, PLBart | `sentencepiece.bpe.model` |
     | BART | `vocab.json` and `merges.txt`, or `tokenizer.json` |
     | ByT5 | none |
+    | Whisper | as BART, and `preprocessor_config.json` or `processor_config.json` |
     | words and characters of this package | `tokenizer.json`, and one in `target_tokenizer` |
     | CTranslate2 | `source_tokenizer/` and `target_tokenizer/`, as `export_ctranslate2` writes them |
     | CTranslate2 of others | its vocabulary, and `source.spm` and `target.spm`, or one `*.model` |
+
+    The source of Whisper is audio: in the place of a tokenizer stand its log-mel features, which are those of
+    `WhisperFeatureExtractor`. What the target begins with is what `generate` begins with, `<|notimestamps|>`
+    last, always.
 
     `config.json` is read too, and `tokenizer_config.json` and `generation_config.json` where they are there.
 
@@ -74,11 +90,14 @@ def read_hugging_face_tokenizers(
         directory: what `save_pretrained` wrote, or a download from the hub.
         source_language: of M2M100, NLLB, mBART and PLBart, as their tokenizer names it: `"de"`, `"deu_Latn"`,
             `"de_DE"`, `"java"`. Its token is put in front of every source, or after its end (mBART, PLBart).
-            The default is `src_lang` of the configuration.
+            The default is `src_lang` of the configuration. Of Whisper with many languages the one that is
+            spoken, `"de"`; the default is the one that the configuration names or forces, and there is no
+            detection.
         target_language: the same of the target; the default is `tgt_lang`, or the token that the
             configuration forces at the start, or starts from. Of a Marian model with many target languages:
-            `"deu"`, whose token is put in front of every source. CTranslate2 has languages by the tokens of
-            its vocabulary.
+            `"deu"`, whose token is put in front of every source. Of Whisper `"en"`, to
+            translate, or the one that is spoken, to transcribe, which it does by default. CTranslate2 has
+            languages by the tokens of its vocabulary.
 
     Returns:
         The tokenizer of the source and that of the target.
@@ -87,7 +106,7 @@ def read_hugging_face_tokenizers(
         InputError: A file is missing, damaged or does not fit the others; the tokenizer is none of these, or
             has tokens that cannot be reproduced; a language is missing or unknown.
     """
-    files = _Directory(_as_path(directory))
+    files = _Directory(_as_path(directory), _CLASSES)
     if (files.path / "model.bin").is_file():
         saved = [files.path / f"{side}_tokenizer" for side in ("source", "target")]
         if not all(path.is_dir() for path in saved):
@@ -104,7 +123,7 @@ def read_hugging_face_tokenizers(
         wanted = f"the tokenizer must be one of {known}"
         raise InputError(f"{files.settings_path}: {wanted}. Received: {name!r}.")
     source, target = _FAMILIES[name](files, source_language, target_language)
-    return _tokenizer(source), _tokenizer(target)
+    return _LogMel(**source) if name == "WhisperTokenizer" else _tokenizer(source), _tokenizer(target)
 
 
 def _tokenizer(description: Config) -> Tokenizer:
@@ -116,117 +135,6 @@ def _tokenizer(description: Config) -> Tokenizer:
             if names[len(SPECIAL_TOKENS) :] == pieces[len(SPECIAL_TOKENS) :]:
                 return own
     return _BridgedTokenizer(description)
-
-
-class _Directory:
-    """The files of a tokenizer."""
-
-    def __init__(self, path: Path) -> None:
-        self.path, self.settings_path = path, path / "tokenizer_config.json"
-        self.config = self.table("config.json")
-        self.settings = self.table(self.settings_path.name, optional=True)
-
-    def table(self, name: str, *, optional: bool = False) -> Config:
-        path = self.path / name
-        if optional and not path.exists():
-            return {}
-        table: Config = read_table(read_file(path), path)
-        return table
-
-    def class_name(self) -> object:
-        name = self.settings.get("tokenizer_class", self.config.get("tokenizer_class"))
-        name = name.removesuffix("Fast") if isinstance(name, str) else name
-        if name not in _ANY_CLASS:
-            return name
-        model = self.table("tokenizer.json", optional=True).get("model")
-        if isinstance(model, dict) and model.get("type") == _WORD_LEVEL:
-            return _WORD_LEVEL
-        return _CLASSES.get(str(self.config.get("model_type")))
-
-    def number(self, name: str, default: int) -> int:
-        value = self.settings.get(name, default)
-        if type(value) is not int or value < 0:
-            raise InputError(f"{self.settings_path}: {name} must be a number. Received: {value!r}.")
-        return value
-
-    def vocabulary(self, name: str) -> list[str]:
-        return self.ordered(self.path / name, self.table(name))
-
-    @staticmethod
-    def ordered(path: Path, numbers: object) -> list[str]:
-        """Return pieces in the order of their ids."""
-        numbers = numbers if isinstance(numbers, dict) else {}
-        by_number = {number: piece for piece, number in numbers.items()}
-        for number in range(len(numbers)):
-            if number not in by_number:
-                wanted = f"the ids of the vocabulary must be 0 to {len(numbers) - 1}, each once"
-                raise InputError(f"{path}: {wanted}. Received: no token for {number}.")
-        return [by_number[number] for number in range(len(numbers))]
-
-    def model(self, name: str, first: Sequence[str] = ()) -> tuple[str, list[str]]:
-        """Read a SentencePiece model, in Base64, and its pieces, which must start with some."""
-        from sentencepiece import SentencePieceProcessor
-
-        proto = read_file(self.path / name)
-        try:
-            model = SentencePieceProcessor(model_proto=proto)
-        except RuntimeError as error:
-            received = f"{len(proto)} bytes starting with {proto[:16]!r}"
-            raise InputError(
-                f"{self.path / name} must be a SentencePiece model. Received: {received}."
-            ) from error
-        pieces = [model.id_to_piece(number) for number in range(model.get_piece_size())]
-        if pieces[: len(first)] != [*first]:
-            others = pieces[: len(first)]
-            raise InputError(f"{self.path / name} must start with {[*first]}. Received: {others}.")
-        return base64.b64encode(proto).decode(), pieces
-
-    def describe(
-        self,
-        kind: str,
-        pieces: list[str],
-        hidden: Sequence[str] = (),
-        size: str = "vocab_size",
-        **more: object,
-    ) -> Config:
-        """Describe a tokenizer with all ids of the model."""
-        pieces, never_text = [*pieces], [*hidden, _START, _MASK]
-        for number, token, is_special in self.added_tokens():
-            if number >= len(pieces):
-                pieces += [f"<no token {at}>" for at in range(len(pieces), number + 1)]
-            if pieces[number] != token and not is_special:
-                wanted = "added tokens must be special, since others split texts"
-                raise InputError(f"{self.settings_path}: {wanted}. Received: {token!r}.")
-            pieces[number] = token
-            never_text += [token] * is_special
-        rows = self.config.get(size, len(pieces))
-        if type(rows) is not int or rows < len(pieces):
-            wanted = f"{size} must be at least {len(pieces)}, the tokens of the vocabulary"
-            raise InputError(f"{self.path / 'config.json'}: {wanted}. Received: {rows!r}.")
-        pieces += [f"<no token {at}>" for at in range(len(pieces), rows)]
-        for token in (_PAD, _UNKNOWN, _END):
-            if token not in pieces:
-                raise InputError(
-                    f"{self.path}: the vocabulary must have {token!r}. Received: {len(pieces)} others."
-                )
-        never_text += [piece for piece in pieces if piece.startswith("<no token ")]
-        # Our own models start from a token that is no text.
-        start = self.config.get("decoder_start_token_id")
-        is_start = _START in pieces and pieces.index(_START) == start
-        special = [[_PAD], [_UNKNOWN], [_START] if is_start else [], [_END]]
-        names = {"special": special, "pieces": pieces, "hidden": never_text}
-        return {"kind": kind, "code": False, **names, **more}
-
-    def added_tokens(self) -> list[tuple[int, str, bool]]:
-        """Return id, name and whether it is special of each token that the configuration adds."""
-        try:
-            return [
-                (int(number), str(token["content"]), bool(token["special"]))
-                for number, token in self.settings.get("added_tokens_decoder", {}).items()
-            ]
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            wanted = "added_tokens_decoder must have a `content` and `special` for each id"
-            raise InputError(f"{self.settings_path}: {wanted}. Received: {error!r}.") from error
 
 
 def _word_level(directory: Path) -> Tokenizer:
@@ -355,46 +263,10 @@ def _with_languages(
     return both[0], both[1]
 
 
-def _language(files: _Directory, argument: str, name: object, languages: Collection[str]) -> str:
-    if name not in languages:
-        wanted = f"`{argument}` must be one of {', '.join(sorted(languages)) or 'no languages'}"
-        raise InputError(f"{files.path}: {wanted}. Received: {argument}={name!r}.")
-    return str(name)
-
-
-def _refuse_language(files: _Directory, *names: str | None) -> None:
-    if any(names):
-        raise InputError(f"{files.path}: the model has no languages of this kind. Received: {names}.")
-
-
 def _bart(files: _Directory, source: str | None, target: str | None) -> tuple[Config, Config]:
     _refuse_language(files, source, target)
-    space: object = files.settings.get("add_prefix_space", False)
-    path = files.path / "tokenizer.json"
-    if (files.path / "vocab.json").exists() or not path.exists():
-        pieces, path = files.vocabulary("vocab.json"), files.path / "merges.txt"
-        lines = read_file(path).decode("utf-8", "replace").splitlines()
-        merges = [line for line in lines if line.strip() and not line.startswith("#version")]
-    else:
-        table = files.table(path.name)
-        parts = (table.get("model"), table.get("pre_tokenizer"))
-        model, splitter = (part if isinstance(part, dict) else {} for part in parts)
-        kinds = [model.get("type"), splitter.get("type")]
-        if kinds != ["BPE", "ByteLevel"] or table.get("normalizer") is not None:
-            received = f"{kinds} and the normalizer {table.get('normalizer')!r}"
-            raise InputError(f"{path} must be of byte-level BPE without a normalizer. Received: {received}.")
-        pieces = files.ordered(path, model.get("vocab"))
-        merges = [merge if isinstance(merge, str) else " ".join(merge) for merge in model.get("merges", ())]
-        space = splitter.get("add_prefix_space", space)
-    known = {*pieces}
-    for merge in merges:
-        if merge.count(" ") != 1 or not known.issuperset([*merge.split(" "), merge.replace(" ", "")]):
-            raise InputError(f"{path}: merges must be two tokens of the vocabulary. Received: {merge!r}.")
-    if missing := [letter for letter in _byte_letters() if letter not in known]:
-        raise InputError(f"{path}: the vocabulary must have all bytes. Received: none of {missing[:3]}.")
-    description = files.describe(
-        "byte_level", pieces, merges=merges, prefix=[_START], add_prefix_space=space is True
-    )
+    pieces, merges, space = _byte_pairs(files)
+    description = files.describe("byte_level", pieces, merges=merges, prefix=[_START], add_prefix_space=space)
     return description, description
 
 
@@ -420,4 +292,5 @@ _FAMILIES: dict[object, Callable[[_Directory, str | None, str | None], tuple[Con
     "RobertaTokenizer": _bart,  # another name of it
     "SMALL100Tokenizer": _m2m100,
     "T5Tokenizer": _t5,
+    "WhisperTokenizer": _whisper,
 }

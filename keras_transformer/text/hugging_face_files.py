@@ -1,133 +1,169 @@
-"""Tokenizers of subwords as classes of `transformers` read them: a model that splits, names and their ids."""
+"""The files that a tokenizer of Hugging Face has in its directory."""
 
 import base64
-import json
-import re
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 
-import numpy as np
+from keras_transformer.errors import InputError
+from keras_transformer.files import read_file, read_table
+from keras_transformer.text.splitters import _byte_letters
+from keras_transformer.types import Config
 
-from keras_transformer.text.tokenizer import Tokenizer
-from keras_transformer.types import SPECIAL_TOKENS, Config
-
-_PAD, _UNKNOWN, _START, _END = "<pad>", "<unk>", "<s>", "</s>"
-# Where another token has that name.
-_OTHER_START = "<start>"
-# How the tokens of languages look, by the class that puts them in front of texts.
-_LANGUAGES = {
-    "M2M100Tokenizer": r"__([a-z]{2,3})__",
-    "MBart50Tokenizer": r"([a-z]{2}_[A-Z]{2})",
-    "NllbTokenizer": r"([a-z]{3}_[A-Z][a-z]{3})",
-}
-_NUM_WMT21 = 8
+_PAD, _UNKNOWN, _START, _END, _MASK = "<pad>", "<unk>", "<s>", "</s>", "<mask>"
+# Where a directory names no class of tokenizers, or one that says nothing.
+_ANY_CLASS = (None, "PreTrainedTokenizer", "TokenizersBackend")
+_WORD_LEVEL = "WordLevel"
 
 
-def _subword_files(
-    tokenizers: tuple[Tokenizer, Tokenizer], token_ids: tuple[np.ndarray, np.ndarray], max_length: int
-) -> dict[str, bytes]:
-    """Return the content of each file of the tokenizers of source and target."""
-    descriptions = [tokenizer._description() for tokenizer in tokenizers]
-    kinds = tuple(tokenizer.kind for tokenizer in tokenizers)
-    source, target = descriptions
-    if not source or not target or source["kind"] != target["kind"]:
-        raise ValueError(f"Both tokenizers must be of subwords, of one kind. Received: kinds={kinds}.")
-    starts, vocabularies = zip(*map(_vocabulary, tokenizers, token_ids), strict=True)
-    settings: Config = {
-        "pad_token": _PAD,
-        "unk_token": _UNKNOWN,
-        "eos_token": _END,
-        "clean_up_tokenization_spaces": False,
-        "model_max_length": max_length,
-        **({"bos_token": starts[1]} if starts[1] in vocabularies[1] else {}),
-    }
-    hidden = {*starts, *source["hidden"], *target["hidden"]}
-    numbers = {**vocabularies[0], **vocabularies[1]}
-    never_text = {piece: number for piece, number in numbers.items() if piece in hidden}
-    # The first says that they are left out of a text, the second that they are special.
-    settings["additional_special_tokens"] = [*never_text]
-    settings["added_tokens_decoder"] = {
-        str(number): {"content": piece, "special": True} for piece, number in never_text.items()
-    }
-    make = _FILES[source["kind"]]
-    # Of Marian, who asks has to write the language in front of a text.
-    if source["kind"] == "named_pieces" and not source["code"] and (source["prefix"] or target["prefix"]):
-        make = _language_files
-    files, more = make(descriptions, vocabularies)
-    files["tokenizer_config.json"] = _json({**settings, **more})
-    return files
+class _Directory:
+    """The files of a tokenizer."""
+
+    def __init__(self, path: Path, classes: Mapping[str, str]) -> None:
+        self.path, self.settings_path, self._classes = path, path / "tokenizer_config.json", classes
+        self.config = self.table("config.json")
+        self.settings = self.table(self.settings_path.name, optional=True)
+
+    def table(self, name: str, *, optional: bool = False) -> Config:
+        path = self.path / name
+        if optional and not path.exists():
+            return {}
+        table: Config = read_table(read_file(path), path)
+        return table
+
+    def class_name(self) -> object:
+        name = self.settings.get("tokenizer_class", self.config.get("tokenizer_class"))
+        name = name.removesuffix("Fast") if isinstance(name, str) else name
+        if name not in _ANY_CLASS:
+            return name
+        model = self.table("tokenizer.json", optional=True).get("model")
+        if isinstance(model, dict) and model.get("type") == _WORD_LEVEL:
+            return _WORD_LEVEL
+        return self._classes.get(str(self.config.get("model_type")))
+
+    def number(self, name: str, default: int) -> int:
+        value = self.settings.get(name, default)
+        if type(value) is not int or value < 0:
+            raise InputError(f"{self.settings_path}: {name} must be a number. Received: {value!r}.")
+        return value
+
+    def vocabulary(self, name: str) -> list[str]:
+        return self.ordered(self.path / name, self.table(name))
+
+    @staticmethod
+    def ordered(path: Path, numbers: object) -> list[str]:
+        """Return pieces in the order of their ids."""
+        numbers = numbers if isinstance(numbers, dict) else {}
+        by_number = {number: piece for piece, number in numbers.items()}
+        for number in range(len(numbers)):
+            if number not in by_number:
+                wanted = f"the ids of the vocabulary must be 0 to {len(numbers) - 1}, each once"
+                raise InputError(f"{path}: {wanted}. Received: no token for {number}.")
+        return [by_number[number] for number in range(len(numbers))]
+
+    def model(self, name: str, first: Sequence[str] = ()) -> tuple[str, list[str]]:
+        """Read a SentencePiece model, in Base64, and its pieces, which must start with some."""
+        from sentencepiece import SentencePieceProcessor
+
+        proto = read_file(self.path / name)
+        try:
+            model = SentencePieceProcessor(model_proto=proto)
+        except RuntimeError as error:
+            received = f"{len(proto)} bytes starting with {proto[:16]!r}"
+            raise InputError(
+                f"{self.path / name} must be a SentencePiece model. Received: {received}."
+            ) from error
+        pieces = [model.id_to_piece(number) for number in range(model.get_piece_size())]
+        if pieces[: len(first)] != [*first]:
+            others = pieces[: len(first)]
+            raise InputError(f"{self.path / name} must start with {[*first]}. Received: {others}.")
+        return base64.b64encode(proto).decode(), pieces
+
+    def describe(
+        self,
+        kind: str,
+        pieces: list[str],
+        hidden: Sequence[str] = (),
+        size: str = "vocab_size",
+        special: Sequence[Sequence[str]] | None = None,
+        added: Sequence[tuple[int, str, bool]] | None = None,
+        **more: object,
+    ) -> Config:
+        """Describe a tokenizer with all ids of the model."""
+        pieces, never_text = [*pieces], [*hidden, _START, _MASK]
+        for number, token, is_special in self.added_tokens() if added is None else added:
+            if number >= len(pieces):
+                pieces += [f"<no token {at}>" for at in range(len(pieces), number + 1)]
+            if pieces[number] != token and not is_special:
+                wanted = "added tokens must be special, since others split texts"
+                raise InputError(f"{self.settings_path}: {wanted}. Received: {token!r}.")
+            pieces[number] = token
+            never_text += [token] * is_special
+        rows = self.config.get(size, len(pieces))
+        if type(rows) is not int or rows < len(pieces):
+            wanted = f"{size} must be at least {len(pieces)}, the tokens of the vocabulary"
+            raise InputError(f"{self.path / 'config.json'}: {wanted}. Received: {rows!r}.")
+        pieces += [f"<no token {at}>" for at in range(len(pieces), rows)]
+        if special is None:
+            # Our own models start from a token that is no text.
+            start = self.config.get("decoder_start_token_id")
+            is_start = _START in pieces and pieces.index(_START) == start
+            special = [[_PAD], [_UNKNOWN], [_START] if is_start else [], [_END]]
+        for token in (token for names in special for token in names):
+            if token not in pieces:
+                raise InputError(
+                    f"{self.path}: the vocabulary must have {token!r}. Received: {len(pieces)} others."
+                )
+        never_text += [piece for piece in pieces if piece.startswith("<no token ")]
+        names = {"special": [*special], "pieces": pieces, "hidden": never_text}
+        return {"kind": kind, "code": False, **names, **more}
+
+    def added_tokens(self) -> list[tuple[int, str, bool]]:
+        """Return id, name and whether it is special of each token that the configuration adds."""
+        try:
+            return [
+                (int(number), str(token["content"]), bool(token["special"]))
+                for number, token in self.settings.get("added_tokens_decoder", {}).items()
+            ]
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            wanted = "added_tokens_decoder must have a `content` and `special` for each id"
+            raise InputError(f"{self.settings_path}: {wanted}. Received: {error!r}.") from error
 
 
-def _vocabulary(tokenizer: Tokenizer, token_ids: np.ndarray) -> tuple[str, dict[str, int]]:
-    """Return the name of the start token, and the id there of each piece that has one."""
-    names = [piece.decode() for piece in tokenizer.tokens([list(range(len(token_ids)))]).numpy()[0]]
-    regular = names[len(SPECIAL_TOKENS) :]
-    start = _OTHER_START if _START in regular else _START
-    special = [_PAD, _UNKNOWN, start, _END]
-    if taken := {*special}.intersection(regular):
-        raise ValueError(
-            f"A vocabulary must have no piece that is one of {special}. Received: {min(taken)!r}."
-        )
-    ids = zip([*special, *regular], token_ids.tolist(), strict=True)
-    return start, {name: number for name, number in ids if number >= 0}
+def _language(files: _Directory, argument: str, name: object, languages: Collection[str]) -> str:
+    if name not in languages:
+        wanted = f"`{argument}` must be one of {', '.join(sorted(languages)) or 'no languages'}"
+        raise InputError(f"{files.path}: {wanted}. Received: {argument}={name!r}.")
+    return str(name)
 
 
-def _marian_files(
-    descriptions: list[Config], vocabularies: tuple[dict[str, int], ...]
-) -> tuple[dict[str, bytes], Config]:
-    # Nothing splits as SentencePiece but SentencePiece. This class runs it, with one vocabulary or two.
-    source, target = vocabularies
-    models = {
-        f"{side}.spm": _model(each) for side, each in zip(("source", "target"), descriptions, strict=True)
-    }
-    tables = {"vocab.json": _json(source)}
-    if source != target:
-        tables["target_vocab.json"] = _json(target)
-    return {**models, **tables}, {"tokenizer_class": "MarianTokenizer", "separate_vocabs": source != target}
+def _refuse_language(files: _Directory, *names: str | None) -> None:
+    if any(names):
+        raise InputError(f"{files.path}: the model has no languages of this kind. Received: {names}.")
 
 
-def _language_files(
-    descriptions: list[Config], vocabularies: tuple[dict[str, int], ...]
-) -> tuple[dict[str, bytes], Config]:
-    prefixes = [description["prefix"] for description in descriptions]
-    fitting = [
-        name
-        for name, pattern in _LANGUAGES.items()
-        if all(len(prefix) == 1 and re.fullmatch(pattern, prefix[0]) for prefix in prefixes)
-    ]
-    if not fitting:
-        raise ValueError(f"Each text must begin with the token of its language. Received: {prefixes}.")
-    name, pattern = fitting[0], _LANGUAGES[fitting[0]]
-    source, target = (re.sub(pattern, r"\1", prefix[0]) for prefix in prefixes)
-    settings = {"tokenizer_class": name, "src_lang": source, "tgt_lang": target}
-    files = {"sentencepiece.bpe.model": _model(descriptions[0])}
-    if name == "M2M100Tokenizer":
-        languages = [piece for piece in vocabularies[0] if re.fullmatch(pattern, piece)]
-        # They follow what is listed, and after them come rows of the table that have no token.
-        first = vocabularies[0][languages[0]]
-        files["vocab.json"] = _json({piece: at for piece, at in vocabularies[0].items() if at < first})
-        settings["language_codes"] = "m2m100" if len(languages) > _NUM_WMT21 else "wmt21"
-    return files, settings
-
-
-def _byte_level_files(
-    descriptions: list[Config], vocabularies: tuple[dict[str, int], ...]
-) -> tuple[dict[str, bytes], Config]:
-    merges = "".join(f"{merge}\n" for merge in descriptions[0]["merges"])
-    files = {"vocab.json": _json(vocabularies[0]), "merges.txt": f"#version: 0.2\n{merges}".encode()}
-    space = descriptions[0]["add_prefix_space"]
-    return files, {"tokenizer_class": "BartTokenizer", "add_prefix_space": space}
-
-
-def _byte_files(_: list[Config], vocabularies: tuple[dict[str, int], ...]) -> tuple[dict[str, bytes], Config]:
-    number = sum(piece.startswith("<extra_id_") for piece in vocabularies[0])
-    return {}, {"tokenizer_class": "ByT5Tokenizer", "extra_ids": number}
-
-
-def _model(description: Config) -> bytes:
-    return base64.b64decode(description["proto"])
-
-
-def _json(table: Config) -> bytes:
-    return (json.dumps(table, indent=2) + "\n").encode()
-
-
-_FILES = {"named_pieces": _marian_files, "byte_level": _byte_level_files, "bytes": _byte_files}
+def _byte_pairs(files: _Directory) -> tuple[list[str], list[str], bool]:
+    """Read pieces and merges, and whether texts begin with a space."""
+    space: object = files.settings.get("add_prefix_space", False)
+    path = files.path / "tokenizer.json"
+    if (files.path / "vocab.json").exists() or not path.exists():
+        pieces, path = files.vocabulary("vocab.json"), files.path / "merges.txt"
+        lines = read_file(path).decode("utf-8", "replace").splitlines()
+        merges = [line for line in lines if line.strip() and not line.startswith("#version")]
+    else:
+        table = files.table(path.name)
+        parts = (table.get("model"), table.get("pre_tokenizer"))
+        model, splitter = (part if isinstance(part, dict) else {} for part in parts)
+        kinds = [model.get("type"), splitter.get("type")]
+        if kinds != ["BPE", "ByteLevel"] or table.get("normalizer") is not None:
+            received = f"{kinds} and the normalizer {table.get('normalizer')!r}"
+            raise InputError(f"{path} must be of byte-level BPE without a normalizer. Received: {received}.")
+        pieces = files.ordered(path, model.get("vocab"))
+        merges = [merge if isinstance(merge, str) else " ".join(merge) for merge in model.get("merges", ())]
+        space = splitter.get("add_prefix_space", space)
+    known = {*pieces}
+    for merge in merges:
+        if merge.count(" ") != 1 or not known.issuperset([*merge.split(" "), merge.replace(" ", "")]):
+            raise InputError(f"{path}: merges must be two tokens of the vocabulary. Received: {merge!r}.")
+    if missing := [letter for letter in _byte_letters() if letter not in known]:
+        raise InputError(f"{path}: the vocabulary must have all bytes. Received: none of {missing[:3]}.")
+    return pieces, merges, space is True

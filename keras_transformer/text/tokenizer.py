@@ -14,7 +14,7 @@ from typing_extensions import Self
 from keras_transformer.errors import InputError
 from keras_transformer.files import _as_path, read_file, read_table, write_file
 from keras_transformer.text.normalization import _as_utf8, _normalize
-from keras_transformer.types import SPECIAL_IDS, SPECIAL_TOKENS, Config
+from keras_transformer.types import SPECIAL_IDS, SPECIAL_TOKENS, TEXT, Config, _Input
 
 _KINDS: dict[str, type["Tokenizer"]] = {}
 
@@ -35,6 +35,8 @@ class Tokenizer(tf.Module, abc.ABC):
     """The name in the options file that `load_tokenizer` finds the class by."""
     options_file: ClassVar[str] = "tokenizer.json"
     vocabulary_file: ClassVar[str]
+    reads: ClassVar[_Input] = TEXT
+    """What a batch consists of: texts, or audio."""
     option_names: ClassVar[tuple[str, ...]] = ("lowercase",)
     needs_tensorflow_text: bool = False
     """Whether a program that loads an export must import `tensorflow_text` first."""

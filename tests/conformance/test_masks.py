@@ -238,6 +238,15 @@ SUBJECTS = {
         step=model_steps,
         has_scores=False,
     ),
+    "Transformer, convolved frames": Subject(
+        make=functools.partial(
+            model, "Transformer", None, 13, encoder_feature_dim=7, source_convolutions=True
+        ),
+        call=transcribe,
+        inputs=FRAMES,
+        step=model_steps,
+        has_scores=False,
+    ),
     "CausalLM": Subject(
         make=functools.partial(model, "CausalLM", 13),
         call=decode_alone,

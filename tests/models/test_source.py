@@ -1,5 +1,6 @@
 """Frames as the source of a Transformer, and the mask that may be left out."""
 
+import math
 import re
 from typing import Any
 
@@ -39,6 +40,59 @@ def test_composed_of_its_parts() -> None:
     np.testing.assert_allclose(array(model(inputs(encoder_padding_mask=MASK))), expected, atol=1e-5)
     np.testing.assert_allclose(array(model.encode(FRAMES, padding_mask=MASK)[0]), array(memory), atol=1e-5)
     assert tuple(model.source_projection.kernel.shape) == (5, 8)
+
+
+def convolved(x: np.ndarray, kernel: np.ndarray, bias: np.ndarray, stride: int) -> np.ndarray:
+    """Convolve frames, a zero on each side, and apply GELU."""
+    padded = np.pad(x, ((0, 0), (1, 1), (0, 0)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, 3, axis=1)[:, ::stride]  # (b, s, w, 3)
+    x = np.einsum("bswk,kwd->bsd", windows, kernel) + bias
+    return x * (1 + np.vectorize(math.erf)(x / 2**0.5)) / 2
+
+
+@pytest.mark.parametrize("length", [1, 6, 7])
+def test_convolutions_of_frames(length: int) -> None:
+    model, frames = made(source_convolutions=True), FRAMES[:, :length]
+    layer = model.source_projection
+    x = frames.astype("float64")
+    for stride, each in enumerate((layer.first, layer.second), 1):
+        x = convolved(x, array(each.kernel), array(each.bias), stride)
+    np.testing.assert_allclose(array(layer(frames)), x, atol=1e-5)
+    output, mask = model.encode(frames)
+    assert tuple(output.shape) == (2, (length + 1) // 2, 8)
+    assert array(mask).tolist() == [[True] * ((length + 1) // 2)] * 2
+    expected = model.encoder(model.position_encoding(x.astype("float32")))
+    np.testing.assert_allclose(array(output), array(expected), atol=1e-5)
+
+
+@pytest.mark.parametrize("length", [3, 4])
+def test_convolutions_see_no_padding(length: int) -> None:
+    model, mask = made(source_convolutions=True), np.arange(7)[None] < [[7], [length]]
+    frames = np.where(mask[..., None], FRAMES, np.float32("nan"))
+    output, encoded = model.encode(frames, padding_mask=mask)
+    alone, _ = model.encode(FRAMES[1:, :length])
+    assert array(encoded).tolist() == [[True] * 4, [True, True, False, False]]
+    np.testing.assert_allclose(array(output)[1, :2], array(alone)[0], atol=1e-5)
+    logits = array(model(inputs(frames, encoder_padding_mask=mask)))
+    target = {"encoder_features": FRAMES[1:, :length], "decoder_token_ids": TARGET[1:]}
+    np.testing.assert_allclose(logits[1], array(model(target))[0], atol=1e-5)
+    scores = model.attention_scores(inputs(frames, encoder_padding_mask=mask))
+    assert tuple(scores["decoder/layer_1/cross_attention"].shape) == (2, 2, 4, 4)
+    np.testing.assert_array_equal(array(scores["encoder/layer_1/self_attention"])[1, :, :, 2:], 0)
+
+
+def test_positions_of_a_convolved_source() -> None:
+    options = {"positions": "learned", "max_length": 4, "share_positions": False, "max_source_positions": 3}
+    model = made(source_convolutions=True, **options)
+    assert tuple(model.position_encoding.marks.shape) == (3, 8)
+    assert tuple(model.target_position_encoding.marks.shape) == (4, 8)
+    assert (model.max_length, model.encode(FRAMES[:, :6])[0].shape[1]) == (4, 3)
+    with pytest.raises(ValueError, match=r"before position max_length=3\. Received: start=0, length=4"):
+        model.encode(FRAMES)
+    again = Transformer.from_config(model.get_config())
+    again.set_weights(model.get_weights())
+    frames = inputs(FRAMES[:, :6])
+    np.testing.assert_allclose(array(again(frames)), array(model(frames)), atol=1e-6)
 
 
 @pytest.mark.parametrize("dtype", ["bool", "int32", "int64", "uint8", "float32"])
@@ -156,6 +210,12 @@ def test_wrong_arguments() -> None:
         match=re.escape(f"`share_embeddings` needs vocabularies of the same size. Received: {wanted}"),
     ):
         made(share_embeddings=True)
+    wanted = "`source_convolutions` needs frames as a source. Received: source_convolutions=True, encoder_f"
+    with pytest.raises(ValueError, match=re.escape(wanted)):
+        Transformer(11, 13, source_convolutions=True)
+    wanted = "Received: max_source_positions=3, share_positions=True."
+    with pytest.raises(ValueError, match=re.escape(wanted)):
+        made(positions="learned", max_length=4, max_source_positions=3)
     with pytest.raises(ValueError, match=re.escape("Received: encoder_feature_dim=0.")):
         made(encoder_feature_dim=0)
 

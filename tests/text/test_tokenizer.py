@@ -267,7 +267,7 @@ def test_an_unknown_kind_is_named(kind: object, tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_text(json.dumps({"kind": kind}))
     with pytest.raises(InputError) as error:
         load_tokenizer(tmp_path)
-    wanted = "kind must be one of ('bridged', 'character', 'subword', 'whitespace')"
+    wanted = "kind must be one of ('bridged', 'character', 'log_mel', 'subword', 'whitespace')"
     assert str(error.value) == f"{tmp_path / 'tokenizer.json'}: {wanted}. Received: {kind!r}."
 
 
