@@ -215,7 +215,8 @@ class HuggingFaceCheckpoint:
         for stack in ("encoder", "decoder"):
             name, wanted, first = self._family.positions(stack)
             if wanted is None and name:
-                encoding = model.position_encoding if stack == "encoder" else model.target_position_encoding
+                is_own = stack == "decoder" and not model.config.share_positions
+                encoding = getattr(model, "target_position_encoding" if is_own else "position_encoding")
                 length, width = encoding.marks.shape
                 encoding.marks.assign(tensors.read(name, (length + first, width))[first:])
             elif wanted is not None:
@@ -274,8 +275,11 @@ class _Tables:
 
     def rows(self, side: str, ids: _Ids, start_id: int) -> _Ids:
         """Return the row of each of our ids."""
-        size, regular = self._sizes[side], np.delete(ids, SPECIAL_IDS.start)
-        if not np.array_equal(np.sort(regular), np.arange(size)):
+        # Decoding may start from a token that is one of the others too, a language.
+        size, regular = self._sizes[side], np.unique(ids[ids >= 0])
+        is_first = np.array_equal(regular, np.arange(len(regular))) and len(regular) <= size
+        # Rows of zeros are no tokens: they fill up the smaller of two tables.
+        if not is_first or (len(regular) < size and self._read(self.names[side], side)[len(regular) :].any()):
             raise InputError(
                 f"{self._directory}: the {side} tokenizer must have the vocabulary of the model, {size} ids. "
                 f"Received: {len(regular)} ids, up to {ids.max()}."
