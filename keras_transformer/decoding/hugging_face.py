@@ -205,7 +205,7 @@ def _original_ids(tokenizer: "Tokenizer") -> np.ndarray:
     ids, own = tokenizer.original_ids, np.arange(tokenizer.vocabulary_size)
     others = np.delete(ids, SPECIAL_IDS.start)
     # Tokenizers of other libraries need not have all special tokens.
-    return ids if others.min() >= 0 and len({*ids.tolist()}) == len(ids) == len(own) else own
+    return ids if others.min() >= 0 and len({*others.tolist()}) == len(others) else own
 
 
 def _generation(search: Search, ids: np.ndarray, max_length: int) -> Config:
@@ -248,5 +248,5 @@ def _generation(search: Search, ids: np.ndarray, max_length: int) -> Config:
     }
 
 
-def _fields(options: object) -> Config:
+def _fields(options: Search | Constraints) -> Config:
     return {field.name: getattr(options, field.name) for field in dataclasses.fields(options)}

@@ -28,6 +28,10 @@ _UNUSED = (
     "torch_dtype transformers_version use_cache share_encoder_decoder_embeddings sep_token_id"
 )
 _IGNORED = frozenset(_UNUSED.split())
+_BIAS = "final_logits_bias"
+# The logit of what is no token there, as our start: its probability is 0 in float32, and label smoothing,
+# which gives it a share of the target too, adds a small number to the loss.
+_NO_TOKEN_BIAS = -1000.0
 
 
 # How the tensor of a part's weight ends.
@@ -181,25 +185,24 @@ def _weights(part: keras.layers.Layer, name: str, factor: float) -> Iterator[_We
     # The others read the features of the model, and write others.
     writes_features = part.name in ("attention_output", "outer")
     for attribute, ending in _ENDINGS.items():
-        variable = getattr(part, attribute, None)
+        variable: Tensor = getattr(part, attribute, None)
         if not hasattr(variable, "shape"):
             continue
-        shape, name_there = tuple(variable.shape), f"{name}.{ending}"
+        shape, tensor = tuple(variable.shape), f"{name}.{ending}"
         if isinstance(part, keras.layers.Conv1D) and attribute == "kernel":
             # (o, i, width) -> (width, i, o)
-            yield _Weight(variable, name_there, shape[::-1], is_matrix=True, width_axis=None)
+            yield _Weight(variable, tensor, shape[::-1], is_matrix=True, width_axis=None)
         elif attribute == "kernel":
             # (o, i) -> (i, o); the output of attention, (h, k, d), has two axes of inputs.
             num_outputs = shape[-1] if writes_features else math.prod(shape[1:])
-            sizes, axis = (num_outputs, math.prod(shape) // num_outputs), 0 if writes_features else 1
-            yield _Weight(variable, name_there, sizes, factor, is_matrix=True, width_axis=axis)
+            matrix, axis = (num_outputs, math.prod(shape) // num_outputs), 0 if writes_features else 1
+            yield _Weight(variable, tensor, matrix, factor, is_matrix=True, width_axis=axis)
         elif attribute == "biases":
-            yield _Weight(variable, name_there, shape, width_axis=None)
+            yield _Weight(variable, tensor, shape, width_axis=None)
         else:
             # Heads have an axis of their own here.
             is_inner = attribute == "bias" and not writes_features
-            sizes, axis = (math.prod(shape),), None if is_inner else 0
-            yield _Weight(variable, name_there, sizes, factor, width_axis=axis)
+            yield _Weight(variable, tensor, (math.prod(shape),), factor, width_axis=None if is_inner else 0)
 
 
 def _fill(

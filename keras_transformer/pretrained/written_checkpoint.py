@@ -10,8 +10,8 @@ from keras import ops
 
 from keras_transformer.arguments import _serialize_activation
 from keras_transformer.models import Transformer, TransformerConfig
-from keras_transformer.pretrained.family import _Family, _parts, _weights
-from keras_transformer.types import Config, Tensor
+from keras_transformer.pretrained.family import _BIAS, _NO_TOKEN_BIAS, _Family, _parts, _weights
+from keras_transformer.types import SPECIAL_IDS, Config, Tensor
 
 _Array: TypeAlias = npt.NDArray[np.float32]
 _Ids: TypeAlias = npt.NDArray[np.int64]
@@ -57,7 +57,8 @@ def _written(
         if isinstance(found, _Written):
             return found
         misfits.append(found)
-    raise ValueError(str(min(misfits, key=lambda misfit: misfit.number)))
+    # Of equally near ones the last, since special cases come before what they are cases of.
+    raise ValueError(str(min(reversed(misfits), key=lambda misfit: misfit.number)))
 
 
 def _attempt(
@@ -72,16 +73,23 @@ def _attempt(
 def _as_family(
     model: Transformer, ids: Mapping[str, _Ids], num_positions: int, kind: str, of: type[_Family]
 ) -> _Written:
-    sizes = {f"{side}_vocabulary_size": int(each.max()) + 1 for side, each in ids.items()}
-    options = {**_resolved(model.config.options()), **sizes}
-    is_separate = "decoder_vocab_size" in of.__dataclass_fields__ and not _is_shared(model, ids)
-    names = {"vocab_size": options["source_vocabulary_size"], "decoder_vocab_size": None}
-    if is_separate:
-        names["decoder_vocab_size"] = options["target_vocabulary_size"]
-    names = {name: size for name, size in names.items() if name in of.__dataclass_fields__}
-    special = {"pad_token_id": int(ids["target"][0]), "eos_token_id": int(ids["target"][3])}
+    has_two = "decoder_vocab_size" in of.__dataclass_fields__
+    is_separate = has_two and not _is_shared(model, ids)
+    sizes = {side: int(each.max()) + 1 for side, each in ids.items()}
+    if of.has_output_bias and not has_two:
+        # Rows of zeros fill up the smaller table, and the bias keeps them from being generated.
+        sizes = dict.fromkeys(sizes, max(sizes.values()))
+    options = _resolved(model.config.options())
+    options |= {f"{side}_vocabulary_size": size for side, size in sizes.items()}
+    names: dict[str, int | None] = {"vocab_size": sizes["source"]}
+    if has_two:
+        names["decoder_vocab_size"] = sizes["target"] if is_separate else None
+    special = {
+        "pad_token_id": int(ids["target"][SPECIAL_IDS.pad]),
+        "eos_token_id": int(ids["target"][SPECIAL_IDS.end]),
+    }
     fields = of.fields({**options, "max_length": options["max_length"] or num_positions})
-    family = of(**fields, **names, **special, decoder_start_token_id=int(ids["target"][2]))
+    family = of(**fields, **names, **special, decoder_start_token_id=int(ids["target"][SPECIAL_IDS.start]))
     # No configuration of ours, which would refuse what does not fit together.
     theirs = _resolved({**TransformerConfig().options(), **family.options()})
     theirs |= {f"{side}_vocabulary_size": size for side, size in family.table_sizes().items()}
@@ -100,7 +108,7 @@ def _as_family(
         "is_encoder_decoder": True,
         "model_type": kind,
     }
-    if "decoder_vocab_size" in of.__dataclass_fields__:
+    if has_two:
         config["share_encoder_decoder_embeddings"] = not is_separate
     tensors: dict[str, _Array] = {}
     for name, values in _tensors_of(model, family, ids, is_separate=is_separate):
@@ -163,13 +171,21 @@ def _tensors_of(
     for name, table in _tables_of(model, family, ids, is_separate=is_separate).items():
         yield name, table if order is None else table[:, order]
     yield from _positions_of(model, family)
-    bias = model.output_projection.bias
-    if bias is not None:
-        values = _rows(_array(bias)[:, None], ids["target"]).T
-        if family.has_output_bias:
-            yield "final_logits_bias", values
-        elif values.any():
-            raise _MisfitError(type(family), output_bias=(True, False))
+    if (bias := _output_bias(model, family, ids["target"])) is not None:
+        yield _BIAS, bias
+
+
+def _output_bias(model: Transformer, family: _Family, ids: _Ids) -> _Array | None:
+    """Return the bias of the logits `(1, v)`; None if there is none."""
+    size, bias = family.table_sizes()["output"], model.output_projection.bias
+    given = np.zeros((len(ids), 1), "float32") if bias is None else _array(bias)[:, None]
+    if not family.has_output_bias:
+        given[SPECIAL_IDS.start] = 0  # which is never generated
+    values = _rows(given, ids, size)
+    values[ids.max() + 1 :] = _NO_TOKEN_BIAS
+    if not family.has_output_bias and values.any():
+        raise _MisfitError(type(family), output_bias=(True, False))
+    return values.T if family.has_output_bias and (bias is not None or values.any()) else None
 
 
 def _tables_of(
@@ -179,7 +195,7 @@ def _tables_of(
     scale = np.float32(config.hidden_dim**0.5 if config.scale_embeddings else 1.0)
     scale /= np.float32(scales.embeddings)
     source, target = (
-        _rows(_array(embedding.embeddings) * scale, ids[side])
+        _rows(_array(embedding.embeddings) * scale, ids[side], family.table_sizes()[side])
         for side, embedding in (("source", model.source_embedding), ("target", model.target_embedding))
     )
     first, shared = family.tables["source"]
@@ -191,7 +207,7 @@ def _tables_of(
     if not config.tie_output:
         # (d, v) -> (v, d)
         kernel = _array(model.output_projection.dense.kernel).T / np.float32(scales.logits)
-        tables[family.tables["output"][0]] = _rows(kernel, ids["target"])
+        tables[family.tables["output"][0]] = _rows(kernel, ids["target"], len(target))
     elif not is_separate:
         tables[family.tables["output"][0]] = target
     return tables
@@ -214,9 +230,9 @@ def _positions_of(model: Transformer, family: _Family) -> Iterator[tuple[str, _A
             raise _MisfitError(type(family), positions=("learned", "sinusoidal"))
 
 
-def _rows(table: _Array, ids: _Ids) -> _Array:
+def _rows(table: _Array, ids: _Ids, size: int) -> _Array:
     """Put the row of each of our ids where it belongs there."""
-    rows = np.zeros((int(ids.max()) + 1, table.shape[1]), "float32")
+    rows = np.zeros((size, table.shape[1]), "float32")
     rows[ids[ids >= 0]] = table[ids >= 0]
     return rows
 

@@ -1,13 +1,10 @@
 """Tokenizers of pretrained encoder-decoders, from the files of a directory of Hugging Face."""
 
-import base64
-import contextlib
-import itertools
 from collections.abc import Callable
 from pathlib import Path
 
 from keras_transformer.errors import InputError
-from keras_transformer.files import _as_path, read_file, read_table
+from keras_transformer.files import _as_path
 from keras_transformer.text.bridge import _BridgedTokenizer, _ctranslate2_tokenizers
 from keras_transformer.text.hugging_face_files import (
     _END,
@@ -23,12 +20,12 @@ from keras_transformer.text.hugging_face_files import (
 )
 from keras_transformer.text.languages import _LANGUAGES
 from keras_transformer.text.log_mel import _LogMel
-from keras_transformer.text.lookup import CharacterTokenizer, WhitespaceTokenizer
-from keras_transformer.text.subword import SubwordTokenizer
+from keras_transformer.text.lookup import _read_word_level
+from keras_transformer.text.subword import _own_subwords
 from keras_transformer.text.tokenizer import Tokenizer, load_tokenizer
 from keras_transformer.text.whisper import _whisper
-from keras_transformer.text.word_level import _TARGET_DIRECTORY, _steps
-from keras_transformer.types import SPECIAL_IDS, SPECIAL_TOKENS, Config
+from keras_transformer.text.word_level import _TARGET_DIRECTORY
+from keras_transformer.types import Config
 
 _FAIRSEQ = (_START, _PAD, _END, _UNKNOWN)  # where SentencePiece has three others
 # Where a directory names no class of tokenizers, or one that says nothing.
@@ -115,8 +112,8 @@ def read_hugging_face_tokenizers(
         return load_tokenizer(saved[0]), load_tokenizer(saved[1])  # of an export of ours
     if files.class_name() == _WORD_LEVEL:
         _refuse_language(files, source_language, target_language)
-        own = files.path / _TARGET_DIRECTORY
-        return _word_level(files.path), _word_level(own if own.is_dir() else files.path)
+        other = files.path / _TARGET_DIRECTORY
+        return _read_word_level(files.path), _read_word_level(other if other.is_dir() else files.path)
     name = files.class_name()
     if name not in _FAMILIES:
         known = tuple(_FAMILIES)
@@ -127,33 +124,7 @@ def read_hugging_face_tokenizers(
 
 
 def _tokenizer(description: Config) -> Tokenizer:
-    if description["kind"] == "named_pieces" and description["special"][SPECIAL_IDS.start]:
-        # Decoding starts from a token of its own: it may be a model of this package.
-        with contextlib.suppress(ValueError):
-            own, pieces = SubwordTokenizer(base64.b64decode(description["proto"])), description["pieces"]
-            names = [piece.decode() for piece in own.tokens([list(range(own.vocabulary_size))]).numpy()[0]]
-            if names[len(SPECIAL_TOKENS) :] == pieces[len(SPECIAL_TOKENS) :]:
-                return own
-    return _BridgedTokenizer(description)
-
-
-def _word_level(directory: Path) -> Tokenizer:
-    """Read a `tokenizer.json` of words or characters that `save_hugging_face` could have written."""
-    path = directory / "tokenizer.json"
-    table = read_table(read_file(path), path)
-    model = table.get("model")
-    pieces = _Directory.ordered(path, model.get("vocab") if isinstance(model, dict) else None)
-    given = {name: table.get(name) for name in _steps("character", lowercase=False)}
-    for cls in (CharacterTokenizer, WhitespaceTokenizer):
-        for values in itertools.product((False, True), repeat=len(cls.option_names)):
-            options = dict(zip(cls.option_names, values, strict=True))
-            if given == _steps(cls.kind, **options) and tuple(pieces[:4]) == SPECIAL_TOKENS:
-                try:
-                    return cls(pieces[4:], **options)
-                except ValueError as error:
-                    raise InputError(f"{path}: {error}") from error
-    wanted = f"it must split into words or characters, and begin with {SPECIAL_TOKENS}"
-    raise InputError(f"{path}: {wanted}. Received: {given!r:.200}.")
+    return _own_subwords(description) or _BridgedTokenizer(description)
 
 
 def _marian(files: _Directory, source: str | None, target: str | None) -> tuple[Config, Config]:

@@ -1,9 +1,11 @@
 """Tokenizers that look each piece up in a table: characters and words."""
 
 import abc
+import itertools
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -11,6 +13,7 @@ import tensorflow as tf
 from typing_extensions import Self
 
 from keras_transformer.errors import InputError
+from keras_transformer.files import read_file, read_table
 from keras_transformer.text.normalization import (
     REPLACEMENT_CHARACTER,
     _normalize,
@@ -18,7 +21,7 @@ from keras_transformer.text.normalization import (
     _single_spaces,
 )
 from keras_transformer.text.tokenizer import Tokenizer
-from keras_transformer.text.word_level import _word_level_files
+from keras_transformer.text.word_level import _steps, _word_level_files
 from keras_transformer.types import SPECIAL_IDS, SPECIAL_TOKENS
 
 
@@ -57,10 +60,8 @@ class _LookupTokenizer(Tokenizer):
     ) -> dict[str, bytes]:
         return _word_level_files((self, target), token_ids, max_length)
 
-    # A piece may be a line break or a quotation mark, so each line is a JSON string.
     def _vocabulary_bytes(self) -> bytes:
-        entries = (*SPECIAL_TOKENS, *self.vocabulary)
-        return "".join(f"{json.dumps(entry, ensure_ascii=False)}\n" for entry in entries).encode()
+        return _lines((*SPECIAL_TOKENS, *self.vocabulary))
 
     @classmethod
     def _restore(cls, vocabulary: bytes, options: dict[str, bool]) -> Self:
@@ -201,6 +202,30 @@ class WhitespaceTokenizer(_LookupTokenizer):
 
     def _split(self, texts: tf.Tensor) -> tf.RaggedTensor:
         return _words(texts)
+
+
+def _read_word_level(directory: Path) -> Tokenizer:
+    """Read the `tokenizer.json` that `save_hugging_face` writes; raise InputError for another."""
+    path = directory / "tokenizer.json"
+    table = read_table(read_file(path), path)
+    numbers = table["model"].get("vocab") if isinstance(table.get("model"), dict) else None
+    by_number = {str(number): piece for piece, number in (numbers or {}).items()}
+    pieces = [by_number.get(str(number), "") for number in range(len(by_number))]
+    given = {name: table.get(name) for name in _steps("character", lowercase=False)}
+    for cls in (CharacterTokenizer, WhitespaceTokenizer):
+        for values in itertools.product((False, True), repeat=len(cls.option_names)):
+            options = dict(zip(cls.option_names, values, strict=True))
+            if given == _steps(cls.kind, **options):
+                try:
+                    return cls._restore(_lines(pieces), options)
+                except ValueError as error:
+                    raise InputError(f"{path}: {error}") from error
+    raise InputError(f"{path} must split into words or characters as this package. Received: {given!r:.200}.")
+
+
+def _lines(entries: Iterable[str]) -> bytes:
+    # A piece may be a line break or a quotation mark, so each line is a JSON string.
+    return "".join(f"{json.dumps(entry, ensure_ascii=False)}\n" for entry in entries).encode()
 
 
 def _characters(texts: tf.Tensor, normalize_spaces: bool) -> tf.RaggedTensor:

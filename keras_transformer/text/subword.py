@@ -5,6 +5,7 @@ stock server links, and `keras_nlp` wraps it.
 """
 
 import base64
+import contextlib
 import io
 import re
 import warnings
@@ -167,6 +168,20 @@ class SubwordTokenizer(Tokenizer):
     @classmethod
     def _restore(cls, vocabulary: bytes, options: dict[str, bool]) -> Self:
         return cls(vocabulary, **options)
+
+
+def _own_subwords(description: Config) -> SubwordTokenizer | None:
+    """Return the tokenizer of this package that was written as one of Marian; None for others."""
+    if description["kind"] != "named_pieces" or not description["special"][SPECIAL_IDS.start]:
+        return None
+    # Decoding starts from a token of its own; that others begin with the same tokens is not known.
+    with contextlib.suppress(ValueError):
+        own, first = SubwordTokenizer(base64.b64decode(description["proto"])), len(SPECIAL_TOKENS)
+        names = [piece.decode() for piece in own.tokens([list(range(own.vocabulary_size))]).numpy()[0]]
+        # A table may have more rows, without tokens.
+        pieces = [piece for piece in description["pieces"] if not piece.startswith("<no token ")]
+        return own if names[first:] == pieces[first:] else None
+    return None
 
 
 def _sentence_piece_layer(proto: bytes) -> "SentencePieceTokenizer":

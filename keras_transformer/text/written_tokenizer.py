@@ -2,23 +2,22 @@
 
 import base64
 import json
-import re
 
 import numpy as np
 
+from keras_transformer.text.languages import _LANGUAGES
 from keras_transformer.text.tokenizer import Tokenizer
 from keras_transformer.types import SPECIAL_TOKENS, Config
 
 _PAD, _UNKNOWN, _START, _END = "<pad>", "<unk>", "<s>", "</s>"
 # Where another token has that name.
 _OTHER_START = "<start>"
-# How the tokens of languages look, by the class that puts them in front of texts.
-_LANGUAGES = {
-    "M2M100Tokenizer": r"__([a-z]{2,3})__",
-    "MBart50Tokenizer": r"([a-z]{2}_[A-Z]{2})",
-    "NllbTokenizer": r"([a-z]{3}_[A-Z][a-z]{3})",
+# By the class that puts them in front of texts: the languages, and how their tokens are made.
+_CLASSES = {
+    "M2M100Tokenizer": ("m2m100 wmt21", "__{}__"),
+    "MBart50Tokenizer": ("mbart mbart50", "{}"),
+    "NllbTokenizer": ("nllb", "{}"),
 }
-_NUM_WMT21 = 8
 
 
 def _subword_files(
@@ -30,6 +29,8 @@ def _subword_files(
     source, target = descriptions
     if not source or not target or source["kind"] != target["kind"]:
         raise ValueError(f"Both tokenizers must be of subwords, of one kind. Received: kinds={kinds}.")
+    if source.get("suffix"):
+        raise ValueError(f"A text must end with its end. Received: {source['suffix']} after it.")
     starts, vocabularies = zip(*map(_vocabulary, tokenizers, token_ids), strict=True)
     settings: Config = {
         "pad_token": _PAD,
@@ -88,24 +89,30 @@ def _language_files(
     descriptions: list[Config], vocabularies: tuple[dict[str, int], ...]
 ) -> tuple[dict[str, bytes], Config]:
     prefixes = [description["prefix"] for description in descriptions]
-    fitting = [
-        name
-        for name, pattern in _LANGUAGES.items()
-        if all(len(prefix) == 1 and re.fullmatch(pattern, prefix[0]) for prefix in prefixes)
-    ]
+    fitting = [name for name in _CLASSES if all(_is_language(name, prefix) for prefix in prefixes)]
     if not fitting:
         raise ValueError(f"Each text must begin with the token of its language. Received: {prefixes}.")
-    name, pattern = fitting[0], _LANGUAGES[fitting[0]]
-    source, target = (re.sub(pattern, r"\1", prefix[0]) for prefix in prefixes)
+    name, codes = fitting[0], _language_tokens(fitting[0])
+    source, target = (codes[prefix[0]] for prefix in prefixes)
     settings = {"tokenizer_class": name, "src_lang": source, "tgt_lang": target}
     files = {"sentencepiece.bpe.model": _model(descriptions[0])}
     if name == "M2M100Tokenizer":
-        languages = [piece for piece in vocabularies[0] if re.fullmatch(pattern, piece)]
         # They follow what is listed, and after them come rows of the table that have no token.
-        first = vocabularies[0][languages[0]]
-        files["vocab.json"] = _json({piece: at for piece, at in vocabularies[0].items() if at < first})
-        settings["language_codes"] = "m2m100" if len(languages) > _NUM_WMT21 else "wmt21"
+        present = [number for piece, number in vocabularies[0].items() if piece in codes]
+        listed = {piece: number for piece, number in vocabularies[0].items() if number < min(present)}
+        files["vocab.json"] = _json(listed)
+        settings["language_codes"] = "m2m100" if len(present) == len(codes) else "wmt21"
     return files, settings
+
+
+def _is_language(name: str, prefix: list[str]) -> bool:
+    return len(prefix) == 1 and prefix[0] in _language_tokens(name)
+
+
+def _language_tokens(name: str) -> dict[str, str]:
+    """Return the language of each token that a class puts in front of texts."""
+    families, form = _CLASSES[name]
+    return {form.format(code): code for family in families.split() for code in _LANGUAGES[family].split()}
 
 
 def _byte_level_files(

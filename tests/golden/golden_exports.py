@@ -36,7 +36,7 @@ def served(name: str) -> Arrays:
 
 def rebuilt(name: str) -> Arrays:
     """Translate with a model of the package that has the weights of an export."""
-    translator, texts, arrays = _translator(name), _sources(name), {}
+    translator, texts, arrays = rebuilt_translator(name), _sources(name), {}
     for kind, search in SEARCHES.items():
         translator.search = search
         answers = translator.n_best(texts, batch_size=len(texts))
@@ -44,7 +44,7 @@ def rebuilt(name: str) -> Arrays:
     return {**arrays, **_given(translator, texts, [hypotheses[0].text for hypotheses in answers])}
 
 
-def _translator(name: str) -> kt.Translator:
+def rebuilt_translator(name: str) -> kt.Translator:
     """Rebuild what was exported."""
     directory = _directory(name)
     source, target = (
