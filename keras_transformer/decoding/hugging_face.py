@@ -88,6 +88,13 @@ def _limits_of_speech(checkpoint: HuggingFaceCheckpoint, num_first: int) -> tupl
 
 def _ctranslate2(checkpoint: HuggingFaceCheckpoint, tokenizers: tuple["Tokenizer", "Tokenizer"]) -> Config:
     """Return the arguments of a translator of CTranslate2, whose directory has no search."""
+    config = checkpoint.config
+    # Only OpenNMT's start so; what comes from Hugging Face is given the end token by its tokenizers.
+    if config.get("decoder_start_token", "<s>") == "<s>" and config.get("add_source_eos") is not True:
+        raise InputError(
+            f"{checkpoint.directory}: sources must have an end token, which a translator here gives them. "
+            "Received: `add_source_eos` is false in config.json, as in a model of OpenNMT that reads none."
+        )
     sides = zip(tokenizers, checkpoint.tokens, strict=True)
     model = checkpoint.load(*(_rows(checkpoint, tokenizer, side) for tokenizer, side in sides))
     languages = Constraints(first_token_ids=tuple(tokenizers[1].prefix_ids))

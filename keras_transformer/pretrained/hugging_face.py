@@ -57,10 +57,12 @@ class HuggingFaceCheckpoint:
 
     Its family is one of Marian, BART, mBART, PLBart, Pegasus, M2M100 with NLLB, T5 with its version 1.1 and
     ByT5, mT5, UMT5, and Whisper.
-    Weights are read from safetensors; from a pickle only where torch is installed, and only tensors.
+    Weights are read from safetensors; from a pickle only where torch is installed, and only tensors. It may
+    also be of CTranslate2, with a `model.bin` of any quantization, whose variables tell the architecture; or
+    of Marian itself, with a `decoder.yml`, which becomes a temporary directory of Hugging Face.
 
     Args:
-        source: the directory, with a `config.json`; or the name of a model on the hub, which
+        source: the directory, with a `config.json` or `decoder.yml`; or the name of a model on the hub, which
             `huggingface_hub` downloads.
 
     Raises:

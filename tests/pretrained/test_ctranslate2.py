@@ -491,3 +491,14 @@ def test_vocabularies_fit_the_model(tmp_path: Path) -> None:
     (directory / "source_vocabulary.json").rename(path)
     with pytest.raises(InputError, match="and no source_vocabulary"):
         HuggingFaceCheckpoint(directory)
+
+
+def test_sources_without_an_end_token_are_refused(translator: kt.Translator, tmp_path: Path) -> None:
+    # OpenNMT-py trains so; every other number of the model would be right.
+    directory = save_spec(opennmt(draw_spec()), tmp_path / "model")
+    for name in ("config.json", "source_vocabulary.json", "target_vocabulary.json"):
+        text = (directory / name).read_text()
+        (directory / name).write_text(text.replace('"<2>"', '"<s>"'))
+    given = {f"{side}_tokenizer": translator.source_tokenizer for side in ("source", "target")}
+    with pytest.raises(InputError, match=r"must have an end token.* `add_source_eos` is false"):
+        kt.Translator.from_hugging_face(directory, **given)
