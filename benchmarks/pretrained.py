@@ -2,6 +2,7 @@
 
     python benchmarks/pretrained.py                       all of them, for hours on two cores
     python benchmarks/pretrained.py opus-mt t5-small
+    python benchmarks/pretrained.py --export           from NLLB's directory to a SavedModel above 2 GB
 
 No model is downloaded: `transformers` makes each of the public configuration with random weights, and saves
 it. Another process imports it, whose peak memory and seconds are those of the table, and decodes random
@@ -10,6 +11,8 @@ sources, greedily and with 4 beams, as `generate` does here. Logits are those of
 
 import argparse
 import json
+import os
+import re
 import resource
 import subprocess
 import sys
@@ -64,11 +67,30 @@ SIZES: dict[str, tuple[str, str, dict[str, Any]]] = {
             "decoder_start_token_id": 0,
         },
     ),
+    "flan-t5-base": (
+        "T5Config",
+        "T5ForConditionalGeneration",
+        {
+            "d_model": 768,
+            "d_ff": 2048,
+            "num_layers": 12,
+            "num_heads": 12,
+            "feed_forward_proj": "gated-gelu",
+            "tie_word_embeddings": False,
+            "decoder_start_token_id": 0,
+        },
+    ),
     "mt5-small": ("MT5Config", "MT5ForConditionalGeneration", {}),
+    "umt5-small": ("UMT5Config", "UMT5ForConditionalGeneration", {"vocab_size": 256384}),
     "m2m100_418M": (
         "M2M100Config",
         "M2M100ForConditionalGeneration",
         {**BART, "vocab_size": 128112},
+    ),
+    "nllb-200-600M": (
+        "M2M100Config",
+        "M2M100ForConditionalGeneration",
+        {**BART, "vocab_size": 256206},
     ),
     "mbart-50": (
         "MBartConfig",
@@ -218,19 +240,124 @@ def compare(name: str, num_sources: int) -> str:
     return f"| {name} | {difference:.1e} | {counts} | {sizes} |"
 
 
+def measure_chain(directory: Path) -> None:
+    """Import a directory, translate and export; print the seconds and bytes of each.
+
+    Args:
+        directory: with a tokenizer of NLLB.
+    """
+    import keras_transformer as kt
+
+    start, rows = time.perf_counter(), {}
+
+    def note(step: str) -> None:
+        rows[step] = time.perf_counter() - start
+
+    translator = kt.Translator.from_hugging_face(directory, "deu_Latn", "eng_Latn")
+    note("import")
+    translator.translate(["Ein Hund läuft."])
+    note("translate")
+    # Checked in another process, which has neither Keras nor this package.
+    version = kt.export.export_saved_model(translator, directory / "saved", ["Ein Hund läuft."])
+    note("export")
+    size = sum(path.stat().st_size for path in version.rglob("*") if path.is_file())
+    print(json.dumps({"seconds": rows, "size": size}))
+
+
+def memory_of_group(group: int) -> int:
+    """Sum up the memory of a process and those that it started; what they share counts once.
+
+    Args:
+        group: id of their group.
+
+    Returns:
+        bytes.
+    """
+    return sum(_memory(int(place.name), group) for place in Path("/proc").glob("[0-9]*"))
+
+
+def _memory(process: int, group: int) -> int:
+    try:
+        if os.getpgid(process) != group:
+            return 0
+        rollup = Path(f"/proc/{process}/smaps_rollup").read_text(encoding="utf-8")
+        return 1024 * sum(int(number) for number in re.findall(r"^Pss: +(\d+) kB", rollup, re.MULTILINE))
+    except OSError:  # it has ended
+        return 0
+
+
+def export_nllb() -> str:
+    """Measure the way from NLLB's directory to a SavedModel.
+
+    Returns:
+        a sentence.
+    """
+    import torch
+    import transformers
+    from sentencepiece import SentencePieceTrainer
+
+    config_class, model_class, options = SIZES["nllb-200-600M"]
+    torch.manual_seed(0)
+    theirs = getattr(transformers, model_class)(getattr(transformers, config_class)(**options))
+    theirs.generation_config.update(max_length=MAX_LENGTH, num_beams=4)
+    with tempfile.TemporaryDirectory() as place:
+        directory = Path(place)
+        theirs.save_pretrained(directory)
+        del theirs
+        texts = (f"{'Ein Hund läuft.' * number} {number}" for number in range(1, 40))
+        # Of the other rows no text has a token.
+        SentencePieceTrainer.train(
+            sentence_iterator=texts,
+            model_prefix=str(directory / "sentencepiece.bpe"),
+            vocab_size=60,
+            hard_vocab_limit=False,
+            minloglevel=2,
+        )
+        settings = {"tokenizer_class": "NllbTokenizer"}
+        (directory / "tokenizer_config.json").write_text(json.dumps(settings))
+        process = subprocess.Popen(
+            [sys.executable, __file__, "--chain", place],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        peak = 0
+        while process.poll() is None:
+            peak = max(peak, memory_of_group(process.pid))
+            time.sleep(0.2)
+        output, errors = process.communicate()
+        if process.returncode:
+            raise RuntimeError(f"NLLB could not be exported: {errors[-2000:]}")
+    numbers = json.loads(output.splitlines()[-1])
+    steps = ", ".join(f"{step} done after {seconds:.0f} s" for step, seconds in numbers["seconds"].items())
+    return (
+        f"nllb-200-600M: {steps}; a SavedModel of {numbers['size'] / 1e9:.2f} GB; "
+        f"all processes together take {peak / 1e9:.1f} GB at most."
+    )
+
+
 def main() -> None:
     """Run the program."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(SIZES)}; all if none")
     parser.add_argument("--sources", type=int, default=200, help="sources that are decoded")
-    parser.add_argument("--ours", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--export", action="store_true", help="measure an export instead")
+    for own in ("--ours", "--chain"):
+        parser.add_argument(own, type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if unknown := {*arguments.names} - {*SIZES}:
         parser.error(f"a name must be one of {', '.join(SIZES)}. Received: {', '.join(sorted(unknown))}.")
     if arguments.ours:
         measure_ours(arguments.ours, arguments.sources)
         return
+    if arguments.chain:
+        measure_chain(arguments.chain)
+        return
     print(machine(PACKAGES))
+    if arguments.export:
+        print(export_nllb())
+        return
     print("| model | logits differ by | greedy equal | beam 4 equal | weights | import | peak memory |")
     print("|---|---:|---:|---:|---:|---:|---:|")
     for name in arguments.names or SIZES:

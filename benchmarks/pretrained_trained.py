@@ -243,13 +243,15 @@ def their_outputs(model: Any, inputs: Any, pad: int, beams: int) -> tuple[list[l
             max_length=MAX_LENGTH,
             bad_words_ids=[[pad]],
             return_dict_in_generate=True,
+            output_logits=True,
             output_scores=True,
         )
         rows = found.sequences[:, 1:]
         if beams > 1:
             scores = found.sequences_scores.numpy()
         else:
-            taken = model.compute_transition_scores(found.sequences, found.scores, normalize_logits=True)
+            # Not of its scores, which leave out what is banned: with beams it is not left out.
+            taken = model.compute_transition_scores(found.sequences, found.logits, normalize_logits=True)
             is_token = rows != pad
             scores = torch.where(is_token, taken, 0.0).sum(1).numpy() / is_token.sum(1).numpy()
     # Beams fill up with the end token where padding is 0.
@@ -258,38 +260,68 @@ def their_outputs(model: Any, inputs: Any, pad: int, beams: int) -> tuple[list[l
     return [[token for token in row if token != pad] for row in cut], scores
 
 
-def compare(name: str, data: Path, steps: int, num_sources: int, place: Path) -> list[str]:
-    """Train a model, import it and compare.
+def load(name: str, directory: Path) -> tuple[Any, Any]:
+    """Load a model and its tokenizer with `transformers`.
+
+    Args:
+        name: of `FAMILIES`.
+        directory: of the model.
+
+    Returns:
+        both.
+    """
+    import transformers
+
+    prefix = {"marian": "Marian", "bart": "Bart", "t5": "T5"}[name]
+    tokenizer = getattr(transformers, f"{prefix}Tokenizer").from_pretrained(directory)
+    return transformers.AutoModelForSeq2SeqLM.from_pretrained(directory).eval(), tokenizer
+
+
+def make(name: str, data: Path, steps: int, directory: Path) -> None:
+    """Train a model, and save it with its tokenizer.
+
+    Args:
+        name: of `FAMILIES`.
+        data: the directory of Multi30k.
+        steps: of training.
+        directory: of the model.
+    """
+    import torch
+    import transformers
+
+    directory.mkdir()
+    pairs = list(zip(*(read(data / f"train.{side}.gz", TRAINED) for side in ("en", "de")), strict=True))
+    torch.manual_seed(0)
+    model = FAMILIES[name](directory, [text for pair in pairs[:10000] for text in pair])
+    prefix = {"marian": "Marian", "bart": "Bart", "t5": "T5"}[name]
+    tokenizer = getattr(transformers, f"{prefix}Tokenizer").from_pretrained(directory)
+    start = time.perf_counter()
+    loss = train(model, tokenizer, pairs, steps)
+    bans = [[model.config.pad_token_id]]
+    model.generation_config.update(max_length=MAX_LENGTH, num_beams=4, bad_words_ids=bans)
+    model.save_pretrained(directory)
+    write(directory, training={"loss": loss, "seconds": time.perf_counter() - start})
+
+
+def compare(name: str, data: Path, steps: int, num_sources: int, models: Path, place: Path) -> None:
+    """Import a model, which is trained if it is not there, compare, and print rows of the table.
 
     Args:
         name: of `FAMILIES`.
         data: the directory of Multi30k.
         steps: of training.
         num_sources: of the comparison.
-        place: a directory for all files; that of the model is `place / name`.
-
-    Returns:
-        rows of the table.
+        models: a directory; that of the model is `models / name`.
+        place: a directory for other files.
     """
-    import torch
-    import transformers
-
     import keras_transformer as kt
 
-    directory = place / name
-    directory.mkdir()
-    pairs = list(zip(*(read(data / f"train.{side}.gz", TRAINED) for side in ("en", "de")), strict=True))
-    torch.manual_seed(0)
-    model = FAMILIES[name](directory, [text for pair in pairs[:10000] for text in pair])
-    classes = {"marian": "MarianTokenizer", "bart": "BartTokenizer", "t5": "T5Tokenizer"}
-    tokenizer = getattr(transformers, classes[name]).from_pretrained(directory)
-    start = time.perf_counter()
-    loss = train(model, tokenizer, pairs, steps)
-    seconds = time.perf_counter() - start
+    directory = models / name
+    if not directory.is_dir():
+        make(name, data, steps, directory)
+    model, tokenizer = load(name, directory)
     pad = model.config.pad_token_id
-    model.generation_config.update(max_length=MAX_LENGTH, num_beams=4, bad_words_ids=[[pad]])
-    model.save_pretrained(directory)
-
+    note = json.loads((directory / "training.json").read_text())
     sources = read(data / "val.en.gz", num_sources)
     inputs = tokenizer(sources, padding=True, return_tensors="pt")
     inputs = {each: inputs[each] for each in ("input_ids", "attention_mask")}
@@ -299,7 +331,7 @@ def compare(name: str, data: Path, steps: int, num_sources: int, place: Path) ->
         original[row[row != 0]].tolist() == theirs[mask == 1].tolist()
         for row, theirs, mask in zip(ids, *(each.numpy() for each in inputs.values()), strict=True)
     )
-    rows, search = [], translator.search
+    search = translator.search
     target_ids = translator.target_tokenizer.original_ids
     greedy = kt.decoding.GreedySearch(
         length_penalty=1.0,
@@ -339,12 +371,12 @@ def compare(name: str, data: Path, steps: int, num_sources: int, place: Path) ->
             raise RuntimeError(f"The SavedModel does not answer: {served.stderr.decode()[-2000:]}")
         same_served = sum(one == other for one, other in zip(pickle.loads(served.stdout), texts, strict=True))
         different = len({tuple(row) for row in ours})
-        rows.append(
+        print(
             f"| {name} | {label} | {same_ids} | {int(is_equal.sum())} + {ties} | {apart.max():.1e} | "
-            f"{same_texts} | {same_served} | {ended} | {different} | {loss:.2f} after {seconds:.0f} s |"
+            f"{same_texts} | {same_served} | {ended} | {different} | "
+            f"{note['loss']:.2f} after {note['seconds']:.0f} s |",
+            flush=True,
         )
-        print(rows[-1], flush=True)
-    return rows
 
 
 def fine_tune(directory: Path, data: Path, place: Path, num_pairs: int) -> str:
@@ -406,6 +438,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(FAMILIES)}; all if none")
     parser.add_argument("--steps", type=int, default=600, help="of training, 64 pairs each")
     parser.add_argument("--sources", type=int, default=200, help="sources that are compared")
+    parser.add_argument("--models", type=Path, help="directory that keeps the models, or has them already")
     parser.add_argument("--pairs", type=int, default=2000, help="pairs of the fine-tuning")
     arguments = parser.parse_args()
     if unknown := {*arguments.names} - {*FAMILIES}:
@@ -419,10 +452,11 @@ def main() -> None:
     print("|---|---|---:|---:|---:|---:|---:|---:|---:|---|")
     with tempfile.TemporaryDirectory() as temporary:
         place = Path(temporary)
+        models = arguments.models or place
         for name in arguments.names or FAMILIES:
-            compare(name, arguments.data, arguments.steps, arguments.sources, place)
-        if (place / "marian").is_dir():
-            print(fine_tune(place / "marian", arguments.data, place, arguments.pairs))
+            compare(name, arguments.data, arguments.steps, arguments.sources, models, place)
+        if (models / "marian").is_dir():
+            print(fine_tune(models / "marian", arguments.data, place, arguments.pairs))
 
 
 if __name__ == "__main__":

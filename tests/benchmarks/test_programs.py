@@ -167,6 +167,20 @@ def test_training(run_program: Callable[..., str]) -> None:
 
 
 @pytest.mark.slow
+def test_small_trained_models(run_program: Callable[..., str]) -> None:
+    pytest.importorskip("transformers", reason="the extra `interop` is not installed")
+    data = Path(__file__).parents[2].parent / "shared" / "data" / "multi30k"
+    if not data.is_dir():
+        pytest.skip("Multi30k is not here")
+    output = run_program("pretrained_trained", data, "marian", "--steps", 30, "--sources", 8, "--pairs", 300)
+    rows = re.findall(r"^\| marian \| [\w ]+ \| 8 \| (\d) \+ (\d) \| [\d.e-]+ \| (\d) \| 8 \|", output, re.M)
+    assert [int(equal) + int(ties) for equal, ties, _ in rows] == [8] * 3, output
+    before, first, second = map(float, re.findall(r"(?:is|,|and) (\d+\.\d{3})", output.splitlines()[-1]))
+    assert before > first > second
+    assert "its export gives 200 of 200 texts" in output
+
+
+@pytest.mark.slow
 def test_pipeline(run_program: Callable[..., str], tmp_path: Path) -> None:
     words = ["one", "two", "three", "four", "five", "six"]
     for side in ("a", "b"):
