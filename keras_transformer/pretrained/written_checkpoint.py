@@ -81,7 +81,7 @@ def _as_family(
         sizes = dict.fromkeys(sizes, max(sizes.values()))
     options = _resolved(model.config.options())
     options |= {f"{side}_vocabulary_size": size for side, size in sizes.items()}
-    names: dict[str, int | None] = {"vocab_size": sizes["source"]}
+    names: Config = {"vocab_size": sizes["source"]}
     if has_two:
         names["decoder_vocab_size"] = sizes["target"] if is_separate else None
     special = {
