@@ -10,6 +10,7 @@ import pytest
 import keras_transformer as kt
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.backend,
     pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="the tokenizers need TensorFlow"),
 ]
