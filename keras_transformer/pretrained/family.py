@@ -158,9 +158,10 @@ def _fill(
             values = tensors.read(f"{name}.{ending}", theirs)
             weight.assign(np.reshape(values if attribute == "biases" else values * factor, shape))
             continue
-        if isinstance(part, keras.layers.Conv1D):
-            # (o, i, width) -> (width, i, o)
-            weight.assign(tensors.read(f"{name}.{ending}", shape[::-1]).T)
+        if part.name.endswith("convolution"):
+            # (o, i, 3) -> (3 i, o)
+            values = tensors.read(f"{name}.{ending}", (shape[1], shape[0] // 3, 3))
+            weight.assign(np.reshape(values.T, shape))
             continue
         # (o, i) -> (i, o); the output of attention, (h, k, d), has two axes of inputs.
         num_outputs = shape[-1] if part.name == "attention_output" else math.prod(shape[1:])

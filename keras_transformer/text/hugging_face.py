@@ -135,9 +135,8 @@ def read_hugging_face_tokenizers(
         wanted = f"the tokenizer must be one of {known}"
         raise InputError(f"{files.settings_path}: {wanted}. Received: {name!r}.")
     source, target = _FAMILIES[name](files, source_language, target_language)
-    return _LogMel(**source) if name == "WhisperTokenizer" else _BridgedTokenizer(source), _BridgedTokenizer(
-        target
-    )
+    first = _LogMel(**source) if name == "WhisperTokenizer" else _BridgedTokenizer(source)
+    return first, _BridgedTokenizer(target)
 
 
 def _marian(files: _Directory, source: str | None, target: str | None) -> tuple[Config, Config]:
