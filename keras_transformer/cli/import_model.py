@@ -20,8 +20,8 @@ def import_model(
     """Make DIRECTORY of a pretrained model: a directory of Hugging Face, or a name on its hub.
 
     Marian (OPUS-MT), BART, mBART-50, Pegasus, M2M100 and NLLB, T5, mT5, UMT5, ByT5. All other commands read
-    DIRECTORY: translate and evaluate with --model, train with --initial-model, export, plot. To
-    download a model needs the extra hugging_face.
+    DIRECTORY: translate and evaluate with --model, train with --initial-model, export, plot. Of Whisper,
+    which reads audio, export and Python alone do. To download a model needs the extra hugging_face.
 
     \b
       keras-transformer import Helsinki-NLP/opus-mt-de-en runs/de_en
