@@ -4,11 +4,12 @@ import click
 
 from keras_transformer.cli.terminal import Verb, _show
 from keras_transformer.decoding.translator import Translator
+from keras_transformer.errors import InputError
 from keras_transformer.export.ctranslate2 import export_ctranslate2
 from keras_transformer.export.fixed_size import export_litert, export_onnx
 from keras_transformer.export.saved_model import export_saved_model
 from keras_transformer.runs.run import Run
-from keras_transformer.types import OPTIMIZATIONS
+from keras_transformer.types import OPTIMIZATIONS, TEXT
 
 _LENGTH = click.IntRange(min=2)  # with the end token
 # Single files, in which every size is fixed.
@@ -65,6 +66,8 @@ def export(
     if optimize != "float32" and file_format != "saved_model":
         raise click.UsageError(f"--optimize is for the format saved_model. Received: {file_format}.")
     translator = Translator.load(model)
+    if examples and translator.reads != TEXT:
+        raise InputError(f"{model} reads audio, of which --example is none. Received: {examples[0]!r}.")
     examples = examples or Run.examples(model)
     if file_format == "ctranslate2":
         written = export_ctranslate2(translator, directory)

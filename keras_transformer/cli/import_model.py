@@ -21,8 +21,8 @@ def import_model(
 
     Marian (OPUS-MT), BART, mBART, PLBart, Pegasus, M2M100, NLLB, T5, mT5, UMT5, ByT5; also a directory of
     CTranslate2 (model.bin) or of Marian itself (decoder.yml). All other commands read DIRECTORY: translate
-    and evaluate with --model, train with --initial-model, export, plot. To download a model needs the extra
-    hugging_face.
+    and evaluate with --model, train with --initial-model, export, plot. Of Whisper, which reads audio,
+    export and Python alone do. To download a model needs the extra hugging_face.
 
     \b
       keras-transformer import Helsinki-NLP/opus-mt-de-en runs/de_en

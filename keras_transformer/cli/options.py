@@ -15,6 +15,7 @@ from keras_transformer.decoding.translator import Translator
 from keras_transformer.errors import InputError
 from keras_transformer.export.served_model import ServedModel
 from keras_transformer.runs.config import RunConfig
+from keras_transformer.types import TEXT
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
 
@@ -94,15 +95,22 @@ def open_model(model: str | None, saved_model: str | None, *, trust: bool = Fals
     if model is not None and saved_model is not None:
         raise InputError(f"Give --model or --saved-model. Received: {model} and {saved_model}.")
     if model is not None:
-        return Translator.load(model)
+        return _of_texts(Translator.load(model), model)
     if saved_model is not None:
-        return ServedModel(saved_model, trust=trust)
+        return _of_texts(ServedModel(saved_model, trust=trust), saved_model)
     root = Path("saved_models")
     found = sorted(path for path in root.iterdir() if path.is_dir()) if root.is_dir() else []
     if len(found) != 1:
         names = ", ".join(str(path) for path in found) or "none"
         raise InputError(f"Name a model with --model or --saved-model. Found in {root}: {names}.")
-    return ServedModel(found[0], trust=trust)
+    return _of_texts(ServedModel(found[0], trust=trust), found[0])
+
+
+def _of_texts(translator: TextTranslator, path: str | Path) -> TextTranslator:
+    if translator.reads != TEXT:
+        wanted = "the model must read texts; one of audio is for Python, or a server"
+        raise InputError(f"{path}: {wanted}. Received: a model that reads {translator.reads.name}.")
+    return translator
 
 
 def _search_options(command: _Command) -> _Command:

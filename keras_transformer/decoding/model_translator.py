@@ -132,7 +132,7 @@ class _ModelTranslator(TextTranslator):
         key = self._key("stream", search)
         if key not in self._compiled:
             self._compiled[key] = _token_stream(self.model, search, self.max_target_length)
-        [text] = self._sources(text=[text])
+        [text] = self.sources(text=[text])
         if not len(text) and self.blanks_empty:
             return iter(())
         source_ids, is_cut = _token_ids([text], self.source_tokenizer, self.max_source_length)

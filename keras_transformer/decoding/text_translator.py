@@ -77,7 +77,7 @@ class TextTranslator(abc.ABC):
         """What a source is: a text, or audio."""
         return TEXT
 
-    def _sources(self, **given: Iterable[Source]) -> list[Source]:
+    def sources(self, **given: Iterable[Source]) -> list[Source]:
         """Return sources as a list; raise for what is none."""
         return as_strings(**given) if self.reads == TEXT else _as_audio(**given)
 
@@ -100,7 +100,7 @@ class TextTranslator(abc.ABC):
         Warns:
             TruncationWarning: Once, if sources were too long; see `Translator`.
         """
-        results = self._in_batches("serving_default", [self._sources(texts=texts)], batch_size, progress)
+        results = self._in_batches("serving_default", [self.sources(texts=texts)], batch_size, progress)
         return [result.text for result in results]
 
     def translate_with_scores(
@@ -113,7 +113,7 @@ class TextTranslator(abc.ABC):
         Returns:
             The best output for each source, in the same order.
         """
-        return self._in_batches("serving_default", [self._sources(texts=texts)], batch_size, progress)
+        return self._in_batches("serving_default", [self.sources(texts=texts)], batch_size, progress)
 
     def n_best(
         self,
@@ -145,7 +145,7 @@ class TextTranslator(abc.ABC):
                 f"`num` must be between 1 and the {self._num_outputs} hypotheses that the search keeps. "
                 f"Received: num={num}."
             )
-        results = self._in_batches("n_best", [self._sources(texts=texts)], batch_size, progress)
+        results = self._in_batches("n_best", [self.sources(texts=texts)], batch_size, progress)
         return [hypotheses[:num] for hypotheses in results]
 
     def score(
@@ -173,7 +173,7 @@ class TextTranslator(abc.ABC):
             TypeError: As for `translate`.
             ValueError: If there are not as many targets as sources.
         """
-        sides = self._sources(sources=sources), as_strings(targets=targets)
+        sides = self.sources(sources=sources), as_strings(targets=targets)
         if len(sides[0]) != len(sides[1]):
             raise ValueError(
                 "`targets` must hold a target for each source. Received: "
@@ -192,7 +192,7 @@ class TextTranslator(abc.ABC):
             For each source the output, the tokens of both, and the attention between them; see
             `align_targets`. Empty for an empty source.
         """
-        return self._in_batches("align", [self._sources(texts=texts)], batch_size, progress)
+        return self._in_batches("align", [self.sources(texts=texts)], batch_size, progress)
 
     def _in_batches(
         self,

@@ -21,9 +21,10 @@ from keras_transformer.decoding.sampling import GreedySearch
 from keras_transformer.decoding.translator import Translator
 from keras_transformer.errors import ExportError
 from keras_transformer.export.saved_model import _check_exportable
-from keras_transformer.export.verification import _compared_texts, _is_close
+from keras_transformer.export.verification import _compared_sources, _is_close
 from keras_transformer.export.weights import _changed, _StoredWeights
 from keras_transformer.files import _as_path, write_file
+from keras_transformer.types import AUDIO
 
 _OPSET = 18  # the version of the ONNX operations that are written
 
@@ -122,6 +123,11 @@ class _GreedyGraph:
         self, translator: Translator, source_length: int | None, max_length: int | None, batch_size: int
     ) -> None:
         _check_exportable(translator)
+        if translator.reads == AUDIO:
+            raise ValueError(
+                "`translator` must read token ids: audio goes into a SavedModel alone. "
+                f"Received: a translator that reads {translator.reads.name!r}."
+            )
         check_positive(batch_size=batch_size)
         search = translator.search
         self.batch_size = batch_size
@@ -152,7 +158,7 @@ class _GreedyGraph:
 
     def check(self, engine: str, ask: _Ask, examples: Iterable[str]) -> None:
         """Raise ExportError unless an engine gives the tokens and scores of the translator."""
-        texts = _compared_texts(examples)
+        texts = _compared_sources(self.translator, examples)
         short = self.translator.token_ids(texts)
         # The engine reads more padding than the translator does, which must not matter.
         padding = self.translator.max_source_length - short.shape[1]

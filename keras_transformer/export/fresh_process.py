@@ -2,8 +2,8 @@
 
 The file is a program, never imported: its text is handed to a new interpreter. Arguments: the directory of
 the SavedModel, and `text` if it has operations of TensorFlow Text. Standard input: a pickled dictionary of
-`text` and `output`, lists of bytes, and of options, lists of numbers. Standard output: a pickled
-`_FreshReport` of `verification`.
+`text` and `output`, lists of bytes, and of options, lists of numbers; `audio` in place of `text` is an array.
+Standard output: a pickled `_FreshReport` of `verification`.
 """
 
 import importlib
@@ -43,13 +43,18 @@ def _foreign_operations(directory: str) -> list[str]:
     return sorted(op for op in used - own if "PyFunc" in op or op_def_registry.get(op) is None)
 
 
+def _shape(rows: list[Any], rank: int) -> list[int]:
+    return [len(rows), *(len(rows[0]) if len(rows) else 0 for _ in range(rank - 1))]
+
+
 def _report(serve: Any, columns: _Columns) -> dict[str, object]:
     """Describe a signature, and ask it for all rows together, for each alone, and for none."""
     inputs, outputs = serve.structured_input_signature[1], serve.structured_outputs
 
     def ask(rows: _Columns) -> dict[str, object]:
         tensors = {
-            name: tf.constant(rows[name], spec.dtype, [len(rows[name])]) for name, spec in inputs.items()
+            name: tf.constant(rows[name], spec.dtype, _shape(rows[name], spec.shape.rank))
+            for name, spec in inputs.items()
         }
         return {name: values.numpy() for name, values in serve(**tensors).items()}
 
@@ -61,7 +66,7 @@ def _report(serve: Any, columns: _Columns) -> dict[str, object]:
         "together": ask(columns),
         "alone": [
             ask({name: rows[number : number + 1] for name, rows in columns.items()})
-            for number in range(len(columns["text"]))
+            for number in range(len(columns["output"]))
         ],
         "of_nothing": ask({name: [] for name in columns}),
     }

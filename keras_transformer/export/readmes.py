@@ -9,7 +9,7 @@ from pathlib import Path
 from keras_transformer.decoding.text_generator import TextGenerator
 from keras_transformer.decoding.translator import Translator
 from keras_transformer.export.serving_graphs import _default_options
-from keras_transformer.types import SPECIAL_IDS, SPECIAL_TOKENS
+from keras_transformer.types import AUDIO, SPECIAL_IDS, SPECIAL_TOKENS, Source
 
 _TEXT_IMPORT = "    import tensorflow_text  # registers the tokenizer's operations\n"
 _NOTES = {
@@ -54,9 +54,11 @@ def _saved_model_readme(
     name: str,
     version: int,
     optimize: str,
-    examples: Sequence[tuple[str, str]],
+    examples: Sequence[tuple[Source, str]],
 ) -> str:
     """Return the README of a version in Markdown; the first example, a source and its output, is shown."""
+    if translator.reads == AUDIO:
+        return _speech_readme(translator, name, version, optimize)
     text, output = examples[0]
     inputs = {"text": [text], **{option: [value] for option, value in _default_options(translator).items()}}
     search = _template(
@@ -85,6 +87,21 @@ def _saved_model_readme(
         note=_NOTES[optimize],
         flags=_FLAGS.get(optimize, ""),
         text_import=_TEXT_IMPORT if _needs_tensorflow_text(translator) else "",
+    )
+
+
+def _speech_readme(translator: Translator | TextGenerator, name: str, version: int, optimize: str) -> str:
+    return _template(
+        "speech.md",
+        name=name,
+        setting=shlex.quote(f"MODEL_NAME={name}"),
+        config_flag=shlex.quote(f"--model_config_file=/models/{name}/models.config"),
+        url_name=urllib.parse.quote(name),
+        version=version,
+        seconds=translator.source_tokenizer.seconds,
+        max_target_length=translator.max_target_length,
+        rows=_request(instances=[[0.0, 0.25, -0.25]]),
+        note=_NOTES[optimize],
     )
 
 

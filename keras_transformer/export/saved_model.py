@@ -3,16 +3,17 @@
 import itertools
 import tempfile
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 from tensorflow_serving.apis import model_pb2, predict_pb2, prediction_log_pb2
 
-from keras_transformer.arguments import as_strings, check_choice
+from keras_transformer.arguments import check_choice
 from keras_transformer.decoding.sampling import SampleSearch
 from keras_transformer.decoding.text_generator import TextGenerator
 from keras_transformer.decoding.text_translator import TruncationWarning
@@ -20,15 +21,16 @@ from keras_transformer.decoding.translator import Translator
 from keras_transformer.errors import InputError
 from keras_transformer.export.readmes import _saved_model_readme, _template
 from keras_transformer.export.serving_graphs import (
-    SIGNATURES,
     _columns,
+    _rows,
     _ServingGraphs,
+    _signatures_of,
     _utf8,
 )
 from keras_transformer.export.verification import verify_saved_model
 from keras_transformer.export.weights import _rounded
 from keras_transformer.files import Checksums, _as_path, _numbered_directory, errors_named, write_file
-from keras_transformer.types import OPTIMIZATIONS, SPECIAL_TOKENS, Signature
+from keras_transformer.types import AUDIO, OPTIMIZATIONS, SPECIAL_TOKENS, Signature, Source
 
 _MAX_WARMUP_TEXTS = 8
 _WARMUP_FILE = Path("assets.extra", "tf_serving_warmup_requests")
@@ -39,7 +41,7 @@ _MODELS_CONFIG = "models.config"
 def export_saved_model(
     translator: Translator | TextGenerator,
     directory: str | Path,
-    examples: Iterable[str] = (),
+    examples: Iterable[Source] = (),
     optimize: str = "float32",
 ) -> Path:
     """Write the next version of a model, and check it before it appears.
@@ -48,11 +50,12 @@ def export_saved_model(
     renamed to its number, so that a server which watches the directory never sees half a model.
 
     Args:
-        translator: on the TensorFlow backend. A `TextGenerator` has no signature `align`.
+        translator: on the TensorFlow backend. A `TextGenerator` has no signature `align`. One of audio takes
+            `audio`, float32 `(b, n)` at 16 kHz, in place of `text`.
         directory: of the model; its last part is the model's name, the versions are numbers in it.
-        examples: real sources, or prompts, of which the first 8 are used for the comparison and for the
+        examples: real sources, prompts or audio, of which the first 8 are used for the comparison and for the
             warm-up requests; for `xla` of the lengths that are usual. Without any a few tokens of the
-            vocabulary.
+            vocabulary, or silence.
         optimize: `float32`; `bfloat16` for weights of half the size, which changes outputs where two
             are nearly as likely; or `xla` for a search compiled for a few lengths, with the same outputs.
 
@@ -78,7 +81,8 @@ def export_saved_model(
         raise InputError(
             f"`directory` must be that of a model, with its versions in it. Received: {directory}, a version."
         )
-    texts = as_strings(examples=examples)[:_MAX_WARMUP_TEXTS] or [_first_tokens(translator)]
+    _check_optimized(translator, optimize)
+    texts = translator.sources(examples=examples)[:_MAX_WARMUP_TEXTS] or [_first_tokens(translator)]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TruncationWarning)
         outputs = translator.translate(texts)
@@ -92,8 +96,9 @@ def export_saved_model(
             entry.rename(partial / entry.name)
         written.rmdir()
         signatures = [each for each in translator.signatures if (each, optimize) != ("search", "xla")]
-        columns = _columns(translator, _utf8(texts), _utf8(outputs))
-        _write_warmup_requests(partial, name, signatures, columns)
+        columns = _columns(translator, _rows(translator.reads, texts), _utf8(outputs))
+        inputs = {each: _signatures_of(translator.reads)[each].inputs for each in signatures}
+        _write_warmup_requests(partial, name, inputs, columns)
         readme = _saved_model_readme(
             translator, name, version, optimize, list(zip(texts, outputs, strict=True))
         )
@@ -104,8 +109,18 @@ def export_saved_model(
     return directory / str(version)
 
 
-def _first_tokens(translator: Translator | TextGenerator) -> str:
-    """Make a text for the warm-up of what the vocabulary begins with."""
+def _check_optimized(translator: Translator | TextGenerator, optimize: str) -> None:
+    if translator.reads == AUDIO and optimize == "xla":
+        raise ValueError(
+            "`optimize` must be 'float32' or 'bfloat16' for a model of audio: XLA's sizes are those of token "
+            f"ids. Received: optimize={optimize!r}."
+        )
+
+
+def _first_tokens(translator: Translator | TextGenerator) -> Source:
+    """Make a text for the warm-up of what the vocabulary begins with, or a second of silence."""
+    if translator.reads == AUDIO:
+        return np.zeros(16_000, "float32")
     first = len(SPECIAL_TOKENS)
     token_ids = tf.range(first, min(first + 8, translator.source_tokenizer.vocabulary_size))
     [text] = translator.source_tokenizer.detokenize(token_ids[tf.newaxis]).numpy().tolist()
@@ -189,23 +204,26 @@ def _vocabulary_files(translator: Translator | TextGenerator, directory: Path) -
 
 
 def _write_warmup_requests(
-    directory: Path, name: str, signatures: Sequence[Signature], columns: dict[str, list[Any]]
+    directory: Path,
+    name: str,
+    inputs: Mapping[Signature, dict[str, tuple[str, int]]],
+    columns: dict[str, list[Any]],
 ) -> None:
     """Write requests for signatures, each of a single text and one of all."""
     # So a server is warm for both batch sizes, and an XLA export has compiled the lengths of the texts.
     path = directory / _WARMUP_FILE
     path.parent.mkdir(exist_ok=True)
-    num_texts = len(columns["text"])
+    num_texts = len(columns["output"])
     batches = [slice(row, row + 1) for row in range(num_texts)]
     if num_texts > 1:
         batches.append(slice(None))
     with tf.io.TFRecordWriter(str(path)) as writer:
-        for signature, rows in itertools.product(signatures, batches):
+        for signature, rows in itertools.product(inputs, batches):
             # All inputs: an older server fills in no defaults.
-            inputs = SIGNATURES[signature].inputs.items()
+            given = inputs[signature].items()
             request = predict_pb2.PredictRequest(
                 model_spec=model_pb2.ModelSpec(name=name, signature_name=signature),
-                inputs={key: tf.make_tensor_proto(columns[key][rows], dtype) for key, (dtype, _) in inputs},
+                inputs={key: tf.make_tensor_proto(columns[key][rows], dtype) for key, (dtype, _) in given},
             )
             log = prediction_log_pb2.PredictLog(request=request)
             writer.write(prediction_log_pb2.PredictionLog(predict_log=log).SerializeToString())

@@ -15,9 +15,9 @@ from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 from keras_transformer.arguments import _check_finite
 from keras_transformer.decoding.text_translator import TextTranslator
 from keras_transformer.errors import InputError
-from keras_transformer.export.serving_graphs import SIGNATURES, _utf8
+from keras_transformer.export.serving_graphs import _rows, _signatures_of
 from keras_transformer.files import Checksums, _as_path, _numbers, read_file
-from keras_transformer.types import Signature
+from keras_transformer.types import AUDIO, TEXT, Signature, Source, _Input
 
 # What exports have, with every tokenizer, search, option of a model and activation of Keras. None of them
 # reads or writes files, opens connections or runs Python.
@@ -69,15 +69,23 @@ class ServedModel(TextTranslator):
         _check_finite(self.directory, self._signature("serving_default").variables)
 
     @property
+    def reads(self) -> _Input:
+        """What a source is: a text, or audio."""
+        return AUDIO if AUDIO.name in self._inputs("serving_default") else TEXT
+
+    @property
     def _num_outputs(self) -> int:
         [_, num_outputs] = self._signature("n_best").structured_outputs["score"].shape
         return int(num_outputs)
 
     def _outputs(
-        self, signature: Signature, columns: list[list[str]], numbers: list[int]
+        self, signature: Signature, columns: list[list[Source]], numbers: list[int]
     ) -> dict[str, np.ndarray]:
-        inputs = zip(SIGNATURES[signature].inputs, columns, strict=True)
-        outputs = self._signature(signature)(**{side: tf.constant(_utf8(texts)) for side, texts in inputs})
+        names = _signatures_of(self.reads)[signature].inputs
+        # The second is of texts, whatever the first is.
+        rows = [_rows(reads, each) for reads, each in zip((self.reads, TEXT), columns, strict=False)]
+        inputs = {name: tf.constant(each) for name, each in zip(names, rows, strict=True)}
+        outputs = self._signature(signature)(**inputs)
         return {name: values.numpy() for name, values in outputs.items()}
 
     def _signature(self, name: Signature) -> _ServedFunction:
@@ -86,13 +94,15 @@ class ServedModel(TextTranslator):
         if serve is None:
             names = ", ".join(sorted(self._module.signatures)) or "none"
             raise InputError(f"{self.directory} has no signature {name}. It has: {names}.")
-        specs = serve.structured_input_signature[1]
-        received = {column: (spec.dtype.name, spec.shape.rank) for column, spec in specs.items()}
-        if received != SIGNATURES[name].inputs:
-            raise InputError(
-                f"{self.directory}: {name} must take {SIGNATURES[name].inputs}. Received: {received}."
-            )
+        received = self._inputs(name)
+        wanted = _signatures_of(AUDIO if AUDIO.name in received else TEXT)[name].inputs
+        if received != wanted:
+            raise InputError(f"{self.directory}: {name} must take {wanted}. Received: {received}.")
         return serve
+
+    def _inputs(self, name: Signature) -> dict[str, tuple[str, int]]:
+        specs = self._module.signatures[name].structured_input_signature[1]
+        return {column: (spec.dtype.name, spec.shape.rank) for column, spec in specs.items()}
 
 
 def _saved_model_directory(directory: Path) -> Path:

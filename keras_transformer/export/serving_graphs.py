@@ -10,13 +10,14 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from keras_transformer.arguments import _pad_audio
 from keras_transformer.decoding.search import SearchResult
 from keras_transformer.decoding.text_generator import TextGenerator
 from keras_transformer.decoding.text_translator import TextTranslator
 from keras_transformer.decoding.translator import Translator
 from keras_transformer.export.weights import _StoredWeights
 from keras_transformer.text.tokenizer import Tokenizer
-from keras_transformer.types import SPECIAL_IDS, Signature
+from keras_transformer.types import AUDIO, SPECIAL_IDS, TEXT, Signature, Source, _Input
 
 
 class _Signature(NamedTuple):
@@ -26,30 +27,27 @@ class _Signature(NamedTuple):
     outputs: dict[str, tuple[str, int]]
 
 
-_TEXT = {"text": ("string", 1)}
 _BEST = {"output": ("string", 1), "score": ("float32", 1)}
 _HYPOTHESES = {"output": ("string", 2), "score": ("float32", 2)}
 # An option has a row for each text, or one for all: a server that joins the requests of several clients joins
 # their rows, and each text keeps the options of its own request.
 _OPTIONS = {"max_length": ("int32", 1), "length_penalty": ("float32", 1), "num_hypotheses": ("int32", 1)}
 
-SIGNATURES: dict[Signature, _Signature] = {
-    "serving_default": _Signature(_TEXT, _BEST),
-    "n_best": _Signature(_TEXT, _HYPOTHESES),
-    "align": _Signature(
-        _TEXT,
-        {
-            **_BEST,
-            "source_tokens": ("string", 2),
-            "output_tokens": ("string", 2),
-            "attention": ("float32", 3),
-        },
-    ),
-    "score": _Signature(
-        {**_TEXT, "output": ("string", 1)}, {"score": ("float32", 1), "num_tokens": ("int32", 1)}
-    ),
-    "search": _Signature({**_TEXT, **_OPTIONS}, _HYPOTHESES),
-}
+_ALIGNMENT = {"source_tokens": ("string", 2), "output_tokens": ("string", 2), "attention": ("float32", 3)}
+_SCORES = {"score": ("float32", 1), "num_tokens": ("int32", 1)}
+
+
+def _signatures_of(reads: _Input) -> dict[Signature, _Signature]:
+    """Return the signatures of models that read texts, or audio."""
+    source = {reads.name: (reads.dtype, reads.rank)}
+    return {
+        "serving_default": _Signature(source, _BEST),
+        "n_best": _Signature(source, _HYPOTHESES),
+        "align": _Signature(source, {**_BEST, **_ALIGNMENT}),
+        "score": _Signature({**source, "output": ("string", 1)}, _SCORES),
+        "search": _Signature({**source, **_OPTIONS}, _HYPOTHESES),
+    }
+
 
 # The score of what stands for no hypothesis, as `n_best` gives it.
 _NO_HYPOTHESIS = -1e30
@@ -65,11 +63,16 @@ def _default_options(translator: Translator | TextGenerator) -> dict[str, float]
 
 
 def _columns(
-    translator: Translator | TextGenerator, text: list[bytes], output: list[bytes]
+    translator: Translator | TextGenerator, rows: Source, output: list[bytes]
 ) -> dict[str, list[Any]]:
     """Return a column for each input of all signatures, with the default options."""
-    options = {name: [value] * len(text) for name, value in _default_options(translator).items()}
-    return {"text": text, "output": output, **options}
+    options = {name: [value] * len(rows) for name, value in _default_options(translator).items()}
+    return {translator.reads.name: rows, "output": output, **options}
+
+
+def _rows(reads: _Input, sources: Sequence[Source]) -> Source:
+    """Return sources as an export takes them: bytes, or samples `(b, n)`."""
+    return _pad_audio(sources) if reads == AUDIO else _utf8(sources)
 
 
 def _utf8(texts: Sequence[str]) -> list[bytes]:
@@ -89,7 +92,12 @@ class _ServingGraphs:
         self._found = (
             _compiled_in_buckets(self._search, translator.max_source_length)
             if optimize == "xla"
-            else _graph_of(self._search, tf.TensorSpec([None], tf.int32), tf.TensorSpec([None], tf.float32))
+            else _graph_of(
+                self._search,
+                tf.TensorSpec([None], tf.int32),
+                tf.TensorSpec([None], tf.float32),
+                source=_IDS if translator.reads == TEXT else _frames(translator.source_tokenizer),
+            )
         )
 
     def module(self, vocabulary_files: Sequence[str]) -> tf.Module:
@@ -115,8 +123,8 @@ class _ServingGraphs:
             functions["search"] = self._with_options()
         graphs = {}
         for name in (name for name in self._translator.signatures if name in functions):
-            inputs = SIGNATURES[name].inputs.items()
-            specs = [tf.TensorSpec([None], dtype, name=column) for column, (dtype, _) in inputs]
+            inputs = _signatures_of(self._translator.reads)[name].inputs.items()
+            specs = [tf.TensorSpec([None] * rank, dtype, name=column) for column, (dtype, rank) in inputs]
             graphs[name] = tf.function(functions[name], input_signature=specs, autograph=False)
         return graphs
 
@@ -179,7 +187,7 @@ class _ServingGraphs:
     def _score(self, text: tf.Tensor, output: tf.Tensor) -> dict[str, tf.Tensor]:
         """Return the score of an output `(b,)` for each text, read up to the translator's limit."""
         same_size = "`text` and `output` must have the same number of rows."
-        tf.debugging.assert_equal(tf.shape(text), tf.shape(output), same_size)
+        tf.debugging.assert_equal(tf.shape(text)[:1], tf.shape(output), same_size)
         translator = self._translator
         target_ids = _ended_ids(output, translator.target_tokenizer, translator.max_target_length)
         with self._weights.scope():
@@ -207,8 +215,10 @@ class _ServingGraphs:
 
 
 def _ended_ids(text: tf.Tensor, tokenizer: Tokenizer, max_length: int) -> tf.Tensor:
-    """Tokenize and end texts `(b,)`: int32 `(b, s)`."""
+    """Tokenize and end texts `(b,)`: int32 `(b, s)`; turn audio into frames `(b, s, w)`."""
     token_ids = tokenizer.padded_ids(text, max_length)
+    if tokenizer.reads == AUDIO:
+        return token_ids
     # A column even where there are no rows: a reshape cannot tell the size of 0 elements.
     return tf.pad(token_ids, [[0, 0], [0, tf.maximum(1 - tf.shape(token_ids)[1], 0)]])
 
@@ -216,14 +226,16 @@ def _ended_ids(text: tf.Tensor, tokenizer: Tokenizer, max_length: int) -> tf.Ten
 def _of_each(text: tf.Tensor, **options: tf.Tensor) -> tf.Tensor:
     """Return an option `(b,)` of each text, given with a row for each or one for all."""
     [(name, given)] = options.items()
-    fits = tf.reduce_any(tf.size(given) == [1, tf.size(text)])
+    rows = tf.shape(text)[0]
+    fits = tf.reduce_any(tf.size(given) == [1, rows])
     message = f"`{name}` must have a row for each text, or one for all. Rows and texts received:"
-    with tf.control_dependencies([tf.debugging.Assert(fits, [message, tf.size(given), tf.size(text)])]):
-        return tf.broadcast_to(given, tf.shape(text))
+    with tf.control_dependencies([tf.debugging.Assert(fits, [message, tf.size(given), rows])]):
+        return tf.broadcast_to(given, [rows])
 
 
 def _is_empty(text: tf.Tensor) -> tf.Tensor:
-    return tf.equal(tf.strings.length(text), 0)
+    # In a batch nothing tells silence from no audio.
+    return tf.equal(tf.strings.length(text), 0) if text.dtype == tf.string else tf.constant([False])
 
 
 def _trimmed(token_ids: tf.Tensor) -> tf.Tensor:
@@ -232,20 +244,31 @@ def _trimmed(token_ids: tf.Tensor) -> tf.Tensor:
     return token_ids[:, : tf.reduce_max(tf.concat([lengths, [1]], axis=0))]
 
 
+# Token ids (b, s).
+_IDS = tf.TensorSpec([None, None], tf.int32)
+
+
+def _frames(tokenizer: Tokenizer) -> tf.TensorSpec:
+    """Return the shape and dtype of frames `(b, s, w)`."""
+    return tf.TensorSpec([None, None, tokenizer.num_mels], tf.float32)
+
+
 _SHORTEST = 16
 _LARGEST_BATCH = 2**20
 _Generate = Callable[..., SearchResult]
 
 
-def _graph_of(generate: _Generate, *options: tf.TensorSpec, jit_compile: bool | None = None) -> _Generate:
-    """Make a graph of a search from int32 `(b, s)` and options, traced once for all sizes."""
-    signature = [tf.TensorSpec([None, None], tf.int32), *options]
+def _graph_of(
+    generate: _Generate, *options: tf.TensorSpec, source: tf.TensorSpec, jit_compile: bool | None = None
+) -> _Generate:
+    """Make a graph of a search from a source and options, traced once for all sizes."""
+    signature = [source, *options]
     return tf.function(generate, input_signature=signature, autograph=False, jit_compile=jit_compile)
 
 
 def _compiled_in_buckets(generate: _Generate, max_length: int) -> _Generate:
     """Compile a search with XLA, for each bucket of sizes when it is first used."""
-    compiled = _graph_of(generate, jit_compile=True)
+    compiled = _graph_of(generate, source=_IDS, jit_compile=True)
 
     def generate_in_buckets(token_ids: tf.Tensor) -> SearchResult:
         result = compiled(_pad_to_bucket(token_ids, max_length))

@@ -13,7 +13,6 @@ from typing import Any, TypedDict
 
 import numpy as np
 
-from keras_transformer.arguments import as_strings
 from keras_transformer.decoding.text_generator import TextGenerator
 from keras_transformer.decoding.text_translator import (
     Alignment,
@@ -25,14 +24,16 @@ from keras_transformer.decoding.text_translator import (
 from keras_transformer.decoding.translator import Translator
 from keras_transformer.errors import ExportError
 from keras_transformer.export.readmes import _needs_tensorflow_text
-from keras_transformer.export.serving_graphs import SIGNATURES, _columns, _utf8
-from keras_transformer.types import Signature
+from keras_transformer.export.serving_graphs import _columns, _rows, _signatures_of, _utf8
+from keras_transformer.types import AUDIO, Signature, Source, _Input
 
 _MAX_EXAMPLES = 8
 # What users send by mistake.
 _HARD_TEXTS = ("", "  ", "\U0001f600 \u05e9\u05dc\u05d5\u05dd")
 # No UTF-8: there is no string of it that a translator could be asked.
 _NOT_UTF8 = b"\xff\xfe\xc3"
+# The least audio, and silence.
+_HARD_AUDIO = (np.ones(1, "float32"), np.zeros(700, "float32"))
 # Scores may differ in the last digits: another batch size, another order of additions.
 _SCORE_TOLERANCE = 1e-3
 # The line after a traceback: the class of the exception, with its modules, and the message.
@@ -59,7 +60,7 @@ class _FreshReport(TypedDict):
 
 
 def verify_saved_model(
-    directory: str | Path, translator: Translator | TextGenerator, examples: Iterable[str] = ()
+    directory: str | Path, translator: Translator | TextGenerator, examples: Iterable[Source] = ()
 ) -> None:
     """Raise ExportError unless a SavedModel answers as a translator does.
 
@@ -75,27 +76,31 @@ def verify_saved_model(
     Raises:
         ExportError: what differs.
     """
-    texts = _compared_texts(examples)
+    texts = _compared_sources(translator, examples)
     expected, outputs = _expected_answers(translator, texts)
-    columns = _columns(translator, [*_utf8(texts), _NOT_UTF8], [*_utf8(outputs), _NOT_UTF8])
+    rows, outputs_of_rows = _rows(translator.reads, texts), _utf8(outputs)
+    if translator.reads != AUDIO:
+        texts, rows, outputs_of_rows = [*texts, _NOT_UTF8], [*rows, _NOT_UTF8], [*outputs_of_rows, _NOT_UTF8]
+    columns = _columns(translator, rows, outputs_of_rows)
     fresh = _ask_fresh_process(Path(directory), columns, needs_text=_needs_tensorflow_text(translator))
     if fresh["foreign_operations"]:
         raise ExportError(
             "A SavedModel must have only operations of TensorFlow and TensorFlow Text. "
             f"Received: {', '.join(fresh['foreign_operations'])}."
         )
-    _check_specifications(fresh["signatures"], translator.signatures)
+    _check_specifications(fresh["signatures"], translator.signatures, translator.reads)
     for name, report in fresh["signatures"].items():
-        _check_answers(name, [*texts, _NOT_UTF8], report, expected[name])
+        _check_answers(name, texts, report, expected[name])
 
 
-def _compared_texts(examples: Iterable[str]) -> list[str]:
+def _compared_sources(translator: Translator | TextGenerator, examples: Iterable[Source]) -> list[Source]:
     """Return the sources that are compared: some examples, and what users send by mistake."""
-    return [*as_strings(examples=examples)[:_MAX_EXAMPLES], *_HARD_TEXTS]
+    hard = _HARD_AUDIO if translator.reads == AUDIO else _HARD_TEXTS
+    return [*translator.sources(examples=examples)[:_MAX_EXAMPLES], *hard]
 
 
 def _expected_answers(
-    translator: Translator | TextGenerator, texts: list[str]
+    translator: Translator | TextGenerator, texts: list[Source]
 ) -> tuple[dict[Signature, Sequence[_Answer]], list[str]]:
     """Return the translator's answers for each signature, and its outputs, which are scored."""
     with warnings.catch_warnings():
@@ -140,13 +145,15 @@ def _last_error(text: str) -> str:
     return " ".join(" ".join(lines[starts[-1] if starts else -1 :]).split())[:1000]
 
 
-def _check_specifications(reports: dict[Signature, _SignatureReport], names: Sequence[Signature]) -> None:
+def _check_specifications(
+    reports: dict[Signature, _SignatureReport], names: Sequence[Signature], reads: _Input
+) -> None:
     """Raise ExportError unless signatures are the documented ones, of any batch size."""
     # A search that XLA compiled takes no options.
     if {*reports, "search"} != set(names):
         raise ExportError(f"Signatures must be {sorted(names)}. Received: {sorted(reports)}.")
     for name in reports:
-        for side, documented in SIGNATURES[name]._asdict().items():
+        for side, documented in _signatures_of(reads)[name]._asdict().items():
             received = reports[name]["specification"][side]
             ranks = {column: (dtype, len(shape)) for column, (dtype, shape) in received.items()}
             if ranks != documented:
@@ -156,7 +163,7 @@ def _check_specifications(reports: dict[Signature, _SignatureReport], names: Seq
 
 
 def _check_answers(
-    name: Signature, texts: Sequence[str | bytes], report: _SignatureReport, expected: Sequence[_Answer]
+    name: Signature, texts: Sequence[Source], report: _SignatureReport, expected: Sequence[_Answer]
 ) -> None:
     """Raise ExportError for an answer that is not the expected one, or not that to the text alone."""
     together = TextTranslator.read(name, report["together"])

@@ -5,7 +5,7 @@ from typing import TypeAlias
 import keras
 from keras import ops
 
-from keras_transformer.arguments import check_choice
+from keras_transformer.arguments import check_choice, known_width
 from keras_transformer.layers.decoder import Decoder
 from keras_transformer.layers.encoder import Encoder
 from keras_transformer.layers.normalization import Dropout
@@ -79,23 +79,25 @@ class FrameConvolutions(keras.layers.Layer):
     def __init__(self, hidden_dim: int, **kwargs: object) -> None:
         super().__init__(**kwargs)
         self.hidden_dim = hidden_dim
+        # Dense layers of three neighbors: TensorFlow's convolution of no rows has another shape.
         options: Config = {"activation": "gelu", "dtype": self.dtype_policy}
-        self.first = keras.layers.Conv1D(hidden_dim, 3, **options, name="first")
-        self.second = keras.layers.Conv1D(hidden_dim, 3, strides=2, **options, name="second")
+        self.first = keras.layers.Dense(hidden_dim, **options, name="first_convolution")
+        self.second = keras.layers.Dense(hidden_dim, **options, name="second_convolution")
         self.supports_masking = True
 
     def build(self, inputs_shape: Shape) -> None:
-        self.first.build(inputs_shape)
-        self.second.build((*inputs_shape[:2], self.hidden_dim))
+        self.first.build((*inputs_shape[:2], 3 * known_width(inputs=inputs_shape)))
+        self.second.build((*inputs_shape[:2], 3 * self.hidden_dim))
 
     def call(self, inputs: Tensor, padding_mask: Tensor | None = None) -> Tensor:
         # (b, s, w) -> (b, s, d) -> (b, ceil(s / 2), d)
         x = inputs
-        for convolution in (self.first, self.second):
+        for stride, convolution in enumerate((self.first, self.second), start=1):
             if padding_mask is not None:
                 x = ops.where(padding_mask[..., None], x, ops.zeros((), x.dtype))
-            # By hand: for a stride of 2 `padding="same"` would put nothing in front of an even number.
-            x = convolution(ops.pad(x, ((0, 0), (1, 1), (0, 0))))
+            x = ops.pad(x, ((0, 0), (1, 1), (0, 0)))
+            neighbors = [x[:, :-2], x[:, 1:-1], x[:, 2:]]
+            x = convolution(ops.concatenate([each[:, ::stride] for each in neighbors], axis=-1))
         return x
 
     def compute_output_shape(self, inputs_shape: Shape, padding_mask_shape: Shape | None = None) -> Shape:

@@ -189,9 +189,9 @@ def _weights(part: keras.layers.Layer, name: str, factor: float) -> Iterator[_We
         if not hasattr(variable, "shape"):
             continue
         shape, tensor = tuple(variable.shape), f"{name}.{ending}"
-        if isinstance(part, keras.layers.Conv1D) and attribute == "kernel":
-            # (o, i, width) -> (width, i, o)
-            yield _Weight(variable, tensor, shape[::-1], is_matrix=True, width_axis=None)
+        if part.name.endswith("convolution") and attribute == "kernel":
+            # (o, i, 3) -> (3 i, o)
+            yield _Weight(variable, tensor, (shape[1], shape[0] // 3, 3), is_matrix=True, width_axis=None)
         elif attribute == "kernel":
             # (o, i) -> (i, o); the output of attention, (h, k, d), has two axes of inputs.
             num_outputs = shape[-1] if writes_features else math.prod(shape[1:])

@@ -24,7 +24,7 @@ from keras_transformer.runs.large_corpus import Progress, _large_corpus, _LargeC
 from keras_transformer.text.lookup import CharacterTokenizer, WhitespaceTokenizer
 from keras_transformer.text.subword import SubwordTokenizer
 from keras_transformer.text.tokenizer import Tokenizer, load_tokenizer
-from keras_transformer.types import SPECIAL_TOKENS, Pair
+from keras_transformer.types import SPECIAL_TOKENS, TEXT, Pair
 
 _LARGEST = 8000  # vocabulary, if not given
 
@@ -108,6 +108,11 @@ def _run_tokenizers(
         tokenizers = _train_tokenizers(config.vocabulary, pairs)
     else:
         initial = Translator.load(config.model.initial_model)
+        if initial.reads != TEXT:
+            raise InputError(
+                "`initial_model` must read texts, as the pairs of a run are. "
+                f"Received: {config.model.initial_model}, which reads {initial.reads.name}."
+            )
         tokenizers = initial.source_tokenizer, initial.target_tokenizer
     for tokenizer, path in zip(tokenizers, paths, strict=True):
         tokenizer.save(path)

@@ -120,7 +120,8 @@ def read_hugging_face_tokenizers(
         wanted = f"the tokenizer must be one of {known}"
         raise InputError(f"{files.settings_path}: {wanted}. Received: {name!r}.")
     source, target = _FAMILIES[name](files, source_language, target_language)
-    return _LogMel(**source) if name == "WhisperTokenizer" else _tokenizer(source), _tokenizer(target)
+    first = _LogMel(**source) if name == "WhisperTokenizer" else _tokenizer(source)
+    return first, _tokenizer(target)
 
 
 def _tokenizer(description: Config) -> Tokenizer:

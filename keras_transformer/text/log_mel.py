@@ -40,6 +40,7 @@ class _LogMel(Tokenizer):
         num_samples = self.seconds * _RATE
         samples = tf.cast(texts, tf.float32)[:, : self.longest(max_length)]
         samples = tf.pad(samples, [[0, 0], [0, num_samples - tf.shape(samples)[1]]])
+        samples = tf.ensure_shape(samples, [None, num_samples])
         # One after the other, since windows take many times the memory of their samples.
         frames = tf.map_fn(self._frames, samples)
         return tf.reshape(frames, [-1, num_samples // _HOP, self.num_mels])

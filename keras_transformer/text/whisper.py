@@ -64,9 +64,7 @@ def _features(files: _Directory) -> Config:
     frames = files.config.get("max_source_positions", 1500), files.config.get("num_mel_bins", 80)
     seconds, num_mels = table.get("chunk_length", 30), table.get("feature_size", 80)
     if (seconds * 50, num_mels) != frames:
-        message = (
-            f"the model reads {frames[0] * 2} frames of {frames[1]} mels, and the features must be those"
-        )
+        message = f"the features must be {frames[0] * 2} frames of {frames[1]} mels, as the model reads them"
         received = f"chunk_length={seconds}, feature_size={num_mels}"
         raise InputError(f"{files.path}: {message}. Received: {received}.")
     return {"num_mels": num_mels, "seconds": seconds}

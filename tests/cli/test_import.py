@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from keras_transformer_cli import main
-from pretrained_models import CORPUS, save_translator
+from pretrained_models import CORPUS, save_translator, save_whisper
 
 
 def run(*words: object) -> str:
@@ -57,3 +57,22 @@ def test_the_directory_is_one_of_a_run(tmp_path: Path, monkeypatch: pytest.Monke
     names = ("constraints", "length_normalization", "special_ids")
     first, second = ({name: each["search"][name] for name in names} for each in options)
     assert first == second
+
+
+@pytest.mark.slow
+@pytest.mark.backend
+def test_a_model_of_audio_is_imported_and_exported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    save_whisper(tmp_path / "hub")
+    run("import", "hub", "runs/whisper", "--source-language", "de")
+    assert run("export", "runs/whisper", "saved").splitlines() == ["saved/1"]
+    assert "none. Received: 'Hallo'" in refused("export", "runs/whisper", "saved", "--example", "Hallo")
+    for flag, path in (("--model", "runs/whisper"), ("--saved-model", "saved/1")):
+        assert "Received: a model that reads audio." in refused("translate", flag, path, "Hallo")
+    Path("pairs.tsv").write_text("".join(f"{text}\t{text}\n" for text in CORPUS), encoding="utf-8")
+    words = ("train", "--initial-model", "runs/whisper", "--pairs", "pairs.tsv", "--name", "second")
+    result = CliRunner().invoke(main, words)
+    assert (result.exit_code, result.stderr.splitlines()[-1][-42:]) == (
+        2,
+        "Received: runs/whisper, which reads audio.",
+    )

@@ -56,7 +56,8 @@ def test_convolutions_of_frames(length: int) -> None:
     layer = model.source_projection
     x = frames.astype("float64")
     for stride, each in enumerate((layer.first, layer.second), 1):
-        x = convolved(x, array(each.kernel), array(each.bias), stride)
+        kernel = array(each.kernel).reshape(3, -1, 8)
+        x = convolved(x, kernel, array(each.bias), stride)
     np.testing.assert_allclose(array(layer(frames)), x, atol=1e-5)
     output, mask = model.encode(frames)
     assert tuple(output.shape) == (2, (length + 1) // 2, 8)

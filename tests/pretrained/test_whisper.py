@@ -1,5 +1,6 @@
 """Whisper: the logits, the features, the tokens and the texts of `transformers`."""
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -235,3 +236,35 @@ def test_a_translator_of_audio(tmp_path: Path) -> None:
 
 
 SIZES: dict[str, Any] = {"num_layers": 1, "hidden_dim": 8, "num_heads": 2, "intermediate_dim": 11}
+
+
+@pytest.mark.slow
+def test_an_export_of_audio(tmp_path: Path) -> None:
+    save_whisper(tmp_path / "theirs")
+    translator = kt.Translator.from_hugging_face(tmp_path / "theirs", "de")
+    rules = dataclasses.asdict(translator.search) | {"constraints": translator.search.constraints}
+    translator.search = kt.decoding.BeamSearch(2, **rules)
+    sources = audio(5)
+    # It compares the answers of all signatures itself, in a process without Keras.
+    directory = kt.export.export_saved_model(translator, tmp_path / "saved", sources)
+    served = kt.export.ServedModel(directory)
+    assert served.translate(sources) == translator.translate(sources)
+    hypotheses, wanted = served.n_best(sources[:2]), translator.n_best(sources[:2])
+    assert [[each.text for each in row] for row in hypotheses] == [
+        [each.text for each in row] for row in wanted
+    ]
+    [alignment] = served.align(sources[:1])
+    assert alignment.source_tokens == tuple(f"{number / 50:.2f}" for number in range(50))
+    assert alignment.attention.shape == (len(alignment.output_tokens), 50)
+    [score] = served.score(sources[:1], [" A dog."])
+    [of_pair] = translator.score(sources[:1], [" A dog."])
+    np.testing.assert_allclose(score.score, of_pair.score, rtol=1e-4)
+    assert "`audio`, float32 (b, n)" in (directory / "README.md").read_text(encoding="utf-8")
+    with pytest.raises(ValueError, match=r"for a model of audio.*Received: optimize='xla'\."):
+        kt.export.export_saved_model(translator, tmp_path / "xla", sources, "xla")
+    with pytest.raises(ValueError, match="a translator that reads 'audio'"):
+        kt.export.export_litert(translator, tmp_path / "model.tflite")
+    with pytest.raises(ValueError, match="no frames"):
+        kt.export.export_ctranslate2(translator, tmp_path / "ctranslate2")
+    with pytest.raises(TypeError, match=r"Received: texts\[0\] of <U5"):
+        served.translate(["Hallo"])
