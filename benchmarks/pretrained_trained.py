@@ -250,9 +250,10 @@ def their_outputs(model: Any, inputs: Any, pad: int, beams: int) -> tuple[list[l
         if beams > 1:
             scores = found.sequences_scores.numpy()
         else:
-            # Not of its scores, which leave out what is banned: with beams it is not left out.
+            # As beams have it: what is banned keeps its share, and a token that is forced is certain.
             taken = model.compute_transition_scores(found.sequences, found.logits, normalize_logits=True)
-            is_token = rows != pad
+            is_free = torch.stack([step.isfinite().sum(1) > 1 for step in found.scores], dim=1)
+            taken, is_token = torch.where(is_free, taken, 0.0), rows != pad
             scores = torch.where(is_token, taken, 0.0).sum(1).numpy() / is_token.sum(1).numpy()
     # Beams fill up with the end token where padding is 0.
     end = model.config.eos_token_id
@@ -303,26 +304,21 @@ def make(name: str, data: Path, steps: int, directory: Path) -> None:
     write(directory, training={"loss": loss, "seconds": time.perf_counter() - start})
 
 
-def compare(name: str, data: Path, steps: int, num_sources: int, models: Path, place: Path) -> None:
-    """Import a model, which is trained if it is not there, compare, and print rows of the table.
+def compare(name: str, sources: list[str], numbers_of_beams: list[int], directory: Path, place: Path) -> None:
+    """Import a model, compare, and print rows of the table.
 
     Args:
         name: of `FAMILIES`.
-        data: the directory of Multi30k.
-        steps: of training.
-        num_sources: of the comparison.
-        models: a directory; that of the model is `models / name`.
+        sources: of the comparison.
+        numbers_of_beams: of each search; 1 for greedy.
+        directory: of the model.
         place: a directory for other files.
     """
     import keras_transformer as kt
 
-    directory = models / name
-    if not directory.is_dir():
-        make(name, data, steps, directory)
     model, tokenizer = load(name, directory)
     pad = model.config.pad_token_id
     note = json.loads((directory / "training.json").read_text())
-    sources = read(data / "val.en.gz", num_sources)
     inputs = tokenizer(sources, padding=True, return_tensors="pt")
     inputs = {each: inputs[each] for each in ("input_ids", "attention_mask")}
     translator = kt.Translator.from_hugging_face(directory)
@@ -339,12 +335,9 @@ def compare(name: str, data: Path, steps: int, num_sources: int, models: Path, p
         constraints=search.constraints,
         special_ids=search.special_ids,
     )
-    for label, each, beams in (
-        ("greedy", greedy, 1),
-        ("beam 4", search, 4),
-        ("beam 5", dataclasses.replace(search, beam_size=5), 5),
-    ):
-        translator.search = each
+    for beams in numbers_of_beams:
+        label = f"beam {beams}" if beams > 1 else "greedy"
+        translator.search = greedy if beams == 1 else dataclasses.replace(search, beam_size=beams)
         found = translator.generate(ids)
         ours = [target_ids[row[row != 0]].tolist() for row in np.asarray(found.token_ids)[:, 0]]
         scores = np.asarray(found.scores)[:, 0]
@@ -438,6 +431,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(FAMILIES)}; all if none")
     parser.add_argument("--steps", type=int, default=600, help="of training, 64 pairs each")
     parser.add_argument("--sources", type=int, default=200, help="sources that are compared")
+    parser.add_argument("--beams", type=int, nargs="+", default=[1, 4, 5], help="of each search")
     parser.add_argument("--models", type=Path, help="directory that keeps the models, or has them already")
     parser.add_argument("--pairs", type=int, default=2000, help="pairs of the fine-tuning")
     arguments = parser.parse_args()
@@ -454,7 +448,10 @@ def main() -> None:
         place = Path(temporary)
         models = arguments.models or place
         for name in arguments.names or FAMILIES:
-            compare(name, arguments.data, arguments.steps, arguments.sources, models, place)
+            if not (models / name).is_dir():
+                make(name, arguments.data, arguments.steps, models / name)
+            sources = read(arguments.data / "val.en.gz", arguments.sources)
+            compare(name, sources, arguments.beams, models / name, place)
         if (models / "marian").is_dir():
             print(fine_tune(models / "marian", arguments.data, place, arguments.pairs))
 
