@@ -12,9 +12,9 @@ import tensorflow as tf
 from typing_extensions import Self
 
 from keras_transformer.files import read_file
-from keras_transformer.text.hugging_face_files import _subword_files
 from keras_transformer.text.splitters import _SPLITTERS, _Splitter
 from keras_transformer.text.tokenizer import Tokenizer
+from keras_transformer.text.written_tokenizers import _subword_files
 from keras_transformer.types import SPECIAL_IDS, SPECIAL_TOKENS, Config
 
 # How others name what this package calls padding, unknown, start and end.
