@@ -113,7 +113,8 @@ def _as_family(
     tensors: dict[str, _Array] = {}
     for name, values in _tensors_of(model, family, ids, is_separate=is_separate):
         # A stack of T5 has one table of relative positions.
-        if not np.array_equal(tensors.setdefault(name, values), values):
+        first = tensors.setdefault(name, values)
+        if first is not values and not np.array_equal(first, values):
             raise _MisfitError(of, positions=("different in each layer", "the same in each layer"))
     return _Written(family, config, {name: np.ascontiguousarray(each) for name, each in tensors.items()})
 

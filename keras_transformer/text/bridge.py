@@ -15,7 +15,7 @@ from keras_transformer.errors import InputError
 from keras_transformer.files import _read_tokens, read_file, read_table
 from keras_transformer.text.splitters import _SPLITTERS, _Splitter
 from keras_transformer.text.tokenizer import Tokenizer
-from keras_transformer.text.written_tokenizer import _subword_files
+from keras_transformer.text.written_tokenizers import _subword_files
 from keras_transformer.types import SPECIAL_IDS, SPECIAL_TOKENS, Config
 
 # How others name what this package calls padding, unknown, start and end.

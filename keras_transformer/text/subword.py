@@ -19,7 +19,7 @@ from typing_extensions import Self
 from keras_transformer.errors import InputError
 from keras_transformer.text.normalization import REPLACEMENT_CHARACTER, _normalized_batches
 from keras_transformer.text.tokenizer import Tokenizer
-from keras_transformer.text.written_tokenizer import _subword_files
+from keras_transformer.text.written_tokenizers import _subword_files
 from keras_transformer.types import SPECIAL_IDS, SPECIAL_TOKENS, Config
 
 if TYPE_CHECKING:
