@@ -409,6 +409,7 @@ def fine_tune(directory: Path, data: Path, place: Path, num_pairs: int) -> str:
         **options,
         initial_model=str(place / "imported"),
         peak_learning_rate=3e-4,
+        label_smoothing=0.0,  # as torch has trained it, and as the loss is measured
         epochs=1,
     )
     for epochs in (1, 2):
