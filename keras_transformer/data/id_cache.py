@@ -36,14 +36,16 @@ class _StoredRows:
 
     def __init__(self, path: Path, id_type: np.dtype, lengths: np.ndarray) -> None:
         self._path, self._id_type = path, id_type
-        # Where each of n rows begins, and the last ends: int64 (n + 1,)
-        self._starts = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+        # Where each of n rows begins, and the last ends, (n + 1,), in 4 bytes each while that is enough.
+        starts = np.zeros(len(lengths) + 1, np.int64)
+        np.cumsum(lengths, out=starts[1:])
+        self._starts = starts if starts[-1] >= 2**32 else starts.astype(np.uint32)
 
     def nrows(self) -> int:
         return len(self._starts) - 1
 
     def row_lengths(self) -> np.ndarray:
-        return np.diff(self._starts)
+        return np.diff(self._starts).astype(np.int32)
 
     def gather(self, indices: tf.Tensor | tf.RaggedTensor) -> tf.RaggedTensor:
         if isinstance(indices, tf.RaggedTensor):
@@ -54,7 +56,7 @@ class _StoredRows:
         )
 
     def _read(self, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        starts = self._starts[indices]
+        starts = self._starts[indices].astype(np.int64)
         lengths = self._starts[indices + 1] - starts
         # Bytes of each row: (b, 2)
         places = np.stack([starts, lengths], axis=-1) * self._id_type.itemsize

@@ -243,9 +243,11 @@ def test_converted_models_have_the_probabilities_of_the_engine(
 
 
 @pytest.mark.backend
-@pytest.mark.parametrize("family", [name for name in FAMILIES if name not in ("t5-1.1", "mt5", "byt5", "plbart")])
+@pytest.mark.parametrize(
+    "family", [name for name in FAMILIES if name not in ("t5-1.1", "mt5", "byt5", "plbart")]
+)
 def test_what_its_converter_makes_of_hugging_face_is_the_same_model(family: str, tmp_path: Path) -> None:
-    # Of T5 1.1, version 5 of transformers has another configuration than its converter reads; PLBart it does not know.
+    # Of T5 1.1, version 5 of transformers has another configuration than its converter reads; it has no PLBart.
     torch = pytest.importorskip("torch")
     theirs = save_model(family, tmp_path / "hub")
     config = theirs.config

@@ -8,7 +8,13 @@ import numpy as np
 import pytest
 
 import keras_transformer as kt
-from keras_transformer.export import ServedModel, export_ctranslate2, export_onnx, export_saved_model
+from keras_transformer.export import (
+    ServedModel,
+    export_ctranslate2,
+    export_litert,
+    export_onnx,
+    export_saved_model,
+)
 from pretrained_models import CORPUS, save_translator
 
 pytestmark = [
@@ -73,5 +79,7 @@ def test_exports_answer_as_it_does(family: str, tmp_path: Path) -> None:
     translator = imported(family, tmp_path / "hub")
     export_saved_model(translator, tmp_path / "saved", TEXTS)
     assert ServedModel(tmp_path / "saved").translate(TEXTS) == translator.translate(TEXTS)
+    # These compare the answers themselves.
+    export_litert(translator, tmp_path / "model.tflite", examples=TEXTS)
     pytest.importorskip("tf2onnx")
-    export_onnx(translator, tmp_path / "model.onnx", examples=TEXTS)  # compares its answers itself
+    export_onnx(translator, tmp_path / "model.onnx", examples=TEXTS)
