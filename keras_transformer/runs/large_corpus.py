@@ -25,7 +25,7 @@ from keras_transformer.types import Pair
 # Shows something long with its length and its name; what it gives is told how many more items are done.
 Progress: TypeAlias = Callable[[int, str], AbstractContextManager[Callable[[int], None]]]
 
-# A vocabulary of 500,000 texts takes 5 s and 1.4 GB, and more texts than these change its rarest entries alone.
+# A vocabulary of 500,000 texts takes 5 s and 1.4 GB, and more texts change its rarest entries alone.
 _MAX_SAMPLE = 200_000
 # Held out of millions, 5 % would take longer to translate than an epoch to train.
 _MAX_HELD_OUT = 5_000

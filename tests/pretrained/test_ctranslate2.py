@@ -247,7 +247,7 @@ def test_converted_models_have_the_probabilities_of_the_engine(
     "family", [name for name in FAMILIES if name not in ("t5-1.1", "mt5", "byt5", "plbart")]
 )
 def test_what_its_converter_makes_of_hugging_face_is_the_same_model(family: str, tmp_path: Path) -> None:
-    # Of T5 1.1, version 5 of transformers has another configuration than its converter reads; it has no PLBart.
+    # Of T5 1.1, transformers 5 has another configuration than its converter reads; it has no PLBart.
     torch = pytest.importorskip("torch")
     theirs = save_model(family, tmp_path / "hub")
     config = theirs.config
