@@ -2,6 +2,7 @@
 
     python benchmarks/pretrained.py                       all of them, for hours on two cores
     python benchmarks/pretrained.py opus-mt t5-small
+    python benchmarks/pretrained.py --rounding         logits of transformers in float32 and float64
     python benchmarks/pretrained.py --export           from NLLB's directory to a SavedModel above 2 GB
 
 No model is downloaded: `transformers` makes each of the public configuration with random weights, and saves
@@ -182,6 +183,63 @@ def measure_ours(directory: Path, num_sources: int) -> None:
     print(json.dumps({"seconds": seconds, "memory": memory, "size": size}))
 
 
+def random_model(name: str) -> Any:
+    """Make a model of `transformers` with random weights.
+
+    Args:
+        name: of `SIZES`.
+
+    Returns:
+        the model.
+    """
+    import torch
+    import transformers
+
+    config_class, model_class, options = SIZES[name]
+    torch.manual_seed(0)
+    return getattr(transformers, model_class)(getattr(transformers, config_class)(**options)).eval()
+
+
+def their_logits(theirs: Any, num_sources: int) -> np.ndarray:
+    """Compute logits of targets with padding, eight at most.
+
+    Args:
+        theirs: a model of `transformers`.
+        num_sources: how many sources are drawn.
+
+    Returns:
+        `(b, 12, v)`.
+    """
+    import torch
+
+    ids, start_id = original_ids(theirs.config.to_dict()), theirs.config.decoder_start_token_id
+    source, target = (rows[:8] for rows in random_batch(len(ids), num_sources))
+    with torch.no_grad():
+        outputs = theirs(
+            input_ids=torch.tensor(ids[source]),
+            attention_mask=torch.tensor(source != 0),
+            decoder_input_ids=torch.tensor(np.where(target == 2, start_id, ids[target])),
+        )
+    return outputs.logits.numpy()
+
+
+def rounding(name: str, num_sources: int) -> str:
+    """Compare the logits of `transformers` in float32 and float64.
+
+    Args:
+        name: of `SIZES`.
+        num_sources: how many sources are drawn.
+
+    Returns:
+        a row of a table.
+    """
+    theirs = random_model(name)
+    single = their_logits(theirs, num_sources)
+    double = their_logits(theirs.double(), num_sources)
+    is_token = random_batch(len(original_ids(theirs.config.to_dict())), num_sources)[1][:8] != 0
+    return f"| {name} | {np.abs(single - double)[is_token].max():.1e} |"
+
+
 def compare(name: str, num_sources: int) -> str:
     """Save a model with random weights, import it in another process and compare.
 
@@ -193,12 +251,9 @@ def compare(name: str, num_sources: int) -> str:
         a row of the table.
     """
     import torch
-    import transformers
 
-    config_class, model_class, options = SIZES[name]
-    torch.manual_seed(0)
-    config = getattr(transformers, config_class)(**options)
-    theirs = getattr(transformers, model_class)(config).eval()
+    theirs = random_model(name)
+    config = theirs.config
     with tempfile.TemporaryDirectory() as place:
         directory = Path(place)
         theirs.save_pretrained(directory)
@@ -209,13 +264,7 @@ def compare(name: str, num_sources: int) -> str:
         numbers, ours = json.loads(finished.stdout.splitlines()[-1]), np.load(directory / "ours.npz")
         ids = original_ids(config.to_dict())
     source, target = random_batch(len(ids), num_sources)
-    start_id = config.decoder_start_token_id
-    with torch.no_grad():
-        wanted = theirs(
-            input_ids=torch.tensor(ids[source[:8]]),
-            attention_mask=torch.tensor(source[:8] != 0),
-            decoder_input_ids=torch.tensor(np.where(target[:8] == 2, start_id, ids[target[:8]])),
-        ).logits.numpy()
+    wanted = their_logits(theirs, num_sources)
     is_token, regular = target[:8] != 0, ids >= 0
     difference = np.abs(ours["logits"][is_token][:, regular] - wanted[is_token][:, ids[regular]]).max()
     equal = {}
@@ -342,6 +391,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(SIZES)}; all if none")
     parser.add_argument("--sources", type=int, default=200, help="sources that are decoded")
+    parser.add_argument("--rounding", action="store_true", help="measure their own rounding instead")
     parser.add_argument("--export", action="store_true", help="measure an export instead")
     for own in ("--ours", "--chain"):
         parser.add_argument(own, type=Path, help=argparse.SUPPRESS)
@@ -357,6 +407,12 @@ def main() -> None:
     print(machine(PACKAGES))
     if arguments.export:
         print(export_nllb())
+        return
+    if arguments.rounding:
+        print("| model | float32 and float64 of transformers differ by |")
+        print("|---|---:|")
+        for name in arguments.names or SIZES:
+            print(rounding(name, arguments.sources), flush=True)
         return
     print("| model | logits differ by | greedy equal | beam 4 equal | weights | import | peak memory |")
     print("|---|---:|---:|---:|---:|---:|---:|")
