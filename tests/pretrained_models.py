@@ -137,7 +137,7 @@ WHISPER = {
     "max_source_positions": 50,  # of a second, at 50 for each
     "max_target_positions": 24,
 }
-LANGUAGES = ("en", "zh", "de")
+SPOKEN = ("en", "zh", "de")
 
 
 def save_whisper(
@@ -155,7 +155,7 @@ def save_whisper(
     vocabulary = {piece: number - 5 for piece, number in vocabulary.items() if number >= 5}
     tokenizer = transformers.WhisperTokenizer(vocabulary, [tuple(merge.split(" ")) for merge in merges])
     tasks = ("translate", "transcribe", "startoflm", "startofprev", "nospeech", "notimestamps")
-    names = ["endoftext", "startoftranscript", *LANGUAGES, *tasks]
+    names = ["endoftext", "startoftranscript", *SPOKEN, *tasks]
     added = [f"<|{name}|>" for name in names]
     times = [f"<|{0.02 * number:.2f}|>" for number in range(51)]
     tokenizer.add_tokens([transformers.AddedToken(name, special=True) for name in added])
@@ -179,7 +179,7 @@ def save_whisper(
             weight.copy_(0.5 * torch.randn(weight.shape) + ("norm" in key))
         table = model.model.decoder.embed_tokens.weight
         table[end] = 1.1 * table[152]  # so that some outputs end
-    languages = {f"<|{name}|>": ids[name] for name in LANGUAGES}
+    languages = {f"<|{name}|>": ids[name] for name in SPOKEN}
     task_ids = {name: ids[name] for name in tasks[:2]}
     multilingual = {"lang_to_id": languages, "task_to_id": task_ids} if is_multilingual else {}
     options = {
