@@ -303,8 +303,10 @@ def numeric_gradient(alpha: float, place: tuple[int, ...], step: float = 1e-4) -
     return (values[0] - values[1]) / (2 * step)
 
 
-# Keras 3.12, that of Python 3.10, looks for weights before they are built.
-@pytest.mark.filterwarnings("ignore:The model does not have any trainable weights")
+@pytest.mark.skipif(
+    keras.version().startswith("3.12."),  # of Python 3.10
+    reason="Keras 3.12 tracks no layer that is added to a functional model",
+)
 def test_a_step_of_fit_follows_the_gradient_of_both_passes() -> None:
     model = make_model(5.0)
     assert model.train_on_batch(LABELS, LABELS) == pytest.approx(
