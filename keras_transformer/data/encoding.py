@@ -107,7 +107,7 @@ class EncodedPairs:
     ) -> Self:
         """Tokenize more pairs than memory holds to a directory, on all cores, or find them there.
 
-        Their ids stay on the disk; what is in memory is 16 bytes a pair. It notices other tokenizers and
+        Their ids stay on the disk; what is in memory is 8 bytes a pair. It notices other tokenizers and
         limits, but not other texts.
 
         Args:
