@@ -16,9 +16,6 @@ from keras_transformer.types import SPECIAL_IDS
 
 array = keras.ops.convert_to_numpy
 
-# No later Keras runs there; some of what is compared with Keras is newer.
-KERAS_OF_PYTHON_3_10 = keras.version().startswith("3.12.")
-
 # Of models without tokenizers, whose ids are those of the package.
 GreedySearch, SampleSearch, BeamSearch = (
     partial(kind, special_ids=SPECIAL_IDS)

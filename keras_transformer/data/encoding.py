@@ -9,11 +9,10 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import TypeAlias
+from typing import Self, TypeAlias
 
 import numpy as np
 import tensorflow as tf
-from typing_extensions import Self
 
 from keras_transformer.data.id_cache import _read_cache, _StoredRows, _write_cache
 from keras_transformer.data.pairs import _has_text, _is_pair, _log_dropped, _report_empty

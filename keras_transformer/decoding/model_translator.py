@@ -6,11 +6,10 @@ import inspect
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from keras import ops
-from typing_extensions import Self
 
 from keras_transformer.arguments import _pad_audio
 from keras_transformer.backend.compiler import compile_function

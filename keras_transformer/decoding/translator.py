@@ -2,11 +2,10 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 from keras import ops
-from typing_extensions import Self
 
 from keras_transformer.arguments import check_number
 from keras_transformer.decoding.beam import BeamSearch

@@ -2,10 +2,10 @@
 
 import inspect
 from collections.abc import Callable
+from typing import Self
 
 import keras
 from keras import ops
-from typing_extensions import Self
 
 from keras_transformer.arguments import (
     _check_call,

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal, TypeAlias, get_args, get_origin
+from typing import Literal, Self, TypeAlias, get_args, get_origin
 
 import keras
 
@@ -17,9 +17,6 @@ from keras_transformer.arguments import (
     get_activation,
 )
 from keras_transformer.types import Config, Tensor
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 Activation: TypeAlias = str | Callable[[Tensor], Tensor] | None
 Positions: TypeAlias = Literal["sinusoidal", "learned", "rotary", "relative", "sinusoidal_concatenated"]

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import Self, TypeAlias, TypeVar
 
 import keras
 
@@ -12,9 +12,6 @@ from keras_transformer.backend.distribution import Devices
 from keras_transformer.models.config import PRESETS, _ModelConfig
 from keras_transformer.models.parts import Parts
 from keras_transformer.types import Config, Tensor
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 Cache = TypeVar("Cache")
 Step: TypeAlias = Callable[[Tensor, Tensor, Cache], tuple[Tensor, Cache]]

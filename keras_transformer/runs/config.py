@@ -3,7 +3,7 @@
 import ast
 import inspect
 import re
-import sys
+import tomllib
 from collections.abc import Mapping
 from itertools import pairwise
 from os import PathLike
@@ -16,11 +16,6 @@ from keras_transformer.errors import InputError
 from keras_transformer.files import _as_path, errors_named, read_table
 from keras_transformer.models.config import PRESETS, TransformerConfig
 from keras_transformer.types import Count, Length
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 Value: TypeAlias = str | int | float | bool | list[str]
 

@@ -8,7 +8,7 @@ import shlex
 import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -71,7 +71,7 @@ def _write_report(results: _Results, directory: Path) -> None:
         answers=answers,
         sides=[_side(results, number) for number in range(2)],
         settings=_settings(config, results.translator),
-        now=datetime.now(timezone.utc),
+        now=datetime.now(UTC),
         keras=keras,
         platform=platform,
     )

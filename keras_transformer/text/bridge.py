@@ -4,12 +4,11 @@ import base64
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import ClassVar, TypeAlias
+from typing import ClassVar, Self, TypeAlias
 
 import keras
 import numpy as np
 import tensorflow as tf
-from typing_extensions import Self
 
 from keras_transformer.errors import InputError
 from keras_transformer.files import _read_tokens, read_file, read_table

@@ -2,12 +2,11 @@
 
 import json
 import math
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
-from typing_extensions import Self
 
 from keras_transformer.text.tokenizer import Tokenizer
 from keras_transformer.types import AUDIO, _Input

@@ -6,11 +6,10 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 import tensorflow as tf
-from typing_extensions import Self
 
 from keras_transformer.errors import InputError
 from keras_transformer.files import read_file, read_table

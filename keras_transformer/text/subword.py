@@ -10,11 +10,10 @@ import io
 import re
 import warnings
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 import tensorflow as tf
-from typing_extensions import Self
 
 from keras_transformer.errors import InputError
 from keras_transformer.text.normalization import REPLACEMENT_CHARACTER, _normalized_batches

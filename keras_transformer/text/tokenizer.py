@@ -5,11 +5,10 @@ import hashlib
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 import tensorflow as tf
-from typing_extensions import Self
 
 from keras_transformer.errors import InputError
 from keras_transformer.files import _as_path, read_file, read_table, write_file

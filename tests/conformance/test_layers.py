@@ -13,7 +13,7 @@ import keras
 import numpy as np
 import pytest
 
-from helpers import KERAS_OF_PYTHON_3_10, array, draw, refused_in_one_way_only
+from helpers import array, draw, refused_in_one_way_only
 from keras_transformer import layers
 from keras_transformer.arguments import get_activation
 from keras_transformer.layers.relative_position_bias import RelativePositionBias
@@ -355,9 +355,6 @@ def test_the_dtype_of_the_layer_wins_over_the_global_policy(name: str) -> None:
     assert make(name, dtype="float32")(*inputs, **case.masks).dtype == "float32"
 
 
-@pytest.mark.skipif(
-    KERAS_OF_PYTHON_3_10, reason="Keras 3.12 tells `compute_output_shape` nothing of the masks"
-)
 @every_layer
 def test_what_an_eager_call_refuses_is_refused_symbolically(name: str) -> None:
     case, layer = CASES[name], make(name)

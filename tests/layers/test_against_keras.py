@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import pytest
 
-from helpers import KERAS_OF_PYTHON_3_10, array, draw
+from helpers import array, draw
 from keras_transformer.layers import MultiHeadAttention
 
 QUERY, SELF, NARROW, WIDE = (2, 5, 12), (2, 5, 12), (2, 7, 11), (2, 7, 13)
@@ -22,10 +22,9 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "no bias": {"num_heads": 3, "key_dim": 4, "use_bias": False},
     "widths": {"num_heads": 2, "key_dim": 5, "value_dim": 7, "output_shape": 11},
     "dropout": {"num_heads": 3, "key_dim": 4, "dropout": 0.2},
+    "window and gate": {"num_heads": 3, "key_dim": 4, "sliding_window": 2, "use_gate": True},
     "output of rank 4": {"num_heads": 3, "key_dim": 4, "output_shape": (2, 5)},
 }
-if not KERAS_OF_PYTHON_3_10:  # which has neither
-    OPTIONS["window and gate"] = {"num_heads": 3, "key_dim": 4, "sliding_window": 2, "use_gate": True}
 
 
 def twins(options: dict[str, Any], inputs: list[Any]) -> tuple[Any, Any]:
@@ -57,7 +56,6 @@ def test_weights_of_a_model_move_over_and_back(close: Any) -> None:
     close(array(ours(x)), array(theirs(x)), 1e-5)
 
 
-@pytest.mark.skipif(KERAS_OF_PYTHON_3_10, reason="the arguments are those of Keras 3.15")
 def test_every_argument_of_keras_is_one_of_ours() -> None:
     """In the same order, with the same defaults; a call's arguments too, but for the order."""
     ours, theirs = MultiHeadAttention, keras.layers.MultiHeadAttention
