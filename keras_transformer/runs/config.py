@@ -63,7 +63,7 @@ class _DataSection(_Section):
     """Part of the training pairs that is held out if no validation pairs are given."""
     max_pairs_in_memory: Count = 500_000
     """Of more training pairs in files, token ids are kept in `cache_directory`, the vocabulary is trained on
-    a sample of 200,000 pairs, and at most 5,000 are held out."""
+    a sample of 150,000 pairs, and at most 5,000 are held out."""
     max_source_length: Length = 256
     """Longest source in tokens, the end token included; longer pairs are dropped and counted."""
     max_target_length: Length = 256

@@ -26,7 +26,7 @@ from keras_transformer.types import Pair
 Progress: TypeAlias = Callable[[int, str], AbstractContextManager[Callable[[int], None]]]
 
 # A vocabulary of 500,000 texts takes 5 s and 1.4 GB, and more texts change its rarest entries alone.
-_MAX_SAMPLE = 200_000
+_MAX_SAMPLE = 150_000
 # Held out of millions, 5 % would take longer to translate than an epoch to train.
 _MAX_HELD_OUT = 5_000
 _FILE = "corpus.json"
