@@ -14,7 +14,6 @@ import argparse
 import json
 import os
 import re
-import resource
 import subprocess
 import sys
 import tempfile
@@ -24,6 +23,7 @@ from typing import Any
 
 import numpy as np
 from machine import machine
+from worker_process import peak_megabytes
 
 PACKAGES = ("keras", "tensorflow", "torch", "transformers")
 MAX_LENGTH = 16  # with the start token
@@ -162,7 +162,7 @@ def measure_ours(directory: Path, num_sources: int) -> None:
     ids = original_ids(json.loads((directory / "config.json").read_text()))
     model = checkpoint.load(ids, ids)
     seconds = time.perf_counter() - start
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    memory = 1e6 * peak_megabytes()
     source, target = random_batch(len(ids), num_sources)
     logits = model.predict({"encoder_token_ids": source[:8], "decoder_token_ids": target[:8]}, verbose=0)
     options: dict[str, Any] = {

@@ -243,9 +243,7 @@ def check_positions(positions: Tensor | None, limit: int | None) -> None:
 def _check_finite(origin: object, weights: Iterable[Tensor]) -> None:
     """Raise InputError for the weights of a file that are not finite: they make answers empty."""
     for weight in weights:
-        values = np.asarray(ops.convert_to_numpy(weight))
-        # bfloat16 is of the kind V for NumPy.
-        if values.dtype.kind in "fV" and not np.isfinite(values).all():
+        if keras.backend.is_float_dtype(weight.dtype) and not bool(ops.all(ops.isfinite(weight))):
             name = getattr(weight, "path", weight.name)
             raise InputError(f"{origin} must hold finite weights. Received: NaN or infinity in {name}.")
 

@@ -6,7 +6,7 @@ from keras_transformer.backend.batch_parts import train_on_parts
 from keras_transformer.backend.compiler import compile_function, in_compiler
 from keras_transformer.backend.distribution import Devices
 from keras_transformer.backend.formulas import drop, layer_normalization, position_angles
-from keras_transformer.backend.gather import largest, take
+from keras_transformer.backend.gather import assign_rows, largest, take
 from keras_transformer.backend.gradients import add_at_labels, finished
 from keras_transformer.backend.loop import PositionBuffer, product_with_table, weight_now
 from keras_transformer.backend.random import GeneratorState, draw_uniforms
@@ -17,6 +17,7 @@ __all__ = [
     "PositionBuffer",
     "adam_update",
     "add_at_labels",
+    "assign_rows",
     "attend_step",
     "compile_function",
     "draw_uniforms",

@@ -1,6 +1,10 @@
 """Rows and largest numbers of tensors, in few operations."""
 
+from collections.abc import Callable
+
 import keras
+import numpy as np
+import numpy.typing as npt
 from keras import ops
 
 from keras_transformer.types import Tensor
@@ -8,6 +12,7 @@ from keras_transformer.types import Tensor
 _LOWEST = -3e38  # below every score, even that of a token that is not allowed
 _BLOCK = 64
 _BLOCKS = range(32, 129)
+_BLOCK_BYTES = 2**24
 
 
 def take(values: Tensor, indices: Tensor, *, batch_dims: int = 0) -> Tensor:
@@ -33,6 +38,38 @@ def take(values: Tensor, indices: Tensor, *, batch_dims: int = 0) -> Tensor:
 
     # `ops.take` first looks for negative indices, several operations more in every step.
     return tf.gather(ops.convert_to_tensor(values), indices)
+
+
+def assign_rows(variable: keras.Variable, rows: Callable[[slice], npt.NDArray[np.float32]]) -> None:
+    """Give a large variable its values, some rows at a time, so that there is no copy of all.
+
+    Args:
+        variable: of the shape `(n, m)`.
+        rows: a function of a slice of `range(n)` that returns the values of these rows.
+    """
+    num_rows, width = variable.shape
+    step = max(1, _BLOCK_BYTES // (4 * width))
+    for first in range(0, num_rows, step):
+        block = slice(first, min(first + step, num_rows))
+        _write_rows(variable, block, ops.convert_to_tensor(rows(block), variable.dtype))
+
+
+def _write_rows(variable: keras.Variable, block: slice, values: Tensor) -> None:
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        # `variable[block].assign` reads the variable first, and what is being read is copied to be written.
+        tf.raw_ops.ResourceStridedSliceAssign(
+            ref=variable.value.handle, begin=[block.start], end=[block.stop], strides=[1], value=values
+        )
+    elif keras.backend.backend() == "torch":
+        variable.value.data[block] = values
+    else:
+        import jax
+
+        # Its arrays never change, but an operation may write into the memory of one that is given away.
+        write = jax.jit(jax.lax.dynamic_update_slice, donate_argnums=0)
+        variable.assign(write(variable.value, values, (block.start, 0)))
 
 
 def largest(values: Tensor, num: int | None = None) -> tuple[Tensor, Tensor]:

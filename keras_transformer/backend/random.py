@@ -1,11 +1,13 @@
 """Random bits from a counter, the same on every backend, for dropout and for sampling."""
 
+from functools import partial
+
 import keras
 import numpy as np
 from keras import ops
 
-from keras_transformer.backend.compiler import _only_processors
-from keras_transformer.types import Tensor
+from keras_transformer.backend.compiler import _only_processors, compile_function
+from keras_transformer.types import Shape, Tensor
 
 # A word is a hash of its number and of a key of two words, each step of which is "lowbias32" (Wellons 2018),
 # a permutation of 32 bits that was found by search. So a seed gives the same numbers eagerly, in a graph,
@@ -28,6 +30,20 @@ def _random_bits(num_words: Tensor | int, seed: Tensor) -> Tensor:
     # 256 x 32 x 512 numbers: no difference in a step.
     numbers = tf.bitcast(tf.range(2 * tf.cast(num_words, "int32")), tf.uint32)
     return tf.bitcast(tf.reshape(_hash(numbers, seed[0], seed[1]), (-1, 2)), tf.uint64)
+
+
+def _draw_normal(shape: Shape, dtype: str, stddev: float) -> Tensor:
+    """Draw the first values of a large variable, those of `keras.initializers.RandomNormal`."""
+    initializer = keras.initializers.RandomNormal(stddev=stddev)
+    if keras.backend.backend() != "tensorflow":
+        return initializer(shape, dtype)
+    import tensorflow as tf
+
+    # Eagerly there are three tensors of the size at once, and TensorFlow keeps the memory. A graph computes
+    # in place, but one without an input is folded, eagerly.
+    draw = partial(tf.random.stateless_normal, shape, stddev=stddev, dtype=dtype)
+    seed = tf.constant([initializer.seed % (tf.int32.max - 1), 0])
+    return compile_function(lambda seed: draw(seed=seed), num_inputs=None)(seed)
 
 
 def draw_uniforms(seed: Tensor | int | None, max_length: int, rows: Tensor) -> Tensor:

@@ -5,6 +5,7 @@ import json
 import shutil
 import weakref
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
@@ -14,6 +15,7 @@ from keras import ops
 from safetensors.numpy import save_file
 
 from keras_transformer.arguments import _check_finite, _package
+from keras_transformer.backend import assign_rows
 from keras_transformer.errors import InputError
 from keras_transformer.files import _as_path, atomic_file, errors_named, read_file, read_table, write_file
 from keras_transformer.models import Transformer, TransformerConfig
@@ -294,16 +296,21 @@ class _Tables:
         if "source" in rows and not model.config.share_embeddings:
             sides["source"] = model.source_embedding
         for side, embedding in sides.items():
-            table = self._read(self.names[side], side)[rows[side]]
-            table *= factor
+            factors = np.full((len(rows[side]), 1), factor, "float32")
             if side == "target":
-                table[SPECIAL_IDS.start] *= self._family.scales().start
-            embedding.embeddings.assign(table)
+                factors[SPECIAL_IDS.start] *= self._family.scales().start
+            table = self._read(self.names[side], side)
+            assign_rows(embedding.embeddings, partial(_scaled_rows, table, rows[side], factors))
+            del table  # the next one takes its memory
         if not self._is_tied:
-            table = self._read(self.names["output"], "output")[rows["target"]]
-            table *= self._family.scales().logits
+            table, logits = self._read(self.names["output"], "output"), self._family.scales().logits
+            kernel = model.output_projection.dense.kernel
             # (v, d) -> (d, v)
-            model.output_projection.dense.kernel.assign(table.T)
+            assign_rows(kernel, lambda block: table[rows["target"], block].T * np.float32(logits))
+
+
+def _scaled_rows(table: _Array, rows: _Ids, factors: _Array, block: slice) -> _Array:
+    return table[rows[block]] * factors[block]
 
 
 def _check_single(model: Transformer) -> None:

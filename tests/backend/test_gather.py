@@ -6,7 +6,7 @@ import pytest
 from keras import ops
 
 from helpers import array
-from keras_transformer.backend import largest, take
+from keras_transformer.backend import assign_rows, largest, take
 
 
 def test_rows_of_a_matrix() -> None:
@@ -51,3 +51,21 @@ def test_of_equal_numbers_the_first_come_first() -> None:
     found, indices = largest(ops.convert_to_tensor(values), 5)
     np.testing.assert_array_equal(array(found), [[0.0] * 5, [1.0] * 5])
     np.testing.assert_array_equal(array(indices), [range(5), range(7, 12)])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_rows_are_assigned_in_blocks_of_uneven_sizes(dtype: str) -> None:
+    # 16 MiB hold 16 rows of this width.
+    values = np.random.default_rng(0).normal(size=(37, 2**18)).astype("float32")
+    variable = keras.Variable(keras.ops.zeros(values.shape, dtype))
+    read = ops.copy(variable.value)
+    blocks: list[tuple[int, int]] = []
+
+    def rows(block: slice) -> np.ndarray:
+        blocks.append((block.start, block.stop))
+        return values[block]
+
+    assign_rows(variable, rows)
+    assert blocks == [(0, 16), (16, 32), (32, 37)]
+    np.testing.assert_array_equal(array(variable), array(ops.cast(values, dtype)))
+    assert not array(read).any()

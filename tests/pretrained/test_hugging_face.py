@@ -1,8 +1,12 @@
 """Pretrained models give the logits of `transformers`; what is not whole or not known is refused."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
+import keras
 import numpy as np
 import pytest
 
@@ -144,3 +148,39 @@ def test_a_vocabulary_of_another_size_is_refused(tmp_path: Path) -> None:
         ids = original_ids(size, 1, 2)
         with pytest.raises(InputError, match=f"41 ids. Received: {size} ids"):
             checkpoint.load(ids, ids)
+
+
+# Prints by how many tables the peak exceeds the model.
+PEAK = """
+import sys
+import keras
+import numpy as np
+from keras_transformer.pretrained import HuggingFaceCheckpoint
+from keras_transformer.pretrained.hugging_face import Transformer
+checkpoint = HuggingFaceCheckpoint(sys.argv[1])
+ids = np.r_[0, 3, -1, 1, 2, np.arange(4, 131072)]
+Transformer(8, 8, hidden_dim=8, num_layers=1, num_heads=1, intermediate_dim=8)  # what the backend loads
+
+def peak():  # `ru_maxrss` would begin with that of the process that starts this one
+    with open("/proc/self/status") as file:
+        return 1024 * int(file.read().split("VmHWM:")[1].split()[0])
+
+before = peak()
+sizes = [4 * np.prod(weight.shape) for weight in checkpoint.load(ids, ids).weights]
+print((peak() - before - sum(sizes)) / max(sizes))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the system counts memory otherwise")
+@pytest.mark.skipif(keras.backend.backend() == "jax", reason="draws the first values with three tables")
+def test_the_memory_is_that_of_the_model_and_of_two_tables(tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    sizes = {"vocab_size": 131072, "d_model": 512, "d_kv": 8, "d_ff": 8, "num_heads": 1, "num_layers": 1}
+    config = transformers.T5Config(**sizes, decoder_start_token_id=0)
+    transformers.T5ForConditionalGeneration(config).save_pretrained(tmp_path)
+    environment = {**os.environ, "KERAS_BACKEND": keras.backend.backend()}
+    command = [sys.executable, "-c", PEAK, str(tmp_path)]
+    run = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+    # The slice of rows that is copied, and the code that is loaded.
+    assert float(run.stdout) < 2.3
