@@ -162,7 +162,7 @@ def measure_ours(directory: Path, num_sources: int) -> None:
     ids = original_ids(json.loads((directory / "config.json").read_text()))
     model = checkpoint.load(ids, ids)
     seconds = time.perf_counter() - start
-    memory = 1e6 * peak_megabytes()
+    memory = 2**20 * peak_megabytes()
     source, target = random_batch(len(ids), num_sources)
     logits = model.predict({"encoder_token_ids": source[:8], "decoder_token_ids": target[:8]}, verbose=0)
     options: dict[str, Any] = {

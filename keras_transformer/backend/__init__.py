@@ -9,7 +9,7 @@ from keras_transformer.backend.formulas import drop, layer_normalization, positi
 from keras_transformer.backend.gather import assign_rows, largest, take
 from keras_transformer.backend.gradients import add_at_labels, finished
 from keras_transformer.backend.loop import PositionBuffer, product_with_table, weight_now
-from keras_transformer.backend.random import GeneratorState, draw_uniforms
+from keras_transformer.backend.random import GeneratorState, draw_normal, draw_uniforms
 
 __all__ = [
     "Devices",
@@ -20,6 +20,7 @@ __all__ = [
     "assign_rows",
     "attend_step",
     "compile_function",
+    "draw_normal",
     "draw_uniforms",
     "drop",
     "finished",

@@ -32,8 +32,17 @@ def _random_bits(num_words: Tensor | int, seed: Tensor) -> Tensor:
     return tf.bitcast(tf.reshape(_hash(numbers, seed[0], seed[1]), (-1, 2)), tf.uint64)
 
 
-def _draw_normal(shape: Shape, dtype: str, stddev: float) -> Tensor:
-    """Draw the first values of a large variable, those of `keras.initializers.RandomNormal`."""
+def draw_normal(shape: Shape, dtype: str, stddev: float) -> Tensor:
+    """Draw the first values of a large variable, those of `keras.initializers.RandomNormal`.
+
+    Args:
+        shape: of the variable.
+        dtype: of the variable.
+        stddev: the standard deviation.
+
+    Returns:
+        A tensor `shape`.
+    """
     initializer = keras.initializers.RandomNormal(stddev=stddev)
     if keras.backend.backend() != "tensorflow":
         return initializer(shape, dtype)

@@ -16,7 +16,7 @@ from keras_transformer.arguments import (
     known_values,
 )
 from keras_transformer.backend.gather import take
-from keras_transformer.backend.random import _draw_normal
+from keras_transformer.backend.random import draw_normal
 from keras_transformer.layers.masks import padding_mask
 from keras_transformer.layers.projection import _matrix_of
 from keras_transformer.types import Shape, Tensor
@@ -73,7 +73,7 @@ class TokenEmbedding(keras.layers.Layer):
             shape=(self.vocabulary_size, self.hidden_dim),
             # So the scaled vectors start with deviation 1, the size of the position marks, and the table can
             # serve as the output projection too.
-            initializer=partial(_draw_normal, stddev=self.hidden_dim**-0.5),
+            initializer=partial(draw_normal, stddev=self.hidden_dim**-0.5),
             name="embeddings",
         )
 

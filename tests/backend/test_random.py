@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_transformer.backend import compile_function, draw_uniforms
-from keras_transformer.backend.random import _draw_normal, _random_bits
+from keras_transformer.backend import compile_function, draw_normal, draw_uniforms
+from keras_transformer.backend.random import _random_bits
 
 GOLDEN = 0x9E3779B9
 only_tensorflow = pytest.mark.skipif(
@@ -126,7 +126,7 @@ def test_neighboring_seeds_have_nothing_in_common(others: list[tuple[int, int]])
 
 def test_first_values_are_those_of_the_initializer() -> None:
     keras.utils.set_random_seed(3)
-    values = _draw_normal((5, 7), "float32", 0.3)
+    values = draw_normal((5, 7), "float32", 0.3)
     keras.utils.set_random_seed(3)
     wanted = keras.initializers.RandomNormal(stddev=0.3)((5, 7), "float32")
     np.testing.assert_array_equal(ops.convert_to_numpy(values), ops.convert_to_numpy(wanted))
