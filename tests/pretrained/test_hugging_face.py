@@ -153,7 +153,6 @@ def test_a_vocabulary_of_another_size_is_refused(tmp_path: Path) -> None:
 # Prints by how many tables the peak exceeds the model.
 PEAK = """
 import sys
-import keras
 import numpy as np
 from keras_transformer.pretrained import HuggingFaceCheckpoint
 from keras_transformer.pretrained.hugging_face import Transformer
