@@ -3,7 +3,7 @@
 from keras_transformer.backend.adam import adam_update
 from keras_transformer.backend.attention import attend_step, fused_attention, masked_softmax
 from keras_transformer.backend.batch_parts import train_on_parts
-from keras_transformer.backend.compiler import compile_function, in_compiler
+from keras_transformer.backend.compiler import compile_function
 from keras_transformer.backend.distribution import Devices
 from keras_transformer.backend.formulas import drop, layer_normalization, position_angles
 from keras_transformer.backend.gather import assign_rows, largest, take
@@ -25,7 +25,6 @@ __all__ = [
     "drop",
     "finished",
     "fused_attention",
-    "in_compiler",
     "largest",
     "layer_normalization",
     "masked_softmax",

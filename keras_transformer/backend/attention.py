@@ -6,7 +6,7 @@ import keras
 from keras import KerasTensor, ops
 
 from keras_transformer.arguments import known_sizes
-from keras_transformer.backend.compiler import in_compiler
+from keras_transformer.backend.compiler import _in_compiler
 from keras_transformer.types import MINUS_INFINITY, Tensor
 
 
@@ -129,7 +129,7 @@ def _product(rows: Tensor, matrices: Tensor, *, transposed: bool = False) -> Ten
     """Multiply `(b, n, g, r, i)` with `(b, g, i, o)`, or with `(b, g, o, i)` if `transposed`."""
     _, num_hypotheses, num_groups, num_shared, _ = rows.shape
     # TensorFlow has no such operation for float16 on a processor.
-    if keras.backend.backend() == "tensorflow" and not in_compiler() and rows.dtype != "float16":
+    if keras.backend.backend() == "tensorflow" and not _in_compiler() and rows.dtype != "float16":
         import tensorflow as tf
 
         # The third version of the operation stays with Eigen, where `matmul` would go to oneDNN, which
@@ -144,7 +144,7 @@ def _product(rows: Tensor, matrices: Tensor, *, transposed: bool = False) -> Ten
         products = tf.raw_ops.BatchMatMulV3(x=left, y=right, Tout=rows.dtype, adj_y=transposed)
         products = products[..., 0, :] if num_shared > 1 else products
         return products[:, None] if is_single else products
-    if in_compiler() and num_hypotheses == num_shared == 1:
+    if _in_compiler() and num_hypotheses == num_shared == 1:
         # XLA makes one fast loop of this, and on a CPU a slow one of many products with one row.
         row = rows[:, 0]  # (b, g, 1, i)
         if transposed:

@@ -10,7 +10,7 @@ from keras_transformer.types import Tensor
 Output = TypeVar("Output")
 
 
-def in_compiler() -> bool:
+def _in_compiler() -> bool:
     """Return whether what is traced now goes to XLA, so that every size is known when it is compiled."""
     # That is so with JAX, and in a graph of TensorFlow that is made for `jit_compile`, even if a size is not
     # known while it is traced.

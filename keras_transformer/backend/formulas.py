@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from keras import ops
 
-from keras_transformer.backend.compiler import in_compiler
+from keras_transformer.backend.compiler import _in_compiler
 from keras_transformer.backend.random import _random_bits
 from keras_transformer.types import Tensor
 
@@ -104,7 +104,7 @@ def position_angles(start: Tensor | int, length: Tensor | int, rates: npt.NDArra
         turns = np.floor(angles / (2 * math.pi)) * (2 * math.pi)
         return ops.convert_to_tensor((angles - turns).astype("float32"))
     positions = (ops.arange(length, dtype="int32") + start)[:, None]
-    if isinstance(start, int) and keras.backend.backend() == "tensorflow" and not in_compiler():
+    if isinstance(start, int) and keras.backend.backend() == "tensorflow" and not _in_compiler():
         angles = ops.cast(positions, "float64") * rates
         return ops.cast(angles - ops.floor(angles / (2 * math.pi)) * (2 * math.pi), "float32")
     # Without float64, which JAX, TPUs and LiteRT lack: as fractions of a turn in integers of 32 bits, which

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import keras
 from keras import ops
 
-from keras_transformer.backend.compiler import _only_processors, in_compiler
+from keras_transformer.backend.compiler import _in_compiler, _only_processors
 from keras_transformer.types import Tensor
 
 
@@ -27,7 +27,7 @@ def add_at_labels(dense: Tensor, labels: Tensor, values: Tensor) -> Tensor:
     offsets = ops.arange(ops.shape(flat_labels)[0], dtype="int32") * size + flat_labels
     flat, flat_values = ops.reshape(dense, (-1,)), ops.reshape(values, (-1,))
     # TensorFlow's scatter copies all of a tensor that is as large as the logits.
-    if _only_processors() and not in_compiler():
+    if _only_processors() and not _in_compiler():
         flat = _add_in_place(flat, offsets, flat_values)
     else:
         flat = ops.scatter_update(flat, offsets[:, None], flat_values, reduction="add")

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import keras
 from keras import ops
 
-from keras_transformer.backend.compiler import in_compiler
+from keras_transformer.backend.compiler import _in_compiler
 from keras_transformer.types import Tensor
 
 
@@ -34,7 +34,7 @@ def product_with_table(table: Tensor, beam_size: int) -> Callable[[Tensor], Tens
     """
     # With the rows of several hypotheses, a product with a table that was transposed before the loop takes
     # half the time (TensorFlow, on a CPU); with fewer, the transposing would cost more than it gains.
-    if beam_size > 1 or in_compiler():
+    if beam_size > 1 or _in_compiler():
         matrix = ops.transpose(table)
         return lambda rows: ops.matmul(rows, matrix)
     if keras.backend.backend() != "tensorflow":
@@ -52,6 +52,11 @@ def product_with_table(table: Tensor, beam_size: int) -> Callable[[Tensor], Tens
 
 class PositionBuffer:
     """Keys or values `(b, h, T * n, k)` of `n` hypotheses, a tensor that is written position by position."""
+
+    @staticmethod
+    def may_grow(batch_size: Tensor | int) -> bool:
+        """Return whether a loop may make larger ones: in a graph of TensorFlow, where no size is known."""
+        return not isinstance(batch_size, int) and not _in_compiler()
 
     @staticmethod
     def make(shape: Sequence[Tensor | int], dtype: str) -> Tensor:
@@ -114,4 +119,4 @@ class PositionBuffer:
 
 def _writes_slices() -> bool:
     """Return whether a slice is written without a copy of the rest: not in a graph of TensorFlow itself."""
-    return keras.backend.backend() != "tensorflow" or in_compiler()
+    return keras.backend.backend() != "tensorflow" or _in_compiler()

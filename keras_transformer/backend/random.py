@@ -49,10 +49,10 @@ def draw_normal(shape: Shape, dtype: str, stddev: float) -> Tensor:
     import tensorflow as tf
 
     # Eagerly there are three tensors of the size at once, and TensorFlow keeps the memory. A graph computes
-    # in place, but one without an input is folded, eagerly.
-    draw = partial(tf.random.stateless_normal, shape, stddev=stddev, dtype=dtype)
+    # in place, but one without an input is folded, eagerly. TensorFlow warns of new lambdas.
     seed = tf.constant([initializer.seed % (tf.int32.max - 1), 0])
-    return compile_function(lambda seed: draw(seed=seed), num_inputs=None)(seed)
+    draw = partial(tf.random.stateless_normal, shape, stddev=stddev, dtype=dtype)
+    return compile_function(draw, num_inputs=None)(seed)
 
 
 def draw_uniforms(seed: Tensor | int | None, max_length: int, rows: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias
 from keras import ops
 
 from keras_transformer.arguments import check_choice, check_memory, check_number
-from keras_transformer.backend.compiler import in_compiler
+from keras_transformer.backend.loop import PositionBuffer
 from keras_transformer.decoding.constraints import (
     NO_CONSTRAINTS,
     Constraints,
@@ -82,7 +82,7 @@ class _Request(NamedTuple):
     @property
     def sizes_change(self) -> bool:
         """Whether the loop may change sizes: in a graph of TensorFlow."""
-        return not isinstance(self.batch_size, int) and not in_compiler()
+        return PositionBuffer.may_grow(self.batch_size)
 
     @property
     def first_room(self) -> Tensor | int:

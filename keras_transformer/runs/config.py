@@ -10,11 +10,13 @@ from os import PathLike
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, get_type_hints
 
+from keras.optimizers.schedules import CosineDecay, LearningRateSchedule
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
 
 from keras_transformer.errors import InputError
 from keras_transformer.files import _as_path, errors_named, read_table
 from keras_transformer.models.config import PRESETS, TransformerConfig
+from keras_transformer.training.schedules import InverseSquareRootSchedule, NoamSchedule
 from keras_transformer.types import Count, Length
 
 Value: TypeAlias = str | int | float | bool | list[str]
@@ -216,6 +218,23 @@ class _TrainingSection(_Section):
     """Seed of the initial weights and of dropout."""
     deterministic: bool = False
     """Compute in one order on TensorFlow, so that equal runs end in equal bits; slower."""
+
+    def learning_rate(
+        self, num_steps: int, warmup_steps: int, hidden_dim: int
+    ) -> float | LearningRateSchedule:
+        if self.schedule == "constant":
+            return self.peak_learning_rate
+        if self.schedule == "inverse_square_root":
+            return InverseSquareRootSchedule(self.peak_learning_rate, warmup_steps)
+        if self.schedule == "noam":
+            return NoamSchedule(hidden_dim, warmup_steps)
+        warmup_steps = min(warmup_steps, num_steps // 5)  # a short run must not be all warm-up
+        return CosineDecay(
+            0.0,
+            max(num_steps - warmup_steps, 1),
+            warmup_target=self.peak_learning_rate,
+            warmup_steps=warmup_steps,
+        )
 
 
 class _DecodingSection(_Section):

@@ -21,7 +21,7 @@ from keras_transformer.runs.directory import CONFIG_FILE, _as_json
 from keras_transformer.text.tokenizer import Tokenizer
 from keras_transformer.training.checkpoint import Checkpoint
 from keras_transformer.training.fit import fit
-from keras_transformer.training.recipe import compile_model, make_schedule
+from keras_transformer.training.recipe import compile_model
 from keras_transformer.training.restore import load_model
 from keras_transformer.types import Pair
 
@@ -127,13 +127,8 @@ def _new_model(data: _RunData, num_batches: int) -> Transformer:
         model = _initial_model(config.model, packed=packed, dtype=dtype)
     else:
         model = _untrained_model(config, data.tokenizers, packed=packed, dtype=dtype)
-    schedule = make_schedule(
-        recipe.schedule,
-        peak_learning_rate=recipe.peak_learning_rate,
-        warmup_steps=data.sizes.warmup_steps,
-        num_steps=data.sizes.epochs * num_batches // recipe.gradient_accumulation_steps,
-        hidden_dim=model.config.hidden_dim,
-    )
+    num_steps = data.sizes.epochs * num_batches // recipe.gradient_accumulation_steps
+    schedule = recipe.learning_rate(num_steps, data.sizes.warmup_steps, model.config.hidden_dim)
     compile_model(
         model,
         schedule,

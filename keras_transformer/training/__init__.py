@@ -7,7 +7,7 @@ from keras_transformer.training.fit import fit
 from keras_transformer.training.losses import MaskedCrossentropy, RDropCrossentropy
 from keras_transformer.training.metrics import MaskedAccuracy, Perplexity, Throughput
 from keras_transformer.training.moving_average import moving_average
-from keras_transformer.training.recipe import compile_model, make_schedule
+from keras_transformer.training.recipe import compile_model
 from keras_transformer.training.restore import average_weights, load_model
 from keras_transformer.training.schedules import InverseSquareRootSchedule, NoamSchedule
 
@@ -26,7 +26,6 @@ __all__ = [
     "distributed",
     "fit",
     "load_model",
-    "make_schedule",
     "moving_average",
 ]
 __dir__ = __all__.copy  # `dir()` shows what is public

@@ -2,14 +2,13 @@
 
 import keras
 
-from keras_transformer.arguments import check_choice, check_number, check_positive
+from keras_transformer.arguments import check_number, check_positive
 from keras_transformer.models.causal_lm import CausalLM
 from keras_transformer.models.encoder_model import EncoderModel
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.training.adam import Adam
 from keras_transformer.training.losses import MaskedCrossentropy, RDropCrossentropy
 from keras_transformer.training.metrics import MaskedAccuracy, Perplexity
-from keras_transformer.training.schedules import InverseSquareRootSchedule, NoamSchedule
 
 
 def compile_model(
@@ -86,37 +85,4 @@ def compile_model(
         metrics=[MaskedAccuracy(pad_id), Perplexity(pad_id)],
         # XLA compiles again for each shape of a batch, which only JAX needs.
         jit_compile=keras.backend.backend() == "jax",
-    )
-
-
-def make_schedule(
-    name: str, *, peak_learning_rate: float, warmup_steps: int, num_steps: int, hidden_dim: int
-) -> float | keras.optimizers.schedules.LearningRateSchedule:
-    """Make a learning-rate schedule by its name.
-
-    Args:
-        name: `constant` (the peak from the first step on), `cosine` (to zero at the last step),
-            `inverse_square_root` or `noam` (whose peak follows from the width, not from
-            `peak_learning_rate`).
-        peak_learning_rate: The highest rate.
-        warmup_steps: The step at which it is reached; for `cosine` at most a fifth of all.
-        num_steps: The number of updates in all.
-        hidden_dim: The model width.
-
-    Returns:
-        A number for `constant`, otherwise a schedule.
-
-    Raises:
-        ValueError: If the name is unknown.
-    """
-    check_choice(("constant", "cosine", "inverse_square_root", "noam"), name=name)
-    if name == "constant":
-        return peak_learning_rate
-    if name == "inverse_square_root":
-        return InverseSquareRootSchedule(peak_learning_rate, warmup_steps)
-    if name == "noam":
-        return NoamSchedule(hidden_dim, warmup_steps)
-    warmup_steps = min(warmup_steps, num_steps // 5)  # a short run must not be all warm-up
-    return keras.optimizers.schedules.CosineDecay(
-        0.0, max(num_steps - warmup_steps, 1), warmup_target=peak_learning_rate, warmup_steps=warmup_steps
     )

@@ -4,12 +4,14 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pydantic
 import pytest
 
 from keras_transformer.errors import InputError
 from keras_transformer.evaluation import METRICS
 from keras_transformer.runs import RunConfig
+from keras_transformer.training import InverseSquareRootSchedule, NoamSchedule
 
 TOML = """
 name = "de_en"
@@ -295,3 +297,31 @@ def test_own_texts_start_from_the_general_defaults(options: dict[str, Any]) -> N
 def test_half_of_the_two_files_is_no_built_in_task() -> None:
     with pytest.raises(InputError, match="must be given together"):
         RunConfig.default(source="a")
+
+
+def learning_rate(schedule: str, num_steps: int = 20, warmup_steps: int = 4) -> Any:
+    config = RunConfig(name="rates").override(schedule=schedule, peak_learning_rate=0.01)
+    return config.training.learning_rate(num_steps, warmup_steps, 8)
+
+
+def test_learning_rates_by_name() -> None:
+    assert learning_rate("constant") == 0.01
+    square_root, noam = learning_rate("inverse_square_root"), learning_rate("noam")
+    assert isinstance(square_root, InverseSquareRootSchedule)
+    assert (square_root.peak_learning_rate, square_root.warmup_steps) == (0.01, 4)
+    assert isinstance(noam, NoamSchedule)
+    assert (noam.hidden_dim, noam.warmup_steps) == (8, 4)
+
+
+def test_cosine_rises_to_the_peak_and_ends_at_zero() -> None:
+    schedule = learning_rate("cosine")
+    rates = [float(schedule(step)) for step in (0, 2, 4, 12, 20)]
+    np.testing.assert_allclose(rates, [0.0, 0.005, 0.01, 0.005, 0.0], atol=1e-7)
+
+
+@pytest.mark.parametrize("num_steps", [1, 3, 10])
+def test_a_short_cosine_is_not_all_warm_up(num_steps: int) -> None:
+    schedule = learning_rate("cosine", num_steps, 1000)
+    rates = np.array([float(schedule(step)) for step in range(num_steps + 1)])
+    assert rates.max() == pytest.approx(0.01)
+    assert rates[-1] == pytest.approx(0.0, abs=1e-7)

@@ -12,13 +12,9 @@ import keras_transformer as kt
 from keras_transformer.training import (
     InverseSquareRootSchedule,
     MaskedCrossentropy,
-    NoamSchedule,
     RDropCrossentropy,
     compile_model,
-    make_schedule,
 )
-
-OPTIONS: dict[str, Any] = {"peak_learning_rate": 0.01, "warmup_steps": 4, "num_steps": 20, "hidden_dim": 8}
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +31,7 @@ def batch() -> tuple[dict[str, np.ndarray], np.ndarray]:
 def trained(batch: Any) -> tuple[keras.Model, keras.callbacks.History]:
     keras.utils.set_random_seed(0)
     model = kt.Transformer(9, 9, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=16, dropout=0.0)
-    compile_model(model, make_schedule("inverse_square_root", **OPTIONS), label_smoothing=0.1)
+    compile_model(model, InverseSquareRootSchedule(0.01, 4), label_smoothing=0.1)
     inputs, labels = batch
     return model, model.fit(inputs, labels, batch_size=8, epochs=6, verbose=0)
 
@@ -72,34 +68,6 @@ def test_a_loaded_model_continues_as_if_never_saved(trained: Any, batch: Any, tm
     # Not the weights: the key bias has no influence, so Adam moves it by rounding errors.
     logits, restored_logits = (ops.convert_to_numpy(each(inputs)) for each in (model, restored))
     np.testing.assert_allclose(restored_logits, logits, atol=1e-4)
-
-
-def test_schedules_by_name() -> None:
-    assert make_schedule("constant", **OPTIONS) == 0.01
-    square_root, noam = make_schedule("inverse_square_root", **OPTIONS), make_schedule("noam", **OPTIONS)
-    assert isinstance(square_root, InverseSquareRootSchedule)
-    assert (square_root.peak_learning_rate, square_root.warmup_steps) == (0.01, 4)
-    assert isinstance(noam, NoamSchedule)
-    assert (noam.hidden_dim, noam.warmup_steps) == (8, 4)
-
-
-def test_cosine_rises_to_the_peak_and_ends_at_zero() -> None:
-    schedule: Any = make_schedule("cosine", **OPTIONS)
-    rates = [float(schedule(step)) for step in (0, 2, 4, 12, 20)]
-    np.testing.assert_allclose(rates, [0.0, 0.005, 0.01, 0.005, 0.0], atol=1e-7)
-
-
-@pytest.mark.parametrize("num_steps", [1, 3, 10])
-def test_a_short_cosine_is_not_all_warm_up(num_steps: int) -> None:
-    schedule: Any = make_schedule("cosine", **{**OPTIONS, "warmup_steps": 1000, "num_steps": num_steps})
-    rates = np.array([float(schedule(step)) for step in range(num_steps + 1)])
-    assert rates.max() == pytest.approx(0.01)
-    assert rates[-1] == pytest.approx(0.0, abs=1e-7)
-
-
-def test_an_unknown_schedule_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"'constant', 'cosine', .*'noam'\. Received: name='linear'\."):
-        make_schedule("linear", **OPTIONS)
 
 
 def compiled(kind: str = "float32", **options: Any) -> keras.Model:
