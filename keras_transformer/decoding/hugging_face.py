@@ -158,9 +158,11 @@ def _search(checkpoint: HuggingFaceCheckpoint, tokenizer: "Tokenizer") -> Search
         force_end=forced_end is not None,
         no_repeat_ngram_size=generation.no_repeat_ngram_size,
     )
+    # Whisper is given its first tokens; others are made to generate the one of a language.
+    is_given = checkpoint.config["model_type"] == "whisper"
     options: Config = {
         "length_penalty": generation.length_penalty,
-        "length_normalization": "length",
+        "length_normalization": "generated_length" if is_given else "length",
         "constraints": constraints,
         "special_ids": special_ids,
     }

@@ -16,7 +16,7 @@ LOWEST_SCORE = -1e30
 # the hypothesis still needs a score that others can be compared with.
 FORCED_LOG_PROBABILITY = -100.0
 
-LengthNormalization: TypeAlias = Literal["gnmt", "length"]
+LengthNormalization: TypeAlias = Literal["gnmt", "length", "generated_length"]
 
 
 def _is_possible(log_probabilities: Tensor) -> Tensor:
@@ -70,5 +70,5 @@ def _length_penalty(
     """Compute what scores are divided by; the end token counts."""
     length = ops.cast(length, "float32")
     # An output without a token would divide by 0.
-    base = ops.maximum(length, 1.0) if normalization == "length" else (5.0 + length) / 6.0
+    base = (5.0 + length) / 6.0 if normalization == "gnmt" else ops.maximum(length, 1.0)
     return ops.power(base, alpha)

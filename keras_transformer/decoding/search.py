@@ -6,7 +6,7 @@ A search reads a model through `Step` alone, so that it is tested without a Tran
 import abc
 import dataclasses
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias, get_args
 
 from keras import ops
 
@@ -105,8 +105,9 @@ class Search(abc.ABC):
     length_penalty: float = 0.0
     """Exponent of the length, which scores are divided by; 0 for none."""
     length_normalization: LengthNormalization = "gnmt"
-    """What the exponent belongs to: "gnmt" for `(5 + length) / 6`, Wu et al. 2016, section 7, or "length"
-    itself, as in transformers and CTranslate2."""
+    """What the exponent belongs to: "gnmt" for `(5 + length) / 6`, Wu et al. 2016, section 7; "length"
+    itself, as in transformers and CTranslate2; "generated_length" for that without `first_token_ids`, as
+    transformers has it for Whisper."""
     constraints: Constraints = NO_CONSTRAINTS
     """Rules for the tokens that are generated."""
     special_ids: SpecialIds | None = None
@@ -117,7 +118,7 @@ class Search(abc.ABC):
 
     def __post_init__(self) -> None:
         check_number(length_penalty=self.length_penalty)
-        check_choice(("gnmt", "length"), length_normalization=self.length_normalization)
+        check_choice(get_args(LengthNormalization), length_normalization=self.length_normalization)
         if self.special_ids is not None:
             check_number(whole=True, **self.special_ids._asdict())
 
@@ -162,7 +163,14 @@ class Search(abc.ABC):
 
     def score(self, log_probabilities: Tensor, num_tokens: Tensor) -> Tensor:
         """Divide log-probabilities of hypotheses by the length penalty."""
-        return log_probabilities / _length_penalty(num_tokens, self.length_penalty, self.length_normalization)
+        return self._divide(log_probabilities, num_tokens, self.length_penalty)
+
+    def _divide(
+        self, log_probabilities: Tensor, num_tokens: Tensor | int, exponent: Tensor | float
+    ) -> Tensor:
+        if self.length_normalization == "generated_length":
+            num_tokens = num_tokens - len(self.constraints.first_token_ids)
+        return log_probabilities / _length_penalty(num_tokens, exponent, self.length_normalization)
 
     def _scores(self, log_probabilities: Tensor, num_tokens: Tensor | int, limits: _Limits) -> Tensor:
         """Divide log-probabilities `(b,)` or `(b, n)` by the length penalty of each source."""
@@ -170,7 +178,7 @@ class Search(abc.ABC):
         if _is_absent(penalties):
             return self.score(log_probabilities, num_tokens)
         penalties = ops.reshape(penalties, (-1, *[1] * (len(log_probabilities.shape) - 1)))
-        return log_probabilities / _length_penalty(num_tokens, penalties, self.length_normalization)
+        return self._divide(log_probabilities, num_tokens, penalties)
 
     def __call__(self, step: Step, cache: _Cache, request: _Request) -> SearchResult:
         """Find likely sequences, with a cache that has room for `request.first_room` positions."""

@@ -95,6 +95,31 @@ def test_every_hypothesis_competes_by_the_power_of_its_length(recurrent_model: A
     np.testing.assert_array_equal(token_ids[0, :31], [tokens for _, tokens in expected])
 
 
+def test_first_tokens_are_not_generated(recurrent_model: Any) -> None:
+    constraints = Constraints(first_token_ids=(3, 2))
+    search = BeamSearch(
+        32,
+        length_penalty=1.5,
+        length_normalization="generated_length",
+        special_ids=FOUR_IDS,
+        constraints=constraints,
+        cut_off_competes=True,
+    )
+    token_ids, scores = decode(recurrent_model(1, 4, 0), search, 6)
+    plain = dataclasses.replace(search, length_penalty=0.0)
+    found = (each[0, :31] for each in decode(recurrent_model(1, 4, 0), plain, 6))
+    expected = sorted(
+        (
+            (total / max(sum(tokens > 0) - 2, 1) ** 1.5, tokens.tolist())
+            for tokens, total in zip(*found, strict=True)
+        ),
+        reverse=True,
+    )
+    assert token_ids[0, 0, :2].tolist() == [3, 2]
+    np.testing.assert_allclose(scores[0, :31], [score for score, _ in expected], rtol=1e-4)
+    np.testing.assert_array_equal(token_ids[0, :31], [tokens for _, tokens in expected])
+
+
 def every_hypothesis(model: Any, source: int, max_length: int, alpha: float) -> list[tuple[float, list[int]]]:
     """Score and padded tokens of every sequence, best first, those that ended before the others."""
     ended: list[tuple[float, list[int]]] = []
@@ -369,7 +394,10 @@ def test_the_coverage_penalty_is_that_of_the_attention(transformer: Any, source_
         ({"num_hypotheses": 0}, r"Received: num_hypotheses=0\."),
         ({"coverage_penalty": -1.0}, r"Received: coverage_penalty=-1\.0\."),
         ({"early_stopping": "always"}, r"one of True, False, 'never'\. Received: early_stopping='always'\."),
-        ({"length_normalization": "none"}, r"'gnmt', 'length'\. Received: length_normalization='none'\."),
+        (
+            {"length_normalization": "none"},
+            r"'generated_length'\. Received: length_normalization='none'\.",
+        ),
     ],
 )
 def test_wrong_options_are_refused(options: Any, message: str) -> None:
