@@ -172,7 +172,8 @@ class _Weight(NamedTuple):
     def ours(self, values: Tensor) -> Tensor:
         """Turn the tensor into the weight."""
         values = values.T if self.is_matrix else values
-        return np.reshape(values * np.float32(self.factor), self.variable.shape)
+        with np.errstate(all="ignore"):  # what is not finite is found in the model
+            return np.reshape(values * np.float32(self.factor), self.variable.shape)
 
     def theirs(self) -> Tensor:
         """Turn the weight into the tensor."""

@@ -88,6 +88,10 @@ class HuggingFaceCheckpoint:
         else:
             self._family = _family(self.config, path)
             self.generation = self._generation()
+        try:
+            TransformerConfig(**self._family.options())
+        except ValueError as error:
+            raise InputError(f"{path}: {error}") from error
 
     def _generation(self) -> _Generation:
         path, table = self.directory / "generation_config.json", self.config
@@ -398,8 +402,4 @@ def _family(config: Config, path: Path) -> _Family:
         is_known = name in fields | always.keys() | _IGNORED | _GENERATION_NAMES | family.ignored
         if not is_known and value not in (None, False):
             raise InputError(f"{path}: the option {name!r} is not known. Received: {name}={value!r:.80}.")
-    try:
-        TransformerConfig(**parsed.options())
-    except ValueError as error:
-        raise InputError(f"{path}: {error}") from error
     return parsed

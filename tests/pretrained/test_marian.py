@@ -247,6 +247,7 @@ def test_damaged_files_are_refused(files: Any, tmp_path: Path) -> None:
     path.write_bytes(content)
     for name, text, message in (
         ("decoder.yml", DECODER.replace("opus.npz", "../opus.npz"), "one file beside it"),
+        ("decoder.yml", DECODER.replace("opus.vocab.yml", "opus\0vocab.yml"), "hold no NUL"),
         (
             "decoder.yml",
             DECODER.replace("beam-size: 4", "beam-size: many"),
