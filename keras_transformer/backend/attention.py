@@ -117,17 +117,27 @@ def attend_step(query: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None
     Returns:
         The outputs `(b, n, g, r, k)`, and the weights `(b, n, g, r, m)`.
     """
+    # Of one hypothesis, no axis for all of them: operations less, and LiteRT has at most five axes.
+    is_single = query.shape[1] == 1
+    if is_single:
+        # (b, 1, g, r, k) -> (b, g, r, k)
+        query = ops.reshape(query, (-1, *query.shape[2:]))
+        bias = None if bias is None else bias[:, 0]
     query = query * ops.cast(query.shape[-1] ** -0.5, query.dtype)
     logits = ops.cast(_product(query, keys, transposed=True), "float32")
     logits = logits if bias is None else logits + bias
     # Not `softmax`: TensorFlow gives that to oneDNN, which needs ten times as long for so few numbers.
     weights = ops.exp(ops.log_softmax(logits, axis=-1))
-    return _product(ops.cast(weights, values.dtype), values), weights
+    outputs = _product(ops.cast(weights, values.dtype), values)
+    if is_single:
+        outputs = ops.reshape(outputs, (-1, 1, *outputs.shape[1:]))
+        weights = ops.expand_dims(weights, 1)
+    return outputs, weights
 
 
 def _product(rows: Tensor, matrices: Tensor, *, transposed: bool = False) -> Tensor:
-    """Multiply `(b, n, g, r, i)` with `(b, g, i, o)`, or with `(b, g, o, i)` if `transposed`."""
-    _, num_hypotheses, num_groups, num_shared, _ = rows.shape
+    """Multiply `(b, g, r, i)` or `(b, n, g, r, i)` with `(b, g, i, o)` or, `transposed`, `(b, g, o, i)`."""
+    *hypotheses, num_groups, num_shared, _ = rows.shape[1:]
     # TensorFlow has no such operation for float16 on a processor.
     if keras.backend.backend() == "tensorflow" and not _in_compiler() and rows.dtype != "float16":
         import tensorflow as tf
@@ -137,22 +147,22 @@ def _product(rows: Tensor, matrices: Tensor, *, transposed: bool = False) -> Ten
         # from 16,384 multiplications on it goes through the batch one matrix after the other and shares each
         # out among the threads, up to twenty times as slow. Each row finds its matrix by broadcasting, so
         # that the heads and the hypotheses need not change places.
-        is_single = num_hypotheses == 1  # no axis more than needed: LiteRT has at most five
-        left, right = (rows[:, 0], matrices) if is_single else (rows, matrices[:, None])
+        left, right = rows, matrices[:, None] if hypotheses else matrices
         if num_shared > 1:
             left, right = left[..., None, :], right[..., None, :, :]
         products = tf.raw_ops.BatchMatMulV3(x=left, y=right, Tout=rows.dtype, adj_y=transposed)
-        products = products[..., 0, :] if num_shared > 1 else products
-        return products[:, None] if is_single else products
-    if _in_compiler() and num_hypotheses == num_shared == 1:
+        return products[..., 0, :] if num_shared > 1 else products
+    if _in_compiler() and not hypotheses and num_shared == 1:
         # XLA makes one fast loop of this, and on a CPU a slow one of many products with one row.
-        row = rows[:, 0]  # (b, g, 1, i)
         if transposed:
-            return ops.sum(row * matrices, axis=-1)[:, None, :, None, :]
-        return ops.sum(ops.transpose(row, (0, 1, 3, 2)) * matrices, axis=2)[:, None, :, None, :]
+            return ops.sum(rows * matrices, axis=-1)[:, :, None, :]
+        return ops.sum(ops.transpose(rows, (0, 1, 3, 2)) * matrices, axis=2)[:, :, None, :]
+    matrices = ops.transpose(matrices, (0, 1, 3, 2)) if transposed else matrices
+    if not hypotheses:
+        return ops.matmul(rows, matrices)
     batch_size, *_, width = ops.shape(rows)
     by_group = ops.transpose(rows, (0, 2, 1, 3, 4))  # (b, g, n, r, i)
-    by_group = ops.reshape(by_group, (batch_size, num_groups, num_hypotheses * num_shared, width))
-    products = ops.matmul(by_group, ops.transpose(matrices, (0, 1, 3, 2)) if transposed else matrices)
-    split = (batch_size, num_groups, num_hypotheses, num_shared, ops.shape(products)[-1])
+    by_group = ops.reshape(by_group, (batch_size, num_groups, hypotheses[0] * num_shared, width))
+    products = ops.matmul(by_group, matrices)
+    split = (batch_size, num_groups, hypotheses[0], num_shared, ops.shape(products)[-1])
     return ops.transpose(ops.reshape(products, split), (0, 2, 1, 3, 4))

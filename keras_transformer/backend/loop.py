@@ -114,7 +114,9 @@ class PositionBuffer:
         else:
             matrix = tf.tensor_scatter_nd_update(matrix, slots[:, None], rows)
         # The shape as one tensor: sizes one by one are several operations more in every step.
-        return tf.ensure_shape(tf.reshape(matrix, tf.shape(buffer)), buffer.shape)
+        written = tf.reshape(matrix, tf.shape(buffer))
+        written.set_shape(buffer.shape)  # what is known of it; `ensure_shape` would be one operation more
+        return written
 
 
 def _writes_slices() -> bool:

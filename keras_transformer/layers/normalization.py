@@ -23,12 +23,13 @@ class Dropout(keras.layers.Dropout):
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class LayerNormalization(keras.layers.LayerNormalization):
-    """Keras's layer normalization of the last axis; its gradient is written out on TensorFlow."""
+    """Keras's layer normalization of the last axis, in fewer operations on TensorFlow."""
 
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
-        outputs = None
-        if training:
-            outputs = layer_normalization(inputs, self.gamma, self.beta, self.epsilon, self.compute_dtype)
+        weights = self.gamma, self.beta
+        outputs = layer_normalization(
+            inputs, *weights, self.epsilon, self.compute_dtype, training=bool(training)
+        )
         return super().call(inputs) if outputs is None else outputs
 
 
