@@ -60,7 +60,10 @@ SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[START]", "[END]")
 """Names of the special tokens, in the order of `SPECIAL_IDS`; they begin every vocabulary."""
 
 OPTIMIZATIONS = ("float32", "bfloat16", "xla")
-"""Values of `optimize` of exports: nothing, weights of half the size, a search compiled for a few lengths."""
+"""Values of `optimize` of SavedModels: nothing, weights of half the size, a search that is compiled."""
+
+FIXED_OPTIMIZATIONS = ("float32", "int8")
+"""Values of `optimize` of single files, whose sizes are fixed: nothing, weights of a third of the size."""
 
 Signature: TypeAlias = Literal["serving_default", "n_best", "align", "score", "search"]
 """What an export can be asked for, by the names of its signatures."""

@@ -9,7 +9,7 @@ from keras_transformer.export.ctranslate2 import export_ctranslate2
 from keras_transformer.export.fixed_size import export_litert, export_onnx
 from keras_transformer.export.saved_model import export_saved_model
 from keras_transformer.runs.run import Run
-from keras_transformer.types import OPTIMIZATIONS, TEXT
+from keras_transformer.types import FIXED_OPTIMIZATIONS, OPTIMIZATIONS, TEXT
 
 _LENGTH = click.IntRange(min=2)  # with the end token
 # Single files, in which every size is fixed.
@@ -24,8 +24,9 @@ _FIXED = {"litert": export_litert, "onnx": export_onnx}
     "--optimize",
     default="float32",
     show_default=True,
-    type=click.Choice(OPTIMIZATIONS),
-    help="bfloat16: weights of half the size. xla: a search compiled for lengths 16, 32, 64 and so on.",
+    type=click.Choice([*dict.fromkeys(OPTIMIZATIONS + FIXED_OPTIMIZATIONS)]),
+    help="bfloat16: weights of half the size. xla: a search compiled for lengths 16, 32, 64 and so on. int8, "
+    "of litert and onnx: a file of a third of the size.",
 )
 @click.option(
     "--format",
@@ -63,8 +64,10 @@ def export(
     for option, length in (("--source-length", source_length), ("--max-length", max_length)):
         if length is not None and file_format not in _FIXED:
             raise click.UsageError(f"{option} is for the formats litert and onnx. Received: {file_format}.")
-    if optimize != "float32" and file_format != "saved_model":
-        raise click.UsageError(f"--optimize is for the format saved_model. Received: {file_format}.")
+    known = {"saved_model": OPTIMIZATIONS, "ctranslate2": ("float32",)}.get(file_format, FIXED_OPTIMIZATIONS)
+    if optimize not in known:
+        wanted = f"--optimize must be one of {', '.join(known)} for the format {file_format}"
+        raise click.UsageError(f"{wanted}. Received: {optimize}.")
     translator = Translator.load(model)
     if examples and translator.reads != TEXT:
         raise InputError(f"{model} reads audio, of which --example is none. Received: {examples[0]!r}.")
@@ -73,7 +76,12 @@ def export(
         written = export_ctranslate2(translator, directory)
     elif file_format in _FIXED:
         written = _FIXED[file_format](
-            translator, directory, examples, source_length=source_length, max_length=max_length
+            translator,
+            directory,
+            examples,
+            source_length=source_length,
+            max_length=max_length,
+            optimize=optimize,
         )
     else:
         written = export_saved_model(translator, directory, examples, optimize)

@@ -36,7 +36,7 @@ def test_ctranslate2(command: Callable, trained: Path) -> None:
 @pytest.mark.parametrize(("file_format", "package"), [("litert", "tensorflow"), ("onnx", "tf2onnx")])
 def test_a_single_file(command: Callable, trained: Path, file_format: str, package: str) -> None:
     pytest.importorskip(package, reason="the extra `onnx` is not installed")
-    words = ("export", trained / "runs/tiny", "tiny.file", "--format", file_format)
+    words = ("export", trained / "runs/tiny", "tiny.file", "--format", file_format, "--optimize", "int8")
     result = command(*words, "--source-length", "7", "--max-length", "5", "--example", "w1ab")
     assert (result.exit_code, result.stdout) == (0, "tiny.file\n"), result.output
     assert Path("tiny.file").stat().st_size > 0
@@ -51,7 +51,11 @@ def test_a_single_file(command: Callable, trained: Path, file_format: str, packa
         ),
         (
             ("--format", "litert", "--optimize", "bfloat16"),
-            "--optimize is for the format saved_model. Received: litert.",
+            "--optimize must be one of float32, int8 for the format litert. Received: bfloat16.",
+        ),
+        (
+            ("--optimize", "int8"),
+            "--optimize must be one of float32, bfloat16, xla for the format saved_model. Received: int8.",
         ),
         (
             ("--format", "litert", "--max-length", "1"),
@@ -82,6 +86,6 @@ def test_a_model_that_samples(command: Callable, trained: Path) -> None:
 
 
 def test_an_unknown_optimization(command: Callable) -> None:
-    result = command("export", "model", "served/tiny", "--optimize", "int8")
+    result = command("export", "model", "served/tiny", "--optimize", "int4")
     assert result.exit_code == 2
-    assert "'int8' is not one of 'float32', 'bfloat16', 'xla'" in result.stderr
+    assert "'int4' is not one of 'float32', 'bfloat16', 'xla', 'int8'" in result.stderr

@@ -101,6 +101,42 @@ def test_a_model_with_the_options_of_pretrained_ones(
     assert export(changed, tmp_path / "file", ["a dog"], **SIZES).exists()  # it compares the answers
 
 
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("export", [export_litert, export_onnx])
+def test_int8_weights_take_a_third_and_change_little(
+    translator: kt.Translator, tmp_path: Path, export: Callable[..., Path]
+) -> None:
+    if export is export_onnx:
+        pytest.importorskip("tf2onnx", reason="the extra `onnx` is not installed")
+    keras.utils.set_random_seed(1)
+    sizes = translator.source_tokenizer.vocabulary_size, translator.target_tokenizer.vocabulary_size
+    model = kt.Transformer(*sizes, num_layers=2, hidden_dim=128, num_heads=2, intermediate_dim=512)
+    greedy = GreedySearch(special_ids=translator.search.special_ids)
+    large = kt.Translator(model, translator.source_tokenizer, translator.target_tokenizer, search=greedy)
+    paths = [export(large, tmp_path / kind, TEXTS, optimize=kind, **SIZES) for kind in ("float32", "int8")]
+    plain, rounded = (path.stat().st_size for path in paths)
+    assert rounded < plain / 3
+    source_ids, token_ids, scores = expected(large, greedy)
+    received_ids, received_scores = answers(paths[1], source_ids)
+    np.testing.assert_array_equal(received_ids, token_ids)
+    np.testing.assert_allclose(received_scores, scores, rtol=0.05)
+    assert not np.allclose(received_scores, scores, rtol=1e-5)
+
+
+def answers(path: Path, source_ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the token ids and scores of a file, whatever its kind."""
+    if path.read_bytes()[4:8] != b"TFL3":
+        import onnxruntime
+
+        token_ids, scores = onnxruntime.InferenceSession(path).run(None, {"source_ids": source_ids})
+        return token_ids, scores
+    with pytest.warns(UserWarning, match="tf.lite.Interpreter is deprecated"):
+        interpreter = tf.lite.Interpreter(model_content=path.read_bytes())
+    answer = interpreter.get_signature_runner("serving_default")(source_ids=source_ids)
+    return answer["token_ids"], answer["score"]
+
+
 class ChangedInterpreter:
     """An interpreter that answers otherwise; it remembers what it was asked."""
 
@@ -168,6 +204,24 @@ def test_an_engine_that_answers_otherwise_is_noticed(
     assert interpreter.asked[1][0].tolist() == [3] + [0] * 12
 
 
+@pytest.mark.parametrize(("change", "num_changed"), [(change_score, 0), (change_token, 5)])
+def test_half_of_the_outputs_may_differ_with_int8_weights(
+    translator: kt.Translator,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    change: Callable[[Outputs], object],
+    num_changed: int,
+) -> None:
+    monkeypatch.setattr(tf.lite, "Interpreter", ChangedInterpreter(change))
+    options = {**SIZES, "batch_size": 1, "optimize": "int8"}
+    if not num_changed:
+        assert export_litert(translator, tmp_path / "tiny.tflite", TEXTS, **options).exists()
+        return
+    with pytest.raises(ExportError, match=r"LiteRT must answer .*, one of 5 texts of 5 that differ"):
+        export_litert(translator, tmp_path / "tiny.tflite", TEXTS, **options)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_an_operation_that_litert_lacks_is_named(translator: kt.Translator, tmp_path: Path) -> None:
     model = translator.model.with_dtype("mixed_bfloat16")
     half = kt.Translator(model, translator.source_tokenizer, translator.target_tokenizer)
@@ -186,6 +240,8 @@ def test_what_makes_no_sense_is_refused(
         export_litert(translator, path, batch_size=0)
     with pytest.raises(TypeError, match=r"`batch_size` must be an integer. Received: batch_size=1.5"):
         export_litert(translator, path, batch_size=1.5)
+    with pytest.raises(ValueError, match=r"'float32', 'int8'\. Received: optimize='xla'"):
+        export_litert(translator, path, optimize="xla")
     monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
     with pytest.raises(InputError, match=r"needs the TensorFlow backend.* Received: KERAS_BACKEND=jax"):
         export_litert(translator, path)
