@@ -81,10 +81,8 @@ def row(name: str, size: int, milliseconds: list[float], texts: list[str], *othe
     scores = kt.evaluation.evaluate(texts, references, ["bleu", "exact_match"], tokenize=tokenize).scores
     same = sum(map(str.__eq__, texts, plain))
     bleu, exact = scores["bleu"].value, 100 * scores["exact_match"].value
-    return (
-        f"| {name} | {size / 1e6:.2f} MB | {statistics.median(milliseconds):.1f} | {bleu:.2f} | {exact:.2f} % | "
-        f"{same} of {len(texts)} |"
-    )
+    quality = f"{bleu:.2f} | {exact:.2f} % | {same} of {len(texts)}"
+    return f"| {name} | {size / 1e6:.2f} MB | {statistics.median(milliseconds):.1f} | {quality} |"
 
 
 def main() -> None:
