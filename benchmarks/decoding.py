@@ -11,7 +11,8 @@ has exactly the wanted number: in ours and CTranslate2, which share their weight
 token can never win; KerasHub gets no stop token. A trained model answers at its own lengths, all sources
 in batches of like lengths; there only engines with the same weights are compared.
 
-`ours-xla` is compiled for fixed shapes, `ours-strings-xla` for the lengths and batches of `--optimize xla`.
+`ours-xla` is compiled for fixed shapes, `ours-strings-xla` for the lengths and batches of `--optimize xla`;
+`ours-litert` and `ours-litert-int8` are files for one source at a time, as long as the limits of the model.
 `kerashub` is its documentation's example, which computes encoder and decoder again for each token;
 `kerashub-bart` is its best, a model with caches (`decoding_kerashub.py`).
 """
@@ -39,7 +40,15 @@ RANDOM_SYSTEMS = (
     "kerashub",
     "kerashub-bart",
 )
-TRAINED_SYSTEMS = ("ours", "ours-strings", "ours-strings-xla", "ctranslate2", "ctranslate2-int8")
+TRAINED_SYSTEMS = (
+    "ours",
+    "ours-strings",
+    "ours-strings-xla",
+    "ours-litert",
+    "ours-litert-int8",
+    "ctranslate2",
+    "ctranslate2-int8",
+)
 LENGTHS = (32, 64, 128, 256)
 PARTS = ("grid", "lengths", "latency", "first")
 GRID = [Cell(shape, b, search) for shape in ("small", "base") for b in (1, 8, 32) for search in SEARCHES]

@@ -23,7 +23,7 @@ from decoding_cells import NUM_SPECIAL, SEARCHES, SHAPES, SOURCE_LENGTH, Cell, p
 
 import keras_transformer as kt
 from keras_transformer.data import read_lines
-from keras_transformer.export import export_ctranslate2, export_saved_model
+from keras_transformer.export import export_ctranslate2, export_litert, export_saved_model
 
 
 def random_model(shape: str) -> kt.Transformer:
@@ -132,6 +132,8 @@ def prepare(
         cells = [cell._replace(length=translator.max_target_length) for cell in cells]
         write_sources(translator, directory)
         save_strings_models(translator, directory, ["float32", "xla"] if xla else ["float32"])
+        for kind in ("float32", "int8"):
+            export_litert(translator, directory / f"{kind}.tflite", optimize=kind)
         exported: Any = translator
     else:
         model = exported = random_model(shape)

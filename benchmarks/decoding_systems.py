@@ -76,6 +76,37 @@ class SavedModelStringsXla(SavedModelStrings):
     optimize = "xla"
 
 
+class LiteRT:
+    """Ours as a `.tflite` file: one source at a time, greedily."""
+
+    kind = "float32"
+
+    def __init__(self, directory: Path, shape: str) -> None:
+        import tensorflow as tf
+
+        interpreter = tf.lite.Interpreter(str(directory / f"{self.kind}.tflite"), num_threads=THREADS)
+        self._run = interpreter.get_signature_runner("serving_default")
+        [details] = self._run.get_input_details().values()
+        self._length = details["shape"][1]
+
+    def inputs(self, rows: list[list[int]], cell: Cell) -> Any:
+        """Make a matrix `(1, s)` of the file's length."""
+        [row] = rows
+        return np.array([row + [0] * (self._length - len(row))], "int32")
+
+    def answer(self, inputs: Any, cell: Cell) -> int:
+        """Generate; gives the number of tokens."""
+        if cell.search != "greedy":
+            raise ValueError(f"A file decodes greedily. Received: {cell.search}.")
+        return int(np.count_nonzero(self._run(source_ids=inputs)["token_ids"]))
+
+
+class LiteRTInt8(LiteRT):
+    """Ours as a `.tflite` file with int8 weights."""
+
+    kind = "int8"
+
+
 class CTranslate2:
     """CTranslate2 in float32: one translator with two threads, scores left out."""
 
@@ -167,6 +198,8 @@ SYSTEMS: dict[str, Any] = {
     "ours-xla": SavedModelXla,
     "ours-strings": SavedModelStrings,
     "ours-strings-xla": SavedModelStringsXla,
+    "ours-litert": LiteRT,
+    "ours-litert-int8": LiteRTInt8,
     "ctranslate2": CTranslate2,
     "ctranslate2-int8": CTranslate2Int8,
     "marian": Marian,
