@@ -120,9 +120,11 @@ def export_onnx(
     # TensorFlow has them by the alphabet, and some clients count.
     model.graph.output.sort(key=lambda output: ("token_ids", "score").index(output.name))
     content = bytes(model.SerializeToString())
+    engine = _onnx_engine(runtime, content)
     if optimize == "int8":
         content = _rounded_onnx(content)
-    graph.check("The ONNX runtime", _onnx_engine(runtime, content), examples, is_exact=optimize != "int8")
+        engine = _onnx_engine(runtime, content)
+    graph.check("The ONNX runtime", engine, examples, is_exact=optimize != "int8")
     write_file(path, content)
     return path
 

@@ -275,8 +275,9 @@ class RefusalError(Exception):
     """What the runtime raises."""
 
 
+@pytest.mark.parametrize("optimize", ["float32", "int8"])
 def test_an_operation_that_onnx_lacks_is_named(
-    translator: kt.Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    translator: kt.Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, optimize: str
 ) -> None:
     def refuse(content: bytes, providers: list[str]) -> None:
         raise RefusalError(f"{content!r} with {providers}\nand more")
@@ -291,5 +292,5 @@ def test_an_operation_that_onnx_lacks_is_named(
     monkeypatch.setitem(sys.modules, "tf2onnx", SimpleNamespace(convert=convert))
     monkeypatch.setitem(sys.modules, "onnxruntime", runtime)
     with pytest.raises(ExportError, match=r"every operation .* Received: b'model' with \['CPUExec"):
-        export_onnx(translator, tmp_path / "tiny.onnx")
+        export_onnx(translator, tmp_path / "tiny.onnx", optimize=optimize)
     assert list(tmp_path.iterdir()) == []
