@@ -22,7 +22,7 @@ def layer_normalization(
     """Compute `(inputs - mean) / sqrt(variance + epsilon) * gamma + beta` (Ba et al. 2016, equation 4).
 
     Args:
-        inputs: of any shape, whose last axis `d` is normalized, in float32.
+        inputs: of any shape, whose last axis `d` is normalized, in float32 at least.
         gamma: `(d,)`.
         beta: `(d,)`.
         epsilon: what is added to the variance.
@@ -56,7 +56,8 @@ def layer_normalization(
 
         return standard * gamma + beta, gradient
 
-    rows, gamma, beta = (ops.cast(each, "float32") for each in (inputs, gamma, beta))
+    wide = "float64" if dtype == "float64" else "float32"
+    rows, gamma, beta = (ops.cast(each, wide) for each in (inputs, gamma, beta))
     if not training:
         return ops.cast(standardized(rows)[0] * gamma + beta, dtype)
     outputs = normalized(ops.reshape(rows, (-1, rows.shape[-1])), gamma, beta)  # (b, t, d) -> (b * t, d)

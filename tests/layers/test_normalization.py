@@ -19,6 +19,16 @@ def test_layer_normalization() -> None:
     np.testing.assert_allclose(normalized("layer"), (X - 2) / np.sqrt(14 / 3), atol=1e-5)
 
 
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="the layer is Keras's elsewhere")
+@pytest.mark.parametrize("training", [False, True])
+def test_float64_keeps_its_digits(training: bool) -> None:
+    layer = _make_normalization("layer", epsilon=1e-6, dtype="float64", name="norm")
+    inputs = np.random.default_rng(0).normal(size=(2, 3, 5))
+    deviations = np.sqrt(inputs.var(-1, keepdims=True) + 1e-6)
+    outputs = keras.ops.convert_to_numpy(layer(inputs, training=training))
+    np.testing.assert_allclose(outputs, (inputs - inputs.mean(-1, keepdims=True)) / deviations, atol=1e-13)
+
+
 def test_rms_normalization() -> None:
     np.testing.assert_allclose(normalized("rms"), X / np.sqrt(26 / 3), atol=1e-5)
 

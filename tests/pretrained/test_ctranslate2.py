@@ -419,8 +419,8 @@ def test_damaged_files_are_refused(tmp_path: Path) -> None:
             with pytest.raises(InputError) as raised:
                 read(directory)
             assert "\n" not in str(raised.value)
-    nameless = content.replace(b"decoder/layer_0", b"decoder/layer_9")  # a decoder of no layers
-    for other in (content + b"\0", b"", b"\xff" * 1000, b"PK\x03\x04" * 100, nameless):
+    without_layers = content.replace(b"decoder/layer_0", b"decoder/layer_9")
+    for other in (content + b"\0", b"", b"\xff" * 1000, b"PK\x03\x04" * 100, without_layers):
         path.write_bytes(other)
         with pytest.raises(InputError):
             read(directory)
