@@ -14,7 +14,6 @@ import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnxruntime
@@ -64,25 +63,21 @@ def answer(ask: Ask, token_ids: np.ndarray) -> tuple[list[np.ndarray], float]:
     return outputs, (time.perf_counter() - start) / len(token_ids) * 1e3
 
 
-def row(name: str, size: int, milliseconds: list[float], texts: list[str], *others: Any) -> str:
-    """Make the line of a file.
+def quality(texts: list[str], plain: list[str], references: list[str], tokenize: str) -> str:
+    """Make the cells of BLEU, exact match and equal outputs.
 
     Args:
-        name: of the engine and the kind of weights.
-        size: of the file.
-        milliseconds: of a source, in each round.
         texts: the outputs.
-        *others: the outputs of the float32 file, the references and the tokenization of BLEU.
+        plain: those of the float32 file.
+        references: a text for each.
+        tokenize: of BLEU.
 
     Returns:
-        a line of a Markdown table.
+        the cells of a Markdown table.
     """
-    plain, references, tokenize = others
     scores = kt.evaluation.evaluate(texts, references, ["bleu", "exact_match"], tokenize=tokenize).scores
-    same = sum(map(str.__eq__, texts, plain))
     bleu, exact = scores["bleu"].value, 100 * scores["exact_match"].value
-    quality = f"{bleu:.2f} | {exact:.2f} % | {same} of {len(texts)}"
-    return f"| {name} | {size / 1e6:.2f} MB | {statistics.median(milliseconds):.1f} | {quality} |"
+    return f"{bleu:.2f} | {exact:.2f} % | {sum(map(str.__eq__, texts, plain))} of {len(texts)}"
 
 
 def main() -> None:
@@ -121,9 +116,10 @@ def main() -> None:
         print("| file | size | ms a source | BLEU | exact match | outputs of float32 |")
         print("|---|---:|---:|---:|---:|---:|")
         for key, path in paths.items():
-            milliseconds = [each for _, each in answers[key]]
-            others = decoded[key[0], "float32"], references, options.tokenize
-            print(row(" ".join(key), path.stat().st_size, milliseconds, decoded[key], *others))
+            milliseconds = statistics.median(each for _, each in answers[key])
+            cells = quality(decoded[key], decoded[key[0], "float32"], references, options.tokenize)
+            size = path.stat().st_size / 1e6
+            print(f"| {' '.join(key)} | {size:.2f} MB | {milliseconds:.1f} | {cells} |")
     print()
     print(machine(PACKAGES))
 
