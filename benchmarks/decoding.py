@@ -33,15 +33,18 @@ from machine import machine
 PACKAGES = ("keras", "tensorflow", "ctranslate2", "torch", "transformers", "keras-hub")
 RANDOM_SYSTEMS = (
     "ours",
+    "ours-one-thread",
     "ours-xla",
     "ctranslate2",
     "ctranslate2-int8",
     "marian",
     "kerashub",
     "kerashub-bart",
+    "bare-loop",
 )
 TRAINED_SYSTEMS = (
     "ours",
+    "ours-one-thread",
     "ours-strings",
     "ours-strings-xla",
     "ours-litert",

@@ -24,6 +24,7 @@ from decoding_cells import NUM_SPECIAL, SEARCHES, SHAPES, SOURCE_LENGTH, Cell, p
 import keras_transformer as kt
 from keras_transformer.data import read_lines
 from keras_transformer.export import export_ctranslate2, export_litert, export_saved_model
+from keras_transformer.export.weights import _StoredWeights
 
 
 def random_model(shape: str) -> kt.Transformer:
@@ -60,7 +61,9 @@ def search(name: str) -> Any:
     """
     if name == "greedy":
         return kt.decoding.GreedySearch(special_ids=kt.text.SPECIAL_IDS)
-    return kt.decoding.BeamSearch(SEARCHES[name], length_penalty=0.0, special_ids=kt.text.SPECIAL_IDS)
+    # CTranslate2 is asked for the best hypothesis alone, too: both stop when nothing can overtake it.
+    options = {"num_hypotheses": 1, "length_penalty": 0.0, "special_ids": kt.text.SPECIAL_IDS}
+    return kt.decoding.BeamSearch(SEARCHES[name], **options)
 
 
 def signature(model: kt.Transformer, cell: Cell, *, xla: bool) -> Any:
@@ -94,10 +97,11 @@ def save_ids_model(model: kt.Transformer, cells: list[Cell], directory: Path, *,
         directory: of the SavedModel.
         xla: see `signature`.
     """
-    module = tf.Module()
-    module.model_variables = [weight.value for weight in model.weights]
+    module, weights = tf.Module(), _StoredWeights(model)
+    module.model_variables, module.matrices = weights.variables, weights.matrices
     signatures = {signature_name(cell, xla=xla): cell for cell in cells}
-    functions = {name: signature(model, cell, xla=xla) for name, cell in signatures.items()}
+    with weights.scope():  # as in `export_saved_model`
+        functions = {name: signature(model, cell, xla=xla) for name, cell in signatures.items()}
     tf.saved_model.save(module, str(directory), signatures=functions)
 
 

@@ -18,12 +18,13 @@ class SavedModelIds:
     """Ours: the signature of a SavedModel that takes and gives ids, loaded without Keras."""
 
     xla = False
+    threads = THREADS
 
     def __init__(self, directory: Path, shape: str) -> None:
         import tensorflow as tf
 
-        tf.config.threading.set_intra_op_parallelism_threads(THREADS)
-        tf.config.threading.set_inter_op_parallelism_threads(THREADS)
+        tf.config.threading.set_intra_op_parallelism_threads(self.threads)
+        tf.config.threading.set_inter_op_parallelism_threads(self.threads)
         self._module = tf.saved_model.load(str(directory / f"saved_model{'_xla' if self.xla else ''}"))
         self._tensor = tf.constant
 
@@ -36,6 +37,56 @@ class SavedModelIds:
         batch = f"_{cell.batch}" if self.xla else ""
         serve = self._module.signatures[f"{cell.search}_{cell.length}{batch}"]
         return int(np.count_nonzero(serve(token_ids=inputs)["token_ids"].numpy()))
+
+
+class SavedModelOneThread(SavedModelIds):
+    """Ours, where each request has one thread, so that none waits for another."""
+
+    threads = 1
+
+
+class BareLoop:
+    """The matrix products of the steps, in a loop of TensorFlow: no encoder, no attention, no search."""
+
+    threads = THREADS
+
+    def __init__(self, directory: Path, shape: str) -> None:
+        import tensorflow as tf
+
+        tf.config.threading.set_intra_op_parallelism_threads(self.threads)
+        tf.config.threading.set_inter_op_parallelism_threads(self.threads)
+        sizes = SHAPES[shape]
+        self._width, inner = sizes["hidden_dim"], sizes["intermediate_dim"]
+        shapes = [(self._width, 3 * self._width), *[(self._width, self._width)] * 3]
+        shapes = [*shapes, (self._width, inner), (inner, self._width)] * sizes["num_layers"]
+        shapes.append((self._width, sizes["vocabulary"]))
+        self._weights = [tf.Variable(tf.random.normal(each, stddev=0.05)) for each in shapes]
+        self._loop = tf.function(self._steps, autograph=False)
+
+    def _steps(self, rows: Any, length: Any) -> Any:
+        import tensorflow as tf
+
+        matrices = [tf.identity(weight) for weight in self._weights]
+
+        def body(count: Any, rows: Any, total: Any) -> tuple[Any, ...]:
+            for matrix in matrices[:-1]:
+                rows = tf.matmul(rows[:, : matrix.shape[0]], matrix)
+            return count + 1, rows, total + tf.reduce_max(tf.matmul(rows, matrices[-1]))
+
+        return tf.while_loop(lambda count, *_: count < length, body, (0, rows, 0.0))[2]
+
+    def inputs(self, rows: list[list[int]], cell: Cell) -> Any:
+        """Make a vector for each hypothesis."""
+        import tensorflow as tf
+
+        return tf.random.normal((len(rows) * SEARCHES[cell.search], self._width))
+
+    def answer(self, inputs: Any, cell: Cell) -> int:
+        """Multiply; gives the number of tokens that a search would have generated."""
+        import tensorflow as tf
+
+        self._loop(inputs, tf.constant(cell.length)).numpy()
+        return inputs.shape[0] // SEARCHES[cell.search] * cell.length
 
 
 class SavedModelXla(SavedModelIds):
@@ -195,7 +246,9 @@ class Marian:
 
 SYSTEMS: dict[str, Any] = {
     "ours": SavedModelIds,
+    "ours-one-thread": SavedModelOneThread,
     "ours-xla": SavedModelXla,
+    "bare-loop": BareLoop,
     "ours-strings": SavedModelStrings,
     "ours-strings-xla": SavedModelStringsXla,
     "ours-litert": LiteRT,

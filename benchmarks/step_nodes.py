@@ -22,38 +22,20 @@ os.environ["KERAS_BACKEND"] = "tensorflow"
 
 import tensorflow as tf
 from decoding_cells import SHAPES, Cell, random_sources
-from decoding_prepare import random_model, search
+from decoding_prepare import random_model, save_ids_model, signature_name
+from decoding_systems import BareLoop
 from machine import machine
-
-import keras_transformer as kt
 
 PACKAGES = ("keras", "tensorflow")
 NUM_TOKENS = 32
 
 
-def save(model: kt.Transformer, cell: Cell, directory: str) -> None:
-    """Save the graph that answers with token ids.
-
-    Args:
-        model: ours.
-        cell: whose search and length are used.
-        directory: where.
-    """
-
-    @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32, "ids")], autograph=False)
-    def serve(token_ids: tf.Tensor) -> dict[str, tf.Tensor]:
-        return {"output": kt.decoding.generate(model, token_ids, search(cell.search), cell.length).token_ids}
-
-    module = tf.Module()
-    module.serve, module.model_variables = serve, [weight.value for weight in model.weights]
-    tf.saved_model.save(module, directory, signatures=serve)
-
-
-def trace(directory: str, sources: list[list[int]]) -> tuple[Counter[str], Counter[str]]:
+def trace(directory: str, cell: Cell, sources: list[list[int]]) -> tuple[Counter[str], Counter[str]]:
     """Run the graph in a session of one thread.
 
     Args:
         directory: of the graph.
+        cell: whose signature is run.
         sources: of one length.
 
     Returns:
@@ -62,8 +44,8 @@ def trace(directory: str, sources: list[list[int]]) -> tuple[Counter[str], Count
     threads = {"inter_op_parallelism_threads": 1, "intra_op_parallelism_threads": 1}
     with tf.Graph().as_default(), tf.compat.v1.Session(config=tf.compat.v1.ConfigProto(**threads)) as session:
         meta_graph = tf.compat.v1.saved_model.load(session, ["serve"], directory)
-        signature = meta_graph.signature_def["serving_default"]
-        output, feed = signature.outputs["output"].name, {signature.inputs["ids"].name: sources}
+        signature = meta_graph.signature_def[signature_name(cell, xla=False)]
+        output, feed = signature.outputs["token_ids"].name, {signature.inputs["token_ids"].name: sources}
         for _ in range(3):
             session.run(output, feed)
         options = tf.compat.v1.RunOptions(trace_level=tf.compat.v1.RunOptions.FULL_TRACE)
@@ -83,37 +65,21 @@ def trace(directory: str, sources: list[list[int]]) -> tuple[Counter[str], Count
     return counts, microseconds
 
 
-def bare_loop(model: kt.Transformer, num_rows: int) -> float:
+def bare_loop(cell: Cell) -> float:
     """Time a loop of the matrix products alone.
 
     Args:
-        model: whose sizes are used.
-        num_rows: hypotheses.
+        cell: whose sizes and hypotheses are used.
 
     Returns:
         microseconds of a step.
     """
-    config = model.config
-    width, inner = config.hidden_dim, config.intermediate_dim
-    sizes = [(width, 3 * width), *[(width, width)] * 3, (width, inner), (inner, width)]
-    sizes = [*sizes * len(model.decoder.layers), (width, config.target_vocabulary_size)]
-    weights = [tf.Variable(tf.random.normal(size, stddev=0.05)) for size in sizes]
-
-    @tf.function(autograph=False)
-    def loop(rows: tf.Tensor) -> tf.Tensor:
-        matrices = [tf.identity(weight) for weight in weights]
-
-        def body(count: tf.Tensor, rows: tf.Tensor, total: tf.Tensor) -> tuple[tf.Tensor, ...]:
-            for matrix in matrices[:-1]:
-                rows = tf.matmul(rows[:, : matrix.shape[0]], matrix)
-            return count + 1, rows, total + tf.reduce_max(tf.matmul(rows, matrices[-1]))
-
-        return tf.while_loop(lambda count, *_: count < NUM_TOKENS, body, (0, rows, 0.0))[2]
-
-    rows, seconds = tf.random.normal((num_rows, width)), []
+    BareLoop.threads = 1
+    loop, seconds = BareLoop(Path(), cell.shape), []
+    rows = loop.inputs(random_sources(cell, 0), cell)
     for _ in range(40):
         start = time.perf_counter()
-        loop(rows)
+        loop.answer(rows, cell)
         seconds.append(time.perf_counter() - start)
     return statistics.median(seconds[5:]) / NUM_TOKENS * 1e6
 
@@ -130,16 +96,15 @@ def main() -> None:
     cell = Cell(options.shape, 1, options.search, NUM_TOKENS)
     model = random_model(options.shape)
     with tempfile.TemporaryDirectory() as directory:
-        save(model, cell, str(Path(directory, "graph")))
-        counts, microseconds = trace(str(Path(directory, "graph")), random_sources(cell, 0))
+        save_ids_model(model, [cell], Path(directory), xla=False)
+        counts, microseconds = trace(directory, cell, random_sources(cell, 0))
     total, time_of_all = (sum(each.values()) / NUM_TOKENS for each in (counts, microseconds))
     print("| operation | in a step | microseconds of the trace |")
     print("|---|---:|---:|")
     for operation, count in counts.most_common(options.most):
         print(f"| {operation} | {count / NUM_TOKENS:.0f} | {microseconds[operation] / NUM_TOKENS:.0f} |")
     print(f"| all {len(counts)} | {total:.0f} | {time_of_all:.0f} |")
-    rows = 1 if options.search == "greedy" else 4
-    print(f"| bare loop, not traced | | {bare_loop(model, rows):.0f} |")
+    print(f"| bare loop, not traced | | {bare_loop(cell):.0f} |")
     print(f"\n{machine(PACKAGES)}")
 
 

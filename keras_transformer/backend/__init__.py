@@ -8,7 +8,7 @@ from keras_transformer.backend.distribution import Devices
 from keras_transformer.backend.formulas import drop, layer_normalization, position_angles
 from keras_transformer.backend.gather import assign_rows, largest, take
 from keras_transformer.backend.gradients import add_at_labels, finished
-from keras_transformer.backend.loop import PositionBuffer, product_with_table, weight_now
+from keras_transformer.backend.loop import PositionBuffer, weight_now
 from keras_transformer.backend.random import GeneratorState, draw_normal, draw_uniforms
 
 __all__ = [
@@ -29,7 +29,6 @@ __all__ = [
     "layer_normalization",
     "masked_softmax",
     "position_angles",
-    "product_with_table",
     "take",
     "train_on_parts",
     "weight_now",

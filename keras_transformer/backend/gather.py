@@ -27,17 +27,17 @@ def take(values: Tensor, indices: Tensor, *, batch_dims: int = 0) -> Tensor:
     Returns:
         The rows, of the shape of the indices and then that of a row.
     """
-    if batch_dims:
-        indices = ops.cast(indices, "int32")
-        batch_size, size, *rest = ops.shape(values)
-        offsets = ops.arange(batch_size, dtype="int32")[:, None] * size
-        return take(ops.reshape(values, (-1, *rest)), indices + offsets)  # (b, m, any) -> (b * m, any)
-    if keras.backend.backend() != "tensorflow":
-        return ops.take(values, indices, axis=0)
-    import tensorflow as tf
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
 
-    # `ops.take` first looks for negative indices, several operations more in every step.
-    return tf.gather(ops.convert_to_tensor(values), indices)
+        # `ops.take` first looks for negative indices, several operations more in every step.
+        return tf.gather(ops.convert_to_tensor(values), indices, batch_dims=batch_dims)
+    if not batch_dims:
+        return ops.take(values, indices, axis=0)
+    batch_size, size, *rest = ops.shape(values)
+    offsets = ops.arange(batch_size, dtype="int32")[:, None] * size
+    # (b, m, any) -> (b * m, any)
+    return take(ops.reshape(values, (-1, *rest)), ops.cast(indices, "int32") + offsets)
 
 
 def assign_rows(variable: keras.Variable, rows: Callable[[slice], npt.NDArray[np.float32]]) -> None:

@@ -1,6 +1,6 @@
 """A decoding loop: weights that it reads once, and buffers that it writes position by position."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import keras
 from keras import ops
@@ -10,44 +10,19 @@ from keras_transformer.types import Tensor
 
 
 def weight_now(weight: keras.Variable) -> Tensor:
-    """Return the value that a weight has now, as a tensor without a gradient on torch.
+    """Return the value that a weight has now, without a gradient on torch.
 
     Layers see such values in a `keras.StatelessScope` around a step.
     """
     backend, value = keras.backend.backend(), weight.value
-    # TensorFlow otherwise reads a variable again in each round of a loop, a copy each time, since another
-    # operation might have changed it.
+    # TensorFlow otherwise reads a variable again in each round of a loop, since another operation might have
+    # changed it.
     if backend == "tensorflow":
         import tensorflow as tf
 
         return tf.identity(value)  # what is no more than converted is still a variable
     # torch assigns in place, so a value that is to stay is a copy.
     return value.detach().clone() if backend == "torch" else value
-
-
-def product_with_table(table: Tensor, beam_size: int) -> Callable[[Tensor], Tensor]:
-    """Return a function that computes `rows @ table.T` for the rows `(r, d)` of each step of a loop.
-
-    Args:
-        table: `(v, d)`.
-        beam_size: hypotheses for each source.
-    """
-    # With the rows of several hypotheses, a product with a table that was transposed before the loop takes
-    # half the time (TensorFlow, on a CPU); with fewer, the transposing would cost more than it gains.
-    if beam_size > 1 or _in_compiler():
-        matrix = ops.transpose(table)
-        return lambda rows: ops.matmul(rows, matrix)
-    if keras.backend.backend() != "tensorflow":
-        return lambda rows: ops.einsum("rd,vd->rv", rows, table)
-    import tensorflow as tf
-
-    def product(rows: Tensor) -> Tensor:
-        if rows.shape[0] is not None:  # as XLA wants it
-            return tf.matmul(rows, table, transpose_b=True)
-        # The table first, as it lies: for a few rows oneDNN is up to twice as fast so.
-        return tf.transpose(tf.matmul(table, rows, transpose_b=True))
-
-    return product
 
 
 class PositionBuffer:

@@ -165,7 +165,7 @@ def _transformer_spec(model: Transformer, num_positions: int) -> _Spec:
                 values = sinusoidal_position_encoding(num_positions, width, layout=layout)
             side.position_encodings.encodings = _array(values)
     # (d, v) -> (v, d)
-    decoder.projection.weight = np.ascontiguousarray(_array(model.output_projection.matrix()).T)
+    decoder.projection.weight = np.ascontiguousarray(_array(model.output_projection.flat()[0]).T)
     _fill_bias(decoder.projection, model.output_projection.bias)
     spec = specs.transformer_spec.TransformerSpec(encoder, decoder)
     # Otherwise CTranslate2 adds 1e-5 to the variance.

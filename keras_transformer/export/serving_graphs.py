@@ -105,7 +105,7 @@ class _ServingGraphs:
         # A module of its own: one with the graphs as attributes would save functions and Keras objects, which
         # no server reads.
         module = tf.Module(name="serving")
-        module.model_variables = self._weights.variables
+        module.model_variables, module.matrices = self._weights.variables, self._weights.matrices
         module.source_tokenizer = self._translator.source_tokenizer
         module.target_tokenizer = self._translator.target_tokenizer
         module.vocabularies = [tf.saved_model.Asset(path) for path in vocabulary_files]

@@ -10,6 +10,7 @@ from keras_transformer.backend.attention import attend_step
 from keras_transformer.backend.loop import PositionBuffer, weight_now
 from keras_transformer.layers.masks import combine_masks
 from keras_transformer.layers.multi_head_attention import MultiHeadAttention
+from keras_transformer.layers.projection import _Linear
 from keras_transformer.layers.rotary_embedding import _Rotation
 from keras_transformer.types import MINUS_INFINITY, Tensor
 
@@ -98,25 +99,14 @@ class _CachedAttention:
         self._num_shared = attention.num_heads // self._num_groups
         self._value_dim = attention.value_dim or attention.key_dim
         names = ["query", *(["key", "value"] if is_causal else []), *(["gate"] if attention.use_gate else [])]
-        flat = {name: self._flat(name) for name in names}
         # One product in place of three: the query, key and value of a position come from the same input.
-        self._matrix = ops.concatenate([matrix for matrix, _ in flat.values()], axis=1)
-        self._bias = None
-        if attention.use_bias:
-            self._bias = ops.concatenate([bias for _, bias in flat.values()], axis=0)
-        widths = [int(matrix.shape[1]) for matrix, _ in flat.values()]
-        self._ends = [sum(widths[:number]) for number in range(1, len(widths))]
-        self._output_matrix, self._output_bias = self._flat("output")
-        self._of_source = [] if is_causal else [self._flat(name) for name in ("key", "value")]
+        self._inputs = _Linear(*(getattr(attention, f"{name}_dense") for name in names))
+        self._output = _Linear(attention.output_dense)
+        of_source = [] if is_causal else [attention.key_dense, attention.value_dense]
+        self._of_source = [_Linear(each) for each in of_source]
         self._biases = None
         if attention.position_bias is not None:
             self._biases = [(attention.position_bias.biases, weight_now(attention.position_bias.biases))]
-
-    def _flat(self, name: str) -> tuple[Tensor, Tensor | None]:
-        projection = getattr(self._attention, f"{name}_dense")
-        with keras.StatelessScope([(weight, weight_now(weight)) for weight in projection.weights]):
-            matrix, bias = projection.flat()
-        return matrix, bias
 
     def plan(
         self,
@@ -159,11 +149,11 @@ class _CachedAttention:
     def project(self, value: Tensor, padding_mask: Tensor | None) -> _AttentionCache:
         """Compute the keys and values of an encoder's output `(b, s, d)`, for cross-attention."""
         # (b, s, d) -> (b * s, d) -> (b * s, g * k) -> (b, s, g, k)
-        rows = ops.reshape(ops.cast(value, self._attention.compute_dtype), (-1, value.shape[-1]))
+        rows = ops.reshape(value, (-1, value.shape[-1]))
         sizes = *ops.shape(value)[:2], self._num_groups
         keys, values = (
-            ops.reshape(_linear(rows, *weights), (*sizes, weights[0].shape[1] // self._num_groups))
-            for weights in self._of_source
+            ops.reshape(linear(rows), (*sizes, linear.widths[0] // self._num_groups))
+            for linear in self._of_source
         )
         if padding_mask is not None:
             # A source of nothing but padding then gives zeros, whatever the weights are.
@@ -180,8 +170,7 @@ class _CachedAttention:
         Returns outputs `(b * n, d)`, the cache, and the scores `(b, n, g, r, m)` of heads over `m` keys.
         """
         attention, groups = self._attention, (-1, step.num_hypotheses, self._num_groups)
-        joined = _linear(ops.cast(inputs, attention.compute_dtype), self._matrix, self._bias)
-        query, *others = ops.split(joined, self._ends, axis=-1) if self._ends else [joined]
+        query, *others = self._inputs.parts(inputs)
         # (b * n, h * k) -> (b, n, g, r, k)
         query = self._turn(ops.reshape(query, (*groups, self._num_shared, attention.key_dim)), step)
         bias = step.encoder_bias
@@ -197,10 +186,10 @@ class _CachedAttention:
             bias = self._self_bias(step, ops.shape(cache.keys)[2])
         heads, scores = attend_step(query, *cache, bias)
         # (b, n, g, r, k) -> (b * n, h * k)
-        rows = ops.reshape(heads, (-1, self._output_matrix.shape[0]))
+        rows = ops.reshape(heads, (-1, attention.num_heads * self._value_dim))
         if others:
             rows = rows * ops.sigmoid(others[0])
-        return _linear(rows, self._output_matrix, self._output_bias), cache, scores
+        return self._output(rows), cache, scores
 
     def _turn(self, heads: Tensor, step: _Step) -> Tensor:
         return heads if step.rotation is None or not self._is_causal else step.rotation(heads)
@@ -220,8 +209,3 @@ class _CachedAttention:
             # (1, h, 1, T * n) -> (1, 1, g, r, T * n), the logits of a step
             bias = bias + ops.reshape(relative, (1, 1, self._num_groups, self._num_shared, num_slots))
         return bias
-
-
-def _linear(rows: Tensor, matrix: Tensor, bias: Tensor | None) -> Tensor:
-    rows = ops.matmul(rows, matrix)
-    return rows if bias is None else ops.add(rows, bias)

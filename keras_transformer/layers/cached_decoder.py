@@ -1,5 +1,6 @@
 """The decoder while decoding: one position at a time, with a cache."""
 
+from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
 import keras
@@ -9,6 +10,8 @@ from keras_transformer.backend.gather import take
 from keras_transformer.backend.loop import weight_now
 from keras_transformer.layers.cached_attention import _AttentionCache, _CachedAttention, _Step
 from keras_transformer.layers.decoder import Decoder, DecoderLayer, _described
+from keras_transformer.layers.feed_forward import FeedForward
+from keras_transformer.layers.projection import _Linear
 from keras_transformer.types import Tensor
 
 
@@ -192,7 +195,8 @@ class _CachedLayer:
     def __init__(self, layer: DecoderLayer, in_place: bool) -> None:
         self._layer = layer
         self.self_attention = _CachedAttention(layer.self_attention, in_place=in_place)
-        self.uncached = [layer.self_attention_residual, layer.feed_forward, layer.feed_forward_residual]
+        self.uncached = [layer.self_attention_residual, layer.feed_forward_residual]
+        self._feed_forward = _feed_forward(layer.feed_forward)
         if layer.cross_attention is not None:
             self.cross_attention = _CachedAttention(layer.cross_attention, is_causal=False)
             self.uncached.append(layer.cross_attention_residual)
@@ -209,4 +213,15 @@ class _CachedLayer:
             attended, _, scores = self.cross_attention.step(residual.before(x), source, step)
             x = residual(x, attended)
         residual = self._layer.feed_forward_residual
-        return residual(x, self._layer.feed_forward(residual.before(x))), target, scores
+        return residual(x, self._feed_forward(residual.before(x))), target, scores
+
+
+def _feed_forward(layer: FeedForward) -> Callable[[Tensor], Tensor]:
+    inner, outer = _Linear(layer.inner), _Linear(layer.outer)
+    gate = None if layer.gate is None else _Linear(layer.gate)
+
+    def apply(rows: Tensor) -> Tensor:
+        x = layer.activation(inner(rows))
+        return outer(x if gate is None else x * gate(rows))
+
+    return apply

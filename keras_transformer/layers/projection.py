@@ -1,11 +1,12 @@
 """Projections of inputs to heads and back as products of two matrices."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import keras
 from keras import ops
 
+from keras_transformer.backend.loop import weight_now
 from keras_transformer.types import Tensor
 
 
@@ -40,6 +41,39 @@ class _Projection(keras.layers.EinsumDense):
         """Return the kernel as a matrix `(i, o)`, whose rows are its first axes, and the bias as `(o,)`."""
         matrix = _matrix_of(self, len(self.partial_output_shape) - 1)
         return matrix, None if self.bias is None else ops.reshape(ops.cast(self.bias, matrix.dtype), (-1,))
+
+
+class _Linear:
+    """The linear maps of one input as one matrix and one bias, made before a loop."""
+
+    def __init__(self, *layers: keras.layers.Layer) -> None:
+        with keras.StatelessScope([(each, weight_now(each)) for layer in layers for each in layer.weights]):
+            flat = [_flat(layer) for layer in layers]
+        matrices, biases = zip(*flat, strict=True)
+        self.widths = [int(matrix.shape[1]) for matrix in matrices]
+        self._matrix, self._negated_bias = _joined(matrices), None
+        if biases[0] is not None:
+            self._negated_bias = ops.negative(ops.cast(_joined(biases), self._matrix.dtype))
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        """Map rows `(r, i)`."""
+        rows = ops.matmul(ops.cast(rows, self._matrix.dtype), self._matrix)
+        # Not a sum: TensorFlow would make one operation of it and the product, which takes longer than both:
+        # for 4 rows, from 256 to 1,024 numbers, 85 microseconds against 52, and for one row 13 against 10.
+        return rows if self._negated_bias is None else ops.subtract(rows, self._negated_bias)
+
+    def parts(self, rows: Tensor) -> list[Tensor]:
+        """Map rows, and return what each layer makes of them."""
+        ends = [sum(self.widths[:number]) for number in range(1, len(self.widths))]
+        return ops.split(self(rows), ends, axis=-1) if ends else [self(rows)]
+
+
+def _flat(layer: keras.layers.Layer) -> tuple[Tensor, Tensor | None]:
+    return layer.flat() if hasattr(layer, "flat") else (_matrix_of(layer), layer.bias)
+
+
+def _joined(parts: Sequence[Tensor]) -> Tensor:
+    return ops.concatenate(parts, axis=-1) if len(parts) > 1 else parts[0]
 
 
 def _matrix_of(layer: keras.layers.Layer, num_outputs: int = 1) -> Tensor:

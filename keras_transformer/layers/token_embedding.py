@@ -18,7 +18,7 @@ from keras_transformer.arguments import (
 from keras_transformer.backend.gather import take
 from keras_transformer.backend.random import draw_normal
 from keras_transformer.layers.masks import padding_mask
-from keras_transformer.layers.projection import _matrix_of
+from keras_transformer.layers.projection import _Linear, _matrix_of
 from keras_transformer.types import Shape, Tensor
 
 
@@ -169,6 +169,8 @@ class OutputProjection(keras.layers.Layer):
         self.embedding = embedding
         self.use_bias = use_bias
         self.supports_masking = True
+        # What reads the matrix where it is computed already: in an export, when that is loaded.
+        self._read_matrix: Any = None
 
     def build(self, input_shape: Shape) -> None:
         self.bias = None
@@ -189,15 +191,23 @@ class OutputProjection(keras.layers.Layer):
         if self.embedding is None:
             logits = self.dense(inputs)
         else:
-            logits = ops.matmul(ops.cast(inputs, self.compute_dtype), self.matrix())
+            logits = ops.matmul(ops.cast(inputs, self.compute_dtype), self.flat()[0])
         return logits if self.bias is None else ops.add(logits, ops.cast(self.bias, logits.dtype))
 
-    def matrix(self) -> Tensor:
-        """Return what vectors are multiplied with, `(d, v)`, in the dtype that the layer computes in."""
-        if self.embedding is None:
-            return _matrix_of(self.dense)
-        # (v, d) -> (d, v)
-        return ops.transpose(ops.cast(self.embedding.embeddings, self.compute_dtype))
+    def flat(self) -> tuple[Tensor, Tensor | None]:
+        """Return what vectors are multiplied with, `(d, v)`, and the bias, in the dtype of the layer."""
+        if self._read_matrix is not None:
+            matrix = self._read_matrix()
+        elif self.embedding is None:
+            matrix = _matrix_of(self.dense)
+        else:
+            # (v, d) -> (d, v)
+            matrix = ops.transpose(ops.cast(self.embedding.embeddings, self.compute_dtype))
+        return matrix, None if self.bias is None else ops.cast(self.bias, matrix.dtype)
+
+    def frozen(self) -> _Linear:
+        """Return the function of rows `(r, d)` that the layer is now, for a loop."""
+        return _Linear(self)
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         if self.embedding is not None:

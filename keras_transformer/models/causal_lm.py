@@ -118,7 +118,7 @@ class CausalLM(ConfiguredModel):
         last = prompt_ids.shape[1] - 1
         # (b, p) -> (b * n, p), the hypotheses of a prompt next to each other
         rows = ops.repeat(prompt_ids, beam_size, axis=0)
-        step = _DecodingStep(self, "token", beam_size, in_place=in_place)
+        step = _DecodingStep(self, "token", in_place=in_place)
         cache = step.decoder.create_cache(None, None, last, beam_size, batch_size=ops.shape(prompt_ids)[0])
         # One position at a time, as decoding goes on; the last token is the first that a search hands in.
         for position in range(last):

@@ -171,7 +171,7 @@ class Transformer(ConfiguredModel):
             `(b * n, v)` of the token after `position`, and the cache with this position written.
         """
         encoder_output, mask = self.encode(inputs, padding_mask=padding_mask)
-        step = _DecodingStep(self, "target", beam_size, in_place=in_place)
+        step = _DecodingStep(self, "target", in_place=in_place)
         # So that torch keeps nothing of the encoder for a gradient that nobody will ask for.
         encoder_output = ops.stop_gradient(encoder_output)
         return step, step.decoder.create_cache(

@@ -8,12 +8,7 @@ import pytest
 from keras import ops
 
 from helpers import array, draw
-from keras_transformer.backend import (
-    PositionBuffer,
-    compile_function,
-    product_with_table,
-    weight_now,
-)
+from keras_transformer.backend import PositionBuffer, weight_now
 
 B, N, H, K, T = 2, 3, 5, 7, 4
 
@@ -80,14 +75,3 @@ def test_a_loop_reads_a_weight_once() -> None:
     loops = [function for function in functions if "body" in function.signature.name]
     assert loops
     assert not any(node.op == "ReadVariableOp" for function in loops for node in function.node_def)
-
-
-@pytest.mark.parametrize("beam_size", [1, 3])
-def test_product_with_table(beam_size: int) -> None:
-    rows, table = np.arange(15, dtype="int32").reshape(3, 5), draw(11, 5)
-
-    def product(rows: Any) -> Any:
-        return product_with_table(ops.convert_to_tensor(table), beam_size)(ops.cast(rows, "float32"))
-
-    for found in (product(ops.convert_to_tensor(rows)), compile_function(product)(rows)):
-        np.testing.assert_allclose(ops.convert_to_numpy(found), rows @ table.T, atol=1e-4)

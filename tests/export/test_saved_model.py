@@ -79,6 +79,22 @@ def test_every_weight_is_stored_once(exported: Path, translator: kt.Translator) 
     assert len(variables(exported)) == len(translator.model.weights)
 
 
+def test_a_transposed_table_is_made_when_an_export_is_loaded(
+    exported: Path, translator: kt.Translator, tmp_path: Path
+) -> None:
+    """It is not on the disk, and another model that is loaded has its own."""
+    keys = tf.train.load_checkpoint(str(exported / "variables/variables")).get_variable_to_shape_map()
+    assert not [key for key in keys if "matri" in key]
+    model = type(translator.model).from_config(translator.model.get_config())
+    model.set_weights([-weight for weight in translator.model.get_weights()])
+    other = kt.Translator(**{**translator.arguments, "model": model})
+    loaded = [ServedModel(path) for path in (exported, export_saved_model(other, tmp_path / "other"))]
+    texts = ["a dog sat", "the cat"]
+    for served, original in zip(loaded, (translator, other), strict=True):
+        assert served.translate(texts) == original.translate(texts)
+    assert loaded[0].translate(texts) != loaded[1].translate(texts)
+
+
 def test_nothing_is_left_of_long_names_and_shapes(exported: Path) -> None:
     [graph] = SavedModel.FromString((exported / "saved_model.pb").read_bytes()).meta_graphs
     nodes = [node for function in graph.graph_def.library.function for node in function.node_def]
