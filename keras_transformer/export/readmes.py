@@ -57,51 +57,34 @@ def _saved_model_readme(
     examples: Sequence[tuple[Source, str]],
 ) -> str:
     """Return the README of a version in Markdown; the first example, a source and its output, is shown."""
+    told: dict[str, object] = {
+        "name": name,
+        "setting": shlex.quote(f"MODEL_NAME={name}"),
+        "config_flag": shlex.quote(f"--model_config_file=/models/{name}/models.config"),
+        "url_name": urllib.parse.quote(name),
+        "version": version,
+        "max_target_length": translator.max_target_length,
+        "num_outputs": translator.search.num_outputs,
+        "note": _NOTES[optimize],
+    }
     if translator.reads == AUDIO:
-        return _speech_readme(translator, name, version, optimize)
+        seconds = translator.source_tokenizer.seconds
+        return _template("speech.md", **told, seconds=seconds, rows=_request(instances=[[0.0, 0.25, -0.25]]))
     text, output = examples[0]
     inputs = {"text": [text], **{option: [value] for option, value in _default_options(translator).items()}}
-    search = _template(
-        "search.md",
-        max_target_length=translator.max_target_length,
-        num_outputs=translator.search.num_outputs,
-        options=_request(signature_name="search", inputs=inputs),
-        url_name=urllib.parse.quote(name),
-    )
+    search = _template("search.md", **told, options=_request(signature_name="search", inputs=inputs))
     return _template(
         "saved_model.md",
-        search="" if optimize == "xla" else search,
-        name=name,
-        setting=shlex.quote(f"MODEL_NAME={name}"),
-        config_flag=shlex.quote(f"--model_config_file=/models/{name}/models.config"),
-        url_name=urllib.parse.quote(name),
-        version=version,
+        **told,
         **_GENERATION if isinstance(translator, TextGenerator) else _TRANSLATION,
-        num_outputs=translator.search.num_outputs,
-        max_target_length=translator.max_target_length,
+        search="" if optimize == "xla" else search,
         num_scored=translator.max_target_length - 1,
         rows=_request(instances=[text]),
         columns=_request(signature_name="n_best", inputs={"text": [text]}),
         pairs=_request(signature_name="score", instances=[{"text": text, "output": output}]),
         example=text,
-        note=_NOTES[optimize],
         flags=_FLAGS.get(optimize, ""),
         text_import=_TEXT_IMPORT if _needs_tensorflow_text(translator) else "",
-    )
-
-
-def _speech_readme(translator: Translator | TextGenerator, name: str, version: int, optimize: str) -> str:
-    return _template(
-        "speech.md",
-        name=name,
-        setting=shlex.quote(f"MODEL_NAME={name}"),
-        config_flag=shlex.quote(f"--model_config_file=/models/{name}/models.config"),
-        url_name=urllib.parse.quote(name),
-        version=version,
-        seconds=translator.source_tokenizer.seconds,
-        max_target_length=translator.max_target_length,
-        rows=_request(instances=[[0.0, 0.25, -0.25]]),
-        note=_NOTES[optimize],
     )
 
 

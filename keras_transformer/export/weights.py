@@ -38,14 +38,11 @@ class _StoredWeights:
     @contextlib.contextmanager
     def scope(self) -> Iterator[None]:
         """Let the model read these variables, and the transposed tables."""
-        for layer, matrix in zip(self._tied, self.matrices, strict=True):
-            layer._read_matrix = matrix.read
-        try:
-            with self._mapped():
-                yield
-        finally:
-            for layer in self._tied:
-                layer._read_matrix = None
+        with contextlib.ExitStack() as stack:
+            for layer, matrix in zip(self._tied, self.matrices, strict=True):
+                stack.enter_context(layer.reading(matrix.read))
+            stack.enter_context(self._mapped())
+            yield
 
     def _mapped(self) -> contextlib.AbstractContextManager[object]:
         mapping = [(weight, tf.cast(stored, weight.dtype)) for weight, stored in self._rounded]

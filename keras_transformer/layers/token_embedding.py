@@ -1,5 +1,8 @@
 """Scaled token embeddings, "Attention Is All You Need", section 3.4."""
 
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -169,8 +172,7 @@ class OutputProjection(keras.layers.Layer):
         self.embedding = embedding
         self.use_bias = use_bias
         self.supports_masking = True
-        # What reads the matrix where it is computed already: in an export, when that is loaded.
-        self._read_matrix: Any = None
+        self._readers: dict[int, Callable[[], Tensor]] = {}  # of `reading`, by thread
 
     def build(self, input_shape: Shape) -> None:
         self.bias = None
@@ -196,14 +198,23 @@ class OutputProjection(keras.layers.Layer):
 
     def flat(self) -> tuple[Tensor, Tensor | None]:
         """Return what vectors are multiplied with, `(d, v)`, and the bias, in the dtype of the layer."""
-        if self._read_matrix is not None:
-            matrix = self._read_matrix()
+        if read := self._readers.get(threading.get_ident()):
+            matrix = read()
         elif self.embedding is None:
             matrix = _matrix_of(self.dense)
         else:
             # (v, d) -> (d, v)
             matrix = ops.transpose(ops.cast(self.embedding.embeddings, self.compute_dtype))
         return matrix, None if self.bias is None else ops.cast(self.bias, matrix.dtype)
+
+    @contextlib.contextmanager
+    def reading(self, matrix: Callable[[], Tensor]) -> Iterator[None]:
+        """Let this thread read the matrix `(d, v)` where it is computed already, as it is in an export."""
+        self._readers[threading.get_ident()] = matrix
+        try:
+            yield
+        finally:
+            del self._readers[threading.get_ident()]
 
     def frozen(self) -> _Linear:
         """Return the function of rows `(r, d)` that the layer is now, for a loop."""
