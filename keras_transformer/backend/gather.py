@@ -76,7 +76,7 @@ def largest(values: Tensor, num: int | None = None) -> tuple[Tensor, Tensor]:
     """Find the largest numbers; of equal ones those with the lower index come first.
 
     Args:
-        values: float32 `(r, v)`, of a known width.
+        values: float32 `(r, v)`.
         num: how many, `m`, at most `v`; None for one, in passes without a sort.
 
     Returns:
@@ -87,8 +87,8 @@ def largest(values: Tensor, num: int | None = None) -> tuple[Tensor, Tensor]:
     # Over a vocabulary of 32,000 the operation of TensorFlow and XLA takes five times as long as this. The
     # `m` largest numbers lie in the `m` blocks with the largest maxima, so that only these blocks are
     # searched, and a maximum is fast.
-    width = int(values.shape[1])
-    if width < 4 * _BLOCK * num:
+    width = values.shape[1]
+    if width is None or width < 4 * _BLOCK * num:
         return _top_k(values, num)
     divisors = [size for size in _BLOCKS if width % size == 0]
     block = min(divisors, key=lambda size: abs(size - _BLOCK), default=_BLOCK)

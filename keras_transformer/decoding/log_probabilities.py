@@ -43,13 +43,15 @@ def _best_tokens(logits: Tensor, num_tokens: int, special_ids: SpecialIds) -> tu
     top = ops.max(logits, axis=-1, keepdims=True)
     log_total = top + ops.log(ops.sum(ops.exp(logits - top), axis=-1, keepdims=True))
     if num_tokens == 1:
-        banned = ops.cast(_is_banned(ops.arange(logits.shape[-1]), special_ids), "float32")
+        numbers = ops.arange(ops.shape(logits)[-1], dtype="int32")
+        banned = ops.cast(_is_banned(numbers, special_ids), "float32")
         allowed = logits + LOWEST_SCORE * banned
         best, ids = largest(allowed)
         return best - log_total, ids
-    num_tokens = min(num_tokens, logits.shape[-1])
-    num_banned = len(_banned_ids(special_ids))
-    best, ids = largest(logits, min(num_tokens + num_banned, logits.shape[-1]))
+    # A size that is not known is that of a shortlist, which has more tokens.
+    most = logits.shape[-1] or num_tokens + len(special_ids)
+    num_tokens = min(num_tokens, most)
+    best, ids = largest(logits, min(num_tokens + len(_banned_ids(special_ids)), most))
     scores = ops.where(_is_banned(ids, special_ids), LOWEST_SCORE, best - log_total)
     scores, order = largest(scores, num_tokens)
     return scores, take(ids, order, batch_dims=1)

@@ -21,6 +21,10 @@ to powers of two. The first request of each such size waits for the compiler; th
 examples of the usual ones. It takes no options, so there is no signature `search`.
 """,
 }
+_LISTED = (
+    "\nA shortlist leaves an output likely translations of its source's tokens, and frequent tokens: its\n"
+    "score is a log-probability among these. The signature `score` reads the whole vocabulary.\n"
+)
 _TRANSLATION = {
     "outputs": "strings, scores and alignments",
     "align": "| `align` | `text` | `output`, `score`; `source_tokens`, string (b, s); "
@@ -65,7 +69,7 @@ def _saved_model_readme(
         "version": version,
         "max_target_length": translator.max_target_length,
         "num_outputs": translator.search.num_outputs,
-        "note": _NOTES[optimize],
+        "note": _NOTES[optimize] + ("" if translator.shortlist is None else _LISTED),
     }
     if translator.reads == AUDIO:
         seconds = translator.source_tokenizer.seconds

@@ -46,10 +46,13 @@ class _Projection(keras.layers.EinsumDense):
 class _Linear:
     """The linear maps of one input as one matrix and one bias, made before a loop."""
 
-    def __init__(self, *layers: keras.layers.Layer) -> None:
+    def __init__(self, *layers: keras.layers.Layer, columns: Tensor | None = None) -> None:
         with keras.StatelessScope([(each, weight_now(each)) for layer in layers for each in layer.weights]):
             flat = [_flat(layer) for layer in layers]
-        self.widths = [int(matrix.shape[1]) for matrix, _ in flat]
+        if columns is not None:  # the only outputs that are computed
+            [(matrix, bias)] = flat
+            flat = [(ops.take(matrix, columns, axis=-1), None if bias is None else ops.take(bias, columns))]
+        self.widths = [matrix.shape[1] for matrix, _ in flat]
         self._matrix, self._bias = ops.concatenate([matrix for matrix, _ in flat], axis=-1), None
         if flat[0][1] is not None:
             self._bias = ops.cast(ops.concatenate([bias for _, bias in flat], axis=-1), self._matrix.dtype)

@@ -216,9 +216,9 @@ class OutputProjection(keras.layers.Layer):
         finally:
             del self._readers[threading.get_ident()]
 
-    def frozen(self) -> _Linear:
-        """Return the function of rows `(r, d)` that the layer is now, for a loop."""
-        return _Linear(self)
+    def frozen(self, token_ids: Tensor | None = None) -> _Linear:
+        """Return the function of rows `(r, d)` that the layer is now, of some tokens `(m,)`, for a loop."""
+        return _Linear(self, columns=token_ids)
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         if self.embedding is not None:

@@ -14,10 +14,12 @@ class _DecodingStep:
     """A model without its encoder, made before a loop, whose weights it reads once.
 
     The model has `decoder`, `output_projection` and what stands before the decoder on its side;
-    `CachedDecoder` explains `in_place`.
+    `CachedDecoder` explains `in_place`. With `token_ids` `(m,)` there are only the logits of these tokens.
     """
 
-    def __init__(self, model: keras.Model, side: str, *, in_place: bool = False) -> None:
+    def __init__(
+        self, model: keras.Model, side: str, *, in_place: bool = False, token_ids: Tensor | None = None
+    ) -> None:
         self.decoder = CachedDecoder(model.decoder, in_place=in_place)
         self._embedded = partial(_embedded, model, side)
         names = ("embedding", "position_encoding", "normalization")
@@ -25,7 +27,7 @@ class _DecodingStep:
         weights = [weight for layer in found if layer is not None for weight in layer.weights]
         self._weights = [(weight, weight_now(weight)) for weight in weights]
         # A table is transposed before the loop: several rows then take half the time, and one no more.
-        self._project = model.output_projection.frozen()
+        self._project = model.output_projection.frozen(token_ids)
 
     def __call__(
         self, token_ids: Tensor, position: Tensor, cache: CachedDecoder.Cache
