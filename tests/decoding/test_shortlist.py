@@ -49,14 +49,14 @@ def listed(shortlist: np.ndarray, source_ids: np.ndarray) -> np.ndarray:
     )
 
 
-def in_graph(function: Callable[[Any], Any], source_ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Call a function of sources in a graph of TensorFlow for batches of any size."""
+def in_graph(function: Callable[[Any], Any]) -> Callable[[np.ndarray], tuple[np.ndarray, ...]]:
+    """Make a graph of TensorFlow of a function of sources, for batches of any size."""
     tf = pytest.importorskip("tensorflow")
     if keras.backend.backend() != "tensorflow":
         pytest.skip("a graph of TensorFlow needs its backend")
     spec = tf.TensorSpec([None, None], tf.int32)
     graph = tf.function(function, input_signature=[spec], autograph=False)
-    return tuple(map(array, graph(source_ids)))
+    return lambda source_ids: tuple(map(array, graph(source_ids)))
 
 
 def greedy_in_numpy(
@@ -109,9 +109,8 @@ def test_few_logits_give_the_same(
     model: Any, shortlist: np.ndarray, source_ids: np.ndarray, search: Any
 ) -> None:
     plain = generate(model, source_ids, search, 40, shortlist=shortlist)
-    token_ids, scores = in_graph(
-        lambda ids: generate(model, ids, search, 40, shortlist=shortlist), source_ids
-    )
+    graph = in_graph(lambda ids: generate(model, ids, search, 40, shortlist=shortlist))
+    token_ids, scores = graph(source_ids)
     np.testing.assert_array_equal(token_ids, array(plain.token_ids))
     np.testing.assert_allclose(scores, array(plain.scores), rtol=1e-4)
 
@@ -134,7 +133,8 @@ def test_a_graph_computes_few_logits(model: Any, shortlist: np.ndarray, source_i
             return watched, cache
 
     watched = Watched.from_config(model.get_config())
-    in_graph(lambda ids: generate(watched, ids, GreedySearch(), 3, shortlist=shortlist), source_ids[:1])
+    graph = in_graph(lambda ids: generate(watched, ids, GreedySearch(), 3, shortlist=shortlist))
+    graph(source_ids[:1])
     most = listed(shortlist, source_ids[:1]).sum() + 7
     assert sizes
     assert max(sizes) <= most < NUM_TARGETS
@@ -143,13 +143,11 @@ def test_a_graph_computes_few_logits(model: Any, shortlist: np.ndarray, source_i
 def test_neighbors_in_a_batch_change_nothing(
     model: Any, shortlist: np.ndarray, source_ids: np.ndarray
 ) -> None:
-    def search(ids: Any) -> Any:
-        return generate(model, ids, BeamSearch(3), 7, shortlist=shortlist)
-
-    together = in_graph(search, source_ids)
+    graph = in_graph(lambda ids: generate(model, ids, BeamSearch(3), 7, shortlist=shortlist))
+    together = graph(source_ids)
     for row in range(len(source_ids)):
         source = source_ids[row]
-        alone = in_graph(search, source[source > 0][None])
+        alone = graph(source[source > 0][None])
         np.testing.assert_array_equal(alone[0][0], together[0][row])
         np.testing.assert_allclose(alone[1][0], together[1][row], rtol=1e-4)
 
@@ -170,8 +168,8 @@ def test_an_ensemble(model: Any, shortlist: np.ndarray, source_ids: np.ndarray) 
         array(generate(each, source_ids, search, 7, shortlist=shortlist).token_ids) for each in (model, both)
     )
     np.testing.assert_array_equal(token_ids, alone)
-    graph = in_graph(lambda ids: generate(both, ids, search, 7, shortlist=shortlist), source_ids)
-    np.testing.assert_array_equal(graph[0], alone)
+    graph = in_graph(lambda ids: generate(both, ids, search, 7, shortlist=shortlist))
+    np.testing.assert_array_equal(graph(source_ids)[0], alone)
 
 
 def test_a_model_of_prompts_has_no_source(shortlist: np.ndarray) -> None:
