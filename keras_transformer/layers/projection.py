@@ -49,14 +49,18 @@ class _Linear:
     def __init__(self, *layers: keras.layers.Layer, columns: Tensor | None = None) -> None:
         with keras.StatelessScope([(each, weight_now(each)) for layer in layers for each in layer.weights]):
             flat = [_flat(layer) for layer in layers]
-        if columns is not None:  # the only outputs that are computed
-            [(matrix, bias)] = flat
-            flat = [(ops.take(matrix, columns, axis=-1), None if bias is None else ops.take(bias, columns))]
-        self.widths = [matrix.shape[1] for matrix, _ in flat]
-        self._matrix, self._bias = ops.concatenate([matrix for matrix, _ in flat], axis=-1), None
-        if flat[0][1] is not None:
-            self._bias = ops.cast(ops.concatenate([bias for _, bias in flat], axis=-1), self._matrix.dtype)
-            self._negated_bias = ops.negative(self._bias)
+            if columns is not None:  # the only outputs that are computed
+                [(matrix, bias)] = flat
+                flat = [
+                    (ops.take(matrix, columns, axis=-1), None if bias is None else ops.take(bias, columns))
+                ]
+            self.widths = [matrix.shape[1] for matrix, _ in flat]
+            self._matrix, self._bias = ops.concatenate([matrix for matrix, _ in flat], axis=-1), None
+            if flat[0][1] is not None:
+                self._bias = ops.cast(
+                    ops.concatenate([bias for _, bias in flat], axis=-1), self._matrix.dtype
+                )
+                self._negated_bias = ops.negative(self._bias)
 
     def __call__(self, rows: Tensor) -> Tensor:
         """Map rows `(r, i)`."""

@@ -335,3 +335,9 @@ def test_a_quantized_model_decodes_nearly_as_it_did(source_ids: np.ndarray) -> N
     np.testing.assert_array_equal(found.token_ids, plain.token_ids)
     differences = np.abs(ops.convert_to_numpy(found.scores) - ops.convert_to_numpy(plain.scores))
     assert 0 < differences.max() < 0.1
+
+
+@pytest.mark.skipif(keras.backend.backend() != "torch", reason="other backends record no gradient here")
+@pytest.mark.parametrize("search", SEARCHES)
+def test_scores_keep_no_gradient(transformer: Any, source_ids: np.ndarray, search: Any) -> None:
+    assert not generate(transformer, source_ids, search, 5).scores.requires_grad
