@@ -30,6 +30,15 @@ def draw(*shape: int, seed: int = 0) -> Any:
     return np.random.default_rng(seed).normal(size=shape).astype("float32")
 
 
+def talkative(model: Any, seed: int) -> Any:
+    """Give a model random weights so large that different sources have different answers."""
+    rng = np.random.default_rng(seed)
+    for weight in model.trainable_variables:
+        if len(weight.shape) > 1:
+            weight.assign(rng.normal(size=weight.shape))
+    return model
+
+
 def named_weights(weights: list[Any]) -> dict[str, Any]:
     """Name the weights of an attention: `query_kernel`, `query_bias`, ..., `output_kernel`, `output_bias`."""
     names = ["_".join(weight.path.split("/")[-2:]) for weight in weights]

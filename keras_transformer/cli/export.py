@@ -42,7 +42,7 @@ _FIXED = {"litert": export_litert, "onnx": export_onnx}
     "--shortlist",
     type=click.IntRange(min=1),
     help="Of saved_model: an output may have so many translations of each source token, by the training "
-    "pairs of MODEL, and as many frequent tokens. Faster with a large vocabulary; a few outputs differ.",
+    "pairs of MODEL, and as many frequent tokens. Faster for single texts; some outputs differ.",
 )
 @click.option("--source-length", type=_LENGTH, help="Of litert and onnx: tokens of a source; else its limit.")
 @click.option("--max-length", type=_LENGTH, help="Of litert and onnx: tokens of an output; else its limit.")

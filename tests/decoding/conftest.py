@@ -10,6 +10,7 @@ import pytest
 from keras import ops
 
 import keras_transformer as kt
+from helpers import talkative
 
 
 class ScriptedCache(NamedTuple):
@@ -100,11 +101,7 @@ def transformer() -> keras.Model:
     model = kt.Transformer(
         9, 8, num_layers=2, hidden_dim=8, num_heads=2, intermediate_dim=16, tie_output=False
     )
-    rng = np.random.default_rng(23)
-    for weight in model.trainable_variables:
-        if len(weight.shape) > 1:
-            weight.assign(rng.normal(size=weight.shape))
-    return model
+    return talkative(model, seed=23)
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ import pytest
 from keras import ops
 
 import keras_transformer as kt
-from helpers import BeamSearch, GreedySearch
+from helpers import BeamSearch, GreedySearch, talkative
 from keras_transformer.backend import compile_function
 from keras_transformer.decoding import Constraints, generate
 from keras_transformer.types import SpecialIds
@@ -180,11 +180,7 @@ PROMPTS = np.array([[2, 4, 6], [2, 7, 5], [2, 1, 3], [2, 6, 4], [2, 5, 5]])
 def causal_lm() -> keras.Model:
     """A tiny model whose random weights are so large that different prompts have different ends."""
     model = kt.CausalLM(8, num_layers=2, hidden_dim=8, num_heads=2, intermediate_dim=16, tie_output=False)
-    rng = np.random.default_rng(3)
-    for weight in model.trainable_variables:
-        if len(weight.shape) > 1:
-            weight.assign(rng.normal(size=weight.shape))
-    return model
+    return talkative(model, seed=3)
 
 
 def log_probabilities(model: keras.Model, token_ids: np.ndarray) -> np.ndarray:
