@@ -8,13 +8,14 @@ from keras_transformer.backend.distribution import Devices
 from keras_transformer.backend.formulas import drop, layer_normalization, position_angles
 from keras_transformer.backend.gather import assign_rows, largest, take
 from keras_transformer.backend.gradients import add_at_labels, finished
-from keras_transformer.backend.loop import PositionBuffer, weight_now
+from keras_transformer.backend.loop import PositionBuffer, RowProduct, weights_now
 from keras_transformer.backend.random import GeneratorState, draw_normal, draw_uniforms
 
 __all__ = [
     "Devices",
     "GeneratorState",
     "PositionBuffer",
+    "RowProduct",
     "adam_update",
     "add_at_labels",
     "assign_rows",
@@ -31,6 +32,6 @@ __all__ = [
     "position_angles",
     "take",
     "train_on_parts",
-    "weight_now",
+    "weights_now",
 ]
 __dir__ = __all__.copy  # `dir()` shows what is public

@@ -67,8 +67,7 @@ def lexical_shortlist(
     sides = zip(zip(*pairs, strict=True), (source_tokenizer, target_tokenizer), strict=True)
     ids = [tokenizer.padded_ids(texts, max_length).numpy() for texts, tokenizer in sides]
     rows = [(source[source > 0], target[target > 0]) for source, target in zip(*ids, strict=True)]
-    num_cells = sum(len(source) * len(target) for source, target in rows)
-    rows = rows[:: -(-num_cells // _MAX_CELLS)]
+    rows = rows[:: -(-sum(len(source) * len(target) for source, target in rows) // _MAX_CELLS)]
     num_sources, num_targets = source_tokenizer.vocabulary_size, target_tokenizer.vocabulary_size
     size = min(size, num_targets)
     counts = np.bincount(np.concatenate([target for _, target in rows]), minlength=num_targets)
@@ -145,11 +144,12 @@ def _search_listed(
     ids = search._ids
     is_end = ops.equal(ops.arange(is_listed.shape[1]), ids.end)
     penalties = ops.where(ops.logical_or(is_listed, is_end[None, :]), 0.0, LOWEST_SCORE)
+    penalties = ops.repeat(penalties[:, None], search.beam_size, axis=1)  # (b, v) -> (b, n, v)
     # Rules name tokens, and a compiler knows no sizes that depend on values: there all logits are computed.
     has_rules = search.constraints != NO_CONSTRAINTS or isinstance(search, SampleSearch)
     if has_rules or not (selects and request.sizes_change):
         step, cache = start()
-        return search(_listed_step(step), _ListedCache(cache, _of_each(penalties, search)), request)
+        return search(_listed_step(step), _ListedCache(cache, penalties), request)
     # The tokens of all sources get numbers of their own, the special ones first, and as many as a beam needs.
     first = [*dict.fromkeys((*ids, *range(min(2 * search.beam_size + len(ids), is_listed.shape[1]))))]
     others = np.delete(np.arange(is_listed.shape[1], dtype="int32"), first)
@@ -163,14 +163,8 @@ def _search_listed(
         return step(take(token_ids, numbers), position, cache)
 
     search = dataclasses.replace(search, special_ids=SpecialIds(*map(first.index, ids)))
-    penalties = _of_each(ops.take(penalties, token_ids, axis=1), search)
-    result = search(renamed, _ListedCache(cache, penalties), request)
+    result = search(renamed, _ListedCache(cache, ops.take(penalties, token_ids, axis=2)), request)
     return result._replace(token_ids=take(token_ids, result.token_ids))
-
-
-def _of_each(penalties: Tensor, search: Search) -> Tensor:
-    """Repeat those of each source for each hypothesis: `(b, m)` -> `(b, n, m)`."""
-    return ops.repeat(penalties[:, None], search.beam_size, axis=1)
 
 
 def _listed_step(step: Step) -> Step:
@@ -179,8 +173,8 @@ def _listed_step(step: Step) -> Step:
     def listed(token_ids: Tensor, position: Tensor, cache: Any) -> tuple[Tensor, _Cache]:
         logits, inner = step(token_ids, position, cache.cache)
         # (b, n, m) -> (b * n, m)
-        penalties = ops.reshape(cache.penalties, ops.shape(logits))
-        return ops.cast(logits, "float32") + penalties, cache._replace(cache=inner)
+        logits = ops.cast(logits, "float32") + ops.reshape(cache.penalties, ops.shape(logits))
+        return logits, cache._replace(cache=inner)
 
     return listed
 

@@ -7,7 +7,7 @@ from keras import ops
 
 from keras_transformer.arguments import as_boolean, as_position, known_values
 from keras_transformer.backend.attention import attend_step
-from keras_transformer.backend.loop import PositionBuffer, weight_now
+from keras_transformer.backend.loop import PositionBuffer, weights_now
 from keras_transformer.layers.masks import combine_masks
 from keras_transformer.layers.multi_head_attention import MultiHeadAttention
 from keras_transformer.layers.projection import _Linear
@@ -104,9 +104,7 @@ class _CachedAttention:
         self._output = _Linear(attention.output_dense)
         of_source = [] if is_causal else [attention.key_dense, attention.value_dense]
         self._of_source = [_Linear(each) for each in of_source]
-        self._biases = None
-        if attention.position_bias is not None:
-            self._biases = [(attention.position_bias.biases, weight_now(attention.position_bias.biases))]
+        self._biases = weights_now(attention.position_bias)
 
     def plan(
         self,

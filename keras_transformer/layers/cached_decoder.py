@@ -7,7 +7,7 @@ import keras
 from keras import ops
 
 from keras_transformer.backend.gather import take
-from keras_transformer.backend.loop import weight_now
+from keras_transformer.backend.loop import weights_now
 from keras_transformer.layers.cached_attention import _AttentionCache, _CachedAttention, _Step
 from keras_transformer.layers.decoder import Decoder, DecoderLayer, _described
 from keras_transformer.layers.feed_forward import FeedForward
@@ -109,8 +109,8 @@ class CachedDecoder:
     def __init__(self, decoder: Decoder, *, in_place: bool = False) -> None:
         self._decoder = decoder
         self._layers = tuple(_CachedLayer(layer, in_place) for layer in decoder.layers)
-        parts = [decoder.final_normalization, *(part for layer in self._layers for part in layer.uncached)]
-        self._weights = [(weight, weight_now(weight)) for part in parts for weight in part.weights]
+        uncached = (part for layer in self._layers for part in layer.uncached)
+        self._weights = weights_now(decoder.final_normalization, *uncached)
 
     def create_cache(
         self,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import keras
 from keras import ops
 
-from keras_transformer.backend.loop import weight_now
+from keras_transformer.backend.loop import RowProduct, weights_now
 from keras_transformer.types import Tensor
 
 
@@ -43,34 +43,19 @@ class _Projection(keras.layers.EinsumDense):
         return matrix, None if self.bias is None else ops.reshape(ops.cast(self.bias, matrix.dtype), (-1,))
 
 
-class _Linear:
+class _Linear(RowProduct):
     """The linear maps of one input as one matrix and one bias, made before a loop."""
 
     def __init__(self, *layers: keras.layers.Layer, columns: Tensor | None = None) -> None:
-        with keras.StatelessScope([(each, weight_now(each)) for layer in layers for each in layer.weights]):
-            flat = [_flat(layer) for layer in layers]
-            if columns is not None:  # the only outputs that are computed
-                [(matrix, bias)] = flat
-                flat = [
-                    (ops.take(matrix, columns, axis=-1), None if bias is None else ops.take(bias, columns))
-                ]
-            self.widths = [matrix.shape[1] for matrix, _ in flat]
-            self._matrix, self._bias = ops.concatenate([matrix for matrix, _ in flat], axis=-1), None
-            if flat[0][1] is not None:
-                self._bias = ops.cast(
-                    ops.concatenate([bias for _, bias in flat], axis=-1), self._matrix.dtype
-                )
-                self._negated_bias = ops.negative(self._bias)
-
-    def __call__(self, rows: Tensor) -> Tensor:
-        """Map rows `(r, i)`."""
-        rows = ops.matmul(ops.cast(rows, self._matrix.dtype), self._matrix)
-        if self._bias is None or rows.shape[0] is not None:
-            return rows if self._bias is None else ops.add(rows, self._bias)
-        # In a graph for any number of rows TensorFlow makes one operation of a product and a sum, which takes
-        # longer than both: for 4 rows, from 256 to 1,024 numbers, 85 microseconds against 52, for one 13
-        # against 10. A difference it leaves alone, with which LiteRT's int8 answers wrongly.
-        return ops.subtract(rows, self._negated_bias)
+        with keras.StatelessScope(weights_now(*layers)):
+            matrices, biases = zip(*map(_flat, layers), strict=True)
+        self.widths = [matrix.shape[1] for matrix in matrices]
+        matrix = ops.concatenate(matrices, axis=-1)
+        bias = None if biases[0] is None else ops.cast(ops.concatenate(biases, axis=-1), matrix.dtype)
+        if columns is not None:  # the only outputs that are computed
+            matrix = ops.take(matrix, columns, axis=-1)
+            bias = None if bias is None else ops.take(bias, columns)
+        super().__init__(matrix, bias)
 
     def parts(self, rows: Tensor) -> list[Tensor]:
         """Map rows, and return what each layer makes of them."""

@@ -4,7 +4,7 @@ from functools import partial
 
 import keras
 
-from keras_transformer.backend.loop import weight_now
+from keras_transformer.backend.loop import weights_now
 from keras_transformer.layers.cached_decoder import CachedDecoder
 from keras_transformer.models.source import _embedded
 from keras_transformer.types import Tensor
@@ -23,9 +23,8 @@ class _DecodingStep:
         self.decoder = CachedDecoder(model.decoder, in_place=in_place)
         self._embedded = partial(_embedded, model, side)
         names = ("embedding", "position_encoding", "normalization")
-        found = [getattr(model, f"{side}_{name}", getattr(model, name, None)) for name in names]
-        weights = [weight for layer in found if layer is not None for weight in layer.weights]
-        self._weights = [(weight, weight_now(weight)) for weight in weights]
+        found = (getattr(model, f"{side}_{name}", getattr(model, name, None)) for name in names)
+        self._weights = weights_now(*found)
         # A table is transposed before the loop: several rows then take half the time, and one no more.
         self._project = model.output_projection.frozen(token_ids)
 

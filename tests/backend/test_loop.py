@@ -1,4 +1,4 @@
-"""A decoding loop: weights that are read once, and buffers that are written position by position."""
+"""A decoding loop: weights that are read once, products of few rows, and buffers written by position."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ import pytest
 from keras import ops
 
 from helpers import array, draw
-from keras_transformer.backend import PositionBuffer, weight_now
+from keras_transformer.backend import PositionBuffer, RowProduct, weights_now
 
 B, N, H, K, T = 2, 3, 5, 7, 4
 
@@ -50,23 +50,66 @@ def test_a_loop_may_write_in_place(in_place: bool) -> None:
     assert found == in_place
 
 
+@pytest.mark.parametrize("has_bias", [True, False])
+@pytest.mark.parametrize("is_compiled", [True, False])
+@pytest.mark.parametrize("num_rows", [0, 1, 2, 5, 32, 33])
+def test_rows_are_multiplied(num_rows: int, is_compiled: bool, has_bias: bool) -> None:
+    """Few rows, one and many go different ways in a graph that is compiled for any number of them."""
+    rows, matrix, bias = draw(num_rows, K), draw(K, H), draw(H) if has_bias else None
+
+    def multiply(rows: Any) -> Any:
+        columns = None if bias is None else ops.convert_to_tensor(bias)
+        return RowProduct(ops.convert_to_tensor(matrix), columns)(rows)
+
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        signature = [tf.TensorSpec([None, K])]
+        multiply = tf.function(multiply, signature, autograph=False, jit_compile=is_compiled or None)
+    elif is_compiled:
+        pytest.skip("one way")
+    outputs = array(multiply(ops.convert_to_tensor(rows)))
+    np.testing.assert_allclose(outputs, rows @ matrix + (0 if bias is None else bias), atol=1e-5)
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="of TensorFlow's compiler")
+@pytest.mark.parametrize(("num_rows", "product"), [(4, f"f32[{H},4]"), (40, f"f32[40,{H}]")])
+def test_the_matrix_is_on_the_left_of_few_rows(num_rows: int, product: str) -> None:
+    """XLA turns products round as it likes."""
+    import tensorflow as tf
+
+    matrix = ops.convert_to_tensor(draw(K, H))
+    signature = [tf.TensorSpec([None, K])]
+    graph = tf.function(lambda rows: RowProduct(matrix, None)(rows), signature, False, jit_compile=True)
+    compiled = graph.experimental_get_compiler_ir(draw(num_rows, K))(stage="optimized_hlo")
+    [line] = [line for line in compiled.splitlines() if " dot(" in line]
+    assert product in line
+
+
+def scale() -> Any:
+    layer = keras.layers.Dense(1, use_bias=False)
+    layer.build((None, 2))
+    layer.set_weights([np.array([[2.0], [3.0]])])
+    return layer
+
+
 def test_the_value_of_a_weight_stays_when_the_weight_changes() -> None:
-    weight = keras.Variable([2.0, 3.0])
-    value = weight_now(weight)
-    weight.assign([5.0, 7.0])
-    np.testing.assert_array_equal(array(value), [2.0, 3.0])
-    with keras.StatelessScope([(weight, value)]):
-        np.testing.assert_array_equal(array(ops.multiply(weight, 2.0)), [4.0, 6.0])
+    layer = scale()
+    values = weights_now(layer, None)
+    layer.set_weights([np.array([[5.0], [7.0]])])
+    with keras.StatelessScope(values):
+        np.testing.assert_array_equal(array(layer(np.eye(2))), [[2.0], [3.0]])
+    np.testing.assert_array_equal(array(layer(np.eye(2))), [[5.0], [7.0]])
 
 
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="reads of TensorFlow's variables")
 def test_a_loop_reads_a_weight_once() -> None:
     import tensorflow as tf
 
-    weight = keras.Variable([2.0, 3.0])
+    layer = scale()
 
     def total(count: Any) -> Any:
-        value = weight_now(weight)
+        [(_, value)] = weights_now(layer)
         return ops.while_loop(lambda i, _: i < count, lambda i, x: (i + 1, x + ops.sum(value)), (0, 0.0))[1]
 
     graph = tf.function(total, input_signature=[tf.TensorSpec([], tf.int32)]).get_concrete_function()
