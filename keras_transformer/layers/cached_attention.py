@@ -102,8 +102,8 @@ class _CachedAttention:
         # One product in place of three: the query, key and value of a position come from the same input.
         self._inputs = _Linear(*(getattr(attention, f"{name}_dense") for name in names))
         self._output = _Linear(attention.output_dense)
-        of_source = [] if is_causal else [attention.key_dense, attention.value_dense]
-        self._of_source = [_Linear(each) for each in of_source]
+        self._of_source = [] if is_causal else [attention.key_dense, attention.value_dense]
+        self._weights_of_source = weights_now(*self._of_source)
         self._biases = weights_now(attention.position_bias)
 
     def plan(
@@ -146,13 +146,10 @@ class _CachedAttention:
 
     def project(self, value: Tensor, padding_mask: Tensor | None) -> _AttentionCache:
         """Compute the keys and values of an encoder's output `(b, s, d)`, for cross-attention."""
-        # (b, s, d) -> (b * s, d) -> (b * s, g * k) -> (b, s, g, k)
-        rows = ops.reshape(value, (-1, value.shape[-1]))
-        sizes = *ops.shape(value)[:2], self._num_groups
-        keys, values = (
-            ops.reshape(linear(rows), (*sizes, linear.widths[0] // self._num_groups))
-            for linear in self._of_source
-        )
+        value = ops.cast(value, self._attention.compute_dtype)
+        with keras.StatelessScope(self._weights_of_source):
+            # Not as Keras calls a quantized layer, which would round the inputs: the steps do not.
+            keys, values = (layer.call(value) for layer in self._of_source)  # (b, s, d) -> (b, s, g, k)
         if padding_mask is not None:
             # A source of nothing but padding then gives zeros, whatever the weights are.
             is_token = as_boolean(padding_mask, "encoder_padding_mask")[:, :, None, None]
