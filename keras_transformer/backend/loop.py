@@ -37,13 +37,15 @@ class RowProduct:
     Args:
         matrix: `(i, o)`.
         bias: `(o,)`, or None.
+        turned: the matrix `(o, i)`, where it is there already.
     """
 
-    def __init__(self, matrix: Tensor, bias: Tensor | None) -> None:
+    def __init__(self, matrix: Tensor, bias: Tensor | None, turned: Tensor | None = None) -> None:
+        bias = None if bias is None else ops.cast(bias, matrix.dtype)
         self._matrix, self._bias = matrix, bias
         self._negated_bias = None if bias is None else ops.negative(bias)
         if _in_compiler() and _only_processors():
-            self._turned = ops.transpose(matrix)
+            self._turned = ops.transpose(matrix) if turned is None else turned
             # XLA would leave a zero away, but not zero times a number, which might be none.
             self._column = 0 * self._turned[:, :1] if bias is None else bias[:, None]
 

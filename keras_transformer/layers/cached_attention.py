@@ -103,8 +103,7 @@ class _CachedAttention:
         self._inputs = _Linear(*(getattr(attention, f"{name}_dense") for name in names))
         self._output = _Linear(attention.output_dense)
         self._of_source = [] if is_causal else [attention.key_dense, attention.value_dense]
-        self._weights_of_source = weights_now(*self._of_source)
-        self._biases = weights_now(attention.position_bias)
+        self._weights = weights_now(attention.position_bias, *self._of_source)
 
     def plan(
         self,
@@ -146,10 +145,10 @@ class _CachedAttention:
 
     def project(self, value: Tensor, padding_mask: Tensor | None) -> _AttentionCache:
         """Compute the keys and values of an encoder's output `(b, s, d)`, for cross-attention."""
-        value = ops.cast(value, self._attention.compute_dtype)
-        with keras.StatelessScope(self._weights_of_source):
+        with keras.StatelessScope(self._weights):
             # Not as Keras calls a quantized layer, which would round the inputs: the steps do not.
-            keys, values = (layer.call(value) for layer in self._of_source)  # (b, s, d) -> (b, s, g, k)
+            # (b, s, d) -> (b, s, g, k)
+            keys, values = (each.call(ops.cast(value, each.compute_dtype)) for each in self._of_source)
         if padding_mask is not None:
             # A source of nothing but padding then gives zeros, whatever the weights are.
             is_token = as_boolean(padding_mask, "encoder_padding_mask")[:, :, None, None]
@@ -197,7 +196,7 @@ class _CachedAttention:
             bias = ops.where(distances < window, bias, ops.convert_to_tensor(MINUS_INFINITY, "float32"))
         position_bias = self._attention.position_bias
         if position_bias is not None:
-            with keras.StatelessScope(self._biases):
+            with keras.StatelessScope(self._weights):
                 relative = position_bias.between(1, num_slots // step.num_hypotheses, start=step.position)
             # (1, h, 1, T) -> (1, h, 1, T * n): the hypotheses of a position are as far away as each other
             relative = ops.repeat(relative, step.num_hypotheses, axis=-1)

@@ -46,25 +46,21 @@ class _Projection(keras.layers.EinsumDense):
 class _Linear(RowProduct):
     """The linear maps of one input as one matrix and one bias, made before a loop."""
 
-    def __init__(self, *layers: keras.layers.Layer, columns: Tensor | None = None) -> None:
+    def __init__(self, *layers: keras.layers.Layer) -> None:
         with keras.StatelessScope(weights_now(*layers)):
-            matrices, biases = zip(*map(_flat, layers), strict=True)
+            flat = (
+                layer.flat() if hasattr(layer, "flat") else (_matrix_of(layer), layer.bias)
+                for layer in layers
+            )
+            matrices, biases = zip(*flat, strict=True)
         self.widths = [matrix.shape[1] for matrix in matrices]
-        matrix = ops.concatenate(matrices, axis=-1)
-        bias = None if biases[0] is None else ops.cast(ops.concatenate(biases, axis=-1), matrix.dtype)
-        if columns is not None:  # the only outputs that are computed
-            matrix = ops.take(matrix, columns, axis=-1)
-            bias = None if bias is None else ops.take(bias, columns)
-        super().__init__(matrix, bias)
+        bias = None if biases[0] is None else ops.concatenate(biases, axis=-1)
+        super().__init__(ops.concatenate(matrices, axis=-1), bias)
 
     def parts(self, rows: Tensor) -> list[Tensor]:
         """Map rows, and return what each layer makes of them."""
         ends = [sum(self.widths[:number]) for number in range(1, len(self.widths))]
         return ops.split(self(rows), ends, axis=-1) if ends else [self(rows)]
-
-
-def _flat(layer: keras.layers.Layer) -> tuple[Tensor, Tensor | None]:
-    return layer.flat() if hasattr(layer, "flat") else (_matrix_of(layer), layer.bias)
 
 
 def _matrix_of(layer: keras.layers.Layer, num_outputs: int = 1) -> Tensor:

@@ -19,9 +19,10 @@ from keras_transformer.arguments import (
     known_values,
 )
 from keras_transformer.backend.gather import take
+from keras_transformer.backend.loop import RowProduct, weights_now
 from keras_transformer.backend.random import draw_normal
 from keras_transformer.layers.masks import padding_mask
-from keras_transformer.layers.projection import _Linear, _matrix_of
+from keras_transformer.layers.projection import _matrix_of
 from keras_transformer.types import Shape, Tensor
 
 
@@ -216,9 +217,15 @@ class OutputProjection(keras.layers.Layer):
         finally:
             del self._readers[threading.get_ident()]
 
-    def frozen(self, token_ids: Tensor | None = None) -> _Linear:
+    def frozen(self, token_ids: Tensor | None = None) -> RowProduct:
         """Return the function of rows `(r, d)` that the layer is now, of some tokens `(m,)`, for a loop."""
-        return _Linear(self, columns=token_ids)
+        with keras.StatelessScope(weights_now(self)):
+            matrix, bias = self.flat()
+            table = self.embedding and ops.cast(self.embedding.embeddings, matrix.dtype)
+        if token_ids is None:
+            return RowProduct(matrix, bias, table)
+        bias = None if bias is None else ops.take(bias, token_ids)
+        return RowProduct(ops.take(matrix, token_ids, axis=1), bias)
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         if self.embedding is not None:
