@@ -12,10 +12,7 @@ _FEW = list(range(2, 33))
 
 
 def weights_now(*layers: keras.layers.Layer | None) -> list[tuple[keras.Variable, Tensor]]:
-    """Return the weights of layers and the values that they have now, without a gradient on torch.
-
-    Layers see such values in a `keras.StatelessScope` around a step.
-    """
+    """Return weights and their values now, without a gradient on torch, for a `keras.StatelessScope`."""
     return [(weight, _now(weight)) for layer in layers if layer is not None for weight in layer.weights]
 
 
@@ -41,7 +38,6 @@ class RowProduct:
     """
 
     def __init__(self, matrix: Tensor, bias: Tensor | None, turned: Tensor | None = None) -> None:
-        bias = None if bias is None else ops.cast(bias, matrix.dtype)
         self._matrix, self._bias = matrix, bias
         self._negated_bias = None if bias is None else ops.negative(bias)
         if _in_compiler() and _only_processors():

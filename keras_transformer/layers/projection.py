@@ -54,7 +54,7 @@ class _Linear(RowProduct):
             )
             matrices, biases = zip(*flat, strict=True)
         self.widths = [matrix.shape[1] for matrix in matrices]
-        bias = None if biases[0] is None else ops.concatenate(biases, axis=-1)
+        bias = None if biases[0] is None else ops.cast(ops.concatenate(biases, axis=-1), matrices[0].dtype)
         super().__init__(ops.concatenate(matrices, axis=-1), bias)
 
     def parts(self, rows: Tensor) -> list[Tensor]:
