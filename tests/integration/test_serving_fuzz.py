@@ -84,8 +84,8 @@ class Served:
         keras.utils.set_random_seed(1)
         size = tokenizer.vocabulary_size
         model = kt.Transformer(size, size, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=8)
-        # Larger weights than those a training starts from: the answers depend on the text. Three times as large
-        # ones make 7e-4 of the rounding of a score, in either direction from that of float64; these 3e-5.
+        # Larger weights than those a training starts from: the answers depend on the text. Three times as
+        # large they make 7e-4 of the rounding of a score, to both sides of that of float64; these 3e-5.
         model.set_weights([2.0 * weight for weight in model.get_weights()])
         translator = kt.Translator(
             model,
