@@ -53,8 +53,10 @@ class _Linear(RowProduct):
                 for layer in layers
             )
             matrices, biases = zip(*flat, strict=True)
+            bias = (
+                None if biases[0] is None else ops.cast(ops.concatenate(biases, axis=-1), matrices[0].dtype)
+            )
         self.widths = [matrix.shape[1] for matrix in matrices]
-        bias = None if biases[0] is None else ops.cast(ops.concatenate(biases, axis=-1), matrices[0].dtype)
         super().__init__(ops.concatenate(matrices, axis=-1), bias)
 
     def parts(self, rows: Tensor) -> list[Tensor]:
