@@ -372,7 +372,7 @@ def compare(name: str, sources: list[str], numbers_of_beams: list[int], director
         )
 
 
-def fine_tune(directory: Path, data: Path, place: Path, num_pairs: int) -> str:
+def fine_tune(directory: Path, data: Path, place: Path, num_pairs: int, num_sources: int) -> str:
     """Train an imported model for an epoch, resume for another, and export it.
 
     Args:
@@ -380,6 +380,7 @@ def fine_tune(directory: Path, data: Path, place: Path, num_pairs: int) -> str:
         data: the directory of Multi30k.
         place: a directory for the run.
         num_pairs: of training.
+        num_sources: that are held out.
 
     Returns:
         a sentence.
@@ -389,7 +390,7 @@ def fine_tune(directory: Path, data: Path, place: Path, num_pairs: int) -> str:
     kt.Translator.from_hugging_face(directory).save(place / "imported")
     # Behind those that the model was trained on.
     last, options = TRAINED + num_pairs, {}
-    parts = {"": (TRAINED, last), "validation_": (last, last + 300), "test_": (last + 300, last + 500)}
+    parts = {"": (TRAINED, last), "validation_": (last, last + 300), "test_": (last + 300, last + 300 + num_sources)}
     for part, (first, end) in parts.items():
         for side, language in (("source", "en"), ("target", "de")):
             path = place / f"{part}{side}.txt"
@@ -454,7 +455,7 @@ def main() -> None:
             sources = read(arguments.data / "val.en.gz", arguments.sources)
             compare(name, sources, arguments.beams, models / name, place)
         if (models / "marian").is_dir():
-            print(fine_tune(models / "marian", arguments.data, place, arguments.pairs))
+            print(fine_tune(models / "marian", arguments.data, place, arguments.pairs, arguments.sources))
 
 
 if __name__ == "__main__":

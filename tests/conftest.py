@@ -4,7 +4,7 @@ import gc
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -67,10 +67,13 @@ _test_what_is_installed()
 # Keras searches for garbage whenever a layer deletes a weight, as `quantize` does for each one; a search
 # through all that TensorFlow imports takes 0.4 s.
 @pytest.fixture(scope="module", autouse=True)
-def _kept_is_no_garbage() -> None:
-    """Leave what imports and earlier files have made out of each search for garbage."""
+def _garbage_waits_for_the_next_file() -> Iterator[None]:
+    """Search for garbage before a file of tests, and leave what imports have made out of later searches."""
     gc.collect()
     gc.freeze()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gc, "collect", lambda *_: 0)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -8,9 +8,11 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias, get_args
 
+import keras
 from keras import ops
 
 from keras_transformer.arguments import check_choice, check_memory, check_number
+from keras_transformer.backend.gather import take
 from keras_transformer.backend.loop import PositionBuffer
 from keras_transformer.decoding.constraints import (
     NO_CONSTRAINTS,
@@ -32,7 +34,7 @@ CHUNK = 32
 
 
 class _Cache(Protocol):
-    """State of a model between steps: a nest of tensors, for `n` hypotheses of each of `b` sources."""
+    """State of a model between steps: a nest of tensors `(b, any)`, for `n` hypotheses of each source."""
 
     @property
     def attention_sums(self) -> Tensor:
@@ -44,9 +46,6 @@ class _Cache(Protocol):
 
     def reorder(self, rows: Tensor) -> "_Cache":
         """Let each hypothesis continue the one of the same source that `rows` `(b * n,)` names."""
-
-    def select(self, rows: Tensor) -> "_Cache":
-        """Take some sources, `rows` `(b',)`, with all their hypotheses."""
 
     def grow(self, num_positions: Tensor | int) -> "_Cache":
         """Make room for so many positions more."""
@@ -315,9 +314,9 @@ class Search(abc.ABC):
             )
             done, running = _where(ops.logical_not(is_running)), _where(is_running)
             part = self.finalize(self._select(state, done), max_length)
-            rows = ops.take(numbers, done)[:, None]
+            rows = take(numbers, done)[:, None]
             written = (ops.scatter_update(all_, rows, new) for all_, new in zip(result, part, strict=True))
-            return ops.take(numbers, running), room, SearchResult(*written), *self._select(state, running)
+            return take(numbers, running), room, SearchResult(*written), *self._select(state, running)
 
         first = ops.arange(batch_size, dtype="int32"), room, nothing, *start
         return ops.while_loop(lambda numbers, *_: ops.shape(numbers)[0] > 0, advance, first)[2]
@@ -334,10 +333,8 @@ class Search(abc.ABC):
 
     def _select(self, state: State, rows: Tensor) -> State:
         """Take some sources, `rows` `(b',)`, with all their hypotheses."""
-        others = [name for name in state._fields if name not in ("position", "limits", "cache")]
-        taken = {name: ops.take(getattr(state, name), rows, axis=0) for name in others}
-        limits = state.limits.each(lambda limit: ops.take(limit, rows, axis=0))
-        return state._replace(**taken, limits=limits, cache=state.cache.select(rows))
+        taken = keras.tree.map_structure(lambda part: take(part, rows), state._replace(position=()))
+        return taken._replace(position=state.position)
 
     def _grow(self, state: State, num_positions: Tensor | int) -> State:
         """Make room for more tokens, padding for now."""

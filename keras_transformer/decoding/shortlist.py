@@ -117,7 +117,7 @@ class _ListedCache(NamedTuple):
     """The cache of a model, and which logits count for each source."""
 
     cache: _Cache
-    penalties: Tensor  # float32 `(b, n, m)`: 0 for what is listed, else `LOWEST_SCORE`
+    penalties: Tensor  # float32 `(b, 1, m)`: 0 for what is listed, else `LOWEST_SCORE`
 
     @property
     def attention_sums(self) -> Tensor:
@@ -130,9 +130,6 @@ class _ListedCache(NamedTuple):
     def reorder(self, rows: Tensor) -> "_ListedCache":
         return self._replace(cache=self.cache.reorder(rows))
 
-    def select(self, rows: Tensor) -> "_ListedCache":
-        return _ListedCache(self.cache.select(rows), take(self.penalties, rows))
-
     def grow(self, num_positions: Tensor | int) -> "_ListedCache":
         return self._replace(cache=self.cache.grow(num_positions))
 
@@ -143,8 +140,7 @@ def _search_listed(
     """Search among the tokens of each source, `(b, v)`; `start` takes the only tokens that have logits."""
     ids = search._ids
     is_end = ops.equal(ops.arange(is_listed.shape[1]), ids.end)
-    penalties = ops.where(ops.logical_or(is_listed, is_end[None, :]), 0.0, LOWEST_SCORE)
-    penalties = ops.repeat(penalties[:, None], search.beam_size, axis=1)  # (b, v) -> (b, n, v)
+    penalties = ops.where(ops.logical_or(is_listed, is_end), 0.0, LOWEST_SCORE)[:, None]  # (b, 1, v)
     # Rules name tokens, and a compiler knows no sizes that depend on values: there all logits are computed.
     has_rules = search.constraints != NO_CONSTRAINTS or isinstance(search, SampleSearch)
     if has_rules or not (selects and request.sizes_change):
@@ -172,9 +168,10 @@ def _listed_step(step: Step) -> Step:
 
     def listed(token_ids: Tensor, position: Tensor, cache: Any) -> tuple[Tensor, _Cache]:
         logits, inner = step(token_ids, position, cache.cache)
-        # (b, n, m) -> (b * n, m)
-        logits = ops.cast(logits, "float32") + ops.reshape(cache.penalties, ops.shape(logits))
-        return logits, cache._replace(cache=inner)
+        batch_size, _, num_tokens = ops.shape(cache.penalties)
+        # (b * n, m) -> (b, n, m) -> (b * n, m)
+        of_each = ops.reshape(ops.cast(logits, "float32"), (batch_size, -1, num_tokens)) + cache.penalties
+        return ops.reshape(of_each, ops.shape(logits)), cache._replace(cache=inner)
 
     return listed
 

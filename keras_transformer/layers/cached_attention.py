@@ -28,10 +28,6 @@ class _AttentionCache(NamedTuple):
     values: Tensor
     """`(b, h, T * n, k)`; its width may differ from that of the keys."""
 
-    def select(self, rows: Tensor) -> "_AttentionCache":
-        """Take some sources, `(b',)`, in any order."""
-        return _AttentionCache(*(ops.take(part, rows, axis=0) for part in self))
-
     def grow(self, num_slots: Tensor | int) -> "_AttentionCache":
         """Make room for more slots."""
         return _AttentionCache(*(_longer(part, num_slots) for part in self))

@@ -48,10 +48,6 @@ class _DecoderCache(NamedTuple):
             attention_sums=sums if isinstance(sums, tuple) else _take_hypotheses(sums, rows),
         )
 
-    def select(self, rows: Tensor) -> "_DecoderCache":
-        """Take some sources, integers `(b',)`, with all their hypotheses."""
-        return keras.tree.map_structure(lambda part: ops.take(part, rows, axis=0), self)
-
     def grow(self, num_positions: Tensor | int) -> "_DecoderCache":
         """Make room for as many more positions."""
         size = self.beam_size

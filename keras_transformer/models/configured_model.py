@@ -167,6 +167,14 @@ class ConfiguredModel(keras.Model):
         second_loss = super().compute_loss(x, y, second_y_pred, sample_weight, training)
         return (loss + second_loss) / 2 + compare_passes(y, y_pred, second_y_pred, sample_weight)
 
+    def make_train_function(self, force: bool = False) -> object:
+        """Make the function that trains on a batch; Keras calls this."""
+        if keras.backend.backend() == "tensorflow" and not self.optimizer.built:
+            # A first step that makes the variables of the optimizer is traced twice.
+            with self.distribute_strategy.scope():
+                self.optimizer.build(self.trainable_variables)
+        return super().make_train_function(force)
+
     def train_step(self, *arguments: Tensor) -> Tensor:
         """Train on one batch; Keras calls this. Several cores train on a part of it each."""
         if self.num_batch_parts == 1:

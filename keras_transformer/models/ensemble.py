@@ -35,9 +35,6 @@ class _EnsembleCache(NamedTuple):
     def reorder(self, rows: Tensor) -> "_EnsembleCache":
         return _EnsembleCache(tuple(cache.reorder(rows) for cache in self.members))
 
-    def select(self, rows: Tensor) -> "_EnsembleCache":
-        return _EnsembleCache(tuple(cache.select(rows) for cache in self.members))
-
     def grow(self, num_positions: Tensor | int) -> "_EnsembleCache":
         return _EnsembleCache(tuple(cache.grow(num_positions) for cache in self.members))
 

@@ -1,8 +1,8 @@
 """The batches of a dataset: which pairs share one, in which order, and how they are padded."""
 
-import gc
 import itertools
 from collections.abc import Sequence
+from gc import collect
 from pathlib import Path
 
 import keras
@@ -314,7 +314,7 @@ def test_an_epoch_that_was_left_early_counts() -> None:
 
 def test_the_counter_lives_as_long_as_the_dataset() -> None:
     dataset = shuffled(seed=5).map(lambda inputs, labels: (inputs, labels)).prefetch(1)
-    gc.collect()
+    collect()
     assert numbers_of(dataset) != numbers_of(dataset)
 
 

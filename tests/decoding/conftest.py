@@ -22,9 +22,6 @@ class ScriptedCache(NamedTuple):
         flat = ops.reshape(self.states, (-1, self.states.shape[-1]))
         return ScriptedCache(ops.reshape(ops.take(flat, rows, axis=0), ops.shape(self.states)))
 
-    def select(self, rows: Any) -> "ScriptedCache":
-        return ScriptedCache(ops.take(self.states, rows, axis=0))
-
     def grow(self, num_positions: Any) -> "ScriptedCache":
         return self
 

@@ -119,7 +119,7 @@ def test_selected_sources(alone: bool) -> None:
     memory, mask, size = (None, None, 2) if alone else (MEMORY, SOURCE, None)
     cache = cached.create_cache(memory, mask, 3, 2, size, track_attention=not alone)
     _, cache = cached.step(x[:, :1], 0, cache)
-    chosen = cache.select(np.array([1]))
+    chosen = keras.tree.map_structure(lambda part: part[1:], cache)  # as a search does
     assert chosen.beam_size == 2
     if not alone:
         np.testing.assert_array_equal(array(chosen.attention_sums), array(cache.attention_sums)[1:])

@@ -81,6 +81,17 @@ def test_fit_lowers_the_loss(name: str) -> None:
     assert history[2] < history[0]
 
 
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="what TensorFlow traces")
+def test_a_step_of_training_is_traced_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, steps = made("causal"), []
+    train_step = model.train_step
+    monkeypatch.setattr(model, "train_step", lambda *batch: [train_step(*batch), steps.append(batch)][0])
+    model.compile(keras.optimizers.Adam(0.01), MaskedCrossentropy())
+    model.train_on_batch(IDS, IDS)
+    model.fit(IDS, IDS, epochs=2, verbose=0)
+    assert len(steps) == 1
+
+
 def test_frozen_parts_are_saved(tmp_path: Path) -> None:
     sizes = {"num_layers": 1, "hidden_dim": 8, "num_heads": 2, "intermediate_dim": 11}
     model = Transformer(11, 13, **sizes)
