@@ -390,7 +390,11 @@ def fine_tune(directory: Path, data: Path, place: Path, num_pairs: int, num_sour
     kt.Translator.from_hugging_face(directory).save(place / "imported")
     # Behind those that the model was trained on.
     last, options = TRAINED + num_pairs, {}
-    parts = {"": (TRAINED, last), "validation_": (last, last + 300), "test_": (last + 300, last + 300 + num_sources)}
+    parts = {
+        "": (TRAINED, last),
+        "validation_": (last, last + 300),
+        "test_": (last + 300, last + 300 + num_sources),
+    }
     for part, (first, end) in parts.items():
         for side, language in (("source", "en"), ("target", "de")):
             path = place / f"{part}{side}.txt"

@@ -144,14 +144,15 @@ def test_no_source_at_all(transformer: Any) -> None:
 
 @tensorflow_only
 @pytest.mark.slow
-@pytest.mark.parametrize("search", SEARCHES[:4])
-def test_xla_gives_the_same(transformer: Any, source_ids: Any, search: Any) -> None:
+@pytest.mark.parametrize(("search", "length"), zip(SEARCHES[:4], (LONG, *[ROOM + 3] * 3), strict=True))
+def test_xla_gives_the_same(transformer: Any, source_ids: Any, search: Any, length: int) -> None:
     import tensorflow as tf
 
     compiled = tf.function(
-        lambda ids: generate(transformer, ids, search, LONG), jit_compile=True, autograph=False
+        lambda ids: generate(transformer, ids, search, length), jit_compile=True, autograph=False
     )
-    found, expected = answers(compiled(source_ids)), answers(generate(transformer, source_ids, search, LONG))
+    found = answers(compiled(source_ids))
+    expected = answers(generate(transformer, source_ids, search, length))
     np.testing.assert_array_equal(found[0], expected[0])
     np.testing.assert_allclose(found[1], expected[1], atol=1e-3)
 

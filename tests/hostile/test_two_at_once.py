@@ -71,8 +71,7 @@ def test_a_directory_that_cannot_be_made_is_named(run: Path, tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("pair", range(3))
-def test_both_of_two_processes_get_a_version(run: Path, tmp_path: Path, pair: int) -> None:
+def test_both_of_two_processes_get_a_version(run: Path, tmp_path: Path) -> None:
     program = [sys.executable, "-c", "from keras_transformer_cli import main; main()"]
     words = [*program, "export", str(run), str(tmp_path / "models")]
     both = [subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(2)]

@@ -159,8 +159,9 @@ def test_weights_come_back_equal(name: str, tmp_path: Path) -> None:
 SOURCES = ["一丁丂", "七丄丅丆万丈三", "上下", "丌不与丏丐丑丒专且丕世", "字"]
 
 
-@pytest.mark.parametrize("search", [GreedySearch(), BEAM], ids=["greedy", "beam"])
-@pytest.mark.parametrize("name", ["paper", "pre-norm-small-target", "t5"])
+@pytest.mark.parametrize(
+    ("name", "search"), [("paper", GreedySearch()), ("pre-norm-small-target", BEAM), ("t5", BEAM)]
+)
 def test_texts_are_the_same(name: str, search: Any, tmp_path: Path) -> None:
     rules = Constraints(
         min_length=3, no_repeat_ngram_size=2, banned_token_ids=(7,), banned_sequences=((5, 6),)
