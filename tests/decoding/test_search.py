@@ -144,7 +144,7 @@ def test_no_source_at_all(transformer: Any) -> None:
 
 @tensorflow_only
 @pytest.mark.slow
-@pytest.mark.parametrize(("search", "length"), zip(SEARCHES[:4], (LONG, *[ROOM + 3] * 3), strict=True))
+@pytest.mark.parametrize(("search", "length"), [*zip(SEARCHES[:4], (LONG, *[ROOM + 3] * 3), strict=True)])
 def test_xla_gives_the_same(transformer: Any, source_ids: Any, search: Any, length: int) -> None:
     import tensorflow as tf
 

@@ -39,6 +39,7 @@ SMALLER = {
     "epochs=20": "epochs=1",
     "epochs=2,": "epochs=1,",
     "size, size, share_embeddings=True": "size, size, share_embeddings=True, num_layers=1, hidden_dim=16",
+    "size, tokenizer.vocabulary_size)": "size, tokenizer.vocabulary_size, num_layers=1, hidden_dim=16)",
     "validation_count=1000": "validation_count=10",
 }
 NEEDS = {
