@@ -194,6 +194,8 @@ def test_tokens_and_scores_are_those_of_transformers(model: Any, search: Any) ->
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("search", SEARCHES)
+@pytest.mark.parametrize(
+    ("model", "search"), [*zip(itertools.cycle(KINDS), SEARCHES, strict=False)], indirect=["model"]
+)
 def test_tokens_and_scores_of_many_sources_are_those_of_transformers(model: Any, search: Any) -> None:
     check(model, search, 200)

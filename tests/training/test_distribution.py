@@ -21,6 +21,11 @@ from keras_transformer.runs import RunConfig
 from keras_transformer.training import distributed
 from keras_transformer.training.distribution import ENGINES, _share_rows
 
+# XLA compiles quickly what runs for a moment.
+XLA_FLAGS = (
+    "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true "
+    "--xla_force_host_platform_device_count="
+)
 # In processes of their own, since devices are chosen before a backend is used. Batches have different
 # numbers of rows, and rows different numbers of tokens.
 TRAIN = """
@@ -67,7 +72,7 @@ def start(
         **os.environ,
         "PYTHONPATH": os.pathsep.join(sys.path),
         "KERAS_BACKEND": backend,
-        "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",
+        "XLA_FLAGS": f"{XLA_FLAGS}{devices}",
     }
     words = [sys.executable, "-W", "ignore", "-c", TRAIN, mode, str(devices), process, address]
     return subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -212,7 +217,7 @@ print({name: checkpoint.history[name] for name in ("loss", "val_loss", "perplexi
 
 def fit_history(backend: str, mode: str, directory: Path) -> dict[str, list[float]]:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "KERAS_BACKEND": backend}
-    environment["XLA_FLAGS"] = "--xla_force_host_platform_device_count=2"
+    environment["XLA_FLAGS"] = f"{XLA_FLAGS}2"
     words = [sys.executable, "-W", "ignore", "-c", FIT, mode, str(directory)]
     done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
