@@ -87,7 +87,6 @@ def test_a_step_of_training_is_traced_once(monkeypatch: pytest.MonkeyPatch) -> N
     train_step = model.train_step
     monkeypatch.setattr(model, "train_step", lambda *batch: [train_step(*batch), steps.append(batch)][0])
     model.compile(keras.optimizers.Adam(0.01), MaskedCrossentropy())
-    model.train_on_batch(IDS, IDS)
     model.fit(IDS, IDS, epochs=2, verbose=0)
     assert len(steps) == 1
 
