@@ -160,9 +160,9 @@ def test_decoding(run_program: Callable[..., str]) -> None:
 @pytest.mark.slow
 def test_training(run_program: Callable[..., str]) -> None:
     pytest.importorskip("torch", reason="torch is not installed")
-    systems = ["ours", "torch"]
+    systems = ["ours", "ours-bf16", "kerashub", "torch"]
     output = run_program("training", "--shapes", "mini", "--rounds", 1, "--steps", 2, "--systems", *systems)
-    assert [output.count(f"| {system} | ") for system in systems] == [1] * 2
+    assert [output.count(f"| {system} | ") for system in systems] == [1] * 4
 
 
 @pytest.mark.slow

@@ -18,8 +18,10 @@ SOURCES = {
     "dates": ["27. jan. 2094", "17. JANÚAR 1928", "TISDAG   20 JULI 2038", "26  ก.ย.  2016", "ΣΑΣ 3"],
     "cmudict": ["KERAS", "TRANSFORMER", "WITTGENSTEIN", "QUEUE", "ABBY", "é X"],
 }
-SEARCHES = [  # as `generate` has them
+# As `generate` has it, and as Wu et al. 2016 have it where there is no difference.
+SEARCHES = [
     kt.decoding.BeamSearch(4, length_normalization="length", early_stopping=False, cut_off_competes=True),
+    kt.decoding.BeamSearch(4, length_penalty=0.0, early_stopping=True, cut_off_competes=True),
     kt.decoding.GreedySearch(),
 ]
 

@@ -75,7 +75,7 @@ def behaving(behave: Behave) -> Iterator[int]:
 
         threading.Thread(target=serve, daemon=True).start()
         yield listening.getsockname()[1]
-        # Else the thread waits on, and takes a connection of the next server that has the same number.
+        # Else the thread waits on, and takes a connection of the next server, whose socket has its number.
         listening.shutdown(socket.SHUT_RDWR)
 
 
