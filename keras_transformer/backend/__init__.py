@@ -6,7 +6,7 @@ from keras_transformer.backend.batch_parts import train_on_parts
 from keras_transformer.backend.compiler import compile_function
 from keras_transformer.backend.distribution import Devices
 from keras_transformer.backend.formulas import drop, layer_normalization, position_angles
-from keras_transformer.backend.gather import assign_rows, largest, take
+from keras_transformer.backend.gather import assign_rows, largest, shape_of, take
 from keras_transformer.backend.gradients import add_at_labels, finished
 from keras_transformer.backend.loop import PositionBuffer, RowProduct, weights_now
 from keras_transformer.backend.random import GeneratorState, draw_normal, draw_uniforms
@@ -30,6 +30,7 @@ __all__ = [
     "layer_normalization",
     "masked_softmax",
     "position_angles",
+    "shape_of",
     "take",
     "train_on_parts",
     "weights_now",

@@ -7,6 +7,7 @@ from keras import KerasTensor, ops
 
 from keras_transformer.arguments import known_sizes
 from keras_transformer.backend.compiler import _in_compiler
+from keras_transformer.backend.gather import shape_of
 from keras_transformer.types import MINUS_INFINITY, Tensor
 
 
@@ -32,7 +33,7 @@ def masked_softmax(logits: Tensor, mask: Tensor | None, *, training: bool | None
     else:
         scores = _softmax_where(mask, logits)
     # A mask of unknown sizes may have widened the scores: only this makes an error of it.
-    return ops.reshape(scores, ops.shape(logits)) if is_open else scores
+    return ops.reshape(scores, shape_of(logits)) if is_open else scores
 
 
 def _softmax_where(mask: Tensor, logits: Tensor) -> Tensor:
@@ -160,9 +161,9 @@ def _product(rows: Tensor, matrices: Tensor, *, transposed: bool = False) -> Ten
     matrices = ops.transpose(matrices, (0, 1, 3, 2)) if transposed else matrices
     if not hypotheses:
         return ops.matmul(rows, matrices)
-    batch_size, *_, width = ops.shape(rows)
+    batch_size, *_, width = shape_of(rows)
     by_group = ops.transpose(rows, (0, 2, 1, 3, 4))  # (b, g, n, r, i)
     by_group = ops.reshape(by_group, (batch_size, num_groups, hypotheses[0] * num_shared, width))
     products = ops.matmul(by_group, matrices)
-    split = (batch_size, num_groups, hypotheses[0], num_shared, ops.shape(products)[-1])
+    split = (batch_size, num_groups, hypotheses[0], num_shared, shape_of(products)[-1])
     return ops.transpose(ops.reshape(products, split), (0, 2, 1, 3, 4))

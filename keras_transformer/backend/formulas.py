@@ -9,6 +9,7 @@ import numpy.typing as npt
 from keras import ops
 
 from keras_transformer.backend.compiler import _in_compiler
+from keras_transformer.backend.gather import shape_of
 from keras_transformer.backend.random import _random_bits
 from keras_transformer.types import Tensor
 
@@ -61,7 +62,7 @@ def layer_normalization(
     if not training:
         return ops.cast(standardized(rows)[0] * gamma + beta, dtype)
     outputs = normalized(ops.reshape(rows, (-1, rows.shape[-1])), gamma, beta)  # (b, t, d) -> (b * t, d)
-    return ops.cast(ops.reshape(outputs, ops.shape(inputs)), dtype)
+    return ops.cast(ops.reshape(outputs, shape_of(inputs)), dtype)
 
 
 def drop(inputs: Tensor, rate: float, seed_generator: keras.random.SeedGenerator) -> Tensor | None:
@@ -80,7 +81,7 @@ def drop(inputs: Tensor, rate: float, seed_generator: keras.random.SeedGenerator
     import tensorflow as tf
 
     seed = seed_generator.next()
-    shape = ops.shape(inputs)
+    shape = shape_of(inputs)
     size = tf.reduce_prod(shape)
     # On TensorFlow most of the time of dropout goes into drawing a float32 for each number. A rate lies
     # between two neighbouring multiples of 1/256; each call draws which of them it takes, so that every

@@ -1,4 +1,4 @@
-"""Rows and largest numbers of tensors, in few operations."""
+"""Sizes, rows and largest numbers of tensors, in few operations."""
 
 from collections.abc import Callable
 
@@ -13,6 +13,17 @@ _LOWEST = -3e38  # below every score, even that of a token that is not allowed
 _BLOCK = 64
 _BLOCKS = range(32, 129)
 _BLOCK_BYTES = 2**24
+
+
+def shape_of(x: Tensor) -> tuple[Tensor | int, ...]:
+    """Return the sizes of a tensor, integers where they are known, as `ops.shape` does."""
+    known = tuple(x.shape)
+    if None not in known or keras.backend.backend() != "tensorflow" or isinstance(x, keras.KerasTensor):
+        return known
+    import tensorflow as tf
+
+    sizes = tf.unstack(tf.shape(x))  # `ops.shape` slices each unknown one out, four operations each
+    return tuple(sizes[axis] if size is None else size for axis, size in enumerate(known))
 
 
 def take(values: Tensor, indices: Tensor, *, batch_dims: int = 0) -> Tensor:
@@ -34,7 +45,7 @@ def take(values: Tensor, indices: Tensor, *, batch_dims: int = 0) -> Tensor:
         return tf.gather(ops.convert_to_tensor(values), indices, batch_dims=batch_dims)
     if not batch_dims:
         return ops.take(values, indices, axis=0)
-    batch_size, size, *rest = ops.shape(values)
+    batch_size, size, *rest = shape_of(values)
     offsets = ops.arange(batch_size, dtype="int32")[:, None] * size
     # (b, m, any) -> (b * m, any)
     return take(ops.reshape(values, (-1, *rest)), ops.cast(indices, "int32") + offsets)
@@ -98,7 +109,7 @@ def largest(values: Tensor, num: int | None = None) -> tuple[Tensor, Tensor]:
     _, blocks = _top_k(ops.max(ops.reshape(values, (-1, num_blocks, block)), axis=-1), num)
     # In their own order again, so that of equal numbers the first is found first.
     blocks = ops.sort(blocks, axis=-1)  # (r, m)
-    offsets = ops.arange(ops.shape(values)[0], dtype="int32")[:, None] * num_blocks
+    offsets = ops.arange(shape_of(values)[0], dtype="int32")[:, None] * num_blocks
     candidates = take(ops.reshape(values, (-1, block)), blocks + offsets)  # (r, m, block)
     found, indices = _top_k(ops.reshape(candidates, (-1, num * block)), num)
     return found, take(blocks, indices // block, batch_dims=1) * block + indices % block

@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from keras_transformer.backend.compiler import _in_compiler, _only_processors
+from keras_transformer.backend.gather import shape_of
 from keras_transformer.types import Tensor
 
 _FEW = list(range(2, 33))
@@ -53,7 +54,7 @@ class RowProduct:
         # XLA packs a matrix again in each product of several rows, faster where it is the left one: from 512
         # to 2,048 numbers 4 rows take 701 microseconds, not 1,308, and 32 rows 1,193, not 2,090. One needs no
         # packing, and for 128 the transposition costs more. XLA compiles only the branch that is taken.
-        are_few = ops.any(ops.equal(ops.shape(rows)[0], _FEW))
+        are_few = ops.any(ops.equal(shape_of(rows)[0], _FEW))
         return ops.cond(are_few, lambda: self._turned_product(rows), lambda: self._product(rows))
 
     def _turned_product(self, rows: Tensor) -> Tensor:
@@ -100,7 +101,7 @@ class PositionBuffer:
         position = ops.cast(position, "int32")
         if _writes_slices():
             return position * num_hypotheses
-        batch_size, num_heads, num_slots, _ = ops.shape(buffer)
+        batch_size, num_heads, num_slots, _ = shape_of(buffer)
         rows = ops.arange(batch_size * num_heads, dtype="int32") * num_slots + position * num_hypotheses
         hypotheses = ops.arange(num_hypotheses, dtype="int32")[:, None]
         return ops.reshape(ops.reshape(rows, (-1, 1, num_heads)) + hypotheses, (-1,))  # (b * n * h,)

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal, NamedTuple
 from keras import ops
 
 from keras_transformer.arguments import check_choice, check_number, check_positive
-from keras_transformer.backend.gather import largest, take
+from keras_transformer.backend.gather import largest, shape_of, take
 from keras_transformer.decoding.constraints import _is_absent, _Limits
 from keras_transformer.decoding.log_probabilities import LOWEST_SCORE, _best_tokens, _is_possible
 from keras_transformer.decoding.search import Search, SearchResult, Step, _Cache, _Request
@@ -148,7 +148,7 @@ class BeamSearch(Search):
         is_running = self.is_running(state, max_length)
         found, cache = self._extend(state, step, max_length)
         ids = take(state.running_ids, found.beams, batch_dims=1)  # (b, 2n, t)
-        is_position = ops.equal(ops.arange(ops.shape(ids)[2], dtype="int32"), state.position)
+        is_position = ops.equal(ops.arange(shape_of(ids)[2], dtype="int32"), state.position)
         ids = ops.where(is_position, found.token_ids[..., None], ids)
         ended = ops.equal(found.token_ids, self._ids.end)
         # A source that is done stays as it is, however long its neighbors go on.
@@ -158,7 +158,7 @@ class BeamSearch(Search):
         # It stays done, too: the bound of a length that grows could rise again.
         running = ops.where(is_running[:, None], running, LOWEST_SCORE)
         # A cache numbers the hypotheses of all sources: (b, n) -> (b * n,)
-        first = ops.arange(ops.shape(order)[0], dtype="int32")[:, None] * self.beam_size
+        first = ops.arange(shape_of(order)[0], dtype="int32")[:, None] * self.beam_size
         rows = ops.reshape(take(found.beams, order, batch_dims=1) + first, (-1,))
         return state._replace(
             position=state.position + 1,

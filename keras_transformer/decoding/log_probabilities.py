@@ -5,7 +5,7 @@ from typing import Literal, TypeAlias
 
 from keras import ops
 
-from keras_transformer.backend.gather import largest, take
+from keras_transformer.backend.gather import largest, shape_of, take
 from keras_transformer.types import SpecialIds, Tensor
 
 # Stands for a log-probability of minus infinity. Unlikely is not impossible: sums of it stay finite, so that
@@ -43,7 +43,7 @@ def _best_tokens(logits: Tensor, num_tokens: int, special_ids: SpecialIds) -> tu
     top = ops.max(logits, axis=-1, keepdims=True)
     log_total = top + ops.log(ops.sum(ops.exp(logits - top), axis=-1, keepdims=True))
     if num_tokens == 1:
-        numbers = ops.arange(ops.shape(logits)[-1], dtype="int32")
+        numbers = ops.arange(shape_of(logits)[-1], dtype="int32")
         banned = ops.cast(_is_banned(numbers, special_ids), "float32")
         allowed = logits + LOWEST_SCORE * banned
         best, ids = largest(allowed)

@@ -12,7 +12,7 @@ import keras
 from keras import ops
 
 from keras_transformer.arguments import check_choice, check_memory, check_number
-from keras_transformer.backend.gather import take
+from keras_transformer.backend.gather import shape_of, take
 from keras_transformer.backend.loop import PositionBuffer
 from keras_transformer.decoding.constraints import (
     NO_CONSTRAINTS,
@@ -242,18 +242,16 @@ class Search(abc.ABC):
         allowed = self.constraints.apply(
             log_probabilities, token_ids, position, limits, max_length, self._ids
         )
-        forced = (
+        return tuple(
             self.constraints.force(scores, position, max_length, self._ids.end)
             for scores in (log_probabilities, allowed)
         )
-        return tuple(forced)
 
     def _padded(self, token_ids: Tensor, max_length: int) -> Tensor:
         """Pad hypotheses `(b, n, t)` to `(b, n, T)`."""
-        batch_size, beam_size, length = ops.shape(token_ids)
+        batch_size, beam_size, length = shape_of(token_ids)
         room = ops.full((batch_size, beam_size, max_length - length), self._ids.pad, dtype="int32")
-        padded = ops.concatenate([token_ids, room], axis=-1)
-        return ops.reshape(padded, (batch_size, beam_size, max_length))
+        return ops.reshape(ops.concatenate([token_ids, room], axis=-1), (batch_size, beam_size, max_length))
 
     def _run_with_known_sizes(self, state: State, step: Step, room: int, max_length: int) -> SearchResult:
         """Run with room for some positions, and go on with twice as many if need be."""
@@ -292,7 +290,7 @@ class Search(abc.ABC):
 
         def is_most_running(state: State) -> Tensor:
             is_running = ops.cast(self.is_running(state, max_length), "int32")
-            is_most = ops.sum(is_running) * 4 > ops.shape(is_running)[0] * 3
+            is_most = ops.sum(is_running) * 4 > shape_of(is_running)[0] * 3
             if _is_absent(state.limits.max_lengths):
                 return is_most
             # A hypothesis that is to be cut off may not grow while it waits for others.
@@ -319,7 +317,7 @@ class Search(abc.ABC):
             return take(numbers, running), room, SearchResult(*written), *self._select(state, running)
 
         first = ops.arange(batch_size, dtype="int32"), room, nothing, *start
-        return ops.while_loop(lambda numbers, *_: ops.shape(numbers)[0] > 0, advance, first)[2]
+        return ops.while_loop(lambda numbers, *_: shape_of(numbers)[0] > 0, advance, first)[2]
 
     def _advance_while(
         self, state: State, step: Step, condition: Callable[[State], Tensor], max_length: int
@@ -341,7 +339,7 @@ class Search(abc.ABC):
         grown = {}
         for name in self.token_fields:
             tokens = getattr(state, name)
-            room = ops.full((*ops.shape(tokens)[:-1], num_positions), self._ids.pad, dtype=tokens.dtype)
+            room = ops.full((*shape_of(tokens)[:-1], num_positions), self._ids.pad, dtype=tokens.dtype)
             grown[name] = ops.concatenate([tokens, room], axis=-1)
         return state._replace(**grown, cache=state.cache.grow(num_positions))
 

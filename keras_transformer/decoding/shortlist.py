@@ -9,7 +9,7 @@ import numpy.typing as npt
 from keras import ops
 
 from keras_transformer.arguments import check_positive
-from keras_transformer.backend.gather import take
+from keras_transformer.backend.gather import shape_of, take
 from keras_transformer.decoding.constraints import NO_CONSTRAINTS
 from keras_transformer.decoding.log_probabilities import LOWEST_SCORE
 from keras_transformer.decoding.sampling import SampleSearch
@@ -168,17 +168,17 @@ def _listed_step(step: Step) -> Step:
 
     def listed(token_ids: Tensor, position: Tensor, cache: Any) -> tuple[Tensor, _Cache]:
         logits, inner = step(token_ids, position, cache.cache)
-        batch_size, _, num_tokens = ops.shape(cache.penalties)
+        batch_size, _, num_tokens = shape_of(cache.penalties)
         # (b * n, m) -> (b, n, m) -> (b * n, m)
         of_each = ops.reshape(ops.cast(logits, "float32"), (batch_size, -1, num_tokens)) + cache.penalties
-        return ops.reshape(of_each, ops.shape(logits)), cache._replace(cache=inner)
+        return ops.reshape(of_each, shape_of(logits)), cache._replace(cache=inner)
 
     return listed
 
 
 def _is_listed(source_ids: Tensor, shortlist: Shortlist, num_tokens: int) -> Tensor:
     """Return which tokens each source `(b, s)` may become, bool `(b, v)`."""
-    batch_size = ops.shape(source_ids)[0]
+    batch_size = shape_of(source_ids)[0]
     # Padding allows nothing of its own: it is only there for the neighbors.
     source_ids = ops.where(ops.equal(source_ids, 0), source_ids[:, :1], source_ids)
     # (b, s) -> (b, s, k) -> (b, s * k)

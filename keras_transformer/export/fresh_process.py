@@ -1,4 +1,4 @@
-"""Outputs of a SavedModel in a process that has neither Keras nor this package.
+"""Outputs of a SavedModel in a process that has neither Keras, nor JAX, nor this package.
 
 The file is a program, never imported: its text is handed to a new interpreter. Arguments: the directory of
 the SavedModel, and `text` if it has operations of TensorFlow Text. Standard input: a pickled dictionary of
@@ -13,8 +13,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-# Whatever asks for one of these gets an ImportError, TensorFlow itself included.
-BLOCKED: dict[str, Any] = {"keras": None, "tf_keras": None, "keras_transformer": None}
+# Whatever asks for one of these gets an ImportError, TensorFlow itself included, which would import JAX too.
+BLOCKED: dict[str, Any] = {"keras": None, "tf_keras": None, "keras_transformer": None, "jax": None}
 sys.modules.update(BLOCKED)
 
 # Not import statements: they would have to stand before the line above.

@@ -7,6 +7,7 @@ from keras import ops
 
 from keras_transformer.arguments import as_boolean, as_position, known_values
 from keras_transformer.backend.attention import attend_step
+from keras_transformer.backend.gather import shape_of
 from keras_transformer.backend.loop import PositionBuffer, weights_now
 from keras_transformer.layers.masks import combine_masks
 from keras_transformer.layers.multi_head_attention import MultiHeadAttention
@@ -34,7 +35,7 @@ class _AttentionCache(NamedTuple):
 
 
 def _longer(buffer: Tensor, num_slots: Tensor | int) -> Tensor:
-    batch_size, num_heads, _, width = ops.shape(buffer)
+    batch_size, num_heads, _, width = shape_of(buffer)
     room = PositionBuffer.make((batch_size, num_heads, num_slots, width), buffer.dtype)
     return ops.concatenate([buffer, room], axis=2)
 
@@ -173,7 +174,7 @@ class _CachedAttention:
             cache = _AttentionCache(
                 *(PositionBuffer.write(*pair, step.slots, in_place=self._in_place) for pair in pairs)
             )
-            bias = self._self_bias(step, ops.shape(cache.keys)[2])
+            bias = self._self_bias(step, shape_of(cache.keys)[2])
         heads, scores = attend_step(query, *cache, bias)
         # (b, n, g, r, k) -> (b * n, h * k)
         rows = ops.reshape(heads, (-1, attention.num_heads * self._value_dim))

@@ -14,8 +14,9 @@ from keras_transformer.arguments import (
     get_activation,
     known_width,
 )
+from keras_transformer.backend.gather import shape_of
 from keras_transformer.layers.normalization import Dropout
-from keras_transformer.layers.projection import _clone, _sizes_of
+from keras_transformer.layers.projection import _clone
 from keras_transformer.types import Shape, Tensor
 
 
@@ -95,7 +96,7 @@ class FeedForward(keras.layers.Layer):
             # The gate is linear: only its factor is activated.
             x = x * self.gate(rows)
         x = self.outer(self.inner_dropout(x, training=training))
-        return x if rows is inputs else ops.reshape(x, _sizes_of(inputs, len(inputs.shape)))
+        return x if rows is inputs else ops.reshape(x, shape_of(inputs))
 
     def _dense(
         self, name: str, width: int, shape: Shape, activation: Callable[[Tensor], Tensor] | None = None

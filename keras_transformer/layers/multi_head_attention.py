@@ -19,6 +19,7 @@ from keras_transformer.arguments import (
     known_width,
 )
 from keras_transformer.backend.attention import fused_attention
+from keras_transformer.backend.gather import shape_of
 from keras_transformer.layers.dot_product_attention import _attend_without_scores, dot_product_attention
 from keras_transformer.layers.masks import _mask_queries, _window_mask, causal_mask, combine_masks
 from keras_transformer.layers.normalization import Dropout
@@ -248,7 +249,7 @@ class MultiHeadAttention(keras.layers.Layer):
         queries, values = axes.flatten(query), axes.flatten(value)
         keys = values if key is value else axes.flatten(key)
         check_attention_inputs(queries.shape, values.shape, keys.shape)
-        lengths = ops.shape(queries)[1], ops.shape(values)[1]
+        lengths = shape_of(queries)[1], shape_of(values)[1]
         mask = combine_masks(
             padding_mask=axes.flatten_padding_mask(padding_mask, "padding_mask", key),
             key_mask=axes.flatten_padding_mask(key_mask, "key_mask", key),
@@ -266,7 +267,7 @@ class MultiHeadAttention(keras.layers.Layer):
         query_heads, key_heads = self.query_dense(queries), self.key_dense(keys)
         if self.positions == "rotary":
             pair = query_heads, key_heads
-            query_heads, key_heads = (_Rotation.of(ops.shape(x)[1], self.key_dim)(x) for x in pair)
+            query_heads, key_heads = (_Rotation.of(shape_of(x)[1], self.key_dim)(x) for x in pair)
         if query_mask is not None:
             query_heads, mask = _mask_queries(query_heads, mask, query_mask, has_scores)
         # A subclass need not know of the scores unless they are asked for, as in Keras.
@@ -303,7 +304,7 @@ class MultiHeadAttention(keras.layers.Layer):
         if attention_mask is not None and len(attention_mask.shape) == 3:
             attention_mask = attention_mask[:, None]
         if use_causal_mask:
-            causal = causal_mask(ops.shape(query)[1], ops.shape(key)[1])
+            causal = causal_mask(shape_of(query)[1], shape_of(key)[1])
             attention_mask = causal if attention_mask is None else ops.logical_and(attention_mask, causal)
         kernel = None
         # A configured dropout rules out a fused kernel in training alone.
@@ -320,7 +321,7 @@ class MultiHeadAttention(keras.layers.Layer):
             )
         bias = None
         if self.position_bias is not None:
-            bias = self.position_bias.between(ops.shape(query)[1], ops.shape(key)[1])
+            bias = self.position_bias.between(shape_of(query)[1], shape_of(key)[1])
         return dot_product_attention(
             query,
             key,

@@ -17,6 +17,7 @@ from keras_transformer.arguments import (
     known_width,
 )
 from keras_transformer.backend.formulas import position_angles
+from keras_transformer.backend.gather import shape_of
 from keras_transformer.types import Shape, Tensor
 
 _LAYOUTS = ("interleaved", "concatenated")
@@ -111,7 +112,7 @@ class PositionEncoding(keras.layers.Layer):
         positions = None if positions is None else as_tensor(positions)
         self.compute_output_shape(inputs.shape, None if positions is None else positions.shape)
         check_positions(positions, *known_sizes(inputs.shape[1:2]))
-        length = ops.shape(inputs)[1]
+        length = shape_of(inputs)[1]
         encoding = sinusoidal_position_encoding(
             length,
             inputs.shape[-1],
@@ -186,7 +187,7 @@ class LearnedPositionEncoding(keras.layers.Layer):
         check_positions(positions, self.max_length)
         if positions is None:
             # (t,) -> (1, t)
-            positions = (ops.arange(ops.shape(inputs)[1], dtype="int32") + start)[None, :]
+            positions = (ops.arange(shape_of(inputs)[1], dtype="int32") + start)[None, :]
         vectors = _take_positions(self.marks, positions, self.max_length)
         return ops.cast(ops.cast(inputs, "float32") + vectors, self.compute_dtype)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import keras
 from keras import ops
 
+from keras_transformer.backend.gather import shape_of
 from keras_transformer.backend.loop import RowProduct, weights_now
 from keras_transformer.types import Tensor
 
@@ -28,7 +29,7 @@ class _Projection(keras.layers.EinsumDense):
         # gradient, take twice as long on a CPU. The last axes of the inputs are the first ones of the kernel.
         matrix, bias = self.flat()
         sizes = self.partial_output_shape[1:]
-        leading = _sizes_of(inputs, len(inputs.shape) - len(self.kernel.shape) + len(sizes))
+        leading = shape_of(inputs)[: len(inputs.shape) - len(self.kernel.shape) + len(sizes)]
         outputs = ops.matmul(ops.reshape(inputs, (-1, matrix.shape[0])), matrix)
         outputs = outputs if bias is None else ops.add(outputs, bias)
         return ops.reshape(outputs, (*leading, *sizes))
@@ -89,11 +90,3 @@ def _as_matrix(initializer: Callable[..., Tensor], num_summed: int) -> Callable[
         return ops.reshape(draw(matrix_shape, dtype=dtype), shape)
 
     return initialize
-
-
-def _sizes_of(inputs: Tensor, num_axes: int) -> tuple[Tensor | int, ...]:
-    """Return the first sizes of a tensor for `ops.reshape`."""
-    batch, *others = ops.shape(inputs)[:num_axes]
-    # -1 saves the operations that read the size, but is ambiguous next to a size of 0.
-    is_derived = not isinstance(batch, int) and all(isinstance(size, int) and size > 0 for size in others)
-    return (-1 if is_derived else batch), *others

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import keras_transformer as kt
 
-MAX_NAMES = 134  # below the top level
+MAX_NAMES = 135  # below the top level
 
 
 def test_the_public_names_are_those_of_the_list(exports: dict[str, set[str]]) -> None:

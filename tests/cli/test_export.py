@@ -6,12 +6,11 @@ from pathlib import Path
 import pytest
 
 import keras_transformer as kt
-from keras_transformer.types import OPTIMIZATIONS
 
 
 @pytest.mark.slow
 def test_versions_go_up(command: Callable, trained: Path) -> None:
-    for version, optimize in enumerate(OPTIMIZATIONS, start=1):
+    for version, optimize in enumerate(("float32", "bfloat16"), start=1):
         result = command("export", trained / "runs/tiny", "served/tiny", "--optimize", optimize)
         assert result.exit_code == 0, result.output
         assert Path(result.stdout.strip()) == Path("served/tiny", str(version))

@@ -39,7 +39,7 @@ def test_what_is_no_model_is_refused(tmp_path: Path) -> None:
 @pytest.mark.backend
 def test_the_directory_is_one_of_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    save_translator("marian", tmp_path / "hub", num_beams=2, max_length=60)
+    save_translator("marian", tmp_path / "hub", num_beams=2, max_length=16)
     assert run("import", "hub", "runs/first") == "runs/first\n"
     [output] = run("translate", "--model", "runs/first", CORPUS[0]).splitlines()
     Path("pairs.tsv").write_text("".join(f"{text}\t{text}\n" for text in CORPUS), encoding="utf-8")
