@@ -29,7 +29,7 @@ SMOKE = {
         "decoding/test_beam.py",
         "course/test_functions.py",
         "evaluation/test_error_rates.py",
-        "integration/test_saved_models.py",
+        "export/test_served_model.py",
         "cli/test_main.py",
     )
 }
