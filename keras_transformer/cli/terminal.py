@@ -1,6 +1,7 @@
 """What a terminal shows: bars and talk on standard error, and a user's mistake as one line."""
 
 import contextlib
+import io
 import logging
 import sys
 import traceback
@@ -57,6 +58,7 @@ def _show(text: str) -> None:
         click.echo(text.translate(_ESCAPED) if sys.stdout.isatty() else text)
     except OSError as error:
         error.filename = "standard output"
+        sys.stdout = io.StringIO()  # else Python writes it again as it ends, which makes the status 120
         raise
 
 

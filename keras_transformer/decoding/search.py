@@ -281,8 +281,7 @@ class Search(abc.ABC):
     ) -> SearchResult:
         """Run until a quarter of the sources is done, put these aside, and go on with the others."""
         # A graph of TensorFlow, as in an export, meets batches of any size, whose longest output would
-        # otherwise hold up all others. To leave at a quarter costs few copies, and no step has many rows that
-        # are done.
+        # otherwise hold up all others. Leaving at a quarter costs few copies, and a step has few rows done.
         # A sum that depends on the batch: so the graph is traced for any length.
         room = batch_size * 0 + min(CHUNK, max_length)
         start = self._grow(state, room)

@@ -87,8 +87,7 @@ class FeedForward(keras.layers.Layer):
 
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
         self.compute_output_shape(inputs.shape)
-        # (b, t, d) -> (b * t, d), rows of one matrix: the products of larger tensors need several operations
-        # more each.
+        # (b, t, d) -> (b * t, d): the products of larger tensors need several operations more each.
         rows = inputs if len(inputs.shape) == 2 else ops.reshape(inputs, (-1, inputs.shape[-1]))
         # (b * t, d) -> (b * t, f)
         x = self.inner(rows)

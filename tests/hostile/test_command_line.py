@@ -244,6 +244,7 @@ def program(*words: object, redirection: str = "") -> subprocess.CompletedProces
     line = f'exec "$@" {redirection}'
     command = ["/bin/sh", "-c", line, "sh", sys.executable, "-c", PROGRAM, *map(str, words)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    environment.pop("PYTHONUNBUFFERED", None)  # a user's standard output is buffered
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 
