@@ -14,6 +14,7 @@ from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ["KERAS_BACKEND"] = "tensorflow"
+os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")  # the guide to serving advises it
 os.environ["OMP_NUM_THREADS"] = "2"
 
 from decoding_cells import Cell, random_sources

@@ -10,6 +10,7 @@ import time
 from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")  # as `keras-transformer train` does; for all libraries
 os.environ["OMP_NUM_THREADS"] = "2"
 
 from training_shapes import SHAPES, random_batches

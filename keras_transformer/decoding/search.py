@@ -31,6 +31,7 @@ from keras_transformer.types import SpecialIds, Tensor
 # Positions that a loop has room for at first. Attention reads all of them, so the room for a short output
 # must not be that of the longest.
 CHUNK = 32
+_MANY = 16  # sources: a quarter of them computes much sooner by itself
 
 
 class _Cache(Protocol):
@@ -256,22 +257,21 @@ class Search(abc.ABC):
     def _run_with_known_sizes(self, state: State, step: Step, room: int, max_length: int) -> SearchResult:
         """Run with room for some positions, and go on with twice as many if need be."""
         # XLA cannot change a size while a loop runs, so loops of 32, 64, 128 ... positions follow each other,
-        # each of which is entered only if a hypothesis has outgrown the one before.
-
-        def any_running(state: State) -> Tensor:
-            return ops.any(self.is_running(state, max_length))
-
-        state = self._advance_while(
-            state,
-            step,
-            lambda state: ops.logical_and(state.position < min(room, max_length), any_running(state)),
-            max_length,
-        )
+        # each of which is entered only if a hypothesis has outgrown the one before. The last quarter of many
+        # sources has a loop of its own, in the first room alone: each loop takes seconds to compile.
+        last, batch_size = min(room, max_length), shape_of(state.last_ids)[0]
+        few, are_many = batch_size // 4, room == CHUNK < max_length and batch_size >= _MANY
+        num_left = 0 if are_many is False else ops.where(are_many, few, 0)
+        state = self._advance_while(state, step, last, num_left, max_length)
+        if are_many is not False:
+            state = ops.cond(
+                are_many, lambda: self._advance_few(state, step, last, few, max_length), lambda: state
+            )
         if room >= max_length:
             return self.finalize(state, max_length)
         more = min(room, max_length - room)
         return ops.cond(
-            any_running(state),
+            ops.any(self.is_running(state, max_length)),
             lambda: self._run_with_known_sizes(self._grow(state, more), step, 2 * room, max_length),
             lambda: self.finalize(state, max_length),
         )
@@ -287,25 +287,15 @@ class Search(abc.ABC):
         start = self._grow(state, room)
         nothing = self.finalize(start, max_length)
 
-        def is_most_running(state: State) -> Tensor:
-            is_running = ops.cast(self.is_running(state, max_length), "int32")
-            is_most = ops.sum(is_running) * 4 > shape_of(is_running)[0] * 3
-            if _is_absent(state.limits.max_lengths):
-                return is_most
-            # A hypothesis that is to be cut off may not grow while it waits for others.
-            return ops.logical_and(is_most, ops.all(state.position < state.limits.max_lengths))
-
         def advance(
             numbers: Tensor, room: Tensor, result: SearchResult, *fields: Tensor
         ) -> tuple[Tensor, ...]:
             more = ops.minimum(CHUNK, max_length - room) * ops.cast(fields[0] >= room, "int32")
             room = room + more
-            state = self._advance_while(
-                self._grow(start._make(fields), more),
-                step,
-                lambda state: ops.logical_and(state.position < room, is_most_running(state)),
-                max_length,
-            )
+            # A hypothesis that is to be cut off may not grow while it waits for others.
+            last = ops.minimum(room, ops.min(start._make(fields).limits.most(max_length)))
+            state = self._grow(start._make(fields), more)
+            state = self._advance_while(state, step, last, shape_of(numbers)[0] * 3 // 4, max_length)
             is_running = ops.logical_and(
                 self.is_running(state, max_length), state.position < state.limits.most(max_length)
             )
@@ -319,14 +309,32 @@ class Search(abc.ABC):
         return ops.while_loop(lambda numbers, *_: shape_of(numbers)[0] > 0, advance, first)[2]
 
     def _advance_while(
-        self, state: State, step: Step, condition: Callable[[State], Tensor], max_length: int
+        self, state: State, step: Step, last: Tensor | int, num_left: Tensor | int, max_length: int
     ) -> State:
+        """Generate up to `last` tokens, as long as more than `num_left` sources run."""
+
+        def goes_on(*fields: Tensor) -> Tensor:
+            is_running = ops.cast(self.is_running(state._make(fields), max_length), "int32")
+            return ops.logical_and(fields[0] < last, ops.sum(is_running) > num_left)
+
         fields = ops.while_loop(
-            lambda *fields: condition(state._make(fields)),
-            lambda *fields: self.advance(state._make(fields), step, max_length),
-            state,
+            goes_on, lambda *fields: self.advance(state._make(fields), step, max_length), state
         )
         return state._make(fields)
+
+    def _advance_few(self, state: State, step: Step, last: int, few: Tensor | int, max_length: int) -> State:
+        """Advance the sources that run, at most `few`, without the others, and put them back."""
+        is_running = ops.cast(self.is_running(state, max_length), "int32")
+        _, rows = ops.top_k(is_running, few)
+        part = self._advance_while(self._select(state, rows), step, last, 0, max_length)
+        places = ops.arange(shape_of(is_running)[0]) + few
+        places = ops.scatter_update(places, rows[:, None], ops.arange(few))
+        state = keras.tree.map_structure(
+            lambda old, new: take(ops.concatenate([new, old]), places),
+            state._replace(position=()),
+            part._replace(position=()),
+        )
+        return state._replace(position=part.position)
 
     def _select(self, state: State, rows: Tensor) -> State:
         """Take some sources, `rows` `(b',)`, with all their hypotheses."""

@@ -15,12 +15,7 @@ from keras import ops
 from keras_transformer.arguments import _check_finite
 from keras_transformer.errors import InputError
 from keras_transformer.files import _as_path
-from keras_transformer.training.checkpoint_state import (
-    CHECKPOINTS,
-    _CheckpointState,
-    _damage,
-    _read_state,
-)
+from keras_transformer.training.checkpoint_state import CHECKPOINTS, _CheckpointState, _damage, _read_state
 from keras_transformer.training.moving_average import _apply_moving_average
 
 

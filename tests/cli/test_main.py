@@ -66,6 +66,18 @@ def test_each_command_of_the_help_has_a_line(words: list[str]) -> None:
     assert all(line.split("Usage: ")[-1].startswith("keras-transformer") for line in lines)
 
 
+@pytest.mark.parametrize("wanted", [None, "0"])
+def test_tensorflow_multiplies_by_onednn_unless_somebody_said_otherwise(
+    monkeypatch: pytest.MonkeyPatch, wanted: str | None
+) -> None:
+    name = "TF_ENABLE_ONEDNN_OPTS"
+    monkeypatch.setenv(name, wanted or "")  # so that it is as before after the test
+    if wanted is None:
+        monkeypatch.delenv(name)
+    main.get_command(click.Context(main), "train")
+    assert os.environ[name] == (wanted or "1")
+
+
 def test_an_unknown_verb() -> None:
     result = CliRunner().invoke(main, ["trane"])
     assert result.exit_code == 2

@@ -157,6 +157,37 @@ def test_xla_gives_the_same(transformer: Any, source_ids: Any, search: Any, leng
     np.testing.assert_allclose(found[1], expected[1], atol=1e-3)
 
 
+@pytest.mark.parametrize(
+    ("search", "compiled"),
+    [
+        (SampleSearch(seed=5), False),
+        (BeamSearch(3, num_hypotheses=1), False),
+        pytest.param(BeamSearch(3, num_hypotheses=1), True, marks=tensorflow_only),
+    ],
+)
+def test_the_last_of_many_sources_go_on_by_themselves(
+    recurrent_model: Any, search: Any, compiled: bool
+) -> None:
+    model, sources = recurrent_model(16, 8, 3), np.arange(16, dtype="int32")[:, None]
+
+    def together(ids: Any) -> SearchResult:
+        return generate(model, ids, search, ROOM + 3)
+
+    if compiled:
+        import tensorflow as tf
+
+        signature = [tf.TensorSpec([None, None], tf.int32)]
+        together = tf.function(together, input_signature=signature, autograph=False, jit_compile=True)
+    token_ids, scores = answers(together(sources))
+    lengths = np.sort((token_ids[:, 0] > 0).sum(-1))
+    assert lengths[12] < lengths[-1], "no four sources are left"
+    for first in range(0, 16, 4):  # too few for a loop of their own
+        rows = np.arange(first, first + 4)
+        apart = answers(generate(model, sources[rows], search, ROOM + 3, source_numbers=rows))
+        np.testing.assert_array_equal(token_ids[rows], apart[0])
+        np.testing.assert_allclose(scores[rows], apart[1], atol=1e-4)
+
+
 @tensorflow_only
 def test_xla_needs_no_batch_size_while_it_is_traced(transformer: Any, source_ids: Any) -> None:
     """A graph is traced for any sizes, as for an export, and compiled for each it meets."""
