@@ -48,7 +48,7 @@ class _LazyGroup(click.Group):
         # Keras and TensorFlow take seconds to import, and write notices about the machine to standard error
         # below Python, where no filter of warnings reaches them.
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-        # By itself TensorFlow multiplies by oneDNN only with AVX-512: elsewhere steps took up to a quarter longer.
+        # By itself TensorFlow multiplies by oneDNN only with AVX-512; a step took up to a quarter longer.
         os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
         name = {"import": "import_model"}.get(cmd_name, cmd_name)  # Python has that word
         with _silent_standard_error():
