@@ -292,9 +292,9 @@ class Search(abc.ABC):
         ) -> tuple[Tensor, ...]:
             more = ops.minimum(CHUNK, max_length - room) * ops.cast(fields[0] >= room, "int32")
             room = room + more
-            # A hypothesis that is to be cut off may not grow while it waits for others.
-            last = ops.minimum(room, ops.min(start._make(fields).limits.most(max_length)))
             state = self._grow(start._make(fields), more)
+            # A hypothesis that is to be cut off may not grow while it waits for others.
+            last = ops.minimum(room, ops.min(state.limits.most(max_length)))
             state = self._advance_while(state, step, last, shape_of(numbers)[0] * 3 // 4, max_length)
             is_running = ops.logical_and(
                 self.is_running(state, max_length), state.position < state.limits.most(max_length)
