@@ -34,6 +34,7 @@ PACKAGES = ("keras", "tensorflow", "ctranslate2", "torch", "transformers", "kera
 RANDOM_SYSTEMS = (
     "ours",
     "ours-one-thread",
+    "ours-int8",
     "ours-xla",
     "ctranslate2",
     "ctranslate2-int8",
@@ -45,6 +46,7 @@ RANDOM_SYSTEMS = (
 TRAINED_SYSTEMS = (
     "ours",
     "ours-one-thread",
+    "ours-int8",
     "ours-strings",
     "ours-strings-xla",
     "ours-litert",

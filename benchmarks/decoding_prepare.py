@@ -88,20 +88,23 @@ def signature(model: kt.Transformer, cell: Cell, *, xla: bool) -> Any:
     return compiled.get_concrete_function()
 
 
-def save_ids_model(model: kt.Transformer, cells: list[Cell], directory: Path, *, xla: bool) -> None:
+def save_ids_model(
+    model: kt.Transformer, cells: list[Cell], directory: Path, optimize: str = "float32"
+) -> None:
     """Write a SavedModel of variables and graphs, without Keras.
 
     Args:
         model: ours.
         cells: a signature is written for each search and length, for XLA also for each batch.
         directory: of the SavedModel.
-        xla: see `signature`.
+        optimize: as in `export_saved_model`.
     """
-    module, weights = tf.Module(), _StoredWeights(model)
-    module.model_variables, module.matrices = weights.variables, weights.matrices
+    xla = optimize == "xla"
+    module, weights = tf.Module(), _StoredWeights(model, optimize)
     signatures = {signature_name(cell, xla=xla): cell for cell in cells}
     with weights.scope():  # as in `export_saved_model`
         functions = {name: signature(model, cell, xla=xla) for name, cell in signatures.items()}
+    module.model_variables, module.computed = weights.variables, weights.computed
     tf.saved_model.save(module, str(directory), signatures=functions)
 
 
@@ -141,9 +144,8 @@ def prepare(
         exported: Any = translator
     else:
         model = exported = random_model(shape)
-    save_ids_model(model, cells, directory / "saved_model", xla=False)
-    if xla and shape != "trained":
-        save_ids_model(model, cells, directory / "saved_model_xla", xla=True)
+    for optimize in ("float32", "int8", *(["xla"] if xla and shape != "trained" else [])):
+        save_ids_model(model, cells, directory / f"saved_model_{optimize}", optimize)
     export_ctranslate2(exported, directory / "ctranslate2")
     export_ctranslate2(exported, directory / "ctranslate2_int8", quantization="int8")
 

@@ -17,7 +17,7 @@ THREADS = 2
 class SavedModelIds:
     """Ours: the signature of a SavedModel that takes and gives ids, loaded without Keras."""
 
-    xla = False
+    optimize = "float32"
     threads = THREADS
 
     def __init__(self, directory: Path, shape: str) -> None:
@@ -25,7 +25,7 @@ class SavedModelIds:
 
         tf.config.threading.set_intra_op_parallelism_threads(self.threads)
         tf.config.threading.set_inter_op_parallelism_threads(self.threads)
-        self._module = tf.saved_model.load(str(directory / f"saved_model{'_xla' if self.xla else ''}"))
+        self._module = tf.saved_model.load(str(directory / f"saved_model_{self.optimize}"))
         self._tensor = tf.constant
 
     def inputs(self, rows: list[list[int]], cell: Cell) -> Any:
@@ -34,7 +34,7 @@ class SavedModelIds:
 
     def answer(self, inputs: Any, cell: Cell) -> int:
         """Generate; gives the number of tokens."""
-        batch = f"_{cell.batch}" if self.xla else ""
+        batch = f"_{cell.batch}" if self.optimize == "xla" else ""
         serve = self._module.signatures[f"{cell.search}_{cell.length}{batch}"]
         return int(np.count_nonzero(serve(token_ids=inputs)["token_ids"].numpy()))
 
@@ -92,7 +92,13 @@ class BareLoop:
 class SavedModelXla(SavedModelIds):
     """Ours, compiled by XLA for fixed shapes."""
 
-    xla = True
+    optimize = "xla"
+
+
+class SavedModelInt8(SavedModelIds):
+    """Ours, with large matrices of integers."""
+
+    optimize = "int8"
 
 
 class SavedModelStrings:
@@ -247,6 +253,7 @@ class Marian:
 SYSTEMS: dict[str, Any] = {
     "ours": SavedModelIds,
     "ours-one-thread": SavedModelOneThread,
+    "ours-int8": SavedModelInt8,
     "ours-xla": SavedModelXla,
     "bare-loop": BareLoop,
     "ours-strings": SavedModelStrings,

@@ -96,7 +96,7 @@ def main() -> None:
     cell = Cell(options.shape, 1, options.search, NUM_TOKENS)
     model = random_model(options.shape)
     with tempfile.TemporaryDirectory() as directory:
-        save_ids_model(model, [cell], Path(directory), xla=False)
+        save_ids_model(model, [cell], Path(directory))
         counts, microseconds = trace(directory, cell, random_sources(cell, 0))
     total, time_of_all = (sum(each.values()) / NUM_TOKENS for each in (counts, microseconds))
     print("| operation | in a step | microseconds of the trace |")

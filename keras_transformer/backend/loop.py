@@ -1,6 +1,9 @@
 """A decoding loop: weights that it reads once, products of few rows, and buffers written by position."""
 
-from collections.abc import Sequence
+import contextlib
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import ClassVar, TypeAlias
 
 import keras
 from keras import ops
@@ -10,6 +13,9 @@ from keras_transformer.backend.gather import shape_of
 from keras_transformer.types import Tensor
 
 _FEW = list(range(2, 33))
+_Product: TypeAlias = Callable[[Tensor], Tensor]
+_Flat: TypeAlias = Callable[[], Sequence[Tensor]]
+_MakeProduct: TypeAlias = Callable[[tuple[keras.layers.Layer, ...], _Flat], _Product]
 
 
 def weights_now(*layers: keras.layers.Layer | None) -> list[tuple[keras.Variable, Tensor]]:
@@ -38,6 +44,9 @@ class RowProduct:
         turned: the matrix `(o, i)`, where it is there already.
     """
 
+    # Of `made_by`, by thread: an argument would go through a search, its model and every layer of a decoder.
+    _makers: ClassVar[dict[int, _MakeProduct]] = {}
+
     def __init__(self, matrix: Tensor, bias: Tensor | None, turned: Tensor | None = None) -> None:
         self._matrix, self._bias = matrix, bias
         self._negated_bias = None if bias is None else ops.negative(bias)
@@ -45,6 +54,22 @@ class RowProduct:
             self._turned = ops.transpose(matrix) if turned is None else turned
             # XLA would leave a zero away, but not zero times a number, which might be none.
             self._column = 0 * self._turned[:, :1] if bias is None else bias[:, None]
+
+    @classmethod
+    def of(cls, layers: tuple[keras.layers.Layer, ...], flat: _Flat) -> _Product:
+        """Make one of what `flat` computes from the weights of layers, or what an export has instead."""
+        make = cls._makers.get(threading.get_ident())
+        return cls(*flat()) if make is None else make(layers, flat)
+
+    @staticmethod
+    @contextlib.contextmanager
+    def made_by(make: _MakeProduct) -> Iterator[None]:
+        """Let `of` hand its arguments to an export, in this thread."""
+        RowProduct._makers[threading.get_ident()] = make
+        try:
+            yield
+        finally:
+            del RowProduct._makers[threading.get_ident()]
 
     def __call__(self, rows: Tensor) -> Tensor:
         """Multiply rows `(r, i)`."""

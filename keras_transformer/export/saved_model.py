@@ -19,6 +19,7 @@ from keras_transformer.decoding.text_generator import TextGenerator
 from keras_transformer.decoding.text_translator import TruncationWarning
 from keras_transformer.decoding.translator import Translator
 from keras_transformer.errors import InputError
+from keras_transformer.export.integer_product import _IntegerProduct
 from keras_transformer.export.readmes import _saved_model_readme, _template
 from keras_transformer.export.serving_graphs import _columns, _rows, _ServingGraphs, _signatures_of, _utf8
 from keras_transformer.export.verification import verify_saved_model
@@ -51,17 +52,19 @@ def export_saved_model(
             warm-up requests; for `xla` of the lengths that are usual. Without any a few tokens of the
             vocabulary, or silence.
         optimize: `float32`; `bfloat16` for weights of half the size, which changes outputs where two
-            are nearly as likely; or `xla` for a search compiled for a few lengths, with the same outputs.
+            are nearly as likely; `int8` for integers in the large products of decoding (a million numbers or
+            more), which changes as many and is faster for processors with VNNI or AMX; or `xla` for a search
+            compiled for a few lengths, with the same outputs.
 
     Returns:
         The directory of the new version. Next to it is `models.config`, written if there was none.
 
     Raises:
         InputError: the directory cannot be written, or is that of a version, or Keras runs on another
-            backend.
+            backend, or TensorFlow has no products of integers.
         ExportError: the SavedModel is not what it must be; nothing is left of it.
-        ValueError: an unknown `optimize`, or a search that samples, whose outputs nothing could be compared
-            with.
+        ValueError: an unknown `optimize`, or `int8` for a small model; or a search that samples, whose
+            outputs nothing could be compared with.
     """
     _check_exportable(translator, (Translator, TextGenerator))
     if isinstance(translator.search, SampleSearch):
@@ -97,17 +100,20 @@ def export_saved_model(
             translator, name, version, optimize, list(zip(texts, outputs, strict=True))
         )
         (partial / "README.md").write_text(readme, encoding="utf-8", errors="replace")
-        verify_saved_model(partial, _rounded(translator) if optimize == "bfloat16" else translator, texts)
+        verified = _rounded(translator) if optimize == "bfloat16" else translator
+        verify_saved_model(partial, verified, texts, is_exact=optimize != "int8")
         Checksums.write(partial)
         _write_models_config(directory / _MODELS_CONFIG, name)
     return directory / str(version)
 
 
 def _check_optimized(translator: Translator | TextGenerator, optimize: str) -> None:
+    if optimize == "int8" and not _IntegerProduct.is_known():
+        raise InputError("optimize='int8' needs a TensorFlow with oneDNN. Received: one without it.")
     if translator.reads == AUDIO and optimize == "xla":
         raise ValueError(
-            "`optimize` must be 'float32' or 'bfloat16' for a model of audio: XLA's sizes are those of token "
-            f"ids. Received: optimize={optimize!r}."
+            "`optimize` must not be 'xla' for a model of audio: XLA's sizes are those of token ids. "
+            f"Received: optimize={optimize!r}."
         )
 
 
@@ -142,12 +148,18 @@ def _model_name(directory: Path) -> str:
 def _write_graphs(translator: Translator | TextGenerator, directory: Path, optimize: str) -> None:
     """Write the SavedModel itself, with the vocabularies among its assets."""
     graphs = _ServingGraphs(translator, optimize)
+    signatures = graphs.signatures()
+    if optimize == "int8" and not graphs.has_integers:
+        raise ValueError(
+            "`optimize='int8'` needs a matrix of 1,048,576 numbers or more in a step of decoding. "
+            "Received: a model without one."
+        )
     with tempfile.TemporaryDirectory() as vocabularies:
         module = graphs.module(_vocabulary_files(translator, Path(vocabularies)))
         # Without the gradients of quantized products, which would name operations as they were.
         options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
         try:
-            tf.saved_model.save(module, str(directory), signatures=graphs.signatures(), options=options)
+            tf.saved_model.save(module, str(directory), signatures=signatures, options=options)
         except tf.errors.OpError as error:  # from TensorFlow's own writing: a full disk, for example
             raise OSError(error.message) from error
     _shorten_names(directory / "saved_model.pb")

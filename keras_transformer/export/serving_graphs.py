@@ -85,7 +85,7 @@ class _ServingGraphs:
 
     def __init__(self, translator: Translator | TextGenerator, optimize: str = "float32") -> None:
         self._translator = translator
-        self._weights = _StoredWeights(translator.model, bfloat16=optimize == "bfloat16")
+        self._weights = _StoredWeights(translator.model, optimize)
         # XLA cannot put a source aside when it has as many tokens as were asked for: no options, no `search`.
         self._options = {} if optimize == "xla" else _default_options(translator)
         # Traced once, for four signatures.
@@ -101,15 +101,20 @@ class _ServingGraphs:
         )
 
     def module(self, vocabulary_files: Sequence[str]) -> tf.Module:
-        """Return a module with the weights, the tables of the tokenizers, and the vocabularies as assets."""
+        """Return a module with what the graphs of `signatures` read, made before, and the vocabularies."""
         # A module of its own: one with the graphs as attributes would save functions and Keras objects, which
         # no server reads.
         module = tf.Module(name="serving")
-        module.model_variables, module.matrices = self._weights.variables, self._weights.matrices
+        module.model_variables, module.computed = self._weights.variables, self._weights.computed
         module.source_tokenizer = self._translator.source_tokenizer
         module.target_tokenizer = self._translator.target_tokenizer
         module.vocabularies = [tf.saved_model.Asset(path) for path in vocabulary_files]
         return module
+
+    @property
+    def has_integers(self) -> bool:
+        """Whether `signatures` have products of integers."""
+        return any(each.dtype == tf.int8 for each in self._weights.computed)
 
     def signatures(self) -> dict[Signature, Callable[..., dict[str, tf.Tensor]]]:
         """Return a function for each signature; TensorFlow saves the defaults of its arguments."""
@@ -126,6 +131,7 @@ class _ServingGraphs:
             inputs = _signatures_of(self._translator.reads)[name].inputs.items()
             specs = [tf.TensorSpec([None] * rank, dtype, name=column) for column, (dtype, rank) in inputs]
             graphs[name] = tf.function(functions[name], input_signature=specs, autograph=False)
+            graphs[name].get_concrete_function()
         return graphs
 
     def _best(self, text: tf.Tensor) -> dict[str, tf.Tensor]:

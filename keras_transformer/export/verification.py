@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -60,7 +60,11 @@ class _FreshReport(TypedDict):
 
 
 def verify_saved_model(
-    directory: str | Path, translator: Translator | TextGenerator, examples: Iterable[Source] = ()
+    directory: str | Path,
+    translator: Translator | TextGenerator,
+    examples: Iterable[Source] = (),
+    *,
+    is_exact: bool = True,
 ) -> None:
     """Raise ExportError unless a SavedModel answers as a translator does.
 
@@ -72,6 +76,8 @@ def verify_saved_model(
         directory: of a version.
         translator: the one that was exported.
         examples: real sources, of which the first 8 are compared, besides what users send by mistake.
+        is_exact: if not, as of rounded products, half of the texts may have another best output, alone or in
+            a batch, and any scores.
 
     Raises:
         ExportError: what differs.
@@ -90,7 +96,12 @@ def verify_saved_model(
         )
     _check_specifications(fresh["signatures"], translator.signatures, translator.reads)
     for name, report in fresh["signatures"].items():
-        _check_answers(name, texts, report, expected[name])
+        differing = list(_differing(name, texts, report, expected[name], is_exact))
+        if len(differing) > (0 if is_exact else len(texts) // 2):
+            raise ExportError(differing[0])
+        rows_of_nothing = {output: len(values) for output, values in report["of_nothing"].items()}
+        if any(rows_of_nothing.values()):
+            raise ExportError(f"{name} must answer no rows with no rows. Received: {rows_of_nothing} rows.")
 
 
 def _compared_sources(translator: Translator | TextGenerator, examples: Iterable[Source]) -> list[Source]:
@@ -162,29 +173,31 @@ def _check_specifications(
                 raise ExportError(f"The {side} of {name} must take any batch size. Received: {received}.")
 
 
-def _check_answers(
-    name: Signature, texts: Sequence[Source], report: _SignatureReport, expected: Sequence[_Answer]
-) -> None:
-    """Raise ExportError for an answer that is not the expected one, or not that to the text alone."""
+def _differing(
+    name: Signature,
+    texts: Sequence[Source],
+    report: _SignatureReport,
+    expected: Sequence[_Answer],
+    is_exact: bool,
+) -> Iterator[str]:
+    """Describe answers that are not the expected ones, or not those to the text alone."""
     together = TextTranslator.read(name, report["together"])
     # The last of the texts, no UTF-8, has no expected answer.
     for text, answer, wanted in zip(texts, together, expected, strict=False):
-        if not _is_same(answer, wanted):
-            raise ExportError(f"{name} must answer {text!r} with {wanted}. Received: {answer}.")
+        if not _is_same(answer, wanted, is_exact):
+            yield f"{name} must answer {text!r} with {wanted}. Received: {answer}."
     # A server batches the requests of several clients: none may see what the others sent.
     for text, answer, outputs in zip(texts, together, report["alone"], strict=True):
         [alone] = TextTranslator.read(name, outputs)
-        if not _is_same(answer, alone):
-            raise ExportError(
-                f"{name} must answer {text!r} in a batch as alone: {alone}. Received: {answer}."
-            )
-    rows = {output: len(values) for output, values in report["of_nothing"].items()}
-    if any(rows.values()):
-        raise ExportError(f"{name} must answer no rows with no rows. Received: {rows} rows.")
+        if not _is_same(answer, alone, is_exact):
+            yield f"{name} must answer {text!r} in a batch as alone: {alone}. Received: {answer}."
 
 
-def _is_same(answer: _Answer, wanted: _Answer) -> bool:
-    """Return whether texts and tokens are equal, and numbers close."""
+def _is_same(answer: _Answer, wanted: _Answer, is_exact: bool) -> bool:
+    """Return whether texts and tokens are equal, and numbers close; if not exact, only the best text."""
+    if not (is_exact or isinstance(wanted, PairScore)):
+        best = (each[0] if isinstance(each, list) else each for each in (answer, wanted))
+        return len({getattr(each, "text", None) for each in best}) == 1
     if isinstance(wanted, list):
         return isinstance(answer, list) and _are_same_hypotheses(answer, wanted)
     return all(_is_same_value(getattr(answer, name), value) for name, value in vars(wanted).items())

@@ -1,56 +1,83 @@
 """The weights of a model as an export stores them."""
 
 import contextlib
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import keras
 import tensorflow as tf
 
+from keras_transformer.backend import RowProduct
 from keras_transformer.decoding.text_generator import TextGenerator
 from keras_transformer.decoding.translator import Translator
-from keras_transformer.layers.token_embedding import OutputProjection
+from keras_transformer.export.integer_product import _IntegerProduct
 
+# Numbers of a matrix from which integers are faster, whose rows have to be rounded.
+_LARGE = 2**20
 _AnyTranslator = TypeVar("_AnyTranslator", bound=Translator | TextGenerator)
 
 
 class _StoredWeights:
     """Variables that a SavedModel holds, and a model that computes with them."""
 
-    def __init__(self, model: keras.Model, *, bfloat16: bool = False) -> None:
+    def __init__(self, model: keras.Model, optimize: str = "float32") -> None:
         self.variables: list[tf.Variable] = [weight.value for weight in model.weights]
         self._rounded: list[tuple[keras.Variable, tf.Variable]] = []
         # Matrices are rounded once, here, and cast back where they are used, so that sums and products stay
         # those of the model's dtype. Vectors (biases, scales) stay, since they weigh little and matter much.
         for number, weight in enumerate(model.weights):
-            if bfloat16 and _is_matrix(weight.value):
+            if optimize == "bfloat16" and _is_matrix(weight.value):
                 value = tf.cast(weight.value, tf.bfloat16)
                 self.variables[number] = tf.Variable(value, trainable=False, name="rounded")
                 self._rounded.append((weight, self.variables[number]))
-        # To transpose a table takes longer than several steps of a small model.
-        layers = [each.output_projection for each in getattr(model, "members", [model])]
-        self._tied = [layer for layer in layers if layer.embedding is not None]
-        self.matrices = [
-            _Computed(partial(self._matrix, layer), number) for number, layer in enumerate(self._tied)
-        ]
+        self._of_integers = optimize == "int8"
+        self._computed: dict[tuple[keras.layers.Layer, ...], list[_Computed]] = {}
+
+    @property
+    def computed(self) -> list["_Computed"]:
+        """What the graphs that were traced read besides, computed when they are loaded."""
+        return [each for group in self._computed.values() for each in group]
 
     @contextlib.contextmanager
     def scope(self) -> Iterator[None]:
-        """Let the model read these variables, and the transposed tables."""
-        with contextlib.ExitStack() as stack:
-            for layer, matrix in zip(self._tied, self.matrices, strict=True):
-                stack.enter_context(layer.reading(matrix.read))
-            stack.enter_context(self._mapped())
+        """Let the model read these variables, and compute with what is made of them once."""
+        with RowProduct.made_by(self._product), self._mapped():
             yield
 
     def _mapped(self) -> contextlib.AbstractContextManager[object]:
         mapping = [(weight, tf.cast(stored, weight.dtype)) for weight, stored in self._rounded]
         return keras.StatelessScope(mapping) if mapping else contextlib.nullcontext()
 
-    def _matrix(self, layer: OutputProjection) -> tf.Tensor:
-        with self._mapped():
-            return layer.flat()[0]
+    def _product(
+        self, layers: tuple[keras.layers.Layer, ...], flat: Callable[[], Any]
+    ) -> Callable[[tf.Tensor], tf.Tensor]:
+        matrix, bias, *table = flat()
+        if self._of_integers and matrix.dtype == tf.float32 and math.prod(matrix.shape) >= _LARGE:
+            matrix, largest = self._read(layers, 2, lambda: _IntegerProduct.rounded(flat()[0]))
+            return _IntegerProduct(matrix, largest, bias)
+        # To transpose a table takes longer than several steps of a small model.
+        if any(each is not None for each in table):
+            [matrix] = self._read(layers, 1, flat)
+        return RowProduct(matrix, bias, *table)
+
+    def _read(
+        self, layers: tuple[keras.layers.Layer, ...], count: int, compute: Callable[[], Sequence[tf.Tensor]]
+    ) -> list[tf.Tensor]:
+        """Return the first tensors that are computed from layers, when the SavedModel is loaded."""
+
+        def part(number: int) -> tf.Tensor:
+            with self._mapped():
+                return compute()[number]
+
+        if layers not in self._computed:
+            first = len(self.computed)
+            with tf.init_scope():  # not in the graph that reads them
+                self._computed[layers] = [
+                    _Computed(partial(part, number), first + number) for number in range(count)
+                ]
+        return [each.read() for each in self._computed[layers]]
 
 
 class _Computed(tf.saved_model.experimental.TrackableResource):
@@ -60,22 +87,22 @@ class _Computed(tf.saved_model.experimental.TrackableResource):
         super().__init__()
         self._compute = tf.function(compute, input_signature=[], autograph=False)
         self._spec = self._compute.get_concrete_function().structured_outputs
+        self.dtype = self._spec.dtype
         self._name = f"computed_{number}"
-        self._handle = self.resource_handle  # made now, and not in the graph that reads it
+        self._handle = self.resource_handle  # made now
 
     def _create_resource(self) -> tf.Tensor:
-        # A graph finds it by its name. In Python it has none, which TensorFlow writes so: two models that are
-        # loaded would share it.
-        has_name = not (tf.executing_eagerly() or tf.inside_function())
-        name = self._name if has_name else "cd2c89b7-88b7-44c8-ad83-06c2a9158347"
-        return tf.raw_ops.VarHandleOp(dtype=self._spec.dtype, shape=self._spec.shape, shared_name=name)
+        # A graph finds it by its name, which becomes another one in each model that is loaded. Here it has
+        # none, which TensorFlow writes so: two exports would share it.
+        name = "cd2c89b7-88b7-44c8-ad83-06c2a9158347" if tf.executing_eagerly() else self._name
+        return tf.raw_ops.VarHandleOp(dtype=self.dtype, shape=self._spec.shape, shared_name=name)
 
     def _initialize(self) -> None:
         tf.raw_ops.AssignVariableOp(resource=self.resource_handle, value=self._compute())
 
     def read(self) -> tf.Tensor:
         """Return the tensor."""
-        value = tf.raw_ops.ReadVariableOp(resource=self._handle, dtype=self._spec.dtype)
+        value = tf.raw_ops.ReadVariableOp(resource=self._handle, dtype=self.dtype)
         value.set_shape(self._spec.shape)
         return value
 

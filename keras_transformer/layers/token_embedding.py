@@ -1,8 +1,6 @@
 """Scaled token embeddings, "Attention Is All You Need", section 3.4."""
 
-import contextlib
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -173,7 +171,6 @@ class OutputProjection(keras.layers.Layer):
         self.embedding = embedding
         self.use_bias = use_bias
         self.supports_masking = True
-        self._readers: dict[int, Callable[[], Tensor]] = {}  # of `reading`, by thread
 
     def build(self, input_shape: Shape) -> None:
         self.bias = None
@@ -199,33 +196,28 @@ class OutputProjection(keras.layers.Layer):
 
     def flat(self) -> tuple[Tensor, Tensor | None]:
         """Return what vectors are multiplied with, `(d, v)`, and the bias, in the dtype of the layer."""
-        if read := self._readers.get(threading.get_ident()):
-            matrix = read()
-        elif self.embedding is None:
+        if self.embedding is None:
             matrix = _matrix_of(self.dense)
         else:
             # (v, d) -> (d, v)
             matrix = ops.transpose(ops.cast(self.embedding.embeddings, self.compute_dtype))
         return matrix, None if self.bias is None else ops.cast(self.bias, matrix.dtype)
 
-    @contextlib.contextmanager
-    def reading(self, matrix: Callable[[], Tensor]) -> Iterator[None]:
-        """Let this thread read the matrix `(d, v)` where it is computed already, as it is in an export."""
-        self._readers[threading.get_ident()] = matrix
-        try:
-            yield
-        finally:
-            del self._readers[threading.get_ident()]
-
-    def frozen(self, token_ids: Tensor | None = None) -> RowProduct:
+    def frozen(self, token_ids: Tensor | None = None) -> Callable[[Tensor], Tensor]:
         """Return the function of rows `(r, d)` that the layer is now, of some tokens `(m,)`, for a loop."""
+        if token_ids is None:
+            return RowProduct.of((self,), self._now)
+        matrix, bias, table = self._now()
+        listed = (
+            ops.take(matrix, token_ids, axis=1) if table is None else ops.transpose(take(table, token_ids))
+        )
+        return RowProduct(listed, None if bias is None else ops.take(bias, token_ids))
+
+    def _now(self) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """Return what `flat` does, and the table in the dtype of the layer, as they are now."""
         with keras.StatelessScope(weights_now(self)):
             matrix, bias = self.flat()
-            table = self.embedding and ops.cast(self.embedding.embeddings, matrix.dtype)
-        if token_ids is None:
-            return RowProduct(matrix, bias, table)
-        bias = None if bias is None else ops.take(bias, token_ids)
-        return RowProduct(ops.take(matrix, token_ids, axis=1), bias)
+            return matrix, bias, self.embedding and ops.cast(self.embedding.embeddings, matrix.dtype)
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         if self.embedding is not None:

@@ -1,5 +1,6 @@
 """A decoding loop: weights that are read once, products of few rows, and buffers written by position."""
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import keras
@@ -84,6 +85,20 @@ def test_the_matrix_is_on_the_left_of_few_rows(num_rows: int, product: str) -> N
     compiled = graph.experimental_get_compiler_ir(draw(num_rows, K))(stage="optimized_hlo")
     [line] = [line for line in compiled.splitlines() if " dot(" in line]
     assert product in line
+
+
+def test_an_export_has_other_products_in_its_thread() -> None:
+    layer = keras.layers.Dense(H)
+
+    def multiplied() -> list[float]:
+        product = RowProduct.of((layer,), lambda: (ops.ones((K, H)), None))
+        return array(product(ops.ones((1, K))))[0].tolist()
+
+    with RowProduct.made_by(lambda layers, flat: lambda rows: flat()[0][:1] * len(layers)):
+        with ThreadPoolExecutor(1) as other_thread:
+            there = other_thread.submit(multiplied).result()
+        here = multiplied()
+    assert (here, there, multiplied()) == ([1.0] * H, [K] * H, [K] * H)
 
 
 def scale() -> Any:

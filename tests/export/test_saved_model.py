@@ -14,7 +14,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from google.protobuf import text_format
+from tensorflow.core.framework.kernel_def_pb2 import KernelList
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
+from tensorflow.python.framework import kernels
 from tensorflow_serving.apis import prediction_log_pb2
 from tensorflow_serving.config import model_server_config_pb2
 
@@ -38,7 +40,7 @@ Export = Callable[..., Path]
 def export(translator: kt.Translator, monkeypatch: pytest.MonkeyPatch) -> Export:
     """Write everything but the graph, which takes seconds, and do not verify it."""
     monkeypatch.setattr(saved_model_module, "_write_graphs", lambda *_: None)
-    monkeypatch.setattr(saved_model_module, "verify_saved_model", lambda *_: None)
+    monkeypatch.setattr(saved_model_module, "verify_saved_model", lambda *_, **__: None)
 
     def write(
         directory: Path, examples: Sequence[str] = (), optimize: str = "float32", **changes: Any
@@ -94,7 +96,7 @@ def test_a_transposed_table_is_made_when_an_export_is_loaded(
 ) -> None:
     """It is not on the disk, and another model that is loaded has its own."""
     keys = tf.train.load_checkpoint(str(exported / "variables/variables")).get_variable_to_shape_map()
-    assert not [key for key in keys if "matri" in key]
+    assert not [key for key in keys if "computed" in key]
     model = type(translator.model).from_config(translator.model.get_config())
     model.set_weights([-weight for weight in translator.model.get_weights()])
     other = kt.Translator(**{**translator.arguments, "model": model})
@@ -103,6 +105,47 @@ def test_a_transposed_table_is_made_when_an_export_is_loaded(
     for served, original in zip(loaded, (translator, other), strict=True):
         assert served.translate(texts) == original.translate(texts)
     assert loaded[0].translate(texts) != loaded[1].translate(texts)
+
+
+def test_each_table_of_an_ensemble_is_transposed(translator: kt.Translator, tmp_path: Path) -> None:
+    model = type(translator.model).from_config(translator.model.get_config())  # has other random weights
+    ensemble = kt.models.Ensemble([translator.model, model])
+    joined = kt.Translator(**{**translator.arguments, "model": ensemble})
+    served = ServedModel(export_saved_model(joined, tmp_path / "both"))
+    texts = ["a dog sat", "the cat"]
+    assert served.translate(texts) == joined.translate(texts)
+
+
+@pytest.mark.slow
+def test_large_products_are_of_integers(translator: kt.Translator, tmp_path: Path) -> None:
+    """The two of the feed-forward, and not those of attention; scores are nearly those of the model."""
+    keras.utils.set_random_seed(1)
+    sizes = {**translator.model.get_config(), "intermediate_dim": 2**17}
+    wide = kt.Translator(**{**translator.arguments, "model": type(translator.model).from_config(sizes)})
+    texts = ["a rat sat", "", "the dog"]
+    version = export_saved_model(wide, tmp_path / "wide", texts, "int8")
+    [graph] = SavedModel.FromString((version / "saved_model.pb").read_bytes()).meta_graphs
+    kinds = [node.op for each in graph.graph_def.library.function for node in each.node_def]
+    assert kinds.count("_QuantizedMatMul") % 2 == 0
+    assert "_QuantizedMatMul" in kinds
+    assert {dtype for _, dtype in variables(version).values()} == {tf.float32}
+    assert "VNNI" in (version / "README.md").read_text()
+    both = (ServedModel(version).translate_with_scores(texts), wide.translate_with_scores(texts))
+    scores, wanted = ([answer.score for answer in answers] for answers in both)
+    np.testing.assert_allclose(scores, wanted, rtol=0.02)
+    assert scores != wanted
+
+
+def test_a_small_model_has_no_integers(translator: kt.Translator, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"1,048,576 numbers or more .* Received: a model without one\."):
+        export_saved_model(translator, tmp_path / "tiny", optimize="int8")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_integers_need_an_operation(export: Export, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "get_registered_kernels_for_op", lambda _: KernelList())
+    with pytest.raises(InputError, match=r"needs a TensorFlow with oneDNN\. Received: one without"):
+        export(tmp_path / "tiny", optimize="int8")
 
 
 def test_nothing_is_left_of_long_names_and_shapes(exported: Path) -> None:
@@ -137,7 +180,7 @@ def test_a_graph_with_short_names_is_the_same_graph(
     translator: kt.Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     save, module = tf.saved_model.save, Loop()
-    monkeypatch.setattr(saved_model_module, "verify_saved_model", lambda *_: None)
+    monkeypatch.setattr(saved_model_module, "verify_saved_model", lambda *_, **__: None)
     monkeypatch.setattr(
         tf.saved_model, "save", lambda _, directory, **__: save(module, directory, signatures=module.serve)
     )
@@ -172,7 +215,7 @@ def test_a_compiled_search_takes_sources_of_each_bucket(
     translator: kt.Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Without the verification, which compiles for more sizes.
-    monkeypatch.setattr(saved_model_module, "verify_saved_model", lambda *_: None)
+    monkeypatch.setattr(saved_model_module, "verify_saved_model", lambda *_, **__: None)
     served = ServedModel(export_saved_model(translator, tmp_path / "tiny", [], "xla"))
     # With its end token it is one token longer than the first bucket.
     text = "a dog sat on rats"[:16]
@@ -200,7 +243,7 @@ def test_versions_count_up(export: Export, tmp_path: Path) -> None:
 def test_a_wrong_export_never_appears(
     export: Export, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(*arguments: object) -> None:
+    def refuse(*arguments: object, **options: object) -> None:
         raise ExportError("differs")
 
     monkeypatch.setattr(saved_model_module, "verify_saved_model", refuse)
@@ -246,8 +289,8 @@ def test_what_cannot_be_compared_is_refused(
     )
     with pytest.raises(ValueError, match=r"same answer each time .* Received: SampleSearch\."):
         export_saved_model(sampling, tmp_path / "tiny")
-    with pytest.raises(ValueError, match=r"`optimize` must be one of .* Received: optimize='int8'\."):
-        export_saved_model(translator, tmp_path / "tiny", optimize="int8")
+    with pytest.raises(ValueError, match=r"`optimize` must be one of .* Received: optimize='int4'\."):
+        export_saved_model(translator, tmp_path / "tiny", optimize="int4")
     monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
     with pytest.raises(InputError, match=r"needs the TensorFlow backend.* Received: KERAS_BACKEND=jax"):
         export_saved_model(translator, tmp_path / "tiny")

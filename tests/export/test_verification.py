@@ -19,7 +19,7 @@ from keras_transformer.export import verification, verify_saved_model
 
 EXAMPLES = ["a dog", "the cat"]
 Change = Callable[[dict[str, Any]], object]
-Verify = Callable[[Change], None]
+Verify = Callable[..., None]
 
 
 @pytest.fixture(scope="module")
@@ -44,13 +44,13 @@ def verify(
 ) -> Verify:
     """Verify with a process that tells something else."""
 
-    def run(change: Change) -> None:
+    def run(change: Change, **options: bool) -> None:
         report = pickle.loads(process.stdout)
         change(report["signatures"])
         changed = copy.copy(process)
         changed.stdout = pickle.dumps(report)
         monkeypatch.setattr(subprocess, "run", lambda *_, **__: changed)
-        verify_saved_model(exported, translator, EXAMPLES)
+        verify_saved_model(exported, translator, EXAMPLES, **options)
 
     return run
 
@@ -141,6 +141,22 @@ def test_an_answer_that_depends_on_the_batch_is_refused(verify: Verify) -> None:
     # The last row is no UTF-8: nothing is known of it but that it must not depend on its neighbors.
     with pytest.raises(ExportError, match=r"answer b'.xff.* in a batch as alone: .*Received: .*text='o'"):
         verify(replace("serving_default", "output", -1, b"o", also_alone=False))
+
+
+def test_of_rounded_products_half_the_texts_must_be_the_same(verify: Verify) -> None:
+    def put(*rows: int) -> Change:
+        changes = [replace("serving_default", "output", row, b"no") for row in rows]
+        return lambda signatures: [change(signatures) for change in changes]
+
+    verify(put(0, 1, 2), is_exact=False)  # of six, one of which is no UTF-8
+    verify(replace("n_best", "score", 1, lambda score: score * 2), is_exact=False)
+    with pytest.raises(ExportError, match="serving_default must answer 'a dog'"):
+        verify(put(0, 1, 2, 3), is_exact=False)
+    with pytest.raises(ExportError, match="score must answer 'a dog'"):
+        verify(
+            lambda signatures: [replace("score", "score", row, 9.0)(signatures) for row in range(5)],
+            is_exact=False,
+        )
 
 
 def test_rows_from_nothing_are_refused(verify: Verify) -> None:

@@ -1,5 +1,4 @@
 import re
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import keras
@@ -43,16 +42,6 @@ def test_a_tied_functional_model_stays_tied_after_reload(tmp_path: Path) -> None
     assert len(reloaded.weights) == len(model.weights) == 1
     token_ids = np.array([[1, 2, 12]])
     np.testing.assert_array_equal(array(reloaded(token_ids)), array(model(token_ids)))
-
-
-def test_a_matrix_that_is_computed_already_is_read_by_one_thread() -> None:
-    layer, x = OutputProjection(13, embedding=TokenEmbedding(13, 7)), draw(2, 5, 7)
-    logits = array(layer(x))
-    with layer.reading(lambda: keras.ops.ones((7, 13))), ThreadPoolExecutor(1) as other_thread:
-        here, there = array(layer(x)), array(other_thread.submit(layer, x).result())
-    np.testing.assert_allclose(here, np.broadcast_to(x.sum(-1, keepdims=True), logits.shape), rtol=1e-5)
-    np.testing.assert_array_equal(there, logits)
-    np.testing.assert_array_equal(array(layer(x)), logits)
 
 
 def test_from_config_leaves_the_config_alone() -> None:

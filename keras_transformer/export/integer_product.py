@@ -1,0 +1,68 @@
+"""Products of integers, for an export with `optimize="int8"`."""
+
+import tensorflow as tf
+from tensorflow.python.framework import kernels  # nothing public tells which operations there are
+
+# TensorFlow has no function for it. It comes with oneDNN, whether that is switched on or not.
+_OPERATION = "_QuantizedMatMul"
+_LARGEST_INTEGER = 63
+
+
+class _IntegerProduct:
+    """A `RowProduct` of integers: each row is rounded by its own largest number to 8 bits.
+
+    TensorFlow packs the matrix once and keeps it: nothing may assign to it.
+    """
+
+    def __init__(self, matrix: tf.Tensor, largest: tf.Tensor, bias: tf.Tensor | None) -> None:
+        """Take int8 `(i, o)` and float32 `(o,)` from `rounded`, and float32 `(o,)` or None."""
+        self._matrix, self._bias = matrix, bias
+        # A bias of the integers, the range of the rows, and that of the columns.
+        self._scales = tf.zeros_like(largest), -1.0, 1.0, -largest, largest
+
+    @staticmethod
+    def is_known() -> bool:
+        """Return whether this TensorFlow has the operation."""
+        return bool(kernels.get_registered_kernels_for_op(_OPERATION).kernel)
+
+    @staticmethod
+    def rounded(matrix: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Round each column of a matrix; return integers, and what 127 would stand for."""
+        # To 7 bits: processors without VNNI add two products of 8 bits in 16, which is too few.
+        largest = tf.reduce_max(tf.abs(matrix), axis=0)
+        integers = tf.round(tf.math.divide_no_nan(matrix, largest) * _LARGEST_INTEGER)
+        return tf.cast(integers, tf.int8), largest * (127 / _LARGEST_INTEGER)
+
+    def __call__(self, rows: tf.Tensor) -> tf.Tensor:
+        """Multiply rows `(r, i)`."""
+        largest = tf.reduce_max(tf.abs(rows), axis=-1, keepdims=True)
+        scaled, rounding = (
+            tf.math.divide_no_nan(rows, largest),
+            {"mode": "SCALED", "round_mode": "HALF_TO_EVEN"},
+        )
+        integers = tf.quantization.quantize(scaled, -1.0, 1.0, tf.qint8, **rounding).output
+        product = _product(integers, tf.bitcast(self._matrix, tf.qint8), *self._scales) * largest
+        return product if self._bias is None else product + self._bias
+
+
+def _product(*inputs: tf.Tensor | float) -> tf.Tensor:
+    tensors = [tf.convert_to_tensor(each) for each in inputs]
+    attribute, integer, number = (
+        tf.compat.v1.AttrValue,
+        tf.qint8.as_datatype_enum,
+        tf.float32.as_datatype_enum,
+    )
+    types = [each.dtype.as_datatype_enum for each in tensors]
+    attributes = {
+        **dict.fromkeys(("T1", "T2"), attribute(type=integer)),
+        **dict.fromkeys(("Tdevice_inputs", "Tdevice_outputs"), attribute(list={})),
+        "Tout": attribute(type=number),
+        "Thost_inputs": attribute(list=attribute.ListValue(type=types)),
+        "Thost_outputs": attribute(list=attribute.ListValue(type=[number])),
+        "fused_ops": attribute(list=attribute.ListValue(s=[b"BiasAdd", b"Dequantize"])),
+    }
+    # The name of a node must not begin with an underscore, as that of the operation does.
+    node = {"name": "product", "attrs": attributes}
+    [product] = tf.compat.v1.get_default_graph().create_op(_OPERATION, tensors, [tf.float32], **node).outputs
+    product.set_shape((tensors[0].shape[0], tensors[1].shape[1]))
+    return product
