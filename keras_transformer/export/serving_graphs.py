@@ -130,8 +130,8 @@ class _ServingGraphs:
         for name in (name for name in self._translator.signatures if name in functions):
             inputs = _signatures_of(self._translator.reads)[name].inputs.items()
             specs = [tf.TensorSpec([None] * rank, dtype, name=column) for column, (dtype, rank) in inputs]
-            graphs[name] = tf.function(functions[name], input_signature=specs, autograph=False)
-            graphs[name].get_concrete_function()
+            graph = tf.function(functions[name], input_signature=specs, autograph=False)
+            graphs[name] = graph.get_concrete_function()
         return graphs
 
     def _best(self, text: tf.Tensor) -> dict[str, tf.Tensor]:

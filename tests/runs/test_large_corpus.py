@@ -143,18 +143,17 @@ def test_as_many_sources_as_targets(shards: dict[str, Any]) -> None:
 
 @pytest.mark.slow
 def test_a_resumed_run_ends_in_the_same_bits(shards: dict[str, Any]) -> None:
-    def train(name: str, *epochs: int, **options: Any) -> list[np.ndarray]:
+    def train(name: str, *epochs: int) -> list[np.ndarray]:
         # The warm-up of a run follows its epochs if it is not given.
-        options = {"name": name, "deterministic": True, "warmup_steps": 3, **options}
+        options = {"name": name, "deterministic": True, "warmup_steps": 3}
         for number, total in enumerate(epochs):
             run = Run(RunConfig.default(**{**shards, **options, "epochs": total}))
             run.train(resume=number > 0, verbose=0)
         weights: list[np.ndarray] = Checkpoint(run.directory).load_model().get_weights()
         return weights
 
-    wanted = train("whole", 3)
-    for other in (train("resumed", 1, 3), train("memory", 3, max_pairs_in_memory=NUM_PAIRS)):
-        assert all(map(np.array_equal, other, wanted))
+    # Batches are those of a run in memory: see above.
+    assert all(map(np.array_equal, train("resumed", 1, 3), train("whole", 3)))
     (Path(shards["run_directory"]).parent / "train-0.de").write_text("W\n" * 30)
     run = Run(RunConfig.default(**{**shards, "name": "resumed", "deterministic": True, "epochs": 4}))
     with pytest.raises(InputError, match="other train pairs than those of"):
