@@ -36,10 +36,8 @@ class _IntegerProduct:
     def __call__(self, rows: tf.Tensor) -> tf.Tensor:
         """Multiply rows `(r, i)`."""
         largest = tf.reduce_max(tf.abs(rows), axis=-1, keepdims=True)
-        scaled, rounding = (
-            tf.math.divide_no_nan(rows, largest),
-            {"mode": "SCALED", "round_mode": "HALF_TO_EVEN"},
-        )
+        scaled = tf.math.divide_no_nan(rows, largest)
+        rounding = {"mode": "SCALED", "round_mode": "HALF_TO_EVEN"}
         integers = tf.quantization.quantize(scaled, -1.0, 1.0, tf.qint8, **rounding).output
         product = _product(integers, tf.bitcast(self._matrix, tf.qint8), *self._scales) * largest
         return product if self._bias is None else product + self._bias
@@ -47,18 +45,15 @@ class _IntegerProduct:
 
 def _product(*inputs: tf.Tensor | float) -> tf.Tensor:
     tensors = [tf.convert_to_tensor(each) for each in inputs]
-    attribute, integer, number = (
-        tf.compat.v1.AttrValue,
-        tf.qint8.as_datatype_enum,
-        tf.float32.as_datatype_enum,
-    )
+    attribute = tf.compat.v1.AttrValue
     types = [each.dtype.as_datatype_enum for each in tensors]
+    # The types are those of the matrices, two times int8, and of the bias and the product, float32.
     attributes = {
-        **dict.fromkeys(("T1", "T2"), attribute(type=integer)),
+        **dict.fromkeys(("T1", "T2"), attribute(type=types[0])),
         **dict.fromkeys(("Tdevice_inputs", "Tdevice_outputs"), attribute(list={})),
-        "Tout": attribute(type=number),
+        "Tout": attribute(type=types[2]),
         "Thost_inputs": attribute(list=attribute.ListValue(type=types)),
-        "Thost_outputs": attribute(list=attribute.ListValue(type=[number])),
+        "Thost_outputs": attribute(list=attribute.ListValue(type=types[2:3])),
         "fused_ops": attribute(list=attribute.ListValue(s=[b"BiasAdd", b"Dequantize"])),
     }
     # The name of a node must not begin with an underscore, as that of the operation does.
