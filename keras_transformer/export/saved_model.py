@@ -23,7 +23,7 @@ from keras_transformer.export.integer_product import _IntegerProduct
 from keras_transformer.export.readmes import _saved_model_readme, _template
 from keras_transformer.export.serving_graphs import _columns, _rows, _ServingGraphs, _signatures_of, _utf8
 from keras_transformer.export.verification import verify_saved_model
-from keras_transformer.export.weights import _rounded
+from keras_transformer.export.weights import _LARGE, _rounded
 from keras_transformer.files import Checksums, _as_path, _numbered_directory, errors_named, write_file
 from keras_transformer.types import AUDIO, OPTIMIZATIONS, SPECIAL_TOKENS, Signature, Source
 
@@ -53,7 +53,7 @@ def export_saved_model(
             vocabulary, or silence.
         optimize: `float32`; `bfloat16` for weights of half the size, which changes outputs where two
             are nearly as likely; `int8` for integers in the large products of decoding (a million numbers or
-            more), which changes as many and is faster for processors with VNNI or AMX; or `xla` for a search
+            more), which changes as many, faster with VNNI or AMX and slower without; or `xla` for a search
             compiled for a few lengths, with the same outputs.
 
     Returns:
@@ -109,7 +109,7 @@ def export_saved_model(
 
 def _check_optimized(translator: Translator | TextGenerator, optimize: str) -> None:
     if optimize == "int8" and not _IntegerProduct.is_known():
-        raise InputError("optimize='int8' needs a TensorFlow with oneDNN. Received: one without it.")
+        raise InputError("`optimize='int8'` needs a TensorFlow with oneDNN. Received: one without it.")
     if translator.reads == AUDIO and optimize == "xla":
         raise ValueError(
             "`optimize` must not be 'xla' for a model of audio: XLA's sizes are those of token ids. "
@@ -151,7 +151,7 @@ def _write_graphs(translator: Translator | TextGenerator, directory: Path, optim
     signatures = graphs.signatures()
     if optimize == "int8" and not graphs.has_integers:
         raise ValueError(
-            "`optimize='int8'` needs a matrix of 1,048,576 numbers or more in a step of decoding. "
+            f"`optimize='int8'` needs a matrix of {_LARGE:,} numbers or more in a step of decoding. "
             "Received: a model without one."
         )
     with tempfile.TemporaryDirectory() as vocabularies:

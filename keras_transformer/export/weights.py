@@ -89,7 +89,7 @@ class _Computed(tf.saved_model.experimental.TrackableResource):
         self._spec = self._compute.get_concrete_function().structured_outputs
         self.dtype = self._spec.dtype
         self._name = f"computed_{number}"
-        self._handle = self.resource_handle  # made now
+        self._handle = self.resource_handle  # made now, and not in the graph that reads it
 
     def _create_resource(self) -> tf.Tensor:
         # A graph finds it by its name, which becomes another one in each model that is loaded. Here it has
