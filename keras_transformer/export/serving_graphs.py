@@ -27,6 +27,7 @@ class _Signature(NamedTuple):
     outputs: dict[str, tuple[str, int]]
 
 
+_Graph = Callable[..., dict[str, tf.Tensor]]
 _BEST = {"output": ("string", 1), "score": ("float32", 1)}
 _HYPOTHESES = {"output": ("string", 2), "score": ("float32", 2)}
 # An option has a row for each text, or one for all: a server that joins the requests of several clients joins
@@ -94,9 +95,9 @@ class _ServingGraphs:
             if optimize == "xla"
             else _graph_of(
                 self._search,
+                _IDS if translator.reads == TEXT else _frames(translator.source_tokenizer),
                 tf.TensorSpec([None], tf.int32),
                 tf.TensorSpec([None], tf.float32),
-                source=_IDS if translator.reads == TEXT else _frames(translator.source_tokenizer),
             )
         )
 
@@ -116,22 +117,23 @@ class _ServingGraphs:
         """Whether `signatures` have products of integers."""
         return any(each.dtype == tf.int8 for each in self._weights.computed)
 
-    def signatures(self) -> dict[Signature, Callable[..., dict[str, tf.Tensor]]]:
+    def signatures(self) -> dict[Signature, _Graph]:
         """Return a function for each signature; TensorFlow saves the defaults of its arguments."""
-        functions: dict[Signature, Callable[..., dict[str, tf.Tensor]]] = {
+        functions: dict[Signature, _Graph] = {
             "serving_default": self._best,
             "n_best": self._n_best,
             "align": self._align,
             "score": self._score,
+            "search": self._with_options,
         }
-        if self._options:
-            functions["search"] = self._with_options()
         graphs = {}
-        for name in (name for name in self._translator.signatures if name in functions):
+        for name in (name for name in self._translator.signatures if name != "search" or self._options):
             inputs = _signatures_of(self._translator.reads)[name].inputs.items()
             specs = [tf.TensorSpec([None] * rank, dtype, name=column) for column, (dtype, rank) in inputs]
             graph = tf.function(functions[name], input_signature=specs, autograph=False)
             graphs[name] = graph.get_concrete_function()
+            if name == "search":  # A concrete function has no defaults.
+                graphs[name] = tf.function(self._with_defaults(graphs[name]), input_signature=specs)
         return graphs
 
     def _best(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -147,31 +149,36 @@ class _ServingGraphs:
         output = tf.reshape(self._translator.target_tokenizer.detokenize(rows), tf.shape(scores))
         return self._blanked({"output": output, "score": scores}, _is_empty(text))
 
-    def _with_options(self) -> Callable[..., dict[str, tf.Tensor]]:
-        """Return `search`, which brings options into their range: an error would be that of others, too."""
+    def _with_options(self, text: tf.Tensor, *options: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Search with options brought into their range: an error would be that of others, too."""
+        limit, penalty, num_outputs = self._options.values()
+        max_length, given, wanted = map(_of_each, self._options, options, [text] * len(options))
+        max_length = tf.clip_by_value(max_length, 1, limit)
+        # NaN is not above 0 either.
+        given = tf.where(given > 0, tf.minimum(given, max(penalty, _LARGEST_PENALTY)), 0.0)
+        wanted = tf.clip_by_value(wanted, 1, num_outputs)
+        ranks = tf.range(tf.reduce_max(tf.concat([wanted, [1]], axis=0)))  # (n,)
+        outputs = self._n_best(text, max_length, given)
+        is_wanted = ranks[None, :] < wanted[:, None]  # (b, n)
+        width = tf.size(ranks)
+        return {
+            "output": tf.where(is_wanted, outputs["output"][:, :width], ""),
+            "score": tf.where(is_wanted, outputs["score"][:, :width], _NO_HYPOTHESIS),
+        }
+
+    def _with_defaults(self, search: _Graph) -> _Graph:
+        """Give options their defaults, which TensorFlow saves of a Python function alone."""
         limit, penalty, num_outputs = (tf.constant([value]) for value in self._options.values())
 
-        def search(
+        def with_defaults(
             text: tf.Tensor,
             max_length: tf.Tensor = limit,
             length_penalty: tf.Tensor = penalty,
             num_hypotheses: tf.Tensor = num_outputs,
         ) -> dict[str, tf.Tensor]:
-            max_length = tf.clip_by_value(_of_each(text, max_length=max_length), 1, limit)
-            given = _of_each(text, length_penalty=length_penalty)
-            # NaN is not above 0 either.
-            given = tf.where(given > 0, tf.minimum(given, tf.maximum(penalty, _LARGEST_PENALTY)), 0.0)
-            wanted = tf.clip_by_value(_of_each(text, num_hypotheses=num_hypotheses), 1, num_outputs)
-            ranks = tf.range(tf.reduce_max(tf.concat([wanted, [1]], axis=0)))  # (n,)
-            outputs = self._n_best(text, max_length, given)
-            is_wanted = ranks[None, :] < wanted[:, None]  # (b, n)
-            width = tf.size(ranks)
-            return {
-                "output": tf.where(is_wanted, outputs["output"][:, :width], ""),
-                "score": tf.where(is_wanted, outputs["score"][:, :width], _NO_HYPOTHESIS),
-            }
+            return search(text, max_length, length_penalty, num_hypotheses)
 
-        return search
+        return with_defaults
 
     def _align(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """Return the best hypothesis, the tokens of both sides and the attention `(b, t, s)` between them."""
@@ -229,9 +236,8 @@ def _ended_ids(text: tf.Tensor, tokenizer: Tokenizer, max_length: int) -> tf.Ten
     return tf.pad(token_ids, [[0, 0], [0, tf.maximum(1 - tf.shape(token_ids)[1], 0)]])
 
 
-def _of_each(text: tf.Tensor, **options: tf.Tensor) -> tf.Tensor:
+def _of_each(name: str, given: tf.Tensor, text: tf.Tensor) -> tf.Tensor:
     """Return an option `(b,)` of each text, given with a row for each or one for all."""
-    [(name, given)] = options.items()
     rows = tf.shape(text)[0]
     fits = tf.reduce_any(tf.size(given) == [1, rows])
     message = f"`{name}` must have a row for each text, or one for all. Rows and texts received:"
@@ -264,17 +270,14 @@ _LARGEST_BATCH = 2**20
 _Generate = Callable[..., SearchResult]
 
 
-def _graph_of(
-    generate: _Generate, *options: tf.TensorSpec, source: tf.TensorSpec, jit_compile: bool | None = None
-) -> _Generate:
+def _graph_of(generate: _Generate, *signature: tf.TensorSpec, jit_compile: bool | None = None) -> _Generate:
     """Make a graph of a search from a source and options, traced once for all sizes."""
-    signature = [source, *options]
     return tf.function(generate, input_signature=signature, autograph=False, jit_compile=jit_compile)
 
 
 def _compiled_in_buckets(generate: _Generate, max_length: int) -> _Generate:
     """Compile a search with XLA, for each bucket of sizes when it is first used."""
-    compiled = _graph_of(generate, source=_IDS, jit_compile=True)
+    compiled = _graph_of(generate, _IDS, jit_compile=True)
 
     def generate_in_buckets(token_ids: tf.Tensor) -> SearchResult:
         result = compiled(_pad_to_bucket(token_ids, max_length))
