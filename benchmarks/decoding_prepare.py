@@ -20,10 +20,12 @@ os.environ["KERAS_BACKEND"] = "tensorflow"
 import keras
 import tensorflow as tf
 from decoding_cells import NUM_SPECIAL, SEARCHES, SHAPES, SOURCE_LENGTH, Cell, parse_cell
+from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 import keras_transformer as kt
 from keras_transformer.data import read_lines
 from keras_transformer.export import export_ctranslate2, export_litert, export_saved_model
+from keras_transformer.export.saved_model import _keep_on_one_thread
 from keras_transformer.export.weights import _StoredWeights
 
 
@@ -106,6 +108,11 @@ def save_ids_model(
         functions = {name: signature(model, cell, xla=xla) for name, cell in signatures.items()}
     module.model_variables, module.computed = weights.variables, weights.computed
     tf.saved_model.save(module, str(directory), signatures=functions)
+    if optimize in ("cpu", "int8"):
+        path = directory / "saved_model.pb"
+        saved_model = SavedModel.FromString(path.read_bytes())
+        _keep_on_one_thread(saved_model)
+        path.write_bytes(saved_model.SerializeToString())
 
 
 def signature_name(cell: Cell, *, xla: bool) -> str:
@@ -138,7 +145,7 @@ def prepare(
         model: Any = translator.model
         cells = [cell._replace(length=translator.max_target_length) for cell in cells]
         write_sources(translator, directory)
-        save_strings_models(translator, directory, ["float32", "xla"] if xla else ["float32"])
+        save_strings_models(translator, directory, ["float32", "cpu", *(["xla"] if xla else [])])
         for kind in ("float32", "int8"):
             export_litert(translator, directory / f"{kind}.tflite", optimize=kind)
         exported: Any = translator
@@ -146,7 +153,7 @@ def prepare(
         model = exported = random_model(shape)
     # A trained model may have no matrix that is large enough for integers.
     others = [] if shape == "trained" else ["int8", *(["xla"] if xla else [])]
-    for optimize in ("float32", *others):
+    for optimize in ("float32", "cpu", *others):
         save_ids_model(model, cells, directory / f"saved_model_{optimize}", optimize)
     export_ctranslate2(exported, directory / "ctranslate2")
     export_ctranslate2(exported, directory / "ctranslate2_int8", quantization="int8")

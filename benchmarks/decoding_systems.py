@@ -89,6 +89,12 @@ class BareLoop:
         return inputs.shape[0] // SEARCHES[cell.search] * cell.length
 
 
+class SavedModelCpu(SavedModelIds):
+    """Ours, with loops on one thread."""
+
+    optimize = "cpu"
+
+
 class SavedModelXla(SavedModelIds):
     """Ours, compiled by XLA for fixed shapes."""
 
@@ -131,6 +137,12 @@ class SavedModelStringsXla(SavedModelStrings):
     """Ours with strings, compiled by XLA for each length and batch of its buckets."""
 
     optimize = "xla"
+
+
+class SavedModelStringsCpu(SavedModelStrings):
+    """Ours with strings, with loops on one thread."""
+
+    optimize = "cpu"
 
 
 class LiteRT:
@@ -253,10 +265,12 @@ class Marian:
 SYSTEMS: dict[str, Any] = {
     "ours": SavedModelIds,
     "ours-one-thread": SavedModelOneThread,
+    "ours-cpu": SavedModelCpu,
     "ours-int8": SavedModelInt8,
     "ours-xla": SavedModelXla,
     "bare-loop": BareLoop,
     "ours-strings": SavedModelStrings,
+    "ours-strings-cpu": SavedModelStringsCpu,
     "ours-strings-xla": SavedModelStringsXla,
     "ours-litert": LiteRT,
     "ours-litert-int8": LiteRTInt8,

@@ -59,7 +59,7 @@ SPECIAL_IDS = SpecialIds()
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[START]", "[END]")
 """Names of the special tokens, in the order of `SPECIAL_IDS`; they begin every vocabulary."""
 
-OPTIMIZATIONS = ("float32", "bfloat16", "int8", "xla")
+OPTIMIZATIONS = ("float32", "cpu", "bfloat16", "int8", "xla")
 """Values of `optimize` of SavedModels: nothing, weights of half the size, integers, a compiled search."""
 
 FIXED_OPTIMIZATIONS = ("float32", "int8")

@@ -203,6 +203,38 @@ def test_a_graph_with_short_names_is_the_same_graph(
     np.testing.assert_array_equal(answers["first"], [8.0])
 
 
+def executors(version: Path) -> set[bytes]:
+    """Read which executors run the bodies of loops that have no other loop in them."""
+    [graph] = SavedModel.FromString((version / "saved_model.pb").read_bytes()).meta_graphs
+    functions = {each.signature.name: each.node_def for each in graph.graph_def.library.function}
+    bodies = [node.attr["body"].func for nodes in functions.values() for node in nodes if "While" in node.op]
+    return {
+        body.attr["_executor"].s
+        for body in bodies
+        if not any("While" in node.op for node in functions[body.name])
+    }
+
+
+@pytest.mark.slow
+def test_a_step_for_processors_stays_on_one_thread(
+    exported: Path, translator: kt.Translator, tmp_path: Path
+) -> None:
+    # All signatures are verified, with the model's own weights.
+    version = export_saved_model(translator, tmp_path / "tiny", ["a dog", "the cat ran over it"], "cpu")
+    assert executors(exported) == {b""}
+    assert executors(version) == {b"SINGLE_THREADED_EXECUTOR"}
+    answers = []
+    for directory in (exported, version):
+        # As a server does, without Python's functions.
+        with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+            signatures = tf.compat.v1.saved_model.load(session, ["serve"], str(directory)).signature_def
+            outputs = {name: info.name for name, info in signatures["n_best"].outputs.items()}
+            texts = {signatures["n_best"].inputs["text"].name: ["a rat sat", "", "the dog", "a cat"]}
+            answers.append(session.run(outputs, texts))
+    np.testing.assert_array_equal(answers[0]["output"], answers[1]["output"])
+    np.testing.assert_allclose(answers[0]["score"], answers[1]["score"], rtol=1e-6)
+
+
 @pytest.mark.slow
 def test_bfloat16_halves_the_weights(exported: Path, translator: kt.Translator, tmp_path: Path) -> None:
     before = translator.model.get_weights()
@@ -454,7 +486,8 @@ def test_the_readme_says_what_is_particular(
     export: Export, subword_translator: kt.Translator, tmp_path: Path
 ) -> None:
     plain = readme(export(tmp_path / "plain"))
-    for optimize, words in (("bfloat16", "half the size"), ("xla", "--xla_cpu_compilation_enabled")):
+    particular = {"cpu": "not for GPUs", "bfloat16": "half the size", "xla": "--xla_cpu_compilation_enabled"}
+    for optimize, words in particular.items():
         page = readme(export(tmp_path / optimize, optimize=optimize))
         assert words in page
         assert words not in plain
