@@ -11,7 +11,7 @@ has exactly the wanted number: in ours and CTranslate2, which share their weight
 token can never win; KerasHub gets no stop token. A trained model answers at its own lengths, all sources
 in batches of like lengths; there only engines with the same weights are compared.
 
-`ours-cpu` has loops on one thread, `ours-int8` integers in large products as well.
+`ours-latency` keeps a step on one thread, `ours-int8` has integers in large products.
 `ours-xla` is compiled for fixed shapes, `ours-strings-xla` for the lengths and batches of `--optimize xla`;
 `ours-litert` and `ours-litert-int8` are files for one source at a time, as long as the limits of the model.
 `kerashub` is its documentation's example, which computes encoder and decoder again for each token;
@@ -35,7 +35,7 @@ PACKAGES = ("keras", "tensorflow", "ctranslate2", "torch", "transformers", "kera
 RANDOM_SYSTEMS = (
     "ours",
     "ours-one-thread",
-    "ours-cpu",
+    "ours-latency",
     "ours-int8",
     "ours-xla",
     "ctranslate2",
@@ -48,9 +48,9 @@ RANDOM_SYSTEMS = (
 TRAINED_SYSTEMS = (
     "ours",
     "ours-one-thread",
-    "ours-cpu",
+    "ours-latency",
     "ours-strings",
-    "ours-strings-cpu",
+    "ours-strings-latency",
     "ours-strings-xla",
     "ours-litert",
     "ours-litert-int8",

@@ -104,11 +104,13 @@ def save_ids_model(
     xla = optimize == "xla"
     module, weights = tf.Module(), _StoredWeights(model, optimize)
     signatures = {signature_name(cell, xla=xla): cell for cell in cells}
-    with weights.scope():  # as in `export_saved_model`
-        functions = {name: signature(model, cell, xla=xla) for name, cell in signatures.items()}
+    functions = {}
+    for name, cell in signatures.items():
+        with weights.scope(SEARCHES[cell.search]):  # as in `export_saved_model`
+            functions[name] = signature(model, cell, xla=xla)
     module.model_variables, module.computed = weights.variables, weights.computed
     tf.saved_model.save(module, str(directory), signatures=functions)
-    if optimize in ("cpu", "int8"):
+    if optimize == "latency":
         path = directory / "saved_model.pb"
         saved_model = SavedModel.FromString(path.read_bytes())
         _keep_on_one_thread(saved_model)
@@ -145,7 +147,7 @@ def prepare(
         model: Any = translator.model
         cells = [cell._replace(length=translator.max_target_length) for cell in cells]
         write_sources(translator, directory)
-        save_strings_models(translator, directory, ["float32", "cpu", *(["xla"] if xla else [])])
+        save_strings_models(translator, directory, ["float32", "latency", *(["xla"] if xla else [])])
         for kind in ("float32", "int8"):
             export_litert(translator, directory / f"{kind}.tflite", optimize=kind)
         exported: Any = translator
@@ -153,7 +155,7 @@ def prepare(
         model = exported = random_model(shape)
     # A trained model may have no matrix that is large enough for integers.
     others = [] if shape == "trained" else ["int8", *(["xla"] if xla else [])]
-    for optimize in ("float32", "cpu", *others):
+    for optimize in ("float32", "latency", *others):
         save_ids_model(model, cells, directory / f"saved_model_{optimize}", optimize)
     export_ctranslate2(exported, directory / "ctranslate2")
     export_ctranslate2(exported, directory / "ctranslate2_int8", quantization="int8")

@@ -89,10 +89,10 @@ class BareLoop:
         return inputs.shape[0] // SEARCHES[cell.search] * cell.length
 
 
-class SavedModelCpu(SavedModelIds):
-    """Ours, with loops on one thread."""
+class SavedModelLatency(SavedModelIds):
+    """Ours, with steps on one thread."""
 
-    optimize = "cpu"
+    optimize = "latency"
 
 
 class SavedModelXla(SavedModelIds):
@@ -139,10 +139,10 @@ class SavedModelStringsXla(SavedModelStrings):
     optimize = "xla"
 
 
-class SavedModelStringsCpu(SavedModelStrings):
-    """Ours with strings, with loops on one thread."""
+class SavedModelStringsLatency(SavedModelStrings):
+    """Ours with strings, with steps on one thread."""
 
-    optimize = "cpu"
+    optimize = "latency"
 
 
 class LiteRT:
@@ -265,12 +265,12 @@ class Marian:
 SYSTEMS: dict[str, Any] = {
     "ours": SavedModelIds,
     "ours-one-thread": SavedModelOneThread,
-    "ours-cpu": SavedModelCpu,
+    "ours-latency": SavedModelLatency,
     "ours-int8": SavedModelInt8,
     "ours-xla": SavedModelXla,
     "bare-loop": BareLoop,
     "ours-strings": SavedModelStrings,
-    "ours-strings-cpu": SavedModelStringsCpu,
+    "ours-strings-latency": SavedModelStringsLatency,
     "ours-strings-xla": SavedModelStringsXla,
     "ours-litert": LiteRT,
     "ours-litert-int8": LiteRTInt8,

@@ -12,13 +12,14 @@ from keras_transformer.export.serving_graphs import _default_options
 from keras_transformer.types import AUDIO, SPECIAL_IDS, SPECIAL_TOKENS, Source
 
 _TEXT_IMPORT = "    import tensorflow_text  # registers the tokenizer's operations\n"
-_ONE_THREAD = "A step of decoding runs on one thread: this version is for processors, not for GPUs."
 _NOTES = {
     "float32": "",
-    "cpu": f"\n{_ONE_THREAD}\n",
+    "latency": """
+A step of decoding runs on one thread, for single texts on a processor: many together take longer, and a GPU
+cannot run this version.
+""",
     "bfloat16": "\nMatrices are stored as bfloat16, in half the size, and computed with as float32.\n",
-    "int8": f"""
-{_ONE_THREAD}
+    "int8": """
 Large matrices of a step of decoding are integers, with rows rounded as they come: some outputs differ from
 those of the model, and two requests served together may change each other's in the same way. It is faster
 where the processor multiplies integers (VNNI, AMX), slower elsewhere, and needs a server with oneDNN.

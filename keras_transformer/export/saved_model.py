@@ -51,11 +51,11 @@ def export_saved_model(
         examples: real sources, prompts or audio, of which the first 8 are used for the comparison and for the
             warm-up requests; for `xla` of the lengths that are usual. Without any a few tokens of the
             vocabulary, or silence.
-        optimize: `float32`; `cpu` for a server without an accelerator, faster for single texts; `bfloat16`
-            for weights of half the size, which changes outputs where two are nearly as likely; `int8`, `cpu`
-            with integers in the large products of decoding (a million numbers or more), which changes as
-            many, faster with VNNI or AMX and slower without; or `xla` for a search compiled for a few
-            lengths. `cpu` and `xla` have the same outputs.
+        optimize: `float32`; `latency` for single texts on a processor, slower for many together; `bfloat16`
+            for weights of half the size, which changes outputs where two are nearly as likely; `int8` for
+            integers in the large products of decoding (a million numbers or more), which changes as many,
+            faster with VNNI or AMX and slower without; or `xla` for a search compiled for a few lengths.
+            `latency` and `xla` have the same outputs.
 
     Returns:
         The directory of the new version. Next to it is `models.config`, written if there was none.
@@ -166,7 +166,7 @@ def _write_graphs(translator: Translator | TextGenerator, directory: Path, optim
     path = directory / "saved_model.pb"
     saved_model = SavedModel.FromString(path.read_bytes())
     _shorten_names(saved_model)
-    if optimize in ("cpu", "int8"):
+    if optimize == "latency":
         _keep_on_one_thread(saved_model)
     path.write_bytes(saved_model.SerializeToString(deterministic=True))
     path.with_name("fingerprint.pb").unlink(missing_ok=True)  # of the file as it was
@@ -198,15 +198,16 @@ def _shorten_names(saved_model: SavedModel) -> None:
 def _keep_on_one_thread(saved_model: SavedModel) -> None:
     """Let TensorFlow's single-threaded executor run loops that have neither loops nor conditions in them."""
     # A step is hundreds of small operations. The other executor hands them from thread to thread, and takes
-    # three nodes for each variable of a loop. This one cannot copy between devices, nor do two operations at
-    # once: of a single text it saves a sixth of the time, of 32 it may cost 4 %.
+    # three nodes for each variable of a loop. This one cannot copy between devices, does one operation at a
+    # time, and TensorFlow puts none of oneDNN into its graphs: 32 texts take longer.
     lowered = "_lower_using_switch_merge"
     for graph in saved_model.meta_graphs:
         nodes = {each.signature.name: each.node_def for each in graph.graph_def.library.function}
-        is_outer = {name for name, inside in nodes.items() if any(lowered in node.attr for node in inside)}
-        for loop in (node for name in is_outer for node in nodes[name] if node.op.endswith("While")):
+        branching = {name: [each for each in body if lowered in each.attr] for name, body in nodes.items()}
+        loops = [each for body in branching.values() for each in body if each.op.endswith("While")]
+        for loop in loops:
             parts = [loop.attr[part].func for part in ("cond", "body")]
-            if is_outer.isdisjoint(part.name for part in parts):
+            if not any(branching[part.name] for part in parts):
                 del loop.attr[lowered]
                 for part in parts:
                     part.attr["_executor"].s = b"SINGLE_THREADED_EXECUTOR"

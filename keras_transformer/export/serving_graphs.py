@@ -223,7 +223,7 @@ class _ServingGraphs:
         return self._found(source_ids, *(options or defaults[:2]))
 
     def _search(self, source_ids: tf.Tensor, *options: tf.Tensor) -> SearchResult:
-        with self._weights.scope():
+        with self._weights.scope(self._translator.search.beam_size):
             return self._translator.trace_search(source_ids, None, *options)
 
 

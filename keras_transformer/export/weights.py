@@ -16,6 +16,8 @@ from keras_transformer.export.integer_product import _IntegerProduct
 
 # Numbers of a matrix from which integers are faster, whose rows have to be rounded.
 _LARGE = 2**20
+# Numbers of a matrix from which two threads take less time for a row, on two cores.
+_MANY = 2**19
 _AnyTranslator = TypeVar("_AnyTranslator", bound=Translator | TextGenerator)
 
 
@@ -32,7 +34,7 @@ class _StoredWeights:
                 value = tf.cast(weight.value, tf.bfloat16)
                 self.variables[number] = tf.Variable(value, trainable=False, name="rounded")
                 self._rounded.append((weight, self.variables[number]))
-        self._of_integers = optimize == "int8"
+        self._optimize = optimize
         self._computed: dict[tuple[keras.layers.Layer, ...], list[_Computed]] = {}
 
     @property
@@ -41,9 +43,9 @@ class _StoredWeights:
         return [each for group in self._computed.values() for each in group]
 
     @contextlib.contextmanager
-    def scope(self) -> Iterator[None]:
+    def scope(self, beam_size: int = 1) -> Iterator[None]:
         """Let the model read these variables, and compute with what is made of them once."""
-        with RowProduct.made_by(self._product), self._mapped():
+        with RowProduct.made_by(partial(self._product, beam_size)), self._mapped():
             yield
 
     def _mapped(self) -> contextlib.AbstractContextManager[object]:
@@ -51,10 +53,13 @@ class _StoredWeights:
         return keras.StatelessScope(mapping) if mapping else contextlib.nullcontext()
 
     def _product(
-        self, layers: tuple[keras.layers.Layer, ...], flat: Callable[[], Any]
+        self, beam_size: int, layers: tuple[keras.layers.Layer, ...], flat: Callable[[], Any]
     ) -> Callable[[tf.Tensor], tf.Tensor]:
         matrix, bias, *table = flat()
-        if self._of_integers and matrix.dtype == tf.float32 and math.prod(matrix.shape) >= _LARGE:
+        is_float, size = matrix.dtype == tf.float32, math.prod(matrix.shape)
+        if self._optimize == "latency" and beam_size == 1 and is_float and bias is not None and size < _MANY:
+            return partial(_row_on_one_thread, matrix, bias)
+        if self._optimize == "int8" and is_float and size >= _LARGE:
             matrix, largest = self._read(layers, 2, lambda: _IntegerProduct.rounded(flat()[0]))
             return _IntegerProduct(matrix, largest, bias)
         # To transpose a table takes longer than several steps of a small model.
@@ -78,6 +83,25 @@ class _StoredWeights:
                     _Computed(partial(part, number), first + number) for number in range(count)
                 ]
         return [each.read() for each in self._computed[layers]]
+
+
+def _row_on_one_thread(matrix: tf.Tensor, bias: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
+    """Multiply rows `(r, i)` with a matrix and add a bias, a single row on the thread that asks for it."""
+    # `matmul` shares a row out among the threads, which takes longer than the product: of 19 in a step of
+    # width 256, 1.0 to 2.2 ms in place of 0.7. This operation does not; transposed, oneDNN leaves it alone.
+    attribute = tf.compat.v1.AttrValue
+    attributes = {
+        "T": attribute(type=matrix.dtype.as_datatype_enum),
+        "transpose_a": attribute(b=True),
+        "transpose_b": attribute(b=False),
+        "num_args": attribute(i=1),
+        "fused_ops": attribute(list=attribute.ListValue(s=[b"BiasAdd"])),
+    }
+    tensors, graph = [tf.transpose(rows), matrix, bias], tf.compat.v1.get_default_graph()
+    # The name of a node must not begin with an underscore, as that of the operation does.
+    node = graph.create_op("_FusedMatMul", tensors, [matrix.dtype], name="product", attrs=attributes)
+    node.outputs[0].set_shape((rows.shape[0], matrix.shape[1]))
+    return node.outputs[0]
 
 
 class _Computed(tf.saved_model.experimental.TrackableResource):

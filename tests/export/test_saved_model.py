@@ -216,11 +216,11 @@ def executors(version: Path) -> set[bytes]:
 
 
 @pytest.mark.slow
-def test_a_step_for_processors_stays_on_one_thread(
+def test_a_step_for_single_texts_stays_on_one_thread(
     exported: Path, translator: kt.Translator, tmp_path: Path
 ) -> None:
     # All signatures are verified, with the model's own weights.
-    version = export_saved_model(translator, tmp_path / "tiny", ["a dog", "the cat ran over it"], "cpu")
+    version = export_saved_model(translator, tmp_path / "tiny", ["a dog", "the cat ran over it"], "latency")
     assert executors(exported) == {b""}
     assert executors(version) == {b"SINGLE_THREADED_EXECUTOR"}
     answers = []
@@ -486,7 +486,7 @@ def test_the_readme_says_what_is_particular(
     export: Export, subword_translator: kt.Translator, tmp_path: Path
 ) -> None:
     plain = readme(export(tmp_path / "plain"))
-    particular = {"cpu": "not for GPUs", "bfloat16": "half the size", "xla": "--xla_cpu_compilation_enabled"}
+    particular = {"latency": "single texts", "bfloat16": "half the size", "xla": "--xla_cpu_compilation"}
     for optimize, words in particular.items():
         page = readme(export(tmp_path / optimize, optimize=optimize))
         assert words in page
