@@ -50,7 +50,6 @@ TRAINED_SYSTEMS = (
     "ours-one-thread",
     "ours-latency",
     "ours-strings",
-    "ours-strings-latency",
     "ours-strings-xla",
     "ours-litert",
     "ours-litert-int8",

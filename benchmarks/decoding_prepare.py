@@ -147,7 +147,7 @@ def prepare(
         model: Any = translator.model
         cells = [cell._replace(length=translator.max_target_length) for cell in cells]
         write_sources(translator, directory)
-        save_strings_models(translator, directory, ["float32", "latency", *(["xla"] if xla else [])])
+        save_strings_models(translator, directory, ["float32", "xla"] if xla else ["float32"])
         for kind in ("float32", "int8"):
             export_litert(translator, directory / f"{kind}.tflite", optimize=kind)
         exported: Any = translator

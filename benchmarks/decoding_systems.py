@@ -139,12 +139,6 @@ class SavedModelStringsXla(SavedModelStrings):
     optimize = "xla"
 
 
-class SavedModelStringsLatency(SavedModelStrings):
-    """Ours with strings, with steps on one thread."""
-
-    optimize = "latency"
-
-
 class LiteRT:
     """Ours as a `.tflite` file: one source at a time, greedily."""
 
@@ -270,7 +264,6 @@ SYSTEMS: dict[str, Any] = {
     "ours-xla": SavedModelXla,
     "bare-loop": BareLoop,
     "ours-strings": SavedModelStrings,
-    "ours-strings-latency": SavedModelStringsLatency,
     "ours-strings-xla": SavedModelStringsXla,
     "ours-litert": LiteRT,
     "ours-litert-int8": LiteRTInt8,
