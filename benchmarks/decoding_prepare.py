@@ -20,12 +20,11 @@ os.environ["KERAS_BACKEND"] = "tensorflow"
 import keras
 import tensorflow as tf
 from decoding_cells import NUM_SPECIAL, SEARCHES, SHAPES, SOURCE_LENGTH, Cell, parse_cell
-from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 import keras_transformer as kt
 from keras_transformer.data import read_lines
 from keras_transformer.export import export_ctranslate2, export_litert, export_saved_model
-from keras_transformer.export.saved_model import _keep_on_one_thread
+from keras_transformer.export.saved_model import _rewrite_graphs
 from keras_transformer.export.weights import _StoredWeights
 
 
@@ -110,11 +109,7 @@ def save_ids_model(
             functions[name] = signature(model, cell, xla=xla)
     module.model_variables, module.computed = weights.variables, weights.computed
     tf.saved_model.save(module, str(directory), signatures=functions)
-    if optimize == "latency":
-        path = directory / "saved_model.pb"
-        saved_model = SavedModel.FromString(path.read_bytes())
-        _keep_on_one_thread(saved_model)
-        path.write_bytes(saved_model.SerializeToString())
+    _rewrite_graphs(directory / "saved_model.pb", optimize)
 
 
 def signature_name(cell: Cell, *, xla: bool) -> str:

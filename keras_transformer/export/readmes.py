@@ -15,8 +15,8 @@ _TEXT_IMPORT = "    import tensorflow_text  # registers the tokenizer's operatio
 _NOTES = {
     "float32": "",
     "latency": """
-A step of decoding runs on one thread, for single texts on a processor: many together take longer, and a GPU
-cannot run this version.
+A step of decoding runs on one thread, for single texts on a processor: many together take longer. It is
+not for GPUs.
 """,
     "bfloat16": "\nMatrices are stored as bfloat16, in half the size, and computed with as float32.\n",
     "int8": """

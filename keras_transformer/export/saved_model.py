@@ -163,7 +163,11 @@ def _write_graphs(translator: Translator | TextGenerator, directory: Path, optim
             tf.saved_model.save(module, str(directory), signatures=signatures, options=options)
         except tf.errors.OpError as error:  # from TensorFlow's own writing: a full disk, for example
             raise OSError(error.message) from error
-    path = directory / "saved_model.pb"
+    _rewrite_graphs(directory / "saved_model.pb", optimize)
+
+
+def _rewrite_graphs(path: Path, optimize: str) -> None:
+    """Change what TensorFlow has written so that it is loaded and run sooner."""
     saved_model = SavedModel.FromString(path.read_bytes())
     _shorten_names(saved_model)
     if optimize == "latency":
