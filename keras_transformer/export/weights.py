@@ -62,7 +62,7 @@ class _StoredWeights:
         if self._optimize == "int8" and is_float and size >= _LARGE:
             matrix, largest = self._read(layers, 2, lambda: _IntegerProduct.rounded(flat()[0]))
             return _IntegerProduct(matrix, largest, bias)
-        # To transpose a table takes longer than several steps of a small model, and to copy a matrix than one.
+        # To transpose a table takes longer than several steps of a small model, to copy a matrix than one.
         if RowProduct.is_crowded(matrix):
             width = matrix.shape[1]
             [matrix] = self._read((*layers, "spread"), 1, lambda: [RowProduct.spread(flat()[0])])
