@@ -13,9 +13,6 @@ from keras_transformer.backend.gather import shape_of
 from keras_transformer.types import Tensor
 
 _FEW = list(range(2, 33))
-_CROWDED = 512  # numbers from one row to the next, or a multiple
-_LARGE = 2**19  # numbers of a matrix
-_LINE = 16  # numbers of a line of the cache
 _Product: TypeAlias = Callable[[Tensor], Tensor]
 _Flat: TypeAlias = Callable[[], Sequence[Tensor]]
 _MakeProduct: TypeAlias = Callable[[tuple[keras.layers.Layer, ...], _Flat], _Product]
@@ -45,16 +42,13 @@ class RowProduct:
         matrix: `(i, o)`.
         bias: `(o,)`, or None.
         turned: the matrix `(o, i)`, where it is there already.
-        width: the columns of the matrix that count, `o`, where `spread` has added others; None for all.
     """
 
     # Of `made_by`, by thread: an argument would go through a search, its model and every layer of a decoder.
     _makers: ClassVar[dict[int, _MakeProduct]] = {}
 
-    def __init__(
-        self, matrix: Tensor, bias: Tensor | None, turned: Tensor | None = None, width: int | None = None
-    ) -> None:
-        self._matrix, self._bias, self._width = matrix, bias, width
+    def __init__(self, matrix: Tensor, bias: Tensor | None, turned: Tensor | None = None) -> None:
+        self._matrix, self._bias = matrix, bias
         self._negated_bias = None if bias is None else ops.negative(bias)
         if _in_compiler() and _only_processors():
             self._turned = ops.transpose(matrix) if turned is None else turned
@@ -66,21 +60,6 @@ class RowProduct:
         """Make one of what `flat` computes from the weights of layers, or what an export has instead."""
         make = cls._makers.get(threading.get_ident())
         return cls(*flat()) if make is None else make(layers, flat)
-
-    @staticmethod
-    def is_crowded(matrix: Tensor) -> bool:
-        """Return whether the rows of a matrix are so far apart that they share few lines of a cache."""
-        # XLA packs a matrix before it multiplies with it, and oneDNN one of several hundred rows. A small one
-        # gains less than the variable costs that an export computes for it.
-        num_inputs, width = matrix.shape
-        is_large = matrix.dtype == "float32" and num_inputs * width >= _LARGE
-        return not _in_compiler() and is_large and width % _CROWDED == 0
-
-    @staticmethod
-    def spread(matrix: Tensor) -> Tensor:
-        """Add columns of zeros to a matrix, so that its rows use all of a cache."""
-        # For 32 rows, from 512 to 2,048 numbers, oneDNN takes 1,065 microseconds, 641 with these columns.
-        return ops.pad(matrix, ((0, 0), (0, _LINE)))
 
     @staticmethod
     @contextlib.contextmanager
@@ -109,8 +88,6 @@ class RowProduct:
 
     def _product(self, rows: Tensor) -> Tensor:
         product = ops.matmul(rows, self._matrix)
-        if self._width is not None:
-            product = product[:, : self._width]
         if self._bias is None or rows.shape[0] is not None:
             return product if self._bias is None else ops.add(product, self._bias)
         # In a graph for any number of rows TensorFlow makes one operation of a product and a sum, which takes

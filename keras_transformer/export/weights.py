@@ -18,6 +18,8 @@ from keras_transformer.export.integer_product import _IntegerProduct
 _LARGE = 2**20
 # Numbers of a matrix from which two threads take less time for a row, on two cores.
 _MANY = 2**19
+# Numbers from row to row with which rows share few lines of the processor's cache, and those of a line.
+_CROWDED, _LINE = 512, 16
 _AnyTranslator = TypeVar("_AnyTranslator", bound=Translator | TextGenerator)
 
 
@@ -62,11 +64,11 @@ class _StoredWeights:
         if self._optimize == "int8" and is_float and size >= _LARGE:
             matrix, largest = self._read(layers, 2, lambda: _IntegerProduct.rounded(flat()[0]))
             return _IntegerProduct(matrix, largest, bias)
-        # To transpose a table takes longer than several steps of a small model, to copy a matrix than one.
-        if RowProduct.is_crowded(matrix):
-            width = matrix.shape[1]
-            [matrix] = self._read((*layers, "spread"), 1, lambda: [RowProduct.spread(flat()[0])])
-            return RowProduct(matrix, bias, width=width)
+        if is_float and size >= _MANY and matrix.shape[1] % _CROWDED == 0 and self._optimize != "xla":
+            [spread] = self._read((*layers, "spread"), 1, lambda: [tf.pad(flat()[0], [[0, 0], [0, _LINE]])])
+            product = RowProduct(spread, None if bias is None else tf.pad(bias, [[0, _LINE]]))
+            return lambda rows: product(rows)[:, : matrix.shape[1]]
+        # To transpose a table takes longer than several steps of a small model.
         if any(each is not None for each in table):
             [matrix] = self._read(layers, 1, flat)
         return RowProduct(matrix, bias, *table)
@@ -102,7 +104,6 @@ def _row_on_one_thread(matrix: tf.Tensor, bias: tf.Tensor, rows: tf.Tensor) -> t
         "fused_ops": attribute(list=attribute.ListValue(s=[b"BiasAdd"])),
     }
     tensors, graph = [tf.transpose(rows), matrix, bias], tf.compat.v1.get_default_graph()
-    # The name of a node must not begin with an underscore, as that of the operation does.
     node = graph.create_op("_FusedMatMul", tensors, [matrix.dtype], name="product", attrs=attributes)
     node.outputs[0].set_shape((rows.shape[0], matrix.shape[1]))
     return node.outputs[0]

@@ -144,6 +144,26 @@ def test_large_products_are_of_integers(translator: kt.Translator, tmp_path: Pat
     assert scores != wanted
 
 
+@pytest.mark.slow
+def test_rows_of_a_large_matrix_lie_apart(translator: kt.Translator, tmp_path: Path) -> None:
+    """A line of the cache lies between them, made when an export is loaded; the outputs are the model's."""
+    keras.utils.set_random_seed(1)
+    sizes = {**translator.model.get_config(), "intermediate_dim": 2**16}
+    wide = kt.Translator(**{**translator.arguments, "model": type(translator.model).from_config(sizes)})
+    for weight in wide.model.weights:  # zeros would not show that a bias is added
+        weight.assign(weight + 0.1 * keras.random.normal(weight.shape))
+    texts = ["a rat sat", "", "the dog"]
+    version = export_saved_model(wide, tmp_path / "wide", texts)
+    [graph] = SavedModel.FromString((version / "saved_model.pb").read_bytes()).meta_graphs
+    nodes = [node for each in graph.graph_def.library.function for node in each.node_def]
+    handles = [node.attr["shape"].shape.dim for node in nodes if node.op == "VarHandleOp"]
+    assert [8, 2**16 + 16] in [[dim.size for dim in handle] for handle in handles]
+    answers, wanted = ServedModel(version).translate_with_scores(texts), wide.translate_with_scores(texts)
+    assert [each.text for each in answers] == [each.text for each in wanted]
+    scores = ([each.score for each in part] for part in (answers, wanted))
+    np.testing.assert_allclose(*scores, rtol=1e-4)
+
+
 def test_a_small_model_has_no_integers(translator: kt.Translator, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"1,048,576 numbers or more .* Received: a model without one\."):
         export_saved_model(translator, tmp_path / "tiny", optimize="int8")
