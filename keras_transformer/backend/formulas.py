@@ -86,9 +86,9 @@ def drop(inputs: Tensor, rate: float, seed_generator: keras.random.SeedGenerator
     # On TensorFlow most of the time of dropout goes into drawing a float32 for each number. A rate lies
     # between two neighbouring multiples of 1/256; each call draws which of them it takes, so that every
     # number is dropped with the probability `rate`, and the expectation is exact.
-    # Eight numbers from each word, and one word for the share of the calls that drop a little more.
-    bits = _random_bits((size + 7) // 8 + 1, seed)
-    share = tf.cast(tf.bitcast(bits[-1], tf.uint16)[0], "float32") / 2**16  # in [0, 1)
+    # Eight numbers from two words, and two words for the share of the calls that drop a little more.
+    bits = _random_bits((size + 7) // 8 * 2 + 2, seed)
+    share = tf.cast(tf.bitcast(bits[-2], tf.uint16)[0], "float32") / 2**16  # in [0, 1)
     num_dropped = tf.cast(tf.cast(rate * _NUM_VALUES, "float32") + share, "int32")
     values = tf.reshape(tf.bitcast(bits, tf.uint8), (-1,))
     keep = tf.reshape(values[:size], shape) >= tf.cast(num_dropped, "uint8")

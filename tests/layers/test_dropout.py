@@ -1,5 +1,7 @@
 """Dropout keeps what it should, and scales so that the mean stays."""
 
+from functools import partial
+
 import keras
 import numpy as np
 import pytest
@@ -72,3 +74,15 @@ def test_the_gradient_goes_where_nothing_was_dropped() -> None:
     model.train_on_batch(np.ones((1, 64), "float32"), np.zeros((1, 64), "float32"))
     steps = np.eye(64) - dense.get_weights()[0]
     np.testing.assert_allclose(steps[0] * 64, ops.convert_to_numpy(outputs)[0], atol=1e-4)
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="XLA is JAX's own")
+def test_what_xla_compiles_drops_the_same() -> None:
+    tf = pytest.importorskip("tensorflow")
+    outputs = []
+    for jit_compile in (False, True):
+        layer = Dropout(0.3, seed=1)
+        call = partial(layer, training=True)
+        outputs.append(tf.function(call, jit_compile=jit_compile, autograph=False)(ONES).numpy())
+    np.testing.assert_array_equal(*outputs)
+    assert (outputs[0] == 0).any()
