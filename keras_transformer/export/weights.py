@@ -16,9 +16,10 @@ from keras_transformer.export.integer_product import _IntegerProduct
 
 # Numbers of a matrix from which integers are faster, whose rows have to be rounded.
 _LARGE = 2**20
-# Numbers of a matrix from which two threads take less time for a row, on two cores.
+# Numbers of a matrix from which two threads take less time for a row, on two cores, and from which a variable
+# computed when an export is loaded saves more time than it takes.
 _MANY = 2**19
-# Numbers from row to row with which rows share few lines of the processor's cache, and those of a line.
+# Rows so far apart, or a multiple, share few lines of a cache; one more in each mends it. XLA packs them.
 _CROWDED, _LINE = 512, 16
 _AnyTranslator = TypeVar("_AnyTranslator", bound=Translator | TextGenerator)
 
@@ -65,7 +66,7 @@ class _StoredWeights:
             matrix, largest = self._read(layers, 2, lambda: _IntegerProduct.rounded(flat()[0]))
             return _IntegerProduct(matrix, largest, bias)
         if is_float and size >= _MANY and matrix.shape[1] % _CROWDED == 0 and self._optimize != "xla":
-            [spread] = self._read((*layers, "spread"), 1, lambda: [tf.pad(flat()[0], [[0, 0], [0, _LINE]])])
+            [spread] = self._read(layers, 1, lambda: [tf.pad(flat()[0], [[0, 0], [0, _LINE]])])
             product = RowProduct(spread, None if bias is None else tf.pad(bias, [[0, _LINE]]))
             return lambda rows: product(rows)[:, : matrix.shape[1]]
         # To transpose a table takes longer than several steps of a small model.
@@ -99,11 +100,11 @@ def _row_on_one_thread(matrix: tf.Tensor, bias: tf.Tensor, rows: tf.Tensor) -> t
     attributes = {
         "T": attribute(type=matrix.dtype.as_datatype_enum),
         "transpose_a": attribute(b=True),
-        "transpose_b": attribute(b=False),
         "num_args": attribute(i=1),
         "fused_ops": attribute(list=attribute.ListValue(s=[b"BiasAdd"])),
     }
     tensors, graph = [tf.transpose(rows), matrix, bias], tf.compat.v1.get_default_graph()
+    # The name of a node must not begin with an underscore, as that of the operation does.
     node = graph.create_op("_FusedMatMul", tensors, [matrix.dtype], name="product", attrs=attributes)
     node.outputs[0].set_shape((rows.shape[0], matrix.shape[1]))
     return node.outputs[0]

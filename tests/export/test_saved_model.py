@@ -160,7 +160,7 @@ def test_rows_of_a_large_matrix_lie_apart(translator: kt.Translator, tmp_path: P
     assert [8, 2**16 + 16] in [[dim.size for dim in handle] for handle in handles]
     answers, wanted = ServedModel(version).translate_with_scores(texts), wide.translate_with_scores(texts)
     assert [each.text for each in answers] == [each.text for each in wanted]
-    scores = ([each.score for each in part] for part in (answers, wanted))
+    scores = ([each.score for each in both] for both in (answers, wanted))
     np.testing.assert_allclose(*scores, rtol=1e-4)
 
 
