@@ -50,6 +50,7 @@ def _product(*inputs: tf.Tensor | float) -> tf.Tensor:
     # The types are those of the matrices, two times int8, and of the bias and the product, float32.
     attributes = {
         **dict.fromkeys(("T1", "T2"), attribute(type=types[0])),
+        **dict.fromkeys(("Tdevice_inputs", "Tdevice_outputs"), attribute(list={})),
         "Tout": attribute(type=types[2]),
         "Thost_inputs": attribute(list=attribute.ListValue(type=types)),
         "Thost_outputs": attribute(list=attribute.ListValue(type=types[2:3])),

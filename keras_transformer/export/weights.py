@@ -16,8 +16,7 @@ from keras_transformer.export.integer_product import _IntegerProduct
 
 # Numbers of a matrix from which integers are faster, whose rows have to be rounded.
 _LARGE = 2**20
-# Numbers of a matrix from which two threads take less time for a row, on two cores, and from which a variable
-# computed when an export is loaded saves more time than it takes.
+# Numbers of a matrix from which a second thread, or a variable that takes time to load, saves time in a row.
 _MANY = 2**19
 # Rows so far apart, or a multiple, share few lines of a cache; one more in each mends it. XLA packs them.
 _CROWDED, _LINE = 512, 16
