@@ -11,8 +11,9 @@ has exactly the wanted number: in ours and CTranslate2, which share their weight
 token can never win; KerasHub gets no stop token. A trained model answers at its own lengths, all sources
 in batches of like lengths; there only engines with the same weights are compared.
 
-`ours-latency` keeps a step on one thread, `ours-int8` has integers in large products.
-`ours-xla` is compiled for fixed shapes, `ours-strings-xla` for the lengths and batches of `--optimize xla`;
+`ours-threads` is exported for two threads, each with a part of the sources; `ours-int8` has integers in
+large products. `ours-xla` is compiled for fixed shapes, `ours-strings-xla` for the lengths and batches of
+`--optimize xla`, `ours-xla-threads` and `ours-strings-xla-threads` for the part of each thread;
 `ours-litert` and `ours-litert-int8` are files for one source at a time, as long as the limits of the model.
 `kerashub` is its documentation's example, which computes encoder and decoder again for each token;
 `kerashub-bart` is its best, a model with caches (`decoding_kerashub.py`).
@@ -35,9 +36,10 @@ PACKAGES = ("keras", "tensorflow", "ctranslate2", "torch", "transformers", "kera
 RANDOM_SYSTEMS = (
     "ours",
     "ours-one-thread",
-    "ours-latency",
+    "ours-threads",
     "ours-int8",
     "ours-xla",
+    "ours-xla-threads",
     "ctranslate2",
     "ctranslate2-int8",
     "marian",
@@ -48,9 +50,11 @@ RANDOM_SYSTEMS = (
 TRAINED_SYSTEMS = (
     "ours",
     "ours-one-thread",
-    "ours-latency",
+    "ours-threads",
     "ours-strings",
+    "ours-strings-threads",
     "ours-strings-xla",
+    "ours-strings-xla-threads",
     "ours-litert",
     "ours-litert-int8",
     "ctranslate2",
@@ -109,7 +113,7 @@ def measure(shape: str, directory: Path, options: argparse.Namespace) -> dict[st
         write_sources(directory, options)
     cells = cells_to_prepare(shape, options)
     prepare(
-        directory, shape, cells, xla=any(system.endswith("xla") for system in systems), model=options.model
+        directory, shape, cells, xla=any("xla" in system for system in systems), model=options.model
     )
     limit = json.loads((directory / "limit.json").read_text()) if shape == "trained" else None
     cells = [cell._replace(length=limit) if limit else cell for cell in options.cells if cell.shape == shape]

@@ -11,6 +11,7 @@ and feature 0 of the output table is -100 for these tokens and 0 for all others.
 import argparse
 import json
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,13 @@ os.environ["KERAS_BACKEND"] = "tensorflow"
 import keras
 import tensorflow as tf
 from decoding_cells import NUM_SPECIAL, SEARCHES, SHAPES, SOURCE_LENGTH, Cell, parse_cell
+from decoding_systems import THREADS
 
 import keras_transformer as kt
 from keras_transformer.data import read_lines
 from keras_transformer.export import export_ctranslate2, export_litert, export_saved_model
 from keras_transformer.export.saved_model import _rewrite_graphs
+from keras_transformer.export.serving_graphs import _found_by_threads, _graph_of
 from keras_transformer.export.weights import _StoredWeights
 
 
@@ -67,30 +70,40 @@ def search(name: str) -> Any:
     return kt.decoding.BeamSearch(SEARCHES[name], **options)
 
 
-def signature(model: kt.Transformer, cell: Cell, *, xla: bool) -> Any:
+def signature(model: kt.Transformer, cell: Cell, *, xla: bool, threads: int | None) -> Any:
     """Trace the graph that answers a cell with token ids.
 
     Args:
         model: ours.
         cell: whose search and length are used; for XLA its batch too.
         xla: whether shapes are fixed and the graph is compiled.
+        threads: as in `export_saved_model`.
 
     Returns:
         a concrete function.
     """
-    shape = [cell.batch, SOURCE_LENGTH] if xla else [None, None]
+
+    def found(token_ids: tf.Tensor) -> kt.decoding.SearchResult:
+        return kt.decoding.generate(model, token_ids, search(cell.search), cell.length)
+
+    shape = [-(-cell.batch // (threads or 1)), SOURCE_LENGTH] if xla else [None, None]
+    graph = _graph_of(found, tf.TensorSpec(shape, tf.int32), jit_compile=xla or None)
+    divided = graph if threads is None else partial(_found_by_threads, graph, threads)
 
     def serve(token_ids: tf.Tensor) -> dict[str, tf.Tensor]:
-        result = kt.decoding.generate(model, token_ids, search(cell.search), cell.length)
+        result = divided(token_ids)
         return {"token_ids": result.token_ids[:, 0], "scores": result.scores[:, 0]}
 
-    spec = tf.TensorSpec(shape, tf.int32, name="token_ids")
-    compiled = tf.function(serve, input_signature=[spec], autograph=False, jit_compile=xla or None)
-    return compiled.get_concrete_function()
+    spec = tf.TensorSpec([cell.batch, SOURCE_LENGTH] if xla else shape, tf.int32, name="token_ids")
+    return tf.function(serve, input_signature=[spec], autograph=False).get_concrete_function()
 
 
 def save_ids_model(
-    model: kt.Transformer, cells: list[Cell], directory: Path, optimize: str = "float32"
+    model: kt.Transformer,
+    cells: list[Cell],
+    directory: Path,
+    optimize: str = "float32",
+    threads: int | None = None,
 ) -> None:
     """Write a SavedModel of variables and graphs, without Keras.
 
@@ -99,17 +112,18 @@ def save_ids_model(
         cells: a signature is written for each search and length, for XLA also for each batch.
         directory: of the SavedModel.
         optimize: as in `export_saved_model`.
+        threads: as in `export_saved_model`.
     """
     xla = optimize == "xla"
-    module, weights = tf.Module(), _StoredWeights(model, optimize)
+    module, weights = tf.Module(), _StoredWeights(model, optimize, threads)
     signatures = {signature_name(cell, xla=xla): cell for cell in cells}
     functions = {}
     for name, cell in signatures.items():
-        with weights.scope(SEARCHES[cell.search]):  # as in `export_saved_model`
-            functions[name] = signature(model, cell, xla=xla)
+        with weights.scope():  # as in `export_saved_model`
+            functions[name] = signature(model, cell, xla=xla, threads=threads)
     module.model_variables, module.computed = weights.variables, weights.computed
     tf.saved_model.save(module, str(directory), signatures=functions)
-    _rewrite_graphs(directory / "saved_model.pb", optimize)
+    _rewrite_graphs(directory / "saved_model.pb", threads)
 
 
 def signature_name(cell: Cell, *, xla: bool) -> str:
@@ -150,8 +164,10 @@ def prepare(
         model = exported = random_model(shape)
     # A trained model may have no matrix that is large enough for integers.
     others = [] if shape == "trained" else ["int8", *(["xla"] if xla else [])]
-    for optimize in ("float32", "latency", *others):
+    for optimize in ("float32", *others):
         save_ids_model(model, cells, directory / f"saved_model_{optimize}", optimize)
+        if optimize != "int8":
+            save_ids_model(model, cells, directory / f"saved_model_{optimize}_threads", optimize, THREADS)
     export_ctranslate2(exported, directory / "ctranslate2")
     export_ctranslate2(exported, directory / "ctranslate2_int8", quantization="int8")
 
@@ -175,6 +191,8 @@ def save_strings_models(translator: kt.Translator, directory: Path, variants: li
         )
         for variant in variants:
             export_saved_model(searching, directory / f"{variant}_{name}", optimize=variant)
+            divided = directory / f"{variant}_threads_{name}"
+            export_saved_model(searching, divided, optimize=variant, threads=THREADS)
 
 
 def write_sources(translator: kt.Translator, directory: Path) -> None:

@@ -17,7 +17,7 @@ THREADS = 2
 class SavedModelIds:
     """Ours: the signature of a SavedModel that takes and gives ids, loaded without Keras."""
 
-    optimize = "float32"
+    kind = "float32"
     threads = THREADS
 
     def __init__(self, directory: Path, shape: str) -> None:
@@ -25,7 +25,7 @@ class SavedModelIds:
 
         tf.config.threading.set_intra_op_parallelism_threads(self.threads)
         tf.config.threading.set_inter_op_parallelism_threads(self.threads)
-        self._module = tf.saved_model.load(str(directory / f"saved_model_{self.optimize}"))
+        self._module = tf.saved_model.load(str(directory / f"saved_model_{self.kind}"))
         self._tensor = tf.constant
 
     def inputs(self, rows: list[list[int]], cell: Cell) -> Any:
@@ -34,7 +34,7 @@ class SavedModelIds:
 
     def answer(self, inputs: Any, cell: Cell) -> int:
         """Generate; gives the number of tokens."""
-        batch = f"_{cell.batch}" if self.optimize == "xla" else ""
+        batch = f"_{cell.batch}" if self.kind.startswith("xla") else ""
         serve = self._module.signatures[f"{cell.search}_{cell.length}{batch}"]
         return int(np.count_nonzero(serve(token_ids=inputs)["token_ids"].numpy()))
 
@@ -89,28 +89,34 @@ class BareLoop:
         return inputs.shape[0] // SEARCHES[cell.search] * cell.length
 
 
-class SavedModelLatency(SavedModelIds):
-    """Ours, with steps on one thread."""
+class SavedModelThreads(SavedModelIds):
+    """Ours, where each thread searches for a part of the sources."""
 
-    optimize = "latency"
+    kind = "float32_threads"
 
 
 class SavedModelXla(SavedModelIds):
     """Ours, compiled by XLA for fixed shapes."""
 
-    optimize = "xla"
+    kind = "xla"
+
+
+class SavedModelXlaThreads(SavedModelIds):
+    """Ours, compiled by XLA for the part of each thread."""
+
+    kind = "xla_threads"
 
 
 class SavedModelInt8(SavedModelIds):
     """Ours, with large matrices of integers."""
 
-    optimize = "int8"
+    kind = "int8"
 
 
 class SavedModelStrings:
     """Ours: the string signature, tokenizers included, as `keras-transformer export` writes it."""
 
-    optimize = "float32"
+    kind = "float32"
 
     def __init__(self, directory: Path, shape: str) -> None:
         import tensorflow as tf
@@ -119,7 +125,7 @@ class SavedModelStrings:
         tf.config.threading.set_intra_op_parallelism_threads(THREADS)
         tf.config.threading.set_inter_op_parallelism_threads(THREADS)
         self._modules = {
-            name: tf.saved_model.load(str(directory / f"{self.optimize}_{name}" / "1")) for name in SEARCHES
+            name: tf.saved_model.load(str(directory / f"{self.kind}_{name}" / "1")) for name in SEARCHES
         }
         self._tensor = tf.constant
 
@@ -136,7 +142,19 @@ class SavedModelStrings:
 class SavedModelStringsXla(SavedModelStrings):
     """Ours with strings, compiled by XLA for each length and batch of its buckets."""
 
-    optimize = "xla"
+    kind = "xla"
+
+
+class SavedModelStringsThreads(SavedModelStrings):
+    """Ours with strings, where each thread searches for a part of the sources."""
+
+    kind = "float32_threads"
+
+
+class SavedModelStringsXlaThreads(SavedModelStrings):
+    """Ours with strings, compiled by XLA for the part of each thread."""
+
+    kind = "xla_threads"
 
 
 class LiteRT:
@@ -259,12 +277,15 @@ class Marian:
 SYSTEMS: dict[str, Any] = {
     "ours": SavedModelIds,
     "ours-one-thread": SavedModelOneThread,
-    "ours-latency": SavedModelLatency,
+    "ours-threads": SavedModelThreads,
     "ours-int8": SavedModelInt8,
     "ours-xla": SavedModelXla,
+    "ours-xla-threads": SavedModelXlaThreads,
     "bare-loop": BareLoop,
     "ours-strings": SavedModelStrings,
+    "ours-strings-threads": SavedModelStringsThreads,
     "ours-strings-xla": SavedModelStringsXla,
+    "ours-strings-xla-threads": SavedModelStringsXlaThreads,
     "ours-litert": LiteRT,
     "ours-litert-int8": LiteRTInt8,
     "ctranslate2": CTranslate2,

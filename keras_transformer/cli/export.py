@@ -26,9 +26,13 @@ _FIXED = {"litert": export_litert, "onnx": export_onnx}
     default="float32",
     show_default=True,
     type=click.Choice([*dict.fromkeys(OPTIMIZATIONS + FIXED_OPTIMIZATIONS)]),
-    help="latency: for single texts on a processor. bfloat16: weights of half the size. xla: a search "
-    "compiled for lengths 16, 32, 64 and so on. int8: of litert and onnx, a file of a third of the size; "
-    "else integers, faster with VNNI, slower without.",
+    help="bfloat16: weights of half the size. xla: a search compiled for lengths 16, 32, 64 and so on. int8: "
+    "of litert and onnx, a file of a third of the size; else integers, faster with VNNI, slower without.",
+)
+@click.option(
+    "--threads",
+    type=click.IntRange(min=1),
+    help="Of saved_model, for processors alone: faster, with so many threads for the sources of a request.",
 )
 @click.option(
     "--format",
@@ -52,6 +56,7 @@ def export(
     directory: str,
     examples: tuple[str, ...],
     optimize: str,
+    threads: int | None,
     file_format: str,
     shortlist: int | None,
     source_length: int | None,
@@ -66,15 +71,16 @@ def export(
 
     \b
       keras-transformer export runs/dates saved_models/dates --example "3 mars 2023"
-      keras-transformer export runs/dates saved_models/dates --optimize bfloat16
+      keras-transformer export runs/dates saved_models/dates --threads 2
       keras-transformer export runs/dates dates_ctranslate2 --format ctranslate2
       keras-transformer export runs/dates dates.tflite --format litert --source-length 32
     """
     for option, length in (("--source-length", source_length), ("--max-length", max_length)):
         if length is not None and file_format not in _FIXED:
             raise click.UsageError(f"{option} is for the formats litert and onnx. Received: {file_format}.")
-    if shortlist is not None and file_format != "saved_model":
-        raise click.UsageError(f"--shortlist is for the format saved_model. Received: {file_format}.")
+    for option, number in (("--shortlist", shortlist), ("--threads", threads)):
+        if number is not None and file_format != "saved_model":
+            raise click.UsageError(f"{option} is for the format saved_model. Received: {file_format}.")
     known = {"saved_model": OPTIMIZATIONS, "ctranslate2": ("float32",)}.get(file_format, FIXED_OPTIMIZATIONS)
     if optimize not in known:
         wanted = f"--optimize must be one of {', '.join(known)} for the format {file_format}"
@@ -99,5 +105,5 @@ def export(
             optimize=optimize,
         )
     else:
-        written = export_saved_model(translator, directory, examples, optimize)
+        written = export_saved_model(translator, directory, examples, optimize, threads)
     _show(str(written))

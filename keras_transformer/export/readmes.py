@@ -14,10 +14,6 @@ from keras_transformer.types import AUDIO, SPECIAL_IDS, SPECIAL_TOKENS, Source
 _TEXT_IMPORT = "    import tensorflow_text  # registers the tokenizer's operations\n"
 _NOTES = {
     "float32": "",
-    "latency": """
-A step of decoding runs on one thread, for single texts on a processor: many together take longer. It is
-not for GPUs.
-""",
     "bfloat16": "\nMatrices are stored as bfloat16, in half the size, and computed with as float32.\n",
     "int8": """
 Large matrices of a step of decoding are integers, with rows rounded as they come: some outputs differ from
@@ -30,6 +26,10 @@ to powers of two. The first request of each such size waits for the compiler; th
 examples of the usual ones. It takes no options, so there is no signature `search`.
 """,
 }
+_DIVIDED = """
+The sources of a request are divided among up to {threads} threads, each of which searches for its part. It is
+for processors, not for GPUs. `--tensorflow_inter_op_parallelism` of the server must not be lower.
+"""
 _LISTED = (
     "\nA shortlist leaves an output likely translations of its source's tokens, and frequent tokens: its\n"
     "score is a log-probability among these. The signature `score` reads the whole vocabulary.\n"
@@ -67,6 +67,7 @@ def _saved_model_readme(
     name: str,
     version: int,
     optimize: str,
+    threads: int | None,
     examples: Sequence[tuple[Source, str]],
 ) -> str:
     """Return the README of a version in Markdown; the first example, a source and its output, is shown."""
@@ -78,7 +79,9 @@ def _saved_model_readme(
         "version": version,
         "max_target_length": translator.max_target_length,
         "num_outputs": translator.search.num_outputs,
-        "note": _NOTES[optimize] + ("" if translator.shortlist is None else _LISTED),
+        "note": _NOTES[optimize]
+        + ("" if threads is None else _DIVIDED.format(threads=threads))
+        + ("" if translator.shortlist is None else _LISTED),
     }
     if translator.reads == AUDIO:
         seconds = translator.source_tokenizer.seconds

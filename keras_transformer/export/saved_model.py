@@ -13,7 +13,7 @@ import tensorflow as tf
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 from tensorflow_serving.apis import model_pb2, predict_pb2, prediction_log_pb2
 
-from keras_transformer.arguments import check_choice
+from keras_transformer.arguments import check_choice, check_positive
 from keras_transformer.decoding.sampling import SampleSearch
 from keras_transformer.decoding.text_generator import TextGenerator
 from keras_transformer.decoding.text_translator import TruncationWarning
@@ -38,6 +38,7 @@ def export_saved_model(
     directory: str | Path,
     examples: Iterable[Source] = (),
     optimize: str = "float32",
+    threads: int | None = None,
 ) -> Path:
     """Write the next version of a model, and check it before it appears.
 
@@ -51,11 +52,14 @@ def export_saved_model(
         examples: real sources, prompts or audio, of which the first 8 are used for the comparison and for the
             warm-up requests; for `xla` of the lengths that are usual. Without any a few tokens of the
             vocabulary, or silence.
-        optimize: `float32`; `latency` for single texts on a processor, slower for many together; `bfloat16`
-            for weights of half the size, which changes outputs where two are nearly as likely; `int8` for
-            integers in the large products of decoding (a million numbers or more), which changes as many,
-            faster with VNNI or AMX and slower without; or `xla` for a search compiled for a few lengths.
-            `latency` and `xla` have the same outputs.
+        optimize: `float32`; `bfloat16` for weights of half the size, which changes outputs where two are
+            nearly as likely; `int8` for integers in the large products of decoding (a million numbers or
+            more), which changes as many, faster with VNNI or AMX and slower without; or `xla` for a search
+            compiled for a few lengths, with the same outputs.
+        threads: for processors alone, the number of threads that search for the sources of a request, each
+            for a part of them: the cores of a server, divided by the requests that it answers at once. None
+            lets TensorFlow share each operation among all of its threads, which is slower on a processor,
+            and what a GPU needs. The outputs are the same.
 
     Returns:
         The directory of the new version. Next to it is `models.config`, written if there was none.
@@ -74,6 +78,8 @@ def export_saved_model(
             f"Received: {type(translator.search).__name__}."
         )
     check_choice(OPTIMIZATIONS, optimize=optimize)
+    if threads is not None:
+        check_positive(threads=threads)
     directory = _as_path(directory)
     if (directory / "saved_model.pb").exists():
         raise InputError(
@@ -88,7 +94,7 @@ def export_saved_model(
     with errors_named("write", directory), _numbered_directory(directory) as (version, partial):
         written = partial / "written"
         written.mkdir()
-        _write_graphs(translator, written, optimize)
+        _write_graphs(translator, written, optimize, threads)
         # What is verified has another path than what was written, as it has when it is deployed.
         for entry in list(written.iterdir()):
             entry.rename(partial / entry.name)
@@ -98,7 +104,7 @@ def export_saved_model(
         inputs = {each: _signatures_of(translator.reads)[each].inputs for each in signatures}
         _write_warmup_requests(partial, name, inputs, columns)
         readme = _saved_model_readme(
-            translator, name, version, optimize, list(zip(texts, outputs, strict=True))
+            translator, name, version, optimize, threads, list(zip(texts, outputs, strict=True))
         )
         (partial / "README.md").write_text(readme, encoding="utf-8", errors="replace")
         verified = _rounded(translator) if optimize == "bfloat16" else translator
@@ -146,9 +152,11 @@ def _model_name(directory: Path) -> str:
     return directory.resolve().name if name == ".." else name
 
 
-def _write_graphs(translator: Translator | TextGenerator, directory: Path, optimize: str) -> None:
+def _write_graphs(
+    translator: Translator | TextGenerator, directory: Path, optimize: str, threads: int | None
+) -> None:
     """Write the SavedModel itself, with the vocabularies among its assets."""
-    graphs = _ServingGraphs(translator, optimize)
+    graphs = _ServingGraphs(translator, optimize, threads)
     signatures = graphs.signatures()
     if optimize == "int8" and not graphs.has_integers:
         raise ValueError(
@@ -163,14 +171,14 @@ def _write_graphs(translator: Translator | TextGenerator, directory: Path, optim
             tf.saved_model.save(module, str(directory), signatures=signatures, options=options)
         except tf.errors.OpError as error:  # from TensorFlow's own writing: a full disk, for example
             raise OSError(error.message) from error
-    _rewrite_graphs(directory / "saved_model.pb", optimize)
+    _rewrite_graphs(directory / "saved_model.pb", threads)
 
 
-def _rewrite_graphs(path: Path, optimize: str) -> None:
+def _rewrite_graphs(path: Path, threads: int | None) -> None:
     """Change what TensorFlow has written so that it is loaded and run sooner."""
     saved_model = SavedModel.FromString(path.read_bytes())
     _shorten_names(saved_model)
-    if optimize == "latency":
+    if threads is not None:
         _keep_on_one_thread(saved_model)
     path.write_bytes(saved_model.SerializeToString(deterministic=True))
     path.with_name("fingerprint.pb").unlink(missing_ok=True)  # of the file as it was

@@ -6,6 +6,7 @@ as a function in Python does: in `serving_default` they would turn today's clien
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -84,22 +85,20 @@ def _utf8(texts: Sequence[str]) -> list[bytes]:
 class _ServingGraphs:
     """The signatures of a translator as graphs, without Keras."""
 
-    def __init__(self, translator: Translator | TextGenerator, optimize: str = "float32") -> None:
+    def __init__(
+        self, translator: Translator | TextGenerator, optimize: str = "float32", threads: int | None = None
+    ) -> None:
         self._translator = translator
-        self._weights = _StoredWeights(translator.model, optimize)
+        self._weights = _StoredWeights(translator.model, optimize, threads)
         # XLA cannot put a source aside when it has as many tokens as were asked for: no options, no `search`.
         self._options = {} if optimize == "xla" else _default_options(translator)
+        is_text = translator.reads == TEXT
+        source = _IDS if is_text else _frames(translator.source_tokenizer)
+        options = (tf.TensorSpec([None], tf.int32), tf.TensorSpec([None], tf.float32)) if self._options else ()
+        compiled = partial(_compiled_in_buckets, max_length=translator.max_source_length)
         # Traced once, for four signatures.
-        self._found = (
-            _compiled_in_buckets(self._search, translator.max_source_length)
-            if optimize == "xla"
-            else _graph_of(
-                self._search,
-                _IDS if translator.reads == TEXT else _frames(translator.source_tokenizer),
-                tf.TensorSpec([None], tf.int32),
-                tf.TensorSpec([None], tf.float32),
-            )
-        )
+        graph = _graph_of(compiled(self._search) if optimize == "xla" else self._search, source, *options)
+        self._found = graph if threads is None else partial(_found_by_threads, graph, threads)
 
     def module(self, vocabulary_files: Sequence[str]) -> tf.Module:
         """Return a module with what the graphs of `signatures` read, made before, and the vocabularies."""
@@ -223,7 +222,7 @@ class _ServingGraphs:
         return self._found(source_ids, *(options or defaults[:2]))
 
     def _search(self, source_ids: tf.Tensor, *options: tf.Tensor) -> SearchResult:
-        with self._weights.scope(self._translator.search.beam_size):
+        with self._weights.scope():
             return self._translator.trace_search(source_ids, None, *options)
 
 
@@ -285,6 +284,32 @@ def _compiled_in_buckets(generate: _Generate, max_length: int) -> _Generate:
         return SearchResult(result.token_ids[:batch_size], result.scores[:batch_size])
 
     return generate_in_buckets
+
+
+def _found_by_threads(generate: _Generate, threads: int, *inputs: tf.Tensor) -> SearchResult:
+    """Search for parts of a batch, each on a thread of its own."""
+    # Two threads that share each operation wait for each other at its end, and fetch from the other's cache
+    # what follows: a step for 32 sources took as long as by one. This operation of TensorFlow runs a function
+    # for each part, whose operations keep to the thread that they are on. It is for processors.
+    function = generate.get_concrete_function()
+    batch_size = tf.shape(inputs[0])[0]
+    size = -(-batch_size // threads)
+    num_parts = tf.maximum(-(-batch_size // tf.maximum(size, 1)), 1)
+    # All parts have one size: the last source stands for those that are missing.
+    rows = tf.minimum(tf.range(num_parts * size), tf.maximum(batch_size - 1, 0))
+    sizes = tf.stack([num_parts, size])
+    parts = [tf.reshape(tf.gather(each, rows), tf.concat([sizes, tf.shape(each)[1:]], 0)) for each in inputs]
+    found = tf.raw_ops.MapDefun(
+        arguments=parts,
+        captured_inputs=function.captured_inputs,
+        output_types=function.output_dtypes,
+        output_shapes=function.output_shapes,
+        f=function,
+        max_intra_op_parallelism=1,
+    )
+    shapes = function.output_shapes
+    joined = (tf.reshape(each, [-1, *shape[1:]]) for each, shape in zip(found, shapes, strict=True))
+    return SearchResult(*(each[:batch_size] for each in joined))
 
 
 def _pad_to_bucket(token_ids: tf.Tensor, max_length: int) -> tf.Tensor:

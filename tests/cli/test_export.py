@@ -60,6 +60,10 @@ def test_a_single_file(command: Callable, trained: Path, file_format: str, packa
             "--shortlist is for the format saved_model. Received: litert.",
         ),
         (
+            ("--format", "ctranslate2", "--threads", "2"),
+            "--threads is for the format saved_model. Received: ctranslate2.",
+        ),
+        (
             ("--format", "litert", "--optimize", "bfloat16"),
             "--optimize must be one of float32, int8 for the format litert. Received: bfloat16.",
         ),
@@ -98,4 +102,4 @@ def test_a_model_that_samples(command: Callable, trained: Path) -> None:
 def test_an_unknown_optimization(command: Callable) -> None:
     result = command("export", "model", "served/tiny", "--optimize", "int4")
     assert result.exit_code == 2
-    assert "'int4' is not one of 'float32', 'latency', 'bfloat16', 'int8', 'xla'" in result.stderr
+    assert "'int4' is not one of 'float32', 'bfloat16', 'int8', 'xla'" in result.stderr

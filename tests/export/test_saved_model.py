@@ -43,9 +43,14 @@ def export(translator: kt.Translator, monkeypatch: pytest.MonkeyPatch) -> Export
     monkeypatch.setattr(saved_model_module, "verify_saved_model", lambda *_, **__: None)
 
     def write(
-        directory: Path, examples: Sequence[str] = (), optimize: str = "float32", **changes: Any
+        directory: Path,
+        examples: Sequence[str] = (),
+        optimize: str = "float32",
+        threads: int | None = None,
+        **changes: Any,
     ) -> Path:
-        return export_saved_model(changes.get("translator", translator), directory, examples, optimize)
+        changed = changes.get("translator", translator)
+        return export_saved_model(changed, directory, examples, optimize, threads)
 
     return write
 
@@ -235,30 +240,22 @@ def executors(version: Path) -> set[bytes]:
     }
 
 
-@pytest.mark.slow
-def test_a_step_for_single_texts_stays_on_one_thread(
+def test_threads_search_for_parts_of_a_batch(
     exported: Path, translator: kt.Translator, tmp_path: Path
 ) -> None:
-    greedy = kt.Translator(
-        translator.model,
-        translator.source_tokenizer,
-        translator.target_tokenizer,
-        search=kt.decoding.GreedySearch(),
-        max_source_length=20,
-        max_target_length=7,
-    )
     # All signatures are verified, with the model's own weights.
-    version = export_saved_model(greedy, tmp_path / "tiny", ["a dog", "the cat ran over it"], "latency")
+    version = export_saved_model(translator, tmp_path / "tiny", ["a dog", "the cat ran"], threads=2)
     assert executors(exported) == {b""}
     assert executors(version) == {b"SINGLE_THREADED_EXECUTOR"}
-    assert b"_FusedMatMul" in (version / "saved_model.pb").read_bytes()
-    texts = ["a rat sat", "", "the dog", "a cat"]
-    expected = [text.encode() for text in greedy.translate(texts)]
+    for operation in (b"MapDefun", b"_FusedMatMul"):
+        assert operation in (version / "saved_model.pb").read_bytes()
+    texts = ["a rat sat", "", "the dog", "a cat", "cats ran"]
+    expected = [text.encode() for text in translator.translate(texts)]
     # As a server does, without Python's functions.
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         meta_graph = tf.compat.v1.saved_model.load(session, ["serve"], str(version))
         signature = meta_graph.signature_def["serving_default"]
-        for number in (1, 4):
+        for number in range(len(texts) + 1):
             feed = {signature.inputs["text"].name: texts[:number]}
             answers = session.run(signature.outputs["output"].name, feed).tolist()
             assert answers == expected[:number]
@@ -515,12 +512,14 @@ def test_the_readme_says_what_is_particular(
     export: Export, subword_translator: kt.Translator, tmp_path: Path
 ) -> None:
     plain = readme(export(tmp_path / "plain"))
-    particular = {"latency": "single texts", "bfloat16": "half the size", "xla": "--xla_cpu_compilation"}
+    particular = {"bfloat16": "half the size", "xla": "--xla_cpu_compilation"}
     for optimize, words in particular.items():
         page = readme(export(tmp_path / optimize, optimize=optimize))
         assert words in page
         assert words not in plain
         assert ("| `search` |" in page) == (optimize != "xla")
+    assert "up to 3 threads" in readme(export(tmp_path / "threads", threads=3))
+    assert "threads" not in plain
     assert "import tensorflow_text" in readme(export(tmp_path / "subwords", translator=subword_translator))
     assert "import tensorflow_text" not in plain
 
