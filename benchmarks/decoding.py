@@ -112,9 +112,7 @@ def measure(shape: str, directory: Path, options: argparse.Namespace) -> dict[st
     if shape == "trained":
         write_sources(directory, options)
     cells = cells_to_prepare(shape, options)
-    prepare(
-        directory, shape, cells, xla=any("xla" in system for system in systems), model=options.model
-    )
+    prepare(directory, shape, cells, xla=any("xla" in system for system in systems), model=options.model)
     limit = json.loads((directory / "limit.json").read_text()) if shape == "trained" else None
     cells = [cell._replace(length=limit) if limit else cell for cell in options.cells if cell.shape == shape]
     single = Cell(shape, 1, "greedy", limit or 32)

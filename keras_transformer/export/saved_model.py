@@ -19,8 +19,8 @@ from keras_transformer.decoding.text_generator import TextGenerator
 from keras_transformer.decoding.text_translator import TruncationWarning
 from keras_transformer.decoding.translator import Translator
 from keras_transformer.errors import InputError
-from keras_transformer.export.integer_product import _IntegerProduct
 from keras_transformer.export.readmes import _saved_model_readme, _template
+from keras_transformer.export.row_products import _IntegerProduct
 from keras_transformer.export.serving_graphs import _columns, _rows, _ServingGraphs, _signatures_of, _utf8
 from keras_transformer.export.verification import verify_saved_model
 from keras_transformer.export.weights import _LARGE, _rounded
@@ -56,10 +56,9 @@ def export_saved_model(
             nearly as likely; `int8` for integers in the large products of decoding (a million numbers or
             more), which changes as many, faster with VNNI or AMX and slower without; or `xla` for a search
             compiled for a few lengths, with the same outputs.
-        threads: for processors alone, the number of threads that search for the sources of a request, each
-            for a part of them: the cores of a server, divided by the requests that it answers at once. None
-            lets TensorFlow share each operation among all of its threads, which is slower on a processor,
-            and what a GPU needs. The outputs are the same.
+        threads: for processors alone, and mostly faster there: the number of threads among which the sources
+            of a request are divided, such as the cores of a server by the requests that it answers at once.
+            None lets TensorFlow share each operation among its threads. The outputs are the same.
 
     Returns:
         The directory of the new version. Next to it is `models.config`, written if there was none.
@@ -209,20 +208,14 @@ def _shorten_names(saved_model: SavedModel) -> None:
 
 def _keep_on_one_thread(saved_model: SavedModel) -> None:
     """Let TensorFlow's single-threaded executor run loops that have neither loops nor conditions in them."""
-    # A step is hundreds of small operations. The other executor hands them from thread to thread, and takes
-    # three nodes for each variable of a loop. This one cannot copy between devices, does one operation at a
-    # time, and TensorFlow puts none of oneDNN into its graphs: 32 texts take longer.
-    lowered = "_lower_using_switch_merge"
+    # A step is hundreds of small operations, which the other executor hands from thread to thread.
     for graph in saved_model.meta_graphs:
         nodes = {each.signature.name: each.node_def for each in graph.graph_def.library.function}
-        branching = {name: [each for each in body if lowered in each.attr] for name, body in nodes.items()}
-        loops = [each for body in branching.values() for each in body if each.op.endswith("While")]
-        for loop in loops:
+        lowered = {name for name in nodes for each in nodes[name] if "_lower_using_switch_merge" in each.attr}
+        for loop in (each for body in nodes.values() for each in body if each.op.endswith("While")):
             parts = [loop.attr[part].func for part in ("cond", "body")]
-            if not any(branching[part.name] for part in parts):
-                del loop.attr[lowered]
-                for part in parts:
-                    part.attr["_executor"].s = b"SINGLE_THREADED_EXECUTOR"
+            for part in parts if lowered.isdisjoint(part.name for part in parts) else ():
+                part.attr["_executor"].s = b"SINGLE_THREADED_EXECUTOR"
 
 
 def _renamed(reference: str, names: dict[str, str]) -> str:

@@ -92,12 +92,13 @@ class _ServingGraphs:
         self._weights = _StoredWeights(translator.model, optimize, threads)
         # XLA cannot put a source aside when it has as many tokens as were asked for: no options, no `search`.
         self._options = {} if optimize == "xla" else _default_options(translator)
-        is_text = translator.reads == TEXT
-        source = _IDS if is_text else _frames(translator.source_tokenizer)
-        options = (tf.TensorSpec([None], tf.int32), tf.TensorSpec([None], tf.float32)) if self._options else ()
-        compiled = partial(_compiled_in_buckets, max_length=translator.max_source_length)
+        source = _IDS if translator.reads == TEXT else _frames(translator.source_tokenizer)
+        options = [tf.TensorSpec([None], dtype) for dtype in (tf.int32, tf.float32) if self._options]
+        search = self._search
+        if optimize == "xla":
+            search = _compiled_in_buckets(search, translator.max_source_length)
         # Traced once, for four signatures.
-        graph = _graph_of(compiled(self._search) if optimize == "xla" else self._search, source, *options)
+        graph = _graph_of(search, source, *options)
         self._found = graph if threads is None else partial(_found_by_threads, graph, threads)
 
     def module(self, vocabulary_files: Sequence[str]) -> tf.Module:
@@ -286,7 +287,7 @@ def _compiled_in_buckets(generate: _Generate, max_length: int) -> _Generate:
     return generate_in_buckets
 
 
-def _found_by_threads(generate: _Generate, threads: int, *inputs: tf.Tensor) -> SearchResult:
+def _found_by_threads(generate: Any, threads: int, *inputs: tf.Tensor) -> SearchResult:
     """Search for parts of a batch, each on a thread of its own."""
     # Two threads that share each operation wait for each other at its end, and fetch from the other's cache
     # what follows: a step for 32 sources took as long as by one. This operation of TensorFlow runs a function

@@ -12,11 +12,11 @@ import tensorflow as tf
 from keras_transformer.backend import RowProduct
 from keras_transformer.decoding.text_generator import TextGenerator
 from keras_transformer.decoding.translator import Translator
-from keras_transformer.export.integer_product import _IntegerProduct
+from keras_transformer.export.row_products import _FusedProduct, _IntegerProduct
 
 # Numbers of a matrix from which integers are faster, whose rows have to be rounded.
 _LARGE = 2**20
-# Numbers of a matrix from which a second thread, or a variable that takes time to load, saves time in a row.
+# Numbers of a matrix from which a variable that takes time to load saves time.
 _MANY = 2**19
 # Rows so far apart, or a multiple, share few lines of a cache; one more in each mends it. XLA packs them.
 _CROWDED, _LINE = 512, 16
@@ -88,27 +88,6 @@ class _StoredWeights:
                     _Computed(partial(part, number), first + number) for number in range(count)
                 ]
         return [each.read() for each in self._computed[layers]]
-
-
-class _FusedProduct(RowProduct):
-    """One on a single thread: one operation for the product and the sum, which is faster there for a row."""
-
-    # Without the limit on threads it is slower. `tf.matmul` takes 22 microseconds for a row from 256 to 256
-    # numbers, this one 10; for 16 rows both take the same.
-    def _product(self, rows: tf.Tensor) -> tf.Tensor:
-        if self._bias is None or self._matrix.dtype != tf.float32:
-            return super()._product(rows)
-        attribute = tf.compat.v1.AttrValue
-        attributes = {
-            "T": attribute(type=rows.dtype.as_datatype_enum),
-            "num_args": attribute(i=1),
-            "fused_ops": attribute(list=attribute.ListValue(s=[b"BiasAdd"])),
-        }
-        tensors, graph = [rows, self._matrix, self._bias], tf.compat.v1.get_default_graph()
-        # The name of a node must not begin with an underscore, as that of the operation does.
-        node = graph.create_op("_FusedMatMul", tensors, [rows.dtype], name="product", attrs=attributes)
-        node.outputs[0].set_shape((rows.shape[0], self._matrix.shape[1]))
-        return node.outputs[0]
 
 
 class _Computed(tf.saved_model.experimental.TrackableResource):
