@@ -87,7 +87,9 @@ def signature(model: kt.Transformer, cell: Cell, *, xla: bool, threads: int | No
         return kt.decoding.generate(model, token_ids, search(cell.search), cell.length)
 
     shape = [-(-cell.batch // (threads or 1)), SOURCE_LENGTH] if xla else [None, None]
-    graph = _graph_of(found, tf.TensorSpec(shape, tf.int32), jit_compile=xla or None)
+    part = tf.TensorSpec(shape, tf.int32)
+    # Two functions, as in an export: the one that threads are given is never compiled itself.
+    graph = _graph_of(_graph_of(found, part, jit_compile=xla or None), part)
     divided = graph if threads is None else partial(_found_by_threads, graph, threads)
 
     def serve(token_ids: tf.Tensor) -> dict[str, tf.Tensor]:

@@ -202,13 +202,15 @@ class Run:
         directory: str | PathLike[str] | None = None,
         examples: Sequence[str] | None = None,
         optimize: str = "float32",
+        threads: int | None = None,
     ) -> Path:
         """Write the next version of a SavedModel; see `export.export_saved_model`.
 
         Args:
             directory: of the model; `export_directory/name` of the configuration if None.
             examples: real sources, for the check and for the warm-up requests; some test sources if None.
-            optimize: `float32`, `bfloat16` or `xla`.
+            optimize: as there.
+            threads: as there.
 
         Returns:
             The directory of the version.
@@ -221,7 +223,7 @@ class Run:
         configured = Path(self.config.export_directory, self.config.name)
         place = configured if directory is None else _as_path(directory)
         given = self.examples(self.directory) if examples is None else examples
-        return export_saved_model(self.translator, place, given, optimize)
+        return export_saved_model(self.translator, place, given, optimize, threads)
 
     def _scored(
         self, pairs: Sequence[Pair], *, unique: bool = False, progress: Progress | None
