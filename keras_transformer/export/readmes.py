@@ -28,7 +28,7 @@ examples of the usual ones. It takes no options, so there is no signature `searc
 }
 _DIVIDED = """
 The sources of a request are divided among up to {threads} threads, each of which searches for its part. It is
-for processors, not for GPUs. `--tensorflow_inter_op_parallelism` of the server must not be lower.
+for processors, not for GPUs. `--tensorflow_inter_op_parallelism` of the server should not be lower.
 """
 _LISTED = (
     "\nA shortlist leaves an output likely translations of its source's tokens, and frequent tokens: its\n"

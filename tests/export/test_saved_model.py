@@ -264,10 +264,14 @@ def test_threads_search_for_parts_of_a_batch(
 
 
 @pytest.mark.slow
-def test_bfloat16_halves_the_weights(exported: Path, translator: kt.Translator, tmp_path: Path) -> None:
+@pytest.mark.parametrize("threads", [None, 2])
+def test_bfloat16_halves_the_weights(
+    exported: Path, translator: kt.Translator, tmp_path: Path, threads: int | None
+) -> None:
     before = translator.model.get_weights()
     # All signatures are verified, with rounded weights.
-    version = export_saved_model(translator, tmp_path / "tiny", ["a dog", "the cat ran over it"], "bfloat16")
+    examples = ["a dog", "the cat ran over it"]
+    version = export_saved_model(translator, tmp_path / "tiny", examples, "bfloat16", threads)
     for old, new in zip(before, translator.model.get_weights(), strict=True):
         np.testing.assert_array_equal(old, new)
     dtypes = {(len(shape) > 1, dtype) for shape, dtype in variables(version).values() if dtype.is_floating}
