@@ -88,8 +88,8 @@ def signature(model: kt.Transformer, cell: Cell, *, xla: bool, threads: int | No
 
     shape = [-(-cell.batch // (threads or 1)), SOURCE_LENGTH] if xla else [None, None]
     part = tf.TensorSpec(shape, tf.int32)
-    # Two functions, as in an export: the one that threads are given is never compiled itself.
-    graph = _graph_of(_graph_of(found, part, jit_compile=xla or None), part)
+    # As in an export: what threads are given is never compiled itself, and calls nothing else.
+    graph = _graph_of(_graph_of(found, part, jit_compile=True) if xla else found, part)
     divided = graph if threads is None else partial(_found_by_threads, graph, threads)
 
     def serve(token_ids: tf.Tensor) -> dict[str, tf.Tensor]:
