@@ -88,7 +88,8 @@ def signature(model: kt.Transformer, cell: Cell, *, xla: bool, threads: int | No
 
     shape = [-(-cell.batch // (threads or 1)), SOURCE_LENGTH] if xla else [None, None]
     part = tf.TensorSpec(shape, tf.int32)
-    # As in an export: what threads are given is never compiled itself, and calls nothing else.
+    # As in an export: threads are given what is never compiled itself, but may call what is; without XLA it
+    # calls nothing, since that would go to oneDNN, which knows no limit of threads.
     graph = _graph_of(_graph_of(found, part, jit_compile=True) if xla else found, part)
     divided = graph if threads is None else partial(_found_by_threads, graph, threads)
 
