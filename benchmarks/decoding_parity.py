@@ -25,7 +25,7 @@ import numpy as np
 from machine import machine
 
 import keras_transformer as kt
-from keras_transformer.backend import compile_function
+from keras_transformer._backend import compile_function
 from keras_transformer.data import read_lines
 from keras_transformer.export import export_ctranslate2
 

@@ -20,10 +20,10 @@ from pathlib import Path
 
 from sacrebleu.metrics import BLEU
 
+from keras_transformer._files import write_file
 from keras_transformer.data import read_lines
 from keras_transformer.errors import InputError
 from keras_transformer.evaluation import evaluate
-from keras_transformer.files import write_file
 
 
 def read_answers(path: str, num_sources: int) -> dict[int, list[str]]:

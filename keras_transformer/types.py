@@ -42,15 +42,15 @@ class SpecialIds(NamedTuple):
     """Ends a hypothesis."""
 
 
-class _Input(NamedTuple):
+class ServedInput(NamedTuple):
     name: str
     dtype: str
     rank: int
 
 
-TEXT = _Input("text", "string", 1)
+TEXT = ServedInput("text", "string", 1)
 """What most models read a batch of: its name in an export, its type, and its rank with the batch."""
-AUDIO = _Input("audio", "float32", 2)
+AUDIO = ServedInput("audio", "float32", 2)
 """What models of speech read: samples at 16 kHz."""
 
 SPECIAL_IDS = SpecialIds()

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_transformer.arguments import (
+from keras_transformer._arguments import (
     as_position,
     check_attention_inputs,
     check_choice,

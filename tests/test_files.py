@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from keras_transformer.errors import InputError
-from keras_transformer.files import (
+from keras_transformer._files import (
     Checksums,
     atomic_directory,
     atomic_file,
@@ -14,6 +13,7 @@ from keras_transformer.files import (
     remove_partials,
     write_file,
 )
+from keras_transformer.errors import InputError
 
 
 def files(root: Path) -> dict[str, str]:

@@ -9,10 +9,10 @@ from typing import TypeAlias
 import click
 import keras
 
+from keras_transformer._files import check_writable
 from keras_transformer.cli.options import run_options
 from keras_transformer.cli.terminal import Verb, _EpochProgress, _show, progress_bar
 from keras_transformer.errors import InputError
-from keras_transformer.files import _check_writable
 from keras_transformer.runs.config import RunConfig
 from keras_transformer.runs.run import Run
 
@@ -50,7 +50,7 @@ def train(config: str | None, resume: bool, overwrite: bool, export: bool, **fla
     run = _run(config, given, resume=resume)
     exports = export and keras.backend.backend() == "tensorflow"
     if exports:
-        _check_writable(Path(run.config.export_directory, run.config.name))
+        check_writable(Path(run.config.export_directory, run.config.name))
     try:
         report = run.train(
             resume=resume, overwrite=overwrite, callbacks=[_EpochProgress()], verbose=0, progress=progress_bar

@@ -1,9 +1,11 @@
 """Multi-head attention as TensorFlow Addons had it."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
-from keras_transformer.arguments import (
+from keras_transformer._arguments import (
     as_boolean,
     check_attention_inputs,
     check_positive,
@@ -75,7 +77,7 @@ class MultiHeadAttention(_PositionalCall):
         bias_initializer: object = "zeros",
         bias_regularizer: object = None,
         bias_constraint: object = None,
-        **kwargs: Tensor,
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         check_positive(head_size=head_size, num_heads=num_heads)

@@ -2,11 +2,12 @@
 
 import inspect
 from collections.abc import Callable
+from typing import Any
 
 import keras
 from keras import ops
 
-from keras_transformer.arguments import as_boolean, as_tensor
+from keras_transformer._arguments import as_boolean, as_tensor
 from keras_transformer.layers.dot_product_attention import dot_product_attention
 from keras_transformer.layers.masks import causal_mask, padding_mask
 from keras_transformer.layers.position_encoding import sinusoidal_position_encoding
@@ -111,7 +112,7 @@ def _to_rank(tensor: Tensor, rank: int) -> Tensor:
     return tensor
 
 
-def FullyConnected(embedding_dim: int, fully_connected_dim: int, **kwargs: Tensor) -> keras.Sequential:
+def FullyConnected(embedding_dim: int, fully_connected_dim: int, **kwargs: Any) -> keras.Sequential:
     """Make the two dense layers that follow attention.
 
     Args:

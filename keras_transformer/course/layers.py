@@ -1,11 +1,11 @@
 """The encoder layer and the decoder layer of the course."""
 
 import inspect
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import keras
 
-from keras_transformer.arguments import check_positive, check_rates, freeze_parts
+from keras_transformer._arguments import check_positive, check_rates, freeze_parts
 from keras_transformer.course.functions import FullyConnected, _over_keys
 from keras_transformer.layers.multi_head_attention import MultiHeadAttention
 from keras_transformer.types import Shape, Tensor
@@ -14,7 +14,7 @@ from keras_transformer.types import Shape, Tensor
 class _PositionalCall(keras.layers.Layer):
     """A layer that takes every argument of `call` by position, and has its options as attributes."""
 
-    def __call__(self, *args: Tensor, **kwargs: Tensor) -> Tensor:
+    def __call__(self, *args: Any, **kwargs: Any) -> Tensor:
         # Keras 3 raises for a Python bool by position ("Only input tensors may be passed as positional
         # arguments"), and the courses pass `training` so. All but the first argument are passed on by
         # keyword.
@@ -44,7 +44,7 @@ class _CourseLayer(_PositionalCall):
         fully_connected_dim: int,
         dropout_rate: float = 0.1,
         layernorm_eps: float = 1e-6,
-        **kwargs: Tensor,
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         check_positive(

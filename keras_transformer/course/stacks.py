@@ -1,9 +1,11 @@
 """The encoder and the decoder of the course: from token ids to vectors."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
-from keras_transformer.arguments import check_positive, check_rates, freeze_parts
+from keras_transformer._arguments import check_positive, check_rates, freeze_parts
 from keras_transformer.course.functions import _over_keys, positional_encoding
 from keras_transformer.course.layers import DecoderLayer, EncoderLayer, _PositionalCall
 from keras_transformer.layers.token_embedding import TokenEmbedding
@@ -23,7 +25,7 @@ class _SentenceStack(_PositionalCall):
         layernorm_eps: float,
         vocab_size: int,
         maximum_position_encoding: int,
-        **kwargs: Tensor,
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         check_positive(num_layers=num_layers, maximum_position_encoding=maximum_position_encoding)
@@ -112,7 +114,7 @@ class Encoder(_SentenceStack):
         maximum_position_encoding: int,
         dropout_rate: float = 0.1,
         layernorm_eps: float = 1e-6,
-        **kwargs: Tensor,
+        **kwargs: Any,
     ) -> None:
         layer = (embedding_dim, num_heads, fully_connected_dim, dropout_rate, layernorm_eps)
         super().__init__(num_layers, *layer, input_vocab_size, maximum_position_encoding, **kwargs)
@@ -169,7 +171,7 @@ class Decoder(_SentenceStack):
         maximum_position_encoding: int,
         dropout_rate: float = 0.1,
         layernorm_eps: float = 1e-6,
-        **kwargs: Tensor,
+        **kwargs: Any,
     ) -> None:
         layer = (embedding_dim, num_heads, fully_connected_dim, dropout_rate, layernorm_eps)
         super().__init__(num_layers, *layer, target_vocab_size, maximum_position_encoding, **kwargs)

@@ -1,5 +1,7 @@
 """The model of the course: from two sentences to probabilities."""
 
+from typing import Any
+
 import keras
 
 from keras_transformer.course.layers import _PositionalCall
@@ -53,7 +55,7 @@ class Transformer(_PositionalCall, keras.Model):
         max_positional_encoding_target: int,
         dropout_rate: float = 0.1,
         layernorm_eps: float = 1e-6,
-        **kwargs: Tensor,
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         sizes = (num_layers, embedding_dim, num_heads, fully_connected_dim)
@@ -69,7 +71,7 @@ class Transformer(_PositionalCall, keras.Model):
         )
 
     # `fit` passes all its inputs as the first argument; on JAX through `stateless_call`.
-    def __call__(self, input_sentence: Tensor, *args: Tensor, **kwargs: Tensor) -> Tensor:
+    def __call__(self, input_sentence: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         sentences, masks = _unpack(input_sentence)
         return super().__call__(*sentences, *args, **masks, **kwargs)
 
@@ -78,8 +80,8 @@ class Transformer(_PositionalCall, keras.Model):
         trainable_variables: Tensor,
         non_trainable_variables: Tensor,
         inputs: Tensor,
-        *args: Tensor,
-        **kwargs: Tensor,
+        *args: Any,
+        **kwargs: Any,
     ) -> Tensor:
         """Call the model with given weights, as `fit` does on JAX."""
         sentences, masks = _unpack(inputs)

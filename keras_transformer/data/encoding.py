@@ -14,10 +14,10 @@ from typing import Self, TypeAlias
 import numpy as np
 import tensorflow as tf
 
+from keras_transformer._files import as_path
 from keras_transformer.data.id_cache import _read_cache, _StoredRows, _write_cache
 from keras_transformer.data.pairs import _has_text, _is_pair, _log_dropped, _report_empty
 from keras_transformer.errors import InputError
-from keras_transformer.files import _as_path
 from keras_transformer.text.tokenizer import Tokenizer
 from keras_transformer.types import SPECIAL_IDS, Pair
 
@@ -127,7 +127,7 @@ class EncodedPairs:
             InputError: as in `encode`; the directory is damaged, of others, or cannot be written.
             ValueError: a limit is below 2, which no text fits.
         """
-        limits, path = (max_source_length, max_target_length), _as_path(directory)
+        limits, path = (max_source_length, max_target_length), as_path(directory)
         chunks = _EncodedChunks(
             pairs, (source_tokenizer, target_tokenizer), limits, _CHUNK_SIZE, num_threads=os.cpu_count() or 1
         )

@@ -12,8 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.errors import InputError
-from keras_transformer.files import (
+from keras_transformer._files import (
     Checksums,
     atomic_directory,
     errors_named,
@@ -21,6 +20,7 @@ from keras_transformer.files import (
     read_table,
     write_file,
 )
+from keras_transformer.errors import InputError
 
 _SIDES = ("source", "target")
 _DESCRIPTION = "cache.json"

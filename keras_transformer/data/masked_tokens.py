@@ -7,7 +7,7 @@ masks and the model must keep an eye on every token.
 
 import tensorflow as tf
 
-from keras_transformer.arguments import check_number
+from keras_transformer._arguments import check_number
 from keras_transformer.types import SPECIAL_IDS, SPECIAL_TOKENS
 
 _MASK_SHARE = 0.8

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 import tensorflow as tf
 
-from keras_transformer.arguments import check_number, check_positive, check_rates
+from keras_transformer._arguments import check_number, check_positive, check_rates
 from keras_transformer.data.batching import Transformation
 from keras_transformer.text.subword import SubwordTokenizer
 from keras_transformer.types import SPECIAL_TOKENS

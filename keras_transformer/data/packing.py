@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.arguments import check_positive
+from keras_transformer._arguments import check_positive
 from keras_transformer.data.batching import _BatchPlan, _EpochOrder
 from keras_transformer.data.encoding import EncodedPairs
 from keras_transformer.types import SPECIAL_IDS

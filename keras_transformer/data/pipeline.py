@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 import tensorflow as tf
 
-from keras_transformer.arguments import check_positive
+from keras_transformer._arguments import check_positive
 from keras_transformer.data.batching import Transformation, _choose_boundaries, _EpochOrder, _plan_batches
 from keras_transformer.data.encoding import EncodedPairs, PairSource, _EncodedChunks
 from keras_transformer.data.packing import _pack_pairs

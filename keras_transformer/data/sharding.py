@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from keras_transformer.arguments import check_number, check_positive
+from keras_transformer._arguments import check_number, check_positive
 from keras_transformer.data.batching import Transformation
 from keras_transformer.types import SPECIAL_IDS
 

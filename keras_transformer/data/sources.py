@@ -4,7 +4,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from keras_transformer.arguments import check_positive
+from keras_transformer._arguments import check_positive
+from keras_transformer._files import as_path
 from keras_transformer.data.pairs import _drop_empty_pairs
 from keras_transformer.data.text_files import (
     COLUMNS,
@@ -15,7 +16,6 @@ from keras_transformer.data.text_files import (
     _iterate_shards,
 )
 from keras_transformer.errors import InputError
-from keras_transformer.files import _as_path
 from keras_transformer.types import Pair
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def read_pairs(
         return _read_dates(split, num_pairs, seed, optional=optional)
     if spec.startswith("tfds:"):
         return _read_tfds(spec, split, data_dir, optional=optional)[:num_pairs]
-    if spec and (found := sorted(_as_path(spec.partition("#")[0]).glob("*.*.txt"))):
+    if spec and (found := sorted(as_path(spec.partition("#")[0]).glob("*.*.txt"))):
         files = _folder_files(spec, found, split)
         is_absent = optional and not any(path.exists() for path in files)
         return [] if is_absent else read_pairs(files, num_pairs=num_pairs)
@@ -116,7 +116,7 @@ def _folder_files(spec: str, found: list[Path], split: str) -> tuple[Path, Path]
             f"{folder} must hold files LANGUAGE.SPLIT.txt of two languages, or the two be named as "
             f"{folder}#SOURCE,TARGET. Received: {', '.join(path.name for path in found[:6])}."
         )
-    source, target = (_as_path(folder) / f"{language}.{split}.txt" for language in languages)
+    source, target = (as_path(folder) / f"{language}.{split}.txt" for language in languages)
     return source, target
 
 

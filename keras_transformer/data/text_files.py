@@ -10,9 +10,9 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import BinaryIO, TypeAlias, TypeVar
 
-from keras_transformer.arguments import check_memory
+from keras_transformer._arguments import check_memory
+from keras_transformer._files import as_path
 from keras_transformer.errors import InputError
-from keras_transformer.files import _as_path
 from keras_transformer.types import Pair
 
 FilePath: TypeAlias = str | os.PathLike[str]
@@ -42,7 +42,7 @@ def read_lines(path: str | os.PathLike[str] | BinaryIO) -> list[str]:
             it has a line of more than 16 MiB, or it is more than the machine's memory holds.
     """
     if isinstance(path, str | os.PathLike):
-        return _bounded(_iterate_lines(_as_path(path)), path)
+        return _bounded(_iterate_lines(as_path(path)), path)
     name = getattr(path, "name", "standard input")
     return _bounded(_decoded_lines(path.readline, name), name)
 
@@ -110,7 +110,7 @@ def _find_shards(source: Files, target: Files | None = None) -> list[tuple[Path,
 def _find_files(files: Files, *, of_columns: bool = False) -> list[Path]:
     found = []
     for name in [files] if isinstance(files, str | os.PathLike) else files:
-        path = _as_path(name)
+        path = as_path(name)
         if of_columns and path.is_dir():
             paths = [inside for inside in path.iterdir() if inside.name.endswith(COLUMNS)]
         elif of_columns and not path.name.endswith(COLUMNS):

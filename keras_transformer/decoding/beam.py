@@ -5,8 +5,8 @@ from typing import ClassVar, Literal, NamedTuple
 
 from keras import ops
 
-from keras_transformer.arguments import check_choice, check_number, check_positive
-from keras_transformer.backend.gather import largest, shape_of, take
+from keras_transformer._arguments import check_choice, check_number, check_positive
+from keras_transformer._backend.gather import largest, shape_of, take
 from keras_transformer.decoding.constraints import _is_absent, _Limits
 from keras_transformer.decoding.log_probabilities import LOWEST_SCORE, _best_tokens, _is_possible
 from keras_transformer.decoding.search import Search, SearchResult, Step, _Cache, _Request

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from keras import ops
 
-from keras_transformer.arguments import check_number
+from keras_transformer._arguments import check_number
 from keras_transformer.decoding.log_probabilities import FORCED_LOG_PROBABILITY, LOWEST_SCORE, _is_possible
 from keras_transformer.types import SpecialIds, Tensor
 

@@ -8,8 +8,8 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformer.arguments import check_token_ids, known_sizes
-from keras_transformer.backend.compiler import compile_function
+from keras_transformer._arguments import check_token_ids, known_sizes
+from keras_transformer._backend.compiler import compile_function
 from keras_transformer.decoding.sampling import _IndependentSearch, _IndependentState
 from keras_transformer.decoding.search import CHUNK, Search, SearchResult, Step, _Cache, _Request
 from keras_transformer.decoding.shortlist import Shortlist, _is_listed, _search_listed

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from keras_transformer._files import as_path, atomic_directory
 from keras_transformer.decoding.beam import BeamSearch
 from keras_transformer.decoding.constraints import Constraints
 from keras_transformer.decoding.sampling import GreedySearch
 from keras_transformer.decoding.search import Search
 from keras_transformer.errors import InputError
-from keras_transformer.files import _as_path, atomic_directory
 from keras_transformer.pretrained import HuggingFaceCheckpoint
 from keras_transformer.types import SPECIAL_IDS, SPECIAL_TOKENS, TEXT, Config
 
@@ -202,7 +202,7 @@ def _write_hugging_face(arguments: Config, directory: str | Path) -> None:
     lengths = arguments["max_source_length"], arguments["max_target_length"]
     ids = _original_ids(source), _original_ids(target)
     generation = _generation(arguments["search"], ids[1], lengths[1])
-    with atomic_directory(_as_path(directory)) as partial:
+    with atomic_directory(as_path(directory)) as partial:
         ids = HuggingFaceCheckpoint.write(
             partial, arguments["model"], *ids, generation=generation, num_positions=max(lengths)
         )

@@ -5,7 +5,7 @@ from typing import Literal, TypeAlias
 
 from keras import ops
 
-from keras_transformer.backend.gather import largest, shape_of, take
+from keras_transformer._backend.gather import largest, shape_of, take
 from keras_transformer.types import SpecialIds, Tensor
 
 # Stands for a log-probability of minus infinity. Unlikely is not impossible: sums of it stay finite, so that

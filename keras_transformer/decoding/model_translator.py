@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from keras import ops
 
-from keras_transformer.arguments import _pad_audio
-from keras_transformer.backend.compiler import compile_function
+from keras_transformer._arguments import pad_audio
+from keras_transformer._backend.compiler import compile_function
+from keras_transformer._files import as_path
 from keras_transformer.decoding.generation import _token_stream, generate
 from keras_transformer.decoding.sampling import GreedySearch
 from keras_transformer.decoding.scoring import align_targets
@@ -21,8 +22,7 @@ from keras_transformer.decoding.shortlist import Shortlist
 from keras_transformer.decoding.text_translator import Outputs, TextTranslator, TruncationWarning
 from keras_transformer.decoding.translator_directory import _read_translator, _write_translator
 from keras_transformer.errors import InputError
-from keras_transformer.files import _as_path
-from keras_transformer.types import AUDIO, SPECIAL_IDS, TEXT, Config, Signature, Source, Tensor, _Input
+from keras_transformer.types import AUDIO, SPECIAL_IDS, TEXT, Config, ServedInput, Signature, Source, Tensor
 
 if TYPE_CHECKING:
     from keras_transformer.text.tokenizer import Tokenizer
@@ -71,7 +71,7 @@ class _ModelTranslator(TextTranslator):
         self._search = _with_ids(search)
 
     @property
-    def reads(self) -> _Input:
+    def reads(self) -> ServedInput:
         """What a source is: a text, or audio."""
         return self.source_tokenizer.reads
 
@@ -155,7 +155,7 @@ class _ModelTranslator(TextTranslator):
             InputError: If a file cannot be written.
             ValueError: If the search is of a class that cannot be read back.
         """
-        _write_translator(_as_path(directory), self.options_file, self.arguments)
+        _write_translator(as_path(directory), self.options_file, self.arguments)
 
     @classmethod
     def load(cls, directory: str | Path) -> Self:
@@ -171,7 +171,7 @@ class _ModelTranslator(TextTranslator):
             InputError: If the directory is another one's, or a part of it is damaged.
         """
         names = tuple(inspect.signature(cls).parameters)
-        arguments = _read_translator(_as_path(directory), cls.options_file, names)
+        arguments = _read_translator(as_path(directory), cls.options_file, names)
         try:
             return cls(**arguments)
         # A Keras model of another class lacks attributes.
@@ -258,7 +258,7 @@ def _token_ids(
     """Tokenize texts, end each row and pad it: int32 `(b, s)`, and bool `(b,)` for rows that were cut off."""
     if tokenizer.reads == AUDIO:
         limit = tokenizer.longest(max_length)
-        frames = tokenizer.padded_ids(_pad_audio(samples[:limit] for samples in texts), max_length).numpy()
+        frames = tokenizer.padded_ids(pad_audio(samples[:limit] for samples in texts), max_length).numpy()
         return frames, np.array([len(samples) > limit for samples in texts], "bool")
     token_ids = tokenizer.padded_ids(texts, max_length + 1).numpy()
     if token_ids.shape[1] <= max_length:

@@ -6,9 +6,9 @@ from typing import ClassVar, NamedTuple
 
 from keras import ops
 
-from keras_transformer.arguments import check_number, check_positive
-from keras_transformer.backend.gather import largest, shape_of
-from keras_transformer.backend.random import draw_uniforms
+from keras_transformer._arguments import check_number, check_positive
+from keras_transformer._backend.gather import largest, shape_of
+from keras_transformer._backend.random import draw_uniforms
 from keras_transformer.decoding.constraints import _Limits
 from keras_transformer.decoding.log_probabilities import (
     FORCED_LOG_PROBABILITY,

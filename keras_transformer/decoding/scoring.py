@@ -6,7 +6,7 @@ from typing import NamedTuple
 import keras
 from keras import ops
 
-from keras_transformer.arguments import known_values
+from keras_transformer._arguments import known_values
 from keras_transformer.models.ensemble import Ensemble
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.types import SpecialIds, Tensor

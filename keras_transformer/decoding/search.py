@@ -11,9 +11,9 @@ from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias, get_args
 import keras
 from keras import ops
 
-from keras_transformer.arguments import check_choice, check_memory, check_number
-from keras_transformer.backend.gather import shape_of, take
-from keras_transformer.backend.loop import PositionBuffer
+from keras_transformer._arguments import check_choice, check_memory, check_number
+from keras_transformer._backend.gather import shape_of, take
+from keras_transformer._backend.loop import PositionBuffer
 from keras_transformer.decoding.constraints import (
     NO_CONSTRAINTS,
     Constraints,
@@ -287,9 +287,7 @@ class Search(abc.ABC):
         start = self._grow(state, room)
         nothing = self.finalize(start, max_length)
 
-        def advance(
-            numbers: Tensor, room: Tensor, result: SearchResult, *fields: Tensor
-        ) -> tuple[Tensor, ...]:
+        def advance(numbers: Tensor, room: Tensor, result: SearchResult, *fields: Any) -> tuple[Tensor, ...]:
             more = ops.minimum(CHUNK, max_length - room) * ops.cast(fields[0] >= room, "int32")
             room = room + more
             state = self._grow(start._make(fields), more)
@@ -313,7 +311,7 @@ class Search(abc.ABC):
     ) -> State:
         """Generate up to `last` tokens, as long as more than `num_left` sources run."""
 
-        def goes_on(*fields: Tensor) -> Tensor:
+        def goes_on(*fields: Any) -> Tensor:
             is_running = ops.cast(self.is_running(state._make(fields), max_length), "int32")
             return ops.logical_and(fields[0] < last, ops.sum(is_running) > num_left)
 

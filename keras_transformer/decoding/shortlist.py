@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 from keras import ops
 
-from keras_transformer.arguments import check_positive
-from keras_transformer.backend.gather import shape_of, take
+from keras_transformer._arguments import check_positive
+from keras_transformer._backend.gather import shape_of, take
 from keras_transformer.decoding.constraints import NO_CONSTRAINTS
 from keras_transformer.decoding.log_probabilities import LOWEST_SCORE
 from keras_transformer.decoding.sampling import SampleSearch

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from keras import ops
 
-from keras_transformer.arguments import check_number
+from keras_transformer._arguments import check_number
 from keras_transformer.decoding.model_translator import _check_vocabulary, _ModelTranslator
 from keras_transformer.decoding.sampling import GreedySearch
 from keras_transformer.decoding.scoring import score_targets

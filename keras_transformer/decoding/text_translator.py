@@ -9,9 +9,9 @@ from typing import Any, ClassVar, TypeAlias, get_args
 
 import numpy as np
 
-from keras_transformer.arguments import _as_audio, as_strings, check_number
+from keras_transformer._arguments import as_audio, as_strings, check_number
 from keras_transformer.decoding.log_probabilities import LOWEST_SCORE, _is_possible
-from keras_transformer.types import TEXT, Signature, Source, Tensor, _Input
+from keras_transformer.types import TEXT, ServedInput, Signature, Source, Tensor
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,13 +73,13 @@ class TextTranslator(abc.ABC):
     """What texts can be asked for."""
 
     @property
-    def reads(self) -> _Input:
+    def reads(self) -> ServedInput:
         """What a source is: a text, or audio."""
         return TEXT
 
     def sources(self, **given: Iterable[Source]) -> list[Source]:
         """Return sources as a list; raise for what is none."""
-        return as_strings(**given) if self.reads == TEXT else _as_audio(**given)
+        return as_strings(**given) if self.reads == TEXT else as_audio(**given)
 
     def translate(
         self, texts: Iterable[Source], batch_size: int = 64, progress: Progress | None = None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 import numpy as np
 from keras import ops
 
-from keras_transformer.arguments import check_number
+from keras_transformer._arguments import check_number
 from keras_transformer.decoding.beam import BeamSearch
 from keras_transformer.decoding.hugging_face import _read_hugging_face, _write_hugging_face
 from keras_transformer.decoding.model_translator import _check_vocabulary, _ModelTranslator

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from keras_transformer._files import Checksums, atomic_directory, read_file, read_table, write_file
 from keras_transformer.decoding.beam import BeamSearch
 from keras_transformer.decoding.sampling import GreedySearch, SampleSearch
 from keras_transformer.decoding.search import Search
 from keras_transformer.errors import InputError
-from keras_transformer.files import Checksums, atomic_directory, read_file, read_table, write_file
 from keras_transformer.training.restore import load_model
 from keras_transformer.types import Config, Length
 

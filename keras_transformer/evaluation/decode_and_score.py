@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import keras
 
-from keras_transformer.arguments import check_choice, check_positive
+from keras_transformer._arguments import check_choice, check_positive
 from keras_transformer.decoding.text_translator import TextTranslator
 from keras_transformer.errors import InputError
 from keras_transformer.evaluation.error_rates import References

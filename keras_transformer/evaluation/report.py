@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from sacrebleu.metrics import BLEU, CHRF
 
-from keras_transformer.arguments import check_choice
+from keras_transformer._arguments import check_choice
 from keras_transformer.evaluation.error_rates import (
     References,
     _checked_references,

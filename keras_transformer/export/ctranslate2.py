@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 from keras import ops
 
-from keras_transformer.arguments import _package, _serialize_activation, check_choice
+from keras_transformer._arguments import check_choice, import_extra, serialize_activation
+from keras_transformer._files import as_path, atomic_directory, errors_named
 from keras_transformer.decoding.translator import Translator
 from keras_transformer.errors import InputError
 from keras_transformer.export.readmes import _ctranslate2_readme
-from keras_transformer.files import _as_path, atomic_directory, errors_named
 from keras_transformer.layers.decoder import Decoder
 from keras_transformer.layers.encoder import Encoder
 from keras_transformer.layers.feed_forward import FeedForward
@@ -69,7 +69,7 @@ def export_ctranslate2(
         InputError: CTranslate2 is not installed, or the directory exists or cannot be written.
         ValueError: an option of the model that CTranslate2 has no layer for, an unknown quantization.
     """
-    directory = _as_path(directory)
+    directory = as_path(directory)
     check_choice(_QUANTIZATIONS, quantization=quantization)
     if directory.exists():
         raise InputError(f"Cannot write {directory}: it is there already.")
@@ -121,12 +121,12 @@ def _supported(model: keras.Model) -> Transformer:
 
 
 def _activation(model: Transformer) -> str:
-    return str(_serialize_activation(model.config.activation))
+    return str(serialize_activation(model.config.activation))
 
 
 def _transformer_spec(model: Transformer, num_positions: int) -> _Spec:
     """Describe a model with all its weights, in float32, without vocabularies."""
-    specs, config = _package("ctranslate2", "A CTranslate2 model", "interop").specs, model.config
+    specs, config = import_extra("ctranslate2", "A CTranslate2 model", "interop").specs, model.config
     options = {
         "num_heads": config.num_heads,
         "num_heads_kv": config.num_key_value_heads,

@@ -16,7 +16,8 @@ import numpy.typing as npt
 import tensorflow as tf
 from tensorflow.lite.python.convert_phase import ConverterError
 
-from keras_transformer.arguments import _package, check_choice, check_memory, check_positive
+from keras_transformer._arguments import check_choice, check_memory, check_positive, import_extra
+from keras_transformer._files import as_path, write_file
 from keras_transformer.decoding.generation import generate
 from keras_transformer.decoding.sampling import GreedySearch
 from keras_transformer.decoding.translator import Translator
@@ -24,7 +25,6 @@ from keras_transformer.errors import ExportError
 from keras_transformer.export.saved_model import _check_exportable
 from keras_transformer.export.verification import _compared_sources, _is_close
 from keras_transformer.export.weights import _changed, _StoredWeights
-from keras_transformer.files import _as_path, write_file
 from keras_transformer.types import AUDIO, FIXED_OPTIMIZATIONS
 
 _OPSET = 18  # the version of the ONNX operations that are written
@@ -75,7 +75,7 @@ def export_litert(
         ValueError: a length below 2, a batch size that is not above zero, an unknown `optimize`.
     """
     check_choice(FIXED_OPTIMIZATIONS, optimize=optimize)
-    path, graph = _as_path(path), _GreedyGraph(translator, source_length, max_length, batch_size)
+    path, graph = as_path(path), _GreedyGraph(translator, source_length, max_length, batch_size)
     function = graph.function.get_concrete_function()
     converter = tf.lite.TFLiteConverter.from_concrete_functions([function], graph.module)
     converter.optimizations = [tf.lite.Optimize.DEFAULT] if optimize == "int8" else []
@@ -110,9 +110,9 @@ def export_onnx(
         InputError: a package is not installed; see also `export_litert`.
         ExportError, TypeError, ValueError: see `export_litert`.
     """
-    converter, runtime = (_package(name, "An ONNX model", "onnx") for name in ("tf2onnx", "onnxruntime"))
+    converter, runtime = (import_extra(name, "An ONNX model", "onnx") for name in ("tf2onnx", "onnxruntime"))
     check_choice(FIXED_OPTIMIZATIONS, optimize=optimize)
-    path, graph = _as_path(path), _GreedyGraph(translator, source_length, max_length, batch_size)
+    path, graph = as_path(path), _GreedyGraph(translator, source_length, max_length, batch_size)
     function = graph.function
     try:
         model, _ = converter.convert.from_function(function, function.input_signature, opset=_OPSET)

@@ -5,7 +5,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.framework import kernels  # nothing public tells which operations there are
 
-from keras_transformer.backend import RowProduct
+from keras_transformer._backend import RowProduct
 
 # It comes with oneDNN, whether that is switched on or not.
 _OF_INTEGERS = "_QuantizedMatMul"

@@ -13,7 +13,8 @@ import tensorflow as tf
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 from tensorflow_serving.apis import model_pb2, predict_pb2, prediction_log_pb2
 
-from keras_transformer.arguments import check_choice, check_positive
+from keras_transformer._arguments import check_choice, check_positive
+from keras_transformer._files import Checksums, as_path, errors_named, numbered_directory, write_file
 from keras_transformer.decoding.sampling import SampleSearch
 from keras_transformer.decoding.text_generator import TextGenerator
 from keras_transformer.decoding.text_translator import TruncationWarning
@@ -24,7 +25,6 @@ from keras_transformer.export.row_products import _IntegerProduct
 from keras_transformer.export.serving_graphs import _columns, _rows, _ServingGraphs, _signatures_of, _utf8
 from keras_transformer.export.verification import verify_saved_model
 from keras_transformer.export.weights import _LARGE, _rounded
-from keras_transformer.files import Checksums, _as_path, _numbered_directory, errors_named, write_file
 from keras_transformer.types import AUDIO, OPTIMIZATIONS, SPECIAL_TOKENS, Signature, Source
 
 _MAX_WARMUP_TEXTS = 8
@@ -79,7 +79,7 @@ def export_saved_model(
     check_choice(OPTIMIZATIONS, optimize=optimize)
     if threads is not None:
         check_positive(threads=threads)
-    directory = _as_path(directory)
+    directory = as_path(directory)
     if (directory / "saved_model.pb").exists():
         raise InputError(
             f"`directory` must be that of a model, with its versions in it. Received: {directory}, a version."
@@ -90,7 +90,7 @@ def export_saved_model(
         warnings.simplefilter("ignore", TruncationWarning)
         outputs = translator.translate(texts)
     name = _model_name(directory)
-    with errors_named("write", directory), _numbered_directory(directory) as (version, partial):
+    with errors_named("write", directory), numbered_directory(directory) as (version, partial):
         written = partial / "written"
         written.mkdir()
         _write_graphs(translator, written, optimize, threads)

@@ -12,12 +12,12 @@ from tensorflow.core.framework.node_def_pb2 import NodeDef
 from tensorflow.core.protobuf.meta_graph_pb2 import MetaGraphDef
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
-from keras_transformer.arguments import _check_finite
+from keras_transformer._arguments import check_finite
+from keras_transformer._files import Checksums, as_path, read_file, version_numbers
 from keras_transformer.decoding.text_translator import TextTranslator
 from keras_transformer.errors import InputError
 from keras_transformer.export.serving_graphs import _rows, _signatures_of
-from keras_transformer.files import Checksums, _as_path, _numbers, read_file
-from keras_transformer.types import AUDIO, TEXT, Signature, Source, _Input
+from keras_transformer.types import AUDIO, TEXT, ServedInput, Signature, Source
 
 # What exports have, with every tokenizer, search, option of a model and activation of Keras. None of them
 # reads or writes files, opens connections or runs Python.
@@ -57,7 +57,7 @@ class ServedModel(TextTranslator):
     def __init__(self, directory: str | Path, *, trust: bool = False) -> None:
         # For its operations, which a SavedModel with subwords needs to load.
         importlib.import_module("tensorflow_text")
-        self.directory = _saved_model_directory(_as_path(directory))
+        self.directory = _saved_model_directory(as_path(directory))
         Checksums.check(self.directory)
         if not trust:
             _check_operations(self.directory / "saved_model.pb")
@@ -66,10 +66,10 @@ class ServedModel(TextTranslator):
         except Exception as error:  # TensorFlow raises errors of many classes for a damaged directory
             cause = " ".join(str(error).split())
             raise InputError(f"{self.directory} cannot be loaded as a SavedModel: {cause}") from error
-        _check_finite(self.directory, self._signature("serving_default").variables)
+        check_finite(self.directory, self._signature("serving_default").variables)
 
     @property
-    def reads(self) -> _Input:
+    def reads(self) -> ServedInput:
         """What a source is: a text, or audio."""
         return AUDIO if AUDIO.name in self._inputs("serving_default") else TEXT
 
@@ -108,7 +108,7 @@ class ServedModel(TextTranslator):
 def _saved_model_directory(directory: Path) -> Path:
     """Return the directory of a version: of the highest one where it is that of a model."""
     if not (directory / "saved_model.pb").is_file():
-        numbers = _numbers(directory)
+        numbers = version_numbers(directory)
         if not numbers:
             raise InputError(f"{directory} is not the directory of a SavedModel: it has no saved_model.pb.")
         directory = directory / str(numbers[-1])

@@ -11,14 +11,14 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from keras_transformer.arguments import _pad_audio
+from keras_transformer._arguments import pad_audio
 from keras_transformer.decoding.search import SearchResult
 from keras_transformer.decoding.text_generator import TextGenerator
 from keras_transformer.decoding.text_translator import TextTranslator
 from keras_transformer.decoding.translator import Translator
 from keras_transformer.export.weights import _StoredWeights
 from keras_transformer.text.tokenizer import Tokenizer
-from keras_transformer.types import AUDIO, SPECIAL_IDS, TEXT, Signature, Source, _Input
+from keras_transformer.types import AUDIO, SPECIAL_IDS, TEXT, ServedInput, Signature, Source
 
 
 class _Signature(NamedTuple):
@@ -39,7 +39,7 @@ _ALIGNMENT = {"source_tokens": ("string", 2), "output_tokens": ("string", 2), "a
 _SCORES = {"score": ("float32", 1), "num_tokens": ("int32", 1)}
 
 
-def _signatures_of(reads: _Input) -> dict[Signature, _Signature]:
+def _signatures_of(reads: ServedInput) -> dict[Signature, _Signature]:
     """Return the signatures of models that read texts, or audio."""
     source = {reads.name: (reads.dtype, reads.rank)}
     return {
@@ -72,9 +72,9 @@ def _columns(
     return {translator.reads.name: rows, "output": output, **options}
 
 
-def _rows(reads: _Input, sources: Sequence[Source]) -> Source:
+def _rows(reads: ServedInput, sources: Sequence[Source]) -> Source:
     """Return sources as an export takes them: bytes, or samples `(b, n)`."""
-    return _pad_audio(sources) if reads == AUDIO else _utf8(sources)
+    return pad_audio(sources) if reads == AUDIO else _utf8(sources)
 
 
 def _utf8(texts: Sequence[str]) -> list[bytes]:

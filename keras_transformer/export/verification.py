@@ -25,7 +25,7 @@ from keras_transformer.decoding.translator import Translator
 from keras_transformer.errors import ExportError
 from keras_transformer.export.readmes import _needs_tensorflow_text
 from keras_transformer.export.serving_graphs import _columns, _rows, _signatures_of, _utf8
-from keras_transformer.types import AUDIO, Signature, Source, _Input
+from keras_transformer.types import AUDIO, ServedInput, Signature, Source
 
 _MAX_EXAMPLES = 8
 # What users send by mistake.
@@ -158,7 +158,7 @@ def _last_error(text: str) -> str:
 
 
 def _check_specifications(
-    reports: dict[Signature, _SignatureReport], names: Sequence[Signature], reads: _Input
+    reports: dict[Signature, _SignatureReport], names: Sequence[Signature], reads: ServedInput
 ) -> None:
     """Raise ExportError unless signatures are the documented ones, of any batch size."""
     # A search that XLA compiled takes no options.

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import keras
 import tensorflow as tf
 
-from keras_transformer.backend import RowProduct
+from keras_transformer._backend import RowProduct
 from keras_transformer.decoding.text_generator import TextGenerator
 from keras_transformer.decoding.translator import Translator
 from keras_transformer.export.row_products import _FusedProduct, _IntegerProduct

@@ -2,17 +2,16 @@
 
 import inspect
 from collections.abc import Callable
-from typing import Self
+from typing import Any, Self
 
 import keras
 from keras import ops
 
-from keras_transformer.arguments import (
-    _check_call,
-    _check_names,
-    _serialize_activation,
+from keras_transformer._arguments import (
+    check_call,
     check_choice,
     check_divides,
+    check_names,
     check_number,
     check_positive,
     check_rates,
@@ -20,6 +19,7 @@ from keras_transformer.arguments import (
     check_width,
     get_activation,
     known_width,
+    serialize_activation,
 )
 from keras_transformer.layers.feed_forward import FeedForward
 from keras_transformer.layers.multi_head_attention import POSITIONS, MultiHeadAttention, _check_optional_sizes
@@ -33,7 +33,7 @@ class _Block(keras.layers.Layer):
     layers: list["_Block"]
 
     def __new__(cls, *args: object, **kwargs: object) -> Self:
-        _check_call(cls, args, kwargs, _ARGUMENTS)
+        check_call(cls, args, kwargs, _ARGUMENTS)
         return super().__new__(cls, *args, **kwargs)
 
     def __init__(
@@ -57,7 +57,7 @@ class _Block(keras.layers.Layer):
         bias_initializer: object = None,
         **kwargs: object,
     ) -> None:
-        _check_names(type(self), kwargs, _ARGUMENTS)
+        check_names(type(self), kwargs, _ARGUMENTS)
         super().__init__(**kwargs)
         check_positive(num_heads=num_heads, intermediate_dim=intermediate_dim)
         _check_optional_sizes(head_dim=head_dim)
@@ -93,16 +93,16 @@ class _Block(keras.layers.Layer):
     def compute_output_shape(self, inputs_shape: Shape, encoder_output_shape: Shape | None = None) -> Shape:
         return tuple(inputs_shape)
 
-    def compute_output_spec(self, inputs: Tensor, *args: Tensor, **kwargs: Tensor) -> keras.KerasTensor:
+    def compute_output_spec(self, inputs: Tensor, *args: Any, **kwargs: Any) -> keras.KerasTensor:
         """Return the symbolic output, where an eager call would not raise; Keras calls this."""
         self._check(inputs, *args, **kwargs)
         return keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
 
-    def _check(self, *args: Tensor, **kwargs: Tensor) -> None:
+    def _check(self, *args: Any, **kwargs: Any) -> None:
         # A stack takes what its first layer takes.
         self.layers[0]._check(*args, **kwargs)
 
-    def attention_scores(self, inputs: Tensor, *args: Tensor, **masks: Tensor) -> dict[str, Tensor]:
+    def attention_scores(self, inputs: Tensor, *args: Any, **masks: Any) -> dict[str, Tensor]:
         """Return the scores that the call of a built stack computes.
 
         The arguments are those of the call.
@@ -128,7 +128,7 @@ class _Block(keras.layers.Layer):
         # By its name, where Keras knows one: a function itself cannot be written as JSON.
         for name in ("kernel_initializer", "bias_initializer"):
             options[name] = keras.initializers.serialize(getattr(self, name))
-        return {**options, "activation": _serialize_activation(self.activation)}
+        return {**options, "activation": serialize_activation(self.activation)}
 
     def _as_vectors(self, inputs: Tensor, attention: MultiHeadAttention) -> Tensor:
         """Return inputs `(b, t, d)`, integers as floats; raise ValueError for another shape."""

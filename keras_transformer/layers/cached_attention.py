@@ -5,10 +5,10 @@ from typing import NamedTuple
 import keras
 from keras import ops
 
-from keras_transformer.arguments import as_boolean, as_position, known_values
-from keras_transformer.backend.attention import attend_step
-from keras_transformer.backend.gather import shape_of
-from keras_transformer.backend.loop import PositionBuffer, weights_now
+from keras_transformer._arguments import as_boolean, as_position, known_values
+from keras_transformer._backend.attention import attend_step
+from keras_transformer._backend.gather import shape_of
+from keras_transformer._backend.loop import PositionBuffer, weights_now
 from keras_transformer.layers.masks import combine_masks
 from keras_transformer.layers.multi_head_attention import MultiHeadAttention
 from keras_transformer.layers.projection import _Linear

@@ -6,8 +6,8 @@ from typing import NamedTuple, TypeAlias
 import keras
 from keras import ops
 
-from keras_transformer.backend.gather import shape_of, take
-from keras_transformer.backend.loop import weights_now
+from keras_transformer._backend.gather import shape_of, take
+from keras_transformer._backend.loop import weights_now
 from keras_transformer.layers.cached_attention import _AttentionCache, _CachedAttention, _Step
 from keras_transformer.layers.decoder import Decoder, DecoderLayer, _described
 from keras_transformer.layers.feed_forward import FeedForward

@@ -1,8 +1,10 @@
 """The right half of Figure 1: the decoder layer, and the stack of them."""
 
+from typing import Any
+
 import keras
 
-from keras_transformer.arguments import check_positive, check_vectors, check_width, freeze_parts
+from keras_transformer._arguments import check_positive, check_vectors, check_width, freeze_parts
 from keras_transformer.layers.block import _Block
 from keras_transformer.types import Shape, Tensor
 
@@ -202,7 +204,7 @@ class Decoder(_Block):
         intermediate_dim: int,
         *,
         final_norm: bool | None = None,
-        **kwargs: Tensor,
+        **kwargs: Any,
     ) -> None:
         super().__init__(num_heads, intermediate_dim, **kwargs)
         check_positive(num_layers=num_layers)

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 from keras import ops
 
-from keras_transformer.arguments import as_boolean, as_floats, known_sizes
-from keras_transformer.backend.attention import masked_softmax
+from keras_transformer._arguments import as_boolean, as_floats, known_sizes
+from keras_transformer._backend.attention import masked_softmax
 from keras_transformer.types import Shape, Tensor
 
 

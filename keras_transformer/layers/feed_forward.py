@@ -5,16 +5,16 @@ from collections.abc import Callable
 import keras
 from keras import ops
 
-from keras_transformer.arguments import (
-    _serialize_activation,
+from keras_transformer._arguments import (
     check_positive,
     check_rates,
     check_width,
     freeze_parts,
     get_activation,
     known_width,
+    serialize_activation,
 )
-from keras_transformer.backend.gather import shape_of
+from keras_transformer._backend.gather import shape_of
 from keras_transformer.layers.normalization import Dropout
 from keras_transformer.layers.projection import _clone
 from keras_transformer.types import Shape, Tensor
@@ -121,7 +121,7 @@ class FeedForward(keras.layers.Layer):
         return {
             **super().get_config(),
             "intermediate_dim": self.intermediate_dim,
-            "activation": _serialize_activation(self.activation),
+            "activation": serialize_activation(self.activation),
             "gated": self.gated,
             "use_bias": self.use_bias,
             "dropout": self.dropout,

@@ -7,7 +7,7 @@ import functools
 
 from keras import ops
 
-from keras_transformer.arguments import as_boolean, as_position, as_tensor, known_sizes
+from keras_transformer._arguments import as_boolean, as_position, as_tensor, known_sizes
 from keras_transformer.types import Shape, Tensor
 
 

@@ -2,11 +2,12 @@
 
 import warnings
 from collections.abc import Sequence
+from typing import Any
 
 import keras
 from keras import ops
 
-from keras_transformer.arguments import (
+from keras_transformer._arguments import (
     as_tensor,
     check_attention_inputs,
     check_choice,
@@ -18,8 +19,8 @@ from keras_transformer.arguments import (
     known_values,
     known_width,
 )
-from keras_transformer.backend.attention import fused_attention
-from keras_transformer.backend.gather import shape_of
+from keras_transformer._backend.attention import fused_attention
+from keras_transformer._backend.gather import shape_of
 from keras_transformer.layers.dot_product_attention import _attend_without_scores, dot_product_attention
 from keras_transformer.layers.masks import _mask_queries, _window_mask, causal_mask, combine_masks
 from keras_transformer.layers.normalization import Dropout
@@ -346,7 +347,7 @@ class MultiHeadAttention(keras.layers.Layer):
         axes.check_masks(query_shape, value_shape, self.num_heads, attention_mask_shape, padding_mask_shape)
         return (*query_shape[:-1], *self._output_sizes(query_shape))
 
-    def compute_output_spec(self, *args: Tensor, **kwargs: Tensor) -> Tensor:
+    def compute_output_spec(self, *args: Any, **kwargs: Any) -> Tensor:
         """Return symbolic outputs; Keras calls this."""
         # `compute_output_shape` knows only the output, so that Keras follows the call for the scores.
         if kwargs.get("return_attention_scores"):

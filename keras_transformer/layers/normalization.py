@@ -2,8 +2,8 @@
 
 import keras
 
-from keras_transformer.arguments import check_choice
-from keras_transformer.backend.formulas import drop, layer_normalization
+from keras_transformer._arguments import check_choice
+from keras_transformer._backend.formulas import drop, layer_normalization
 from keras_transformer.types import Tensor
 
 NORMALIZATIONS = ("layer", "rms")

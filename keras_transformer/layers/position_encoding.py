@@ -4,7 +4,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformer.arguments import (
+from keras_transformer._arguments import (
     as_position,
     as_tensor,
     check_choice,
@@ -16,8 +16,8 @@ from keras_transformer.arguments import (
     known_sizes,
     known_width,
 )
-from keras_transformer.backend.formulas import position_angles
-from keras_transformer.backend.gather import shape_of
+from keras_transformer._backend.formulas import position_angles
+from keras_transformer._backend.gather import shape_of
 from keras_transformer.types import Shape, Tensor
 
 _LAYOUTS = ("interleaved", "concatenated")

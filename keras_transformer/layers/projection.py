@@ -7,8 +7,8 @@ from functools import partial
 import keras
 from keras import ops
 
-from keras_transformer.backend.gather import shape_of
-from keras_transformer.backend.loop import RowProduct, weights_now
+from keras_transformer._backend.gather import shape_of
+from keras_transformer._backend.loop import RowProduct, weights_now
 from keras_transformer.types import Tensor
 
 

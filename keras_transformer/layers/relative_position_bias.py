@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 from keras import ops
 
-from keras_transformer.arguments import as_position, check_positive
+from keras_transformer._arguments import as_position, check_positive
 from keras_transformer.types import Shape, Tensor
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 from keras import ops
 
-from keras_transformer.arguments import (
+from keras_transformer._arguments import (
     as_floats,
     as_position,
     as_tensor,
@@ -15,7 +15,7 @@ from keras_transformer.arguments import (
     check_sequence,
     known_width,
 )
-from keras_transformer.backend.formulas import position_angles
+from keras_transformer._backend.formulas import position_angles
 from keras_transformer.types import Shape, Tensor
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from keras import ops
 
-from keras_transformer.arguments import as_boolean, known_sizes
+from keras_transformer._arguments import as_boolean, known_sizes
 from keras_transformer.layers.masks import _check_key_mask, _check_query_mask
 from keras_transformer.types import Shape, Tensor
 

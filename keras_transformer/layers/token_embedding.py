@@ -8,7 +8,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformer.arguments import (
+from keras_transformer._arguments import (
     as_tensor,
     check_positive,
     check_token_ids,
@@ -16,9 +16,9 @@ from keras_transformer.arguments import (
     freeze_parts,
     known_values,
 )
-from keras_transformer.backend.gather import take
-from keras_transformer.backend.loop import RowProduct, weights_now
-from keras_transformer.backend.random import draw_normal
+from keras_transformer._backend.gather import take
+from keras_transformer._backend.loop import RowProduct, weights_now
+from keras_transformer._backend.random import draw_normal
 from keras_transformer.layers.masks import padding_mask
 from keras_transformer.layers.projection import _matrix_of
 from keras_transformer.types import Shape, Tensor

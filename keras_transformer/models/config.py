@@ -6,11 +6,11 @@ from typing import Literal, Self, TypeAlias, get_args, get_origin
 
 import keras
 
-from keras_transformer.arguments import (
-    _check_names,
+from keras_transformer._arguments import (
     check_choice,
     check_divides,
     check_memory,
+    check_names,
     check_number,
     check_positive,
     check_rates,
@@ -116,7 +116,7 @@ class _ModelConfig:
     def from_arguments(cls, arguments: Config) -> "Self":
         """Pick the fields from a constructor's `locals()`; raise for one that Keras would ignore."""
         names, others = [field.name for field in dataclasses.fields(cls)], arguments["kwargs"]
-        _check_names(type(arguments["self"]), others, [*names, *_KERAS_ARGUMENTS])
+        check_names(type(arguments["self"]), others, [*names, *_KERAS_ARGUMENTS])
         config = cls(**{name: arguments[name] for name in names})
         config.check_memory(2 if "float16" in str(others.get("dtype") or keras.config.dtype_policy()) else 4)
         return config

@@ -2,13 +2,13 @@
 
 import warnings
 from collections.abc import Callable
-from typing import Self, TypeAlias, TypeVar
+from typing import Any, Self, TypeAlias, TypeVar
 
 import keras
 
-from keras_transformer.arguments import _check_call, _serialize_activation, check_choice
-from keras_transformer.backend.batch_parts import train_on_parts
-from keras_transformer.backend.distribution import Devices
+from keras_transformer._arguments import check_call, check_choice, serialize_activation
+from keras_transformer._backend.batch_parts import train_on_parts
+from keras_transformer._backend.distribution import Devices
 from keras_transformer.models.config import PRESETS, _ModelConfig
 from keras_transformer.models.parts import Parts
 from keras_transformer.types import Config, Tensor
@@ -30,7 +30,7 @@ class ConfiguredModel(keras.Model):
 
     def __new__(cls, *args: object, **kwargs: object) -> "Self":
         if args or kwargs:  # Keras makes an instance without any, for itself
-            _check_call(cls, args, kwargs)
+            check_call(cls, args, kwargs)
         return super().__new__(cls, *args, **kwargs)
 
     def _keep(self, config: _ModelConfig, parts: Parts) -> None:
@@ -95,7 +95,7 @@ class ConfiguredModel(keras.Model):
         self._check_class_weight(class_weight)
         return super().fit(*args, class_weight=class_weight, **kwargs)
 
-    def train_on_batch(self, *args: Tensor, class_weight: object = None, **kwargs: Tensor) -> Tensor:
+    def train_on_batch(self, *args: Any, class_weight: object = None, **kwargs: Any) -> Tensor:
         """Train on one batch, as `keras.Model.train_on_batch` does; raise as `fit` does."""
         self._check_class_weight(class_weight)
         return super().train_on_batch(*args, class_weight=class_weight, **kwargs)
@@ -175,7 +175,7 @@ class ConfiguredModel(keras.Model):
                 self.optimizer.build(self.trainable_variables)
         return super().make_train_function(force)
 
-    def train_step(self, *arguments: Tensor) -> Tensor:
+    def train_step(self, *arguments: Any) -> Tensor:
         """Train on one batch; Keras calls this. Several cores train on a part of it each."""
         if self.num_batch_parts == 1:
             return super().train_step(*arguments)
@@ -187,7 +187,7 @@ class ConfiguredModel(keras.Model):
         frozen_weights = [number for number, weight in enumerate(self.weights) if not weight.trainable]
         return {
             **self.config.options(),
-            "activation": _serialize_activation(self.config.activation),
+            "activation": serialize_activation(self.config.activation),
             "dtype": keras.saving.serialize_keras_object(self._policy()),
             "name": self.name,
             "frozen": frozen,

@@ -4,7 +4,7 @@ from functools import partial
 
 import keras
 
-from keras_transformer.backend.loop import weights_now
+from keras_transformer._backend.loop import weights_now
 from keras_transformer.layers.cached_decoder import CachedDecoder
 from keras_transformer.models.source import _embedded
 from keras_transformer.types import Tensor

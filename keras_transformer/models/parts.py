@@ -5,7 +5,7 @@ from typing import TypeAlias
 import keras
 from keras import ops
 
-from keras_transformer.arguments import check_choice, known_width
+from keras_transformer._arguments import check_choice, known_width
 from keras_transformer.layers.decoder import Decoder
 from keras_transformer.layers.encoder import Encoder
 from keras_transformer.layers.normalization import Dropout

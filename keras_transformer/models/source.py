@@ -1,11 +1,11 @@
 """Sources of an encoder: token ids or frames, their padding, and the segments of packed examples."""
 
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import keras
 from keras import ops
 
-from keras_transformer.arguments import as_boolean, as_tensor, known_sizes
+from keras_transformer._arguments import as_boolean, as_tensor, known_sizes
 from keras_transformer.layers.masks import padding_mask as padding_mask_of
 from keras_transformer.layers.masks import segment_mask
 from keras_transformer.types import Shape, Tensor
@@ -195,7 +195,7 @@ def _embed_source(
     return model.embedding_dropout(x, training=training), mask
 
 
-def _embedded(parts: _Parts, side: str, values: Tensor, *masks: Tensor, **positions: Tensor) -> Tensor:
+def _embedded(parts: _Parts, side: str, values: Tensor, *masks: Any, **positions: Any) -> Tensor:
     """Return what enters a stack `(b, t, d)`, before dropout, for token ids `(b, t)` or frames."""
 
     def part(name: str) -> Tensor:

@@ -5,7 +5,7 @@ import dataclasses
 import keras
 from keras import ops
 
-from keras_transformer.arguments import check_positive
+from keras_transformer._arguments import check_positive
 from keras_transformer.layers.cached_decoder import CachedDecoder
 from keras_transformer.layers.decoder import Decoder
 from keras_transformer.layers.encoder import Encoder

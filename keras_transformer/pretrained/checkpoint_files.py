@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 from safetensors import SafetensorError, safe_open
 
-from keras_transformer.arguments import _package
+from keras_transformer._arguments import import_extra
+from keras_transformer._files import read_file, read_table
 from keras_transformer.errors import InputError
-from keras_transformer.files import read_file, read_table
 from keras_transformer.types import Tensor
 
 _Array: TypeAlias = npt.NDArray[np.float32]
@@ -106,7 +106,7 @@ def _pickled(path: Path, name: str) -> Tensor:
 
 def _opened_pickle(path: Path) -> dict[str, Tensor]:
     """Read a pickle, which may hold any program, only as tensors, and mapped."""
-    torch = _package("torch", f"{path} is a pickle, and without model.safetensors reading it", "torch")
+    torch = import_extra("torch", f"{path} is a pickle, and without model.safetensors reading it", "torch")
     try:
         tensors = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     # An error of one of many classes; `weights_only` runs nothing of the file.

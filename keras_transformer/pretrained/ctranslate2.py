@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 from keras import ops
 
+from keras_transformer._files import read_tokens
 from keras_transformer.errors import InputError
-from keras_transformer.files import _read_tokens
 from keras_transformer.layers import sinusoidal_position_encoding
 from keras_transformer.pretrained.bart import _fairseq_waves
 from keras_transformer.pretrained.ctranslate2_file import _Variables
@@ -259,7 +259,7 @@ class _Architecture:
 def _read_ctranslate2(directory: Path, config: Config) -> tuple[_CTranslate2, dict[str, list[str]]]:
     """Return the architecture of a model and the tokens of each side."""
     family = _Architecture(_Variables(directory), config.get("layer_norm_epsilon")).family()
-    tokens = {side: _read_tokens(directory, side) for side in ("source", "target")}
+    tokens = {side: read_tokens(directory, side) for side in ("source", "target")}
     for side, each in tokens.items():
         if len(each) != family.sizes[side]:
             wanted = f"the {side} vocabulary must have {family.sizes[side]} tokens, as the model"

@@ -9,8 +9,8 @@ from typing import BinaryIO, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from keras_transformer._files import errors_named
 from keras_transformer.errors import InputError
-from keras_transformer.files import errors_named
 
 _Array: TypeAlias = npt.NDArray[np.float32]
 

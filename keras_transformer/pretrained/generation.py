@@ -5,8 +5,8 @@ import json
 from pathlib import Path
 from typing import Literal
 
+from keras_transformer._files import read_table
 from keras_transformer.errors import InputError
-from keras_transformer.files import read_table
 from keras_transformer.types import Config
 
 # Names that must have one of these values, or None: another would change the outputs, and no search here does

@@ -14,10 +14,10 @@ import numpy.typing as npt
 from keras import ops
 from safetensors.numpy import save_file
 
-from keras_transformer.arguments import _check_finite, _package
-from keras_transformer.backend import assign_rows
+from keras_transformer._arguments import check_finite, import_extra
+from keras_transformer._backend import assign_rows
+from keras_transformer._files import as_path, atomic_file, errors_named, read_file, read_table, write_file
 from keras_transformer.errors import InputError
-from keras_transformer.files import _as_path, atomic_file, errors_named, read_file, read_table, write_file
 from keras_transformer.models import Transformer, TransformerConfig
 from keras_transformer.pretrained.bart import _M2M100, _Bart, _Marian, _MBart, _Pegasus, _PLBart
 from keras_transformer.pretrained.checkpoint_files import _Tensors, _tensors_of_directory
@@ -159,7 +159,7 @@ class HuggingFaceCheckpoint:
         if bias is not None:
             model.output_projection.bias.assign(bias)
         tensors.check_all_read()
-        _check_finite(self.directory, model.weights)
+        check_finite(self.directory, model.weights)
         return model
 
     @classmethod
@@ -194,7 +194,7 @@ class HuggingFaceCheckpoint:
             InputError: if a file cannot be written.
             ValueError: if no family has the options of the model; the message names them.
         """
-        directory, ids = _as_path(directory), {"source": source_ids, "target": target_ids}
+        directory, ids = as_path(directory), {"source": source_ids, "target": target_ids}
         _check_single(model)
         start_id, ids = _start(model, ids)
         written = _written(model, ids, num_positions, {kind: _FAMILIES[kind] for kind in _WRITTEN})
@@ -367,13 +367,13 @@ def _check_equal(model: Transformer, again: Transformer) -> None:
 
 
 def _directory(source: str | Path) -> Path:
-    path = _as_path(source)
+    path = as_path(source)
     if path.is_dir():
         return path
     # As `ORGANIZATION/NAME`; anything else is a path that is not there.
     if path.is_absolute() or len(path.parts) != 2 or path.parts[0] in (".", ".."):
         raise InputError(f"{path} must be a directory, or the name of a model on the hub. Received: neither.")
-    hub = _package("huggingface_hub", f"{path} is no directory, and to download a model", "hugging_face")
+    hub = import_extra("huggingface_hub", f"{path} is no directory, and to download a model", "hugging_face")
     try:
         return Path(hub.snapshot_download(path.as_posix(), ignore_patterns=_NOT_DOWNLOADED))
     # Of the network, of its library, or of the disk: of many classes.

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 from safetensors.numpy import save_file
 
+from keras_transformer._files import as_path, errors_named, read_file
 from keras_transformer.errors import InputError
-from keras_transformer.files import _as_path, errors_named, read_file
 from keras_transformer.types import Config
 
 _Array: TypeAlias = npt.NDArray[np.float32]
@@ -68,7 +68,7 @@ def _as_hugging_face(directory: Path) -> Path:
     """Write the files of Hugging Face to a new temporary directory, which the caller removes."""
     decoder = _parse((directory / DECODER_FILE), read_file(directory / DECODER_FILE))
     names = (*decoder.get("models", ()), *decoder.get("vocabs", ()))
-    paths = [directory / _as_path(name) for name in names]
+    paths = [directory / as_path(name) for name in names]
     if len(paths) != 3 or not all(path.parent == directory for path in paths):
         wanted = "`models` must be one file beside it, and `vocabs` two"
         raise InputError(f"{directory / DECODER_FILE}: {wanted}. Received: {[path.name for path in paths]}.")

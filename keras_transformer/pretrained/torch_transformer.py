@@ -8,9 +8,9 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from keras_transformer.arguments import _check_finite, check_choice
+from keras_transformer._arguments import check_choice, check_finite
+from keras_transformer._files import as_path
 from keras_transformer.errors import InputError
-from keras_transformer.files import _as_path
 from keras_transformer.layers import Decoder, Encoder
 from keras_transformer.models import Transformer
 from keras_transformer.pretrained.checkpoint_files import _loaders, _Tensors
@@ -107,7 +107,7 @@ class TorchTransformer:
         tensors = self._tensors(self._name)
         self._fill_stacks(tensors, encoder, decoder)
         tensors.check_all_read()
-        _check_finite(self._origin, [*encoder.weights, *decoder.weights])
+        check_finite(self._origin, [*encoder.weights, *decoder.weights])
         return encoder, decoder
 
     def load(
@@ -180,7 +180,7 @@ class TorchTransformer:
             bias = tensors.read(f"{output}.bias", (sizes["target"],))
             model.output_projection.bias.assign(bias[rows["target"]])
         tensors.check_all_read()
-        _check_finite(self._origin, model.weights)
+        check_finite(self._origin, model.weights)
         return model
 
     def _tensors(self, prefix: str) -> _Tensors:
@@ -210,7 +210,7 @@ def _read_state(
         origin: Path | str = "The state"
         given = {key: _as_array(tensor) for key, tensor in source.items()}
     else:
-        origin = _as_path(source)
+        origin = as_path(source)
         given = {key: load() for key, (_, load) in _loaders(origin).items()}
     stacks = tuple(f"{prefix}{stack}." for stack in _STACKS)
     for key in [key for key in given if key.startswith(stacks)]:

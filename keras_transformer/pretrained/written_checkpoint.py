@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from keras import ops
 
-from keras_transformer.arguments import _serialize_activation
+from keras_transformer._arguments import serialize_activation
 from keras_transformer.models import Transformer, TransformerConfig
 from keras_transformer.pretrained.family import _BIAS, _NO_TOKEN_BIAS, _Family, _parts, _weights
 from keras_transformer.types import SPECIAL_IDS, Config, Tensor
@@ -132,7 +132,7 @@ def _resolved(options: Config) -> Config:
     # One is the other with the features in another order, see `_order`.
     positions = options["positions"]
     positions = "sinusoidal_concatenated" if positions == "sinusoidal" else positions
-    activation = str(_serialize_activation(options["activation"]))
+    activation = str(serialize_activation(options["activation"]))
     return {**options, **followed, "positions": positions, "activation": activation}
 
 

@@ -13,8 +13,8 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, get_type_hint
 from keras.optimizers.schedules import CosineDecay, LearningRateSchedule
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
 
+from keras_transformer._files import as_path, errors_named, read_table
 from keras_transformer.errors import InputError
-from keras_transformer.files import _as_path, errors_named, read_table
 from keras_transformer.models.config import PRESETS, TransformerConfig
 from keras_transformer.training.schedules import InverseSquareRootSchedule, NoamSchedule
 from keras_transformer.types import Count, Length
@@ -330,7 +330,7 @@ class RunConfig(_Section, strict=False):
         Raises:
             InputError: if the file cannot be read, or a field is unknown or holds a wrong value.
         """
-        path = _as_path(path)
+        path = as_path(path)
         with errors_named("read", path):
             content = path.read_bytes()
         return _validated(read_table(content, f"{path}:", parse=tomllib.loads), f"{path}: ")

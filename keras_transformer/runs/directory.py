@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from io import TextIOWrapper
 from pathlib import Path
 
+from keras_transformer._files import Checksums, read_table, write_file
 from keras_transformer.errors import InputError
-from keras_transformer.files import Checksums, read_table, write_file
 from keras_transformer.runs.config import RunConfig
 from keras_transformer.types import Pair
 

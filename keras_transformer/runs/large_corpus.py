@@ -14,10 +14,10 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
+from keras_transformer._files import Checksums, errors_named, read_table, write_file
 from keras_transformer.data.encoding import EncodedPairs
 from keras_transformer.data.text_files import ParallelText
 from keras_transformer.errors import InputError
-from keras_transformer.files import Checksums, errors_named, read_table, write_file
 from keras_transformer.runs.config import RunConfig, _DataSection
 from keras_transformer.text.tokenizer import Tokenizer
 from keras_transformer.types import Pair

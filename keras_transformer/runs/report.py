@@ -18,10 +18,10 @@ import keras
 import numpy as np
 from matplotlib.ticker import MaxNLocator
 
+from keras_transformer._files import write_file
 from keras_transformer.decoding.text_translator import Translation
 from keras_transformer.decoding.translator import Translator
 from keras_transformer.evaluation.report import EvaluationReport, evaluate
-from keras_transformer.files import write_file
 from keras_transformer.runs.config import RunConfig
 from keras_transformer.runs.data import _RunData, _RunPairs
 from keras_transformer.runs.directory import ATTENTION_FILE, PAGE_FILE, _flat

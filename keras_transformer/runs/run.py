@@ -10,12 +10,12 @@ from pathlib import Path
 
 import keras
 
+from keras_transformer._files import as_path, read_table, write_file
 from keras_transformer.decoding.text_translator import TextTranslator, Translation
 from keras_transformer.decoding.translator import Translator
 from keras_transformer.errors import InputError
 from keras_transformer.evaluation.report import METRICS, EvaluationReport, evaluate
 from keras_transformer.export.saved_model import export_saved_model
-from keras_transformer.files import _as_path, read_table, write_file
 from keras_transformer.runs.config import RunConfig, Value
 from keras_transformer.runs.data import _load_pairs, _run_tokenizers, _RunData, _RunPairs
 from keras_transformer.runs.directory import (
@@ -82,7 +82,7 @@ class Run:
         Raises:
             InputError: if there is no run, or a name or a value is wrong.
         """
-        path = _as_path(directory)
+        path = as_path(directory)
         # Where it is now, since a directory may have been renamed or moved after its configuration was saved.
         place = {"name": path.name, "run_directory": str(path.parent)}
         return cls(_saved_config(path).override(**{**place, **options}))
@@ -221,7 +221,7 @@ class Run:
             ExportError: if the SavedModel does not answer as the translator does.
         """
         configured = Path(self.config.export_directory, self.config.name)
-        place = configured if directory is None else _as_path(directory)
+        place = configured if directory is None else as_path(directory)
         given = self.examples(self.directory) if examples is None else examples
         return export_saved_model(self.translator, place, given, optimize, threads)
 

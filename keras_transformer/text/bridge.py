@@ -10,8 +10,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_transformer._files import read_file, read_table, read_tokens
 from keras_transformer.errors import InputError
-from keras_transformer.files import _read_tokens, read_file, read_table
 from keras_transformer.text.splitters import _SPLITTERS, _Splitter
 from keras_transformer.text.tokenizer import Tokenizer
 from keras_transformer.text.written_tokenizers import _subword_files
@@ -236,7 +236,7 @@ def _ctranslate2_tokenizers(
     """Make tokenizers with all tokens of a model of CTranslate2, by their places in its vocabularies."""
     path = directory / "config.json"
     config = read_table(read_file(path), path)
-    vocabularies = [_read_tokens(directory, side) for side in _SIDES]
+    vocabularies = [read_tokens(directory, side) for side in _SIDES]
     models = [read_model(name) for name in _model_names(directory)]
     is_shared = vocabularies[0] == vocabularies[1]
     languages = [{*tokens}.difference(*(pieces for _, pieces in models)) for tokens in vocabularies]

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from pathlib import Path
 
+from keras_transformer._files import as_path
 from keras_transformer.errors import InputError
-from keras_transformer.files import _as_path
 from keras_transformer.text.bridge import _BridgedTokenizer, _ctranslate2_tokenizers
 from keras_transformer.text.hugging_face_files import (
     _END,
@@ -103,7 +103,7 @@ def read_hugging_face_tokenizers(
         InputError: A file is missing, damaged or does not fit the others; the tokenizer is none of these, or
             has tokens that cannot be reproduced; a language is missing or unknown.
     """
-    files = _Directory(_as_path(directory), _CLASSES)
+    files = _Directory(as_path(directory), _CLASSES)
     if (files.path / "model.bin").is_file():
         saved = [files.path / f"{side}_tokenizer" for side in ("source", "target")]
         if not all(path.is_dir() for path in saved):

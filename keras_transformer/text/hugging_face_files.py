@@ -4,8 +4,8 @@ import base64
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
+from keras_transformer._files import read_file, read_table
 from keras_transformer.errors import InputError
-from keras_transformer.files import read_file, read_table
 from keras_transformer.text.splitters import _byte_letters
 from keras_transformer.types import Config
 

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from keras_transformer.text.tokenizer import Tokenizer
-from keras_transformer.types import AUDIO, _Input
+from keras_transformer.types import AUDIO, ServedInput
 
 _RATE = 16_000  # samples in a second
 _HOP = 160  # samples from one frame to the next
@@ -27,7 +27,7 @@ class _LogMel(Tokenizer):
     kind: ClassVar[str] = "log_mel"
     vocabulary_file: ClassVar[str] = "features.json"
     option_names: ClassVar[tuple[str, ...]] = ()
-    reads: ClassVar[_Input] = AUDIO
+    reads: ClassVar[ServedInput] = AUDIO
 
     def __init__(self, num_mels: int, seconds: int) -> None:
         super().__init__([])

@@ -11,8 +11,8 @@ from typing import ClassVar, Self
 import numpy as np
 import tensorflow as tf
 
+from keras_transformer._files import read_file, read_table
 from keras_transformer.errors import InputError
-from keras_transformer.files import read_file, read_table
 from keras_transformer.text.normalization import (
     REPLACEMENT_CHARACTER,
     _normalize,

@@ -10,10 +10,10 @@ from typing import ClassVar, Self
 import numpy as np
 import tensorflow as tf
 
+from keras_transformer._files import as_path, read_file, read_table, write_file
 from keras_transformer.errors import InputError
-from keras_transformer.files import _as_path, read_file, read_table, write_file
 from keras_transformer.text.normalization import _as_utf8, _normalize
-from keras_transformer.types import SPECIAL_IDS, SPECIAL_TOKENS, TEXT, Config, _Input
+from keras_transformer.types import SPECIAL_IDS, SPECIAL_TOKENS, TEXT, Config, ServedInput
 
 _KINDS: dict[str, type["Tokenizer"]] = {}
 
@@ -34,7 +34,7 @@ class Tokenizer(tf.Module, abc.ABC):
     """The name in the options file that `load_tokenizer` finds the class by."""
     options_file: ClassVar[str] = "tokenizer.json"
     vocabulary_file: ClassVar[str]
-    reads: ClassVar[_Input] = TEXT
+    reads: ClassVar[ServedInput] = TEXT
     """What a batch consists of: texts, or audio."""
     option_names: ClassVar[tuple[str, ...]] = ("lowercase",)
     needs_tensorflow_text: bool = False
@@ -163,7 +163,7 @@ class Tokenizer(tf.Module, abc.ABC):
         Raises:
             InputError: a file cannot be written.
         """
-        directory, vocabulary = _as_path(directory), self._vocabulary_bytes()
+        directory, vocabulary = as_path(directory), self._vocabulary_bytes()
         saved = {"kind": self.kind, **self.options, "vocabulary_sha256": _sha256(vocabulary)}
         write_file(directory / self.vocabulary_file, vocabulary)
         # Last: a directory with this file is a complete tokenizer.
@@ -190,7 +190,7 @@ class Tokenizer(tf.Module, abc.ABC):
             ValueError: no tokenizer there splits as this one does.
         """
         for name, content in self._hugging_face_files(target, token_ids, max_length).items():
-            write_file(_as_path(directory) / name, content)
+            write_file(as_path(directory) / name, content)
 
     def _hugging_face_files(
         self, target: "Tokenizer", token_ids: tuple[np.ndarray, np.ndarray], max_length: int
@@ -240,7 +240,7 @@ def load_tokenizer(directory: str | Path) -> Tokenizer:
     Raises:
         InputError: a file is missing or damaged, or the kind is unknown; the message names the file.
     """
-    options_path = _as_path(directory) / Tokenizer.options_file
+    options_path = as_path(directory) / Tokenizer.options_file
     options = read_table(read_file(options_path), options_path)
     kind, saved_sha256 = options.pop("kind", None), options.pop("vocabulary_sha256", None)
     if not isinstance(kind, str) or kind not in _KINDS:

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import keras
 from keras import ops
 
-from keras_transformer.backend.adam import adam_update
-from keras_transformer.backend.gradients import finished
+from keras_transformer._backend.adam import adam_update
+from keras_transformer._backend.gradients import finished
 from keras_transformer.types import Tensor
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import keras
 
-from keras_transformer.arguments import check_positive
-from keras_transformer.backend.random import GeneratorState
+from keras_transformer._arguments import check_positive
+from keras_transformer._backend.random import GeneratorState
+from keras_transformer._files import as_path, remove_partials, write_file
 from keras_transformer.errors import InputError
-from keras_transformer.files import _as_path, remove_partials, write_file
 from keras_transformer.training.checkpoint_state import (
     CHECKPOINTS,
     _CheckpointState,
@@ -68,7 +68,7 @@ class Checkpoint(keras.callbacks.Callback):
     ) -> None:
         super().__init__()
         check_positive(keep=keep, patience=1 if patience is None else patience)
-        self.directory = _as_path(directory)
+        self.directory = as_path(directory)
         self._checkpoints = self.directory / CHECKPOINTS
         state = _whole(self._checkpoints, _read_state(self._checkpoints))
         self.monitor = monitor or state.monitor or "val_loss"

@@ -11,9 +11,9 @@ import keras
 from keras import ops
 from pydantic import Field
 
-from keras_transformer.backend.random import GeneratorState
+from keras_transformer._backend.random import GeneratorState
+from keras_transformer._files import Checksums, atomic_file, errors_named, read_file, read_table, write_file
 from keras_transformer.errors import InputError
-from keras_transformer.files import Checksums, atomic_file, errors_named, read_file, read_table, write_file
 from keras_transformer.types import Count
 
 CHECKPOINTS, STATE_FILE = "checkpoints", "state.json"

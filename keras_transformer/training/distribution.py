@@ -1,11 +1,12 @@
 """Training on several cores, devices and hosts, by the engine that each backend has for it."""
 
 from contextlib import AbstractContextManager
+from typing import Any
 
 import keras
 
-from keras_transformer.arguments import check_choice
-from keras_transformer.backend.distribution import Devices
+from keras_transformer._arguments import check_choice
+from keras_transformer._backend.distribution import Devices
 from keras_transformer.errors import InputError
 from keras_transformer.models.causal_lm import CausalLM
 from keras_transformer.models.encoder_model import EncoderModel
@@ -98,7 +99,7 @@ def distributed(engine: str, *, model_shards: int = 2) -> AbstractContextManager
     ).scope()
 
 
-def _share_rows(model: keras.Model, *datasets: Tensor) -> list[Tensor]:
+def _share_rows(model: keras.Model, *datasets: Any) -> list[Tensor]:
     """Fill batches so that replicas of TensorFlow share them evenly; raise if the devices cannot train."""
     if Devices.num_cores() > 1 and not isinstance(model, CausalLM | EncoderModel | Transformer):
         # Each operation has one thread, so one core would work.

@@ -12,7 +12,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformer.arguments import check_positive
+from keras_transformer._arguments import check_positive
 from keras_transformer.errors import InputError
 from keras_transformer.training.checkpoint import Checkpoint
 from keras_transformer.training.distribution import _share_rows

@@ -2,13 +2,14 @@
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import keras
 from keras import ops
 
-from keras_transformer.arguments import check_number, check_rates
-from keras_transformer.backend.distribution import Devices
-from keras_transformer.backend.gradients import add_at_labels, finished
+from keras_transformer._arguments import check_number, check_rates
+from keras_transformer._backend.distribution import Devices
+from keras_transformer._backend.gradients import add_at_labels, finished
 from keras_transformer.types import Tensor
 
 
@@ -78,7 +79,7 @@ def _crossentropy(labels: Tensor, logits: Tensor, label_smoothing: float, z_loss
         if label_smoothing:
             losses = losses - label_smoothing * ops.mean(precise, axis=-1, keepdims=True)
 
-        def gradient(*arguments: Tensor, upstream: Tensor | None = None) -> Tensor:
+        def gradient(*arguments: Any, upstream: Tensor | None = None) -> Tensor:
             # TensorFlow and JAX hand the upstream gradient over by position, torch by name.
             scale = (arguments[0] if upstream is None else upstream)[..., None]  # (b, t, 1)
             # Once the losses are there nobody else reads the probabilities, and TensorFlow computes in their
@@ -140,7 +141,7 @@ class MaskedCrossentropy(keras.losses.Loss):
         name: str = "masked_crossentropy",
         normalize: bool = True,
         z_loss: float = 0.0,
-        **kwargs: Tensor,
+        **kwargs: Any,
     ) -> None:
         # No reduction of Keras: the mean is over tokens, not over positions.
         super().__init__(name=name, reduction=None, **kwargs)
@@ -233,7 +234,7 @@ class RDropCrossentropy(MaskedCrossentropy):
         label_smoothing: float = 0.0,
         pad_id: int = 0,
         name: str = "r_drop_crossentropy",
-        **kwargs: Tensor,
+        **kwargs: Any,
     ) -> None:
         super().__init__(label_smoothing, pad_id, name, **kwargs)
         check_number(weight=weight)

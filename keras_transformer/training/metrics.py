@@ -2,6 +2,7 @@
 
 import math
 import time
+from typing import Any
 
 import keras
 from keras import ops
@@ -13,7 +14,7 @@ from keras_transformer.types import Tensor
 class _TokenMean(keras.metrics.Metric):
     """The mean of a number for each token that is not padding; it also counts, for `Throughput`."""
 
-    def __init__(self, pad_id: int, name: str, **kwargs: Tensor) -> None:
+    def __init__(self, pad_id: int, name: str, **kwargs: Any) -> None:
         super().__init__(name=name, **kwargs)
         self.pad_id = pad_id
         self.total = self.add_weight(name="total", initializer="zeros")
@@ -51,7 +52,7 @@ class MaskedAccuracy(_TokenMean):
     Call arguments are those of `MaskedCrossentropy`.
     """
 
-    def __init__(self, pad_id: int = 0, name: str = "accuracy", **kwargs: Tensor) -> None:
+    def __init__(self, pad_id: int = 0, name: str = "accuracy", **kwargs: Any) -> None:
         super().__init__(pad_id, name, **kwargs)
 
     def _values(self, labels: Tensor, logits: Tensor) -> Tensor:
@@ -73,7 +74,7 @@ class Perplexity(_TokenMean):
     Call arguments are those of `MaskedCrossentropy`.
     """
 
-    def __init__(self, pad_id: int = 0, name: str = "perplexity", **kwargs: Tensor) -> None:
+    def __init__(self, pad_id: int = 0, name: str = "perplexity", **kwargs: Any) -> None:
         super().__init__(pad_id, name, **kwargs)
 
     def _values(self, labels: Tensor, logits: Tensor) -> Tensor:

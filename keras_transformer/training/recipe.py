@@ -2,7 +2,7 @@
 
 import keras
 
-from keras_transformer.arguments import check_number, check_positive
+from keras_transformer._arguments import check_number, check_positive
 from keras_transformer.models.causal_lm import CausalLM
 from keras_transformer.models.encoder_model import EncoderModel
 from keras_transformer.models.transformer import Transformer

@@ -12,9 +12,9 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformer.arguments import _check_finite
+from keras_transformer._arguments import check_finite
+from keras_transformer._files import as_path
 from keras_transformer.errors import InputError
-from keras_transformer.files import _as_path
 from keras_transformer.training.checkpoint_state import CHECKPOINTS, _CheckpointState, _damage, _read_state
 from keras_transformer.training.moving_average import _apply_moving_average
 
@@ -34,7 +34,7 @@ def load_model(path: str | Path, *, average_last: int | None = None) -> keras.Mo
         InputError: If the file is missing, damaged or has weights that are not finite or far larger than it,
             or the directory holds no whole checkpoint.
     """
-    path = _as_path(path)
+    path = as_path(path)
     if path.is_dir():
         directory = path / CHECKPOINTS
         state = _whole(directory, _read_state(directory))
@@ -48,7 +48,7 @@ def load_model(path: str | Path, *, average_last: int | None = None) -> keras.Mo
             _read_average(model, directory, state, average_last)
     else:
         model = _read_model(path)
-    _check_finite(path, model.weights)
+    check_finite(path, model.weights)
     return model
 
 

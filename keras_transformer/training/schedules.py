@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_transformer.arguments import check_number, check_positive
+from keras_transformer._arguments import check_number, check_positive
 from keras_transformer.types import Tensor
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from keras_transformer.files import _as_path
+from keras_transformer._files import as_path
 from keras_transformer.types import Tensor
 from keras_transformer.visualization.figures import (
     _finite_array,
@@ -143,7 +143,7 @@ def plot_attention_maps(
         _attention_maps(f"scores[{name!r}]", scores[name], *(tokens for tokens, _ in axes[name]))
     paths = []
     for name, ((read, source_label), (looking, target_label)) in axes.items():
-        paths.append(_as_path(directory) / f"{name.replace('/', '_')}.png")
+        paths.append(as_path(directory) / f"{name.replace('/', '_')}.png")
         labels = {"title": titles[name], "source_label": source_label, "target_label": target_label}
         plot_attention(scores[name], read, looking, path=paths[-1], **labels)
         if progress is not None:

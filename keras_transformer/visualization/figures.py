@@ -16,8 +16,8 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.ticker import MaxNLocator
 
+from keras_transformer._files import as_path, write_file
 from keras_transformer.errors import InputError
-from keras_transformer.files import _as_path, write_file
 from keras_transformer.types import Tensor
 
 _MAX_LABEL_LENGTH = 16
@@ -39,7 +39,7 @@ def _saved_figure(figure: Figure, path: str | os.PathLike[str] | None) -> Figure
     """Return a figure, and write it to a file if a path is given, whose suffix names the format."""
     if path is None:
         return figure
-    path = _as_path(path)
+    path = as_path(path)
     formats = figure.canvas.get_supported_filetypes()
     picture_format = path.suffix[1:].lower()
     if picture_format not in formats:

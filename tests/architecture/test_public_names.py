@@ -6,8 +6,6 @@ from pathlib import Path
 
 import keras_transformer as kt
 
-MAX_NAMES = 135  # below the top level
-
 
 def test_the_public_names_are_those_of_the_list(exports: dict[str, set[str]]) -> None:
     """A name that comes, goes or changes is a decision: edit the list, and tell of it in CHANGELOG.md."""
@@ -24,8 +22,3 @@ def test_dir_shows_them_and_nothing_else(exports: dict[str, set[str]]) -> None:
 
 def test_the_version_is_that_of_the_project() -> None:
     assert kt.__version__ == metadata.version("keras-transformer")
-
-
-def test_there_are_few(exports: dict[str, set[str]]) -> None:
-    counts = {room: len(names) for room, names in exports.items() if "." in room}
-    assert sum(counts.values()) <= MAX_NAMES, counts

@@ -8,8 +8,8 @@ import pytest
 from keras import ops
 
 from helpers import array, draw, input_gradient
-from keras_transformer.backend import attend_step, fused_attention, masked_softmax
-from keras_transformer.backend.attention import _attend_fused
+from keras_transformer._backend import attend_step, fused_attention, masked_softmax
+from keras_transformer._backend.attention import _attend_fused
 from keras_transformer.layers import dot_product_attention
 from keras_transformer.types import MINUS_INFINITY
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_transformer.backend import PositionBuffer, compile_function
+from keras_transformer._backend import PositionBuffer, compile_function
 
 
 @pytest.mark.parametrize("shape", [(2, 3), (5, 3), (1, 7)])

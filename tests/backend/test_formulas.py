@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from helpers import array
-from keras_transformer.backend import position_angles
+from keras_transformer._backend import position_angles
 
 
 @pytest.mark.parametrize("start", [0, keras.ops.convert_to_tensor(0)])

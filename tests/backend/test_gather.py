@@ -6,7 +6,7 @@ import pytest
 from keras import ops
 
 from helpers import array
-from keras_transformer.backend import assign_rows, largest, take
+from keras_transformer._backend import assign_rows, largest, take
 
 
 def test_rows_of_a_matrix() -> None:

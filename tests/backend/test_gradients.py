@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_transformer.backend import Devices, add_at_labels, finished
+from keras_transformer._backend import Devices, add_at_labels, finished
 from keras_transformer.training import MaskedCrossentropy
 
 RNG = np.random.default_rng(11)

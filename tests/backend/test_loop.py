@@ -9,7 +9,7 @@ import pytest
 from keras import ops
 
 from helpers import array, draw
-from keras_transformer.backend import PositionBuffer, RowProduct, weights_now
+from keras_transformer._backend import PositionBuffer, RowProduct, weights_now
 
 B, N, H, K, T = 2, 3, 5, 7, 4
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_transformer.backend import compile_function, draw_normal, draw_uniforms
-from keras_transformer.backend.random import _random_bits
+from keras_transformer._backend import compile_function, draw_normal, draw_uniforms
+from keras_transformer._backend.random import _random_bits
 
 GOLDEN = 0x9E3779B9
 only_tensorflow = pytest.mark.skipif(

@@ -15,7 +15,7 @@ import pytest
 
 from helpers import array, draw, refused_in_one_way_only
 from keras_transformer import layers
-from keras_transformer.arguments import get_activation
+from keras_transformer._arguments import get_activation
 from keras_transformer.layers.relative_position_bias import RelativePositionBias
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_transformer.backend import compile_function
+from keras_transformer._backend import compile_function
 from keras_transformer.decoding import Constraints
 from keras_transformer.types import SpecialIds
 

@@ -10,7 +10,7 @@ from keras import ops
 
 import keras_transformer as kt
 from helpers import BeamSearch, GreedySearch, talkative
-from keras_transformer.backend import compile_function
+from keras_transformer._backend import compile_function
 from keras_transformer.decoding import Constraints, generate
 from keras_transformer.types import SpecialIds
 

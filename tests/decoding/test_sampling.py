@@ -10,7 +10,7 @@ import pytest
 from keras import ops
 
 from helpers import GreedySearch, SampleSearch
-from keras_transformer.backend import compile_function, draw_uniforms
+from keras_transformer._backend import compile_function, draw_uniforms
 from keras_transformer.decoding import Constraints, generate
 from keras_transformer.types import SpecialIds
 

@@ -12,7 +12,7 @@ from keras import ops
 
 import keras_transformer as kt
 from helpers import BeamSearch, GreedySearch, SampleSearch, array, talkative
-from keras_transformer.backend import compile_function
+from keras_transformer._backend import compile_function
 from keras_transformer.decoding import Constraints, generate, lexical_shortlist
 from keras_transformer.errors import InputError
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import keras_transformer as kt
+from keras_transformer._files import Checksums
 from keras_transformer.decoding import (
     BeamSearch,
     Constraints,
@@ -19,7 +20,6 @@ from keras_transformer.decoding import (
     SampleSearch,
 )
 from keras_transformer.errors import InputError
-from keras_transformer.files import Checksums
 from keras_transformer.text import CharacterTokenizer
 from keras_transformer.types import SpecialIds
 

@@ -17,13 +17,17 @@ A part is a function that gives named arrays, kept in `fixtures/<part>.npz`:
 `saved` is no part: it writes `fixtures/files`. Later versions must read those of older ones, so a new version
 does not write them again, unless it breaks the promise of CHANGELOG on purpose.
 
-Each file names the kind of machine that recorded it. There the tests are strict; elsewhere sums are rounded
-otherwise, so on another machine record from the commit to compare with first. All parts need TensorFlow.
+The tests allow what rounding may do on any processor. To show that a change of the code moves nothing at all,
+compare with a recording of the commit before, made on the same machine:
+
+    python tests/golden/record.py --to /tmp/before        # in a worktree of the commit before
+    python tests/golden/record.py --against /tmp/before   # names what moved by 1e-6; in training, by a bit
+
+All parts need TensorFlow.
 """
 
+import argparse
 import functools
-import platform
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -33,13 +37,9 @@ import golden_exports
 import golden_files
 import golden_models
 import golden_training
-import keras
 import numpy as np
-import tensorflow as tf
 
 FIXTURES = Path(__file__).parent / "fixtures"
-# The array of each file that names the machine.
-MACHINE = "machine"
 PARTS: dict[str, Callable[[], golden_models.Arrays]] = {
     "logits": golden_models.logits,
     "half_logits": golden_models.half_logits,
@@ -56,46 +56,57 @@ PARTS: dict[str, Callable[[], golden_models.Arrays]] = {
 }
 
 
-def fingerprint() -> str:
-    """Name what the bits may depend on: the processor and the versions."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:  # another system
-        lines = []
-    described = {line.partition(":")[0].strip(): line.partition(":")[2].split() for line in lines}
-    flags = [flag for flag in described.get("flags", ()) if flag.startswith(("avx", "fma", "amx"))]
-    names = [" ".join(described.get(name, ())) for name in ("vendor_id", "cpu family", "model")]
-    parts = [
-        platform.machine(),
-        *names,
-        *sorted(flags),
-        f"tensorflow {tf.__version__}",
-        f"keras {keras.__version__}",
-    ]
-    return ", ".join(part for part in parts if part)
+def read(part: str, directory: Path = FIXTURES) -> golden_models.Arrays:
+    """Read what was recorded."""
+    with np.load(directory / f"{part}.npz") as file:
+        return dict(file)
 
 
-def read(part: str) -> tuple[golden_models.Arrays, bool]:
-    """Read what was recorded, and whether it was on this kind of machine."""
-    with np.load(FIXTURES / f"{part}.npz") as file:
-        arrays = dict(file)
-    return arrays, str(arrays.pop(MACHINE)) == fingerprint()
+def difference(actual: np.ndarray, expected: np.ndarray, tolerance: float) -> str:
+    """Say how two arrays differ, or nothing."""
+    if actual.shape != expected.shape or actual.dtype.kind != expected.dtype.kind:
+        return f"{actual.dtype} {actual.shape}, not {expected.dtype} {expected.shape}"
+    if expected.dtype.kind == "f" and tolerance:
+        apart = np.abs(actual - expected) / np.maximum(np.abs(expected), 1)
+        return "" if np.all(apart <= tolerance) else f"{np.max(apart):.1e} apart"
+    different = np.flatnonzero(actual != expected)
+    if not different.size:
+        return ""
+    first = actual.flat[different[0]], expected.flat[different[0]]
+    return f"{different.size} of {actual.size} differ, the first of them {first[0]}, not {first[1]}"
 
 
-def record(part: str) -> None:
+def record(part: str, directory: Path) -> None:
     """Compute a part, and keep what it gives."""
     start = time.monotonic()
     arrays = PARTS[part]()
-    path = FIXTURES / f"{part}.npz"
-    np.savez_compressed(path, **arrays, **{MACHINE: np.array(fingerprint())})
+    path = directory / f"{part}.npz"
+    np.savez_compressed(path, **arrays)
     seconds = time.monotonic() - start
     print(f"{part}: {len(arrays)} arrays, {path.stat().st_size:,} bytes, {seconds:.0f} s")
 
 
+def compare(part: str, directory: Path) -> None:
+    """Compute a part, and name what differs from a recording of the same machine."""
+    actual, expected = PARTS[part](), read(part, directory)
+    for name in sorted({*actual, *expected}):
+        if name not in actual or name not in expected:
+            print(f"{part}: {name} is only {'there' if name in expected else 'here'}")
+        elif text := difference(actual[name], expected[name], 0.0 if part.startswith("training") else 1e-6):
+            print(f"{part}: {name}: {text}")
+
+
 if __name__ == "__main__":
-    FIXTURES.mkdir(exist_ok=True)
-    for name in sys.argv[1:] or PARTS:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("parts", nargs="*", choices=[*PARTS, "saved", []])
+    parser.add_argument("--to", type=Path, default=FIXTURES)
+    parser.add_argument("--against", type=Path)
+    given = parser.parse_args()
+    given.to.mkdir(exist_ok=True)
+    for name in given.parts or PARTS:
         if name == "saved":
             golden_files.write()
+        elif given.against:
+            compare(name, given.against)
         else:
-            record(name)
+            record(name, given.to)

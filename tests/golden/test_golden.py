@@ -1,4 +1,4 @@
-"""The package gives what `record.py` once recorded: tokens exactly, float32 to 1e-6, training to the bit."""
+"""The package gives what `record.py` once recorded: tokens exactly, float32 within rounding."""
 
 from typing import Any
 
@@ -12,45 +12,27 @@ import record
 pytestmark = pytest.mark.skipif(
     keras.backend.backend() != "tensorflow", reason="recorded on TensorFlow, whose rounding is its own"
 )
-# Greatest differences, relative to numbers above 1: where they were recorded, and on other processors, which
-# add up in other orders. Tokens are equal everywhere.
-HERE, ELSEWHERE = 1e-6, 3e-5
-# A score adds up the log-probabilities of a text. Those recorded of the pronunciations are up to 1.4e-6 from
-# what float64 gives, so no other order of the same sums can be asked to be nearer to them than this.
-SCORES = 2.0
+# Greatest difference, relative to numbers above 1. Another kernel adds up in another order, and neither the
+# name of the processor nor the versions tell which kernel runs: two machines that had all of these in common
+# differed by up to 7.7e-6. Tokens are equal everywhere.
+TOLERANCE = 3e-5
+# Of the same with bfloat16, whose numbers have 8 bits.
+HALF_TOLERANCE = 2.0**-5
 # What trains in the quick tests; all others do in the slow ones.
 QUICK = {"z_loss": "training"}
 
 
-def check(actual: dict[str, Any], expected: dict[str, Any], tolerance: float) -> None:
+def check(actual: dict[str, Any], expected: dict[str, Any], tolerance: float = TOLERANCE) -> None:
     """Compare arrays, and name all that differ."""
     assert sorted(actual) == sorted(expected)
-    found = {}
-    for name in expected:
-        factor = SCORES if name.endswith("score") else 1.0
-        found[name] = difference(actual[name], expected[name], factor * tolerance)
+    found = {name: record.difference(actual[name], expected[name], tolerance) for name in expected}
     report = "".join(f"\n{name}: {text}" for name, text in found.items() if text)
     assert not report, report
 
 
 def check_part(part: str) -> None:
     """Compute a part, and compare it."""
-    expected, is_here = record.read(part)
-    check(record.PARTS[part](), expected, HERE if is_here else ELSEWHERE)
-
-
-def difference(actual: np.ndarray, expected: np.ndarray, tolerance: float) -> str:
-    """Say how two arrays differ, or nothing."""
-    if actual.shape != expected.shape or actual.dtype.kind != expected.dtype.kind:
-        return f"{actual.dtype} {actual.shape}, not {expected.dtype} {expected.shape}"
-    if expected.dtype.kind == "f" and tolerance:
-        apart = np.abs(actual - expected) / np.maximum(np.abs(expected), 1)
-        return "" if np.all(apart <= tolerance) else f"{np.max(apart):.1e} apart"
-    different = np.flatnonzero(actual != expected)
-    if not different.size:
-        return ""
-    first = actual.flat[different[0]], expected.flat[different[0]]
-    return f"{different.size} of {actual.size} differ, the first of them {first[0]}, not {first[1]}"
+    check(record.PARTS[part](), record.read(part))
 
 
 @pytest.mark.parametrize("part", ["logits", "sampling", "files"])
@@ -67,28 +49,18 @@ def test_same_numbers_of_all_searches(part: str) -> None:
 
 
 def test_same_numbers_in_half_precision() -> None:
-    if not record.read("half_logits")[1]:
-        pytest.skip("another processor rounds bfloat16 otherwise")
-    check_part("half_logits")
+    check(record.PARTS["half_logits"](), record.read("half_logits"), HALF_TOLERANCE)
 
 
 def test_saved_models_give_the_logits_of_those_that_were_saved() -> None:
-    expected, is_here = record.read("logits")
-    expected = {name: expected[name] for name in golden_files.SAVED}
-    check(golden_files.saved_logits(), expected, HERE if is_here else ELSEWHERE)
+    expected = record.read("logits")
+    check(golden_files.saved_logits(), {name: expected[name] for name in golden_files.SAVED})
 
 
 def check_losses(names: dict[str, str]) -> None:
-    """Train runs of these names, each of a part; to the bit where they were recorded."""
-    actual = golden_training.in_process(names)
-    for part in sorted(set(names.values())):
-        expected, is_here = record.read(part)
-        runs = [name for name in names if names[name] == part]
-        check(
-            {name: actual[name] for name in runs},
-            {name: expected[name] for name in runs},
-            0.0 if is_here else 1e-6,
-        )
+    """Train runs of these names, each of a part, and compare the losses of each step."""
+    recorded = {part: record.read(part) for part in {*names.values()}}
+    check(golden_training.in_process(names), {name: recorded[part][name] for name, part in names.items()})
 
 
 def test_same_losses() -> None:
@@ -103,10 +75,10 @@ def test_same_losses_of_all_runs() -> None:
 
 def test_a_difference_is_found() -> None:
     ones = np.ones((2, 3), "float32")
-    assert difference(ones, ones, 0.0) == difference(ones + 5e-7, ones, 1e-6) == ""
-    assert difference(ones + 5e-7, ones, 0.0)
-    assert difference(ones + 5e-6, ones, 1e-6)
-    assert difference(ones * np.nan, ones, 1e-6)
-    assert difference(ones, ones[0], 1e-6)
-    assert difference(ones.astype("int32"), ones, 1e-6)
-    assert difference(np.array(["a b", "c"]), np.array(["a b", "d"]), 1e-6)
+    assert record.difference(ones, ones, 0.0) == record.difference(ones + 5e-7, ones, 1e-6) == ""
+    assert record.difference(ones + 5e-7, ones, 0.0)
+    assert record.difference(ones + 5e-6, ones, 1e-6)
+    assert record.difference(ones * np.nan, ones, 1e-6)
+    assert record.difference(ones, ones[0], 1e-6)
+    assert record.difference(ones.astype("int32"), ones, 1e-6)
+    assert record.difference(np.array(["a b", "c"]), np.array(["a b", "d"]), 1e-6)

@@ -11,9 +11,9 @@ from google.protobuf import text_format
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 import keras_transformer as kt
+from keras_transformer._files import Checksums
 from keras_transformer.errors import InputError
 from keras_transformer.export import ServedModel, export_saved_model
-from keras_transformer.files import Checksums
 
 # What reads or writes files, opens connections, runs Python or code of its own, or goes on after the call.
 FOREIGN = [

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import keras_transformer as kt
+from keras_transformer._files import Checksums
 from keras_transformer.errors import InputError
 from keras_transformer.export import ServedModel
-from keras_transformer.files import Checksums
 
 TRANSLATOR = ("model.keras", "translator.json", "source_tokenizer", "target_tokenizer", Checksums.file)
 ROOT = Path(__file__).parents[2]

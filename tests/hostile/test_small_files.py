@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import keras_transformer as kt
+from keras_transformer._files import Checksums, read_table
 from keras_transformer.errors import InputError
-from keras_transformer.files import Checksums, read_table
 from keras_transformer.runs import RunConfig
 from keras_transformer.training import Checkpoint
 

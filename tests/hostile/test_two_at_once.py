@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import keras_transformer as kt
+from keras_transformer._files import Checksums
 from keras_transformer.errors import InputError
 from keras_transformer.export import ServedModel, export_saved_model, saved_model
-from keras_transformer.files import Checksums
 
 NUM_AT_ONCE = 3
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from helpers import array, draw, named_weights
-from keras_transformer.backend.attention import _attend_fused
+from keras_transformer._backend.attention import _attend_fused
 from keras_transformer.layers import MultiHeadAttention, causal_mask
 
 

@@ -7,7 +7,7 @@ from keras import ops
 
 from helpers import BeamSearch, GreedySearch, array
 from keras_transformer import CausalLM
-from keras_transformer.backend import compile_function
+from keras_transformer._backend import compile_function
 from keras_transformer.decoding import generate
 from keras_transformer.layers import padding_mask
 

@@ -153,7 +153,7 @@ def test_cores_are_claimed_before_anything_is_computed() -> None:
 def test_cores_do_not_train_a_model_that_has_no_parts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("keras_transformer.backend.Devices.num_cores", lambda: 2)
+    monkeypatch.setattr("keras_transformer._backend.Devices.num_cores", lambda: 2)
     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
     model.compile("sgd", "mse")
     with pytest.raises(InputError, match=r"models of this package\. Received: Sequential"):

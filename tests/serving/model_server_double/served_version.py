@@ -53,7 +53,7 @@ class ServedVersion:
         dtypes = self.input_dtypes(signature_name)
         defaults = self.signature_def(signature_name).defaults
         arrays = {**{name: tf.make_ndarray(value) for name, value in defaults.items()}, **arrays}
-        _check_names(set(arrays), set(dtypes))
+        check_names(set(arrays), set(dtypes))
         run = self._module.signatures[signature_name or "serving_default"]
         try:
             tensors = {name: tf.constant(arrays[name], dtypes[name]) for name in dtypes}
@@ -85,7 +85,7 @@ def load_text_operations() -> None:
         tf.load_op_library(str(library))
 
 
-def _check_names(received: set[str], wanted: set[str]) -> None:
+def check_names(received: set[str], wanted: set[str]) -> None:
     if extra := sorted(received - wanted):
         names = "{" + ",".join(sorted(wanted)) + "}"
         message = f"input tensor alias not found in signature: {extra[0]}."

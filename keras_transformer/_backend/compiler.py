@@ -1,7 +1,7 @@
 """The compiler of each backend: TensorFlow's graphs, XLA, JAX's `jit`. Torch runs functions as they are."""
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import keras
 
@@ -49,7 +49,7 @@ def compile_function(
 
         # The values of the variables are handed in at each call: JAX would keep those of the first.
         @jax.jit
-        def compiled(values: list[Tensor], *arguments: Tensor) -> Output:
+        def compiled(values: list[Tensor], *arguments: Any) -> Output:
             with keras.StatelessScope(zip(variables, values, strict=True)):
                 return function(*arguments)
 

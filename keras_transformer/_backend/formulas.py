@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 from keras import ops
 
-from keras_transformer.backend.compiler import _in_compiler
-from keras_transformer.backend.gather import shape_of
-from keras_transformer.backend.random import _random_bits
+from keras_transformer._backend.compiler import _in_compiler
+from keras_transformer._backend.gather import shape_of
+from keras_transformer._backend.random import _random_bits
 from keras_transformer.types import Tensor
 
 _NUM_VALUES = 2**8

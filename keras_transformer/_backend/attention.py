@@ -5,9 +5,9 @@ from collections.abc import Callable
 import keras
 from keras import KerasTensor, ops
 
-from keras_transformer.arguments import known_sizes
-from keras_transformer.backend.compiler import _in_compiler
-from keras_transformer.backend.gather import shape_of
+from keras_transformer._arguments import known_sizes
+from keras_transformer._backend.compiler import _in_compiler
+from keras_transformer._backend.gather import shape_of
 from keras_transformer.types import MINUS_INFINITY, Tensor
 
 

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformer.backend.compiler import _only_processors, compile_function
+from keras_transformer._backend.compiler import _only_processors, compile_function
 from keras_transformer.types import Shape, Tensor
 
 # A word is a hash of its number and of a key of two words, each step of which is "lowbias32" (Wellons 2018),

@@ -8,8 +8,8 @@ from typing import ClassVar, TypeAlias
 import keras
 from keras import ops
 
-from keras_transformer.backend.compiler import _in_compiler, _only_processors
-from keras_transformer.backend.gather import shape_of
+from keras_transformer._backend.compiler import _in_compiler, _only_processors
+from keras_transformer._backend.gather import shape_of
 from keras_transformer.types import Tensor
 
 _FEW = list(range(2, 33))

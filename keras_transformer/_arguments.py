@@ -38,7 +38,7 @@ def check_number(
     above: float | None = None,
     below: float | None = None,
     whole: bool = False,
-    **values: Tensor,
+    **values: Any,
 ) -> None:
     """Raise TypeError for a value that is no number, ValueError for one out of the range."""
     # No backend counts further than 32 bits.
@@ -57,12 +57,12 @@ def check_number(
             raise ValueError(f"`{name}` must be {lowest}{highest}. Received: {name}={value}.")
 
 
-def check_positive(**sizes: Tensor) -> None:
+def check_positive(**sizes: Any) -> None:
     """Raise TypeError for a size that is not an integer, ValueError for one not above zero."""
     check_number(above=0, whole=True, **sizes)
 
 
-def check_rates(**rates: Tensor) -> None:
+def check_rates(**rates: Any) -> None:
     """Raise TypeError for a rate that is not a number, ValueError for one outside [0, 1)."""
     check_number(below=1, **rates)
 
@@ -84,7 +84,7 @@ def check_divides(**sizes: int | None) -> None:
         )
 
 
-def _check_names(owner: type, given: Config, known: Iterable[str]) -> None:
+def check_names(owner: type, given: Config, known: Iterable[str]) -> None:
     """Raise TypeError for names that are no arguments, with the one that may be meant."""
     if unknown := {name: value for name, value in given.items() if name not in known}:
         name = min(unknown)
@@ -94,14 +94,14 @@ def _check_names(owner: type, given: Config, known: Iterable[str]) -> None:
         raise TypeError(f"{owner.__name__} has no such argument.{hint} Received: {unknown}.")
 
 
-def _check_call(owner: Any, args: tuple[object, ...], kwargs: Config, known: Iterable[str] = ()) -> None:
+def check_call(owner: Any, args: tuple[object, ...], kwargs: Config, known: Iterable[str] = ()) -> None:
     """Raise TypeError for arguments that a constructor cannot be called with."""
     signature = inspect.signature(owner.__init__)
     try:
         signature.bind(None, *args, **kwargs)
     except TypeError as error:
         # Python would name a base class, and not the argument that is meant.
-        _check_names(owner, kwargs, [*signature.parameters, *known])
+        check_names(owner, kwargs, [*signature.parameters, *known])
         raise TypeError(f"{owner.__name__}: {error}. Received: {args} and {kwargs}.") from error
 
 
@@ -136,7 +136,7 @@ def get_activation(activation: object) -> Callable[[Tensor], Tensor]:
         ) from error
 
 
-def _serialize_activation(activation: object) -> object:
+def serialize_activation(activation: object) -> object:
     """Return what stands for an activation in a configuration: its name, where it has one."""
     function = get_activation(activation)
     return "gelu_tanh" if function is _gelu_tanh else keras.activations.serialize(function)
@@ -240,7 +240,7 @@ def check_positions(positions: Tensor | None, limit: int | None) -> None:
             )
 
 
-def _check_finite(origin: object, weights: Iterable[Tensor]) -> None:
+def check_finite(origin: object, weights: Iterable[Tensor]) -> None:
     """Raise InputError for the weights of a file that are not finite: they make answers empty."""
     for weight in weights:
         if keras.backend.is_float_dtype(weight.dtype) and not bool(ops.all(ops.isfinite(weight))):
@@ -324,7 +324,7 @@ def as_strings(**texts: Iterable[str]) -> list[str]:
     return strings
 
 
-def _as_audio(**audio: Iterable[object]) -> list[np.ndarray]:
+def as_audio(**audio: Iterable[object]) -> list[np.ndarray]:
     """Return samples of any iterable as a list of float32 `(n,)`; raise for what is no mono audio."""
     [(name, given)] = audio.items()
     if isinstance(given, str | bytes) or not isinstance(given, Iterable):
@@ -342,7 +342,7 @@ def _as_audio(**audio: Iterable[object]) -> list[np.ndarray]:
     return [samples.astype("float32", copy=False) for samples in arrays]
 
 
-def _pad_audio(arrays: Iterable[np.ndarray]) -> np.ndarray:
+def pad_audio(arrays: Iterable[np.ndarray]) -> np.ndarray:
     """Join samples into float32 `(b, n)`, with silence behind the shorter."""
     arrays = [*arrays]
     joined = np.zeros((len(arrays), max(map(len, arrays), default=0)), "float32")
@@ -351,7 +351,7 @@ def _pad_audio(arrays: Iterable[np.ndarray]) -> np.ndarray:
     return joined
 
 
-def _package(name: str, model: str, extra: str) -> ModuleType:
+def import_extra(name: str, model: str, extra: str) -> ModuleType:
     """Import what an extra installs; raise InputError that names the extra."""
     try:
         return importlib.import_module(name)

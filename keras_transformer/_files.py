@@ -82,14 +82,14 @@ def read_file(path: Path) -> bytes:
     return content
 
 
-def _as_path(path: str | os.PathLike[str]) -> Path:
+def as_path(path: str | os.PathLike[str]) -> Path:
     """Return a path; raise `InputError` for an empty one, which would be the working directory."""
     if "\0" in (text := os.fspath(path)) or not text:
         raise InputError(f"A path must not be empty, and hold no NUL. Received: {text!r}.")
     return Path(text)
 
 
-def _check_writable(directory: Path) -> None:
+def check_writable(directory: Path) -> None:
     """Raise `InputError` if a directory cannot be made, or nothing can be written to it."""
     with errors_named("write", directory):
         place = next(path for path in (directory.resolve(), *directory.resolve().parents) if path.exists())
@@ -197,7 +197,7 @@ def read_table(
         raise InputError(f"{origin} is damaged: `{field}` {text}. Received: {field}={received}.") from error
 
 
-def _read_tokens(directory: Path, side: str) -> list[str]:
+def read_tokens(directory: Path, side: str) -> list[str]:
     """Read a vocabulary of CTranslate2: a list of JSON, or in older directories a token on each line."""
     paths = [directory / f"{name}_vocabulary.{end}" for name in ("shared", side) for end in ("json", "txt")]
     if not (path := next((path for path in paths if path.is_file()), None)):
@@ -223,19 +223,19 @@ def _check_depth(table: object) -> None:
         raise RecursionError(f"values are nested more than {_MAX_DEPTH} deep")
 
 
-def _numbers(directory: Path) -> list[int]:
+def version_numbers(directory: Path) -> list[int]:
     """Return the numbers that are names in a directory, ascending; none where it does not exist."""
     paths = directory.iterdir() if directory.is_dir() else ()
     return sorted(int(path.name) for path in paths if path.name.isdecimal())
 
 
 @contextlib.contextmanager
-def _numbered_directory(directory: Path) -> Iterator[tuple[int, Path]]:
+def numbered_directory(directory: Path) -> Iterator[tuple[int, Path]]:
     """Yield the next number in a directory, and an empty directory that takes it as its name."""
     is_new = not directory.exists()
     directory.mkdir(parents=True, exist_ok=True)
     remove_partials(directory)
-    for number in itertools.count(max(_numbers(directory), default=0) + 1):
+    for number in itertools.count(max(version_numbers(directory), default=0) + 1):
         # Of several processes or threads each claims its own; one that is done has left its directory.
         claim = directory / f"{_PARTIAL}claim-{number}"
         with contextlib.suppress(FileExistsError):

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import keras
 from keras import ops
 
-from keras_transformer.backend.compiler import _in_compiler, _only_processors
+from keras_transformer._backend.compiler import _in_compiler, _only_processors
 from keras_transformer.types import Tensor
 
 
