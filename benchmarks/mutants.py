@@ -86,7 +86,7 @@ MUTANTS = (
     Mutant(
         "an export is not asked for each text alone",
         f"{EXPORT}/verification.py",
-        "[alone] = TextTranslator.read(name, outputs)",
+        "[alone] = TextTask.read(name, outputs)",
         "alone = answer",
         "tests/export/test_verification.py",
     ),

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 # Not late as well: a script that imports the package and only calls Keras's `load_model` needs the classes.
 # The command line, which has to answer `--help` at once, is a module of its own.
 from keras_transformer import course, decoding, layers, models, pretrained, training
-from keras_transformer.decoding import TextGenerator, Translator
 from keras_transformer.models import CausalLM, EncoderModel, Transformer
+from keras_transformer.tasks import TextGenerator, Translator
 
 if TYPE_CHECKING:
-    from keras_transformer import data, evaluation, export, runs, text, visualization
+    from keras_transformer import data, evaluation, export, runs, tasks, text, visualization
     from keras_transformer.runs import Run
+    from keras_transformer.tasks import TextGenerator, Translator
 
 __all__ = [
     "CausalLM",
@@ -34,6 +35,7 @@ __all__ = [
     "models",
     "pretrained",
     "runs",
+    "tasks",
     "text",
     "training",
     "visualization",
@@ -41,12 +43,15 @@ __all__ = [
 
 
 # What needs TensorFlow or draws is imported when it is first used.
+_LATE = {"Run": "runs", "TextGenerator": "tasks", "Translator": "tasks"}
+
+
 def __getattr__(name: str) -> ModuleType | type | str:
     if name == "__version__":  # that of `pyproject.toml`
         return importlib.metadata.version("keras-transformer")
-    if name == "Run":
-        runs: type = importlib.import_module("keras_transformer.runs").Run
-        return runs
+    if name in _LATE:
+        found: type = getattr(importlib.import_module(f"keras_transformer.{_LATE[name]}"), name)
+        return found
     if name in __all__:
         return importlib.import_module(f"keras_transformer.{name}")
     raise AttributeError(f"module 'keras_transformer' has no attribute {name!r}")

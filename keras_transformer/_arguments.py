@@ -312,12 +312,12 @@ def as_boolean(mask: Tensor, name: str) -> Tensor:
     return mask > 0
 
 
-def as_strings(**texts: Iterable[str]) -> list[str]:
+def as_strings(**texts: Iterable[Any]) -> list[str]:
     """Return strings of any iterable as a list; raise TypeError for a single string and for other things."""
     [(name, given)] = texts.items()
     if isinstance(given, str | bytes) or not isinstance(given, Iterable):
         raise TypeError(f"`{name}` must be several strings, such as a list. Received: {name}={given!r}.")
-    strings = list(given)
+    strings: list[str] = list(given)
     for row, text in enumerate(strings):
         if not isinstance(text, str):
             raise TypeError(f"`{name}` must hold strings. Received: {name}[{row}]={text!r}.")

@@ -1,14 +1,22 @@
 """Type names that say what annotations mean."""
 
+from collections.abc import Callable
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
+import numpy as np
 from pydantic import Field
 
 # Keras tensors have no common static type: each backend brings its own class.
 Tensor: TypeAlias = Any
 
-# A text, or the samples of audio, float32 (n,).
-Source: TypeAlias = Any
+# One source of a task: a string, its bytes, or an array.
+Value: TypeAlias = str | bytes | np.ndarray
+
+# Called after each batch with the number of items in it.
+Progress: TypeAlias = Callable[[int], object]
+
+# The dtype and rank of each tensor of a request or an answer, by its name; the first axis is the batch.
+Columns: TypeAlias = dict[str, tuple[str, int]]
 
 # A source text and its target text.
 Pair: TypeAlias = tuple[str, str]
@@ -28,6 +36,10 @@ Config: TypeAlias = dict[str, Any]
 # its place, and stays finite: a row of infinities has NaN gradients.
 MINUS_INFINITY = -3.4028235e38
 
+# Stands for a log-probability of minus infinity. Unlikely is not impossible: sums of it stay finite, so that
+# a search with fewer sequences than hypotheses needs no special case.
+LOWEST_SCORE = -1e30
+
 
 class SpecialIds(NamedTuple):
     """The token ids that a search must know."""
@@ -43,6 +55,8 @@ class SpecialIds(NamedTuple):
 
 
 class ServedInput(NamedTuple):
+    """The input of a served signature: its name, dtype and rank."""
+
     name: str
     dtype: str
     rank: int

@@ -125,3 +125,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         others = {marker.name for marker in item.iter_markers()} & {"slow", "backend"}
         if item.path in SMOKE and not others:
             item.add_marker("smoke")
+
+
+@pytest.fixture(scope="session")
+def transformer() -> Any:
+    """A tiny model of 9 source and 8 target ids, the same on each backend.
+
+    Its random weights are so large that different sources have different answers.
+    """
+    import keras_transformer as kt
+    from helpers import talkative
+
+    model = kt.Transformer(
+        9, 8, num_layers=2, hidden_dim=8, num_heads=2, intermediate_dim=16, tie_output=False
+    )
+    return talkative(model, seed=23)

@@ -4,13 +4,13 @@ import click
 
 from keras_transformer.cli.terminal import Verb, _show
 from keras_transformer.decoding.shortlist import lexical_shortlist
-from keras_transformer.decoding.translator import Translator
 from keras_transformer.errors import InputError
 from keras_transformer.export.ctranslate2 import export_ctranslate2
 from keras_transformer.export.fixed_size import export_litert, export_onnx
 from keras_transformer.export.saved_model import export_saved_model
 from keras_transformer.runs.run import Run
-from keras_transformer.types import FIXED_OPTIMIZATIONS, OPTIMIZATIONS, TEXT
+from keras_transformer.tasks import Translator
+from keras_transformer.types import FIXED_OPTIMIZATIONS, OPTIMIZATIONS
 
 _LENGTH = click.IntRange(min=2)  # with the end token
 # Single files, in which every size is fixed.
@@ -86,8 +86,8 @@ def export(
         wanted = f"--optimize must be one of {', '.join(known)} for the format {file_format}"
         raise click.UsageError(f"{wanted}. Received: {optimize}.")
     translator = Translator.load(model)
-    if examples and translator.reads != TEXT:
-        raise InputError(f"{model} reads audio, of which --example is none. Received: {examples[0]!r}.")
+    if examples and translator.source.name != "text":
+        raise InputError(f"--example is for models that read texts. Received: {examples[0]!r}, for {model}.")
     if shortlist is not None:
         tokenizers = translator.source_tokenizer, translator.target_tokenizer
         pairs = Run.open(model).pairs.train

@@ -5,8 +5,8 @@ from pathlib import Path
 import click
 
 from keras_transformer.cli.terminal import Verb, _show
-from keras_transformer.decoding.translator import Translator
 from keras_transformer.errors import InputError
+from keras_transformer.tasks import Translator
 
 
 @click.command("import", cls=Verb)

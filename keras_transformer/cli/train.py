@@ -60,9 +60,7 @@ def train(config: str | None, resume: bool, overwrite: bool, export: bool, **fla
         raise InputError(_interrupted(run)) from error
     _show(str(report))
     _show("outputs (score, source, output, and the reference where it differs):")
-    pairs = run.pairs.test[:_NUM_SHOWN]
-    outputs = run.translator.translate_with_scores([source for source, _ in pairs])
-    for (source, target), output in zip(pairs, outputs, strict=True):
+    for (source, target), output in zip(run.pairs.test[:_NUM_SHOWN], run.outputs, strict=False):
         reference = "" if output.text == target else f"  ({target})"
         _show(f"  {output.score:7.3f}  {source.strip()}  →  {output.text}{reference}")
     written = [run.directory / "report.html"]

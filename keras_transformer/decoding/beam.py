@@ -8,9 +8,9 @@ from keras import ops
 from keras_transformer._arguments import check_choice, check_number, check_positive
 from keras_transformer._backend.gather import largest, shape_of, take
 from keras_transformer.decoding.constraints import _is_absent, _Limits
-from keras_transformer.decoding.log_probabilities import LOWEST_SCORE, _best_tokens, _is_possible
+from keras_transformer.decoding.log_probabilities import _best_tokens, _is_possible
 from keras_transformer.decoding.search import Search, SearchResult, Step, _Cache, _Request
-from keras_transformer.types import Tensor
+from keras_transformer.types import LOWEST_SCORE, Tensor
 
 # A source position without attention counts as if it had this much: log 0 has no end.
 _SMALLEST_COVERAGE = 1e-6

@@ -176,10 +176,23 @@ def _source_lengths(inputs: Tensor, padding_mask: Tensor | None) -> Tensor:
     return ops.sum(ops.cast(padding_mask, "int32"), axis=1)
 
 
-def _token_stream(
+def stream_tokens(
     model: _DecodableModel, search: Search, max_length: int
 ) -> Callable[..., Iterator[np.ndarray]]:
-    """Compile a search whose steps Python asks for: from sources `(b, s)` to int32 `(b,)` at each step."""
+    """Compile a search that yields each token as soon as it is found.
+
+    Args:
+        model: A `Transformer`, an `Ensemble` or a `CausalLM`.
+        search: `GreedySearch`, or `SampleSearch` of one sample: a beam knows its output only at the end.
+        max_length: Maximum number of tokens, the end token included.
+
+    Returns:
+        A function of inputs and `prefix_ids`, both as for `generate`, that returns an iterator over int32
+        `(b,)`: the next token of each row, padding for rows that have ended, until every row has.
+
+    Raises:
+        ValueError: If the search has several hypotheses.
+    """
     # A beam of one hypothesis goes on with the next best token when the end is the best.
     if not isinstance(search, _IndependentSearch) or search.beam_size != 1:
         raise ValueError(

@@ -6,11 +6,7 @@ from typing import Literal, TypeAlias
 from keras import ops
 
 from keras_transformer._backend.gather import largest, shape_of, take
-from keras_transformer.types import SpecialIds, Tensor
-
-# Stands for a log-probability of minus infinity. Unlikely is not impossible: sums of it stay finite, so that
-# a search with fewer sequences than hypotheses needs no special case.
-LOWEST_SCORE = -1e30
+from keras_transformer.types import LOWEST_SCORE, SpecialIds, Tensor
 
 # The least that a token which must be generated counts: a model may give it no probability at all, and then
 # the hypothesis still needs a score that others can be compared with.

@@ -16,15 +16,15 @@ from keras_transformer.data.pipeline import translation_dataset
 from keras_transformer.data.sharding import accumulation_weights, shard_rows
 from keras_transformer.data.sources import read_pairs
 from keras_transformer.decoding.sampling import GreedySearch
-from keras_transformer.decoding.translator import Translator
 from keras_transformer.errors import InputError
 from keras_transformer.runs.config import RunConfig, _DataSection, _VocabularySection
 from keras_transformer.runs.directory import TOKENIZERS, _has_checkpoint
 from keras_transformer.runs.large_corpus import Progress, _large_corpus, _LargeCorpus
+from keras_transformer.tasks import Translator
 from keras_transformer.text.lookup import CharacterTokenizer, WhitespaceTokenizer
 from keras_transformer.text.subword import SubwordTokenizer
 from keras_transformer.text.tokenizer import Tokenizer, load_tokenizer
-from keras_transformer.types import SPECIAL_TOKENS, TEXT, Pair
+from keras_transformer.types import SPECIAL_TOKENS, Pair
 
 _LARGEST = 8000  # vocabulary, if not given
 
@@ -108,10 +108,10 @@ def _run_tokenizers(
         tokenizers = _train_tokenizers(config.vocabulary, pairs)
     else:
         initial = Translator.load(config.model.initial_model)
-        if initial.reads != TEXT:
+        if initial.source.name != "text":
             raise InputError(
                 "`initial_model` must read texts, as the pairs of a run are. "
-                f"Received: {config.model.initial_model}, which reads {initial.reads.name}."
+                f"Received: {config.model.initial_model}, which reads {initial.source.name}."
             )
         tokenizers = initial.source_tokenizer, initial.target_tokenizer
     for tokenizer, path in zip(tokenizers, paths, strict=True):

@@ -11,13 +11,13 @@ import tensorflow as tf
 from keras_transformer._files import write_file
 from keras_transformer.decoding.beam import BeamSearch
 from keras_transformer.decoding.sampling import GreedySearch
-from keras_transformer.decoding.translator import Translator
 from keras_transformer.errors import InputError
 from keras_transformer.evaluation.decode_and_score import DecodeAndScore
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.runs.config import RunConfig, _ModelSection
 from keras_transformer.runs.data import _jit_compiles, _RunData
 from keras_transformer.runs.directory import CONFIG_FILE, _as_json
+from keras_transformer.tasks import Translator
 from keras_transformer.text.tokenizer import Tokenizer
 from keras_transformer.training.checkpoint import Checkpoint
 from keras_transformer.training.fit import fit

@@ -97,9 +97,16 @@ class Tokenizer(tf.Module, abc.ABC):
         Returns:
             int32 (b, s), with s at least 1.
         """
-        token_ids = self.tokenize(texts)[:, : max_length - len(self.end_ids)]
+        return self.ended_ids(texts, max_length)[0]
+
+    def ended_ids(
+        self, texts: tf.Tensor | Sequence[str | bytes], max_length: int
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Do what `padded_ids` does, and say which texts were cut off, boolean (b,)."""
+        token_ids, room = self.tokenize(texts), max_length - len(self.end_ids)
+        is_cut = token_ids.row_lengths() > room
         ends = tf.tile(tf.constant([self.end_ids], tf.int32), [token_ids.nrows(), 1])
-        return tf.concat([token_ids, ends], axis=1).to_tensor(SPECIAL_IDS.pad)
+        return tf.concat([token_ids[:, :room], ends], axis=1).to_tensor(SPECIAL_IDS.pad), is_cut
 
     def detokenize(self, token_ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         """Join token ids into texts.

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from keras_transformer import Translator
-from keras_transformer.decoding import BeamSearch, GreedySearch, TruncationWarning
+from keras_transformer.decoding import BeamSearch, GreedySearch
 from keras_transformer.errors import InputError
 from keras_transformer.export import ServedModel, export_saved_model
+from keras_transformer.tasks import TruncationWarning
 from pretrained_models import CORPUS, LANGUAGES, TRANSLATORS, save_translator
 
 pytestmark = [

@@ -127,7 +127,7 @@ def test_hypotheses_may_be_exchanged_only_where_they_are_tied(
 
         return put
 
-    four = [kt.decoding.Translation(text, score) for text, score in wanted]
+    four = [kt.tasks.Translation(text, score) for text, score in wanted]
     monkeypatch.setattr(translator, "n_best", lambda texts: [four for _ in n_best(texts)])
     verify(answers({}))
     verify(answers({1: (b"c", -2.0), 2: (b"b", -2.0)}))

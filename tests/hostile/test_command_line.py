@@ -300,7 +300,7 @@ def test_a_run_that_is_told_to_end(pairs_file: Path) -> None:
 
 
 def test_control_characters_reach_no_terminal(command: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
-    output = kt.decoding.Translation("\x1b[31mred\x1b]0;title\x07\x9b", 0.0)
+    output = kt.tasks.Translation("\x1b[31mred\x1b]0;title\x07\x9b", 0.0)
     model = SimpleNamespace(translate_with_scores=lambda *arguments, **options: [output])
     monkeypatch.setattr(verb, "open_model", lambda *names, **options: model)
     # Elsewhere an output is as it is, but for the colours that click takes out.

@@ -10,9 +10,9 @@ import pytest
 
 import keras_transformer as kt
 from helpers import array, draw
-from keras_transformer.decoding import TruncationWarning
 from keras_transformer.errors import InputError
 from keras_transformer.pretrained import HuggingFaceCheckpoint
+from keras_transformer.tasks import TruncationWarning
 from keras_transformer.text import load_tokenizer, read_hugging_face_tokenizers
 from pretrained_models import save_whisper
 

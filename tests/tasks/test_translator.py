@@ -13,15 +13,8 @@ import numpy as np
 import pytest
 
 import keras_transformer as kt
-from keras_transformer.decoding import (
-    BeamSearch,
-    Constraints,
-    GreedySearch,
-    SampleSearch,
-    SearchResult,
-    Translation,
-    TruncationWarning,
-)
+from keras_transformer.decoding import BeamSearch, Constraints, GreedySearch, SampleSearch
+from keras_transformer.tasks import Translation, TruncationWarning
 from keras_transformer.text import CharacterTokenizer, Tokenizer
 
 PLAIN = ["abc", "a", "cab e", "bb"]
@@ -230,22 +223,6 @@ def test_a_search_that_is_changed_takes_effect(
     assert max(len(text) for text in translator.translate(PLAIN)) <= 3
     translator.max_target_length = 6
     assert_close(translator.translate_with_scores(PLAIN), first)
-
-
-def test_batches_are_of_similar_length(source_tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    translator = kt.Translator(LetterModel(9, 9), source_tokenizer, source_tokenizer)
-    shapes = []
-
-    def copy(token_ids: Any, places: Sequence[int]) -> SearchResult:
-        shapes.append(tuple(token_ids.shape))
-        return SearchResult(token_ids[:, None, :], token_ids[:, :1].astype("float32"))
-
-    monkeypatch.setattr(translator, "_find", copy)
-    texts = ["a", "abcdeabcde", "ab", "edcbaedcba", "abc"]
-    done: list[int] = []
-    assert translator.translate(texts, batch_size=2, progress=done.append) == texts
-    assert shapes == [(2, 11), (2, 4), (1, 2)]
-    assert done == [2, 2, 1]
 
 
 def test_the_search_is_a_beam_of_four_by_default(source_tokenizer: Any) -> None:

@@ -1,25 +1,47 @@
-"""The calls that a model in memory and an exported one share, over a fake one; and what they return."""
+"""The calls that a task in memory and a served one share, over fake functions; and what they return."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
-from keras_transformer.decoding import Alignment, PairScore, TextTranslator, Translation, TruncationWarning
+from keras_transformer.tasks import (
+    Alignment,
+    PairScore,
+    TextSource,
+    TextTask,
+    Translation,
+    TruncationWarning,
+)
 
 TEXTS = ["bb", "a", "ccc"]
 
 
-class Echo(TextTranslator):
+class Echo(TextTask):
     """Answers with the text, then with the text in capitals; reads four characters."""
 
-    _num_outputs = 2
+    source = TextSource
+    num_outputs = 2
+    limits: ClassVar[dict[str, int]] = {"max_source_length": 4, "max_target_length": 5}
 
     def __init__(self) -> None:
         self.batches: list[tuple[list[list[str]], list[int]]] = []
 
-    def _outputs(self, signature: str, columns: list[list[str]], numbers: list[int]) -> dict[str, Any]:
-        self.batches.append((columns, numbers))
+    @property
+    def functions(self) -> "Echo":
+        return self
+
+    def __getitem__(self, signature: str) -> Callable[..., dict[str, Any]]:
+        def answer(*columns: Any) -> dict[str, Any]:
+            *texts, numbers = columns
+            decoded = [[text.decode() for text in column.numpy()] for column in texts]
+            self.batches.append((decoded, numbers))
+            return self.answer(signature, decoded)
+
+        return answer
+
+    def answer(self, signature: str, columns: list[list[str]]) -> dict[str, Any]:
         texts = np.array([text.encode() for text in columns[0]], object)
         is_cut = np.array([len(text) > 4 for text in columns[0]])
         scores = np.full(len(texts), -1.0, "float32")
@@ -30,9 +52,6 @@ class Echo(TextTranslator):
         if signature == "score":
             outputs["num_tokens"] = np.array([len(target) for target in columns[1]])
         return outputs
-
-    def _limits(self, signature: str) -> str:
-        return "max_source_length=4"
 
 
 def test_every_call_takes_an_iterable_and_keeps_the_order() -> None:
@@ -76,7 +95,7 @@ def test_one_warning_counts_what_was_cut() -> None:
 
 
 def test_a_row_for_each_text_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Echo, "_outputs", lambda *_: {"output": np.array([b"a"]), "score": np.zeros(1)})
+    monkeypatch.setattr(Echo, "answer", lambda *_: {"output": np.array([b"a"]), "score": np.zeros(1)})
     with pytest.raises(ValueError, match="shorter"):
         Echo().translate(["a", "b"])
 
@@ -105,7 +124,7 @@ def test_hypotheses_without_a_sequence_are_left_out() -> None:
         "output": np.array([[b"x", b"", b""], [b"", b"", b""]], object),
         "score": np.array([[-1.0, -2.0, -1e30], [0.0, -1e30, -1e30]], "float32"),
     }
-    first, empty = TextTranslator.read("n_best", outputs)
+    first, empty = Echo().specification("n_best").results(outputs)
     assert first == [Translation("x", -1.0), Translation("", -2.0)]
     assert empty == [Translation("", 0.0)]
 
@@ -119,7 +138,7 @@ def test_an_alignment_is_cut_to_its_tokens() -> None:
         "output_tokens": np.array([["ä".encode(), b"[END]", b""]], object),
         "attention": attention,
     }
-    [alignment] = TextTranslator.read("align", outputs)
+    [alignment] = Echo().specification("align").results(outputs)
     assert (alignment.text, alignment.score) == ("ä", -1.0)
     assert (alignment.source_tokens, alignment.output_tokens) == (("a", "[END]"), ("ä", "[END]"))
     np.testing.assert_array_equal(alignment.attention, [[0, 1], [4, 5]])

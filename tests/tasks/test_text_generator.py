@@ -10,8 +10,9 @@ import pytest
 
 import keras_transformer as kt
 from helpers import array
-from keras_transformer.decoding import BeamSearch, Constraints, GreedySearch, SampleSearch, TruncationWarning
+from keras_transformer.decoding import BeamSearch, Constraints, GreedySearch, SampleSearch
 from keras_transformer.errors import InputError
+from keras_transformer.tasks import TruncationWarning
 from keras_transformer.text import CharacterTokenizer
 
 PROMPTS = ["abc", "", "d", "cabbed"]
@@ -124,7 +125,7 @@ def test_what_it_is_not_made_for_is_refused(
     generator: kt.TextGenerator, model: Any, transformer: Any
 ) -> None:
     tokenizer = generator.tokenizer
-    with pytest.raises(TypeError, match=r"`align` needs a model with an encoder\. Received: a CausalLM"):
+    with pytest.raises(TypeError, match=r"`align` needs a model with an encoder\. Received: a TextGenerator"):
         generator.align(["a"])
     with pytest.raises(TypeError, match=r"`model` must be a CausalLM\. Received: Transformer"):
         kt.TextGenerator(transformer, tokenizer)

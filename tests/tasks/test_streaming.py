@@ -8,7 +8,8 @@ import pytest
 from keras import ops
 
 import keras_transformer as kt
-from keras_transformer.decoding import BeamSearch, Constraints, GreedySearch, SampleSearch, TruncationWarning
+from keras_transformer.decoding import BeamSearch, Constraints, GreedySearch, SampleSearch
+from keras_transformer.tasks import TruncationWarning
 from keras_transformer.text import CharacterTokenizer, SubwordTokenizer, WhitespaceTokenizer
 
 CORPUS = ["A dog runs.", "a cat sits\ton it", "the cat runs", "the dog sits"]
@@ -67,13 +68,14 @@ class ByteTokenizer:
     """Stands for a tokenizer whose tokens are bytes: those that are no character are replaced."""
 
     vocabulary_size = 256
+    prefix_ids = ()
 
     def detokenize(self, token_ids: list[list[int]]) -> Any:
         texts = [bytes(row).decode("utf-8", "replace").encode() for row in token_ids]
         return type("Texts", (), {"numpy": lambda self: texts})()
 
 
-@pytest.mark.filterwarnings("ignore::keras_transformer.decoding.TruncationWarning")
+@pytest.mark.filterwarnings("ignore::keras_transformer.tasks.TruncationWarning")
 @pytest.mark.parametrize("search", SEARCHES)
 def test_the_pieces_are_the_translation(translator: kt.Translator, search: Any) -> None:
     most = 0
@@ -139,7 +141,7 @@ def test_a_text_that_is_cut_off_warns(translator: kt.Translator) -> None:
 
 
 def test_what_is_no_text_is_refused(translator: kt.Translator) -> None:
-    with pytest.raises(TypeError, match=r"`text` must be a string\. Received: text=\['a'\]\."):
+    with pytest.raises(TypeError, match=r"`text` must hold strings\. Received: text\[0\]=\['a'\]\."):
         translator.stream(["a"])
 
 
