@@ -80,7 +80,8 @@ class TextTask:
         Warns:
             TruncationWarning: Once, if sources were too long; see `Translator`.
         """
-        return [result.text for result in self.translate_with_scores(texts, batch_size, progress)]
+        results = self._in_batches("serving_default", texts, batch_size, progress)
+        return [result.text for result in results]
 
     def translate_with_scores(
         self, texts: Iterable[Value], batch_size: int = 64, progress: Progress | None = None
