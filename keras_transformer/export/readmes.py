@@ -30,10 +30,6 @@ _DIVIDED = """
 The sources of a request are divided among up to {threads} threads, each of which searches for its part. It is
 for processors, not for GPUs. `--tensorflow_inter_op_parallelism` of the server should not be lower.
 """
-_LISTED = (
-    "\nA shortlist leaves an output likely translations of its source's tokens, and frequent tokens: its\n"
-    "score is a log-probability among these. The signature `score` reads the whole vocabulary.\n"
-)
 _TRANSLATION = {
     "outputs": "strings, scores and alignments",
     "align": "| `align` | `text` | `output`, `score`; `source_tokens`, string (b, s); "
@@ -79,9 +75,7 @@ def _saved_model_readme(
         "version": version,
         "max_target_length": translator.max_target_length,
         "num_outputs": translator.search.num_outputs,
-        "note": _NOTES[optimize]
-        + ("" if threads is None else _DIVIDED.format(threads=threads))
-        + ("" if translator.shortlist is None else _LISTED),
+        "note": _NOTES[optimize] + ("" if threads is None else _DIVIDED.format(threads=threads)),
     }
     if translator.reads == AUDIO:
         seconds = translator.source_tokenizer.seconds

@@ -547,15 +547,3 @@ def test_a_quantized_model_is_exported(translator: kt.Translator, tmp_path: Path
     texts = ["a rat sat", "", "the dog"]
     exported = ServedModel(export_saved_model(quantized, tmp_path / "model"))
     assert exported.translate(texts) == quantized.translate(texts)
-
-
-def test_a_shortlist_is_exported(translator: kt.Translator, tmp_path: Path) -> None:
-    size = translator.source_tokenizer.vocabulary_size
-    shortlist = np.random.default_rng(0).integers(4, size, (size, 1))
-    listed = kt.Translator(**{**translator.arguments, "shortlist": shortlist})
-    texts = ["a rat sat", "", "the dog"]
-    # Its verification asks for each text alone, too.
-    directory = export_saved_model(listed, tmp_path / "model", texts)
-    assert "A shortlist leaves an output" in (directory / "README.md").read_text()
-    exported = ServedModel(directory)
-    assert exported.translate(texts) == listed.translate(texts) != translator.translate(texts)
