@@ -25,8 +25,8 @@ _FIXED = {"litert": export_litert, "onnx": export_onnx}
     default="float32",
     show_default=True,
     type=click.Choice([*dict.fromkeys(OPTIMIZATIONS + FIXED_OPTIMIZATIONS)]),
-    help="bfloat16: weights of half the size. xla: a search compiled for lengths 16, 32, 64 and so on. int8: "
-    "of litert and onnx, a file of a third of the size; else integers, faster with VNNI, slower without.",
+    help="bfloat16: weights of half the size. xla: a search compiled for lengths 16, 32, 64 and so on. int8, "
+    "for litert and onnx: a file of a third of the size.",
 )
 @click.option(
     "--threads",

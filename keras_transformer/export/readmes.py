@@ -15,11 +15,6 @@ _TEXT_IMPORT = "    import tensorflow_text  # registers the tokenizer's operatio
 _NOTES = {
     "float32": "",
     "bfloat16": "\nMatrices are stored as bfloat16, in half the size, and computed with as float32.\n",
-    "int8": """
-Large matrices of a step of decoding are integers, with rows rounded as they come: some outputs differ from
-those of the model, and two requests served together may change each other's in the same way. It is faster
-where the processor multiplies integers (VNNI, AMX), slower elsewhere, and needs a server with oneDNN.
-""",
     "xla": """
 The search is compiled by XLA, for sources padded to 16, 32, 64 and so on tokens and batches padded
 to powers of two. The first request of each such size waits for the compiler; the warm-up requests are

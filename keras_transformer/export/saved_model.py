@@ -21,10 +21,9 @@ from keras_transformer.decoding.text_translator import TruncationWarning
 from keras_transformer.decoding.translator import Translator
 from keras_transformer.errors import InputError
 from keras_transformer.export.readmes import _saved_model_readme, _template
-from keras_transformer.export.row_products import _IntegerProduct
 from keras_transformer.export.serving_graphs import _columns, _rows, _ServingGraphs, _signatures_of, _utf8
 from keras_transformer.export.verification import verify_saved_model
-from keras_transformer.export.weights import _LARGE, _rounded
+from keras_transformer.export.weights import _rounded
 from keras_transformer.types import AUDIO, OPTIMIZATIONS, SPECIAL_TOKENS, Signature, Source
 
 _MAX_WARMUP_TEXTS = 8
@@ -53,9 +52,7 @@ def export_saved_model(
             warm-up requests; for `xla` of the lengths that are usual. Without any a few tokens of the
             vocabulary, or silence.
         optimize: `float32`; `bfloat16` for weights of half the size, which changes outputs where two are
-            nearly as likely; `int8` for integers in the large products of decoding (a million numbers or
-            more), which changes as many, faster with VNNI or AMX and slower without; or `xla` for a search
-            compiled for a few lengths, with the same outputs.
+            nearly as likely; or `xla` for a search compiled for a few lengths, with the same outputs.
         threads: for processors alone, and mostly faster there: the number of threads among which the sources
             of a request are divided, such as the cores of a server by the requests that it answers at once.
             None lets TensorFlow share each operation among its threads. The outputs are the same.
@@ -65,10 +62,10 @@ def export_saved_model(
 
     Raises:
         InputError: the directory cannot be written, or is that of a version, or Keras runs on another
-            backend, or TensorFlow has no products of integers.
+            backend.
         ExportError: the SavedModel is not what it must be; nothing is left of it.
-        ValueError: an unknown `optimize`, or `int8` for a small model; or a search that samples, whose
-            outputs nothing could be compared with.
+        ValueError: an unknown `optimize`, or a search that samples, whose outputs nothing could be compared
+            with.
     """
     _check_exportable(translator, (Translator, TextGenerator))
     if isinstance(translator.search, SampleSearch):
@@ -84,7 +81,11 @@ def export_saved_model(
         raise InputError(
             f"`directory` must be that of a model, with its versions in it. Received: {directory}, a version."
         )
-    _check_optimized(translator, optimize)
+    if translator.reads == AUDIO and optimize == "xla":
+        raise ValueError(
+            "`optimize` must not be 'xla' for a model of audio: XLA's sizes are those of token ids. "
+            f"Received: optimize={optimize!r}."
+        )
     texts = translator.sources(examples=examples)[:_MAX_WARMUP_TEXTS] or [_first_tokens(translator)]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TruncationWarning)
@@ -107,20 +108,10 @@ def export_saved_model(
         )
         (partial / "README.md").write_text(readme, encoding="utf-8", errors="replace")
         verified = _rounded(translator) if optimize == "bfloat16" else translator
-        verify_saved_model(partial, verified, texts, is_exact=optimize != "int8")
+        verify_saved_model(partial, verified, texts)
         Checksums.write(partial)
         _write_models_config(directory / _MODELS_CONFIG, name)
     return directory / str(version)
-
-
-def _check_optimized(translator: Translator | TextGenerator, optimize: str) -> None:
-    if optimize == "int8" and not _IntegerProduct.is_known():
-        raise InputError("`optimize='int8'` needs a TensorFlow with oneDNN. Received: one without it.")
-    if translator.reads == AUDIO and optimize == "xla":
-        raise ValueError(
-            "`optimize` must not be 'xla' for a model of audio: XLA's sizes are those of token ids. "
-            f"Received: optimize={optimize!r}."
-        )
 
 
 def _first_tokens(translator: Translator | TextGenerator) -> Source:
@@ -157,11 +148,6 @@ def _write_graphs(
     """Write the SavedModel itself, with the vocabularies among its assets."""
     graphs = _ServingGraphs(translator, optimize, threads)
     signatures = graphs.signatures()
-    if optimize == "int8" and not graphs.has_integers:
-        raise ValueError(
-            f"`optimize='int8'` needs a matrix of {_LARGE:,} numbers or more in a step of decoding. "
-            "Received: a model without one."
-        )
     with tempfile.TemporaryDirectory() as vocabularies:
         module = graphs.module(_vocabulary_files(translator, Path(vocabularies)))
         # Without the gradients of quantized products, which would name operations as they were.

@@ -112,11 +112,6 @@ class _ServingGraphs:
         module.vocabularies = [tf.saved_model.Asset(path) for path in vocabulary_files]
         return module
 
-    @property
-    def has_integers(self) -> bool:
-        """Whether `signatures` have products of integers."""
-        return any(each.dtype == tf.int8 for each in self._weights.computed)
-
     def signatures(self) -> dict[Signature, _Graph]:
         """Return a function for each signature; TensorFlow saves the defaults of its arguments."""
         functions: dict[Signature, _Graph] = {

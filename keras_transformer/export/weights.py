@@ -12,10 +12,8 @@ import tensorflow as tf
 from keras_transformer._backend import RowProduct
 from keras_transformer.decoding.text_generator import TextGenerator
 from keras_transformer.decoding.translator import Translator
-from keras_transformer.export.row_products import _FusedProduct, _IntegerProduct
+from keras_transformer.export.row_products import _FusedProduct
 
-# Numbers of a matrix from which integers are faster, whose rows have to be rounded.
-_LARGE = 2**20
 # Numbers of a matrix from which a variable that takes time to load saves time.
 _MANY = 2**19
 # Rows so far apart, or a multiple, share few lines of a cache; one more in each mends it. XLA packs them.
@@ -60,9 +58,6 @@ class _StoredWeights:
     ) -> Callable[[tf.Tensor], tf.Tensor]:
         matrix, bias, *table = flat()
         is_float, size = matrix.dtype == tf.float32, math.prod(matrix.shape)
-        if self._optimize == "int8" and is_float and size >= _LARGE:
-            matrix, largest = self._read(layers, 2, lambda: _IntegerProduct.rounded(flat()[0]))
-            return _IntegerProduct(matrix, largest, bias)
         if is_float and size >= _MANY and matrix.shape[1] % _CROWDED == 0 and self._optimize != "xla":
             [spread] = self._read(layers, 1, lambda: [tf.pad(flat()[0], [[0, 0], [0, _LINE]])])
             product = self._product_of(spread, None if bias is None else tf.pad(bias, [[0, _LINE]]))
