@@ -6,7 +6,6 @@ from keras_transformer.decoding.generation import generate, stream_tokens
 from keras_transformer.decoding.sampling import GreedySearch, SampleSearch
 from keras_transformer.decoding.scoring import align_targets, score_targets, target_attention
 from keras_transformer.decoding.search import Search, SearchResult
-from keras_transformer.decoding.shortlist import lexical_shortlist
 
 __all__ = [
     "BeamSearch",
@@ -17,7 +16,6 @@ __all__ = [
     "SearchResult",
     "align_targets",
     "generate",
-    "lexical_shortlist",
     "score_targets",
     "stream_tokens",
     "target_attention",

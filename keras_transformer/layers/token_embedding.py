@@ -203,15 +203,9 @@ class OutputProjection(keras.layers.Layer):
             matrix = ops.transpose(ops.cast(self.embedding.embeddings, self.compute_dtype))
         return matrix, None if self.bias is None else ops.cast(self.bias, matrix.dtype)
 
-    def frozen(self, token_ids: Tensor | None = None) -> Callable[[Tensor], Tensor]:
-        """Return the function of rows `(r, d)` that the layer is now, of some tokens `(m,)`, for a loop."""
-        if token_ids is None:
-            return RowProduct.of((self,), self._now)
-        matrix, bias, table = self._now()
-        listed = (
-            ops.take(matrix, token_ids, axis=1) if table is None else ops.transpose(take(table, token_ids))
-        )
-        return RowProduct(listed, None if bias is None else ops.take(bias, token_ids))
+    def frozen(self) -> Callable[[Tensor], Tensor]:
+        """Return the function of rows `(r, d)` that the layer is now, for a loop."""
+        return RowProduct.of((self,), self._now)
 
     def _now(self) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """Return what `flat` does, and the table in the dtype of the layer, as they are now."""

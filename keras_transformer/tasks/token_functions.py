@@ -117,7 +117,9 @@ class CompiledFunctions:
         def find(source: Tensor, numbers: Tensor) -> SearchResult:
             return self._functions.find(source, numbers[:, 0])
 
-        return SearchResult(*self._call("find", find, source, np.reshape(np.asarray(source_numbers, "int32"), (-1, 1))))
+        return SearchResult(
+            *self._call("find", find, source, np.reshape(np.asarray(source_numbers, "int32"), (-1, 1)))
+        )
 
     def score(self, source: tf.Tensor, target_ids: tf.Tensor) -> Arrays:
         """Call `TokenFunctions.score`."""

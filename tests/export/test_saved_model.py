@@ -14,9 +14,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from google.protobuf import text_format
-from tensorflow.core.framework.kernel_def_pb2 import KernelList
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
-from tensorflow.python.framework import kernels
 from tensorflow_serving.apis import prediction_log_pb2
 from tensorflow_serving.config import model_server_config_pb2
 
@@ -130,26 +128,6 @@ def test_each_table_of_an_ensemble_is_transposed(translator: kt.Translator, tmp_
 
 
 @pytest.mark.slow
-def test_large_products_are_of_integers(translator: kt.Translator, tmp_path: Path) -> None:
-    """The two of the feed-forward, and not those of attention; scores are nearly those of the model."""
-    keras.utils.set_random_seed(1)
-    sizes = {**translator.model.get_config(), "intermediate_dim": 2**17}
-    wide = kt.Translator(**{**translator.arguments, "model": type(translator.model).from_config(sizes)})
-    texts = ["a rat sat", "", "the dog"]
-    version = export_saved_model(wide, tmp_path / "wide", texts, "int8")
-    [graph] = SavedModel.FromString((version / "saved_model.pb").read_bytes()).meta_graphs
-    kinds = [node.op for each in graph.graph_def.library.function for node in each.node_def]
-    assert kinds.count("_QuantizedMatMul") % 2 == 0
-    assert "_QuantizedMatMul" in kinds
-    assert {dtype for _, dtype in variables(version).values()} == {tf.float32}
-    assert "VNNI" in (version / "README.md").read_text()
-    both = (ServedModel(version).translate_with_scores(texts), wide.translate_with_scores(texts))
-    scores, wanted = ([answer.score for answer in answers] for answers in both)
-    np.testing.assert_allclose(scores, wanted, rtol=0.02)
-    assert scores != wanted
-
-
-@pytest.mark.slow
 def test_rows_of_a_large_matrix_lie_apart(translator: kt.Translator, tmp_path: Path) -> None:
     """A line of the cache lies between them, made when an export is loaded; the outputs are the model's."""
     keras.utils.set_random_seed(1)
@@ -167,18 +145,6 @@ def test_rows_of_a_large_matrix_lie_apart(translator: kt.Translator, tmp_path: P
     assert [each.text for each in answers] == [each.text for each in wanted]
     scores = ([each.score for each in both] for both in (answers, wanted))
     np.testing.assert_allclose(*scores, rtol=1e-4)
-
-
-def test_a_small_model_has_no_integers(translator: kt.Translator, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"1,048,576 numbers or more .* Received: a model without one\."):
-        export_saved_model(translator, tmp_path / "tiny", optimize="int8")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_integers_need_an_operation(export: Export, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernels, "get_registered_kernels_for_op", lambda _: KernelList())
-    with pytest.raises(InputError, match=r"needs a TensorFlow with oneDNN\. Received: one without"):
-        export(tmp_path / "tiny", optimize="int8")
 
 
 def test_nothing_is_left_of_long_names_and_shapes(exported: Path) -> None:
@@ -547,15 +513,3 @@ def test_a_quantized_model_is_exported(translator: kt.Translator, tmp_path: Path
     texts = ["a rat sat", "", "the dog"]
     exported = ServedModel(export_saved_model(quantized, tmp_path / "model"))
     assert exported.translate(texts) == quantized.translate(texts)
-
-
-def test_a_shortlist_is_exported(translator: kt.Translator, tmp_path: Path) -> None:
-    size = translator.source_tokenizer.vocabulary_size
-    shortlist = np.random.default_rng(0).integers(4, size, (size, 1))
-    listed = kt.Translator(**{**translator.arguments, "shortlist": shortlist})
-    texts = ["a rat sat", "", "the dog"]
-    # Its verification asks for each text alone, too.
-    directory = export_saved_model(listed, tmp_path / "model", texts)
-    assert "A shortlist leaves an output" in (directory / "README.md").read_text()
-    exported = ServedModel(directory)
-    assert exported.translate(texts) == listed.translate(texts) != translator.translate(texts)
