@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 # Not late as well: a script that imports the package and only calls Keras's `load_model` needs the classes.
 # The command line, which has to answer `--help` at once, is a module of its own.
 from keras_transformer import course, decoding, layers, models, pretrained, training
+from keras_transformer.errors import ExportError, InputError
 from keras_transformer.models import CausalLM, EncoderModel, Transformer
+from keras_transformer.types import SpecialIds
 from keras_transformer.tasks import TextGenerator, Translator
 
 if TYPE_CHECKING:
@@ -22,7 +24,10 @@ if TYPE_CHECKING:
 __all__ = [
     "CausalLM",
     "EncoderModel",
+    "ExportError",
+    "InputError",
     "Run",
+    "SpecialIds",
     "TextGenerator",
     "Transformer",
     "Translator",

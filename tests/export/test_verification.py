@@ -107,7 +107,6 @@ def test_every_other_output_is_refused(verify: Verify, name: str, output: str, v
 def test_hypotheses_may_be_exchanged_only_where_they_are_tied(
     verify: Verify, translator: kt.Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    n_best = translator.n_best
     wanted = [("a", -1.0), ("b", -2.0), ("c", -2.0), ("d", -3.0)]
 
     def answers(change: dict[int, tuple[bytes, float]]) -> Change:
@@ -128,7 +127,10 @@ def test_hypotheses_may_be_exchanged_only_where_they_are_tied(
         return put
 
     four = [kt.tasks.Translation(text, score) for text, score in wanted]
-    monkeypatch.setattr(translator, "n_best", lambda texts: [four for _ in n_best(texts)])
+    expected = verification.Answers.of(translator, EXAMPLES)
+    hypotheses = {name: [four] * len(expected.sources) for name in ("n_best", "search")}
+    changed = expected._replace(results={**expected.results, **hypotheses})
+    monkeypatch.setattr(verification.Answers, "of", lambda *_: changed)
     verify(answers({}))
     verify(answers({1: (b"c", -2.0), 2: (b"b", -2.0)}))
     verify(answers({3: (b"x", -3.0)}))  # the last may be tied with one that was not kept
