@@ -9,6 +9,7 @@ from typing import NamedTuple
 import keras
 import tensorflow as tf
 
+from keras_transformer._backend.compiler import compiles_each_shape
 from keras_transformer.data.encoding import EncodedPairs
 from keras_transformer.data.noise import subword_dropout
 from keras_transformer.data.pairs import split_pairs
@@ -119,11 +120,6 @@ def _run_tokenizers(
     return tokenizers
 
 
-def _jit_compiles() -> bool:
-    # JAX compiles a step anew for each shape of a batch.
-    return keras.backend.backend() == "jax"
-
-
 class _Sizes(NamedTuple):
     tokens_per_batch: int
     epochs: int
@@ -207,7 +203,7 @@ class _RunData:
                 seed=data.seed,
                 first_epoch=first_epoch,
                 # XLA compiles again for each shape, so that there they are few.
-                pad_to_bucket_boundary=_jit_compiles() or engine == "tpu",
+                pad_to_bucket_boundary=compiles_each_shape() or engine == "tpu",
                 noise=self._noise() if shuffle else (),
             )
         except ValueError as error:

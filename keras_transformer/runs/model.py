@@ -8,6 +8,7 @@ from pathlib import Path
 import keras
 import tensorflow as tf
 
+from keras_transformer._backend.compiler import compiles_each_shape
 from keras_transformer._files import write_file
 from keras_transformer.decoding.beam import BeamSearch
 from keras_transformer.decoding.sampling import GreedySearch
@@ -16,7 +17,7 @@ from keras_transformer.errors import InputError
 from keras_transformer.evaluation.decode_and_score import DecodeAndScore
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.runs.config import RunConfig, _ModelSection
-from keras_transformer.runs.data import _jit_compiles, _RunData
+from keras_transformer.runs.data import _RunData
 from keras_transformer.runs.directory import CONFIG_FILE, _as_json
 from keras_transformer.text.tokenizer import Tokenizer
 from keras_transformer.training.checkpoint import Checkpoint
@@ -48,7 +49,7 @@ def _train_model(
         batches = data.training_batches(checkpoint.epoch)
         if checkpoint.epoch:
             model = checkpoint.load_model()
-            model.jit_compile = _jit_compiles()  # it may have begun on another backend
+            model.jit_compile = compiles_each_shape()  # it may have begun on another backend
         else:
             model = _new_model(data, num_batches=len(batches))
         counts = len(data.training), len(data.validation), len(batches), model.count_params()

@@ -1,14 +1,14 @@
 """Cross-entropy over real tokens, with label smoothing, z-loss and R-Drop."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import keras
 from keras import ops
 
 from keras_transformer._arguments import check_number, check_rates
-from keras_transformer._backend.distribution import Devices
+from keras_transformer._backend.distribution import sum_over_replicas
 from keras_transformer._backend.gradients import add_at_labels, finished
 from keras_transformer.types import Tensor
 
@@ -168,17 +168,7 @@ class MaskedCrossentropy(keras.losses.Loss):
         total = _weighted_sum(values, weights)
         if sample_weight is not None and not self.normalize:
             return total
-        return total / _one_if_zero(Devices.sum_over_replicas(ops.sum(weights)))
-
-    # Gradients are accumulated, and batches cut for cores, by weights before and not by means after: Keras
-    # averages the means of the batches, which weights tokens of short batches more.
-    def shares(self, parts: Sequence[tuple[Tensor, Tensor | None]]) -> list[Tensor]:
-        """Return factors with which the losses of parts `(labels, sample_weight)` add up to the batch's."""
-        if parts[0][1] is not None and not self.normalize:
-            return [ops.ones(()) for _ in parts]
-        totals = [ops.sum(_token_weights(labels, self.pad_id, weights)) for labels, weights in parts]
-        whole = _one_if_zero(sum(totals[1:], start=totals[0]))
-        return [total / whole for total in totals]
+        return total / _one_if_zero(sum_over_replicas(ops.sum(weights)))
 
     def get_config(self) -> dict[str, object]:
         return {

@@ -3,6 +3,7 @@
 import keras
 
 from keras_transformer._arguments import check_number, check_positive
+from keras_transformer._backend.compiler import compiles_each_shape
 from keras_transformer.models.causal_lm import CausalLM
 from keras_transformer.models.encoder_model import EncoderModel
 from keras_transformer.models.transformer import Transformer
@@ -83,6 +84,6 @@ def compile_model(
         optimizer=keras.optimizers.LossScaleOptimizer(optimizer) if "float16" in dtypes else optimizer,
         loss=loss,
         metrics=[MaskedAccuracy(pad_id), Perplexity(pad_id)],
-        # XLA compiles again for each shape of a batch, which only JAX needs.
-        jit_compile=keras.backend.backend() == "jax",
+        # XLA compiles again for each shape of a batch, so only where the backend needs it.
+        jit_compile=compiles_each_shape(),
     )
