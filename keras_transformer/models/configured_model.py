@@ -1,4 +1,4 @@
-"""The base of the models: a configuration that is saved, and training in two passes."""
+"""The base of the models: a configuration that is saved."""
 
 import warnings
 from collections.abc import Callable
@@ -146,24 +146,18 @@ class ConfiguredModel(keras.Model):
     ) -> Tensor:
         """Compute the loss; Keras calls this.
 
-        A loss with the method `compare_passes`, such as `training.RDropCrossentropy`, sees two passes over a
-        batch of `fit`, with other dropout. Then the loss is the mean of those of both passes and what the
-        method returns. Evaluation and metrics see one pass.
+        A loss with the method `add_passes` runs the model once more when it trains, and returns the loss of
+        all passes. Evaluation and metrics see one pass.
         """
         loss = super().compute_loss(x, y, y_pred, sample_weight, training)
-        compare_passes = getattr(self.loss, "compare_passes", None)
-        if compare_passes is None and any(
-            hasattr(x, "compare_passes") for x in keras.tree.flatten(self.loss)
-        ):
+        if hasattr(self.loss, "add_passes"):
+            return self.loss.add_passes(self, loss, x, y, y_pred, sample_weight) if training else loss
+        if any(hasattr(each, "add_passes") for each in keras.tree.flatten(self.loss)):
             raise ValueError(
-                "A loss that compares two passes must be given alone, as `loss=RDropCrossentropy(...)`. "
+                "A loss of several passes must be given alone, not in a list or a dictionary. "
                 f"Received: loss={self.loss!r}."
             )
-        if not training or compare_passes is None:
-            return loss
-        second_y_pred = self(x, training=True)
-        second_loss = super().compute_loss(x, y, second_y_pred, sample_weight, training)
-        return (loss + second_loss) / 2 + compare_passes(y, y_pred, second_y_pred, sample_weight)
+        return loss
 
     def make_train_function(self, force: bool = False) -> object:
         """Make the function that trains on a batch; Keras calls this."""

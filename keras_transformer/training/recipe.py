@@ -8,8 +8,9 @@ from keras_transformer.models.causal_lm import CausalLM
 from keras_transformer.models.encoder_model import EncoderModel
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.training.adam import Adam
-from keras_transformer.training.losses import MaskedCrossentropy, RDropCrossentropy
+from keras_transformer.training.losses import MaskedCrossentropy
 from keras_transformer.training.metrics import MaskedAccuracy, Perplexity
+from keras_transformer.training.r_drop import RDropCrossentropy
 
 
 def compile_model(
@@ -76,9 +77,10 @@ def compile_model(
         ema_momentum=0.99 if ema_momentum is None else ema_momentum,
         gradient_accumulation_steps=None if steps == 1 else steps,
     )
-    loss = MaskedCrossentropy(label_smoothing, pad_id, normalize=steps == 1, z_loss=z_loss)
     if r_drop:
         loss = RDropCrossentropy(r_drop, label_smoothing, pad_id, normalize=steps == 1, z_loss=z_loss)
+    else:
+        loss = MaskedCrossentropy(label_smoothing, pad_id, normalize=steps == 1, z_loss=z_loss)
     model.compile(
         # Keras scales the loss by itself only if the model has the policy, not its layers.
         optimizer=keras.optimizers.LossScaleOptimizer(optimizer) if "float16" in dtypes else optimizer,
