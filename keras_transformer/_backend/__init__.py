@@ -2,9 +2,14 @@
 
 from keras_transformer._backend.adam import adam_update
 from keras_transformer._backend.attention import attend_step, fused_attention, masked_softmax
-from keras_transformer._backend.batch_parts import train_on_parts
-from keras_transformer._backend.compiler import compile_function
-from keras_transformer._backend.distribution import Devices
+from keras_transformer._backend.compiler import (
+    begins_datasets_early,
+    build_optimizer,
+    compile_function,
+    compiles_each_shape,
+)
+from keras_transformer._backend.cores import train_on_cores
+from keras_transformer._backend.distribution import check_engine, device_scope, sum_over_replicas
 from keras_transformer._backend.formulas import drop, layer_normalization, position_angles
 from keras_transformer._backend.gather import assign_rows, largest, shape_of, take
 from keras_transformer._backend.gradients import add_at_labels, finished
@@ -12,7 +17,6 @@ from keras_transformer._backend.loop import PositionBuffer, RowProduct, weights_
 from keras_transformer._backend.random import GeneratorState, draw_normal, draw_uniforms
 
 __all__ = [
-    "Devices",
     "GeneratorState",
     "PositionBuffer",
     "RowProduct",
@@ -20,7 +24,12 @@ __all__ = [
     "add_at_labels",
     "assign_rows",
     "attend_step",
+    "begins_datasets_early",
+    "build_optimizer",
+    "check_engine",
     "compile_function",
+    "compiles_each_shape",
+    "device_scope",
     "draw_normal",
     "draw_uniforms",
     "drop",
@@ -31,8 +40,9 @@ __all__ = [
     "masked_softmax",
     "position_angles",
     "shape_of",
+    "sum_over_replicas",
     "take",
-    "train_on_parts",
+    "train_on_cores",
     "weights_now",
 ]
 __dir__ = __all__.copy  # `dir()` shows what is public

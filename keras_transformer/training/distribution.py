@@ -1,28 +1,19 @@
 """Training on several cores, devices and hosts, by the engine that each backend has for it."""
 
 from contextlib import AbstractContextManager
-from typing import Any
 
 import keras
 
-from keras_transformer._arguments import check_choice
-from keras_transformer._backend.distribution import Devices
+from keras_transformer._backend.cores import train_on_cores
+from keras_transformer._backend.distribution import check_engine, device_scope
 from keras_transformer.errors import InputError
 from keras_transformer.models.causal_lm import CausalLM
 from keras_transformer.models.encoder_model import EncoderModel
 from keras_transformer.models.transformer import Transformer
-from keras_transformer.training.losses import MaskedCrossentropy
-from keras_transformer.types import Tensor
+from keras_transformer.training.losses import MaskedCrossentropy, _token_weights
+from keras_transformer.types import Batches
 
-ENGINES = {
-    "cores": "tensorflow",
-    "mirrored": "tensorflow",
-    "tpu": "tensorflow",
-    "data_parallel": "jax",
-    "model_parallel": "jax",
-}
-"""The backend of each engine."""
-_BATCH, _MODEL = "batch", "model"
+_MODEL = "model"
 # Of each weight, by its path: the axes of heads and of the inner width, and the width of a table.
 _SPLIT_AXES = {
     r".*attention.*/(query|key|value|gate)/kernel": (None, _MODEL, None),
@@ -40,9 +31,9 @@ def distributed(engine: str, *, model_shards: int = 2) -> AbstractContextManager
 
     "cores" is for a processor: each core works on a part of each batch, with one thread for each operation.
     TensorFlow takes the call only before it has computed anything: call it before tokenizers and datasets are
-    made, and enter it later. The model must be one of this package, and its loss
-    `MaskedCrossentropy` or one like it. It is not the default, since it decides on the threads of the whole
-    process: searches for answers then run on one core.
+    made, and enter it later. The model must be one of this package, since any other trains on one core,
+    and its loss `MaskedCrossentropy` or one like it. It is not the default, since it decides on the threads
+    of the whole process: searches for answers then run on one core.
 
     The other engines are those of the backends: `tf.distribute.MirroredStrategy` ("mirrored") and
     `TPUStrategy` ("tpu") on TensorFlow; `keras.distribution.DataParallel` ("data_parallel") and
@@ -74,36 +65,14 @@ def distributed(engine: str, *, model_shards: int = 2) -> AbstractContextManager
             kt.training.fit(model, dataset, directory="run", learning_rate=1e-3)
         ```
     """
-    check_choice(tuple(ENGINES), engine=engine)
-    if keras.backend.backend() != ENGINES[engine]:
-        raise InputError(
-            f"{engine} is an engine of the {ENGINES[engine]} backend. "
-            f"Received: the backend {keras.backend.backend()}; set KERAS_BACKEND={ENGINES[engine]}."
-        )
-    if engine == "data_parallel":
-        return keras.distribution.DataParallel(auto_shard_dataset=False).scope()
-    if engine != "model_parallel":
-        return Devices.scope(engine)
-    devices = keras.distribution.list_devices()
-    if model_shards < 1 or len(devices) % model_shards:
-        raise ValueError(
-            f"`model_shards` must be above zero and divide the {len(devices)} devices. "
-            f"Received: model_shards={model_shards}."
-        )
-    shape = (len(devices) // model_shards, model_shards)
-    layouts = keras.distribution.LayoutMap(keras.distribution.DeviceMesh(shape, [_BATCH, _MODEL], devices))
-    for path, axes in _SPLIT_AXES.items():
-        layouts[path] = axes
-    return keras.distribution.ModelParallel(
-        layout_map=layouts, batch_dim_name=_BATCH, auto_shard_dataset=False
-    ).scope()
+    check_engine(engine)
+    if engine == "cores":
+        return train_on_cores((CausalLM, EncoderModel, Transformer), _token_weights)
+    return device_scope(engine, model_shards, _SPLIT_AXES)
 
 
-def _share_rows(model: keras.Model, *datasets: Any) -> list[Tensor]:
+def _share_rows(model: keras.Model, *datasets: Batches) -> list[Batches]:
     """Fill batches so that replicas of TensorFlow share them evenly; raise if the devices cannot train."""
-    if Devices.num_cores() > 1 and not isinstance(model, CausalLM | EncoderModel | Transformer):
-        # Each operation has one thread, so one core would work.
-        raise InputError(f'"cores" trains models of this package. Received: {type(model).__name__}.')
     strategy = getattr(model, "distribute_strategy", None)
     if type(strategy).__name__ in ("MultiWorkerMirroredStrategy", "CollectiveAllReduceStrategy"):
         # Keras 3 takes it, and then fails with an error of its own.
@@ -125,4 +94,8 @@ def _share_rows(model: keras.Model, *datasets: Any) -> list[Tensor]:
     from keras_transformer.data.sharding import shard_rows
 
     fill = shard_rows(num_replicas)
-    return [dataset.apply(fill) if hasattr(dataset, "element_spec") else dataset for dataset in datasets]
+    # A dataset of `tf.data` has both; what else Keras takes stays as it is.
+    return [
+        dataset.apply(fill) if hasattr(dataset, "apply") and hasattr(dataset, "element_spec") else dataset
+        for dataset in datasets
+    ]

@@ -6,20 +6,21 @@ import warnings
 from collections.abc import Iterator, Sequence
 from numbers import Real
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import keras
 import numpy as np
 from keras import ops
 
 from keras_transformer._arguments import check_positive
+from keras_transformer._backend.compiler import begins_datasets_early
 from keras_transformer.errors import InputError
 from keras_transformer.training.checkpoint import Checkpoint
 from keras_transformer.training.distribution import _share_rows
 from keras_transformer.training.metrics import Throughput
 from keras_transformer.training.moving_average import _EvaluateMovingAverage
 from keras_transformer.training.recipe import compile_model
-from keras_transformer.types import Tensor
+from keras_transformer.types import Batches
 
 
 class _Scoring(Protocol):
@@ -35,8 +36,8 @@ class _Scoring(Protocol):
 
 def fit(
     model: keras.Model,
-    training: Tensor,
-    validation: Tensor | None = None,
+    training: Batches,
+    validation: Batches | None = None,
     *,
     directory: str | Path,
     epochs: int = 10,
@@ -182,7 +183,7 @@ class _StopOnNonFinite(keras.callbacks.Callback):
                 )
 
 
-def _check_dataset(name: str, dataset: Tensor) -> None:
+def _check_dataset(name: str, dataset: Batches) -> None:
     if isinstance(dataset, tuple | list) and name == "training":
         raise TypeError(
             "`training` must be a dataset of batches, such as "
@@ -215,7 +216,7 @@ def _check_patience(patience: int | None, scoring: _Scoring | None) -> None:
 
 
 def _check_compiled(
-    model: keras.Model, validation: Tensor, callbacks: Sequence[keras.callbacks.Callback]
+    model: keras.Model, validation: Batches, callbacks: Sequence[keras.callbacks.Callback]
 ) -> None:
     """Raise for a model that is not compiled, and for what does not go with how it is."""
     if not model.compiled:
@@ -235,14 +236,14 @@ def _check_compiled(
         )
 
 
-def _build(model: keras.Model, training: Tensor) -> None:
+def _build(model: keras.Model, training: Batches) -> None:
     """Show a model, its loss and its metrics what the batches are like."""
     if not hasattr(training, "element_spec"):
         return
     # Rows that all devices can share, where the dataset does not say how many.
     num_rows = len(keras.distribution.list_devices()) if keras.distribution.distribution() else 1
 
-    def zeros_of(spec: Tensor) -> np.ndarray:
+    def zeros_of(spec: Any) -> np.ndarray:  # a `tf.TensorSpec`
         shape = [size or (num_rows if axis == 0 else 1) for axis, size in enumerate(spec.shape)]
         return np.zeros(shape, spec.dtype.as_numpy_dtype)
 
@@ -252,8 +253,7 @@ def _build(model: keras.Model, training: Tensor) -> None:
         zeros = keras.tree.map_structure(zeros_of, training.element_spec)
         if not model.built:  # a model of a user's own class has no weights to read before
             model(zeros[0])
-        # On JAX and torch Keras otherwise begins the dataset once more to see, and a dataset that counts its
-        # epochs was one ahead: in a new process, not where a model is trained on.
-        if keras.backend.backend() != "tensorflow":
+        # Else a dataset that counts its epochs were one ahead: in a new process, not where training goes on.
+        if begins_datasets_early():
             model.test_on_batch(*zeros)
             model.reset_metrics()

@@ -3,12 +3,14 @@
 import keras
 
 from keras_transformer._arguments import check_number, check_positive
+from keras_transformer._backend.compiler import compiles_each_shape
 from keras_transformer.models.causal_lm import CausalLM
 from keras_transformer.models.encoder_model import EncoderModel
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.training.adam import Adam
-from keras_transformer.training.losses import MaskedCrossentropy, RDropCrossentropy
+from keras_transformer.training.losses import MaskedCrossentropy
 from keras_transformer.training.metrics import MaskedAccuracy, Perplexity
+from keras_transformer.training.r_drop import RDropCrossentropy
 
 
 def compile_model(
@@ -75,14 +77,15 @@ def compile_model(
         ema_momentum=0.99 if ema_momentum is None else ema_momentum,
         gradient_accumulation_steps=None if steps == 1 else steps,
     )
-    loss = MaskedCrossentropy(label_smoothing, pad_id, normalize=steps == 1, z_loss=z_loss)
     if r_drop:
         loss = RDropCrossentropy(r_drop, label_smoothing, pad_id, normalize=steps == 1, z_loss=z_loss)
+    else:
+        loss = MaskedCrossentropy(label_smoothing, pad_id, normalize=steps == 1, z_loss=z_loss)
     model.compile(
         # Keras scales the loss by itself only if the model has the policy, not its layers.
         optimizer=keras.optimizers.LossScaleOptimizer(optimizer) if "float16" in dtypes else optimizer,
         loss=loss,
         metrics=[MaskedAccuracy(pad_id), Perplexity(pad_id)],
-        # XLA compiles again for each shape of a batch, which only JAX needs.
-        jit_compile=keras.backend.backend() == "jax",
+        # XLA compiles again for each shape of a batch, so only where the backend needs it.
+        jit_compile=compiles_each_shape(),
     )

@@ -16,10 +16,11 @@ import keras
 import pytest
 
 import keras_transformer as kt
+from keras_transformer._backend.distribution import ENGINES
 from keras_transformer.errors import InputError
 from keras_transformer.runs import RunConfig
 from keras_transformer.training import distributed
-from keras_transformer.training.distribution import ENGINES, _share_rows
+from keras_transformer.training.distribution import _share_rows
 
 # XLA compiles quickly what runs for a moment.
 XLA_FLAGS = (
@@ -148,16 +149,6 @@ def test_cores_are_claimed_before_anything_is_computed() -> None:
     keras.ops.convert_to_numpy(keras.ops.ones(2))
     with pytest.raises(InputError, match=re.escape('Call kt.training.distributed("cores") before')):
         distributed("cores")
-
-
-def test_cores_do_not_train_a_model_that_has_no_parts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("keras_transformer._backend.Devices.num_cores", lambda: 2)
-    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
-    model.compile("sgd", "mse")
-    with pytest.raises(InputError, match=r"models of this package\. Received: Sequential"):
-        kt.training.fit(model, None, directory=tmp_path / "run")
 
 
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="the strategy is TensorFlow's")
