@@ -14,7 +14,6 @@ from keras_transformer import course, decoding, layers, models, pretrained, trai
 from keras_transformer.errors import ExportError, InputError
 from keras_transformer.models import CausalLM, EncoderModel, Transformer
 from keras_transformer.types import SpecialIds
-from keras_transformer.tasks import TextGenerator, Translator
 
 if TYPE_CHECKING:
     from keras_transformer import data, evaluation, export, runs, tasks, text, visualization

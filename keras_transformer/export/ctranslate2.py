@@ -12,7 +12,7 @@ from keras import ops
 from keras_transformer._arguments import check_choice, import_extra, serialize_activation
 from keras_transformer._files import as_path, atomic_directory, errors_named
 from keras_transformer.errors import InputError
-from keras_transformer.export.readmes import ctranslate2_readme
+from keras_transformer.export.readmes import _ctranslate2_readme
 from keras_transformer.layers.decoder import Decoder
 from keras_transformer.layers.encoder import Encoder
 from keras_transformer.layers.feed_forward import FeedForward
@@ -90,7 +90,7 @@ def export_ctranslate2(
         if translator is not None:
             translator.source_tokenizer.save(partial / "source_tokenizer")
             translator.target_tokenizer.save(partial / "target_tokenizer")
-        readme = ctranslate2_readme(directory.name, *lengths)
+        readme = _ctranslate2_readme(directory.name, *lengths)
         (partial / "README.md").write_text(readme, encoding="utf-8")
     return directory
 

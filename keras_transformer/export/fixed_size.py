@@ -20,9 +20,9 @@ from keras_transformer._arguments import check_choice, check_memory, check_posit
 from keras_transformer._files import as_path, write_file
 from keras_transformer.decoding import GreedySearch, generate
 from keras_transformer.errors import ExportError
-from keras_transformer.export.saved_model import check_exportable
-from keras_transformer.export.verification import compared_sources, is_close
-from keras_transformer.export.weights import StoredWeights
+from keras_transformer.export.saved_model import _check_exportable
+from keras_transformer.export.verification import _compared_sources, _is_close
+from keras_transformer.export.weights import _StoredWeights
 from keras_transformer.tasks import Translator
 from keras_transformer.types import FIXED_OPTIMIZATIONS
 
@@ -134,7 +134,7 @@ class _GreedyGraph:
     def __init__(
         self, translator: Translator, source_length: int | None, max_length: int | None, batch_size: int
     ) -> None:
-        check_exportable(translator, Translator)
+        _check_exportable(translator, Translator)
         if translator.source.name != "text":
             raise ValueError(
                 "`translator` must read texts: other sources are exported as a SavedModel only. "
@@ -152,7 +152,7 @@ class _GreedyGraph:
         )
         # The converter makes constants of the variables that a module holds.
         self.module = tf.Module(name="greedy")
-        self.module.model_variables = StoredWeights(translator.model).variables
+        self.module.model_variables = _StoredWeights(translator.model).variables
         shape = (batch_size, self.translator.max_source_length)
         self.translator.search.check_memory(translator.model, *shape, self.translator.max_target_length)
         # An engine of fixed sizes computes the whole matrix of attention scores.
@@ -172,7 +172,7 @@ class _GreedyGraph:
 
         If not `is_exact`, as of rounded weights, it must give the tokens of half of the texts.
         """
-        texts = compared_sources(self.translator, examples)
+        texts = _compared_sources(self.translator, examples)
         short = self.translator.token_ids(texts)
         # The engine reads more padding than the translator does, which must not matter.
         padding = self.translator.max_source_length - short.shape[1]
@@ -183,7 +183,7 @@ class _GreedyGraph:
             rows = np.arange(first, first + self.batch_size) % len(texts)
             for row, received_ids, received_score in zip(rows, *ask(source_ids[rows]), strict=True):
                 is_same = np.array_equal(received_ids, token_ids[row])
-                if not (is_same and (is_close(received_score, scores[row]) or not is_exact)):
+                if not (is_same and (_is_close(received_score, scores[row]) or not is_exact)):
                     wanted = _described(token_ids[row], scores[row])
                     received = _described(received_ids, received_score)
                     differing[str(texts[row])] = f"{texts[row]!r} with {wanted}. Received: {received}"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from keras_transformer.export.verification import needs_tensorflow_text
+from keras_transformer.export.verification import _needs_tensorflow_text
 from keras_transformer.tasks import ModelTask
 from keras_transformer.types import SPECIAL_IDS, SPECIAL_TOKENS, Value
 
@@ -34,13 +34,13 @@ _FLAGS = {"xla": " --xla_cpu_compilation_enabled"}
 _AXES = ("b", "n", "m")
 
 
-def fill_template(file: str, /, **values: object) -> str:
+def _fill_template(file: str, /, **values: object) -> str:
     """Return a template with values in its braces."""
     text = Path(__file__).with_name("templates").joinpath(file).read_text(encoding="utf-8")
     return text.format(**values)
 
 
-def saved_model_readme(
+def _saved_model_readme(
     task: ModelTask,
     name: str,
     version: int,
@@ -63,7 +63,7 @@ def saved_model_readme(
     }
     asked = _request(signature_name="search", inputs={kind.name: [example], **options})
     has_alignment = "align" in task.signatures
-    return fill_template(
+    return _fill_template(
         "saved_model.md",
         **known,
         setting=shlex.quote(f"MODEL_NAME={name}"),
@@ -74,14 +74,14 @@ def saved_model_readme(
         align=_ALIGN.format(**known) if has_alignment else "",
         ends=_ENDS if has_alignment else "",
         outputs="strings, scores and alignments" if has_alignment else "strings and scores",
-        search="" if optimize == "xla" else fill_template("search.md", **known, options=asked),
+        search="" if optimize == "xla" else _fill_template("search.md", **known, options=asked),
         num_scored=task.max_target_length - 1,
         rows=_request(instances=[example]),
         columns=_request(signature_name="n_best", inputs={kind.name: [example]}),
         pairs=_request(signature_name="score", instances=[{kind.name: example, "output": output}]),
         example=example,
         flags=_FLAGS.get(optimize, ""),
-        text_import=_TEXT_IMPORT if needs_tensorflow_text(task) else "",
+        text_import=_TEXT_IMPORT if _needs_tensorflow_text(task) else "",
     )
 
 
@@ -95,12 +95,12 @@ def _request(**body: object) -> str:
     return json.dumps(body, ensure_ascii=False).replace("'", "\\u0027")
 
 
-def ctranslate2_readme(name: str, max_source_length: int, max_target_length: int) -> str:
+def _ctranslate2_readme(name: str, max_source_length: int, max_target_length: int) -> str:
     """Return the README of a CTranslate2 model; the lengths count the end token."""
     banned = [
         SPECIAL_TOKENS[token_id] for token_id in (SPECIAL_IDS.pad, SPECIAL_IDS.unknown, SPECIAL_IDS.start)
     ]
-    return fill_template(
+    return _fill_template(
         "ctranslate2.md",
         name=name,
         banned=[[token] for token in banned],

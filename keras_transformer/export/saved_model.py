@@ -14,10 +14,10 @@ from keras_transformer._arguments import check_choice, check_positive
 from keras_transformer._files import Checksums, as_path, errors_named, numbered_directory, write_file
 from keras_transformer.decoding import SampleSearch
 from keras_transformer.errors import InputError
-from keras_transformer.export.readmes import fill_template, saved_model_readme
-from keras_transformer.export.serving_graphs import ServingGraphs, served_signatures
-from keras_transformer.export.verification import MAX_EXAMPLES, Answers, request_columns, verify_answers
-from keras_transformer.export.weights import with_rounded_weights
+from keras_transformer.export.readmes import _fill_template, _saved_model_readme
+from keras_transformer.export.serving_graphs import _served_signatures, _ServingGraphs
+from keras_transformer.export.verification import MAX_EXAMPLES, _Answers, _request_columns, _verify_answers
+from keras_transformer.export.weights import _with_rounded_weights
 from keras_transformer.tasks import ModelTask
 from keras_transformer.types import OPTIMIZATIONS, Value
 
@@ -60,7 +60,7 @@ def export_saved_model(
         ExportError: If the SavedModel does not answer as the task does; nothing is left of it.
         ValueError: If `optimize` is unknown, or the search samples, so that there is nothing to compare with.
     """
-    check_exportable(task, ModelTask)
+    _check_exportable(task, ModelTask)
     if isinstance(task.search, SampleSearch):
         raise ValueError(
             "`task.search` must give the same answer each time to be exported. "
@@ -80,7 +80,7 @@ def export_saved_model(
             f"Received: optimize={optimize!r}."
         )
     given = task.source.check("examples", examples)[:MAX_EXAMPLES] or [task.source.example()]
-    answers = Answers.of(with_rounded_weights(task) if optimize == "bfloat16" else task, given)
+    answers = _Answers.of(_with_rounded_weights(task) if optimize == "bfloat16" else task, given)
     name, shown = _model_name(directory), slice(len(given))
     with errors_named("write", directory), numbered_directory(directory) as (version, partial):
         written = partial / "written"
@@ -91,15 +91,15 @@ def export_saved_model(
             entry.rename(partial / entry.name)
         written.rmdir()
         _write_warmup_requests(partial, name, task, optimize, given, answers.outputs[shown])
-        readme = saved_model_readme(task, name, version, optimize, threads, given[0], answers.outputs[0])
+        readme = _saved_model_readme(task, name, version, optimize, threads, given[0], answers.outputs[0])
         (partial / "README.md").write_text(readme, encoding="utf-8", errors="replace")
-        verify_answers(partial, task, answers)
+        _verify_answers(partial, task, answers)
         Checksums.write(partial)
         _write_models_config(directory / _MODELS_CONFIG, name)
     return directory / str(version)
 
 
-def check_exportable(task: object, kind: type) -> None:
+def _check_exportable(task: object, kind: type) -> None:
     """Raise InputError unless Keras runs on TensorFlow, TypeError for another kind of object."""
     if not isinstance(task, kind):
         wanted = "Translator or a TextGenerator" if kind is ModelTask else kind.__name__
@@ -120,7 +120,7 @@ def _model_name(directory: Path) -> str:
 
 def _write_graphs(task: ModelTask, directory: Path, optimize: str, threads: int | None) -> None:
     """Write the SavedModel itself, with the vocabularies among its assets."""
-    graphs = ServingGraphs(task, optimize, threads)
+    graphs = _ServingGraphs(task, optimize, threads)
     signatures = graphs.signatures()
     with tempfile.TemporaryDirectory() as vocabularies:
         module = graphs.module(_vocabulary_files(task, Path(vocabularies)))
@@ -170,13 +170,13 @@ def _write_warmup_requests(
 ) -> None:
     """Write requests for all signatures, each of a single source and one of all."""
     # So a server is warm for both batch sizes, and an XLA export has compiled the lengths of the texts.
-    path, columns = directory / _WARMUP_FILE, request_columns(task, sources, outputs)
+    path, columns = directory / _WARMUP_FILE, _request_columns(task, sources, outputs)
     path.parent.mkdir(exist_ok=True)
     batches = [slice(row, row + 1) for row in range(len(sources))]
     if len(sources) > 1:
         batches.append(slice(None))
     with tf.io.TFRecordWriter(str(path)) as writer:
-        for signature, rows in itertools.product(served_signatures(task, optimize), batches):
+        for signature, rows in itertools.product(_served_signatures(task, optimize), batches):
             # All inputs: an older server fills in no defaults.
             given = task.specification(signature).inputs.items()
             request = predict_pb2.PredictRequest(
@@ -192,4 +192,4 @@ def _write_models_config(path: Path, name: str) -> None:
     if not path.exists():
         # What a quoted string of protobuf cannot hold as it is.
         escaped = name.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-        write_file(path, fill_template("models.config", name=escaped).encode())
+        write_file(path, _fill_template("models.config", name=escaped).encode())

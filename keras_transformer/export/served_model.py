@@ -38,7 +38,7 @@ class _ServedFunction(Protocol):
 
 
 class ServedModel(TextTask):
-    """Answers from a directory that `export_saved_model` wrote, as a `Translator` does.
+    """_Answers from a directory that `export_saved_model` wrote, as a `Translator` does.
 
     What is too long is cut off without a `TruncationWarning`: an export does not tell.
 

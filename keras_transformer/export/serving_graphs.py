@@ -12,7 +12,7 @@ from typing import Any
 import tensorflow as tf
 
 from keras_transformer.decoding import SearchResult
-from keras_transformer.export.weights import StoredWeights
+from keras_transformer.export.weights import _StoredWeights
 from keras_transformer.tasks import ModelTask
 from keras_transformer.types import SPECIAL_IDS, Signature
 
@@ -22,18 +22,18 @@ _SHORTEST = 16
 _LARGEST_BATCH = 2**20
 
 
-def served_signatures(task: ModelTask, optimize: str) -> list[Signature]:
+def _served_signatures(task: ModelTask, optimize: str) -> list[Signature]:
     """Return the signatures of an export."""
     # XLA cannot put a source aside when it has as many tokens as were asked for: no options, no `search`.
     return [name for name in task.signatures if (name, optimize) != ("search", "xla")]
 
 
-class ServingGraphs:
+class _ServingGraphs:
     """The signatures of a task as graphs, without Keras."""
 
     def __init__(self, task: ModelTask, optimize: str = "float32", threads: int | None = None) -> None:
         self._task, self._optimize = task, optimize
-        self._weights = StoredWeights(task.model, optimize)
+        self._weights = _StoredWeights(task.model, optimize)
         self._functions = task.string_functions(_TracedFunctions(task, self._weights, optimize, threads))
 
     def module(self, vocabulary_files: Sequence[str]) -> tf.Module:
@@ -49,7 +49,7 @@ class ServingGraphs:
     def signatures(self) -> dict[Signature, _Graph]:
         """Return a function for each signature; TensorFlow saves the defaults of its arguments."""
         graphs: dict[Signature, _Graph] = {}
-        for name in served_signatures(self._task, self._optimize):
+        for name in _served_signatures(self._task, self._optimize):
             inputs = self._task.specification(name).inputs.items()
             specs = [tf.TensorSpec([None] * rank, dtype, name=column) for column, (dtype, rank) in inputs]
             options = {"defaults": [*self._task.default_options.values()]} if name == "search" else {}
@@ -78,10 +78,10 @@ class ServingGraphs:
 class _TracedFunctions:
     """The token functions of a task as graphs over stored weights."""
 
-    def __init__(self, task: ModelTask, weights: StoredWeights, optimize: str, threads: int | None) -> None:
+    def __init__(self, task: ModelTask, weights: _StoredWeights, optimize: str, threads: int | None) -> None:
         self._functions = task.token_functions
         self._weights = weights
-        # As for `served_signatures`.
+        # As for `_served_signatures`.
         self._defaults = [] if optimize == "xla" else [*task.default_options.values()][:2]
         options = [tf.TensorSpec([None], dtype) for dtype in (tf.int32, tf.float32) if self._defaults]
         source, search = tf.TensorSpec(*task.source.input_spec), self._search

@@ -50,7 +50,7 @@ class _FreshReport(TypedDict):
     signatures: dict[Signature, _SignatureReport]  # nothing if there are foreign operations
 
 
-class Answers(NamedTuple):
+class _Answers(NamedTuple):
     """What a task answers to some sources, by which an export is judged."""
 
     sources: list[Value]
@@ -60,9 +60,9 @@ class Answers(NamedTuple):
     """The results of each signature."""
 
     @classmethod
-    def of(cls, task: ModelTask, examples: Iterable[Value] = ()) -> "Answers":
+    def of(cls, task: ModelTask, examples: Iterable[Value] = ()) -> "_Answers":
         """Ask a task for the first examples, and for what users send by mistake."""
-        sources = compared_sources(task, examples)
+        sources = _compared_sources(task, examples)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", TruncationWarning)
             hypotheses = task.n_best(sources)
@@ -78,7 +78,7 @@ class Answers(NamedTuple):
         return cls(sources, outputs, results)
 
 
-def compared_sources(task: ModelTask, examples: Iterable[Value]) -> list[Value]:
+def _compared_sources(task: ModelTask, examples: Iterable[Value]) -> list[Value]:
     """Return the first examples, and what users send by mistake."""
     # Bytes that are not UTF-8 are no string that a task could be asked.
     hard = [value for value in task.source.hard_values if not isinstance(value, bytes)]
@@ -100,14 +100,14 @@ def verify_saved_model(directory: str | Path, task: ModelTask, examples: Iterabl
     Raises:
         ExportError: If an answer differs; the message names it.
     """
-    verify_answers(Path(directory), task, Answers.of(task, examples))
+    _verify_answers(Path(directory), task, _Answers.of(task, examples))
 
 
-def verify_answers(directory: Path, task: ModelTask, answers: Answers) -> None:
+def _verify_answers(directory: Path, task: ModelTask, answers: _Answers) -> None:
     """Raise ExportError unless a SavedModel gives the answers of a task."""
     raw = [value for value in task.source.hard_values if isinstance(value, bytes)]
-    columns = request_columns(task, [*answers.sources, *raw], [*answers.outputs, *raw])
-    fresh = _ask_fresh_process(directory, columns, needs_text=needs_tensorflow_text(task))
+    columns = _request_columns(task, [*answers.sources, *raw], [*answers.outputs, *raw])
+    fresh = _ask_fresh_process(directory, columns, needs_text=_needs_tensorflow_text(task))
     if fresh["foreign_operations"]:
         raise ExportError(
             "A SavedModel must have only operations of TensorFlow and TensorFlow Text. "
@@ -123,7 +123,7 @@ def verify_answers(directory: Path, task: ModelTask, answers: Answers) -> None:
             raise ExportError(f"{name} must answer no rows with no rows. Received: {rows_of_nothing} rows.")
 
 
-def request_columns(
+def _request_columns(
     task: ModelTask, sources: Sequence[Value], outputs: Sequence[str | bytes]
 ) -> dict[str, np.ndarray]:
     """Return a column for each input of all signatures, with the default options."""
@@ -135,10 +135,10 @@ def request_columns(
     }
 
 
-def needs_tensorflow_text(task: ModelTask) -> bool:
+def _needs_tensorflow_text(task: ModelTask) -> bool:
     """Return whether the graph of a task has operations of TensorFlow Text."""
     tokenizers = (getattr(task, name) for name in task.tokenizer_names)
-    return any(getattr(tokenizer, "needs_tensorflow_text", False) for tokenizer in tokenizers)
+    return any(getattr(tokenizer, "_needs_tensorflow_text", False) for tokenizer in tokenizers)
 
 
 def _ask_fresh_process(directory: Path, columns: dict[str, np.ndarray], *, needs_text: bool) -> _FreshReport:
@@ -214,7 +214,7 @@ def _is_same(answer: object, wanted: object) -> bool:
 
 def _is_same_value(value: object, wanted: object) -> bool:
     if isinstance(value, float) and isinstance(wanted, float):
-        return is_close(value, wanted)
+        return _is_close(value, wanted)
     if isinstance(value, np.ndarray) and isinstance(wanted, np.ndarray):
         return value.shape == wanted.shape and np.allclose(value, wanted, atol=_SCORE_TOLERANCE)
     return value == wanted
@@ -225,15 +225,15 @@ def _are_same_hypotheses(answers: list[Translation], wanted: list[Translation]) 
     if len(answers) != len(wanted) or answers[0].text != wanted[0].text:
         return False
     pairs = list(zip(answers, wanted, strict=True))
-    return all(is_close(a.score, w.score) and (a.text == w.text or _is_tied(w, wanted)) for a, w in pairs)
+    return all(_is_close(a.score, w.score) and (a.text == w.text or _is_tied(w, wanted)) for a, w in pairs)
 
 
 def _is_tied(hypothesis: Translation, hypotheses: Sequence[Translation]) -> bool:
     """Return whether another one could stand in its place: the last may also be tied with one not kept."""
     others = [other for other in hypotheses if other is not hypothesis]
-    return hypothesis is hypotheses[-1] or any(is_close(hypothesis.score, other.score) for other in others)
+    return hypothesis is hypotheses[-1] or any(_is_close(hypothesis.score, other.score) for other in others)
 
 
-def is_close(score: float, wanted: float) -> bool:
+def _is_close(score: float, wanted: float) -> bool:
     """Return whether two scores are equal but for rounding."""
     return math.isclose(score, wanted, rel_tol=1e-4, abs_tol=_SCORE_TOLERANCE)

@@ -8,7 +8,7 @@ import tensorflow as tf
 from keras_transformer.tasks import ModelTask
 
 
-class StoredWeights:
+class _StoredWeights:
     """Variables that a SavedModel holds, and a model that computes with them."""
 
     def __init__(self, model: keras.Model, optimize: str = "float32") -> None:
@@ -32,7 +32,7 @@ def _is_matrix(value: tf.Variable) -> bool:
     return value.dtype == tf.float32 and value.shape.rank >= 2
 
 
-def with_rounded_weights(task: ModelTask) -> ModelTask:
+def _with_rounded_weights(task: ModelTask) -> ModelTask:
     """Copy a task, with the weights that a bfloat16 export computes with."""
     model = type(task.model).from_config(task.model.get_config())
     for weight, original in zip(model.weights, task.model.weights, strict=True):

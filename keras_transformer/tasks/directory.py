@@ -19,7 +19,7 @@ MODEL_FILE = "model.keras"
 _SEARCHES: dict[str, type[Search]] = {"beam": BeamSearch, "greedy": GreedySearch, "sample": SampleSearch}
 
 
-def write_task(
+def _write_task(
     path: Path,
     model: keras.Model,
     tokenizers: Mapping[str, Tokenizer],
@@ -40,7 +40,7 @@ def write_task(
         Checksums.write(partial)
 
 
-def read_task(path: Path, tokenizers: Sequence[str], limits: Sequence[str]) -> dict[str, Any]:
+def _read_task(path: Path, tokenizers: Sequence[str], limits: Sequence[str]) -> dict[str, Any]:
     """Return the arguments of a task; raise `InputError` for damaged parts or those of two models."""
     directory = path.parent
     for name in (path.name, MODEL_FILE):

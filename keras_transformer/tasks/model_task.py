@@ -12,12 +12,12 @@ import numpy as np
 from keras_transformer._files import as_path
 from keras_transformer.decoding import GreedySearch, Search, stream_tokens
 from keras_transformer.errors import InputError
-from keras_transformer.tasks.directory import read_task, write_task
+from keras_transformer.tasks.directory import _read_task, _write_task
 from keras_transformer.tasks.results import OPTIONS, TruncationWarning
 from keras_transformer.tasks.sources import Source
-from keras_transformer.tasks.string_functions import StringFunctions
+from keras_transformer.tasks.string_functions import _StringFunctions
 from keras_transformer.tasks.text_task import TextTask
-from keras_transformer.tasks.token_functions import CompiledFunctions, TokenFunctions
+from keras_transformer.tasks.token_functions import _CompiledFunctions, _TokenFunctions
 from keras_transformer.text import Tokenizer
 from keras_transformer.types import SPECIAL_IDS, Value
 
@@ -54,7 +54,7 @@ class ModelTask(TextTask):
         self.max_target_length = min(limits[1], longest)
         # Compiled once for each search, limit and kind of weights: an assigned search takes effect, and the
         # one before is not compiled again.
-        self._functions: dict[tuple[object, ...], StringFunctions] = {}
+        self._functions: dict[tuple[object, ...], _StringFunctions] = {}
         self._streams: dict[tuple[object, ...], Callable[..., Iterator[np.ndarray]]] = {}
 
     @property
@@ -68,22 +68,22 @@ class ModelTask(TextTask):
         self._search = _with_ids(search)
 
     @property
-    def token_functions(self) -> TokenFunctions:
+    def token_functions(self) -> _TokenFunctions:
         """The model and its search as they are now, in numbers; not compiled."""
-        return TokenFunctions(self.model, self.search, self.max_target_length)
+        return _TokenFunctions(self.model, self.search, self.max_target_length)
 
     @property
-    def functions(self) -> StringFunctions:
+    def functions(self) -> _StringFunctions:
         """The functions of the signatures, as the search and the limits are now."""
         key = (self.search, self.max_source_length, self.max_target_length, self._dtypes())
         if key not in self._functions:
-            self._functions[key] = self.string_functions(CompiledFunctions(self.token_functions))
+            self._functions[key] = self.string_functions(_CompiledFunctions(self.token_functions))
         return self._functions[key]
 
-    def string_functions(self, tokens: Any) -> StringFunctions:
+    def string_functions(self, tokens: Any) -> _StringFunctions:
         """Return the functions of the signatures over token functions, compiled or traced."""
         limits = self.max_source_length, self.max_target_length
-        return StringFunctions(tokens, self.source, self.target_tokenizer, *limits)
+        return _StringFunctions(tokens, self.source, self.target_tokenizer, *limits)
 
     @property
     def num_outputs(self) -> int:
@@ -160,7 +160,7 @@ class ModelTask(TextTask):
         """
         limits = {name: getattr(self, name) for name in self.limit_names}
         tokenizers = {name: getattr(self, name) for name in self.tokenizer_names}
-        write_task(as_path(directory) / self.options_file, self.model, tokenizers, self.search, limits)
+        _write_task(as_path(directory) / self.options_file, self.model, tokenizers, self.search, limits)
 
     @classmethod
     def load(cls, directory: str | Path) -> Self:
@@ -175,7 +175,7 @@ class ModelTask(TextTask):
         Raises:
             InputError: If the directory is of another kind of task, or a part of it is damaged.
         """
-        arguments = read_task(as_path(directory) / cls.options_file, cls.tokenizer_names, cls.limit_names)
+        arguments = _read_task(as_path(directory) / cls.options_file, cls.tokenizer_names, cls.limit_names)
         try:
             return cls(**arguments)
         # A Keras model of another class lacks attributes.

@@ -56,7 +56,7 @@ Outputs: TypeAlias = Mapping[str, np.ndarray]
 """The arrays of an answer, by their names."""
 
 
-class ServedSignature(NamedTuple):
+class _ServedSignature(NamedTuple):
     """What a signature takes, what it returns, and what one row of that becomes."""
 
     inputs: Columns
@@ -114,13 +114,13 @@ OPTIONS: Columns = {
 }
 """The options of a request to `search`."""
 
-SIGNATURES: dict[Signature, ServedSignature] = {
-    "serving_default": ServedSignature({}, _BEST, _translation),
-    "n_best": ServedSignature({}, _HYPOTHESES, _hypotheses),
-    "align": ServedSignature({}, {**_BEST, **_ALIGNMENT}, _alignment),
-    "score": ServedSignature(
+SIGNATURES: dict[Signature, _ServedSignature] = {
+    "serving_default": _ServedSignature({}, _BEST, _translation),
+    "n_best": _ServedSignature({}, _HYPOTHESES, _hypotheses),
+    "align": _ServedSignature({}, {**_BEST, **_ALIGNMENT}, _alignment),
+    "score": _ServedSignature(
         {"output": ("string", 1)}, {"score": ("float32", 1), "num_tokens": ("int32", 1)}, _pair_score
     ),
-    "search": ServedSignature(OPTIONS, _HYPOTHESES, _hypotheses),
+    "search": _ServedSignature(OPTIONS, _HYPOTHESES, _hypotheses),
 }
 """What a task can be asked for, in memory and on a server; the inputs are those besides the source."""

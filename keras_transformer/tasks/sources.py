@@ -106,9 +106,11 @@ class TextSource(Source):
         self._reads_empty = reads_empty
 
     def check_model(self, model: keras.Model) -> None:
-        check_vocabulary("source_tokenizer", self.tokenizer, model.source_embedding.vocabulary_size)
+        """Raise `ValueError` for a model with another vocabulary."""
+        _check_vocabulary("source_tokenizer", self.tokenizer, model.source_embedding.vocabulary_size)
 
     def example(self) -> Value:
+        """Return what the vocabulary begins with."""
         first = len(SPECIAL_TOKENS)
         token_ids = tf.range(first, min(first + 8, self.tokenizer.vocabulary_size))
         [text] = self.tokenizer.detokenize(token_ids[tf.newaxis]).numpy().tolist()
@@ -116,10 +118,12 @@ class TextSource(Source):
 
     @classmethod
     def check(cls, argument: str, values: Iterable[object]) -> list[Value]:
+        """Return strings as a list; raise `TypeError` for a single string and for other values."""
         return [*as_strings(**{argument: values})]
 
     @classmethod
     def batch(cls, values: Sequence[Value]) -> tf.Tensor:
+        """Encode strings, string `(b,)`."""
         # A lone surrogate is no UTF-8, and an unknown token to a tokenizer.
         texts = (
             value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogatepass")
@@ -128,23 +132,26 @@ class TextSource(Source):
         return tf.constant([*texts], tf.string, [len(values)])
 
     def read(self, batch: tf.Tensor, max_length: int) -> tuple[tf.Tensor, tf.Tensor]:
-        return ended_ids(self.tokenizer, batch, max_length)
+        """Return ended and padded token ids, int32 `(b, s)`, and which texts were cut off, `(b,)`."""
+        return _ended_ids(self.tokenizer, batch, max_length)
 
     def is_empty(self, batch: tf.Tensor) -> tf.Tensor:
+        """Return which texts are empty, none where empty texts are read."""
         return (tf.strings.length(batch) == 0) & (not self._reads_empty)
 
     def tokens(self, inputs: tf.Tensor) -> tf.Tensor:
+        """Name each token, string `(b, s)`."""
         return self.tokenizer.tokens(inputs)
 
 
-def ended_ids(tokenizer: Tokenizer, texts: tf.Tensor, max_length: int) -> tuple[tf.Tensor, tf.Tensor]:
+def _ended_ids(tokenizer: Tokenizer, texts: tf.Tensor, max_length: int) -> tuple[tf.Tensor, tf.Tensor]:
     """Tokenize, end, cut off and pad texts: int32 `(b, s)`, and which were cut off, boolean `(b,)`."""
     token_ids, is_cut = tokenizer.ended_ids(texts, max_length)
     # A column even where there are no rows: a reshape cannot tell the size of 0 elements.
     return tf.pad(token_ids, [[0, 0], [0, tf.maximum(1 - tf.shape(token_ids)[1], 0)]]), is_cut
 
 
-def check_vocabulary(argument: str, tokenizer: Tokenizer, size: int) -> None:
+def _check_vocabulary(argument: str, tokenizer: Tokenizer, size: int) -> None:
     """Raise ValueError for a tokenizer whose vocabulary is not of the model's size."""
     received = getattr(tokenizer, "vocabulary_size", None)
     if received != size:

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from keras_transformer.decoding import SearchResult
 from keras_transformer.tasks.results import OPTIONS, SIGNATURES
-from keras_transformer.tasks.sources import Source, ended_ids
+from keras_transformer.tasks.sources import Source, _ended_ids
 from keras_transformer.text import Tokenizer
 from keras_transformer.types import LOWEST_SCORE, SPECIAL_IDS, Signature
 
@@ -22,7 +22,7 @@ _BLANKS: dict[str, np.ndarray] = {
 
 
 class _Found(Protocol):
-    """`TokenFunctions`, compiled or traced."""
+    """`_TokenFunctions`, compiled or traced."""
 
     def find(self, source: tf.Tensor, *options: tf.Tensor) -> SearchResult:
         """Find the outputs of a batch."""
@@ -34,7 +34,7 @@ class _Found(Protocol):
         """Return the attention of targets."""
 
 
-class StringFunctions:
+class _StringFunctions:
     """A function for each signature, from columns to the outputs that `SIGNATURES` lists, and `is_cut`.
 
     They consist of operations of TensorFlow and of `tokens`, which is compiled in a task and traced in an
@@ -117,7 +117,7 @@ class StringFunctions:
         same_size = "The sources and `output` must have the same number of rows."
         tf.debugging.assert_equal(tf.shape(source)[:1], tf.shape(output), same_size)
         inputs, is_cut = self._source.read(source, self._max_source_length)
-        target_ids, is_target_cut = ended_ids(self._target_tokenizer, output, self._max_target_length)
+        target_ids, is_target_cut = _ended_ids(self._target_tokenizer, output, self._max_target_length)
         score, num_tokens = self.tokens.score(inputs, target_ids)
         is_empty = self._source.is_empty(source) & (tf.strings.length(output) == 0)
         return {

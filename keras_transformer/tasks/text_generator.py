@@ -7,8 +7,8 @@ from keras_transformer._arguments import check_number
 from keras_transformer.decoding import GreedySearch, Search
 from keras_transformer.models import CausalLM
 from keras_transformer.tasks.model_task import ModelTask
-from keras_transformer.tasks.sources import TextSource, check_vocabulary
-from keras_transformer.tasks.token_functions import PromptFunctions
+from keras_transformer.tasks.sources import TextSource, _check_vocabulary
+from keras_transformer.tasks.token_functions import _PromptFunctions
 from keras_transformer.text import Tokenizer
 from keras_transformer.types import Progress, Signature
 
@@ -60,7 +60,7 @@ class TextGenerator(ModelTask):
     ) -> None:
         if not isinstance(model, CausalLM):
             raise TypeError(f"`model` must be a CausalLM. Received: {type(model).__name__}.")
-        check_vocabulary("tokenizer", tokenizer, model.token_embedding.vocabulary_size)
+        _check_vocabulary("tokenizer", tokenizer, model.token_embedding.vocabulary_size)
         check_number(at_least=2, whole=True, max_length=max_length)
         source, limits = TextSource(tokenizer, reads_empty=True), (max_length, max_length)
         super().__init__(model, source, tokenizer, search or GreedySearch(), limits)
@@ -86,9 +86,9 @@ class TextGenerator(ModelTask):
         return {"max_length": self.max_length}
 
     @property
-    def token_functions(self) -> PromptFunctions:
+    def token_functions(self) -> _PromptFunctions:
         """The model and its search as they are now, in numbers; not compiled."""
-        return PromptFunctions(self.model, self.search, self.max_length)
+        return _PromptFunctions(self.model, self.search, self.max_length)
 
     def generate(
         self, prompts: Iterable[str], batch_size: int = 64, progress: Progress | None = None

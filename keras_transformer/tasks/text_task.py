@@ -13,16 +13,16 @@ from keras_transformer.tasks.results import (
     SIGNATURES,
     Alignment,
     PairScore,
-    ServedSignature,
     Translation,
     TruncationWarning,
+    _ServedSignature,
 )
 from keras_transformer.tasks.sources import Source, TextSource
 from keras_transformer.types import Progress, Signature, Value
 
 
 class _Functions(Protocol):
-    """`StringFunctions`, or those of a SavedModel."""
+    """`_StringFunctions`, or those of a SavedModel."""
 
     def __getitem__(self, signature: Signature) -> Callable[..., dict[str, tf.Tensor]]:
         """Return the function of a signature; options of a source follow the columns."""
@@ -56,7 +56,7 @@ class TextTask:
         """The number of outputs of `n_best` for a source."""
         raise NotImplementedError
 
-    def specification(self, signature: Signature) -> ServedSignature:
+    def specification(self, signature: Signature) -> _ServedSignature:
         """Return the inputs of a signature, its outputs, and what reads them."""
         source, served = self.source, SIGNATURES[signature]
         return served._replace(inputs={source.name: (source.dtype, source.rank), **served.inputs})

@@ -15,7 +15,7 @@ from keras_transformer.types import SPECIAL_IDS, Tensor
 Arrays: TypeAlias = Sequence[np.ndarray | tf.Tensor]
 
 
-class TokenFunctions(NamedTuple):
+class _TokenFunctions(NamedTuple):
     """An encoder-decoder model and its search.
 
     The functions are not compiled, so that a graph may hold them.
@@ -71,7 +71,7 @@ class TokenFunctions(NamedTuple):
         return align_targets(self.model, source, target_ids, special_ids=SPECIAL_IDS)
 
 
-class PromptFunctions(TokenFunctions):
+class _PromptFunctions(_TokenFunctions):
     """A causal language model and its search: an output begins with its prompt."""
 
     def inputs(self, source: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -104,15 +104,15 @@ def _prompt_ids(token_ids: Tensor, length: Tensor | int) -> Tensor:
     return ops.concatenate([token_ids, padding], axis=1)[:, :length]
 
 
-class CompiledFunctions:
+class _CompiledFunctions:
     """Token functions, each compiled by the backend when it is first called; arrays in, arrays out."""
 
-    def __init__(self, functions: TokenFunctions) -> None:
+    def __init__(self, functions: _TokenFunctions) -> None:
         self._functions = functions
         self._compiled: dict[str, Callable[..., Sequence[Tensor]]] = {}
 
     def find(self, source: tf.Tensor, source_numbers: Sequence[int]) -> SearchResult:
-        """Call `TokenFunctions.find`; a source's number tells it from others where a search samples."""
+        """Call `_TokenFunctions.find`; a source's number tells it from others where a search samples."""
 
         def find(source: Tensor, numbers: Tensor) -> SearchResult:
             return self._functions.find(source, numbers[:, 0])
@@ -122,11 +122,11 @@ class CompiledFunctions:
         )
 
     def score(self, source: tf.Tensor, target_ids: tf.Tensor) -> Arrays:
-        """Call `TokenFunctions.score`."""
+        """Call `_TokenFunctions.score`."""
         return self._call("score", self._functions.score, source, target_ids)
 
     def attend(self, source: tf.Tensor, target_ids: tf.Tensor) -> np.ndarray:
-        """Call `TokenFunctions.attend`."""
+        """Call `_TokenFunctions.attend`."""
 
         def attend(source: Tensor, target_ids: Tensor) -> tuple[Tensor]:
             return (self._functions.attend(source, target_ids),)

@@ -11,8 +11,8 @@ from keras_transformer.decoding import BeamSearch, Search, SearchResult, target_
 from keras_transformer.models import Ensemble, Transformer
 from keras_transformer.tasks.model_task import ModelTask
 from keras_transformer.tasks.results import Alignment, Translation
-from keras_transformer.tasks.sources import Source, TextSource, check_vocabulary, ended_ids
-from keras_transformer.tasks.token_functions import TokenFunctions
+from keras_transformer.tasks.sources import Source, TextSource, _check_vocabulary, _ended_ids
+from keras_transformer.tasks.token_functions import _TokenFunctions
 from keras_transformer.text import Tokenizer
 from keras_transformer.types import SPECIAL_IDS, Tensor, Value
 
@@ -70,7 +70,7 @@ class Translator(ModelTask):
                 f"Received: {type(model).__name__} {model.name!r}."
             )
         source.check_model(model)
-        check_vocabulary("target_tokenizer", target_tokenizer, model.target_embedding.vocabulary_size)
+        _check_vocabulary("target_tokenizer", target_tokenizer, model.target_embedding.vocabulary_size)
         check_number(
             at_least=2, whole=True, max_source_length=max_source_length, max_target_length=max_target_length
         )
@@ -84,12 +84,12 @@ class Translator(ModelTask):
         return {name: getattr(self, name) for name in self.limit_names}
 
     @property
-    def token_functions(self) -> TokenFunctions:
+    def token_functions(self) -> _TokenFunctions:
         """The model and its search as they are now, in numbers; not compiled."""
         first = self.search.constraints.first_token_ids
         # A tokenizer of many languages puts its token in front of a target itself.
         given = () if first == tuple(self.target_tokenizer.prefix_ids) else first
-        return TokenFunctions(self.model, self.search, self.max_target_length, given)
+        return _TokenFunctions(self.model, self.search, self.max_target_length, given)
 
     def generate(
         self, encoder_token_ids: Tensor, source_numbers: Sequence[int] | None = None
@@ -123,7 +123,7 @@ class Translator(ModelTask):
         inputs = ops.convert_to_tensor(self.token_ids([text]))
         if output is None:
             [output] = self.translate_with_scores([text])
-        target_ids = ended_ids(self.target_tokenizer, [output.text], self.max_target_length)[0].numpy()
+        target_ids = _ended_ids(self.target_tokenizer, [output.text], self.max_target_length)[0].numpy()
         found = target_attention(self.model, inputs, target_ids, special_ids=SPECIAL_IDS)
         # (1, h, t, s) -> (h, t, s)
         maps = {name: ops.convert_to_numpy(each)[0].astype("float32") for name, each in found.items()}

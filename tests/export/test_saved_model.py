@@ -38,7 +38,7 @@ Export = Callable[..., Path]
 def export(translator: kt.Translator, monkeypatch: pytest.MonkeyPatch) -> Export:
     """Write everything but the graph, which takes seconds, and do not verify it."""
     monkeypatch.setattr(saved_model_module, "_write_graphs", lambda *_: None)
-    monkeypatch.setattr(saved_model_module, "verify_answers", lambda *_: None)
+    monkeypatch.setattr(saved_model_module, "_verify_answers", lambda *_: None)
 
     def write(
         directory: Path,
@@ -97,7 +97,7 @@ def test_every_weight_is_stored_once(exported: Path, translator: kt.Translator) 
 @pytest.fixture
 def unverified(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave out the verification, for tests that compare the answers themselves."""
-    monkeypatch.setattr(saved_model_module, "verify_answers", lambda *_: None)
+    monkeypatch.setattr(saved_model_module, "_verify_answers", lambda *_: None)
 
 
 @pytest.mark.usefixtures("unverified")
@@ -179,7 +179,7 @@ def test_a_graph_with_short_names_is_the_same_graph(
     translator: kt.Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     save, module = tf.saved_model.save, Loop()
-    monkeypatch.setattr(saved_model_module, "verify_answers", lambda *_: None)
+    monkeypatch.setattr(saved_model_module, "_verify_answers", lambda *_: None)
     monkeypatch.setattr(
         tf.saved_model, "save", lambda _, directory, **__: save(module, directory, signatures=module.serve)
     )
@@ -252,7 +252,7 @@ def test_a_compiled_search_takes_sources_of_each_bucket(
     translator: kt.Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Without the verification, which compiles for more sizes.
-    monkeypatch.setattr(saved_model_module, "verify_answers", lambda *_: None)
+    monkeypatch.setattr(saved_model_module, "_verify_answers", lambda *_: None)
     served = ServedModel(export_saved_model(translator, tmp_path / "tiny", [], "xla"))
     # With its end token it is one token longer than the first bucket.
     text = "a dog sat on rats"[:16]
@@ -283,7 +283,7 @@ def test_a_wrong_export_never_appears(
     def refuse(*arguments: object, **options: object) -> None:
         raise ExportError("differs")
 
-    monkeypatch.setattr(saved_model_module, "verify_answers", refuse)
+    monkeypatch.setattr(saved_model_module, "_verify_answers", refuse)
     with pytest.raises(ExportError, match="differs"):
         export(tmp_path / "tiny", ["a dog"])
     assert list(tmp_path.iterdir()) == []

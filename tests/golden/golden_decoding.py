@@ -7,8 +7,7 @@ import golden_models as models
 import numpy as np
 
 from helpers import BeamSearch, GreedySearch, SampleSearch, align_targets, score_targets
-from keras_transformer.decoding import Constraints, generate
-from keras_transformer.decoding import stream_tokens
+from keras_transformer.decoding import Constraints, generate, stream_tokens
 
 MAX_LENGTH, SEED = 7, 10
 SOURCE = np.array(

@@ -23,7 +23,7 @@ def test_each_of_several_threads_gets_a_version(
     translator = kt.Translator.load(run)
     barrier = threading.Barrier(NUM_AT_ONCE)
     # All are at the end before one is finished.
-    monkeypatch.setattr(saved_model, "verify_answers", lambda *arguments, **options: barrier.wait(300))
+    monkeypatch.setattr(saved_model, "_verify_answers", lambda *arguments, **options: barrier.wait(300))
     with ThreadPoolExecutor(NUM_AT_ONCE) as threads:
         exports = [
             threads.submit(export_saved_model, translator, tmp_path / "models/tiny")
@@ -48,18 +48,18 @@ def test_an_export_that_fails_leaves_the_next_one_its_number(
         raise kt.errors.ExportError("another answer")
 
     with monkeypatch.context() as patch:
-        patch.setattr(saved_model, "verify_answers", fail)
+        patch.setattr(saved_model, "_verify_answers", fail)
         with pytest.raises(kt.errors.ExportError, match="another answer"):
             export_saved_model(translator, tmp_path / "models")
     assert not (tmp_path / "models").exists()
-    monkeypatch.setattr(saved_model, "verify_answers", lambda *arguments, **options: None)
+    monkeypatch.setattr(saved_model, "_verify_answers", lambda *arguments, **options: None)
     assert export_saved_model(translator, tmp_path / "models").name == "1"
 
 
 def test_a_claim_of_a_killed_process_is_no_obstacle(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(saved_model, "verify_answers", lambda *arguments, **options: None)
+    monkeypatch.setattr(saved_model, "_verify_answers", lambda *arguments, **options: None)
     (tmp_path / "models/.partial-claim-1").mkdir(parents=True)
     assert export_saved_model(kt.Translator.load(run), tmp_path / "models").name == "2"
 

@@ -80,7 +80,7 @@ def test_an_export_is_not_loaded(
     values[0, 0] = np.nan
     table.assign(values)
     # Which would not let it pass.
-    monkeypatch.setattr(saved_model, "verify_answers", lambda *arguments, **options: None)
+    monkeypatch.setattr(saved_model, "_verify_answers", lambda *arguments, **options: None)
     export = export_saved_model(translator, tmp_path / "exports", optimize=optimize)
     with pytest.raises(InputError, match=NOT_FINITE):
         ServedModel(export)

@@ -19,7 +19,7 @@ TEXTS = ["bb", "a", "ccc"]
 
 
 class Echo(TextTask):
-    """Answers with the text, then with the text in capitals; reads four characters."""
+    """_Answers with the text, then with the text in capitals; reads four characters."""
 
     source = TextSource
     num_outputs = 2
