@@ -20,10 +20,9 @@ from keras_transformer.runs.config import RunConfig, _ModelSection
 from keras_transformer.runs.data import _RunData
 from keras_transformer.runs.directory import CONFIG_FILE, _as_json
 from keras_transformer.text.tokenizer import Tokenizer
-from keras_transformer.training.checkpoint import Checkpoint
+from keras_transformer.training.checkpoint import Checkpoint, load_model
 from keras_transformer.training.fit import fit
 from keras_transformer.training.recipe import compile_model
-from keras_transformer.training.restore import load_model
 from keras_transformer.types import Pair
 
 _LOGGER = logging.getLogger(__name__)

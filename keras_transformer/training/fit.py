@@ -15,10 +15,10 @@ from keras import ops
 from keras_transformer._arguments import check_positive
 from keras_transformer._backend.compiler import begins_datasets_early
 from keras_transformer.errors import InputError
+from keras_transformer.training.averages import _EvaluateMovingAverage
 from keras_transformer.training.checkpoint import Checkpoint
 from keras_transformer.training.distribution import _share_rows
 from keras_transformer.training.metrics import Throughput
-from keras_transformer.training.moving_average import _EvaluateMovingAverage
 from keras_transformer.training.recipe import compile_model
 from keras_transformer.types import Batches
 
