@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
+from typing import NamedTuple
 
 import keras
 
@@ -77,6 +78,36 @@ def _model_parallel(
     return keras.distribution.ModelParallel(
         layout_map=layouts, batch_dim_name="batch", auto_shard_dataset=False
     )
+
+
+class Sharing(NamedTuple):
+    """Who shares the rows of a batch."""
+
+    num_devices: int = 1
+    """Devices of all processes."""
+    num_processes: int = 1
+    """Processes, each of which hands in its rows; on JAX alone there may be several."""
+    process: int = 0
+    """Number of this process."""
+
+
+def sharing(model: keras.Model) -> Sharing:
+    """Return who shares the batches of a model; raise InputError where Keras cannot train it."""
+    strategy = getattr(model, "distribute_strategy", None)
+    if type(strategy).__name__ in ("MultiWorkerMirroredStrategy", "CollectiveAllReduceStrategy"):
+        # Keras 3 takes it, and then fails with an error of its own.
+        raise InputError(
+            "Keras 3 cannot train under tf.distribute.MultiWorkerMirroredStrategy. For several hosts use the "
+            "JAX backend: KERAS_BACKEND=jax, keras.distribution.initialize() in each process, and "
+            f'kt.training.distributed("data_parallel"). Received: {type(strategy).__name__}.'
+        )
+    if keras.backend.backend() != "jax":
+        return Sharing(getattr(strategy, "num_replicas_in_sync", 1))
+    if keras.distribution.distribution() is None:
+        return Sharing()
+    import jax
+
+    return Sharing(len(keras.distribution.list_devices()), jax.process_count(), jax.process_index())
 
 
 def sum_over_replicas(value: Tensor) -> Tensor:
