@@ -39,7 +39,7 @@ class DecodeAndScore(keras.callbacks.Callback):
         make_translator: makes the translator of the model, once for all epochs; for example
             `lambda model: Translator(model, source_tokenizer, target_tokenizer)`.
         pairs: sources, and for each a target or several.
-        metric: a name from `METRICS`.
+        metric: a name that `evaluate` knows.
         every: decode after every so many epochs.
         limit: decode only so many pairs, the first; None for all.
         batch_size: how many are decoded together.
