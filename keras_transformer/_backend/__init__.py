@@ -10,7 +10,7 @@ from keras_transformer._backend.compiler import (
     compiles_each_shape,
 )
 from keras_transformer._backend.cores import train_on_cores
-from keras_transformer._backend.distribution import check_engine, device_scope, sharing, sum_over_replicas
+from keras_transformer._backend.distribution import check_engine, device_scope, row_shares, sum_over_replicas
 from keras_transformer._backend.formulas import drop, layer_normalization, position_angles
 from keras_transformer._backend.gather import assign_rows, largest, shape_of, take
 from keras_transformer._backend.gradients import add_at_labels, finished
@@ -40,9 +40,9 @@ __all__ = [
     "layer_normalization",
     "masked_softmax",
     "position_angles",
+    "row_shares",
     "shape_of",
     "share_rows",
-    "sharing",
     "sum_over_replicas",
     "take",
     "train_on_cores",

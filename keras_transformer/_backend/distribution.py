@@ -3,7 +3,6 @@
 import os
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from typing import NamedTuple
 
 import keras
 
@@ -80,19 +79,12 @@ def _model_parallel(
     )
 
 
-class Sharing(NamedTuple):
-    """Who shares the rows of a batch."""
+def row_shares(model: keras.Model) -> list[tuple[int, int | None]]:
+    """Return how the rows of each batch are shared: a number of shares, and which is kept, or None for all.
 
-    num_devices: int = 1
-    """Devices of all processes."""
-    num_processes: int = 1
-    """Processes, each of which hands in its rows; on JAX alone there may be several."""
-    process: int = 0
-    """Number of this process."""
-
-
-def sharing(model: keras.Model) -> Sharing:
-    """Return who shares the batches of a model; raise InputError where Keras cannot train it."""
+    Raises:
+        InputError: if Keras cannot train the model under its strategy.
+    """
     strategy = getattr(model, "distribute_strategy", None)
     if type(strategy).__name__ in ("MultiWorkerMirroredStrategy", "CollectiveAllReduceStrategy"):
         # Keras 3 takes it, and then fails with an error of its own.
@@ -102,12 +94,15 @@ def sharing(model: keras.Model) -> Sharing:
             f'kt.training.distributed("data_parallel"). Received: {type(strategy).__name__}.'
         )
     if keras.backend.backend() != "jax":
-        return Sharing(getattr(strategy, "num_replicas_in_sync", 1))
+        num_replicas = getattr(strategy, "num_replicas_in_sync", 1)
+        return [(num_replicas, None)] if num_replicas > 1 else []
     if keras.distribution.distribution() is None:
-        return Sharing()
+        return []
     import jax
 
-    return Sharing(len(keras.distribution.list_devices()), jax.process_count(), jax.process_index())
+    # Each process hands in its rows of a batch that all devices share.
+    filled = (len(keras.distribution.list_devices()), None)
+    return [filled, (jax.process_count(), jax.process_index())] if jax.process_count() > 1 else [filled]
 
 
 def sum_over_replicas(value: Tensor) -> Tensor:

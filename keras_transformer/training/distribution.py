@@ -6,7 +6,7 @@ import keras
 
 from keras_transformer._backend.batches import share_rows
 from keras_transformer._backend.cores import train_on_cores
-from keras_transformer._backend.distribution import Sharing, check_engine, device_scope, sharing
+from keras_transformer._backend.distribution import check_engine, device_scope, row_shares
 from keras_transformer.models.causal_lm import CausalLM
 from keras_transformer.models.encoder_model import EncoderModel
 from keras_transformer.models.transformer import Transformer
@@ -72,7 +72,7 @@ def distributed(engine: str, *, model_shards: int = 2) -> AbstractContextManager
 
 def _share_rows(model: keras.Model, *datasets: Batches) -> list[Batches]:
     """Let the devices share the rows of each batch evenly; raise if they cannot train the model."""
-    shared = sharing(model)
+    shares = row_shares(model)
     # Keras takes the mean of the replicas' losses by their rows, where this package's are by tokens: with
     # unlike numbers of rows it showed another loss, by which the best epoch was chosen. And it begins with
     # the mean of the replicas' first batches, which fails where their shapes differ. Rows of padding count
@@ -80,13 +80,10 @@ def _share_rows(model: keras.Model, *datasets: Batches) -> list[Batches]:
     counts_no_zeros = all(
         isinstance(loss, MaskedCrossentropy) and loss.pad_id == 0 for loss in keras.tree.flatten(model.loss)
     )
-    if shared.num_devices == 1 or not counts_no_zeros:
-        return list(datasets)
-    return [_shared(dataset, shared) for dataset in datasets]
-
-
-def _shared(dataset: Batches, shared: Sharing) -> Batches:
-    if not hasattr(dataset, "element_spec"):  # no dataset of `tf.data`
-        return dataset
-    filled = share_rows(dataset, shared.num_devices)
-    return filled if shared.num_processes == 1 else share_rows(filled, shared.num_processes, shared.process)
+    shared = list(datasets)
+    for num_shards, shard in shares if counts_no_zeros else []:
+        # What is no dataset of `tf.data` stays as it is.
+        shared = [
+            share_rows(each, num_shards, shard) if hasattr(each, "element_spec") else each for each in shared
+        ]
+    return shared
