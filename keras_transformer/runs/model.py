@@ -127,7 +127,8 @@ def _new_model(data: _RunData, num_batches: int) -> Transformer:
         model = _initial_model(config.model, dtype)
     else:
         model = _untrained_model(config, data.tokenizers, dtype)
-    num_steps = data.sizes.epochs * num_batches // recipe.gradient_accumulation_steps
+    # An update is a whole group of batches, and what is left of an epoch is left out.
+    num_steps = data.sizes.epochs * (num_batches // recipe.gradient_accumulation_steps)
     schedule = recipe.learning_rate(num_steps, data.sizes.warmup_steps, model.config.hidden_dim)
     compile_model(
         model,
