@@ -2,6 +2,7 @@
 
 from keras_transformer._backend.adam import adam_update
 from keras_transformer._backend.attention import attend_step, fused_attention, masked_softmax
+from keras_transformer._backend.batches import share_rows, weigh_updates
 from keras_transformer._backend.compiler import (
     begins_datasets_early,
     build_optimizer,
@@ -9,7 +10,7 @@ from keras_transformer._backend.compiler import (
     compiles_each_shape,
 )
 from keras_transformer._backend.cores import train_on_cores
-from keras_transformer._backend.distribution import check_engine, device_scope, sum_over_replicas
+from keras_transformer._backend.distribution import check_engine, device_scope, row_shares, sum_over_replicas
 from keras_transformer._backend.formulas import drop, layer_normalization, position_angles
 from keras_transformer._backend.gather import assign_rows, largest, shape_of, take
 from keras_transformer._backend.gradients import add_at_labels, finished
@@ -39,10 +40,13 @@ __all__ = [
     "layer_normalization",
     "masked_softmax",
     "position_angles",
+    "row_shares",
     "shape_of",
+    "share_rows",
     "sum_over_replicas",
     "take",
     "train_on_cores",
+    "weigh_updates",
     "weights_now",
 ]
 __dir__ = __all__.copy  # `dir()` shows what is public

@@ -79,6 +79,32 @@ def _model_parallel(
     )
 
 
+def row_shares(model: keras.Model) -> list[tuple[int, int | None]]:
+    """Return how the rows of each batch are shared: a number of shares, and which is kept, or None for all.
+
+    Raises:
+        InputError: if Keras cannot train the model under its strategy.
+    """
+    strategy = getattr(model, "distribute_strategy", None)
+    if type(strategy).__name__ in ("MultiWorkerMirroredStrategy", "CollectiveAllReduceStrategy"):
+        # Keras 3 takes it, and then fails with an error of its own.
+        raise InputError(
+            "Keras 3 cannot train under tf.distribute.MultiWorkerMirroredStrategy. For several hosts use the "
+            "JAX backend: KERAS_BACKEND=jax, keras.distribution.initialize() in each process, and "
+            f'kt.training.distributed("data_parallel"). Received: {type(strategy).__name__}.'
+        )
+    if keras.backend.backend() != "jax":
+        num_replicas = getattr(strategy, "num_replicas_in_sync", 1)
+        return [(num_replicas, None)] if num_replicas > 1 else []
+    if keras.distribution.distribution() is None:
+        return []
+    import jax
+
+    # Each process hands in its rows of a batch that all devices share.
+    filled = (len(keras.distribution.list_devices()), None)
+    return [filled, (jax.process_count(), jax.process_index())] if jax.process_count() > 1 else [filled]
+
+
 def sum_over_replicas(value: Tensor) -> Tensor:
     """Add up a scalar that each replica has of its own part of the batch; one replica keeps its own."""
     # A mean over a global batch is each replica's sum divided by the count of all: Keras adds up the

@@ -11,20 +11,17 @@ from keras_transformer.data.noise import subword_dropout
 from keras_transformer.data.packing import pack_texts
 from keras_transformer.data.pairs import mix_pairs, split_pairs
 from keras_transformer.data.pipeline import translation_dataset
-from keras_transformer.data.sharding import accumulation_weights, shard_rows
 from keras_transformer.data.sources import read_pairs
 from keras_transformer.data.text_files import ParallelText, read_lines
 
 __all__ = [
     "EncodedPairs",
     "ParallelText",
-    "accumulation_weights",
     "mask_tokens",
     "mix_pairs",
     "pack_texts",
     "read_lines",
     "read_pairs",
-    "shard_rows",
     "split_pairs",
     "subword_dropout",
     "translation_dataset",

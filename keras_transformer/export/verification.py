@@ -138,7 +138,7 @@ def _request_columns(
 def _needs_tensorflow_text(task: ModelTask) -> bool:
     """Return whether the graph of a task has operations of TensorFlow Text."""
     tokenizers = (getattr(task, name) for name in task.tokenizer_names)
-    return any(getattr(tokenizer, "_needs_tensorflow_text", False) for tokenizer in tokenizers)
+    return any(getattr(tokenizer, "needs_tensorflow_text", False) for tokenizer in tokenizers)
 
 
 def _ask_fresh_process(directory: Path, columns: dict[str, np.ndarray], *, needs_text: bool) -> _FreshReport:

@@ -20,10 +20,9 @@ from keras_transformer.runs.data import _RunData
 from keras_transformer.runs.directory import CONFIG_FILE, _as_json
 from keras_transformer.tasks import Translator
 from keras_transformer.text.tokenizer import Tokenizer
-from keras_transformer.training.checkpoint import Checkpoint
+from keras_transformer.training.checkpoint import Checkpoint, load_model
 from keras_transformer.training.fit import fit
 from keras_transformer.training.recipe import compile_model
-from keras_transformer.training.restore import load_model
 from keras_transformer.types import Pair
 
 _LOGGER = logging.getLogger(__name__)
@@ -128,7 +127,8 @@ def _new_model(data: _RunData, num_batches: int) -> Transformer:
         model = _initial_model(config.model, dtype)
     else:
         model = _untrained_model(config, data.tokenizers, dtype)
-    num_steps = data.sizes.epochs * num_batches // recipe.gradient_accumulation_steps
+    # An update is a whole group of batches, and what is left of an epoch is left out.
+    num_steps = data.sizes.epochs * (num_batches // recipe.gradient_accumulation_steps)
     schedule = recipe.learning_rate(num_steps, data.sizes.warmup_steps, model.config.hidden_dim)
     compile_model(
         model,

@@ -4,9 +4,9 @@ from contextlib import AbstractContextManager
 
 import keras
 
+from keras_transformer._backend.batches import share_rows
 from keras_transformer._backend.cores import train_on_cores
-from keras_transformer._backend.distribution import check_engine, device_scope
-from keras_transformer.errors import InputError
+from keras_transformer._backend.distribution import check_engine, device_scope, row_shares
 from keras_transformer.models.causal_lm import CausalLM
 from keras_transformer.models.encoder_model import EncoderModel
 from keras_transformer.models.transformer import Transformer
@@ -41,10 +41,9 @@ def distributed(engine: str, *, model_shards: int = 2) -> AbstractContextManager
     `keras.distribution.initialize` was called, which reads the hosts from the environment. The loss is the
     mean over the real tokens of the whole batch, so training is that of one device with the same batches.
 
-    Devices share the rows of a batch evenly. `fit` sees to that for "mirrored" and "tpu"; in a script that
-    calls `model.fit` itself, and on JAX, use `data.shard_rows`, which on JAX keeps
-    the rows of one process, too. Under a strategy of TensorFlow Keras begins a dataset once before the first
-    epoch, so the epochs of one that shuffles itself are one further on than with one device.
+    Devices share the rows of a batch evenly. `training.fit` sees to that, and on JAX hands in the rows of its
+    process alone; `model.fit` itself does not. Under a strategy of TensorFlow Keras begins a dataset once
+    before the first epoch, so the epochs of one that shuffles itself are one further on than with one device.
 
     Args:
         engine: One of the five.
@@ -72,30 +71,19 @@ def distributed(engine: str, *, model_shards: int = 2) -> AbstractContextManager
 
 
 def _share_rows(model: keras.Model, *datasets: Batches) -> list[Batches]:
-    """Fill batches so that replicas of TensorFlow share them evenly; raise if the devices cannot train."""
-    strategy = getattr(model, "distribute_strategy", None)
-    if type(strategy).__name__ in ("MultiWorkerMirroredStrategy", "CollectiveAllReduceStrategy"):
-        # Keras 3 takes it, and then fails with an error of its own.
-        raise InputError(
-            "Keras 3 cannot train under tf.distribute.MultiWorkerMirroredStrategy. For several hosts use the "
-            "JAX backend: KERAS_BACKEND=jax, keras.distribution.initialize() in each process, and "
-            f'kt.training.distributed("data_parallel"). Received: {type(strategy).__name__}.'
-        )
+    """Let the devices share the rows of each batch evenly; raise if they cannot train the model."""
+    shares = row_shares(model)
     # Keras takes the mean of the replicas' losses by their rows, where this package's are by tokens: with
     # unlike numbers of rows it showed another loss, by which the best epoch was chosen. And it begins with
     # the mean of the replicas' first batches, which fails where their shapes differ. Rows of padding count
     # nothing, except for a loss that counts label 0.
-    num_replicas = getattr(strategy, "num_replicas_in_sync", 1)
     counts_no_zeros = all(
         isinstance(loss, MaskedCrossentropy) and loss.pad_id == 0 for loss in keras.tree.flatten(model.loss)
     )
-    if num_replicas == 1 or not counts_no_zeros:
-        return list(datasets)
-    from keras_transformer.data.sharding import shard_rows
-
-    fill = shard_rows(num_replicas)
-    # A dataset of `tf.data` has both; what else Keras takes stays as it is.
-    return [
-        dataset.apply(fill) if hasattr(dataset, "apply") and hasattr(dataset, "element_spec") else dataset
-        for dataset in datasets
-    ]
+    shared = list(datasets)
+    for num_shards, shard in shares if counts_no_zeros else []:
+        # What is no dataset of `tf.data` stays as it is.
+        shared = [
+            share_rows(each, num_shards, shard) if hasattr(each, "element_spec") else each for each in shared
+        ]
+    return shared

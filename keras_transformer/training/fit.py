@@ -13,12 +13,13 @@ import numpy as np
 from keras import ops
 
 from keras_transformer._arguments import check_positive
+from keras_transformer._backend.batches import weigh_updates
 from keras_transformer._backend.compiler import begins_datasets_early
 from keras_transformer.errors import InputError
+from keras_transformer.training.averages import _EvaluateMovingAverage
 from keras_transformer.training.checkpoint import Checkpoint
 from keras_transformer.training.distribution import _share_rows
 from keras_transformer.training.metrics import Throughput
-from keras_transformer.training.moving_average import _EvaluateMovingAverage
 from keras_transformer.training.recipe import compile_model
 from keras_transformer.types import Batches
 
@@ -103,6 +104,7 @@ def fit(
     if learning_rate is not None:
         compile_model(model, learning_rate)
     _check_compiled(model, validation, callbacks)
+    training = _weigh_updates(model, training)
     _build(model, training)
     training, validation = _share_rows(model, training, validation)
     monitor = scoring.monitor if scoring else "loss" if validation is None else "val_loss"
@@ -234,6 +236,16 @@ def _check_compiled(
             "`validation` must be without sample weights where gradients are accumulated: the loss takes "
             "them for shares of an update. Received: batches of inputs, labels and sample weights."
         )
+
+
+def _weigh_updates(model: keras.Model, training: Batches) -> Batches:
+    """Weight the tokens of each update, where gradients are accumulated and the loss adds up."""
+    optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)  # in a `LossScaleOptimizer`
+    num_batches, spec = optimizer.gradient_accumulation_steps, getattr(training, "element_spec", None)
+    has_weights = not (isinstance(spec, tuple) and len(spec) == 2)
+    if num_batches is None or has_weights or getattr(model.loss, "normalize", True):
+        return training
+    return weigh_updates(training, num_batches, model.loss.pad_id)
 
 
 def _build(model: keras.Model, training: Batches) -> None:

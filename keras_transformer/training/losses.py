@@ -116,7 +116,7 @@ class MaskedCrossentropy(keras.losses.Loss):
         pad_id: The label that is padding; also one that no vocabulary has, such as -100.
         name: The name of the loss.
         normalize: Whether the sum is divided by that of the sample weights. False for weights that are
-            shares of an update, as those of `data.accumulation_weights`; without weights it is a mean.
+            shares of an update, as `training.fit` makes them; without weights it is a mean.
         z_loss: How strongly the logarithm of the softmax's denominator is regularised towards 0.
         **kwargs: `dtype` of a Keras loss.
 

@@ -38,9 +38,10 @@ def compile_model(
         clip_norm: The highest norm of all gradients together; None for no limit.
         ema_momentum: The part of the moving average of the weights that stays at each update, such as
             0.999; None for no average.
-        gradient_accumulation_steps: The number of batches of one update; the dataset must be weighted with
-            `data.accumulation_weights`. In float16 a batch whose gradients overflow is left out, and
-            the updates after it are of batches one further on.
+        gradient_accumulation_steps: The number of batches of one update. `training.fit` weights their tokens,
+            so that an update is that of one batch with all rows; `model.fit` takes the mean of their means.
+            In float16 a batch whose gradients overflow is left out, and the updates after it are of batches
+            one further on.
         r_drop: How much two passes with other dropout must agree; 0 for one pass. See
             `RDropCrossentropy`.
         z_loss: How strongly the logarithm of the softmax's denominator is regularised towards 0; see

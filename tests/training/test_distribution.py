@@ -32,6 +32,7 @@ XLA_FLAGS = (
 TRAIN = """
 import contextlib
 import sys
+import tempfile
 
 mode, devices, process, address = sys.argv[1:]
 import keras
@@ -50,15 +51,13 @@ pairs = [("ab" * number, "ba" * (number + number % 2) + "a") for number in [1, 2
 tokenizer = kt.text.CharacterTokenizer(["a", "b"])
 # In one order, since under a strategy of TensorFlow Keras begins the dataset once more than there are epochs.
 dataset = kt.data.translation_dataset(pairs, tokenizer, tokenizer, tokens_per_batch=72, shuffle=False)
-dataset = dataset.apply(kt.data.shard_rows(4))
-if process:
-    dataset = dataset.apply(kt.data.shard_rows(2, int(process)))
 keras.utils.set_random_seed(0)
 with devices:
     sizes = {"num_layers": 1, "hidden_dim": 16, "num_heads": 4, "intermediate_dim": 32, "dropout": 0.0}
     model = kt.models.Transformer(tokenizer.vocabulary_size, tokenizer.vocabulary_size, **sizes)
     kt.training.compile_model(model, 0.01)
-    losses = model.fit(dataset, epochs=3, verbose=0).history["loss"]
+    with tempfile.TemporaryDirectory() as directory:
+        losses = kt.training.fit(model, dataset, directory=directory, epochs=3, verbose=0).history["loss"]
     sharding = {
         weight.path: str(weight.value.sharding.spec) for weight in model.weights
     } if mode == "model_parallel" else {}
@@ -181,7 +180,7 @@ def test_the_strategy_that_keras_fails_under_is_refused() -> None:
     assert 'kt.training.distributed("data_parallel")' in output
 
 
-# Batches of 2 and 1 rows; on TensorFlow `fit` fills them for its replicas.
+# Batches of 2 and 1 rows, which `fit` fills for its devices.
 FIT = """
 import contextlib
 import sys
@@ -192,11 +191,9 @@ if mode == "mirrored":
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
 import keras
 import keras_transformer as kt
-from keras_transformer.data import EncodedPairs, shard_rows, translation_dataset
+from keras_transformer.data import EncodedPairs, translation_dataset
 ids = tf.ragged.constant([[4], [5], [7, 8, 9, 10]], dtype=tf.int32)
 dataset = translation_dataset(EncodedPairs(source=ids, target=ids), tokens_per_batch=8, shuffle=False)
-if mode != "mirrored":
-    dataset = dataset.apply(shard_rows(2))
 with kt.training.distributed(mode) if mode != "one" else contextlib.nullcontext():
     keras.utils.set_random_seed(0)
     model = kt.Transformer(12, 12, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=8, dropout=0.0)
