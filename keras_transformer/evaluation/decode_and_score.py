@@ -13,12 +13,8 @@ from keras_transformer._arguments import check_choice, check_positive
 from keras_transformer.errors import InputError
 from keras_transformer.evaluation.error_rates import References
 from keras_transformer.evaluation.report import METRICS, evaluate
-<<<<<<< HEAD
 from keras_transformer.tasks import TextTask
-from keras_transformer.training.moving_average import moving_average
-=======
 from keras_transformer.training.averages import moving_average
->>>>>>> wt-b
 
 # The best value, where higher is better; the other metrics are error rates.
 _PERFECT = {"bleu": 100.0, "chrf": 100.0, "exact_match": 1.0}
