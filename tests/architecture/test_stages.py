@@ -51,7 +51,7 @@ BACKEND_NEUTRAL = (
 )
 
 # Only here may an import name a backend; `_backend` imports one inside the function that needs it.
-NAMES_A_BACKEND = ("text", "data", "_backend", "export", "runs")
+NAMES_A_BACKEND = ("text", "data", "_backend", "tasks", "export", "runs")
 BACKENDS = ("tensorflow", "jax", "torch")
 
 
