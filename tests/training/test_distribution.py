@@ -28,7 +28,7 @@ XLA_FLAGS = (
     "--xla_force_host_platform_device_count="
 )
 # In processes of their own, since devices are chosen before a backend is used. The two batches have different
-# numbers of rows, and rows different numbers of tokens; each further shape would be compiled.
+# numbers of rows, 12 and 8, and rows different numbers of tokens; each further shape would be compiled.
 TRAIN = """
 import contextlib
 import sys
@@ -47,10 +47,10 @@ import keras_transformer as kt
 # Before the dataset computes anything.
 devices = kt.training.distributed(mode) if mode != "one" else contextlib.nullcontext()
 
-pairs = [("ab" * number, "ba" * (number + number % 2) + "a") for number in [1, 2] * 5 + [3, 4] * 3]
+pairs = [("ab" * number, "ba" * (number + number % 2) + "a") for number in [1, 2] * 6 + [3, 4] * 4]
 tokenizer = kt.text.CharacterTokenizer(["a", "b"])
 # In one order, since under a strategy of TensorFlow Keras begins the dataset once more than there are epochs.
-dataset = kt.data.translation_dataset(pairs, tokenizer, tokenizer, tokens_per_batch=72, shuffle=False)
+dataset = kt.data.translation_dataset(pairs, tokenizer, tokenizer, tokens_per_batch=80, shuffle=False)
 keras.utils.set_random_seed(0)
 with devices:
     sizes = {"num_layers": 1, "hidden_dim": 16, "num_heads": 4, "intermediate_dim": 32, "dropout": 0.0}
@@ -180,7 +180,8 @@ def test_the_strategy_that_keras_fails_under_is_refused() -> None:
     assert 'kt.training.distributed("data_parallel")' in output
 
 
-# Batches of 2 and 1 rows, which `fit` fills for its devices.
+# Batches of 2 and 1 rows, which `fit` fills for two devices. One device gets them filled, since Keras weights
+# the losses of batches by their rows.
 FIT = """
 import contextlib
 import sys
@@ -191,9 +192,12 @@ if mode == "mirrored":
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
 import keras
 import keras_transformer as kt
+from keras_transformer._backend import share_rows
 from keras_transformer.data import EncodedPairs, translation_dataset
 ids = tf.ragged.constant([[4], [5], [7, 8, 9, 10]], dtype=tf.int32)
 dataset = translation_dataset(EncodedPairs(source=ids, target=ids), tokens_per_batch=8, shuffle=False)
+if mode == "one":
+    dataset = share_rows(dataset, 2)
 with kt.training.distributed(mode) if mode != "one" else contextlib.nullcontext():
     keras.utils.set_random_seed(0)
     model = kt.Transformer(12, 12, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=8, dropout=0.0)
