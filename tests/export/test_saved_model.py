@@ -101,50 +101,13 @@ def unverified(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("unverified")
-def test_a_transposed_table_is_made_when_an_export_is_loaded(
-    exported: Path, translator: kt.Translator, tmp_path: Path
-) -> None:
-    """It is not on the disk, and another model that is loaded has its own."""
-    keys = tf.train.load_checkpoint(str(exported / "variables/variables")).get_variable_to_shape_map()
-    assert not [key for key in keys if "computed" in key]
-    model = type(translator.model).from_config(translator.model.get_config())
-    model.set_weights([-weight for weight in translator.model.get_weights()])
-    other = kt.Translator(**{**translator.arguments, "model": model})
-    loaded = [ServedModel(path) for path in (exported, export_saved_model(other, tmp_path / "other"))]
-    texts = ["a dog sat", "the cat"]
-    for served, original in zip(loaded, (translator, other), strict=True):
-        assert served.translate(texts) == original.translate(texts)
-    assert loaded[0].translate(texts) != loaded[1].translate(texts)
-
-
-@pytest.mark.usefixtures("unverified")
-def test_each_table_of_an_ensemble_is_transposed(translator: kt.Translator, tmp_path: Path) -> None:
+def test_an_ensemble_is_exported(translator: kt.Translator, tmp_path: Path) -> None:
     model = type(translator.model).from_config(translator.model.get_config())  # has other random weights
     ensemble = kt.models.Ensemble([translator.model, model])
     joined = kt.Translator(**{**translator.arguments, "model": ensemble})
     served = ServedModel(export_saved_model(joined, tmp_path / "both"))
     texts = ["a dog sat", "the cat"]
     assert served.translate(texts) == joined.translate(texts)
-
-
-@pytest.mark.slow
-def test_rows_of_a_large_matrix_lie_apart(translator: kt.Translator, tmp_path: Path) -> None:
-    """A line of the cache lies between them, made when an export is loaded; the outputs are the model's."""
-    keras.utils.set_random_seed(1)
-    sizes = {**translator.model.get_config(), "intermediate_dim": 2**16}
-    wide = kt.Translator(**{**translator.arguments, "model": type(translator.model).from_config(sizes)})
-    for weight in wide.model.weights:  # zeros would not show that a bias is added
-        weight.assign(weight + 0.1 * keras.random.normal(weight.shape))
-    texts = ["a rat sat", "", "the dog"]
-    version = export_saved_model(wide, tmp_path / "wide", texts)
-    [graph] = SavedModel.FromString((version / "saved_model.pb").read_bytes()).meta_graphs
-    nodes = [node for each in graph.graph_def.library.function for node in each.node_def]
-    handles = [node.attr["shape"].shape.dim for node in nodes if node.op == "VarHandleOp"]
-    assert [8, 2**16 + 16] in [[dim.size for dim in handle] for handle in handles]
-    answers, wanted = ServedModel(version).translate_with_scores(texts), wide.translate_with_scores(texts)
-    assert [each.text for each in answers] == [each.text for each in wanted]
-    scores = ([each.score for each in both] for both in (answers, wanted))
-    np.testing.assert_allclose(*scores, rtol=1e-4)
 
 
 def test_nothing_is_left_of_long_names_and_shapes(exported: Path) -> None:
@@ -216,7 +179,6 @@ def test_threads_search_for_parts_of_a_batch(
     assert b"MapDefun" in (version / "saved_model.pb").read_bytes()
     if optimize == "float32":
         assert executors(version) == {b"SINGLE_THREADED_EXECUTOR"}
-        assert b"_FusedMatMul" in (version / "saved_model.pb").read_bytes()
     texts = ["a rat sat", "", "the dog", "a cat", "cats ran"]
     expected = [text.encode() for text in translator.translate(texts)]
     # As a server does, without Python's functions.
