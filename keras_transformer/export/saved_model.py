@@ -150,51 +150,20 @@ def _write_graphs(
     signatures = graphs.signatures()
     with tempfile.TemporaryDirectory() as vocabularies:
         module = graphs.module(_vocabulary_files(translator, Path(vocabularies)))
-        # Without the gradients of quantized products, which would name operations as they were.
+        # A server computes no gradients.
         options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
         try:
             tf.saved_model.save(module, str(directory), signatures=signatures, options=options)
         except tf.errors.OpError as error:  # from TensorFlow's own writing: a full disk, for example
             raise OSError(error.message) from error
-    _rewrite_graphs(directory / "saved_model.pb", threads)
-
-
-def _rewrite_graphs(path: Path, threads: int | None) -> None:
-    """Change what TensorFlow has written so that it is loaded and run sooner."""
-    saved_model = SavedModel.FromString(path.read_bytes())
-    _shorten_names(saved_model)
     if threads is not None:
-        _keep_on_one_thread(saved_model)
-    path.write_bytes(saved_model.SerializeToString(deterministic=True))
-    path.with_name("fingerprint.pb").unlink(missing_ok=True)  # of the file as it was
+        _keep_on_one_thread(directory / "saved_model.pb")
 
 
-def _shorten_names(saved_model: SavedModel) -> None:
-    """Number the operations of a SavedModel's functions, and leave out the shapes known while tracing."""
-    # Half of the file are names, each the path of the layers that made an operation, once for itself and once
-    # for each operation that it feeds. For a model of 3 layers and width 128 the file shrinks from 2.4 MB to
-    # 1.2 MB, loading takes 1.6 s of processor time instead of 1.8 s, the first answer 2.5 s instead of 3.1 s.
-    functions = [
-        function for graph in saved_model.meta_graphs for function in graph.graph_def.library.function
-    ]
-    for function in functions:
-        # Names are unique among operations and arguments.
-        taken = {argument.name for argument in function.signature.input_arg}
-        free = (name for name in map("n{}".format, itertools.count()) if name not in taken)
-        names = {node.name: next(free) for node in function.node_def}
-        for node in function.node_def:
-            node.name = names[node.name]
-            node.input[:] = [_renamed(reference, names) for reference in node.input]
-            if "_output_shapes" in node.attr:
-                del node.attr["_output_shapes"]
-        for results in (function.ret, function.control_ret):
-            for key, reference in list(results.items()):
-                results[key] = _renamed(reference, names)
-
-
-def _keep_on_one_thread(saved_model: SavedModel) -> None:
+def _keep_on_one_thread(path: Path) -> None:
     """Let TensorFlow's single-threaded executor run loops that have neither loops nor conditions in them."""
     # A step is hundreds of small operations, which the other executor hands from thread to thread.
+    saved_model = SavedModel.FromString(path.read_bytes())
     for graph in saved_model.meta_graphs:
         nodes = {each.signature.name: each.node_def for each in graph.graph_def.library.function}
         lowered = {name for name in nodes for each in nodes[name] if "_lower_using_switch_merge" in each.attr}
@@ -202,13 +171,8 @@ def _keep_on_one_thread(saved_model: SavedModel) -> None:
             parts = [loop.attr[part].func for part in ("cond", "body")]
             for part in parts if lowered.isdisjoint(part.name for part in parts) else ():
                 part.attr["_executor"].s = b"SINGLE_THREADED_EXECUTOR"
-
-
-def _renamed(reference: str, names: dict[str, str]) -> str:
-    """Rename `node:output:0`, `^node` or `argument`, if it is a node."""
-    control = "^" if reference.startswith("^") else ""
-    name, *output = reference.removeprefix("^").split(":")
-    return control + ":".join([names.get(name, name), *output])
+    path.write_bytes(saved_model.SerializeToString(deterministic=True))
+    path.with_name("fingerprint.pb").unlink(missing_ok=True)  # of the file as it was
 
 
 def _vocabulary_files(translator: Translator | TextGenerator, directory: Path) -> list[str]:

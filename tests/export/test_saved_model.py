@@ -110,53 +110,6 @@ def test_an_ensemble_is_exported(translator: kt.Translator, tmp_path: Path) -> N
     assert served.translate(texts) == joined.translate(texts)
 
 
-def test_nothing_is_left_of_long_names_and_shapes(exported: Path) -> None:
-    [graph] = SavedModel.FromString((exported / "saved_model.pb").read_bytes()).meta_graphs
-    nodes = [node for function in graph.graph_def.library.function for node in function.node_def]
-    assert len(nodes) > 1000
-    assert max(len(node.name) for node in nodes) < 8
-    assert not any("_output_shapes" in node.attr for node in nodes)
-
-
-class Loop(tf.Module):
-    """A loop with a condition, a control dependency, a variable and a name that looks like a number."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.weight = tf.Variable(2.0)
-
-    # AutoGraph warns on Python 3.13.
-    @tf.function(input_signature=[tf.TensorSpec([None], name="n1")], autograph=False)
-    def serve(self, x: tf.Tensor) -> dict[str, tf.Tensor]:
-        with tf.control_dependencies([tf.debugging.assert_non_negative(x)]):
-            total = tf.identity(x)
-        _, total = tf.while_loop(
-            lambda number, total: number < tf.size(total),
-            lambda number, total: (number + 1, tf.where(total > 100.0, total, total * self.weight)),
-            (0, total),
-        )
-        return {"total": total, "first": total[:1]}
-
-
-def test_a_graph_with_short_names_is_the_same_graph(
-    translator: kt.Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    save, module = tf.saved_model.save, Loop()
-    monkeypatch.setattr(saved_model_module, "verify_saved_model", lambda *_, **__: None)
-    monkeypatch.setattr(
-        tf.saved_model, "save", lambda _, directory, **__: save(module, directory, signatures=module.serve)
-    )
-    version = export_saved_model(translator, tmp_path / "loop")
-    save(module, str(tmp_path / "long"), signatures=module.serve)
-    sizes = [(path / "saved_model.pb").stat().st_size for path in (tmp_path / "long", version)]
-    assert sizes[1] < 0.8 * sizes[0]
-    answers = tf.saved_model.load(str(version)).signatures["serving_default"](
-        n1=tf.constant([1.0, 3.0, 70.0])
-    )
-    np.testing.assert_array_equal(answers["total"], [8.0, 24.0, 140.0])
-    np.testing.assert_array_equal(answers["first"], [8.0])
-
-
 def executors(version: Path) -> set[bytes]:
     """Read which executors run the bodies of loops that have no other loop in them."""
     [graph] = SavedModel.FromString((version / "saved_model.pb").read_bytes()).meta_graphs
