@@ -23,7 +23,6 @@ class _DecodingStep:
         names = ("embedding", "position_encoding", "normalization")
         found = (getattr(model, f"{side}_{name}", getattr(model, name, None)) for name in names)
         self._weights = weights_now(*found)
-        # A table is transposed before the loop: several rows then take half the time, and one no more.
         self._project = model.output_projection.frozen()
 
     def __call__(

@@ -101,97 +101,13 @@ def unverified(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("unverified")
-def test_a_transposed_table_is_made_when_an_export_is_loaded(
-    exported: Path, translator: kt.Translator, tmp_path: Path
-) -> None:
-    """It is not on the disk, and another model that is loaded has its own."""
-    keys = tf.train.load_checkpoint(str(exported / "variables/variables")).get_variable_to_shape_map()
-    assert not [key for key in keys if "computed" in key]
-    model = type(translator.model).from_config(translator.model.get_config())
-    model.set_weights([-weight for weight in translator.model.get_weights()])
-    other = kt.Translator(**{**translator.arguments, "model": model})
-    loaded = [ServedModel(path) for path in (exported, export_saved_model(other, tmp_path / "other"))]
-    texts = ["a dog sat", "the cat"]
-    for served, original in zip(loaded, (translator, other), strict=True):
-        assert served.translate(texts) == original.translate(texts)
-    assert loaded[0].translate(texts) != loaded[1].translate(texts)
-
-
-@pytest.mark.usefixtures("unverified")
-def test_each_table_of_an_ensemble_is_transposed(translator: kt.Translator, tmp_path: Path) -> None:
+def test_an_ensemble_is_exported(translator: kt.Translator, tmp_path: Path) -> None:
     model = type(translator.model).from_config(translator.model.get_config())  # has other random weights
     ensemble = kt.models.Ensemble([translator.model, model])
     joined = kt.Translator(**{**translator.arguments, "model": ensemble})
     served = ServedModel(export_saved_model(joined, tmp_path / "both"))
     texts = ["a dog sat", "the cat"]
     assert served.translate(texts) == joined.translate(texts)
-
-
-@pytest.mark.slow
-def test_rows_of_a_large_matrix_lie_apart(translator: kt.Translator, tmp_path: Path) -> None:
-    """A line of the cache lies between them, made when an export is loaded; the outputs are the model's."""
-    keras.utils.set_random_seed(1)
-    sizes = {**translator.model.get_config(), "intermediate_dim": 2**16}
-    wide = kt.Translator(**{**translator.arguments, "model": type(translator.model).from_config(sizes)})
-    for weight in wide.model.weights:  # zeros would not show that a bias is added
-        weight.assign(weight + 0.1 * keras.random.normal(weight.shape))
-    texts = ["a rat sat", "", "the dog"]
-    version = export_saved_model(wide, tmp_path / "wide", texts)
-    [graph] = SavedModel.FromString((version / "saved_model.pb").read_bytes()).meta_graphs
-    nodes = [node for each in graph.graph_def.library.function for node in each.node_def]
-    handles = [node.attr["shape"].shape.dim for node in nodes if node.op == "VarHandleOp"]
-    assert [8, 2**16 + 16] in [[dim.size for dim in handle] for handle in handles]
-    answers, wanted = ServedModel(version).translate_with_scores(texts), wide.translate_with_scores(texts)
-    assert [each.text for each in answers] == [each.text for each in wanted]
-    scores = ([each.score for each in both] for both in (answers, wanted))
-    np.testing.assert_allclose(*scores, rtol=1e-4)
-
-
-def test_nothing_is_left_of_long_names_and_shapes(exported: Path) -> None:
-    [graph] = SavedModel.FromString((exported / "saved_model.pb").read_bytes()).meta_graphs
-    nodes = [node for function in graph.graph_def.library.function for node in function.node_def]
-    assert len(nodes) > 1000
-    assert max(len(node.name) for node in nodes) < 8
-    assert not any("_output_shapes" in node.attr for node in nodes)
-
-
-class Loop(tf.Module):
-    """A loop with a condition, a control dependency, a variable and a name that looks like a number."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.weight = tf.Variable(2.0)
-
-    # AutoGraph warns on Python 3.13.
-    @tf.function(input_signature=[tf.TensorSpec([None], name="n1")], autograph=False)
-    def serve(self, x: tf.Tensor) -> dict[str, tf.Tensor]:
-        with tf.control_dependencies([tf.debugging.assert_non_negative(x)]):
-            total = tf.identity(x)
-        _, total = tf.while_loop(
-            lambda number, total: number < tf.size(total),
-            lambda number, total: (number + 1, tf.where(total > 100.0, total, total * self.weight)),
-            (0, total),
-        )
-        return {"total": total, "first": total[:1]}
-
-
-def test_a_graph_with_short_names_is_the_same_graph(
-    translator: kt.Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    save, module = tf.saved_model.save, Loop()
-    monkeypatch.setattr(saved_model_module, "_verify_answers", lambda *_: None)
-    monkeypatch.setattr(
-        tf.saved_model, "save", lambda _, directory, **__: save(module, directory, signatures=module.serve)
-    )
-    version = export_saved_model(translator, tmp_path / "loop")
-    save(module, str(tmp_path / "long"), signatures=module.serve)
-    sizes = [(path / "saved_model.pb").stat().st_size for path in (tmp_path / "long", version)]
-    assert sizes[1] < 0.8 * sizes[0]
-    answers = tf.saved_model.load(str(version)).signatures["serving_default"](
-        n1=tf.constant([1.0, 3.0, 70.0])
-    )
-    np.testing.assert_array_equal(answers["total"], [8.0, 24.0, 140.0])
-    np.testing.assert_array_equal(answers["first"], [8.0])
 
 
 def executors(version: Path) -> set[bytes]:
