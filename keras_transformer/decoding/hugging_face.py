@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from keras_transformer._files import as_path, atomic_directory
 from keras_transformer.decoding.beam import BeamSearch
@@ -14,15 +13,13 @@ from keras_transformer.decoding.sampling import GreedySearch
 from keras_transformer.decoding.search import Search
 from keras_transformer.errors import InputError
 from keras_transformer.pretrained import HuggingFaceCheckpoint
-from keras_transformer.types import SPECIAL_IDS, SPECIAL_TOKENS, TEXT, Config
+from keras_transformer.types import SPECIAL_IDS, TEXT, Config
 
 if TYPE_CHECKING:
     from keras_transformer.text.tokenizer import Tokenizer
 
 # Where neither the model nor its configuration has a limit.
 _LENGTHS = 512, 256
-# How the tokenizers name an id that has no token.
-_NO_TOKEN = "<no token"
 # Their tokenizer of the target begins with its language, which the search must write; others with a token
 # that the model has learned to write.
 _WITH_LANGUAGES = ("m2m_100", "mbart", "whisper")
@@ -51,8 +48,6 @@ def _read_hugging_face(
         first, second = (given[name] for name in names)
     else:
         first, second = read_hugging_face_tokenizers(checkpoint.directory, source_language, target_language)
-    if checkpoint.tokens:
-        return {**_ctranslate2(checkpoint, (first, second)), **given}
     # The search comes first, since it is quickly refused.
     search = _search(checkpoint, second)
     is_text = first.reads == TEXT
@@ -84,52 +79,6 @@ def _limits_of_speech(checkpoint: HuggingFaceCheckpoint, num_first: int) -> tupl
     else:  # counted after the start token and the first ones, as long as there are positions for all of them
         longest = min((generation.max_length or limit) + num_first, limit - 1)
     return 2 * checkpoint.config.get("max_source_positions", 1500), longest
-
-
-def _ctranslate2(checkpoint: HuggingFaceCheckpoint, tokenizers: tuple["Tokenizer", "Tokenizer"]) -> Config:
-    """Return the arguments of a translator of CTranslate2, whose directory has no search."""
-    config = checkpoint.config
-    # Only OpenNMT's start so; what comes from Hugging Face is given the end token by its tokenizers.
-    if config.get("decoder_start_token", "<s>") == "<s>" and config.get("add_source_eos") is not True:
-        raise InputError(
-            f"{checkpoint.directory}: sources must have an end token, which a translator here gives them. "
-            "Received: `add_source_eos` is false in config.json, as in a model of OpenNMT that reads none."
-        )
-    sides = zip(tokenizers, checkpoint.tokens, strict=True)
-    model = checkpoint.load(*(_rows(checkpoint, tokenizer, side) for tokenizer, side in sides))
-    languages = Constraints(first_token_ids=tuple(tokenizers[1].prefix_ids))
-    return {
-        "model": model,
-        "source_tokenizer": tokenizers[0],
-        "target_tokenizer": tokenizers[1],
-        "search": BeamSearch(4, constraints=languages),
-        # Its own defaults.
-        "max_source_length": 1024,
-        "max_target_length": 256,
-    }
-
-
-def _rows(checkpoint: HuggingFaceCheckpoint, tokenizer: "Tokenizer", side: str) -> npt.NDArray[np.int64]:
-    """Return the place in the vocabulary of each of our ids; raise InputError for a token that is another."""
-    tokens, size = checkpoint.tokens[side], tokenizer.vocabulary_size
-    [named] = tokenizer.tokens([range(size)]).numpy()
-    names = [*SPECIAL_TOKENS, *(name.decode() for name in named[len(SPECIAL_TOKENS) :])]
-    rows = np.array(tokenizer.original_ids)
-    if tokens[: len(SPECIAL_TOKENS)] == [*SPECIAL_TOKENS]:  # an export of ours, whose ids are the same
-        rows = np.arange(size)
-        if tokens == [*SPECIAL_TOKENS, *map(str, range(len(SPECIAL_TOKENS), size))]:  # of a model alone
-            return rows
-    else:  # Marian's has no padding
-        rows[SPECIAL_IDS.pad] = -1 if rows[SPECIAL_IDS.pad] >= len(tokens) else rows[SPECIAL_IDS.pad]
-        for special, key in ((SPECIAL_IDS.unknown, "unk_token"), (SPECIAL_IDS.end, "eos_token")):
-            names[special] = str(checkpoint.config.get(key))
-        names[SPECIAL_IDS.pad] = names[SPECIAL_IDS.start] = _NO_TOKEN
-    for name, row in zip(names, rows, strict=True):
-        # Without a text, converters name a row as they like.
-        if 0 <= row < len(tokens) and tokens[row] != name and not name.startswith(_NO_TOKEN):
-            wanted = f"token {row} of the {side} tokenizer must be {tokens[row]!r}, as in the vocabulary"
-            raise InputError(f"{checkpoint.directory}: {wanted}. Received: {name!r}.")
-    return rows
 
 
 def _search(checkpoint: HuggingFaceCheckpoint, tokenizer: "Tokenizer") -> Search:

@@ -122,14 +122,9 @@ class Translator(_ModelTranslator):
         beams, length penalty, forced and banned tokens are those of `generation_config.json`. Padding is
         never generated. `save` makes it a directory that every command reads.
 
-        A directory of CTranslate2, with a `model.bin`, has no search: beams are those of the constructor.
-        What `export.export_ctranslate2` wrote comes back as it was; what its converters wrote needs
-        `source.spm` and `target.spm`, or one SentencePiece model, beside it, or both tokenizers. A directory
-        of Marian itself, with a `decoder.yml`, is read too.
-
         Args:
-            source: a directory as the hub has it, of CTranslate2 or of Marian; or the name of a model on the
-                hub, which needs the package `huggingface_hub`.
+            source: a directory as the hub has it; or the name of a model on the hub, which needs the package
+                `huggingface_hub`.
             source_language: of a model of many languages, see `text.read_hugging_face_tokenizers`.
             target_language: likewise.
             **options: arguments of the constructor that replace those of the directory: `search`,

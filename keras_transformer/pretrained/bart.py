@@ -214,10 +214,10 @@ class _M2M100(_Bart):
         return f"model.{stack}.embed_positions.weights", waves, first
 
 
-def _fairseq_waves(length: int, width: int, start: int = 0) -> npt.NDArray[np.float32]:
-    """Return the sinusoids `(t, d)` of tensor2tensor and fairseq, from a position on."""
+def _fairseq_waves(length: int, width: int) -> npt.NDArray[np.float32]:
+    """Return the sinusoids `(t, d)` of fairseq."""
     # In float32 from the start, as there: from position 1000 on a product in float64 differs by 1e-4.
     num_waves = width // 2
     rates = np.exp(np.arange(num_waves, dtype="float32") * -np.float32(np.log(10000) / (num_waves - 1)))
-    angles = np.arange(start, start + length, dtype="float32")[:, None] * rates
+    angles = np.arange(length, dtype="float32")[:, None] * rates
     return np.concatenate([np.sin(angles), np.cos(angles)], axis=1)

@@ -12,7 +12,6 @@ from keras import ops
 from keras_transformer.errors import InputError
 from keras_transformer.models import Transformer
 from keras_transformer.pretrained.checkpoint_files import _Tensors
-from keras_transformer.pretrained.ctranslate2_file import _Variables
 from keras_transformer.types import Config, Tensor
 
 # Names of theirs, apart from those that both have.
@@ -49,7 +48,6 @@ class _Scales(NamedTuple):
     embeddings: float = 1.0
     logits: float = 1.0
     queries: float = 1.0
-    start: float = 1.0
 
 
 def _tables(prefix: str) -> dict[str, tuple[str, ...]]:
@@ -83,7 +81,7 @@ class _Family:
         return limit
 
     def scales(self) -> _Scales:
-        """Return the factors of embeddings, logits, queries and the vector of the start token."""
+        """Return the factors of embeddings, logits and queries."""
         return _Scales()
 
     def table_sizes(self) -> dict[str, int]:
@@ -208,7 +206,7 @@ def _weights(part: keras.layers.Layer, name: str, factor: float) -> Iterator[_We
 
 def _fill(
     part: keras.layers.Layer,
-    tensors: _Tensors | _Variables,
+    tensors: _Tensors,
     name: str,
     factor: float,
     zeros: tuple[str, ...] = (),

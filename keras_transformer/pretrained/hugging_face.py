@@ -2,8 +2,6 @@
 
 import dataclasses
 import json
-import shutil
-import weakref
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -21,11 +19,8 @@ from keras_transformer.errors import InputError
 from keras_transformer.models import Transformer, TransformerConfig
 from keras_transformer.pretrained.bart import _M2M100, _Bart, _Marian, _MBart, _Pegasus, _PLBart
 from keras_transformer.pretrained.checkpoint_files import _Tensors, _tensors_of_directory
-from keras_transformer.pretrained.ctranslate2 import _read_ctranslate2
-from keras_transformer.pretrained.ctranslate2_file import MODEL_FILE, _Variables
 from keras_transformer.pretrained.family import _BIAS, _IGNORED, _NO_TOKEN_BIAS, _Family, _fill, _parts
 from keras_transformer.pretrained.generation import _GENERATION_NAMES, _Generation, _read_generation
-from keras_transformer.pretrained.marian import DECODER_FILE, _as_hugging_face
 from keras_transformer.pretrained.t5 import _MT5, _T5, _UMT5
 from keras_transformer.pretrained.whisper import _Whisper
 from keras_transformer.pretrained.written_checkpoint import _written
@@ -33,7 +28,6 @@ from keras_transformer.types import SPECIAL_IDS, Config
 
 _Array: TypeAlias = npt.NDArray[np.float32]
 _Ids: TypeAlias = npt.NDArray[np.int64]
-_Checkpoint: TypeAlias = _Tensors | _Variables
 
 # What a model on the hub has besides, in other formats: each is as large as the weights.
 _NOT_DOWNLOADED = ["*.h5", "*.msgpack", "*.ot", "*.onnx", "*.tflite", "*.gguf", "onnx/*", "openvino/*"]
@@ -59,12 +53,10 @@ class HuggingFaceCheckpoint:
 
     Its family is one of Marian, BART, mBART, PLBart, Pegasus, M2M100 with NLLB, T5 with its version 1.1 and
     ByT5, mT5, UMT5, and Whisper.
-    Weights are read from safetensors; from a pickle only where torch is installed, and only tensors. It may
-    also be of CTranslate2, with a `model.bin` of any quantization, whose variables tell the architecture; or
-    of Marian itself, with a `decoder.yml`, which becomes a temporary directory of Hugging Face.
+    Weights are read from safetensors; from a pickle only where torch is installed, and only tensors.
 
     Args:
-        source: the directory, with a `config.json` or `decoder.yml`; or the name of a model on the hub, which
+        source: the directory, with a `config.json`; or the name of a model on the hub, which
             `huggingface_hub` downloads.
 
     Raises:
@@ -74,20 +66,10 @@ class HuggingFaceCheckpoint:
 
     def __init__(self, source: str | Path) -> None:
         self.directory = _directory(source)
-        if (self.directory / DECODER_FILE).is_file() and not (self.directory / "config.json").exists():
-            self.directory = _as_hugging_face(self.directory)
-            weakref.finalize(self, shutil.rmtree, self.directory, ignore_errors=True)
         path = self.directory / "config.json"
         self.config = read_table(read_file(path), path)
-        self._family: _Family
-        self.tokens: dict[str, list[str]] = {}
-        """The vocabulary of each side in the order of its ids, in a directory of CTranslate2."""
-        if (self.directory / MODEL_FILE).is_file():
-            self._family, self.tokens = _read_ctranslate2(self.directory, self.config)
-            self.generation = _Generation(decoder_start_token_id=self._family.decoder_start_token_id)
-        else:
-            self._family = _family(self.config, path)
-            self.generation = self._generation()
+        self._family = _family(self.config, path)
+        self.generation = self._generation()
         try:
             TransformerConfig(**self._family.options())
         except ValueError as error:
@@ -135,7 +117,7 @@ class HuggingFaceCheckpoint:
             InputError: if a tensor is missing, unknown, of another shape or not finite, a file is damaged, or
                 a vocabulary has another size.
         """
-        tensors = _Variables(self.directory) if self.tokens else _tensors_of_directory(self.directory)
+        tensors = _tensors_of_directory(self.directory)
         tables = _Tables(tensors, self._family, self.directory)
         start_id = int(self.generation.decoder_start_token_id or 0)  # never None here
         ids = {"target": target_ids} if source_ids is None else {"source": source_ids, "target": target_ids}
@@ -214,7 +196,7 @@ class HuggingFaceCheckpoint:
         _check_equal(model, cls(directory).load(ids["source"], ids["target"]))
         return ids["source"], ids["target"]
 
-    def _fill_positions(self, model: Transformer, tensors: _Checkpoint) -> None:
+    def _fill_positions(self, model: Transformer, tensors: _Tensors) -> None:
         for stack in ("encoder", "decoder"):
             name, wanted, first = self._family.positions(stack)
             if wanted is None and name:
@@ -229,7 +211,7 @@ class HuggingFaceCheckpoint:
                 if model.config.positions == "learned":
                     model.position_encoding.marks.assign(wanted[first:])
 
-    def _output_bias(self, tensors: _Checkpoint, target_ids: _Ids, rows: _Ids) -> _Array | None:
+    def _output_bias(self, tensors: _Tensors, target_ids: _Ids, rows: _Ids) -> _Array | None:
         size, is_new = self._family.table_sizes()["output"], target_ids < 0
         if _BIAS not in tensors and not is_new.any():
             return None
@@ -240,7 +222,7 @@ class HuggingFaceCheckpoint:
 class _Tables:
     """The tables of token vectors of a checkpoint, of which source, target and logits may share one."""
 
-    def __init__(self, tensors: _Checkpoint, family: _Family, directory: Path) -> None:
+    def __init__(self, tensors: _Tensors, family: _Family, directory: Path) -> None:
         self._tensors, self._family, self._directory = tensors, family, directory
         self._sizes = family.table_sizes()
         given = {role: [name for name in names if name in tensors] for role, names in family.tables.items()}
@@ -300,11 +282,8 @@ class _Tables:
         if "source" in rows and not model.config.share_embeddings:
             sides["source"] = model.source_embedding
         for side, embedding in sides.items():
-            factors = np.full((len(rows[side]), 1), factor, "float32")
-            if side == "target":
-                factors[SPECIAL_IDS.start] *= self._family.scales().start
             table = self._read(self.names[side], side)
-            assign_rows(embedding.embeddings, partial(_scaled_rows, table, rows[side], factors))
+            assign_rows(embedding.embeddings, partial(_scaled_rows, table, rows[side], np.float32(factor)))
             del table  # the next one takes its memory
         if not self._is_tied:
             table, logits = self._read(self.names["output"], "output"), self._family.scales().logits
@@ -313,8 +292,8 @@ class _Tables:
             assign_rows(kernel, lambda block: table[rows["target"], block].T * np.float32(logits))
 
 
-def _scaled_rows(table: _Array, rows: _Ids, factors: _Array, block: slice) -> _Array:
-    return table[rows[block]] * factors[block]
+def _scaled_rows(table: _Array, rows: _Ids, factor: np.float32, block: slice) -> _Array:
+    return table[rows[block]] * factor
 
 
 def _check_single(model: Transformer) -> None:

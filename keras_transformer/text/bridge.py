@@ -1,17 +1,16 @@
-"""Tokenizers that are there already, of Keras, KerasHub, SentencePiece, CTranslate2, with our ids."""
+"""Tokenizers that are there already, of Keras, KerasHub, SentencePiece, with our ids."""
 
 import base64
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import ClassVar, Self, TypeAlias
+from typing import ClassVar, Self
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer._files import read_file, read_table, read_tokens
-from keras_transformer.errors import InputError
+from keras_transformer._files import read_file
 from keras_transformer.text.splitters import _SPLITTERS, _Splitter
 from keras_transformer.text.tokenizer import Tokenizer
 from keras_transformer.text.written_tokenizers import _subword_files
@@ -24,14 +23,6 @@ _NAMES = (
     ("[START]", "[start]", "<s>", "<bos>", "[BOS]", "[CLS]"),
     ("[END]", "[end]", "</s>", "<eos>", "[EOS]", "[SEP]", "<|endoftext|>"),
 )
-# Reads a SentencePiece model of the directory: in Base64, and its pieces.
-_ReadModel: TypeAlias = Callable[[str], tuple[str, list[str]]]
-
-_PADS = ("<pad>", "<blank>", "[PAD]")
-_SIDES = ("source", "target")
-# How a language is named: in M2M100, in T5s, in NLLB; and in Marian, where it stands in front of the source.
-_LANGUAGE_FORMS = ("__{}__", "<2{}>", "{}")
-_MARIAN_FORM = ">>{}<<"
 _ATTRIBUTES = ("pad_token", "oov_token", "start_token", "end_token")  # of tokenizers of KerasHub
 
 
@@ -228,79 +219,3 @@ _DESCRIBED: dict[str, tuple[str, Callable[[keras.layers.Layer], Config]]] = {
         lambda layer: {"proto": base64.b64encode(layer.proto).decode()},
     ),
 }
-
-
-def _ctranslate2_tokenizers(
-    directory: Path, read_model: _ReadModel, source: str | None, target: str | None
-) -> tuple[Tokenizer, Tokenizer]:
-    """Make tokenizers with all tokens of a model of CTranslate2, by their places in its vocabularies."""
-    path = directory / "config.json"
-    config = read_table(read_file(path), path)
-    vocabularies = [read_tokens(directory, side) for side in _SIDES]
-    models = [read_model(name) for name in _model_names(directory)]
-    is_shared = vocabularies[0] == vocabularies[1]
-    languages = [{*tokens}.difference(*(pieces for _, pieces in models)) for tokens in vocabularies]
-    prefixes = _prefixes(directory, languages, source, target)
-    if config.get("add_source_bos") is True:
-        prefixes[0].insert(0, str(config.get("bos_token")))
-    tokenizers = []
-    for side, (proto, pieces), tokens, prefix in zip(_SIDES, models, vocabularies, prefixes, strict=True):
-        known = {*models[0][1], *models[1][1]} if is_shared else {*pieces}
-        _check_tokens(directory, side, tokens, known)
-        special = [[config.get(name)] for name in ("unk_token", "eos_token")]
-        missing = [name for [name] in (*special, prefix[:1] or special[0]) if name not in tokens]
-        if missing:
-            wanted = f"special tokens must be in the {side} vocabulary"
-            raise InputError(f"{path}: {wanted}. Received: {missing[0]!r}.")
-        others = [token for token in tokens if token not in known and len(token) > 1]
-        control = [token for token in tokens if token.startswith("<") and token.endswith(">")]
-        description: Config = {
-            "kind": "named_pieces",
-            "special": [[pad for pad in _PADS if pad in tokens][:1], special[0], [], special[1]],
-            "pieces": tokens,
-            "hidden": [*others, *(token for token in control if token not in special[0])],
-            "code": any(token.startswith(">>") and token.endswith("<<") for token in tokens),
-            "proto": proto,
-            "prefix": prefix,
-        }
-        tokenizers.append(_BridgedTokenizer(description))
-    return tokenizers[0], tokenizers[1]
-
-
-def _model_names(directory: Path) -> list[str]:
-    names = [f"{side}.spm" for side in _SIDES]
-    if all((directory / name).is_file() for name in names):
-        return names
-    found = sorted(path.name for end in ("model", "spm") for path in directory.glob(f"*.{end}"))
-    if len(found) != 1:
-        raise InputError(
-            f"{directory} must have its tokenizers: source.spm and target.spm, or one file of SentencePiece, "
-            f"`*.model`; or give both tokenizers. Received: {', '.join(found) or 'none'}."
-        )
-    return found * 2
-
-
-def _prefixes(
-    directory: Path, known: list[set[str]], source: str | None, target: str | None
-) -> list[list[str]]:
-    """Return the tokens of languages that stand in front of the texts of each side."""
-    prefixes: list[list[str]] = [[], []]
-    if target is not None and (token := _MARIAN_FORM.format(target)) in known[0]:
-        prefixes[0], target = [token], None
-    for side, language in enumerate((source, target)):
-        if language is not None:
-            forms = [form.format(language) for form in _LANGUAGE_FORMS]
-            if not (found := [token for token in forms if token in known[side]]):
-                wanted = f"`{_SIDES[side]}_language` must be a token of the vocabulary"
-                raise InputError(f"{directory}: {wanted}. Received: {language!r}.")
-            prefixes[side].insert(0, found[0])
-    return prefixes
-
-
-def _check_tokens(directory: Path, side: str, tokens: list[str], pieces: set[str]) -> None:
-    """Raise InputError unless tokens are pieces of a model; letters that it does not know may be others."""
-    words = [token for token in tokens if token.startswith("\u2581") and len(token) > 1]
-    others = [token for token in words or tokens if token not in pieces]
-    if others or not words:
-        wanted = f"tokens of the {side} vocabulary must be pieces of the SentencePiece model"
-        raise InputError(f"{directory}: {wanted}. Received: {others[0] if others else tokens[0]!r}.")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from keras_transformer._files import as_path
 from keras_transformer.errors import InputError
-from keras_transformer.text.bridge import _BridgedTokenizer, _ctranslate2_tokenizers
+from keras_transformer.text.bridge import _BridgedTokenizer
 from keras_transformer.text.hugging_face_files import (
     _END,
     _MASK,
@@ -22,7 +22,7 @@ from keras_transformer.text.languages import _LANGUAGES
 from keras_transformer.text.log_mel import _LogMel
 from keras_transformer.text.lookup import _read_word_level
 from keras_transformer.text.subword import _own_subwords
-from keras_transformer.text.tokenizer import Tokenizer, load_tokenizer
+from keras_transformer.text.tokenizer import Tokenizer
 from keras_transformer.text.whisper import _whisper
 from keras_transformer.text.word_level import _TARGET_DIRECTORY
 from keras_transformer.types import Config
@@ -63,8 +63,6 @@ def read_hugging_face_tokenizers(
     | ByT5 | none |
     | Whisper | as BART, and `preprocessor_config.json` or `processor_config.json` |
     | words and characters of this package | `tokenizer.json`, and one in `target_tokenizer` |
-    | CTranslate2 | `source_tokenizer/` and `target_tokenizer/`, as `export_ctranslate2` writes them |
-    | CTranslate2 of others | its vocabulary, and `source.spm` and `target.spm`, or one `*.model` |
 
     The source of Whisper is audio: in the place of a tokenizer stand its log-mel features, which are those of
     `WhisperFeatureExtractor`. What the target begins with is what `generate` begins with, `<|notimestamps|>`
@@ -93,8 +91,7 @@ def read_hugging_face_tokenizers(
         target_language: the same of the target; the default is `tgt_lang`, or the token that the
             configuration forces at the start, or starts from. Of a Marian model with many target languages:
             `"deu"`, whose token is put in front of every source. Of Whisper `"en"`, to
-            translate, or the one that is spoken, to transcribe, which it does by default. CTranslate2 has
-            languages by the tokens of its vocabulary.
+            translate, or the one that is spoken, to transcribe, which it does by default.
 
     Returns:
         The tokenizer of the source and that of the target.
@@ -104,12 +101,6 @@ def read_hugging_face_tokenizers(
             has tokens that cannot be reproduced; a language is missing or unknown.
     """
     files = _Directory(as_path(directory), _CLASSES)
-    if (files.path / "model.bin").is_file():
-        saved = [files.path / f"{side}_tokenizer" for side in ("source", "target")]
-        if not all(path.is_dir() for path in saved):
-            return _ctranslate2_tokenizers(files.path, files.model, source_language, target_language)
-        _refuse_language(files, source_language, target_language)
-        return load_tokenizer(saved[0]), load_tokenizer(saved[1])  # of an export of ours
     if files.class_name() == _WORD_LEVEL:
         _refuse_language(files, source_language, target_language)
         other = files.path / _TARGET_DIRECTORY
