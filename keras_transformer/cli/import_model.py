@@ -5,8 +5,8 @@ from pathlib import Path
 import click
 
 from keras_transformer.cli.terminal import Verb, _show
-from keras_transformer.decoding.translator import Translator
 from keras_transformer.errors import InputError
+from keras_transformer.pretrained import from_hugging_face
 
 
 @click.command("import", cls=Verb)
@@ -19,7 +19,7 @@ def import_model(
 ) -> None:
     """Make DIRECTORY of a pretrained model: a directory of Hugging Face, or a name on its hub.
 
-    Marian (OPUS-MT), BART, mBART, PLBart, Pegasus, M2M100, NLLB, T5, mT5, UMT5, ByT5. All other commands
+    Marian (OPUS-MT), BART, mBART, Pegasus, M2M100, NLLB, T5, mT5, UMT5, ByT5. All other commands
     read DIRECTORY: translate and evaluate with --model, train with --initial-model, export, plot. Whisper,
     which reads audio, is supported only by export and in Python. To download a model needs the extra
     hugging_face.
@@ -34,5 +34,5 @@ def import_model(
     # A run's weights belong to its configuration and checkpoints.
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise InputError(f"Cannot write {directory}: it is there already.")
-    Translator.from_hugging_face(source, source_language, target_language).save(directory)
+    from_hugging_face(source, source_language, target_language).save(directory)
     _show(directory)

@@ -1,15 +1,13 @@
 """Strings in, strings out: an encoder-decoder, its tokenizers and a search."""
 
 from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from keras import ops
 
 from keras_transformer._arguments import check_number
 from keras_transformer.decoding.beam import BeamSearch
-from keras_transformer.decoding.hugging_face import _read_hugging_face, _write_hugging_face
 from keras_transformer.decoding.model_translator import _check_vocabulary, _ModelTranslator
 from keras_transformer.decoding.scoring import _layer_name, _teacher_forcing, score_targets
 from keras_transformer.decoding.search import Search, SearchResult
@@ -42,7 +40,7 @@ class Translator(_ModelTranslator):
 
     Args:
         model: a `Transformer` or an `Ensemble` with weights, of token ids on both sides; or one of speech, as
-            `from_hugging_face` reads it, whose sources are audio: samples at 16 kHz.
+            `pretrained.from_hugging_face` reads it, whose sources are audio: samples at 16 kHz.
         source_tokenizer: of the source language.
         target_tokenizer: of the target language.
         search: `BeamSearch(4)` if None.
@@ -107,69 +105,6 @@ class Translator(_ModelTranslator):
             _check_shortlist(shortlist, num_sources, self.target_tokenizer.vocabulary_size)
         self._shortlist = None if shortlist is None else np.asarray(shortlist, "int32")
         self._compiled.clear()  # of the one before
-
-    @classmethod
-    def from_hugging_face(
-        cls,
-        source: str | Path,
-        source_language: str | None = None,
-        target_language: str | None = None,
-        **options: object,
-    ) -> Self:
-        """Read a pretrained encoder-decoder: Marian, the BARTs, Pegasus, M2M100, NLLB, the T5s, and Whisper.
-
-        It has the tokenizers, the weights and the search of the original, so that it gives its outputs:
-        beams, length penalty, forced and banned tokens are those of `generation_config.json`. Padding is
-        never generated. `save` makes it a directory that every command reads.
-
-        Args:
-            source: a directory as the hub has it; or the name of a model on the hub, which needs the package
-                `huggingface_hub`.
-            source_language: of a model of many languages, see `text.read_hugging_face_tokenizers`.
-            target_language: likewise.
-            **options: arguments of the constructor that replace those of the directory: `search`,
-                `max_source_length`, `max_target_length`, `source_tokenizer`, `target_tokenizer`.
-
-        Returns:
-            The translator.
-
-        Raises:
-            InputError: If the model is of another architecture, a file is missing or damaged, or an option of
-                it is not known here.
-
-        Example:
-            ```python
-            translator = kt.Translator.from_hugging_face("Helsinki-NLP/opus-mt-de-en")
-            translator.save("runs/de_en")
-            ```
-        """
-        return cls(**_read_hugging_face(source, source_language, target_language, options))
-
-    def save_hugging_face(self, directory: str | Path) -> None:
-        """Write the model, its tokenizers and the search as a directory of `transformers`.
-
-        `AutoModelForSeq2SeqLM.from_pretrained(directory)` and `AutoTokenizer.from_pretrained(directory)` give
-        the outputs of this translator, and `from_hugging_face` reads it again. The family is the one that has
-        the options of the model: Marian for the paper's, Pegasus for pre-norm, BART and mBART for learned
-        positions with normalized embeddings, T5 for relative positions. Before the directory appears, it is
-        read again, and must give the logits of the model.
-
-        Args:
-            directory: made by this call, or empty.
-
-        Raises:
-            InputError: If a file cannot be written, or the directory holds something.
-            ValueError: If no model, tokenizer or search there has an option of these; the message names it.
-
-        Example:
-            ```python
-            translator.search = BeamSearch(
-                4, length_normalization="length", early_stopping=False, cut_off_competes=True
-            )
-            translator.save_hugging_face("hub/de_en")
-            ```
-        """
-        _write_hugging_face(self.arguments, directory)
 
     def generate(
         self, encoder_token_ids: Tensor, source_numbers: Sequence[int] | None = None

@@ -4,22 +4,18 @@ SentencePiece gives back the spaces as they were, its operations are in TensorFl
 stock server links, and `keras_nlp` wraps it.
 """
 
-import base64
-import contextlib
 import io
 import re
 import warnings
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, ClassVar, Self
 
-import numpy as np
 import tensorflow as tf
 
 from keras_transformer.errors import InputError
 from keras_transformer.text.normalization import REPLACEMENT_CHARACTER, _normalized_batches
 from keras_transformer.text.tokenizer import Tokenizer
-from keras_transformer.text.written_tokenizers import _subword_files
-from keras_transformer.types import SPECIAL_IDS, SPECIAL_TOKENS, Config
+from keras_transformer.types import SPECIAL_IDS, SPECIAL_TOKENS
 
 if TYPE_CHECKING:
     from keras_nlp.tokenizers import SentencePieceTokenizer
@@ -126,20 +122,6 @@ class SubwordTokenizer(Tokenizer):
         self._revive()
         return self._detokenize(token_ids)
 
-    def _description(self) -> Config:
-        if self.lowercase:
-            raise ValueError(
-                "A tokenizer of subwords must keep the case, since that of Marian does. "
-                "Received: lowercase=True."
-            )
-        proto = base64.b64encode(self.proto).decode()
-        return {"kind": "named_pieces", "proto": proto, "hidden": (), "prefix": (), "code": True}
-
-    def _hugging_face_files(
-        self, target: Tokenizer, token_ids: tuple[np.ndarray, np.ndarray], max_length: int
-    ) -> dict[str, bytes]:
-        return _subword_files((self, target), token_ids, max_length)
-
     def _use(self, layer: "SentencePieceTokenizer") -> None:
         self._layer = layer
         # On other backends than TensorFlow a Keras layer does not track its resources,
@@ -167,20 +149,6 @@ class SubwordTokenizer(Tokenizer):
     @classmethod
     def _restore(cls, vocabulary: bytes, options: dict[str, bool]) -> Self:
         return cls(vocabulary, **options)
-
-
-def _own_subwords(description: Config) -> SubwordTokenizer | None:
-    """Return the tokenizer of this package that was written as one of Marian; None for others."""
-    if description["kind"] != "named_pieces" or not description["special"][SPECIAL_IDS.start]:
-        return None
-    # Decoding starts from a token of its own; that others begin with the same tokens is not known.
-    with contextlib.suppress(ValueError):
-        own, first = SubwordTokenizer(base64.b64decode(description["proto"])), len(SPECIAL_TOKENS)
-        names = [piece.decode() for piece in own.tokens([list(range(own.vocabulary_size))]).numpy()[0]]
-        # A table may have more rows, without tokens.
-        pieces = [piece for piece in description["pieces"] if not piece.startswith("<no token ")]
-        return own if names[first:] == pieces[first:] else None
-    return None
 
 
 def _sentence_piece_layer(proto: bytes) -> "SentencePieceTokenizer":

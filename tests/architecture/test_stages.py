@@ -25,8 +25,8 @@ STAGES = (
     "models",
     "visualization",
     "training",
-    "pretrained",
     "decoding",
+    "pretrained",
     "course",
     "evaluation",
     "export",
@@ -44,13 +44,12 @@ BACKEND_NEUTRAL = (
     "layers",
     "models",
     "training",
-    "pretrained",
     "decoding",
     "course",
 )
 
 # Only here may an import name a backend; `_backend` imports one inside the function that needs it.
-NAMES_A_BACKEND = ("text", "data", "_backend", "export", "runs")
+NAMES_A_BACKEND = ("text", "data", "_backend", "pretrained", "export", "runs")
 BACKENDS = ("tensorflow", "jax", "torch")
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from keras_transformer.text.tokenizer import Tokenizer
+from keras_transformer.text import Tokenizer
 from keras_transformer.types import AUDIO, ServedInput
 
 _RATE = 16_000  # samples in a second
