@@ -16,30 +16,16 @@ from keras_transformer.types import SPECIAL_IDS, Config
 _Search: TypeAlias = BeamSearch | GreedySearch
 _Ids: TypeAlias = npt.NDArray[np.int64]
 
-# Names that must have one of these values, or None: another would change the outputs, and no search here does
-# what it says.
+# Names that must be None or have the value that changes nothing: no search here does what they say.
 _NEUTRAL: dict[str, tuple[object, ...]] = {
-    "constraints": (),
-    "diversity_penalty": (0.0,),
-    "do_sample": (False,),
-    "dola_layers": (),
+    **dict.fromkeys(("constraints", "dola_layers", "exponential_decay_length_penalty", "max_time"), ()),
+    **dict.fromkeys(("force_words_ids", "prompt_lookup_num_tokens", "sequence_bias", "stop_strings"), ()),
+    **dict.fromkeys(("do_sample", "renormalize_logits", "return_timestamps", "token_healing"), (False,)),
+    **dict.fromkeys(("num_beam_groups", "num_return_sequences"), (1,)),
+    **dict.fromkeys(("encoder_repetition_penalty", "guidance_scale", "repetition_penalty"), (1.0,)),
+    **dict.fromkeys(("diversity_penalty", "penalty_alpha"), (0.0,)),
     "encoder_no_repeat_ngram_size": (0,),
-    "encoder_repetition_penalty": (1.0,),
-    "exponential_decay_length_penalty": (),
-    "force_words_ids": (),
-    "guidance_scale": (1.0,),
-    "max_time": (),
-    "num_beam_groups": (1,),
-    "num_return_sequences": (1,),
-    "penalty_alpha": (0.0,),
-    "prompt_lookup_num_tokens": (),
-    "renormalize_logits": (False,),
-    "return_timestamps": (False,),
     "remove_invalid_values": (False,),
-    "repetition_penalty": (1.0,),
-    "sequence_bias": (),
-    "stop_strings": (),
-    "token_healing": (False,),
     "watermarking_config": (),
 }
 # Of samples alone, of the cache, and of what is returned beside the tokens.
@@ -155,7 +141,7 @@ _GENERATION_NAMES = {field.name for field in dataclasses.fields(_Generation)} | 
 
 
 def _written_search(search: object, ids: _Ids, max_length: int) -> Config:
-    """Return what `generate` is told; raise ValueError for what it cannot do."""
+    """Return the inverse of `_Generation.search`; raise ValueError for what `generate` cannot do."""
     if not isinstance(search, _Search):
         raise ValueError(
             f"`search` must be a BeamSearch or a GreedySearch. Received: a {type(search).__name__}."

@@ -122,17 +122,6 @@ def read_tokenizers(
     the original of each, which orders the rows of an embedding. Both have all ids of the model, also those
     that no text has.
 
-    | tokenizer | files |
-    |---|---|
-    | Marian | `vocab.json`, `source.spm`, `target.spm`, `target_vocab.json` where vocabularies are separate |
-    | T5, mT5, UMT5, Pegasus | `spiece.model` |
-    | M2M100 | `vocab.json`, `sentencepiece.bpe.model` |
-    | NLLB, mBART, mBART-50 | `sentencepiece.bpe.model` |
-    | BART | `vocab.json` and `merges.txt`, or `tokenizer.json` |
-    | ByT5 | none |
-    | Whisper | as BART, and `preprocessor_config.json` or `processor_config.json` |
-    | words and characters of this package | `tokenizer.json`, and one in `target_tokenizer` |
-
     The source of Whisper is audio: in the place of a tokenizer stand its log-mel features, which are those of
     `WhisperFeatureExtractor`. What the target begins with is what `generate` begins with, `<|notimestamps|>`
     last, always.

@@ -106,9 +106,9 @@ def _pairs(
         for number, layer in enumerate(getattr(model, stack).layers):
             for path, name in family.layer_names(stack).items():
                 factor = family.scales().queries if path.endswith("query_dense") else 1.0
-                yield from _parts(_part(layer, path), name.format(i=number), factor, family.zeros)
+                yield from _part_weights(_part(layer, path), name.format(i=number), factor, family.zeros)
         for path, name in family.stack_names(stack).items():
-            yield from _parts(_part(model, path), name, 1.0, family.zeros)
+            yield from _part_weights(_part(model, path), name, 1.0, family.zeros)
         name, known, first = family.positions(stack)
         if name and known is None:
             marks = _positions(model, stack).marks
@@ -135,7 +135,7 @@ def _part(owner: object, path: str) -> keras.layers.Layer | None:
     return owner
 
 
-def _parts(
+def _part_weights(
     part: keras.layers.Layer | None, name: str, factor: float, zeros: tuple[str, ...]
 ) -> Iterator[_Part]:
     """Yield the weights of a part that has the name; none for a part that the model does not have."""
@@ -183,7 +183,7 @@ def _load_model(
     tensors, path = directory.tensors(), directory.path
     names = _table_names(tensors, family, path)
     for side, each in ids.items():
-        _check_vocabulary(tensors, family, path, (side, names[side]), each)
+        _check_table(tensors, family, path, (side, names[side]), each)
     size, target_ids = family.table_sizes()["target"], ids["target"]
     if not 0 <= start_id < size:
         wanted = f"`decoder_start_token_id` must be an id below {size}, the size of the vocabulary"
@@ -248,9 +248,7 @@ def _read_table(tensors: _Tensors, family: _Family, name: str, role: str) -> _Ar
     return tensors.read(name, (family.table_sizes()[role], family.d_model))
 
 
-def _check_vocabulary(
-    tensors: _Tensors, family: _Family, path: Path, table: tuple[str, str], ids: _Ids
-) -> None:
+def _check_table(tensors: _Tensors, family: _Family, path: Path, table: tuple[str, str], ids: _Ids) -> None:
     """Raise InputError unless a tokenizer has the ids of a table."""
     # Decoding may start from a token that is one of the others too, a language.
     (side, name), regular = table, np.unique(ids[ids >= 0])

@@ -12,6 +12,7 @@ import tensorflow as tf
 from keras_transformer._files import read_file
 from keras_transformer.text.adapted_tokenizer import AdaptedTokenizer
 from keras_transformer.text.byte_pair import BytePairTokenizer
+from keras_transformer.text.subword import load_sentence_piece
 from keras_transformer.text.tokenizer import Tokenizer
 
 # How others name what this package calls padding, unknown, start and end.
@@ -66,7 +67,7 @@ def as_tokenizer(tokenizer: object) -> Tokenizer:
     """
     if isinstance(tokenizer, str | Path | bytes):
         proto = tokenizer if isinstance(tokenizer, bytes) else read_file(Path(tokenizer))
-        return _adapt_sentence_piece(_sentence_piece_layer(proto), _NAMES)
+        return _adapt_sentence_piece(load_sentence_piece(proto, "tokenizer"), _NAMES)
     own = [getattr(tokenizer, name, None) for name in _ATTRIBUTES]
     special = tuple(
         (*names, *([name] if isinstance(name, str) else [])) for names, name in zip(_NAMES, own, strict=True)
@@ -155,7 +156,7 @@ class _SentencePieceTokenizer(AdaptedTokenizer):
     spec: Spec
 
     def load(self) -> None:
-        self._layer = _sentence_piece_layer(base64.b64decode(self.spec.proto))
+        self._layer = load_sentence_piece(base64.b64decode(self.spec.proto), "tokenizer")
         # On other backends than TensorFlow a Keras layer does not track its resources.
         self._resource = getattr(self._layer, "_sentence_piece", None)
 
@@ -164,16 +165,6 @@ class _SentencePieceTokenizer(AdaptedTokenizer):
 
     def join(self, token_ids: tf.RaggedTensor) -> tf.Tensor:
         return self._layer.detokenize(token_ids)
-
-
-def _sentence_piece_layer(proto: bytes) -> Any:
-    from keras_nlp.tokenizers import SentencePieceTokenizer
-
-    try:
-        return SentencePieceTokenizer(proto=proto, dtype="int32")
-    except (tf.errors.OpError, RuntimeError) as error:
-        received = f"{len(proto)} bytes starting with {proto[:16]!r}"
-        raise ValueError(f"`tokenizer` must be a SentencePiece model. Received: {received}.") from error
 
 
 def _adapt_words(layer: keras.layers.Layer, special: _Special) -> Tokenizer:

@@ -54,7 +54,12 @@ class SubwordTokenizer(Tokenizer):
     vocabulary_file: ClassVar[str] = "vocabulary.spm"
 
     def __init__(self, proto: bytes, *, lowercase: bool = False) -> None:
-        layer = _sentence_piece_layer(proto)
+        if not isinstance(proto, bytes):
+            raise TypeError(f"`proto` must be bytes. Received: {proto!r} of type {type(proto)}.")
+        layer = load_sentence_piece(proto, "proto")
+        first = tuple(layer.get_vocabulary()[: len(SPECIAL_TOKENS)])
+        if first != SPECIAL_TOKENS:
+            raise ValueError(f"`proto` must start with {SPECIAL_TOKENS}. Received: {first}.")
         super().__init__(layer.get_vocabulary(), lowercase=lowercase)
         self.proto = proto
         self._use(layer)
@@ -141,7 +146,7 @@ class SubwordTokenizer(Tokenizer):
             try:
                 self._tokenize(tf.constant([""]))
             except tf.errors.NotFoundError:
-                self._use(_sentence_piece_layer(self.proto))
+                self._use(load_sentence_piece(self.proto, "proto"))
 
     def _vocabulary_bytes(self) -> bytes:
         return self.proto
@@ -151,21 +156,16 @@ class SubwordTokenizer(Tokenizer):
         return cls(vocabulary, **options)
 
 
-def _sentence_piece_layer(proto: bytes) -> "SentencePieceTokenizer":
-    if not isinstance(proto, bytes):
-        raise TypeError(f"`proto` must be bytes. Received: {proto!r} of type {type(proto)}.")
+def load_sentence_piece(proto: bytes, argument: str) -> "SentencePieceTokenizer":
+    """Make the layer of a serialized model; raise ValueError that names the argument if it is none."""
     # Imported here, because it takes seconds and the other tokenizers do not need it.
     from keras_nlp.tokenizers import SentencePieceTokenizer
 
     try:
-        layer = SentencePieceTokenizer(proto=proto, dtype="int32")
+        return SentencePieceTokenizer(proto=proto, dtype="int32")
     except (tf.errors.OpError, RuntimeError) as error:
         received = f"{len(proto)} bytes starting with {proto[:16]!r}"
-        raise ValueError(f"`proto` must be a SentencePiece model. Received: {received}.") from error
-    first = tuple(layer.get_vocabulary()[: len(SPECIAL_TOKENS)])
-    if first != SPECIAL_TOKENS:
-        raise ValueError(f"`proto` must start with {SPECIAL_TOKENS}. Received: {first}.")
-    return layer
+        raise ValueError(f"`{argument}` must be a SentencePiece model. Received: {received}.") from error
 
 
 def _training_lines(texts: Iterable[str], lowercase: bool) -> list[bytes]:
