@@ -157,10 +157,11 @@ def measure_ours(directory: Path, num_sources: int) -> None:
     """
     import keras_transformer as kt
 
-    start = time.perf_counter()
-    checkpoint = kt.pretrained.HuggingFaceCheckpoint(directory)
     ids = original_ids(json.loads((directory / "config.json").read_text()))
-    model = checkpoint.load(ids, ids)
+    tokenizer = kt.text.WhitespaceTokenizer([str(number) for number in ids[4:]])
+    tokenizer.original_ids = ids
+    start = time.perf_counter()
+    model = kt.from_hugging_face(directory, source_tokenizer=tokenizer, target_tokenizer=tokenizer).model
     seconds = time.perf_counter() - start
     memory = 2**20 * peak_megabytes()
     source, target = random_batch(len(ids), num_sources)
@@ -302,7 +303,7 @@ def measure_chain(directory: Path) -> None:
     def note(step: str) -> None:
         rows[step] = time.perf_counter() - start
 
-    translator = kt.Translator.from_hugging_face(directory, "deu_Latn", "eng_Latn")
+    translator = kt.from_hugging_face(directory, "deu_Latn", "eng_Latn")
     note("import")
     translator.translate(["Ein Hund läuft."])
     note("translate")

@@ -321,7 +321,7 @@ def compare(name: str, sources: list[str], numbers_of_beams: list[int], director
     note = json.loads((directory / "training.json").read_text())
     inputs = tokenizer(sources, padding=True, return_tensors="pt")
     inputs = {each: inputs[each] for each in ("input_ids", "attention_mask")}
-    translator = kt.Translator.from_hugging_face(directory)
+    translator = kt.from_hugging_face(directory)
     ids, original = translator.token_ids(sources), translator.source_tokenizer.original_ids
     same_ids = sum(
         original[row[row != 0]].tolist() == theirs[mask == 1].tolist()
@@ -387,7 +387,7 @@ def fine_tune(directory: Path, data: Path, place: Path, num_pairs: int, num_sour
     """
     import keras_transformer as kt
 
-    kt.Translator.from_hugging_face(directory).save(place / "imported")
+    kt.from_hugging_face(directory).save(place / "imported")
     # Behind those that the model was trained on.
     last, options = TRAINED + num_pairs, {}
     parts = {

@@ -303,33 +303,6 @@ def as_strings(**texts: Iterable[Any]) -> list[str]:
     return strings
 
 
-def as_audio(**audio: Iterable[object]) -> list[np.ndarray]:
-    """Return samples of any iterable as a list of float32 `(n,)`; raise for what is no mono audio."""
-    [(name, given)] = audio.items()
-    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
-        raise TypeError(f"`{name}` must be several arrays, such as a list. Received: {name}={given!r}.")
-    arrays = [np.asarray(samples) for samples in given]
-    for row, samples in enumerate(arrays):
-        # Whole numbers would be those of a file, up to 32767.
-        if samples.dtype.kind != "f" or samples.ndim != 1:
-            received = f"{name}[{row}] of {samples.dtype} and shape {samples.shape}"
-            raise TypeError(f"`{name}` must hold samples from -1 to 1, floats (n,). Received: {received}.")
-        if not np.isfinite(samples).all():
-            raise ValueError(
-                f"`{name}` must hold finite samples. Received: NaN or infinity in {name}[{row}]."
-            )
-    return [samples.astype("float32", copy=False) for samples in arrays]
-
-
-def pad_audio(arrays: Iterable[np.ndarray]) -> np.ndarray:
-    """Join samples into float32 `(b, n)`, with silence behind the shorter."""
-    arrays = [*arrays]
-    joined = np.zeros((len(arrays), max(map(len, arrays), default=0)), "float32")
-    for row, samples in zip(joined, arrays, strict=True):
-        row[: len(samples)] = samples
-    return joined
-
-
 def import_extra(name: str, model: str, extra: str) -> ModuleType:
     """Import what an extra installs; raise InputError that names the extra."""
     try:

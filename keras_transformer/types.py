@@ -57,19 +57,6 @@ class SpecialIds(NamedTuple):
     """Ends a hypothesis."""
 
 
-class ServedInput(NamedTuple):
-    """The input of a served signature: its name, dtype and rank."""
-
-    name: str
-    dtype: str
-    rank: int
-
-
-TEXT = ServedInput("text", "string", 1)
-"""What most models read a batch of: its name in an export, its type, and its rank with the batch."""
-AUDIO = ServedInput("audio", "float32", 2)
-"""What models of speech read: samples at 16 kHz."""
-
 SPECIAL_IDS = SpecialIds()
 """The ids of the special tokens in every vocabulary of this package."""
 

@@ -95,6 +95,8 @@ class ServedModel(TextTask):
             raise InputError(f"{self.directory} has no signature {name}. It has: {names}.")
         specs = serve.structured_input_signature[1]
         received = {column: (spec.dtype.name, spec.shape.rank) for column, spec in specs.items()}
+        if not Source.kinds.keys() & received.keys():
+            importlib.import_module("keras_transformer.pretrained")  # has other kinds of sources
         kinds = (Source.kinds[column] for column in received if column in Source.kinds)
         self.source = next(kinds, TextSource)  # which needs no tokenizer to check and to batch
         wanted = self.specification(name).inputs

@@ -8,9 +8,6 @@ _LANGUAGES = {
         "no ns oc or pa pl ps pt ro ru sd si sk sl so sq sr ss su sv sw ta th tl tn tr uk ur uz vi wo xh yi "
         "yo zh zu"
     ),
-    "wmt21": "en ha is ja cs ru zh de",
-    "base": "java python en_XX",
-    "multi": "java python en_XX javascript php ruby go",
     "mbart": (
         "ar_AR cs_CZ de_DE en_XX es_XX et_EE fi_FI fr_XX gu_IN hi_IN it_IT ja_XX kk_KZ ko_KR lt_LT lv_LV "
         "my_MM ne_NP nl_XX ro_RO ru_RU si_LK tr_TR vi_VN zh_CN"

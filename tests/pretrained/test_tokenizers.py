@@ -4,7 +4,6 @@ import gzip
 import io
 import json
 import random
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,7 +15,8 @@ import pytest
 import tensorflow as tf
 
 from keras_transformer.errors import InputError
-from keras_transformer.text import Tokenizer, load_tokenizer, read_hugging_face_tokenizers
+from keras_transformer.pretrained import read_tokenizers
+from keras_transformer.text import Tokenizer, load_tokenizer
 
 MULTI30K = Path(__file__).parents[2].parent / "shared" / "data" / "multi30k"
 SIZE = 180 if MULTI30K.is_dir() else 100  # of the vocabularies; the texts below have no more pieces
@@ -30,7 +30,6 @@ CLASSES = {
     "nllb": "NllbTokenizer",
     "mbart": "MBartTokenizer",
     "mbart50": "MBart50Tokenizer",
-    "plbart": "PLBartTokenizer",
     "bart": "BartTokenizer",
     "byt5": "ByT5Tokenizer",
 }
@@ -171,8 +170,6 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write(root / "mbart", SIZE + 1 + 26, settings, **{"sentencepiece.bpe.model": source})
     # As in `mbart-large-en-ro`, decoding starts from the language.
     (root / "mbart" / "generation_config.json").write_text(json.dumps({"decoder_start_token_id": SIZE + 3}))
-    settings = {**classes["plbart"], "src_lang": "python", "tgt_lang": "__en_XX__"}
-    write(root / "plbart", SIZE + 1 + 4, settings, **{"sentencepiece.bpe.model": source})
 
     write(root / "bart", 500, classes["bart"])
     trained = ByteLevelBPETokenizer()
@@ -210,9 +207,7 @@ def check_family(root: Path, family: str, texts: list[str]) -> None:
         other = transformers.MBart50Tokenizer.from_pretrained(root / "mbart50").backend_tokenizer
         original.backend_tokenizer.normalizer = other.normalizer
         original.backend_tokenizer.pre_tokenizer = other.pre_tokenizer
-    for name, tokenizer in zip(
-        ("text", "text_target"), read_hugging_face_tokenizers(root / family), strict=True
-    ):
+    for name, tokenizer in zip(("text", "text_target"), read_tokenizers(root / family), strict=True):
         wanted = original(**{name: texts})["input_ids"]
         if tokenizer.original_ids[2] >= 0 and name == "text_target":
             # There the language ends the labels, from where it is taken to start the inputs.
@@ -243,14 +238,13 @@ def check_family(root: Path, family: str, texts: list[str]) -> None:
             for text in tokenizer.detokenize(tf.ragged.constant([[*row] for row in rows])).numpy()
         ]
         ids = [tokenizer.original_ids[[*row]].tolist() for row in rows]
-        original.clean_up_tokenization_spaces = False  # PLBart's leaves out spaces before punctuation
         wanted = original.batch_decode(ids, skip_special_tokens=True)
         if family not in ("bart", "byt5"):  # others keep spaces at the ends, where an unknown token was
             wanted = [text.strip(" ") for text in wanted]
         assert joined == wanted
 
 
-TARGETS = {"m2m100": "de", "nllb": "deu_Latn", "mbart": "de_DE", "mbart50": "de_DE", "plbart": "en_XX"}
+TARGETS = {"m2m100": "de", "nllb": "deu_Latn", "mbart": "de_DE", "mbart50": "de_DE"}
 
 
 @pytest.mark.backend
@@ -266,24 +260,9 @@ def test_thousands_of_texts(root: Path, family: str) -> None:
     check_family(root, family, [*HARD, *random_texts(2000), *multi30k("val", 1000)])
 
 
-@pytest.mark.backend
-def test_small100_tells_the_encoder_the_target(root: Path, tmp_path: Path) -> None:
-    """Its tokenizer is that of M2M100, with the target's language before the source only."""
-    transformers = pytest.importorskip("transformers")
-    directory = Path(shutil.copytree(root / "m2m100", tmp_path / "small100"))
-    edit("tokenizer_config.json", tokenizer_class="SMALL100Tokenizer")(directory)
-    original = transformers.M2M100Tokenizer.from_pretrained(root / "m2m100", src_lang="fr", tgt_lang="fr")
-    source, target = read_hugging_face_tokenizers(directory, "en", "fr")
-    texts = [*HARD, *CORPUS]
-    wanted = original(texts)["input_ids"]
-    assert original_rows(source, texts) == wanted
-    assert original_rows(target, texts) == [row[1:] for row in wanted]
-    assert {row[0] for row in wanted} == {original.get_lang_id("fr")}
-
-
 def test_a_language_after_the_end(root: Path, tmp_path: Path) -> None:
     """It is kept where a source is cut off, in batches, and in what is saved."""
-    source, target = read_hugging_face_tokenizers(root / "mbart", "fr_XX")
+    source, target = read_tokenizers(root / "mbart", "fr_XX")
     language = source.end_ids[1]
     assert (source.tokens([[language]]).numpy(), target.end_ids) == ([[b"fr_XX"]], (3,))
     ids = source.padded_ids(["", "A dog runs across."], 5).numpy()
@@ -308,7 +287,7 @@ def marian(tmp_path: Path) -> Path:
 
 
 def test_ids_are_ordered_by_the_original_ones(marian: Path) -> None:
-    source, target = read_hugging_face_tokenizers(marian, target_language="fra")
+    source, target = read_tokenizers(marian, target_language="fra")
     names = json.loads((marian / "vocab.json").read_text())
     size = len(names) + 3  # three rows of the embedding have no token
     for tokenizer in (source, target):
@@ -328,18 +307,34 @@ def test_ids_are_ordered_by_the_original_ones(marian: Path) -> None:
 
 
 def test_special_tokens_in_a_text_are_text(marian: Path) -> None:
-    _, tokenizer = read_hugging_face_tokenizers(marian)
+    _, tokenizer = read_tokenizers(marian)
     [row] = tokenizer.tokenize(["</s> <pad> a\0b \ud800"]).to_list()
     assert {*row}.isdisjoint({0, 2, 3})
 
 
 def test_they_are_saved_and_read(marian: Path, tmp_path: Path) -> None:
-    source, target = read_hugging_face_tokenizers(marian, target_language="deu")
+    source, target = read_tokenizers(marian, target_language="deu")
     source.save(tmp_path / "saved")
     loaded = load_tokenizer(tmp_path / "saved")
     assert loaded.fingerprint() == source.fingerprint() != target.fingerprint()
     assert loaded.tokenize(HARD).to_list() == source.tokenize(HARD).to_list()
     assert loaded.original_ids.tolist() == source.original_ids.tolist()
+
+
+LOADED = """
+import sys
+import keras_transformer.text
+assert "keras_transformer.pretrained" not in sys.modules
+print(keras_transformer.text.load_tokenizer(sys.argv[1]).fingerprint())
+"""
+
+
+def test_a_program_that_only_loads_finds_the_class(root: Path, tmp_path: Path) -> None:
+    tokenizer, _ = read_tokenizers(root / "byt5")
+    tokenizer.save(tmp_path)
+    command = [sys.executable, "-c", LOADED, str(tmp_path)]
+    run = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert run.stdout.split()[-1] == tokenizer.fingerprint()
 
 
 def test_only_a_tokenizer_json(root: Path, tmp_path: Path) -> None:
@@ -350,13 +345,13 @@ def test_only_a_tokenizer_json(root: Path, tmp_path: Path) -> None:
     directory = tmp_path / "bart"
     write(directory, 500, {}, **{"config.json": {"model_type": "bart"}})
     ByteLevelBPETokenizer.from_file(*names).save(str(directory / "tokenizer.json"))
-    one, other = (read_hugging_face_tokenizers(path)[0] for path in (directory, root / "bart"))
+    one, other = (read_tokenizers(path)[0] for path in (directory, root / "bart"))
     assert one.fingerprint() == other.fingerprint()
     table = json.loads((directory / "tokenizer.json").read_text())
     table["normalizer"] = {"type": "NFC"}
     (directory / "tokenizer.json").write_text(json.dumps(table))
     with pytest.raises(InputError, match=r"tokenizer\.json must be of byte-level BPE without a normalizer"):
-        read_hugging_face_tokenizers(directory)
+        read_tokenizers(directory)
 
 
 def edit(name: str, **changes: Any) -> Callable[[Path], None]:
@@ -399,18 +394,18 @@ DAMAGES: list[tuple[Callable[[Path], Any], str]] = [
 def test_damaged_directories(marian: Path, damage: Callable[[Path], Any], message: str) -> None:
     damage(marian)
     with pytest.raises(InputError, match=message) as caught:
-        read_hugging_face_tokenizers(marian)
+        read_tokenizers(marian)
     assert "\n" not in str(caught.value)
 
 
 def test_languages_that_are_not_there(marian: Path, root: Path) -> None:
     with pytest.raises(InputError, match=r"`target_language` must be one of deu, fra\. Received: .*'ita'"):
-        read_hugging_face_tokenizers(marian, target_language="ita")
+        read_tokenizers(marian, target_language="ita")
     with pytest.raises(InputError, match=r"has no languages of this kind\. Received: .*'eng'"):
-        read_hugging_face_tokenizers(marian, source_language="eng")
+        read_tokenizers(marian, source_language="eng")
     with pytest.raises(InputError, match=r"`source_language` must be one of ace_Arab, .*Received: .*'xx'"):
-        read_hugging_face_tokenizers(root / "nllb", source_language="xx")
-    source, target = read_hugging_face_tokenizers(root / "m2m100", "fr", "cs")
+        read_tokenizers(root / "nllb", source_language="xx")
+    source, target = read_tokenizers(root / "m2m100", "fr", "cs")
     assert source.tokens(source.tokenize([""])).numpy().tolist() == [[b"__fr__"]]
     assert target.tokens(target.tokenize([""])).numpy().tolist() == [[b"__cs__"]]
     assert source.round_trip(["A dog"]) == ["A dog"]
@@ -448,7 +443,7 @@ def test_they_are_exported(root: Path, tmp_path: Path) -> None:
     """Without Keras: operations of TensorFlow and TensorFlow Text alone."""
     families = ("marian", "nllb", "bart", "byt5")
     for family in families:
-        tf.saved_model.save(Exported(read_hugging_face_tokenizers(root / family)[0]), str(tmp_path / family))
+        tf.saved_model.save(Exported(read_tokenizers(root / family)[0]), str(tmp_path / family))
     command = [sys.executable, "-c", EXPORTED, *(str(tmp_path / family) for family in families)]
     lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
     assert lines == [str([b"A dog runs, it's", b""])] * len(families)

@@ -2,14 +2,17 @@
 
 import json
 import math
+from collections.abc import Iterable, Sequence
 from typing import ClassVar, Self
 
+import keras
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from keras_transformer.text.tokenizer import Tokenizer
-from keras_transformer.types import AUDIO, ServedInput
+from keras_transformer.tasks import Source
+from keras_transformer.text import Tokenizer
+from keras_transformer.types import Shape, Value
 
 _RATE = 16_000  # samples in a second
 _HOP = 160  # samples from one frame to the next
@@ -27,17 +30,16 @@ class _LogMel(Tokenizer):
     kind: ClassVar[str] = "log_mel"
     vocabulary_file: ClassVar[str] = "features.json"
     option_names: ClassVar[tuple[str, ...]] = ()
-    reads: ClassVar[ServedInput] = AUDIO
 
     def __init__(self, num_mels: int, seconds: int) -> None:
         super().__init__([])
         self.num_mels, self.seconds = num_mels, seconds
         self._filters = tf.constant(_mel_filters(num_mels), tf.float64)
 
-    def padded_ids(self, texts: tf.Tensor, max_length: int) -> tf.Tensor:
+    def frames(self, samples: tf.Tensor, max_length: int) -> tf.Tensor:
         """Turn samples `(b, n)` into frames `(b, s, w)`, of which silence fills up all after the audio."""
         num_samples = self.seconds * _RATE
-        samples = tf.cast(texts, tf.float32)[:, : self.longest(max_length)]
+        samples = tf.cast(samples, tf.float32)[:, : self.longest(max_length)]
         samples = tf.pad(samples, [[0, 0], [0, num_samples - tf.shape(samples)[1]]])
         samples = tf.ensure_shape(samples, [None, num_samples])
         # One after the other, since windows take many times the memory of their samples.
@@ -78,6 +80,79 @@ class _LogMel(Tokenizer):
             return cls(**json.loads(vocabulary), **options)
         except TypeError as error:
             raise ValueError(f"It must describe features. Received: {error!r}.") from error
+
+
+class _Audio(Source):
+    """Samples at 16 kHz, whose log-mel features a model reads."""
+
+    reader = _LogMel
+    name = "audio"
+    dtype = "float32"
+    rank = 2
+    # The least audio, and silence.
+    hard_values = (np.ones(1, "float32"), np.zeros(700, "float32"))
+
+    def __init__(self, reader: _LogMel) -> None:
+        self._features = reader
+        self.about = (
+            "`audio` is a row of samples from -1 to 1 for each recording, mono, 16 kHz, with zeros behind\n"
+            f"the shorter ones; the first {reader.seconds} seconds of each are read. Its log-mel features are\n"
+            "computed in the graph."
+        )
+
+    @property
+    def input_spec(self) -> tuple[Shape, str]:
+        return (None, None, self._features.num_mels), "float32"
+
+    def check_model(self, model: keras.Model) -> None:
+        config = getattr(model, "config", None)
+        width = getattr(config, "encoder_feature_dim", None)
+        if width != self._features.num_mels:
+            raise ValueError(
+                "`source_tokenizer` must have the frames of the model. Received: frames of "
+                f"{self._features.num_mels} mels, a model with encoder_feature_dim={width}."
+            )
+
+    def example(self) -> Value:
+        return np.zeros(_RATE, "float32")
+
+    @classmethod
+    def check(cls, argument: str, values: Iterable[object]) -> list[Value]:
+        if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+            raise TypeError(
+                f"`{argument}` must be several arrays, such as a list. Received: {argument}={values!r}."
+            )
+        arrays = [np.asarray(samples) for samples in values]
+        for row, samples in enumerate(arrays):
+            # Whole numbers would be those of a file, up to 32767.
+            if samples.dtype.kind != "f" or samples.ndim != 1:
+                received = f"{argument}[{row}] of {samples.dtype} and shape {samples.shape}"
+                raise TypeError(
+                    f"`{argument}` must hold samples from -1 to 1, floats (n,). Received: {received}."
+                )
+            if not np.isfinite(samples).all():
+                received = f"NaN or infinity in {argument}[{row}]"
+                raise ValueError(f"`{argument}` must hold finite samples. Received: {received}.")
+        return [samples.astype("float32", copy=False) for samples in arrays]
+
+    @classmethod
+    def batch(cls, values: Sequence[Value]) -> tf.Tensor:
+        joined = np.zeros((len(values), max(map(len, values), default=0)), "float32")
+        for row, samples in zip(joined, values, strict=True):
+            row[: len(samples)] = samples
+        return tf.constant(joined)
+
+    def read(self, batch: tf.Tensor, max_length: int) -> tuple[tf.Tensor, tf.Tensor]:
+        # Zeros are the padding of a batch, too.
+        is_cut = tf.reduce_any(batch[:, self._features.longest(max_length) :] != 0, axis=1)
+        return self._features.frames(batch, max_length), is_cut
+
+    def is_empty(self, batch: tf.Tensor) -> tf.Tensor:
+        # In a batch nothing tells silence from no audio.
+        return tf.zeros(tf.shape(batch)[:1], "bool")
+
+    def tokens(self, inputs: tf.Tensor) -> tf.Tensor:
+        return self._features.tokens(inputs)
 
 
 def _mel_filters(num_mels: int) -> npt.NDArray[np.float64]:
