@@ -43,6 +43,8 @@ class SpecialIds(NamedTuple):
 
 
 class ServedInput(NamedTuple):
+    """An input of a served function."""
+
     name: str
     dtype: str
     rank: int
