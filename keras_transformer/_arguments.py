@@ -213,31 +213,10 @@ def check_vectors(shape: Shape) -> None:
         )
 
 
-def check_sequence(inputs: Shape, positions: Shape | None = None) -> None:
-    """Raise ValueError unless inputs are `(b, t, d)`, and positions `(b, t)` or `(1, t)`."""
+def check_sequence(inputs: Shape) -> None:
+    """Raise ValueError unless inputs are `(b, t, d)`."""
     if len(inputs) != 3:
         raise ValueError(f"`inputs` must have the shape (b, t, d). Received: shape={tuple(inputs)}.")
-    if positions is None:
-        return
-    shape, wanted = known_sizes(positions), known_sizes(inputs[:2])
-    fits = (
-        len(shape) == 2
-        and shape[0] in (None, 1, wanted[0] or shape[0])
-        and shape[1] in (None, wanted[1] or shape[1])
-    )
-    if not fits:
-        raise ValueError(f"`positions` must have the shape (b, t) = {wanted}. Received: shape={shape}.")
-
-
-def check_positions(positions: Tensor | None, limit: int | None) -> None:
-    """Raise ValueError for a position that is known to be negative, or not below a limit."""
-    values = None if positions is None else known_values(positions)
-    if values is not None and values.size:
-        lowest, highest = values.min(), values.max()
-        if lowest < 0 or (limit is not None and highest >= limit):
-            raise ValueError(
-                f"`positions` must be at least 0 and below {limit}. Received: from {lowest} to {highest}."
-            )
 
 
 def check_finite(origin: object, weights: Iterable[Tensor]) -> None:

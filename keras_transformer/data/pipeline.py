@@ -9,7 +9,6 @@ import tensorflow as tf
 from keras_transformer._arguments import check_positive
 from keras_transformer.data.batching import Transformation, _choose_boundaries, _EpochOrder, _plan_batches
 from keras_transformer.data.encoding import EncodedPairs, PairSource, _EncodedChunks
-from keras_transformer.data.packing import _pack_pairs
 from keras_transformer.data.streaming import _stream_batches
 from keras_transformer.text.tokenizer import Tokenizer
 from keras_transformer.types import SPECIAL_IDS
@@ -38,7 +37,6 @@ def translation_dataset(
     first_epoch: int = 0,
     bucket_boundaries: Sequence[int] | None = None,
     pad_to_bucket_boundary: bool = False,
-    packed_length: int | None = None,
     noise: Sequence[Transformation] = (),
     chunk_size: int | None = None,
     cache: str | Path | None = None,
@@ -65,9 +63,6 @@ def translation_dataset(
         bucket_boundaries: increasing lengths that part the buckets; by default in steps of a sixteenth.
         pad_to_bucket_boundary: pad source and target to the same boundary, for few shapes
             (XLA); otherwise each to the longest of its batch, for little padding.
-        packed_length: tokens of a row that holds several pairs, on either side: all batches have one
-            shape, for compilers that compile each one. Train a `Transformer(..., packed=True)`, which
-            keeps the pairs of a row apart. If None, each pair is a row.
         noise: steps such as `source_noise(0.1)` or `subword_dropout(...)`, which change token ids before
             they are padded. The rows of shuffled batches are grouped again by their new lengths; rows
             that have become longer make batches larger.
@@ -78,8 +73,7 @@ def translation_dataset(
 
     Returns:
         A finite dataset that knows its number of batches, with elements `({"encoder_token_ids": (b, s),
-        "decoder_token_ids": (b, t)}, labels (b, t))`, all int32 and padded with 0. Packed rows also have
-        `encoder_segment_ids` and `decoder_segment_ids`, which count the pairs of a row from 1.
+        "decoder_token_ids": (b, t)}, labels (b, t))`, all int32 and padded with 0.
 
     Raises:
         InputError: there are no pairs, or none fits the limits; the cache is of other tokenizers or limits,
@@ -96,7 +90,7 @@ def translation_dataset(
         (['decoder_token_ids', 'encoder_token_ids'], (2, 3))
     """
     order, limits = _EpochOrder(shuffle, seed, first_epoch), (max_source_length, max_target_length)
-    _check_options(pairs, packed_length, noise, chunk_size, cache)
+    _check_options(pairs, chunk_size, cache)
     if chunk_size is not None:
         tokenizers = _both(source_tokenizer, target_tokenizer)
         end_ids = tuple(tokenizers[0].end_ids)
@@ -108,8 +102,6 @@ def translation_dataset(
             encoded = pairs
         else:
             encoded = _encode(pairs, _both(source_tokenizer, target_tokenizer), limits, cache)
-        if packed_length is not None:
-            return _keep_ready(_pack_pairs(encoded, packed_length, tokens_per_batch, order))
         end_ids, longest = encoded.source_end_ids, int(encoded.lengths().max())
         boundaries = _choose_boundaries(bucket_boundaries, longest, coarse=pad_to_bucket_boundary)
         batches = _plan_batches(encoded, boundaries, tokens_per_batch).epochs(order)
@@ -126,13 +118,7 @@ def translation_dataset(
     return _keep_ready(dataset)
 
 
-def _check_options(
-    pairs: object,
-    packed_length: int | None,
-    noise: Sequence[Transformation],
-    chunk_size: int | None,
-    cache: str | Path | None,
-) -> None:
+def _check_options(pairs: object, chunk_size: int | None, cache: str | Path | None) -> None:
     if isinstance(pairs, EncodedPairs) and not (chunk_size is None and cache is None):
         raise ValueError(f"`chunk_size` and `cache` are for texts. Received: {len(pairs)} EncodedPairs.")
     if chunk_size is not None:
@@ -142,11 +128,6 @@ def _check_options(
                 "`chunk_size` is for pairs that each epoch tokenizes, `cache` for those that it reads; give "
                 f"one. Received: chunk_size={chunk_size}, cache={str(cache)!r}."
             )
-    if packed_length is not None and (noise or chunk_size is not None):
-        raise ValueError(
-            "`packed_length` allows neither `noise` nor `chunk_size`. "
-            f"Received: packed_length={packed_length}, noise={list(noise)}, chunk_size={chunk_size}."
-        )
 
 
 def _encode(

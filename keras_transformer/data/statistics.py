@@ -15,7 +15,7 @@ class _BatchStatistics:
     num_batches: int
     """Batches of the epoch, which are its steps."""
     num_pairs: int
-    """Pairs of all batches; rows without a token are none, packed rows have several."""
+    """Pairs of all batches; rows without a token are none."""
     num_source_tokens: int
     """Source tokens, without padding."""
     num_target_tokens: int
@@ -60,10 +60,9 @@ def batch_statistics(dataset: tf.data.Dataset) -> _BatchStatistics:
     rows = []
     for inputs, labels, *_ in dataset.as_numpy_iterator():  # labels (b, t)
         source = inputs["encoder_token_ids"]  # (b, s)
-        # Packed rows number their pairs from 1; other rows are one, unless they are padding alone.
-        pairs = inputs.get("decoder_segment_ids", labels != SPECIAL_IDS.pad)  # (b, t)
+        pairs = (labels != SPECIAL_IDS.pad).any(axis=1)  # (b,)
         num_tokens = [np.count_nonzero(token_ids != SPECIAL_IDS.pad) for token_ids in (source, labels)]
-        rows.append((pairs.max(axis=1).sum(), source.size, num_tokens[0], labels.size, num_tokens[1]))
+        rows.append((pairs.sum(), source.size, num_tokens[0], labels.size, num_tokens[1]))
     if not rows:
         raise ValueError("`dataset` must have at least one batch. Received: 0 batches.")
     counts = np.asarray(rows, np.int64)  # (number of batches, 5)

@@ -184,8 +184,6 @@ class TransformerConfig(_ModelConfig):
     """Whether the logits use the target embedding's table."""
     output_bias: bool = False
     """Whether each target token has a bias that is added to its logit."""
-    packed: bool = False
-    """Whether an example may hold several pairs, as packed datasets have them. The weights are the same."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -203,11 +201,6 @@ class TransformerConfig(_ModelConfig):
             raise ValueError(
                 "`source_convolutions` needs frames as a source. Received: "
                 f"source_convolutions={self.source_convolutions}, encoder_feature_dim=None."
-            )
-        if self.packed and self.encoder_feature_dim is not None:
-            raise ValueError(
-                "`packed` needs token ids as a source. Received: "
-                f"packed={self.packed}, encoder_feature_dim={self.encoder_feature_dim}."
             )
         if self.share_embeddings and self.source_vocabulary_size != self.target_vocabulary_size:
             raise ValueError(

@@ -15,15 +15,7 @@ from keras_transformer.models.config import Activation, TransformerConfig, _chec
 from keras_transformer.models.configured_model import ConfiguredModel, Step
 from keras_transformer.models.decoding_step import _DecodingStep
 from keras_transformer.models.parts import Parts, _embedding, _input_parts, _position_encoding, _source_part
-from keras_transformer.models.source import (
-    SEGMENT_INPUTS,
-    _embedded,
-    _encoder_scores,
-    _run_encoder,
-    _Segments,
-    _Source,
-    _with_segments,
-)
+from keras_transformer.models.source import _embedded, _encoder_scores, _run_encoder, _Source
 from keras_transformer.types import Tensor
 
 
@@ -46,9 +38,7 @@ class Transformer(ConfiguredModel):
         inputs: a dict of `decoder_token_ids`, integers `(b, t)`: the target shifted right, starting with
             the start token; and `encoder_token_ids`, integers `(b, s)`, or for frames `encoder_features`
             `(b, s, w)` and `encoder_padding_mask` `(b, s)`, True (1) where there is a frame. Without the
-            mask, or where it is None, every frame counts. With `packed` also `encoder_segment_ids`
-            `(b, s)` and `decoder_segment_ids` `(b, t)`: integers that tell which pair of the example a
-            token belongs to; without them an example is one pair.
+            mask, or where it is None, every frame counts.
 
     Returns:
         Logits `(b, t, v)`.
@@ -56,7 +46,7 @@ class Transformer(ConfiguredModel):
     Raises:
         TypeError: if an argument is unknown or of another type.
         ValueError: if an option is out of its range, not exactly one of source ids and frames is given, or
-            shared embeddings or packed examples do not fit the source.
+            shared embeddings do not fit the source.
 
     Example:
         >>> model = Transformer(100, 120, num_layers=1, hidden_dim=8, num_heads=2,
@@ -102,7 +92,6 @@ class Transformer(ConfiguredModel):
         max_source_positions: int | None = None,
         tie_output: bool = True,
         output_bias: bool = False,
-        packed: bool = False,
         **kwargs: object,
     ) -> None:
         config = TransformerConfig.from_arguments(locals())
@@ -111,7 +100,7 @@ class Transformer(ConfiguredModel):
         )
         check_positive(target_vocabulary_size=target_vocabulary_size)
         parts = _parts(config, target_vocabulary_size, kwargs.pop("dtype", None))
-        inputs, outputs = _connect(parts, _source(config), packed)
+        inputs, outputs = _connect(parts, _source(config))
         super().__init__(inputs=inputs, outputs=outputs, **kwargs)
         self._keep(config, parts)
 
@@ -120,8 +109,7 @@ class Transformer(ConfiguredModel):
         return _source(self.config)
 
     def _complete(self, inputs: Tensor) -> Tensor:
-        inputs = self._source.complete(inputs, {tensor.name for tensor in self.inputs})
-        return _with_segments(inputs) if self.config.packed and isinstance(inputs, dict) else inputs
+        return self._source.complete(inputs, {tensor.name for tensor in self.inputs})
 
     def encode(
         self, encoder_inputs: Tensor, training: bool = False, padding_mask: Tensor | None = None
@@ -188,20 +176,14 @@ class Transformer(ConfiguredModel):
             `(b, h, t, t)` and `decoder/layer_{i}/cross_attention` `(b, h, t, s)`, from 1.
         """
         inputs = self._complete(inputs)
-        segments = _Segments.of(inputs)
         values, mask = self._source.split(inputs)
-        x, encoder_mask = _run_encoder(self, values, mask, segments)
+        x, encoder_mask = _run_encoder(self, values, mask)
         target = ops.convert_to_tensor(inputs["decoder_token_ids"])
-        y = _embedded(self, "target", target, positions=segments.target_positions)
+        y = _embedded(self, "target", target)
         decoder_scores = self.decoder.attention_scores(
-            y,
-            x,
-            padding_mask=padding_mask(target),
-            encoder_padding_mask=encoder_mask,
-            attention_mask=segments.target_mask,
-            cross_attention_mask=segments.cross_mask,
+            y, x, padding_mask=padding_mask(target), encoder_padding_mask=encoder_mask
         )
-        stacks = {"encoder": _encoder_scores(self, values, mask, segments), "decoder": decoder_scores}
+        stacks = {"encoder": _encoder_scores(self, values, mask), "decoder": decoder_scores}
         return {f"{stack}/{name}": scores[name] for stack, scores in stacks.items() for name in scores}
 
 
@@ -242,32 +224,21 @@ def _parts(config: TransformerConfig, target_size: int, dtype: object) -> Parts:
     }
 
 
-def _connect(parts: Parts, source: _Source, packed: bool) -> tuple[dict[str, Tensor], Tensor]:
+def _connect(parts: Parts, source: _Source) -> tuple[dict[str, Tensor], Tensor]:
     """Connect the layers as Figure 1 does."""
     inputs = {
         **source.make_inputs(),
         "decoder_token_ids": keras.Input((None,), dtype="int32", name="decoder_token_ids"),  # (b, t)
     }
-    if packed:
-        inputs.update({name: keras.Input((None,), dtype="int32", name=name) for name in SEGMENT_INPUTS})
-    segments, (values, mask) = _Segments.of(inputs), source.split(inputs)
+    values, mask = source.split(inputs)
 
     # (b, s), or frames (b, s, w) -> (b, s, d), or half as many
-    x, mask = source.embedded(parts, values, mask, segments.source_positions)
-    x = parts["encoder"](
-        parts["embedding_dropout"](x), padding_mask=mask, attention_mask=segments.source_mask
-    )
+    x, mask = source.embedded(parts, values, mask)
+    x = parts["encoder"](parts["embedding_dropout"](x), padding_mask=mask)
 
     # (b, t) -> (b, t, d)
     target = inputs["decoder_token_ids"]
-    y = _embedded(parts, "target", target, positions=segments.target_positions)
-    y = parts["decoder"](
-        parts["embedding_dropout"](y),
-        x,
-        padding_mask=padding_mask(target),
-        encoder_padding_mask=mask,
-        attention_mask=segments.target_mask,
-        cross_attention_mask=segments.cross_mask,
-    )
+    y = parts["embedding_dropout"](_embedded(parts, "target", target))
+    y = parts["decoder"](y, x, padding_mask=padding_mask(target), encoder_padding_mask=mask)
     # (b, t, d) -> (b, t, v)
     return inputs, parts["output_projection"](y)

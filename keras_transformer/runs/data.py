@@ -134,7 +134,7 @@ def _choose_sizes(config: RunConfig, num_tokens: int) -> _Sizes:
     """Choose what is not given, so that a small corpus gets updates enough, most after the warm-up."""
     # 2,470 pairs in ten epochs of 4,096 tokens a batch got 40 updates in a warm-up of 1,000: all empty.
     data, training = config.data, config.training
-    holds = max(512, data.max_source_length, data.max_target_length, data.packed_length or 0)
+    holds = max(512, data.max_source_length, data.max_target_length)
     tokens_per_batch = data.tokens_per_batch or max(min(num_tokens // 100, 4096), holds)
     updates_per_epoch = max(num_tokens / tokens_per_batch, 1) / training.gradient_accumulation_steps
     epochs = training.epochs or min(max(math.ceil(3000 / updates_per_epoch), 10), 100)
@@ -188,7 +188,7 @@ class _RunData:
         return dataset.apply(accumulation_weights(steps))
 
     def validation_batches(self) -> tf.data.Dataset:
-        # Always the same and never packed, so that losses of epochs can be compared.
+        # Always the same, so that losses of epochs can be compared.
         return self._batches(self.validation, shuffle=False, first_epoch=0)
 
     def _batches(self, encoded: EncodedPairs, *, shuffle: bool, first_epoch: int) -> tf.data.Dataset:
@@ -208,7 +208,6 @@ class _RunData:
                 first_epoch=first_epoch,
                 # XLA compiles again for each shape, so that there they are few.
                 pad_to_bucket_boundary=_jit_compiles() or engine == "tpu",
-                packed_length=data.packed_length if shuffle else None,
                 noise=self._noise() if shuffle else (),
             )
         except ValueError as error:

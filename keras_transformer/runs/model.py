@@ -121,12 +121,12 @@ def _scoring(data: _RunData, pairs: Sequence[Pair]) -> DecodeAndScore | None:
 
 
 def _new_model(data: _RunData, num_batches: int) -> Transformer:
-    config, recipe, packed = data.config, data.config.training, data.config.data.packed_length is not None
+    config, recipe = data.config, data.config.training
     dtype = keras.DTypePolicy(recipe.precision)
     if config.model.initial_model is not None:
-        model = _initial_model(config.model, packed=packed, dtype=dtype)
+        model = _initial_model(config.model, dtype)
     else:
-        model = _untrained_model(config, data.tokenizers, packed=packed, dtype=dtype)
+        model = _untrained_model(config, data.tokenizers, dtype)
     num_steps = data.sizes.epochs * num_batches // recipe.gradient_accumulation_steps
     schedule = recipe.learning_rate(num_steps, data.sizes.warmup_steps, model.config.hidden_dim)
     compile_model(
@@ -143,7 +143,7 @@ def _new_model(data: _RunData, num_batches: int) -> Transformer:
 
 
 def _untrained_model(
-    config: RunConfig, tokenizers: tuple[Tokenizer, Tokenizer], *, packed: bool, dtype: keras.DTypePolicy
+    config: RunConfig, tokenizers: tuple[Tokenizer, Tokenizer], dtype: keras.DTypePolicy
 ) -> Transformer:
     source, target = tokenizers
     sizes = source.vocabulary_size, target.vocabulary_size
@@ -159,13 +159,12 @@ def _untrained_model(
         source_vocabulary_size=sizes[0],
         target_vocabulary_size=sizes[1],
         share_embeddings=config.vocabulary.shared,
-        packed=packed,
     )
     options.check_memory(bytes_per_weight=12)  # with Adam's two means of the gradients
     return Transformer(**options.options(), dtype=dtype)
 
 
-def _initial_model(section: _ModelSection, *, packed: bool, dtype: keras.DTypePolicy) -> Transformer:
+def _initial_model(section: _ModelSection, dtype: keras.DTypePolicy) -> Transformer:
     directory = section.initial_model
     initial = Translator.load(str(directory)).model
     if not isinstance(initial, Transformer):
@@ -173,7 +172,7 @@ def _initial_model(section: _ModelSection, *, packed: bool, dtype: keras.DTypePo
     _check_architecture(section, initial.get_config())
     rates = {name: rate for name, rate in section.changes.items() if name in _RATES}
     serialized = keras.saving.serialize_keras_object(dtype)
-    model = Transformer.from_config({**initial.get_config(), **rates, "packed": packed, "dtype": serialized})
+    model = Transformer.from_config({**initial.get_config(), **rates, "dtype": serialized})
     model.set_weights(initial.get_weights())
     _LOGGER.info("beginning with the weights of %s", directory)
     return model

@@ -94,23 +94,17 @@ def test_decoder_inputs_and_labels(pairs: Pairs, tokenizer: CharacterTokenizer) 
             assert ((token_ids == SPECIAL_IDS.end).sum(axis=1) == 1).all()
 
 
-@pytest.mark.parametrize("form", ["memory", "stream", "cache", "packed"])
+@pytest.mark.parametrize("form", ["memory", "stream", "cache"])
 def test_sources_end_with_what_their_tokenizer_says(form: str, tmp_path: Path) -> None:
     source, target = CharacterTokenizer(["a", "b"]), CharacterTokenizer(["a", "b"])
     source.end_ids = (3, 5)  # the end, and a language, say
-    options = {
-        "stream": {"chunk_size": 1},
-        "cache": {"cache": tmp_path / "cache"},
-        "packed": {"packed_length": 8, "tokens_per_batch": 8},
-    }.get(form, {})
+    options = {"stream": {"chunk_size": 1}, "cache": {"cache": tmp_path / "cache"}}.get(form, {})
     # A source of three tokens is too long with its end.
     pairs, limits = [("ab", "b"), ("aba", "b")], {"max_source_length": 4, "max_target_length": 4}
     [(inputs, labels)] = translation_dataset(pairs, source, target, **limits, **options).as_numpy_iterator()
     assert inputs["encoder_token_ids"][0, :4].tolist() == [4, 5, 3, 5]
     assert inputs["decoder_token_ids"][0, :2].tolist() == [2, 5]
     assert labels[0, :2].tolist() == [5, 3]
-    if form == "packed":
-        assert inputs["encoder_segment_ids"].tolist() == [[1, 1, 1, 1, 0, 0, 0, 0]]
 
 
 def test_few_shapes_when_padded_to_boundaries(pairs: Pairs, tokenizer: CharacterTokenizer) -> None:
@@ -405,8 +399,7 @@ def test_rows_after_noise_are_grouped_by_length_and_stay_pairs() -> None:
     ("options", "message"),
     [
         ({"chunk_size": 5}, r"are for texts\. Received: 1 EncodedPairs\."),
-        ({"packed_length": 9, "noise": [repeat_rows]}, r"allows neither.*packed_length=9, noise=\[<function"),
-        ({"packed_length": 9, "cache": "x"}, r"cache"),
+        ({"cache": "x"}, r"are for texts\. Received: 1 EncodedPairs\."),
     ],
 )
 def test_options_that_exclude_each_other(options: dict[str, object], message: str) -> None:

@@ -65,11 +65,9 @@ def test_no_batch() -> None:
         batch_statistics(tf.data.Dataset.range(0))
 
 
-def test_packed_rows_have_several_pairs_and_rows_of_padding_none() -> None:
+def test_rows_of_padding_are_no_pairs() -> None:
     ids = tf.ragged.constant([[5, 6], [7], [8]], dtype=tf.int32)
     encoded = EncodedPairs(source=ids, target=ids)
-    packed = translation_dataset(encoded, packed_length=5, tokens_per_batch=20, shuffle=False)
-    assert batch_statistics(packed).num_pairs == 3
     filled = translation_dataset(encoded, shuffle=False).apply(shard_rows(8))
     assert batch_statistics(filled).num_pairs == 3
     weighed = translation_dataset(encoded, shuffle=False).apply(accumulation_weights(1))

@@ -223,7 +223,7 @@ def labels_of(pairs: Any, tokenizer: CharacterTokenizer, cache: Path | None, **o
     "options",
     [
         {"noise": [source_noise(0.3)], "first_epoch": 2},
-        {"packed_length": 40, "seed": 1},
+        {"seed": 1},
         {"shuffle": False, "max_source_length": 9, "pad_to_bucket_boundary": True},
     ],
 )

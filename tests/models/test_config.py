@@ -172,7 +172,6 @@ def test_rates_out_of_range(name: str, rate: float) -> None:
             {"share_embeddings": True, "source_vocabulary_size": 11, "target_vocabulary_size": 13},
             "same size. Received: source_vocabulary_size=11, target_vocabulary_size=13",
         ),
-        ({"packed": True, "encoder_feature_dim": 3}, "Received: packed=True, encoder_feature_dim=3."),
     ],
 )
 def test_options_that_do_not_fit(options: dict[str, Any], message: str) -> None:
