@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 from keras import ops
 
-from keras_transformer._arguments import serialize_activation
 from keras_transformer.models import Transformer, TransformerConfig
 from keras_transformer.pretrained.family import _BIAS, _NO_TOKEN_BIAS, _Family, _parts, _weights
 from keras_transformer.types import SPECIAL_IDS, Config, Tensor
@@ -79,7 +78,7 @@ def _as_family(
     if of.has_output_bias and not has_two:
         # Rows of zeros fill up the smaller table, and the bias keeps them from being generated.
         sizes = dict.fromkeys(sizes, max(sizes.values()))
-    options = _resolved(model.config.options())
+    options = _resolved(model.config.get_config())
     options |= {f"{side}_vocabulary_size": size for side, size in sizes.items()}
     names: Config = {"vocab_size": sizes["source"]}
     if has_two:
@@ -91,7 +90,7 @@ def _as_family(
     fields = of.fields({**options, "max_length": options["max_length"] or num_positions})
     family = of(**fields, **names, **special, decoder_start_token_id=int(ids["target"][SPECIAL_IDS.start]))
     # No configuration of ours, which would refuse what does not fit together.
-    theirs = _resolved({**TransformerConfig().options(), **family.options()})
+    theirs = _resolved({**TransformerConfig().get_config(), **family.options()})
     theirs |= {f"{side}_vocabulary_size": size for side, size in family.table_sizes().items()}
     pairs = {name: (options[name], theirs[name]) for name in _COMPARED}
     different = {name: pair for name, pair in pairs.items() if not _is_same(name, *pair)}
@@ -132,7 +131,7 @@ def _resolved(options: Config) -> Config:
     # One is the other with the features in another order, see `_order`.
     positions = options["positions"]
     positions = "sinusoidal_concatenated" if positions == "sinusoidal" else positions
-    activation = str(serialize_activation(options["activation"]))
+    activation = str(options["activation"])
     return {**options, **followed, "positions": positions, "activation": activation}
 
 

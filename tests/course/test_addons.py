@@ -86,4 +86,3 @@ def test_a_mask_of_nested_lists_is_a_mask(layer: Any) -> None:
     inputs = [QUERY, KEY, VALUE]
     expected = array(layer(inputs, mask=MASK)[1])
     np.testing.assert_array_equal(array(layer(inputs, mask=MASK.tolist())[1]), expected)
-    np.testing.assert_array_equal(array(layer(inputs, mask=[*MASK])[1]), expected)
