@@ -5,12 +5,10 @@ message. Values of tensors are checked only where they are known: while a graph 
 """
 
 import contextlib
-import difflib
 import importlib
-import inspect
 import math
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from numbers import Integral, Real
 from pathlib import Path
 from types import ModuleType
@@ -21,15 +19,7 @@ import numpy as np
 from keras import KerasTensor, ops
 
 from keras_transformer.errors import InputError
-from keras_transformer.types import Config, Shape, Tensor
-
-# What other libraries and the paper call our arguments, where the name alone is not close to ours.
-_ELSEWHERE = {
-    "hidden_dim": "d_model embed_dim embedding_dim model_dim hidden_size",
-    "num_heads": "n_heads n_head nhead heads num_attention_heads",
-    "intermediate_dim": "d_ff dff ff_dim ffn_dim d_inner dim_feedforward intermediate_size hidden_dim",
-    "num_layers": "n_layers num_blocks num_hidden_layers depth",
-}
+from keras_transformer.types import Shape, Tensor
 
 
 def check_number(
@@ -84,27 +74,6 @@ def check_divides(**sizes: int | None) -> None:
         )
 
 
-def check_names(owner: type, given: Config, known: Iterable[str]) -> None:
-    """Raise TypeError for names that are no arguments, with the one that may be meant."""
-    if unknown := {name: value for name, value in given.items() if name not in known}:
-        name = min(unknown)
-        meant = [ours for ours, others in _ELSEWHERE.items() if name in others.split() and ours in known]
-        meant = meant or difflib.get_close_matches(name, known, 1)
-        hint = f" Did you mean `{meant[0]}`?" if meant else ""
-        raise TypeError(f"{owner.__name__} has no such argument.{hint} Received: {unknown}.")
-
-
-def check_call(owner: Any, args: tuple[object, ...], kwargs: Config, known: Iterable[str] = ()) -> None:
-    """Raise TypeError for arguments that a constructor cannot be called with."""
-    signature = inspect.signature(owner.__init__)
-    try:
-        signature.bind(None, *args, **kwargs)
-    except TypeError as error:
-        # Python would name a base class, and not the argument that is meant.
-        check_names(owner, kwargs, [*signature.parameters, *known])
-        raise TypeError(f"{owner.__name__}: {error}. Received: {args} and {kwargs}.") from error
-
-
 def check_memory(num_bytes: int, **received: object) -> None:
     """Raise InputError for at least so many bytes, before they are taken, if the machine has fewer."""
     memory = math.inf  # Windows does not tell; a container may have a limit of its own
@@ -115,31 +84,6 @@ def check_memory(num_bytes: int, **received: object) -> None:
         sizes = ", ".join(f"{name}={value}" for name, value in received.items())
         needed = f"At least {min(num_bytes, 10**30):,} bytes of memory would be needed"
         raise InputError(f"{needed}, and the machine has {memory:,}. Received: {sizes}.")
-
-
-@keras.saving.register_keras_serializable(package="keras_transformer", name="gelu_tanh")
-def _gelu_tanh(inputs: Tensor) -> Tensor:
-    return keras.activations.gelu(inputs, approximate=True)
-
-
-def get_activation(activation: object) -> Callable[[Tensor], Tensor]:
-    """Return the function that a name stands for; raise ValueError for an unknown one."""
-    # Keras has a name for the exact GELU alone.
-    if activation == "gelu_tanh":
-        return _gelu_tanh
-    try:
-        return keras.activations.get(activation)
-    except ValueError as error:
-        raise ValueError(
-            f"`activation` must be a name that Keras knows, `gelu_tanh`, or a function. "
-            f"Received: activation={activation!r}."
-        ) from error
-
-
-def serialize_activation(activation: object) -> object:
-    """Return what stands for an activation in a configuration: its name, where it has one."""
-    function = get_activation(activation)
-    return "gelu_tanh" if function is _gelu_tanh else keras.activations.serialize(function)
 
 
 def freeze_parts(layer: keras.layers.Layer) -> None:

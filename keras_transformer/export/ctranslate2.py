@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from keras import ops
 
-from keras_transformer._arguments import check_choice, import_extra, serialize_activation
+from keras_transformer._arguments import check_choice, import_extra
 from keras_transformer._files import as_path, atomic_directory, errors_named
 from keras_transformer.errors import InputError
 from keras_transformer.export.readmes import _ctranslate2_readme
@@ -121,7 +121,7 @@ def _supported(model: keras.Model) -> Transformer:
 
 
 def _activation(model: Transformer) -> str:
-    return str(serialize_activation(model.config.activation))
+    return str(model.config.get_config()["activation"])
 
 
 def _transformer_spec(model: Transformer, num_positions: int) -> _Spec:

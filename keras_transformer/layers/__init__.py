@@ -7,6 +7,7 @@ source, `T` the number of positions that a cache has room for, `g` groups of hea
 """
 
 from keras_transformer.layers.cached_decoder import CachedDecoder
+from keras_transformer.layers.config import LayerConfig
 from keras_transformer.layers.decoder import Decoder, DecoderLayer
 from keras_transformer.layers.dot_product_attention import dot_product_attention
 from keras_transformer.layers.encoder import Encoder, EncoderLayer
@@ -30,6 +31,7 @@ __all__ = [
     "Encoder",
     "EncoderLayer",
     "FeedForward",
+    "LayerConfig",
     "LearnedPositionEncoding",
     "MultiHeadAttention",
     "OutputProjection",

@@ -6,7 +6,7 @@ from typing import Any, Self, TypeAlias, TypeVar
 
 import keras
 
-from keras_transformer._arguments import check_call, check_choice, serialize_activation
+from keras_transformer._arguments import check_choice
 from keras_transformer._backend.compiler import build_optimizer
 from keras_transformer.models.config import PRESETS, _ModelConfig
 from keras_transformer.models.parts import Parts
@@ -26,11 +26,6 @@ class ConfiguredModel(keras.Model):
     """
 
     config: _ModelConfig
-
-    def __new__(cls, *args: object, **kwargs: object) -> "Self":
-        if args or kwargs:  # Keras makes an instance without any, for itself
-            check_call(cls, args, kwargs)
-        return super().__new__(cls, *args, **kwargs)
 
     def _keep(self, config: _ModelConfig, parts: Parts) -> None:
         """Keep the configuration, and each part as the attribute of its name."""
@@ -169,8 +164,7 @@ class ConfiguredModel(keras.Model):
         frozen = [number for number, layer in enumerate(self._flatten_layers()) if not layer.trainable]
         frozen_weights = [number for number, weight in enumerate(self.weights) if not weight.trainable]
         return {
-            **self.config.options(),
-            "activation": serialize_activation(self.config.activation),
+            **self.config.get_config(),
             "dtype": keras.saving.serialize_keras_object(self._policy()),
             "name": self.name,
             "frozen": frozen,

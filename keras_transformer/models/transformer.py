@@ -1,6 +1,7 @@
 """The encoder-decoder Transformer, "Attention Is All You Need", Figure 1."""
 
 import dataclasses
+from typing import Any
 
 import keras
 from keras import ops
@@ -11,7 +12,7 @@ from keras_transformer.layers.decoder import Decoder
 from keras_transformer.layers.encoder import Encoder
 from keras_transformer.layers.masks import padding_mask
 from keras_transformer.layers.token_embedding import OutputProjection
-from keras_transformer.models.config import Activation, TransformerConfig, _check_exactly_one
+from keras_transformer.models.config import TransformerConfig, _check_exactly_one
 from keras_transformer.models.configured_model import ConfiguredModel, Step
 from keras_transformer.models.decoding_step import _DecodingStep
 from keras_transformer.models.parts import Parts, _embedding, _input_parts, _position_encoding, _source_part
@@ -27,12 +28,9 @@ class Transformer(ConfiguredModel):
     from the ids themselves: 0 is padding, on both sides. Frames have a mask of their own.
 
     Args:
-        source_vocabulary_size: the number of source ids; None for frames.
-        target_vocabulary_size: the number of target ids, `v`.
-        encoder_feature_dim: the width of a frame, `w`; None for source ids.
-        source_convolutions: this and the options that follow mean what they do in `TransformerConfig`.
-        num_layers: encoder layers, and decoder layers.
-        **kwargs: `name` and `dtype` of a Keras model.
+        source_vocabulary_size: Number of source ids; None for frames.
+        target_vocabulary_size: Number of target ids, `v`.
+        **options: The other fields of `TransformerConfig`, and `name` and `dtype` of a Keras model.
 
     Call arguments:
         inputs: a dict of `decoder_token_ids`, integers `(b, t)`: the target shifted right, starting with
@@ -62,46 +60,21 @@ class Transformer(ConfiguredModel):
         self,
         source_vocabulary_size: int | None,
         target_vocabulary_size: int,
-        *,
-        encoder_feature_dim: int | None = None,
-        source_convolutions: bool = False,
-        num_layers: int = 6,
-        num_encoder_layers: int | None = None,
-        num_decoder_layers: int | None = None,
-        hidden_dim: int = 512,
-        num_heads: int = 8,
-        head_dim: int | None = None,
-        intermediate_dim: int = 2048,
-        dropout: float = 0.1,
-        attention_dropout: float = 0.0,
-        intermediate_dropout: float = 0.0,
-        activation: Activation = "relu",
-        gated: bool = False,
-        use_bias: bool = True,
-        norm_first: bool = False,
-        final_norm: bool | None = None,
-        normalization: str = "layer",
-        layer_norm_epsilon: float = 1e-6,
-        num_key_value_heads: int | None = None,
-        positions: str = "sinusoidal",
-        max_length: int | None = None,
-        scale_embeddings: bool = True,
-        normalize_embeddings: bool = False,
-        share_embeddings: bool = False,
-        share_positions: bool = True,
-        max_source_positions: int | None = None,
-        tie_output: bool = True,
-        output_bias: bool = False,
-        **kwargs: object,
+        **options: Any,
     ) -> None:
-        config = TransformerConfig.from_arguments(locals())
+        sizes = {
+            "source_vocabulary_size": source_vocabulary_size,
+            "target_vocabulary_size": target_vocabulary_size,
+        }
+        config, others = TransformerConfig.split(type(self), options, **sizes)
         _check_exactly_one(
-            source_vocabulary_size=source_vocabulary_size, encoder_feature_dim=encoder_feature_dim
+            source_vocabulary_size=source_vocabulary_size, encoder_feature_dim=config.encoder_feature_dim
         )
         check_positive(target_vocabulary_size=target_vocabulary_size)
-        parts = _parts(config, target_vocabulary_size, kwargs.pop("dtype", None))
+        dtype = others.pop("dtype", None)
+        parts = _parts(config, target_vocabulary_size, dtype)
         inputs, outputs = _connect(parts, _source(config))
-        super().__init__(inputs=inputs, outputs=outputs, **kwargs)
+        super().__init__(inputs=inputs, outputs=outputs, **others)
         self._keep(config, parts)
 
     @property

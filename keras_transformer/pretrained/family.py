@@ -5,7 +5,6 @@ import json
 from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple, Self
 
-from keras_transformer._arguments import serialize_activation
 from keras_transformer._files import read_table
 from keras_transformer.errors import InputError
 from keras_transformer.pretrained.directory import _Directory
@@ -169,5 +168,5 @@ def _activation(name: str) -> str:
 
 
 def _their_activation(activation: Any) -> str:
-    name = str(serialize_activation(activation))
+    name = str(activation)
     return next((theirs for theirs, ours in _ACTIVATIONS.items() if ours == name), name)

@@ -96,7 +96,7 @@ class _Audio(Source):
         self._features = reader
         self.about = (
             "`audio` is a row of samples from -1 to 1 for each recording, mono, 16 kHz, with zeros behind\n"
-            f"the shorter ones; the first {reader.seconds} seconds of each are read. Its log-mel features are\n"
+            f"the shorter ones; the first {reader.seconds} seconds of each are read. Log-mel features are\n"
             "computed in the graph."
         )
 

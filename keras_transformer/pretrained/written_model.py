@@ -7,7 +7,6 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from keras_transformer._arguments import serialize_activation
 from keras_transformer.models import Transformer, TransformerConfig
 from keras_transformer.pretrained.family import _Family
 from keras_transformer.pretrained.weights import _BIAS, _NO_TOKEN_BIAS, _array, _pairs, _positions, _scatter
@@ -71,7 +70,7 @@ def _as_family(
     if of.has_output_bias and not has_two:
         # Rows of zeros fill up the smaller table, and the bias keeps them from being generated.
         sizes = dict.fromkeys(sizes, max(sizes.values()))
-    options = _resolved(model.config.options())
+    options = _resolved(model.config.get_config())
     options |= {f"{side}_vocabulary_size": size for side, size in sizes.items()}
     fields = of.fields({**options, "max_length": options["max_length"] or num_positions})
     names: Config = {"vocab_size": sizes["source"]}
@@ -81,7 +80,7 @@ def _as_family(
     special = {"pad_token_id": pad, "eos_token_id": end, "decoder_start_token_id": start}
     family = of(**fields, **names, **special)
     # No configuration of ours, which would refuse what does not fit together.
-    theirs = _resolved({**TransformerConfig().options(), **family.options()})
+    theirs = _resolved({**TransformerConfig().get_config(), **family.options()})
     theirs |= {f"{side}_vocabulary_size": size for side, size in family.table_sizes().items()}
     pairs = {name: (options[name], theirs[name]) for name in _COMPARED}
     if different := {name: pair for name, pair in pairs.items() if not _is_same(name, *pair)}:
@@ -115,7 +114,7 @@ def _resolved(options: Config) -> Config:
     # One is the other with the features in another order, see `_feature_order`.
     positions = options["positions"]
     positions = "sinusoidal_concatenated" if positions == "sinusoidal" else positions
-    activation = str(serialize_activation(options["activation"]))
+    activation = str(options["activation"])
     return {**options, **followed, "positions": positions, "activation": activation}
 
 
