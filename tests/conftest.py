@@ -103,7 +103,7 @@ def made_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callab
 
 @pytest.fixture
 def close(record_property: Callable[[str, object], None]) -> Callable[[Any, Any, float], None]:
-    """Compares numbers, and records how far apart they were; `benchmarks/proof_tables.py` reads that."""
+    """Compares numbers, and records their difference for `benchmarks/quality/references.py`."""
 
     def check(actual: Any, expected: Any, tolerance: float) -> None:
         record_property("difference", float(np.abs(np.asarray(actual) - np.asarray(expected)).max()))

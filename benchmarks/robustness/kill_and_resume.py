@@ -1,15 +1,15 @@
-"""Kills a training run with SIGKILL at random moments, resumes it, and compares it with one that ran through.
+"""Kills training runs with SIGKILL, resumes them, and compares them with one that ran through.
 
-Run as `python benchmarks/kill_and_resume.py [--kills 30] [--epochs 5] [--seed 0] [--all-options]`, on Linux
-or macOS.
+python -m benchmarks.robustness.kill_and_resume
+python -m benchmarks.robustness.kill_and_resume --kills 30 --epochs 5 --seed 0 --all-options
 
-A small model with dropout trains in deterministic mode once without interruption. Then it trains again and
-again, each run killed and resumed until it ends: every other kill waits for a checkpoint to be written and
-comes while it is, the others come at any time since the process began, be it while it loads. Now and
-then the newest checkpoint is also damaged by one byte. A line says for each kill what was there, and for each
-run whether weights, optimizer, random state and history are the same bits. The exit status is 1 if one
-is not. All processes are forked from this one, which has imported everything and begun nothing. With
-`--all-options` the run also has whatever else of the recipe has a state of its own or draws random numbers.
+For Linux and macOS. A small model with dropout trains in deterministic mode once without interruption. Then
+it trains again and again, each run killed and resumed until it ends. Every other kill comes while a
+checkpoint is being written, the others at any moment. Now and then one byte of the newest checkpoint is
+damaged. A line for each kill says what it left, and a line for each run whether weights, optimizer, random
+state and history have the same bits; if not, the exit status is 1. All processes are forked from this one,
+which has imported everything and begun nothing. `--all-options` adds every option of the recipe that has a
+state or draws random numbers.
 """
 
 import argparse
@@ -62,16 +62,7 @@ ALL_OPTIONS: dict[str, Any] = {
 
 
 def make_run(directory: Path, epochs: int, *, all_options: bool = False) -> RunConfig:
-    """Write pairs, and say how to train on them.
-
-    Args:
-        directory: for the pairs and all runs.
-        epochs: of each run.
-        all_options: whether to train with `ALL_OPTIONS`.
-
-    Returns:
-        The configuration.
-    """
+    """Write pairs, and return the configuration of a run on them."""
     draw = random.Random(0)
     sources = ["".join(draw.choices("abcdefgh", k=draw.randint(3, 12))) for _ in range(400)]
     pairs = directory / "pairs.tsv"
@@ -81,27 +72,14 @@ def make_run(directory: Path, epochs: int, *, all_options: bool = False) -> RunC
 
 
 def train(run: RunConfig, directory: Path) -> None:
-    """Do what `keras-transformer train` does, with --resume where it was begun.
-
-    Args:
-        run: what to train.
-        directory: of the run.
-    """
+    """Train as `keras-transformer train` does, with `--resume` if the run has begun."""
     place = {"run_directory": str(directory.parent), "name": directory.name}
     begun = (directory / "config.json").exists()
     kt.Run(run.override(**place)).train(resume=begun, overwrite=not begun, verbose=0)
 
 
 def start(run: RunConfig, directory: Path) -> int:
-    """Train in a process of its own.
-
-    Args:
-        run: what to train.
-        directory: of the run; what the process says goes to `output.txt` beside it.
-
-    Returns:
-        The process's number.
-    """
+    """Fork a process that trains; return its id. Its output goes to a `.txt` next to the run."""
     if process := os.fork():
         return process
     output = os.open(directory.with_suffix(".txt"), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -120,17 +98,7 @@ def start(run: RunConfig, directory: Path) -> int:
 
 
 def has_ended(process: int) -> bool:
-    """Look whether a process has ended by itself.
-
-    Args:
-        process: its number.
-
-    Returns:
-        Whether it has; if so, it is no more.
-
-    Raises:
-        RuntimeError: it failed.
-    """
+    """Return whether a process has ended; raise RuntimeError if it failed."""
     ended, status = os.waitpid(process, os.WNOHANG)
     if ended and status:
         raise RuntimeError(f"the run failed with status {os.waitstatus_to_exitcode(status)}; see its output")
@@ -140,18 +108,7 @@ def has_ended(process: int) -> bool:
 def kill(
     process: int, checkpoints: Path, draw: random.Random, *, seconds: float, writing: bool
 ) -> str | None:
-    """Kill a process at a random moment.
-
-    Args:
-        process: its number.
-        checkpoints: the directory that it writes to.
-        draw: decides when.
-        seconds: that a whole run takes.
-        writing: whether to wait for a checkpoint that is being written.
-
-    Returns:
-        What the kill left; None where the process ended before.
-    """
+    """Kill a process at a random moment; return what it left, None if it ended before."""
     latest = time.monotonic() + (1000 * seconds if writing else draw.uniform(0, seconds))
     epochs_to_skip = draw.choice((0, 0, 1, 1, 2))
     # What an earlier kill left is not being written.
@@ -178,7 +135,7 @@ def kill(
 
 
 def epoch_file(epoch: int) -> str:
-    """Name the checkpoint of an epoch."""
+    """Return the file name of a checkpoint."""
     return f"epoch-{epoch:04d}.keras"
 
 
@@ -199,15 +156,7 @@ def partial_files(checkpoints: Path) -> dict[str, int]:
 
 
 def damage(checkpoints: Path, draw: random.Random) -> str:
-    """Change one byte of the newest checkpoint, if there is one before it.
-
-    Args:
-        checkpoints: their directory.
-        draw: decides which byte.
-
-    Returns:
-        What was done, for the line about the kill.
-    """
+    """Change one byte of the newest checkpoint, if there is one before it."""
     # Of those that are whole; what was damaged before is newer.
     newest = Checkpoint(checkpoints.parent).epoch
     if sum(epoch <= newest for epoch in saved_epochs(checkpoints)) < 2:
@@ -220,14 +169,7 @@ def damage(checkpoints: Path, draw: random.Random) -> str:
 
 
 def fingerprint(checkpoints: Path) -> dict[str, str]:
-    """Compute SHA-256 over what a run ended with, read without Keras.
-
-    Args:
-        checkpoints: of a run that has ended.
-
-    Returns:
-        For weights, optimizer, random state and history.
-    """
+    """Return SHA-256 digests of weights, optimizer, random state and history, read without Keras."""
     state = json.loads((checkpoints / "state.json").read_text())
     digests = {name: hashlib.sha256() for name in ("weights", "optimizer")}
     for epoch in saved_epochs(checkpoints):  # the last, the best, and those that are averaged
@@ -259,18 +201,7 @@ def datasets(file: h5py.File) -> Iterator[tuple[str, bytes]]:
 
 
 def killed_run(run: RunConfig, directory: Path, draw: random.Random, *, seconds: float, kills: int) -> int:
-    """Train with kills until the run ends.
-
-    Args:
-        run: what to train.
-        directory: of the run.
-        draw: decides when to kill.
-        seconds: that a whole run takes.
-        kills: done so far.
-
-    Returns:
-        Kills done in all.
-    """
+    """Train with kills until the run ends; return the number of all kills so far."""
     checkpoints = directory / "checkpoints"
     while True:
         process = start(run, directory)
@@ -283,17 +214,13 @@ def killed_run(run: RunConfig, directory: Path, draw: random.Random, *, seconds:
 
 
 def main() -> int:
-    """Compare.
-
-    Returns:
-        The exit status.
-    """
+    """Compare, and return the exit status."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--kills", type=int, default=30, help="how many at least  [30]")
-    parser.add_argument("--epochs", type=int, default=5, help="of each run  [5]")
-    parser.add_argument("--seed", type=int, default=0, help="of the moments  [0]")
+    parser.add_argument("--kills", type=int, default=30, help="minimum number of kills")
+    parser.add_argument("--epochs", type=int, default=5, help="epochs of each run")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the moments")
     parser.add_argument(
         "--all-options", action="store_true", help="subword dropout, R-Drop, averages, and more"
     )
