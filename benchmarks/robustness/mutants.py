@@ -85,7 +85,7 @@ MUTANTS = (
     ),
     Mutant(
         "an export scores an empty output as nothing",
-        "_is_empty(text) & _is_empty(output)",
+        "self._source.is_empty(source) & (tf.strings.length(output) == 0)",
         "_is_empty(text) | _is_empty(output)",
         "tests/export/test_signatures.py",
     ),

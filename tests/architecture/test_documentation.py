@@ -8,7 +8,7 @@ import importlib.util
 import itertools
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import click
 import pytest
 
 import keras_transformer
+from keras_transformer.errors import InputError
 from keras_transformer.runs import RunConfig
 
 ROOT = Path(__file__).parents[2]
@@ -30,10 +31,18 @@ README_COMMANDS = (
 
 def page(root: Path, name: str) -> str:
     """Return the text of a page of the checkout."""
-    path = root / name
-    if not path.exists():
-        pytest.skip(f"{name} is not there")
-    return path.read_text(encoding="utf-8")
+    return (root / name).read_text(encoding="utf-8")
+
+
+def wrong_pages(root: Path, check: Callable[[str, str], None]) -> dict[str, str]:
+    """Return what a check of the name and the text of a page says of each page that fails it."""
+    wrong = {}
+    for name in PAGES:
+        try:
+            check(name, page(root, name))
+        except (AssertionError, click.UsageError, InputError) as error:
+            wrong[name] = str(error)
+    return wrong
 
 
 def blocks(text: str, language: str = r"\w*") -> list[str]:
@@ -70,18 +79,24 @@ def test_commands_that_do_not_exist_are_noticed() -> None:
     check_command(main, ["plot", "mask", "--length", "3"])
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_every_quoted_command_exists(root: Path, name: str) -> None:
+def test_every_quoted_command_exists(root: Path) -> None:
     main = importlib.import_module("keras_transformer_cli").main
-    for words in quoted_commands(page(root, name)):
-        check_command(main, words)
+
+    def check(name: str, text: str) -> None:
+        for words in quoted_commands(text):
+            check_command(main, words)
+
+    assert wrong_pages(root, check) == {}
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_every_command_of_a_block_is_one_that_can_be_given(root: Path, name: str) -> None:
+def test_every_command_of_a_block_is_one_that_can_be_given(root: Path) -> None:
     main = importlib.import_module("keras_transformer_cli").main
-    for words in quoted_commands("\n".join(f"```\n{block}```" for block in blocks(page(root, name)))):
-        parse(main, [re.sub(r"\$\w+", "1", word) for word in words])
+
+    def check(name: str, text: str) -> None:
+        for words in quoted_commands("\n".join(f"```\n{block}```" for block in blocks(text))):
+            parse(main, [re.sub(r"\$\w+", "1", word) for word in words])
+
+    assert wrong_pages(root, check) == {}
 
 
 def parse(command: click.Command, words: list[str]) -> None:
@@ -102,15 +117,14 @@ def test_commands_that_cannot_be_given_are_noticed() -> None:
             parse(main, words)
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_blocks_are_of_known_languages_and_tables_of_known_fields(
-    root: Path, name: str, tmp_path: Path
-) -> None:
-    text = page(root, name)
-    assert set(re.findall(r"^```(\w*)\n.*?^```$", text, flags=re.MULTILINE | re.DOTALL)) <= LANGUAGES
-    for block in blocks(text, "toml"):
-        (tmp_path / "run.toml").write_text(block, encoding="utf-8")
-        RunConfig.from_toml(tmp_path / "run.toml")
+def test_blocks_are_of_known_languages_and_tables_of_known_fields(root: Path, tmp_path: Path) -> None:
+    def check(name: str, text: str) -> None:
+        assert set(re.findall(r"^```(\w*)\n.*?^```$", text, flags=re.MULTILINE | re.DOTALL)) <= LANGUAGES
+        for block in blocks(text, "toml"):
+            (tmp_path / "run.toml").write_text(block, encoding="utf-8")
+            RunConfig.from_toml(tmp_path / "run.toml")
+
+    assert wrong_pages(root, check) == {}
 
 
 def test_every_message_of_the_troubleshooting_page_is_one_of_the_package(
@@ -149,15 +163,16 @@ def check_command(group: click.Group, words: list[str]) -> None:
     assert used <= known, f"keras-transformer {verb} has no {sorted(used - known)}"
 
 
-# A change log names the files of its time.
-@pytest.mark.parametrize("name", [name for name in PAGES if name != "CHANGELOG.md"])
-def test_quoted_files_exist(root: Path, name: str) -> None:
-    quoted = re.findall(
-        r"(?:benchmarks|examples|keras_transformer|tests)/[\w/]*\.\w+", code(page(root, name))
-    )
-    programs = re.findall(r"python\s+-m\s+(benchmarks[\w.]+)", page(root, name))
-    quoted += [f"{program.replace('.', '/')}.py" for program in programs]
-    assert {path for path in quoted if not (root / path).exists()} == set()
+def test_quoted_files_exist(root: Path) -> None:
+    def check(name: str, text: str) -> None:
+        if name == "CHANGELOG.md":  # which names the files of its time
+            return
+        quoted = re.findall(r"(?:benchmarks|examples|keras_transformer|tests)/[\w/]*\.\w+", code(text))
+        programs = re.findall(r"python\s+-m\s+(benchmarks[\w.]+)", text)
+        quoted += [f"{program.replace('.', '/')}.py" for program in programs]
+        assert {path for path in quoted if not (root / path).exists()} == set()
+
+    assert wrong_pages(root, check) == {}
 
 
 def python_programs(root: Path) -> Iterator[tuple[str, str]]:
@@ -214,16 +229,18 @@ def anchors(text: str) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_internal_links_resolve(root: Path, name: str) -> None:
-    for link in re.findall(r"\]\(([^)\s]+)\)", page(root, name)):
-        if re.match(r"[a-z]+:", link):
-            continue
-        target, _, anchor = link.partition("#")
-        path = (root / name).parent / target if target else root / name
-        assert path.exists(), f"{name}: {link}"
-        if anchor:
-            assert anchor in anchors(path.read_text(encoding="utf-8")), f"{name}: {link}"
+def test_internal_links_resolve(root: Path) -> None:
+    def check(name: str, text: str) -> None:
+        for link in re.findall(r"\]\(([^)\s]+)\)", text):
+            if re.match(r"[a-z]+:", link):
+                continue
+            target, _, anchor = link.partition("#")
+            path = (root / name).parent / target if target else root / name
+            assert path.exists(), link
+            if anchor:
+                assert anchor in anchors(path.read_text(encoding="utf-8")), link
+
+    assert wrong_pages(root, check) == {}
 
 
 def test_every_page_is_in_the_navigation(root: Path) -> None:
