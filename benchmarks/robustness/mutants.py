@@ -86,7 +86,7 @@ MUTANTS = (
     Mutant(
         "an export scores an empty output as nothing",
         "self._source.is_empty(source) & (tf.strings.length(output) == 0)",
-        "_is_empty(text) | _is_empty(output)",
+        "self._source.is_empty(source) | (tf.strings.length(output) == 0)",
         "tests/export/test_signatures.py",
     ),
     Mutant(
