@@ -9,7 +9,6 @@ thousands of others are larger. Its tokenizer splits at spaces.
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 import keras
 import numpy as np
@@ -41,11 +40,17 @@ def random_translator(shape: str) -> tuple[kt.Translator, list[str]]:
     return kt.Translator(model, tokenizer, tokenizer, **limits), texts
 
 
-def make_search(name: str) -> Any:
-    """Return a search without length penalty that is asked for its best output, as CTranslate2 is."""
-    if name == "greedy":
-        return kt.decoding.GreedySearch()
-    return kt.decoding.BeamSearch(SEARCHES[name], num_hypotheses=1, length_penalty=0.0)
+def searching(translator: kt.Translator, name: str) -> kt.Translator:
+    """Return a translator without length penalty that looks for its best output only, as CTranslate2 does."""
+    beam = kt.decoding.BeamSearch(SEARCHES[name], num_hypotheses=1, length_penalty=0.0)
+    return kt.Translator(
+        translator.model,
+        translator.source_tokenizer,
+        translator.target_tokenizer,
+        search=kt.decoding.GreedySearch() if name == "greedy" else beam,
+        max_source_length=translator.max_source_length,
+        max_target_length=translator.max_target_length,
+    )
 
 
 def export(system: str, translator: kt.Translator, directory: Path, search: str) -> None:
@@ -86,11 +91,10 @@ def main() -> None:
     written = set()
     for each in options.exports:
         system, search = each.split(":")
-        translator.search = make_search(search)
         # A file for another engine has no search of its own.
         part = (system, search) if system.startswith("ours") and "litert" not in system else (system, "")
         if part not in written:
-            export(system, translator, options.directory, search)
+            export(system, searching(translator, search), options.directory, search)
         written.add(part)
 
 
