@@ -222,7 +222,7 @@ def compare(name: str, model: Any, tokenizer: Any, sources: list[str], beams: li
     end, pad = model.config.eos_token_id, model.config.pad_token_id
     encoded = tokenizer(sources, padding=True, return_tensors="pt")
     inputs = {each: encoded[each] for each in ("input_ids", "attention_mask")}
-    translator = kt.Translator.from_hugging_face(place / name)
+    translator = kt.from_hugging_face(place / name)
     padded = np.asarray(translator.source_tokenizer.padded_ids(sources, translator.max_source_length))
     original, target_ids = (
         each.original_ids for each in (translator.source_tokenizer, translator.target_tokenizer)
