@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from keras import ops
 
 from keras_transformer._arguments import as_boolean, known_sizes
-from keras_transformer.layers.masks import _check_key_mask, _check_query_mask
+from keras_transformer.layers.masks import _check_key_mask, _check_query_mask, _Masks
 from keras_transformer.types import Shape, Tensor
 
 
@@ -47,9 +47,24 @@ class _SequenceAxes:
         batch, length = (_product(shape[axis] for axis in axes) for axes in (self.leading, self.sequence))
         return batch, length, shape[-1]
 
-    def flatten(self, inputs: Tensor) -> Tensor:
+    def flatten(
+        self, query: Tensor, value: Tensor, key: Tensor, masks: _Masks
+    ) -> tuple[Tensor, Tensor, Tensor, _Masks]:
+        """Bring inputs and masks to `(b, t, d)`, `(b, s, d)` and what goes with them."""
         if self.is_plain:
-            return inputs
+            return query, value, key, masks
+        flat = _Masks(
+            self._flatten_attention_mask(masks.attention_mask, query, value),
+            self._flatten_padding_mask(masks.padding_mask, "padding_mask", key),
+            self._flatten_padding_mask(masks.query_mask, "query_mask", query),
+            self._flatten_padding_mask(masks.value_mask, "value_mask", value),
+            self._flatten_padding_mask(masks.key_mask, "key_mask", key),
+        )
+        values = self._flatten(value)
+        # Keys that are the values are reordered once.
+        return self._flatten(query), values, values if key is value else self._flatten(key), flat
+
+    def _flatten(self, inputs: Tensor) -> Tensor:
         sizes = ops.shape(inputs)
         length = math.prod(sizes[axis] for axis in self.sequence)
         batch = math.prod(sizes[axis] for axis in self.leading)
@@ -95,13 +110,13 @@ class _SequenceAxes:
         elif attention_mask is not None:
             self._check_attention_mask(attention_mask, query, key)
 
-    def flatten_padding_mask(self, mask: Tensor | None, name: str, inputs: Tensor) -> Tensor | None:
-        if self.is_plain or mask is None:
-            return mask
+    def _flatten_padding_mask(self, mask: Tensor | None, name: str, inputs: Tensor) -> Tensor | None:
+        if mask is None:
+            return None
         mask = as_boolean(mask, name)
         self._check_padding_mask(mask.shape, name, inputs.shape)
         # The shape of the inputs without their width -> (b, s); a width of 1 lets it go their way
-        return self.flatten(mask[..., None])[..., 0]
+        return self._flatten(mask[..., None])[..., 0]
 
     def _check_padding_mask(self, mask_shape: Shape, name: str, shape: Shape) -> None:
         """Raise ValueError unless a mask has the shape of the inputs that it covers, without their width."""
@@ -113,9 +128,9 @@ class _SequenceAxes:
                 f"Received: shape={found}."
             )
 
-    def flatten_attention_mask(self, mask: Tensor | None, query: Tensor, key: Tensor) -> Tensor | None:
-        if self.is_plain or mask is None:
-            return mask
+    def _flatten_attention_mask(self, mask: Tensor | None, query: Tensor, key: Tensor) -> Tensor | None:
+        if mask is None:
+            return None
         mask = as_boolean(mask, "attention_mask")
         if len(mask.shape) == 2:
             return mask
