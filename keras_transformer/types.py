@@ -61,8 +61,8 @@ SPECIAL_IDS = SpecialIds()
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[START]", "[END]")
 """Names of the special tokens, in the order of `SPECIAL_IDS`; they begin every vocabulary."""
 
-OPTIMIZATIONS = ("float32", "bfloat16", "int8", "xla")
-"""Values of `optimize` of SavedModels: nothing, weights of half the size, integers, a compiled search."""
+OPTIMIZATIONS = ("float32", "bfloat16", "xla")
+"""Values of `optimize` of SavedModels: nothing, weights of half the size, a compiled search."""
 
 FIXED_OPTIMIZATIONS = ("float32", "int8")
 """Values of `optimize` of single files, whose sizes are fixed: nothing, weights of a third of the size."""

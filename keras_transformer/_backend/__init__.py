@@ -8,7 +8,7 @@ from keras_transformer._backend.distribution import Devices
 from keras_transformer._backend.formulas import drop, layer_normalization, position_angles
 from keras_transformer._backend.gather import assign_rows, largest, shape_of, take
 from keras_transformer._backend.gradients import add_at_labels, finished
-from keras_transformer._backend.loop import PositionBuffer, RowProduct, weights_now
+from keras_transformer._backend.loop import PositionBuffer, weights_now
 from keras_transformer._backend.projection import project
 from keras_transformer._backend.random import GeneratorState, draw_normal, draw_uniforms
 
@@ -16,7 +16,6 @@ __all__ = [
     "Devices",
     "GeneratorState",
     "PositionBuffer",
-    "RowProduct",
     "adam_update",
     "add_at_labels",
     "assign_rows",

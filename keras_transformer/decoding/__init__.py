@@ -6,7 +6,6 @@ from keras_transformer.decoding.generation import generate
 from keras_transformer.decoding.sampling import GreedySearch, SampleSearch
 from keras_transformer.decoding.scoring import align_targets, score_targets
 from keras_transformer.decoding.search import SearchResult
-from keras_transformer.decoding.shortlist import lexical_shortlist
 from keras_transformer.decoding.text_generator import TextGenerator
 from keras_transformer.decoding.text_translator import (
     Alignment,
@@ -32,7 +31,6 @@ __all__ = [
     "TruncationWarning",
     "align_targets",
     "generate",
-    "lexical_shortlist",
     "score_targets",
 ]
 __dir__ = __all__.copy  # `dir()` shows what is public

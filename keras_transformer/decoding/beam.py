@@ -198,7 +198,7 @@ class BeamSearch(Search):
         """Find the most likely extensions of each source's hypotheses."""
         logits, cache = step(ops.reshape(state.last_ids, (-1,)), state.position, state.cache)
         # Of each hypothesis no more than `2n` tokens can be among the `2n` best of the source.
-        num_tokens = min(2 * self.beam_size, logits.shape[-1] or 2 * self.beam_size)
+        num_tokens = min(2 * self.beam_size, logits.shape[-1])
         if self.constraints.is_idle(state.limits):
             scores, ids = _best_tokens(logits, num_tokens, self._ids)
         else:

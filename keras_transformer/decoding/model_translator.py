@@ -18,7 +18,6 @@ from keras_transformer.decoding.generation import _token_stream, generate
 from keras_transformer.decoding.sampling import GreedySearch
 from keras_transformer.decoding.scoring import align_targets
 from keras_transformer.decoding.search import Search, SearchResult
-from keras_transformer.decoding.shortlist import Shortlist
 from keras_transformer.decoding.text_translator import Outputs, TextTranslator, TruncationWarning
 from keras_transformer.decoding.translator_directory import _read_translator, _write_translator
 from keras_transformer.errors import InputError
@@ -37,8 +36,6 @@ class _ModelTranslator(TextTranslator):
     options_file: ClassVar[str]
     blanks_empty: bool = True
     """Whether an empty text has an empty output."""
-    shortlist: Shortlist | None = None
-    """The tokens that each source token allows, int32 `(v, k)`; None for all."""
 
     def __init__(
         self,
@@ -99,7 +96,6 @@ class _ModelTranslator(TextTranslator):
             source_numbers=source_numbers,
             max_lengths=max_lengths,
             length_penalties=length_penalties,
-            shortlist=self.shortlist,
         )
 
     @abc.abstractmethod

@@ -13,7 +13,6 @@ from keras_transformer.decoding.hugging_face import _read_hugging_face, _write_h
 from keras_transformer.decoding.model_translator import _check_vocabulary, _ModelTranslator
 from keras_transformer.decoding.scoring import _layer_name, _teacher_forcing, score_targets
 from keras_transformer.decoding.search import Search, SearchResult
-from keras_transformer.decoding.shortlist import Shortlist, _check_shortlist
 from keras_transformer.decoding.text_translator import Alignment
 from keras_transformer.models.ensemble import Ensemble
 from keras_transformer.models.transformer import Transformer
@@ -48,13 +47,9 @@ class Translator(_ModelTranslator):
         search: `BeamSearch(4)` if None.
         max_source_length: most tokens of a source, the end token included.
         max_target_length: most tokens of an output, the end token included.
-        shortlist: the tokens that each source token allows, from `lexical_shortlist`; None for all. A graph
-            of TensorFlow, as a SavedModel, then computes the logits of few tokens. `score`, `align` and files
-            for other engines read all.
 
     Raises:
-        ValueError: If a tokenizer's vocabulary or the shortlist does not have the model's size, or a limit is
-            below 2.
+        ValueError: If a tokenizer's vocabulary does not have the model's size, or a limit is below 2.
 
     Example:
         ```python
@@ -74,7 +69,6 @@ class Translator(_ModelTranslator):
         search: Search | None = None,
         max_source_length: int = 256,
         max_target_length: int = 256,
-        shortlist: Shortlist | None = None,
     ) -> None:
         reads_audio = getattr(source_tokenizer, "reads", TEXT) == AUDIO
         if not (hasattr(model, "target_embedding") and (reads_audio or hasattr(model, "source_embedding"))):
@@ -92,21 +86,6 @@ class Translator(_ModelTranslator):
         )
         limits = max_source_length, max_target_length
         super().__init__(model, (source_tokenizer, target_tokenizer), search or BeamSearch(4), limits)
-        self.shortlist = shortlist
-
-    @property
-    def shortlist(self) -> Shortlist | None:
-        """The tokens that each source token allows; an assigned one takes effect."""
-        return self._shortlist
-
-    @shortlist.setter
-    def shortlist(self, shortlist: Shortlist | None) -> None:
-        """Use another shortlist, or none."""
-        if shortlist is not None:
-            num_sources = getattr(self.source_tokenizer, "vocabulary_size", None)
-            _check_shortlist(shortlist, num_sources, self.target_tokenizer.vocabulary_size)
-        self._shortlist = None if shortlist is None else np.asarray(shortlist, "int32")
-        self._compiled.clear()  # of the one before
 
     @classmethod
     def from_hugging_face(

@@ -6,8 +6,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from keras_transformer._files import Checksums, atomic_directory, read_file, read_table, write_file
 from keras_transformer.decoding.beam import BeamSearch
 from keras_transformer.decoding.sampling import GreedySearch, SampleSearch
@@ -17,22 +15,17 @@ from keras_transformer.training.restore import load_model
 from keras_transformer.types import Config, Length
 
 MODEL_FILE = "model.keras"
-_SHORTLIST_FILE = "shortlist.npy"
 _SEARCHES: dict[str, type[Search]] = {"beam": BeamSearch, "greedy": GreedySearch, "sample": SampleSearch}
 
 
 def _write_translator(directory: Path, options_file: str, arguments: Config) -> None:
     """Write a translator; the directory changes when everything is written, and not if something fails."""
     limits = {name: arguments[name] for name in _ending(arguments, "_length")}
-    shortlist = arguments.get("shortlist")
     options = {"search": _search_options(arguments["search"]), **limits}
-    options |= {} if shortlist is None else {"has_shortlist": True}
     with atomic_directory(directory, replace=True) as partial:
         for name in _ending(arguments, "tokenizer"):
             arguments[name].save(partial / name)
         arguments["model"].save(partial / MODEL_FILE)
-        if shortlist is not None:
-            np.save(partial / _SHORTLIST_FILE, shortlist)
         # NumPy's numbers are numbers, too.
         content = json.dumps(options, indent=2, default=lambda number: number.item())
         write_file(partial / options_file, (content + "\n").encode())
@@ -54,23 +47,14 @@ def _read_translator(directory: Path, options_file: str, names: Iterable[str]) -
     fields = [("search", dict[str, Any]), *((name, Length) for name in limits)]
     # Of files without `Checksums`, unused.
     parts: dict[str, str] = dataclasses.field(default_factory=dict)
-    optional = [("parts", dict[str, str], parts), ("has_shortlist", bool, dataclasses.field(default=False))]
-    kind = dataclasses.make_dataclass("_Options", [*fields, *optional])
+    kind = dataclasses.make_dataclass("_Options", [*fields, ("parts", dict[str, str], parts)])
     options = vars(read_table(read_file(path), path, kind))
     return {
         "model": load_model(directory / MODEL_FILE),
-        **({"shortlist": _read_shortlist(directory / _SHORTLIST_FILE)} if options["has_shortlist"] else {}),
         **{name: load_tokenizer(directory / name) for name in _ending(names, "tokenizer")},
         "search": _read_search(options["search"], path),
         **{name: options[name] for name in limits},
     }
-
-
-def _read_shortlist(path: Path) -> Any:
-    try:
-        return np.load(path)
-    except (OSError, ValueError, EOFError) as error:
-        raise InputError(f"{path} is no shortlist, or damaged. {error}") from error
 
 
 def _ending(names: Iterable[str], end: str) -> list[str]:

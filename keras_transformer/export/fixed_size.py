@@ -53,8 +53,7 @@ def export_litert(
     token.
 
     Args:
-        translator: on the TensorFlow backend. Of its search, the length penalty and the constraints count; a
-            shortlist does not.
+        translator: on the TensorFlow backend. Of its search, the length penalty and the constraints count.
         path: the file; an existing one is replaced.
         examples: real sources, of which the first 8 are compared, besides what users send by mistake.
         source_length: the tokens of a source, the end token included, `s`; the translator's limit if None.
@@ -152,7 +151,6 @@ class _GreedyGraph:
             ),
             max_source_length=translator.max_source_length if source_length is None else source_length,
             max_target_length=translator.max_target_length if max_length is None else max_length,
-            shortlist=None,
         )
         # The converter makes constants of the variables that a module holds.
         self.module = tf.Module(name="greedy")

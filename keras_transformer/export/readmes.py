@@ -15,11 +15,6 @@ _TEXT_IMPORT = "    import tensorflow_text  # registers the tokenizer's operatio
 _NOTES = {
     "float32": "",
     "bfloat16": "\nMatrices are stored as bfloat16, in half the size, and computed with as float32.\n",
-    "int8": """
-Large matrices of a step of decoding are integers, with rows rounded as they come: some outputs differ from
-those of the model, and two requests served together may change each other's in the same way. It is faster
-where the processor multiplies integers (VNNI, AMX), slower elsewhere, and needs a server with oneDNN.
-""",
     "xla": """
 The search is compiled by XLA, for sources padded to 16, 32, 64 and so on tokens and batches padded
 to powers of two. The first request of each such size waits for the compiler; the warm-up requests are
@@ -30,10 +25,6 @@ _DIVIDED = """
 The sources of a request are divided among up to {threads} threads, each of which searches for its part. It is
 for processors, not for GPUs. `--tensorflow_inter_op_parallelism` of the server should not be lower.
 """
-_LISTED = (
-    "\nA shortlist leaves an output likely translations of its source's tokens, and frequent tokens: its\n"
-    "score is a log-probability among these. The signature `score` reads the whole vocabulary.\n"
-)
 _TRANSLATION = {
     "outputs": "strings, scores and alignments",
     "align": "| `align` | `text` | `output`, `score`; `source_tokens`, string (b, s); "
@@ -79,9 +70,7 @@ def _saved_model_readme(
         "version": version,
         "max_target_length": translator.max_target_length,
         "num_outputs": translator.search.num_outputs,
-        "note": _NOTES[optimize]
-        + ("" if threads is None else _DIVIDED.format(threads=threads))
-        + ("" if translator.shortlist is None else _LISTED),
+        "note": _NOTES[optimize] + ("" if threads is None else _DIVIDED.format(threads=threads)),
     }
     if translator.reads == AUDIO:
         seconds = translator.source_tokenizer.seconds

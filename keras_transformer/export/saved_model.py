@@ -21,10 +21,9 @@ from keras_transformer.decoding.text_translator import TruncationWarning
 from keras_transformer.decoding.translator import Translator
 from keras_transformer.errors import InputError
 from keras_transformer.export.readmes import _saved_model_readme, _template
-from keras_transformer.export.row_products import _IntegerProduct
 from keras_transformer.export.serving_graphs import _columns, _rows, _ServingGraphs, _signatures_of, _utf8
 from keras_transformer.export.verification import verify_saved_model
-from keras_transformer.export.weights import _LARGE, _rounded
+from keras_transformer.export.weights import _rounded
 from keras_transformer.types import AUDIO, OPTIMIZATIONS, SPECIAL_TOKENS, Signature, Source
 
 _MAX_WARMUP_TEXTS = 8
@@ -53,9 +52,7 @@ def export_saved_model(
             warm-up requests; for `xla` of the lengths that are usual. Without any a few tokens of the
             vocabulary, or silence.
         optimize: `float32`; `bfloat16` for weights of half the size, which changes outputs where two are
-            nearly as likely; `int8` for integers in the large products of decoding (a million numbers or
-            more), which changes as many, faster with VNNI or AMX and slower without; or `xla` for a search
-            compiled for a few lengths, with the same outputs.
+            nearly as likely; or `xla` for a search compiled for a few lengths, with the same outputs.
         threads: for processors alone, and mostly faster there: the number of threads among which the sources
             of a request are divided, such as the cores of a server by the requests that it answers at once.
             None lets TensorFlow share each operation among its threads. The outputs are the same.
@@ -65,10 +62,10 @@ def export_saved_model(
 
     Raises:
         InputError: the directory cannot be written, or is that of a version, or Keras runs on another
-            backend, or TensorFlow has no products of integers.
+            backend.
         ExportError: the SavedModel is not what it must be; nothing is left of it.
-        ValueError: an unknown `optimize`, or `int8` for a small model; or a search that samples, whose
-            outputs nothing could be compared with.
+        ValueError: an unknown `optimize`, or a search that samples, whose outputs nothing could be compared
+            with.
     """
     _check_exportable(translator, (Translator, TextGenerator))
     if isinstance(translator.search, SampleSearch):
@@ -84,7 +81,11 @@ def export_saved_model(
         raise InputError(
             f"`directory` must be that of a model, with its versions in it. Received: {directory}, a version."
         )
-    _check_optimized(translator, optimize)
+    if translator.reads == AUDIO and optimize == "xla":
+        raise ValueError(
+            "`optimize` must not be 'xla' for a model of audio: XLA's sizes are those of token ids. "
+            f"Received: optimize={optimize!r}."
+        )
     texts = translator.sources(examples=examples)[:_MAX_WARMUP_TEXTS] or [_first_tokens(translator)]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TruncationWarning)
@@ -107,20 +108,10 @@ def export_saved_model(
         )
         (partial / "README.md").write_text(readme, encoding="utf-8", errors="replace")
         verified = _rounded(translator) if optimize == "bfloat16" else translator
-        verify_saved_model(partial, verified, texts, is_exact=optimize != "int8")
+        verify_saved_model(partial, verified, texts)
         Checksums.write(partial)
         _write_models_config(directory / _MODELS_CONFIG, name)
     return directory / str(version)
-
-
-def _check_optimized(translator: Translator | TextGenerator, optimize: str) -> None:
-    if optimize == "int8" and not _IntegerProduct.is_known():
-        raise InputError("`optimize='int8'` needs a TensorFlow with oneDNN. Received: one without it.")
-    if translator.reads == AUDIO and optimize == "xla":
-        raise ValueError(
-            "`optimize` must not be 'xla' for a model of audio: XLA's sizes are those of token ids. "
-            f"Received: optimize={optimize!r}."
-        )
 
 
 def _first_tokens(translator: Translator | TextGenerator) -> Source:
@@ -157,58 +148,22 @@ def _write_graphs(
     """Write the SavedModel itself, with the vocabularies among its assets."""
     graphs = _ServingGraphs(translator, optimize, threads)
     signatures = graphs.signatures()
-    if optimize == "int8" and not graphs.has_integers:
-        raise ValueError(
-            f"`optimize='int8'` needs a matrix of {_LARGE:,} numbers or more in a step of decoding. "
-            "Received: a model without one."
-        )
     with tempfile.TemporaryDirectory() as vocabularies:
         module = graphs.module(_vocabulary_files(translator, Path(vocabularies)))
-        # Without the gradients of quantized products, which would name operations as they were.
+        # A server computes no gradients.
         options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
         try:
             tf.saved_model.save(module, str(directory), signatures=signatures, options=options)
         except tf.errors.OpError as error:  # from TensorFlow's own writing: a full disk, for example
             raise OSError(error.message) from error
-    _rewrite_graphs(directory / "saved_model.pb", threads)
-
-
-def _rewrite_graphs(path: Path, threads: int | None) -> None:
-    """Change what TensorFlow has written so that it is loaded and run sooner."""
-    saved_model = SavedModel.FromString(path.read_bytes())
-    _shorten_names(saved_model)
     if threads is not None:
-        _keep_on_one_thread(saved_model)
-    path.write_bytes(saved_model.SerializeToString(deterministic=True))
-    path.with_name("fingerprint.pb").unlink(missing_ok=True)  # of the file as it was
+        _keep_on_one_thread(directory / "saved_model.pb")
 
 
-def _shorten_names(saved_model: SavedModel) -> None:
-    """Number the operations of a SavedModel's functions, and leave out the shapes known while tracing."""
-    # Half of the file are names, each the path of the layers that made an operation, once for itself and once
-    # for each operation that it feeds. For a model of 3 layers and width 128 the file shrinks from 2.4 MB to
-    # 1.2 MB, loading takes 1.6 s of processor time instead of 1.8 s, the first answer 2.5 s instead of 3.1 s.
-    functions = [
-        function for graph in saved_model.meta_graphs for function in graph.graph_def.library.function
-    ]
-    for function in functions:
-        # Names are unique among operations and arguments.
-        taken = {argument.name for argument in function.signature.input_arg}
-        free = (name for name in map("n{}".format, itertools.count()) if name not in taken)
-        names = {node.name: next(free) for node in function.node_def}
-        for node in function.node_def:
-            node.name = names[node.name]
-            node.input[:] = [_renamed(reference, names) for reference in node.input]
-            if "_output_shapes" in node.attr:
-                del node.attr["_output_shapes"]
-        for results in (function.ret, function.control_ret):
-            for key, reference in list(results.items()):
-                results[key] = _renamed(reference, names)
-
-
-def _keep_on_one_thread(saved_model: SavedModel) -> None:
+def _keep_on_one_thread(path: Path) -> None:
     """Let TensorFlow's single-threaded executor run loops that have neither loops nor conditions in them."""
     # A step is hundreds of small operations, which the other executor hands from thread to thread.
+    saved_model = SavedModel.FromString(path.read_bytes())
     for graph in saved_model.meta_graphs:
         nodes = {each.signature.name: each.node_def for each in graph.graph_def.library.function}
         lowered = {name for name in nodes for each in nodes[name] if "_lower_using_switch_merge" in each.attr}
@@ -216,13 +171,8 @@ def _keep_on_one_thread(saved_model: SavedModel) -> None:
             parts = [loop.attr[part].func for part in ("cond", "body")]
             for part in parts if lowered.isdisjoint(part.name for part in parts) else ():
                 part.attr["_executor"].s = b"SINGLE_THREADED_EXECUTOR"
-
-
-def _renamed(reference: str, names: dict[str, str]) -> str:
-    """Rename `node:output:0`, `^node` or `argument`, if it is a node."""
-    control = "^" if reference.startswith("^") else ""
-    name, *output = reference.removeprefix("^").split(":")
-    return control + ":".join([names.get(name, name), *output])
+    path.write_bytes(saved_model.SerializeToString(deterministic=True))
+    path.with_name("fingerprint.pb").unlink(missing_ok=True)  # of the file as it was
 
 
 def _vocabulary_files(translator: Translator | TextGenerator, directory: Path) -> list[str]:

@@ -89,7 +89,7 @@ class _ServingGraphs:
         self, translator: Translator | TextGenerator, optimize: str = "float32", threads: int | None = None
     ) -> None:
         self._translator = translator
-        self._weights = _StoredWeights(translator.model, optimize, threads)
+        self._weights = _StoredWeights(translator.model, optimize)
         # XLA cannot put a source aside when it has as many tokens as were asked for: no options, no `search`.
         self._options = {} if optimize == "xla" else _default_options(translator)
         source = _IDS if translator.reads == TEXT else _frames(translator.source_tokenizer)
@@ -106,16 +106,11 @@ class _ServingGraphs:
         # A module of its own: one with the graphs as attributes would save functions and Keras objects, which
         # no server reads.
         module = tf.Module(name="serving")
-        module.model_variables, module.computed = self._weights.variables, self._weights.computed
+        module.model_variables = self._weights.variables
         module.source_tokenizer = self._translator.source_tokenizer
         module.target_tokenizer = self._translator.target_tokenizer
         module.vocabularies = [tf.saved_model.Asset(path) for path in vocabulary_files]
         return module
-
-    @property
-    def has_integers(self) -> bool:
-        """Whether `signatures` have products of integers."""
-        return any(each.dtype == tf.int8 for each in self._weights.computed)
 
     def signatures(self) -> dict[Signature, _Graph]:
         """Return a function for each signature; TensorFlow saves the defaults of its arguments."""

@@ -63,8 +63,6 @@ def verify_saved_model(
     directory: str | Path,
     translator: Translator | TextGenerator,
     examples: Iterable[Source] = (),
-    *,
-    is_exact: bool = True,
 ) -> None:
     """Raise ExportError unless a SavedModel answers as a translator does.
 
@@ -76,8 +74,6 @@ def verify_saved_model(
         directory: of a version.
         translator: the one that was exported.
         examples: real sources, of which the first 8 are compared, besides what users send by mistake.
-        is_exact: if not, as of rounded products, half of the texts may have another best output, alone or in
-            a batch, and all of them other scores; the signature `score` must be exact.
 
     Raises:
         ExportError: what differs.
@@ -96,10 +92,8 @@ def verify_saved_model(
         )
     _check_specifications(fresh["signatures"], translator.signatures, translator.reads)
     for name, report in fresh["signatures"].items():
-        must_be_exact = is_exact or name == "score"  # which has no step of decoding
-        differing = list(_differing(name, texts, report, expected[name], must_be_exact))
-        if len(differing) > (0 if must_be_exact else len(texts) // 2):
-            raise ExportError(differing[0])
+        for difference in _differing(name, texts, report, expected[name]):
+            raise ExportError(difference)
         rows_of_nothing = {output: len(values) for output, values in report["of_nothing"].items()}
         if any(rows_of_nothing.values()):
             raise ExportError(f"{name} must answer no rows with no rows. Received: {rows_of_nothing} rows.")
@@ -179,26 +173,22 @@ def _differing(
     texts: Sequence[Source],
     report: _SignatureReport,
     expected: Sequence[_Answer],
-    is_exact: bool,
 ) -> Iterator[str]:
     """Describe answers that are not the expected ones, or not those to the text alone."""
     together = TextTranslator.read(name, report["together"])
     # The last of the texts, no UTF-8, has no expected answer.
     for text, answer, wanted in zip(texts, together, expected, strict=False):
-        if not _is_same(answer, wanted, is_exact):
+        if not _is_same(answer, wanted):
             yield f"{name} must answer {text!r} with {wanted}. Received: {answer}."
     # A server batches the requests of several clients: none may see what the others sent.
     for text, answer, outputs in zip(texts, together, report["alone"], strict=True):
         [alone] = TextTranslator.read(name, outputs)
-        if not _is_same(answer, alone, is_exact):
+        if not _is_same(answer, alone):
             yield f"{name} must answer {text!r} in a batch as alone: {alone}. Received: {answer}."
 
 
-def _is_same(answer: _Answer, wanted: _Answer, is_exact: bool) -> bool:
-    """Return whether texts and tokens are equal, and numbers close; if not exact, only the best text."""
-    if not is_exact:
-        best, wanted_best = (each[0] if isinstance(each, list) else each for each in (answer, wanted))
-        return _is_same_value(getattr(best, "text", None), getattr(wanted_best, "text", None))
+def _is_same(answer: _Answer, wanted: _Answer) -> bool:
+    """Return whether texts and tokens are equal, and numbers close."""
     if isinstance(wanted, list):
         return isinstance(answer, list) and _are_same_hypotheses(answer, wanted)
     return all(_is_same_value(getattr(answer, name), value) for name, value in vars(wanted).items())

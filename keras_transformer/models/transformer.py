@@ -115,7 +115,6 @@ class Transformer(ConfiguredModel):
         padding_mask: Tensor | None = None,
         track_attention: bool = False,
         in_place: bool = False,
-        token_ids: Tensor | None = None,
     ) -> tuple[Step[CachedDecoder.Cache], CachedDecoder.Cache]:
         """Run the encoder and prepare to decode step by step.
 
@@ -127,14 +126,13 @@ class Transformer(ConfiguredModel):
             track_attention: whether the cache sums up the cross-attention, for a coverage penalty.
             in_place: whether a step may overwrite the cache that it is given, so that TensorFlow copies
                 nothing; for a loop that owns its cache.
-            token_ids: int32 `(m,)`: the tokens whose logits are computed, in this order; None for all.
 
         Returns:
             `step` and the first cache. `step(token_ids (b * n,), position, cache)` returns the logits
             `(b * n, v)` of the token after `position`, and the cache with this position written.
         """
         encoder_output, mask = self.encode(inputs, padding_mask=padding_mask)
-        step = _DecodingStep(self, "target", in_place=in_place, token_ids=token_ids)
+        step = _DecodingStep(self, "target", in_place=in_place)
         # So that torch keeps nothing of the encoder for a gradient that nobody will ask for.
         encoder_output = ops.stop_gradient(encoder_output)
         return step, step.decoder.create_cache(

@@ -143,19 +143,6 @@ def test_an_answer_that_depends_on_the_batch_is_refused(verify: Verify) -> None:
         verify(replace("serving_default", "output", -1, b"o", also_alone=False))
 
 
-def test_of_rounded_products_half_the_texts_must_be_the_same(verify: Verify) -> None:
-    def put(*rows: int) -> Change:
-        changes = [replace("serving_default", "output", row, b"no") for row in rows]
-        return lambda signatures: [change(signatures) for change in changes]
-
-    verify(put(0, 1, 2), is_exact=False)  # of six, one of which is no UTF-8
-    verify(replace("n_best", "score", 1, lambda score: score * 2), is_exact=False)
-    with pytest.raises(ExportError, match="serving_default must answer 'a dog'"):
-        verify(put(0, 1, 2, 3), is_exact=False)
-    with pytest.raises(ExportError, match="score must answer 'a dog'"):
-        verify(replace("score", "score", 0, 9.0), is_exact=False)
-
-
 def test_rows_from_nothing_are_refused(verify: Verify) -> None:
     def change(signatures: dict[str, Any]) -> None:
         signatures["score"]["of_nothing"]["score"] = np.zeros(1)
