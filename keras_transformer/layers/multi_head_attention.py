@@ -8,21 +8,20 @@ from keras import ops
 
 from keras_transformer._arguments import (
     as_tensor,
-    check_attention_inputs,
     check_choice,
     check_divides,
     check_positive,
     check_rates,
     check_width,
-    freeze_parts,
     known_width,
 )
 from keras_transformer._backend.attention import fused_attention
 from keras_transformer._backend.gather import shape_of
+from keras_transformer.layers.built_parts import _clone, _freeze_parts
 from keras_transformer.layers.dot_product_attention import _attend_without_scores, dot_product_attention
 from keras_transformer.layers.masks import _mask_queries, _Masks, _window_mask, causal_mask, combine_masks
 from keras_transformer.layers.normalization import Dropout
-from keras_transformer.layers.projection import _as_matrix, _clone, _Projection
+from keras_transformer.layers.projection import _as_matrix, _Projection
 from keras_transformer.layers.relative_position_bias import RelativePositionBias
 from keras_transformer.layers.rotary_embedding import _Rotation
 from keras_transformer.layers.sequence_axes import _SequenceAxes
@@ -231,7 +230,7 @@ class MultiHeadAttention(keras.layers.Layer):
             )
             self.position_bias.build(query_shape)
         self.score_dropout = Dropout(self.dropout, seed=self.seed, dtype=self.dtype_policy)
-        freeze_parts(self)
+        _freeze_parts(self)
 
     def call(
         self,
@@ -272,7 +271,6 @@ class MultiHeadAttention(keras.layers.Layer):
         training: bool | None,
     ) -> tuple[Tensor, Tensor | None]:
         """Compute section 3.2.2 for a query `(b, t, d)`, and a value and a key `(b, s, d)`."""
-        check_attention_inputs(query.shape, value.shape, key.shape)
         mask = self._combined(masks, query, value, use_causal_mask=use_causal_mask)
         query, key, value = (ops.cast(inputs, self.compute_dtype) for inputs in (query, key, value))
         # Q W^Q: btd,dhk->bthk; K W^K and V W^V: bsd,dgk->bsgk
@@ -359,7 +357,6 @@ class MultiHeadAttention(keras.layers.Layer):
     ) -> Shape:
         key_shape = value_shape if key_shape is None else key_shape
         axes = self._axes(query_shape, value_shape, key_shape)
-        check_attention_inputs(*(axes.flat_shape(shape) for shape in (query_shape, value_shape, key_shape)))
         axes.check_masks(query_shape, value_shape, self.num_heads, attention_mask_shape, padding_mask_shape)
         return (*query_shape[:-1], *self._output_sizes(query_shape))
 
@@ -378,14 +375,12 @@ class MultiHeadAttention(keras.layers.Layer):
         }
 
     def _axes(self, query: Shape, value: Shape, key: Shape) -> _SequenceAxes:
-        """Return the axes of inputs that go together; raise ValueError for others."""
-        check_attention_inputs(query, value, key)
+        """Return the axes of inputs that belong together; raise ValueError for others."""
+        axes = _SequenceAxes.of(query, value, key, self.attention_axes)
         if self.built:
             check_width(self.query_dense.kernel.shape[0], query=query)
             check_width(self.value_dense.kernel.shape[0], value=value)
             check_width(self.key_dense.kernel.shape[0], key=key)
-        axes = _SequenceAxes(len(query), self.attention_axes)
-        axes.check_leading(query=query, value=value, key=key)
         return axes
 
     def _projection(

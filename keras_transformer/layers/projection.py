@@ -8,13 +8,8 @@ from keras import ops
 
 from keras_transformer._backend.loop import weights_now
 from keras_transformer._backend.projection import project
+from keras_transformer.layers.built_parts import _clone
 from keras_transformer.types import Tensor
-
-
-def _clone(initializer: Tensor) -> Tensor:
-    """Return an initializer of the same kind that draws other numbers."""
-    # A Keras initializer draws the same numbers at every call: queries, keys and values would start alike.
-    return initializer.clone() if isinstance(initializer, keras.initializers.Initializer) else initializer
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -87,7 +82,7 @@ def _as_matrix(initializer: Callable[..., Tensor], num_summed: int) -> Callable[
     """Return an initializer of kernels that draws each as the matrix it is, and other numbers each time."""
     draw = _clone(initializer)
 
-    def initialize(shape: Tensor, dtype: str | None = None) -> Tensor:
+    def initialize(shape: tuple[int, ...], dtype: str | None = None) -> Tensor:
         # Keras computes the fans of a kernel of rank 3 as if it were a convolution, and so would start
         # attention several times too small.
         matrix_shape = math.prod(shape[:num_summed]), math.prod(shape[num_summed:])

@@ -2,12 +2,17 @@
 
 import math
 from collections.abc import Iterable, Sequence
+from typing import Any, TypeAlias
 
 from keras import ops
 
 from keras_transformer._arguments import as_boolean, known_sizes
 from keras_transformer.layers.masks import _check_key_mask, _check_query_mask, _Masks
 from keras_transformer.types import Shape, Tensor
+
+_NAMES = ("query", "value", "key")
+# Integers, scalar tensors where a size is known only when it is run, or None where it is not known.
+_Sizes: TypeAlias = tuple[Any, ...]
 
 
 class _SequenceAxes:
@@ -33,15 +38,31 @@ class _SequenceAxes:
         # The usual case: nothing is reordered, and no operation is added to a graph.
         self.is_plain = self.leading == (0,) and self.sequence == (1,)
 
-    def check_leading(self, **shapes: Shape) -> None:
-        """Raise ValueError for different batch axes, even if they hold as many sequences."""
-        for axis in self.leading:
-            sizes = {known_sizes(shape)[axis] for shape in shapes.values()}
-            if len(sizes - {None}) > 1:
-                names = ", ".join(f"{name} of shape {tuple(shape)}" for name, shape in shapes.items())
-                raise ValueError(f"The inputs must have one size in axis {axis}. Received: {names}.")
+    @classmethod
+    def of(
+        cls, query: Shape, value: Shape, key: Shape, attention_axes: int | Sequence[int] | None
+    ) -> "_SequenceAxes":
+        """Return the axes of inputs that belong together; raise ValueError for others."""
+        inputs = {name: known_sizes(shape) for name, shape in zip(_NAMES, (query, value, key), strict=True)}
+        received = ", ".join(f"{name} of shape {shape}" for name, shape in inputs.items())
+        if not len(query) == len(value) == len(key):
+            raise ValueError(
+                "`query`, `value` and `key` must have one rank; a mask is an `attention_mask` or a "
+                f"`padding_mask`. Received: {received}."
+            )
+        axes = cls(len(query), attention_axes)
+        flat = [axes._flat_shape(shape) for shape in inputs.values()]
+        lengths = {shape[1] for shape in flat[1:]}
+        # The same number of sequences in other axes is another batch too.
+        batches = [{shape[axis] for shape in inputs.values()} for axis in axes.leading]
+        if any(len(sizes - {None}) > 1 for sizes in (lengths, *batches)):
+            raise ValueError(
+                "`query`, `value` and `key` must have one batch size, and `value` and `key` one length. "
+                f"Received: {received}."
+            )
+        return axes
 
-    def flat_shape(self, shape: Shape) -> Shape:
+    def _flat_shape(self, shape: Shape) -> Shape:
         """Return the shape `(b, t, d)` that `flatten` brings an input of this shape to."""
         shape = known_sizes(shape)
         batch, length = (_product(shape[axis] for axis in axes) for axes in (self.leading, self.sequence))
@@ -156,7 +177,7 @@ class _SequenceAxes:
                 f"{tuple(lengths)}. Received: shape={shape}."
             )
 
-    def _mask_sizes(self, mask_shape: Shape, query: Shape, key: Shape) -> tuple[Tensor, Tensor]:
+    def _mask_sizes(self, mask_shape: Shape, query: _Sizes, key: _Sizes) -> tuple[_Sizes, _Sizes]:
         """Return the leading sizes of a mask, and its lengths: `(t, s)`, or Keras's `(*queries, *keys)`."""
         leading, num_lengths = tuple(query[axis] for axis in self.leading), len(self.sequence)
         if len(mask_shape) == 2:
@@ -175,7 +196,7 @@ class _SequenceAxes:
         return leading, lengths
 
 
-def _product(sizes: Iterable[int | None]) -> Tensor:
+def _product(sizes: Iterable[int | None]) -> int | None:
     """Multiply sizes; None where one is not known."""
     found = list(sizes)
     return None if None in found else math.prod(size or 0 for size in found)
