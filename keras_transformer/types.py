@@ -10,6 +10,9 @@ Tensor: TypeAlias = Any
 # A text, or the samples of audio, float32 (n,).
 Source: TypeAlias = Any
 
+# What `model.fit` reads: a dataset of `tf.data`, a `keras.utils.PyDataset`, a loader of torch.
+Batches: TypeAlias = object
+
 # A source text and its target text.
 Pair: TypeAlias = tuple[str, str]
 

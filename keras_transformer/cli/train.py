@@ -53,7 +53,11 @@ def train(config: str | None, resume: bool, overwrite: bool, export: bool, **fla
         check_writable(Path(run.config.export_directory, run.config.name))
     try:
         report = run.train(
-            resume=resume, overwrite=overwrite, callbacks=[_EpochProgress()], verbose=0, progress=progress_bar
+            resume=resume,
+            overwrite=overwrite,
+            callbacks=[_EpochProgress(run.config.training.monitor)],
+            verbose=0,
+            progress=progress_bar,
         )
     # An end that a user caused, so with status 2 as others, and with the line that says how to go on.
     except KeyboardInterrupt as error:

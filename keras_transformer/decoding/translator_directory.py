@@ -11,7 +11,7 @@ from keras_transformer.decoding.beam import BeamSearch
 from keras_transformer.decoding.sampling import GreedySearch, SampleSearch
 from keras_transformer.decoding.search import Search
 from keras_transformer.errors import InputError
-from keras_transformer.training.restore import load_model
+from keras_transformer.training.checkpoint import load_model
 from keras_transformer.types import Config, Length
 
 MODEL_FILE = "model.keras"

@@ -8,6 +8,7 @@ from pathlib import Path
 import keras
 import tensorflow as tf
 
+from keras_transformer._backend.compiler import compiles_each_shape
 from keras_transformer._files import write_file
 from keras_transformer.decoding.beam import BeamSearch
 from keras_transformer.decoding.sampling import GreedySearch
@@ -16,13 +17,12 @@ from keras_transformer.errors import InputError
 from keras_transformer.evaluation.decode_and_score import DecodeAndScore
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.runs.config import RunConfig, _ModelSection
-from keras_transformer.runs.data import _jit_compiles, _RunData
+from keras_transformer.runs.data import _RunData
 from keras_transformer.runs.directory import CONFIG_FILE, _as_json
 from keras_transformer.text.tokenizer import Tokenizer
-from keras_transformer.training.checkpoint import Checkpoint
+from keras_transformer.training.checkpoint import Checkpoint, load_model
 from keras_transformer.training.fit import fit
 from keras_transformer.training.recipe import compile_model
-from keras_transformer.training.restore import load_model
 from keras_transformer.types import Pair
 
 _LOGGER = logging.getLogger(__name__)
@@ -48,7 +48,7 @@ def _train_model(
         batches = data.training_batches(checkpoint.epoch)
         if checkpoint.epoch:
             model = checkpoint.load_model()
-            model.jit_compile = _jit_compiles()  # it may have begun on another backend
+            model.jit_compile = compiles_each_shape()  # it may have begun on another backend
         else:
             model = _new_model(data, num_batches=len(batches))
         counts = len(data.training), len(data.validation), len(batches), model.count_params()
@@ -127,7 +127,8 @@ def _new_model(data: _RunData, num_batches: int) -> Transformer:
         model = _initial_model(config.model, dtype)
     else:
         model = _untrained_model(config, data.tokenizers, dtype)
-    num_steps = data.sizes.epochs * num_batches // recipe.gradient_accumulation_steps
+    # An update is a whole group of batches, and what is left of an epoch is left out.
+    num_steps = data.sizes.epochs * (num_batches // recipe.gradient_accumulation_steps)
     schedule = recipe.learning_rate(num_steps, data.sizes.warmup_steps, model.config.hidden_dim)
     compile_model(
         model,

@@ -14,7 +14,7 @@ from keras_transformer._files import as_path, read_table, write_file
 from keras_transformer.decoding.text_translator import TextTranslator, Translation
 from keras_transformer.decoding.translator import Translator
 from keras_transformer.errors import InputError
-from keras_transformer.evaluation.report import METRICS, EvaluationReport, evaluate
+from keras_transformer.evaluation.report import EvaluationReport, evaluate
 from keras_transformer.export.saved_model import export_saved_model
 from keras_transformer.runs.config import RunConfig, Value
 from keras_transformer.runs.data import _load_pairs, _run_tokenizers, _RunData, _RunPairs
@@ -278,7 +278,7 @@ def _scored(
     if isinstance(translator, Translator):
         _warn_of_unwritable(targets, translator)
     has_words = tokenize == "char" or any(" " in target.strip() for target in targets)
-    metrics = METRICS if has_words else _METRICS_WITHOUT_WORDS
+    metrics = None if has_words else _METRICS_WITHOUT_WORDS
     texts = [output.text for output in outputs]
     return evaluate(texts, list(references.values()), metrics, tokenize=tokenize), outputs
 

@@ -9,7 +9,7 @@ import pydantic
 import pytest
 
 from keras_transformer.errors import InputError
-from keras_transformer.evaluation import METRICS
+from keras_transformer.evaluation.report import METRICS
 from keras_transformer.runs import RunConfig
 from keras_transformer.training import InverseSquareRootSchedule, NoamSchedule
 

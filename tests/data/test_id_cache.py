@@ -1,95 +1,38 @@
-"""The streamed dataset holds the same pairs as the one in memory, in batches of the same kind."""
+"""Token ids on the disk make the same batches as those in memory."""
 
 import gzip
 import os
 from collections.abc import Iterator
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import tensorflow as tf
 
 import keras_transformer as kt
-from keras_transformer.data import EncodedPairs, ParallelText, source_noise, translation_dataset
+from keras_transformer.data import EncodedPairs, ParallelText, translation_dataset
 from keras_transformer.errors import InputError
 from keras_transformer.text import CharacterTokenizer, WhitespaceTokenizer
 from keras_transformer.types import Pair
 
-Batches = list[tuple[np.ndarray, np.ndarray]]
 OPTIONS: dict[str, Any] = {"tokens_per_batch": 100, "max_source_length": 25, "max_target_length": 25}
+CACHED = [("abc", "de"), ("a", "bcd"), ("ef", "g"), ("h", "h"), ("abcdefgh", "abcdefgh")]
 
 
-def stream(
-    pairs: Any, tokenizer: CharacterTokenizer, chunk_size: int | None = 1000, **options: Any
-) -> tf.data.Dataset:
-    return translation_dataset(pairs, tokenizer, tokenizer, chunk_size=chunk_size, **options)
+def labels_of(pairs: Any, tokenizer: CharacterTokenizer, cache: Path | None, **options: Any) -> Any:
+    dataset = translation_dataset(pairs, tokenizer, tokenizer, cache=cache, **options)
+    return [[labels.tolist() for _, labels in dataset.as_numpy_iterator()] for _ in range(3)]
 
 
-def batches_of(dataset: tf.data.Dataset) -> Batches:
-    return [(inputs["encoder_token_ids"], labels) for inputs, labels in dataset.as_numpy_iterator()]
-
-
-def rows_of(batches: Batches) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """All pairs without their padding, sorted."""
-    pairs = [pair for batch in batches for pair in zip(*batch, strict=True)]
-    return sorted((tuple(source[source > 0]), tuple(target[target > 0])) for source, target in pairs)
-
-
-def same(first: Batches, second: Batches) -> bool:
-    return [[array.tolist() for array in batch] for batch in first] == [
-        [array.tolist() for array in batch] for batch in second
-    ]
-
-
-@pytest.mark.parametrize("chunk_size", [10, 50, 1000])
-@pytest.mark.parametrize("shuffle", [True, False])
-def test_every_pair_is_there_once(
-    pairs: list[Pair], tokenizer: CharacterTokenizer, chunk_size: int, shuffle: bool
-) -> None:
-    options = {**OPTIONS, "shuffle": shuffle}
-    streamed = batches_of(stream(lambda: iter(pairs), tokenizer, chunk_size=chunk_size, **options))
-    assert rows_of(streamed) == rows_of(
-        batches_of(translation_dataset(pairs, tokenizer, tokenizer, **options))
-    )
-    assert max(max(source.size, labels.size) for source, labels in streamed) <= 100
-
-
-def test_one_chunk_in_order_is_what_the_dataset_in_memory_is(
-    pairs: list[Pair], tokenizer: CharacterTokenizer
-) -> None:
-    options = {**OPTIONS, "shuffle": False, "bucket_boundaries": [5, 9, 14, 19, 25]}
-    streamed = batches_of(stream(pairs, tokenizer, **options))
-    assert same(streamed, batches_of(translation_dataset(pairs, tokenizer, tokenizer, **options)))
-
-
-def test_epochs_differ_and_a_resumed_run_sees_the_same(
-    pairs: list[Pair], tokenizer: CharacterTokenizer
-) -> None:
-    def epochs(first: int, number: int, **options: Any) -> list[Batches]:
-        dataset = stream(
-            lambda: iter(pairs),
-            tokenizer,
-            chunk_size=60,
-            first_epoch=first,
-            noise=[source_noise(0.3)],
-            **OPTIONS,
-            **options,
-        )
-        return [batches_of(dataset) for _ in range(number)]
-
-    uninterrupted = epochs(0, 3)
-    assert not same(uninterrupted[0], uninterrupted[1])
-    assert all(map(same, epochs(1, 2), uninterrupted[1:]))
-    assert not same(epochs(0, 1, seed=1)[0], uninterrupted[0])
-
-
-@pytest.mark.parametrize("kind", ["dataset", "list", "files"])
+@pytest.mark.parametrize("kind", ["dataset", "list", "generator", "function", "files"])
 def test_what_gives_pairs(
     pairs: list[Pair], tokenizer: CharacterTokenizer, tmp_path: Path, kind: str
 ) -> None:
     given: Any = pairs
+    if kind == "generator":
+        given = (pair for pair in pairs)
+    if kind == "function":
+        given = pairs.copy
     if kind == "dataset":
         given = tf.data.Dataset.from_tensor_slices(tuple(map(list, zip(*pairs, strict=True))))
     if kind == "files":
@@ -98,28 +41,25 @@ def test_what_gives_pairs(
             file.write("\ufeff" + "".join(f"{target}\n" for _, target in pairs))
         given = ParallelText(tmp_path / "a.txt", tmp_path / "b.txt.gz")
         assert list(given) == pairs
-    wanted = stream(lambda: iter(pairs), tokenizer, **OPTIONS)
-    assert same(batches_of(stream(given, tokenizer, **OPTIONS)), batches_of(wanted))
-
-
-def test_an_iterator_is_refused(tokenizer: CharacterTokenizer) -> None:
-    with pytest.raises(TypeError, match=r"again for each epoch.*an iterator of class generator"):
-        stream((pair for pair in [("a", "b")]), tokenizer)
+    assert labels_of(given, tokenizer, tmp_path / "ids", **OPTIONS) == labels_of(
+        pairs, tokenizer, None, **OPTIONS
+    )
 
 
 def test_a_generator_fills_the_dataset_in_memory(pairs: list[Pair], tokenizer: CharacterTokenizer) -> None:
-    dataset = translation_dataset((pair for pair in pairs), tokenizer, tokenizer, **OPTIONS)
-    assert same(batches_of(dataset), batches_of(translation_dataset(pairs, tokenizer, tokenizer, **OPTIONS)))
+    given = (pair for pair in pairs)
+    assert labels_of(given, tokenizer, None, **OPTIONS) == labels_of(pairs, tokenizer, None, **OPTIONS)
 
 
-def test_long_pairs_are_counted_in_the_first_epoch(
-    tokenizer: CharacterTokenizer, caplog: pytest.LogCaptureFixture
+def test_long_pairs_are_counted_once(
+    tokenizer: CharacterTokenizer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     pairs = [("a", "b"), ("a" * 9, "b"), ("a", "b" * 9), (" ", "b")] * 2
-    options = {"max_source_length": 5, "max_target_length": 5, "chunk_size": 3}
-    dataset = stream(lambda: iter(pairs), tokenizer, **options)
     for _ in range(2):
-        assert len(rows_of(batches_of(dataset))) == 2
+        [[labels], *_] = labels_of(
+            pairs, tokenizer, tmp_path / "ids", max_source_length=5, max_target_length=5
+        )
+        assert len(labels) == 2
     empty, message = caplog.messages
     assert empty.startswith("Dropped 2 of 8 pairs (25.0 %) of the stream: empty. That is more than 5 %")
     assert "Dropped 4 of 6 pairs (66.7 %) as too long: 2 sources over 5 tokens, 2 targets" in message
@@ -136,27 +76,18 @@ def test_long_pairs_are_counted_in_the_first_epoch(
         ([{"en": "a", "de": "b"}], r"Each element must be a pair of texts.*\{'en': 'a', 'de': 'b'\}"),
     ],
 )
-def test_wrong_pairs(pairs: Any, message: str, tokenizer: CharacterTokenizer) -> None:
-    dataset = stream(lambda: iter(pairs), tokenizer, **OPTIONS)
-    with pytest.raises(tf.errors.OpError, match=f"InputError: .*{message}"):
-        batches_of(dataset)
+def test_wrong_pairs(pairs: Any, message: str, tokenizer: CharacterTokenizer, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=message):
+        labels_of(lambda: iter(pairs), tokenizer, tmp_path / "ids", **OPTIONS)
+    assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"chunk_size": 0}, "chunk_size=0"),
-        ({"max_target_length": 1}, "max_target_length=1"),
-        ({"tokens_per_batch": 24}, "tokens_per_batch=24, longest=25"),
-    ],
-)
-def test_wrong_options(options: dict[str, int], message: str, tokenizer: CharacterTokenizer) -> None:
-    with pytest.raises(ValueError, match=message):
-        stream([("a", "b")], tokenizer, **{**OPTIONS, **options})
+def test_a_wrong_limit(tokenizer: CharacterTokenizer, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="max_target_length=1"):
+        labels_of(CACHED, tokenizer, tmp_path / "ids", max_target_length=1)
 
 
-@pytest.mark.parametrize("cached", [False, True])
-def test_a_model_learns_from_a_stream(tokenizer: CharacterTokenizer, tmp_path: Path, cached: bool) -> None:
+def test_a_model_learns(tokenizer: CharacterTokenizer, tmp_path: Path) -> None:
     def pairs() -> Iterator[Pair]:
         return (("ab"[number % 2], "cd"[number % 2]) for number in range(64))
 
@@ -164,39 +95,24 @@ def test_a_model_learns_from_a_stream(tokenizer: CharacterTokenizer, tmp_path: P
     size = tokenizer.vocabulary_size
     model = kt.Transformer(size, size, **sizes)
     kt.training.compile_model(model, 1e-2)
-    options = {"chunk_size": None, "cache": tmp_path / "ids"} if cached else {}
-    dataset = stream(pairs, tokenizer, tokens_per_batch=256, **options)
-    # Keras warns of each end that it could not foresee.
-    with nullcontext() if cached else pytest.warns(UserWarning, match="ran out of data"):
-        losses = model.fit(dataset, epochs=10, verbose=0, shuffle=False).history["loss"]
+    dataset = translation_dataset(pairs, tokenizer, tokenizer, tokens_per_batch=256, cache=tmp_path / "ids")
+    losses = model.fit(dataset, epochs=10, verbose=0, shuffle=False).history["loss"]
     assert len(losses) == 10
     assert losses[-1] < 0.8 * losses[0]
 
 
-def test_pairs_in_chunks_without_those_that_do_not_fit(tokenizer: CharacterTokenizer) -> None:
-    pairs = [("abc", "de"), ("a", "bcd"), ("e" * 9, "g"), ("h", ""), ("ab", "cd")]
-    options = {**OPTIONS, "max_source_length": 5, "max_target_length": 5, "shuffle": False}
-    dataset = stream(lambda: iter(pairs), tokenizer, chunk_size=2, **options)
-    # The empty pair is no pair; the long one counts in its chunk and is left out.
-    for _ in range(2):
-        assert [source.tolist() for source, _ in batches_of(dataset)] == [
-            [[4, 5, 6, 3], [4, 3, 0, 0]],
-            [[4, 5, 3]],
-        ]
-    one = stream([("a", "b"), ("a" * 9, "b"), ("b", "a")], tokenizer, chunk_size=1, **options)
-    assert [source.tolist() for source, _ in batches_of(one)] == [[[4, 3]], [[5, 3]]]
-
-
-def test_blank_texts_are_left_out_whatever_they_come_in(tokenizer: CharacterTokenizer) -> None:
+def test_blank_texts_are_left_out_whatever_they_come_in(
+    tokenizer: CharacterTokenizer, tmp_path: Path
+) -> None:
     pairs = [("\u00a0", "b"), ("ab", "cd"), ("\u3000", "a")]
     dataset = tf.data.Dataset.from_tensor_slices(tuple(map(list, zip(*pairs, strict=True))))
-    for source in (pairs, dataset):
-        assert rows_of(batches_of(stream(source, tokenizer))) == [((4, 5, 3), (6, 7, 3))]
+    for number, given in enumerate((pairs, dataset)):
+        assert labels_of(given, tokenizer, tmp_path / f"ids-{number}")[0] == [[[6, 7, 3]]]
 
 
-# --- the cache
-
-CACHED = [("abc", "de"), ("a", "bcd"), ("ef", "g"), ("h", "h"), ("abcdefgh", "abcdefgh")]
+def reverse_sources(dataset: tf.data.Dataset) -> tf.data.Dataset:
+    """Change the token ids of a batch."""
+    return dataset.map(lambda source, target: (tf.reverse(source, [1]), target))
 
 
 class Corpus:
@@ -214,15 +130,10 @@ class Corpus:
             yield pair
 
 
-def labels_of(pairs: Any, tokenizer: CharacterTokenizer, cache: Path | None, **options: Any) -> Any:
-    dataset = translation_dataset(pairs, tokenizer, tokenizer, cache=cache, **options)
-    return [[labels.tolist() for _, labels in dataset.as_numpy_iterator()] for _ in range(3)]
-
-
 @pytest.mark.parametrize(
     "options",
     [
-        {"noise": [source_noise(0.3)], "first_epoch": 2},
+        {"noise": [reverse_sources], "first_epoch": 2},
         {"seed": 1},
         {"shuffle": False, "max_source_length": 9, "pad_to_bucket_boundary": True},
     ],
@@ -277,8 +188,8 @@ def test_an_empty_directory_is_no_cache_yet(tokenizer: CharacterTokenizer, tmp_p
 
 
 def test_the_number_of_batches_is_known(tokenizer: CharacterTokenizer, tmp_path: Path) -> None:
-    options = {"chunk_size": None, "tokens_per_batch": 10, "max_source_length": 9, "max_target_length": 9}
-    dataset = stream(Corpus(), tokenizer, cache=tmp_path / "ids", **options)
+    options = {"tokens_per_batch": 10, "max_source_length": 9, "max_target_length": 9}
+    dataset = translation_dataset(Corpus(), tokenizer, tokenizer, cache=tmp_path / "ids", **options)
     assert len(dataset) == len(list(dataset)) == 3
 
 
@@ -331,8 +242,6 @@ def test_another_vocabulary_or_limit_is_refused(tokenizer: CharacterTokenizer, t
         labels_of(CACHED, CharacterTokenizer(["a", "b"]), cache)
     with pytest.raises(InputError, match="another max_target_length"):
         labels_of(CACHED, tokenizer, cache, max_target_length=99)
-    with pytest.raises(ValueError, match=r"give one\. Received: chunk_size=3, cache='ids'"):
-        stream(CACHED, tokenizer, chunk_size=3, cache="ids")
     assert labels_of(CACHED[:1], tokenizer, cache) == labels_of(
         CACHED, tokenizer, cache
     )  # texts are not compared

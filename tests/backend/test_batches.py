@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformer.data import accumulation_weights, shard_rows
+from keras_transformer._backend import share_rows, weigh_updates
+from keras_transformer.errors import InputError
 from keras_transformer.training import MaskedCrossentropy, RDropCrossentropy
 
 BATCH = ({"encoder_token_ids": [[5, 6, 3], [7, 3, 0], [3, 0, 0]]}, [[4, 3], [3, 0], [8, 3]])
@@ -18,19 +19,19 @@ def the_batch(dataset: tf.data.Dataset) -> tuple[np.ndarray, np.ndarray]:
 
 def test_rows_of_padding_fill_a_batch() -> None:
     dataset = tf.data.Dataset.from_tensors(BATCH)
-    source, labels = the_batch(dataset.apply(shard_rows(4)))
+    source, labels = the_batch(share_rows(dataset, 4))
     np.testing.assert_array_equal(source, [*BATCH[0]["encoder_token_ids"], [0, 0, 0]])
     np.testing.assert_array_equal(labels, [*BATCH[1], [0, 0]])
     for multiple in (1, 3):
-        assert the_batch(dataset.apply(shard_rows(multiple)))[1].shape == (3, 2)
+        assert the_batch(share_rows(dataset, multiple))[1].shape == (3, 2)
 
 
 def test_a_batch_may_be_one_matrix_or_a_dict() -> None:
     ids = tf.ones((3, 2), tf.int32)
     for batch in (ids, {"ids": ids}, (ids, ids)):
         dataset = tf.data.Dataset.from_tensors(batch)
-        [filled] = dataset.apply(shard_rows(2))
-        [half] = dataset.apply(shard_rows(2)).apply(shard_rows(2, 1))
+        [filled] = share_rows(dataset, 2)
+        [half] = share_rows(share_rows(dataset, 2), 2, 1)
         tf.nest.assert_same_structure(filled, batch)
         tf.nest.assert_same_structure(half, batch)
         assert [tensor.shape[0] for tensor in tf.nest.flatten((filled, half))] == [4] * len(
@@ -39,27 +40,20 @@ def test_a_batch_may_be_one_matrix_or_a_dict() -> None:
 
 
 def test_processes_have_the_batch_between_them() -> None:
-    dataset = tf.data.Dataset.from_tensors(BATCH).apply(shard_rows(2))
-    parts = [the_batch(dataset.apply(shard_rows(2, process))) for process in range(2)]
+    dataset = share_rows(tf.data.Dataset.from_tensors(BATCH), 2)
+    parts = [the_batch(share_rows(dataset, 2, process)) for process in range(2)]
     for whole, *pieces in zip(the_batch(dataset), *parts, strict=True):
         np.testing.assert_array_equal(whole, np.concatenate(pieces))
 
 
-def test_wrong_numbers() -> None:
-    with pytest.raises(ValueError, match=r"`num_shards` must be above zero\. Received: num_shards=0\."):
-        shard_rows(0)
-    with pytest.raises(ValueError, match=r"`shard` must be at least 0 and below 2\. Received: shard=2\."):
-        shard_rows(2, 2)
-
-
 def test_weights_of_rows_are_filled_with_zeros() -> None:
-    dataset = tf.data.Dataset.from_tensors((*BATCH, [0.5, 0.5, 0.5])).apply(shard_rows(2))
+    dataset = share_rows(tf.data.Dataset.from_tensors((*BATCH, [0.5, 0.5, 0.5])), 2)
     [(_, labels, weights)] = dataset.as_numpy_iterator()
     assert (labels.shape, weights.tolist()) == ((4, 2), [0.5, 0.5, 0.5, 0.0])
 
 
 def test_a_shard_is_of_filled_batches() -> None:
-    dataset = tf.data.Dataset.from_tensors(BATCH).apply(shard_rows(2, 1))
+    dataset = share_rows(tf.data.Dataset.from_tensors(BATCH), 2, 1)
     source, labels = the_batch(dataset)
     assert (source.tolist(), labels.tolist()) == ([[3, 0, 0], [0, 0, 0]], [[8, 3], [0, 0]])
 
@@ -86,7 +80,7 @@ def train(data: tf.data.Dataset, epochs: int = 1, steps: int | None = None, **lo
 @pytest.mark.parametrize("num_batches", [2, 4])
 def test_small_batches_train_as_one_large_batch(num_batches: int) -> None:
     whole = train(dataset(num_batches), epochs=2)
-    parts = dataset(1).apply(accumulation_weights(num_batches))
+    parts = weigh_updates(dataset(1), num_batches, 0)
     np.testing.assert_allclose(train(parts, 2, num_batches, normalize=False), whole, atol=1e-6)
 
 
@@ -96,12 +90,12 @@ def test_the_mean_of_means_is_another_update() -> None:
 
 
 def test_weights_by_hand() -> None:
-    weights = [weights.numpy() for _, _, weights in dataset(1).apply(accumulation_weights(2))]
+    weights = [weights.numpy() for _, _, weights in weigh_updates(dataset(1), 2, 0)]
     np.testing.assert_allclose(weights, [[2 / 6], [2 / 6], [2 / 5], [2 / 5]])
 
 
 def test_batches_come_unchanged_and_what_is_left_is_left_out() -> None:
-    weighed = dataset(1).apply(accumulation_weights(3))
+    weighed = weigh_updates(dataset(1), 3, 0)
     assert int(weighed.cardinality()) == 3
     labels = [labels.numpy() for inputs, labels, _ in weighed]
     np.testing.assert_array_equal(np.concatenate(labels), LABELS[:3])
@@ -109,14 +103,14 @@ def test_batches_come_unchanged_and_what_is_left_is_left_out() -> None:
 
 
 def test_another_padding_and_a_group_of_padding() -> None:
-    [(_, _, weights)] = dataset(4).apply(accumulation_weights(1, pad_id=4))
+    [(_, _, weights)] = weigh_updates(dataset(4), 1, 4)
     np.testing.assert_allclose(weights, np.full(4, 1 / 17))
-    [(_, _, weights)] = dataset(1, np.zeros((1, 5), "int32")).apply(accumulation_weights(1))
+    [(_, _, weights)] = weigh_updates(dataset(1, np.zeros((1, 5), "int32")), 1, 0)
     assert weights.numpy() == [1.0]
 
 
 def test_an_endless_dataset_stays_endless() -> None:
-    weighed = dataset(1).repeat().apply(accumulation_weights(3))
+    weighed = weigh_updates(dataset(1).repeat(), 3, 0)
     assert len(list(weighed.take(6))) == 6
 
 
@@ -128,14 +122,6 @@ def test_without_weights_such_a_loss_is_a_mean(loss: MaskedCrossentropy) -> None
     assert float(loss(LABELS, logits, np.full(4, 2 / 11))) == pytest.approx(2 * mean, rel=1e-5)
 
 
-def test_wrong_numbers_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"above zero\. Received: num_batches=0\."):
-        accumulation_weights(0)
-    with pytest.raises(ValueError, match=r"num_batches=7, a dataset of 4 batches\."):
-        dataset(1).apply(accumulation_weights(7))
-
-
-def test_batches_with_weights_are_refused() -> None:
-    weighed = dataset(2).apply(accumulation_weights(1))
-    with pytest.raises(ValueError, match=r"must give inputs and labels.* Received: 3 elements a batch\."):
-        weighed.apply(accumulation_weights(2))
+def test_an_epoch_must_have_an_update() -> None:
+    with pytest.raises(InputError, match=r"gradient_accumulation_steps=7, 4 batches an epoch\."):
+        weigh_updates(dataset(1), 7, 0)

@@ -1,5 +1,7 @@
 """A step on parts of a batch is the step on all of it: loss, gradients and metrics."""
 
+import unittest.mock
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import keras
@@ -9,9 +11,7 @@ import pytest
 import keras_transformer as kt
 
 RNG = np.random.default_rng(7)
-ONLY_TENSORFLOW = pytest.mark.skipif(
-    keras.backend.backend() != "tensorflow", reason="the other backends train on all of a batch"
-)
+pytestmark = pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="the engine is TensorFlow's")
 
 
 def batch(num_rows: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
@@ -21,8 +21,16 @@ def batch(num_rows: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
     return {"encoder_token_ids": source, "decoder_token_ids": target}, np.where(target > 0, target[:, :1], 0)
 
 
+def on_cores(num_cores: int) -> AbstractContextManager[object]:
+    """Train on so many cores; the threads of this process stay as they are."""
+    if num_cores == 1:
+        return nullcontext()
+    with unittest.mock.patch("keras_transformer._backend.cores._claim_cores", return_value=num_cores):
+        return kt.training.distributed("cores")
+
+
 def trained(
-    num_parts: int, loss: Any, batches: Any, *weights: np.ndarray, **options: Any
+    num_cores: int, loss: Any, batches: Any, *weights: np.ndarray, **options: Any
 ) -> tuple[dict, list]:
     """Train on each batch; give the metrics and the weights."""
     keras.utils.set_random_seed(3)
@@ -31,9 +39,9 @@ def trained(
     # Not Adam, which would blow up the rounding of gradients that are zero, as a key's bias has them.
     metrics = [kt.training.MaskedAccuracy(), kt.training.Perplexity()]
     model.compile(keras.optimizers.SGD(0.1, **options), loss, weighted_metrics=metrics)
-    model.num_batch_parts = num_parts if keras.backend.backend() == "tensorflow" else 1
-    for x, y in batches:
-        model.train_on_batch(x, y, *weights)
+    with on_cores(num_cores):
+        for x, y in batches:
+            model.train_on_batch(x, y, *weights)
     return {name: float(value) for name, value in model.get_metrics_result().items()}, model.get_weights()
 
 
@@ -63,20 +71,19 @@ def test_sample_weights_count_as_in_the_whole(shape: tuple[int, ...]) -> None:
 
 
 def test_weights_that_say_it_all_are_summed() -> None:
-    loss = kt.training.MaskedCrossentropy(normalize=False)
-    labels = np.ones((2, 3), "int32")
-    shares = loss.shares([(labels, np.ones(2)), (labels, np.ones(2))])
-    assert [float(share) for share in shares] == [1.0, 1.0]
+    loss, batches, weights = (
+        kt.training.MaskedCrossentropy(normalize=False),
+        [batch(6)],
+        RNG.uniform(0, 0.1, 6),
+    )
+    check_same(trained(2, loss, batches, weights), trained(1, loss, batches, weights))
 
 
-def test_shares_are_of_tokens_not_rows() -> None:
-    loss = kt.training.MaskedCrossentropy()
-    shares = loss.shares([(np.array([[5, 0, 0]]), None), (np.array([[5, 5, 5]]), None)])
-    assert [float(share) for share in shares] == [0.25, 0.75]
-    assert [float(share) for share in loss.shares([(np.zeros((1, 3)), None)])] == [0.0]
+def test_a_batch_without_a_token_has_no_loss() -> None:
+    (inputs, labels), loss = batch(4), kt.training.MaskedCrossentropy()
+    assert trained(2, loss, [(inputs, 0 * labels)])[0]["loss"] == 0
 
 
-@ONLY_TENSORFLOW
 def test_each_part_runs_by_itself() -> None:
     calls: list[tuple[int, ...]] = []
 
@@ -88,21 +95,17 @@ def test_each_part_runs_by_itself() -> None:
     model = Spy(19, 19, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=8)
     kt.training.compile_model(model, 0.01)
     calls.clear()
-    model.num_batch_parts = 2
-    model.train_on_batch(*batch(7))
+    with on_cores(2):
+        model.train_on_batch(*batch(7))
     assert set(calls) == {(3, 5), (4, 5)}
+    calls.clear()
+    model.make_train_function(force=True)
+    model.train_on_batch(*batch(7))
+    assert set(calls) == {(7, 5)}
 
 
-@ONLY_TENSORFLOW
 def test_a_loss_that_cannot_tell_what_a_part_counts_is_refused() -> None:
     model = kt.EncoderModel(19, 2, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=8)
     model.compile("sgd", "mse")
-    model.num_batch_parts = 2
-    with pytest.raises(ValueError, match=r"MaskedCrossentropy`\. Received: loss='mse'"):
+    with on_cores(2), pytest.raises(ValueError, match=r"MaskedCrossentropy`\. Received: loss='mse'"):
         model.train_on_batch(RNG.integers(1, 19, (4, 5)), np.zeros((4, 5, 2)))
-
-
-def test_models_train_on_the_whole_batch_unless_cores_are_claimed() -> None:
-    sizes = {"num_layers": 1, "hidden_dim": 8, "num_heads": 2, "intermediate_dim": 8}
-    for model in (kt.Transformer(9, 9, **sizes), kt.CausalLM(9, **sizes), kt.EncoderModel(9, **sizes)):
-        assert model.num_batch_parts == 1
