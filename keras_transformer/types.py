@@ -7,6 +7,9 @@ from pydantic import Field
 # Keras tensors have no common static type: each backend brings its own class.
 Tensor: TypeAlias = Any
 
+# The inputs of a model: one tensor, or several by name.
+Inputs: TypeAlias = Tensor | dict[str, Tensor]
+
 # A text, or the samples of audio, float32 (n,).
 Source: TypeAlias = Any
 

@@ -316,17 +316,16 @@ class MultiHeadAttention(keras.layers.Layer):
         return_attention_scores: bool = False,
         use_causal_mask: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
+        lengths = shape_of(query)[1], shape_of(key)[1]
         if attention_mask is not None and len(attention_mask.shape) == 3:
             attention_mask = attention_mask[:, None]
         if use_causal_mask:
-            causal = causal_mask(shape_of(query)[1], shape_of(key)[1])
+            causal = causal_mask(*lengths)
             attention_mask = causal if attention_mask is None else ops.logical_and(attention_mask, causal)
-        kernel = None
         # A configured dropout rules out a fused kernel in training alone.
         needs_scores = return_attention_scores or bool(training and self.dropout)
-        if not needs_scores and self.position_bias is None:
-            kernel = fused_attention(self.key_dim, self.value_dim or self.key_dim)
-        if kernel is not None:
+        kernel = fused_attention(self.key_dim, self.value_dim or self.key_dim)
+        if kernel is not None and not needs_scores and self.position_bias is None:
             flash = self.flash_attention
             return _attend_without_scores(kernel, query, key, value, attention_mask, flash), None
         if self.flash_attention:
@@ -334,9 +333,7 @@ class MultiHeadAttention(keras.layers.Layer):
                 "`flash_attention` needs a backend that has it, and a call without scores. Received: backend="
                 f"{keras.backend.backend()!r}, return_attention_scores={return_attention_scores}."
             )
-        bias = None
-        if self.position_bias is not None:
-            bias = self.position_bias.between(shape_of(query)[1], shape_of(key)[1])
+        bias = None if self.position_bias is None else self.position_bias.between(*lengths)
         return dot_product_attention(
             query,
             key,

@@ -96,7 +96,7 @@ class TokenEmbedding(keras.layers.Layer):
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         return (*input_shape, self.hidden_dim)
 
-    def compute_output_spec(self, token_ids: Tensor) -> Tensor:
+    def compute_output_spec(self, token_ids: Tensor) -> keras.KerasTensor:
         """Return symbolic outputs; Keras calls this."""
         check_token_ids(_as_integers(token_ids), self.vocabulary_size)
         return super().compute_output_spec(token_ids)
