@@ -97,9 +97,8 @@ class DecoderLayer(_Block):
 
         # Feed-forward network (b, t, d) -> (b, t, d)
         normalized = self.feed_forward_residual.normalize(x)
-        return self.feed_forward_residual(
-            x, self.feed_forward(normalized, training=training), training=training
-        )
+        transformed = self.feed_forward(normalized, training=training)
+        return self.feed_forward_residual(x, transformed, training=training)
 
     def compute_output_spec(
         self,

@@ -50,8 +50,6 @@ class EncoderLayer(_Block):
         training: bool | None = None,
         mask: Tensor | None = None,
     ) -> Tensor:
-        # Keras's wrappers know only the name `mask`.
-        padding_mask = mask if padding_mask is None else padding_mask
         x = self._as_vectors(inputs, self.self_attention)
 
         # Self-attention (b, s, d) -> (b, s, d)
@@ -60,16 +58,16 @@ class EncoderLayer(_Block):
             normalized,
             normalized,
             attention_mask=attention_mask,
-            padding_mask=padding_mask,
+            # Keras's wrappers know only the name `mask`.
+            padding_mask=mask if padding_mask is None else padding_mask,
             training=training,
         )
         x = self.self_attention_residual(x, attended, training=training)
 
         # Feed-forward network (b, s, d) -> (b, s, d)
         normalized = self.feed_forward_residual.normalize(x)
-        return self.feed_forward_residual(
-            x, self.feed_forward(normalized, training=training), training=training
-        )
+        transformed = self.feed_forward(normalized, training=training)
+        return self.feed_forward_residual(x, transformed, training=training)
 
     def compute_output_spec(
         self,
@@ -147,7 +145,8 @@ class Encoder(_Stack):
         training: bool | None = None,
         mask: Tensor | None = None,
     ) -> Tensor:
-        x, padding_mask = inputs, mask if padding_mask is None else padding_mask
+        masks = {"padding_mask": padding_mask, "attention_mask": attention_mask, "mask": mask}
+        x = inputs
         for layer in self.layers:
-            x = layer(x, padding_mask=padding_mask, attention_mask=attention_mask, training=training)
+            x = layer(x, **masks, training=training)
         return self.final_normalization(x)
