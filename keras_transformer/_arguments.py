@@ -16,6 +16,7 @@ from typing import Any
 
 import keras
 import numpy as np
+import numpy.typing as npt
 from keras import KerasTensor, ops
 
 from keras_transformer.errors import InputError
@@ -86,15 +87,6 @@ def check_memory(num_bytes: int, **received: object) -> None:
         raise InputError(f"{needed}, and the machine has {memory:,}. Received: {sizes}.")
 
 
-def freeze_parts(layer: keras.layers.Layer) -> None:
-    """Freeze the parts that a frozen layer has made in `build`."""
-    # Keras froze only the parts that a layer had before `build`.
-    if not layer.trainable:
-        # TensorFlow does nothing where a value stays the same.
-        layer.trainable = True
-        layer.trainable = False
-
-
 def known_sizes(shape: Shape) -> Shape:
     """Return the sizes of a shape, None where they are not known."""
     # JAX has symbols where a size is not known.
@@ -110,7 +102,7 @@ def known_width(**shapes: Shape) -> int:
     return width
 
 
-def known_values(tensor: Tensor) -> Tensor | None:
+def known_values(tensor: Tensor) -> npt.NDArray[Any] | None:
     """Return the values of a tensor as an array, or None while a graph is traced."""
     if isinstance(tensor, KerasTensor):
         return None
@@ -131,23 +123,6 @@ def check_width(width: int, **shapes: Shape) -> None:
             )
 
 
-def check_attention_inputs(query: Shape, value: Shape, key: Shape) -> None:
-    """Raise ValueError for different ranks or batches, and for keys and values of different lengths."""
-    query, value, key = (known_sizes(shape) for shape in (query, value, key))
-    received = f"Received: query of shape {query}, value of shape {value}, key of shape {key}."
-    if not len(query) == len(value) == len(key):
-        raise ValueError(
-            "`query`, `value` and `key` must have one rank; a mask is an `attention_mask` or a "
-            f"`padding_mask`. {received}"
-        )
-    batches, lengths = {query[0], value[0], key[0]} - {None}, {value[-2], key[-2]} - {None}
-    if len(query) == 3 and (len(batches) > 1 or len(lengths) > 1):
-        raise ValueError(
-            "`query`, `value` and `key` must have one batch size, and `value` and `key` one length. "
-            f"{received}"
-        )
-
-
 def check_vectors(shape: Shape) -> None:
     """Raise ValueError for token ids `(b, t)`, and for examples `(b, d)`, where `(b, t, d)` is wanted."""
     if len(shape) < 3:
@@ -155,12 +130,6 @@ def check_vectors(shape: Shape) -> None:
             "`inputs` must be vectors, (b, t, d); token ids go through an embedding first. "
             f"Received: shape={tuple(shape)}."
         )
-
-
-def check_sequence(inputs: Shape) -> None:
-    """Raise ValueError unless inputs are `(b, t, d)`."""
-    if len(inputs) != 3:
-        raise ValueError(f"`inputs` must have the shape (b, t, d). Received: shape={tuple(inputs)}.")
 
 
 def check_finite(origin: object, weights: Iterable[Tensor]) -> None:
@@ -175,7 +144,7 @@ def as_position(position: Tensor | int, name: str = "start") -> Tensor | int:
     """Return a position as a Python integer where it is known to be one, else as an int32 tensor."""
     if not isinstance(position, Integral):
         return ops.cast(position, "int32")
-    given: dict[str, Tensor] = {name: position}
+    given: dict[str, Any] = {name: position}
     check_number(whole=True, **given)
     return int(position)
 

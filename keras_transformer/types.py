@@ -18,6 +18,9 @@ Progress: TypeAlias = Callable[[int], object]
 # The dtype and rank of each tensor of a request or an answer, by its name; the first axis is the batch.
 Columns: TypeAlias = dict[str, tuple[str, int]]
 
+# The inputs of a model: one tensor, or several by name.
+Inputs: TypeAlias = Tensor | dict[str, Tensor]
+
 # What `model.fit` reads: a dataset of `tf.data`, a `keras.utils.PyDataset`, a loader of torch.
 Batches: TypeAlias = object
 

@@ -8,17 +8,14 @@ import pytest
 
 from keras_transformer._arguments import (
     as_position,
-    check_attention_inputs,
     check_choice,
     check_divides,
     check_number,
     check_positive,
     check_rates,
-    check_sequence,
     check_token_ids,
     check_vectors,
     check_width,
-    freeze_parts,
     known_sizes,
     known_values,
     known_width,
@@ -135,42 +132,6 @@ def test_sizes_that_are_symbols_are_not_known() -> None:
     assert known_sizes((2, None, object())) == (2, None, None)
 
 
-@pytest.mark.parametrize(
-    "shapes",
-    [
-        ((3, 5, 8), (1, 5, 8), (1, 5, 8)),
-        ((3, 5, 8), (3, 5, 8), (3, 1, 8)),
-        ((None, 5, 8), (2, 4, 8), (3, 4, 8)),
-    ],
-)
-def test_inputs_that_do_not_belong_together(shapes: Any) -> None:
-    message = "one batch size, and `value` and `key` one length. Received: query of shape "
-    with pytest.raises(ValueError, match=re.escape(f"{message}{shapes[0]}, value of shape {shapes[1]}, key")):
-        check_attention_inputs(*shapes)
-
-
-def test_inputs_that_belong_together() -> None:
-    check_attention_inputs((3, 5, 8), (3, 7, 2), (None, 7, 11))
-
-
-def test_attention_inputs_of_different_ranks() -> None:
-    message = (
-        "one rank; a mask is an `attention_mask` or a `padding_mask`. Received: query of shape (3, 5, 8), "
-    )
-    with pytest.raises(ValueError, match=re.escape(message)):
-        check_attention_inputs((3, 5, 8), (3, 7, 8), (3, 7))
-
-
-def test_parts_made_in_build_are_frozen_too() -> None:
-    layer = keras.layers.Layer()
-    layer.trainable = False
-    layer.part = keras.layers.Dense(2)
-    layer.part.build((None, 3))
-    assert layer.part.trainable_weights
-    freeze_parts(layer)
-    assert layer.part.trainable_weights == []
-
-
 def test_a_width_that_differs_is_named_where_it_is_known() -> None:
     check_width(8, inputs=(2, 8), other=(None, None, 8), rows=(1, None))
     message = (
@@ -226,8 +187,3 @@ def test_positions_of_any_integer_type() -> None:
     assert keras.backend.standardize_dtype(as_position(keras.ops.ones((), "int16")).dtype) == "int32"
     with pytest.raises(ValueError, match=r"`start` must be at least 0\. Received: start=-1\."):
         as_position(-1)
-
-
-def test_sequences_have_three_axes() -> None:
-    with pytest.raises(ValueError, match=re.escape("the shape (b, t, d). Received: shape=(2, 8).")):
-        check_sequence((2, 8))

@@ -15,6 +15,7 @@ from keras_transformer._backend.formulas import drop, layer_normalization, posit
 from keras_transformer._backend.gather import assign_rows, largest, shape_of, take
 from keras_transformer._backend.gradients import add_at_labels, finished
 from keras_transformer._backend.loop import PositionBuffer, weights_now
+from keras_transformer._backend.projection import project
 from keras_transformer._backend.random import GeneratorState, draw_normal, draw_uniforms
 
 __all__ = [
@@ -39,6 +40,7 @@ __all__ = [
     "layer_normalization",
     "masked_softmax",
     "position_angles",
+    "project",
     "row_shares",
     "shape_of",
     "share_rows",

@@ -11,9 +11,9 @@ from keras_transformer._arguments import (
     check_positive,
     check_vectors,
     check_width,
-    freeze_parts,
     known_width,
 )
+from keras_transformer.layers.built_parts import _freeze_parts
 from keras_transformer.layers.config import LayerConfig
 from keras_transformer.layers.feed_forward import FeedForward, get_activation
 from keras_transformer.layers.multi_head_attention import POSITIONS, MultiHeadAttention
@@ -180,7 +180,7 @@ class _Stack(_Block):
                 dtype=self.dtype_policy, name="final_normalization"
             )
         self.final_normalization.build(inputs_shape)
-        freeze_parts(self)
+        _freeze_parts(self)
 
     def compute_output_spec(self, *args: Any, **kwargs: Any) -> keras.KerasTensor:
         """Return the symbolic output; Keras calls this. A stack takes what its first layer takes."""

@@ -2,8 +2,9 @@
 
 import keras
 
-from keras_transformer._arguments import check_vectors, check_width, freeze_parts
+from keras_transformer._arguments import check_vectors, check_width
 from keras_transformer.layers.block import _Block, _Stack
+from keras_transformer.layers.built_parts import _freeze_parts
 from keras_transformer.types import Shape, Tensor
 
 
@@ -54,7 +55,7 @@ class DecoderLayer(_Block):
             self.cross_attention_residual = self._residual("cross_attention_residual", inputs_shape)
         self.feed_forward = self._feed_forward("feed_forward", inputs_shape)
         self.feed_forward_residual = self._residual("feed_forward_residual", inputs_shape)
-        freeze_parts(self)
+        _freeze_parts(self)
 
     def call(
         self,
@@ -96,9 +97,8 @@ class DecoderLayer(_Block):
 
         # Feed-forward network (b, t, d) -> (b, t, d)
         normalized = self.feed_forward_residual.normalize(x)
-        return self.feed_forward_residual(
-            x, self.feed_forward(normalized, training=training), training=training
-        )
+        transformed = self.feed_forward(normalized, training=training)
+        return self.feed_forward_residual(x, transformed, training=training)
 
     def compute_output_spec(
         self,

@@ -2,8 +2,9 @@
 
 import keras
 
-from keras_transformer._arguments import check_vectors, freeze_parts
+from keras_transformer._arguments import check_vectors
 from keras_transformer.layers.block import _Block, _Stack
+from keras_transformer.layers.built_parts import _freeze_parts
 from keras_transformer.types import Shape, Tensor
 
 
@@ -39,7 +40,7 @@ class EncoderLayer(_Block):
         self.self_attention_residual = self._residual("self_attention_residual", inputs_shape)
         self.feed_forward = self._feed_forward("feed_forward", inputs_shape)
         self.feed_forward_residual = self._residual("feed_forward_residual", inputs_shape)
-        freeze_parts(self)
+        _freeze_parts(self)
 
     def call(
         self,
@@ -49,8 +50,6 @@ class EncoderLayer(_Block):
         training: bool | None = None,
         mask: Tensor | None = None,
     ) -> Tensor:
-        # Keras's wrappers know only the name `mask`.
-        padding_mask = mask if padding_mask is None else padding_mask
         x = self._as_vectors(inputs, self.self_attention)
 
         # Self-attention (b, s, d) -> (b, s, d)
@@ -59,16 +58,16 @@ class EncoderLayer(_Block):
             normalized,
             normalized,
             attention_mask=attention_mask,
-            padding_mask=padding_mask,
+            # Keras's wrappers know only the name `mask`.
+            padding_mask=mask if padding_mask is None else padding_mask,
             training=training,
         )
         x = self.self_attention_residual(x, attended, training=training)
 
         # Feed-forward network (b, s, d) -> (b, s, d)
         normalized = self.feed_forward_residual.normalize(x)
-        return self.feed_forward_residual(
-            x, self.feed_forward(normalized, training=training), training=training
-        )
+        transformed = self.feed_forward(normalized, training=training)
+        return self.feed_forward_residual(x, transformed, training=training)
 
     def compute_output_spec(
         self,
@@ -146,7 +145,8 @@ class Encoder(_Stack):
         training: bool | None = None,
         mask: Tensor | None = None,
     ) -> Tensor:
-        x, padding_mask = inputs, mask if padding_mask is None else padding_mask
+        masks = {"padding_mask": padding_mask, "attention_mask": attention_mask, "mask": mask}
+        x = inputs
         for layer in self.layers:
-            x = layer(x, padding_mask=padding_mask, attention_mask=attention_mask, training=training)
+            x = layer(x, **masks, training=training)
         return self.final_normalization(x)

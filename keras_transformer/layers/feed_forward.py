@@ -9,12 +9,11 @@ from keras_transformer._arguments import (
     check_positive,
     check_rates,
     check_width,
-    freeze_parts,
     known_width,
 )
 from keras_transformer._backend.gather import shape_of
+from keras_transformer.layers.built_parts import _clone, _freeze_parts
 from keras_transformer.layers.normalization import Dropout
-from keras_transformer.layers.projection import _clone
 from keras_transformer.types import Shape, Tensor
 
 
@@ -106,7 +105,7 @@ class FeedForward(keras.layers.Layer):
         self.gate = self._dense("gate", self.intermediate_dim, input_shape) if self.gated else None
         self.inner_dropout = Dropout(self.dropout, dtype=self.dtype_policy)
         self.outer = self._dense("outer", known_width(inputs=input_shape), inner_shape)
-        freeze_parts(self)
+        _freeze_parts(self)
 
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
         self.compute_output_shape(inputs.shape)

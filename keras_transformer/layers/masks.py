@@ -4,6 +4,7 @@ One rule holds everywhere: True (1) means *may be attended to*.
 """
 
 import functools
+from typing import NamedTuple
 
 from keras import ops
 
@@ -134,6 +135,16 @@ def _check_query_mask(shape: Shape, scores_shape: Shape) -> None:
             f"(b, h, t, s){_sizes(scores_shape)}. Received: shape={tuple(shape)}. "
             "A mask over keys alone is a `padding_mask`."
         )
+
+
+class _Masks(NamedTuple):
+    """The masks of one call of attention, as they are given."""
+
+    attention_mask: Tensor | None = None
+    padding_mask: Tensor | None = None
+    query_mask: Tensor | None = None
+    value_mask: Tensor | None = None
+    key_mask: Tensor | None = None
 
 
 def _mask_queries(

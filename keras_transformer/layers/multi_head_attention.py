@@ -8,21 +8,20 @@ from keras import ops
 
 from keras_transformer._arguments import (
     as_tensor,
-    check_attention_inputs,
     check_choice,
     check_divides,
     check_positive,
     check_rates,
     check_width,
-    freeze_parts,
     known_width,
 )
 from keras_transformer._backend.attention import fused_attention
 from keras_transformer._backend.gather import shape_of
+from keras_transformer.layers.built_parts import _clone, _freeze_parts
 from keras_transformer.layers.dot_product_attention import _attend_without_scores, dot_product_attention
-from keras_transformer.layers.masks import _mask_queries, _window_mask, causal_mask, combine_masks
+from keras_transformer.layers.masks import _mask_queries, _Masks, _window_mask, causal_mask, combine_masks
 from keras_transformer.layers.normalization import Dropout
-from keras_transformer.layers.projection import _as_matrix, _clone, _Projection
+from keras_transformer.layers.projection import _as_matrix, _Projection
 from keras_transformer.layers.relative_position_bias import RelativePositionBias
 from keras_transformer.layers.rotary_embedding import _Rotation
 from keras_transformer.layers.sequence_axes import _SequenceAxes
@@ -195,33 +194,43 @@ class MultiHeadAttention(keras.layers.Layer):
         self.supports_masking = True
 
     def build(self, query_shape: Shape, value_shape: Shape, key_shape: Shape | None = None) -> None:
-        heads, groups = self.num_heads, self.num_key_value_heads or self.num_heads
-        key_dim, value_dim = self.key_dim, self.value_dim or self.key_dim
+        h, g = self.num_heads, self.num_key_value_heads or self.num_heads
+        k, v = self.key_dim, self.value_dim or self.key_dim
         query_width, value_width = known_width(query=query_shape), known_width(value=value_shape)
         key_width = value_width if key_shape is None else known_width(key=key_shape)
         # In the order of Keras's layer, which `set_weights` follows, and by its names, which files have.
-        self.query_dense = self._query_dense = self._dense("query", query_width, heads, key_dim)
-        self.key_dense = self._key_dense = self._dense("key", key_width, groups, key_dim)
-        gate = self._dense("gate", query_width, heads, value_dim) if self.use_gate else None
-        self.gate_dense = self._gate_dense = gate
-        self.value_dense = self._value_dense = self._dense("value", value_width, groups, value_dim)
+        self.query_dense = self._query_dense = self._projection(
+            "query", "btd,dhk->bthk", (query_width,), (h, k)
+        )
+        self.key_dense = self._key_dense = self._projection("key", "bsd,dgk->bsgk", (key_width,), (g, k))
+        self.gate_dense = self._gate_dense = None
+        if self.use_gate:
+            self.gate_dense = self._gate_dense = self._projection(
+                "gate", "btd,dhk->bthk", (query_width,), (h, v)
+            )
+        self.value_dense = self._value_dense = self._projection(
+            "value", "bsd,dgk->bsgk", (value_width,), (g, v)
+        )
         sizes = self._output_sizes(query_shape)
-        axes = "defgijlmnopq"[: len(sizes)]
         self.output_dense = self._output_dense = self._projection(
-            f"bthk,hk{axes}->bt{axes}", (None, None, heads, value_dim), sizes, "attention_output"
+            # For an `output_shape` of several sizes `d` is as many letters.
+            "attention_output",
+            "bthk,hkd->btd".replace("d", "defij"[: len(sizes)]),
+            (h, v),
+            sizes,
         )
         self.position_bias = None
         if self.positions in ("relative", "relative_causal"):
             # Each layer learns its own: one table for all, as in T5, would be handed through every call.
             self.position_bias = RelativePositionBias(
-                heads,
+                h,
                 bidirectional=self.positions == "relative",
                 dtype=self.dtype_policy,
                 name="position_bias",
             )
             self.position_bias.build(query_shape)
         self.score_dropout = Dropout(self.dropout, seed=self.seed, dtype=self.dtype_policy)
-        freeze_parts(self)
+        _freeze_parts(self)
 
     def call(
         self,
@@ -240,38 +249,62 @@ class MultiHeadAttention(keras.layers.Layer):
         query, value = as_tensor(query), as_tensor(value)
         key = value if key is None else as_tensor(key)
         axes = self._axes(query.shape, value.shape, key.shape)
-        # (..., t, d) -> (b, t, d), and so for values and keys; keys that are the values are reordered once
-        queries, values = axes.flatten(query), axes.flatten(value)
-        keys = values if key is value else axes.flatten(key)
-        check_attention_inputs(queries.shape, values.shape, keys.shape)
-        lengths = shape_of(queries)[1], shape_of(values)[1]
-        mask = combine_masks(
-            padding_mask=axes.flatten_padding_mask(padding_mask, "padding_mask", key),
-            key_mask=axes.flatten_padding_mask(key_mask, "key_mask", key),
-            value_mask=axes.flatten_padding_mask(value_mask, "value_mask", value),
-            attention_mask=axes.flatten_attention_mask(attention_mask, query, value),
+        masks = _Masks(attention_mask, padding_mask, query_mask, value_mask, key_mask)
+        # (..., t, d) -> (b, t, d), and so for values, keys and masks
+        flat = axes.flatten(query, value, key, masks)
+        output, scores = self._attend(
+            *flat, use_causal_mask=use_causal_mask, needs_scores=return_attention_scores, training=training
+        )
+        # (b, t, d) -> (..., t, d)
+        output = axes.restore(output, query)
+        return (output, axes.restore_scores(scores, query, value)) if return_attention_scores else output
+
+    def _attend(
+        self,
+        query: Tensor,
+        value: Tensor,
+        key: Tensor,
+        masks: _Masks,
+        *,
+        use_causal_mask: bool,
+        needs_scores: bool,
+        training: bool | None,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Compute section 3.2.2 for a query `(b, t, d)`, and a value and a key `(b, s, d)`."""
+        mask = self._combined(masks, query, value, use_causal_mask=use_causal_mask)
+        query, key, value = (ops.cast(inputs, self.compute_dtype) for inputs in (query, key, value))
+        # Q W^Q: btd,dhk->bthk; K W^K and V W^V: bsd,dgk->bsgk
+        queries, keys, values = self.query_dense(query), self.key_dense(key), self.value_dense(value)
+        if self.positions == "rotary":
+            queries, keys = (
+                _Rotation.of(shape_of(heads)[1], self.key_dim)(heads) for heads in (queries, keys)
+            )
+        if masks.query_mask is not None:
+            has_scores = self.dropout > 0 or needs_scores
+            queries, mask = _mask_queries(queries, mask, masks.query_mask, has_scores)
+        # head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V). A subclass need not know of the scores unless they
+        # are asked for, as in Keras.
+        options: Config = {"return_attention_scores": True} if needs_scores else {}
+        options |= {"attention_mask": mask, "training": training}
+        heads, scores = self._compute_attention(queries, keys, values, **options)
+        if self.gate_dense is not None:
+            heads = heads * ops.sigmoid(self.gate_dense(query))
+        # Concat(head_1, ..., head_h) W^O: bthk,hkd->btd
+        return self.output_dense(heads), scores
+
+    def _combined(
+        self, masks: _Masks, query: Tensor, value: Tensor, *, use_causal_mask: bool
+    ) -> Tensor | None:
+        lengths = shape_of(query)[1], shape_of(value)[1]
+        return combine_masks(
+            padding_mask=masks.padding_mask,
+            key_mask=masks.key_mask,
+            value_mask=masks.value_mask,
+            attention_mask=masks.attention_mask,
             causal_mask=causal_mask(*lengths) if use_causal_mask else None,
             window_mask=_window_mask(*lengths, self.sliding_window) if self.sliding_window else None,
-            scores_shape=(queries.shape[0], self.num_heads, queries.shape[1], values.shape[1]),
+            scores_shape=(query.shape[0], self.num_heads, query.shape[1], value.shape[1]),
         )
-        query_mask = axes.flatten_padding_mask(query_mask, "query_mask", query)
-        has_scores = self.dropout > 0 or return_attention_scores
-        queries, keys, values = (ops.cast(inputs, self.compute_dtype) for inputs in (queries, keys, values))
-        query_heads, key_heads = self.query_dense(queries), self.key_dense(keys)
-        if self.positions == "rotary":
-            pair = query_heads, key_heads
-            query_heads, key_heads = (_Rotation.of(shape_of(x)[1], self.key_dim)(x) for x in pair)
-        if query_mask is not None:
-            query_heads, mask = _mask_queries(query_heads, mask, query_mask, has_scores)
-        # A subclass need not know of the scores unless they are asked for, as in Keras.
-        options: Config = {"return_attention_scores": True} if return_attention_scores else {}
-        options |= {"attention_mask": mask, "training": training}
-        heads, scores = self._compute_attention(query_heads, key_heads, self.value_dense(values), **options)
-        if self.gate_dense is not None:
-            heads = heads * ops.sigmoid(self.gate_dense(queries))
-        # (b, t, h, k) -> (b, t, d) -> (..., t, d)
-        output = axes.restore(self.output_dense(heads), query)
-        return (output, axes.restore_scores(scores, query, value)) if return_attention_scores else output
 
     def _compute_attention(
         self,
@@ -283,17 +316,16 @@ class MultiHeadAttention(keras.layers.Layer):
         return_attention_scores: bool = False,
         use_causal_mask: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
+        lengths = shape_of(query)[1], shape_of(key)[1]
         if attention_mask is not None and len(attention_mask.shape) == 3:
             attention_mask = attention_mask[:, None]
         if use_causal_mask:
-            causal = causal_mask(shape_of(query)[1], shape_of(key)[1])
+            causal = causal_mask(*lengths)
             attention_mask = causal if attention_mask is None else ops.logical_and(attention_mask, causal)
-        kernel = None
         # A configured dropout rules out a fused kernel in training alone.
         needs_scores = return_attention_scores or bool(training and self.dropout)
-        if not needs_scores and self.position_bias is None:
-            kernel = fused_attention(self.key_dim, self.value_dim or self.key_dim)
-        if kernel is not None:
+        kernel = fused_attention(self.key_dim, self.value_dim or self.key_dim)
+        if kernel is not None and not needs_scores and self.position_bias is None:
             flash = self.flash_attention
             return _attend_without_scores(kernel, query, key, value, attention_mask, flash), None
         if self.flash_attention:
@@ -301,9 +333,7 @@ class MultiHeadAttention(keras.layers.Layer):
                 "`flash_attention` needs a backend that has it, and a call without scores. Received: backend="
                 f"{keras.backend.backend()!r}, return_attention_scores={return_attention_scores}."
             )
-        bias = None
-        if self.position_bias is not None:
-            bias = self.position_bias.between(shape_of(query)[1], shape_of(key)[1])
+        bias = None if self.position_bias is None else self.position_bias.between(*lengths)
         return dot_product_attention(
             query,
             key,
@@ -324,7 +354,6 @@ class MultiHeadAttention(keras.layers.Layer):
     ) -> Shape:
         key_shape = value_shape if key_shape is None else key_shape
         axes = self._axes(query_shape, value_shape, key_shape)
-        check_attention_inputs(*(axes.flat_shape(shape) for shape in (query_shape, value_shape, key_shape)))
         axes.check_masks(query_shape, value_shape, self.num_heads, attention_mask_shape, padding_mask_shape)
         return (*query_shape[:-1], *self._output_sizes(query_shape))
 
@@ -343,27 +372,23 @@ class MultiHeadAttention(keras.layers.Layer):
         }
 
     def _axes(self, query: Shape, value: Shape, key: Shape) -> _SequenceAxes:
-        """Return the axes of inputs that go together; raise ValueError for others."""
-        check_attention_inputs(query, value, key)
+        """Return the axes of inputs that belong together; raise ValueError for others."""
+        axes = _SequenceAxes.of(query, value, key, self.attention_axes)
         if self.built:
             check_width(self.query_dense.kernel.shape[0], query=query)
             check_width(self.value_dense.kernel.shape[0], value=value)
             check_width(self.key_dense.kernel.shape[0], key=key)
-        axes = _SequenceAxes(len(query), self.attention_axes)
-        axes.check_leading(query=query, value=value, key=key)
         return axes
 
-    def _dense(self, name: str, width: int, heads: int, head_width: int) -> _Projection:
-        return self._projection("btd,dhk->bthk", (None, None, width), (heads, head_width), name)
-
     def _projection(
-        self, equation: str, inputs_shape: Shape, sizes: tuple[int, ...], name: str
+        self, name: str, equation: str, inputs: tuple[int, ...], outputs: tuple[int, ...]
     ) -> _Projection:
+        """Make a linear map from the last axes of its inputs to those of its outputs, of these sizes."""
         projection = _Projection(
             equation,
-            (None, *sizes),
-            bias_axes=equation[-len(sizes) :] if self.use_bias else None,
-            kernel_initializer=_as_matrix(self.kernel_initializer, len(inputs_shape) - 2),
+            (None, *outputs),
+            bias_axes=equation[-len(outputs) :] if self.use_bias else None,
+            kernel_initializer=_as_matrix(self.kernel_initializer, len(inputs)),
             bias_initializer=_clone(self.bias_initializer),
             kernel_regularizer=self.kernel_regularizer,
             bias_regularizer=self.bias_regularizer,
@@ -373,7 +398,7 @@ class MultiHeadAttention(keras.layers.Layer):
             name=name,
         )
         projection.supports_masking = True  # or Keras would warn that it loses the mask of the inputs
-        projection.build(inputs_shape)
+        projection.build((None, None, *inputs))
         return projection
 
     def _output_sizes(self, query_shape: Shape) -> tuple[int, ...]:

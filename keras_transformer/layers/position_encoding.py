@@ -9,7 +9,6 @@ from keras_transformer._arguments import (
     check_choice,
     check_number,
     check_positive,
-    check_sequence,
     check_width,
     known_sizes,
     known_width,
@@ -58,6 +57,11 @@ def sinusoidal_position_encoding(
     # (t, waves) -> (t, waves, 2) -> (t, 2 * waves); an odd width loses the last cosine
     waves = ops.stack([ops.sin(angles), ops.cos(angles)], axis=-1)
     return ops.reshape(waves, (-1, 2 * num_waves))[:, :hidden_dim]
+
+
+def _check_sequence(inputs: Shape) -> None:
+    if len(inputs) != 3:
+        raise ValueError(f"`inputs` must have the shape (b, t, d). Received: shape={tuple(inputs)}.")
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -109,7 +113,7 @@ class PositionEncoding(keras.layers.Layer):
         return ops.cast(ops.cast(inputs, "float32") + encoding[None, :, :], self.compute_dtype)
 
     def compute_output_shape(self, inputs_shape: Shape) -> Shape:
-        check_sequence(inputs_shape)
+        _check_sequence(inputs_shape)
         return tuple(inputs_shape)
 
     def get_config(self) -> dict[str, object]:
@@ -173,7 +177,7 @@ class LearnedPositionEncoding(keras.layers.Layer):
         return ops.cast(ops.cast(inputs, "float32") + vectors, self.compute_dtype)
 
     def _check_shape(self, inputs_shape: Shape, start: Tensor | int = 0) -> None:
-        check_sequence(inputs_shape)
+        _check_sequence(inputs_shape)
         if self.built:
             check_width(self.marks.shape[-1], inputs=inputs_shape)
         [length] = known_sizes(inputs_shape[1:2])

@@ -1,4 +1,4 @@
-"""Projections of inputs to heads and back as products of two matrices."""
+"""Projections of inputs to heads and back."""
 
 import math
 from collections.abc import Callable
@@ -6,33 +6,23 @@ from collections.abc import Callable
 import keras
 from keras import ops
 
-from keras_transformer._backend.gather import shape_of
 from keras_transformer._backend.loop import weights_now
+from keras_transformer._backend.projection import project
+from keras_transformer.layers.built_parts import _clone
 from keras_transformer.types import Tensor
-
-
-def _clone(initializer: Tensor) -> Tensor:
-    """Return an initializer of the same kind that draws other numbers."""
-    # A Keras initializer draws the same numbers at every call: queries, keys and values would start alike.
-    return initializer.clone() if isinstance(initializer, keras.initializers.Initializer) else initializer
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class _Projection(keras.layers.EinsumDense):
-    """Keras's linear map, `"btd,dhk->bthk"` or the like, as a product of two matrices.
+    """Keras's linear map of an equation such as `"btd,dhk->bthk"`, computed by `_backend.projection`.
 
     So Keras's LoRA, quantization, dtype policies and files of weights reach every kernel of attention.
     """
 
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
-        # One product of matrices: einsum's batched products, and the sums that its bias leaves in the
-        # gradient, take twice as long on a CPU. The last axes of the inputs are the first ones of the kernel.
-        matrix, bias = self.flat()
-        sizes = self.partial_output_shape[1:]
-        leading = shape_of(inputs)[: len(inputs.shape) - len(self.kernel.shape) + len(sizes)]
-        outputs = ops.matmul(ops.reshape(inputs, (-1, matrix.shape[0])), matrix)
-        outputs = outputs if bias is None else ops.add(outputs, bias)
-        return ops.reshape(outputs, (*leading, *sizes))
+        kernel = _floats(self, len(self.partial_output_shape) - 1)
+        bias = None if self.bias is None else ops.cast(self.bias, kernel.dtype)
+        return project(self.equation, inputs, kernel, bias)
 
     def quantize(self, mode: str, type_check: bool = True, **kwargs: object) -> None:
         """Quantize the kernel; Keras calls this, and refuses a subclass otherwise."""
@@ -72,22 +62,27 @@ class _Linear:
 
 def _matrix_of(layer: keras.layers.Layer, num_outputs: int = 1) -> Tensor:
     """Return the kernel of a layer, whose last axes are outputs, as a matrix `(i, o)` of floats."""
-    kernel = layer.kernel
-    size = math.prod(kernel.shape[len(kernel.shape) - num_outputs :])
-    matrix = ops.reshape(ops.cast(kernel, layer.compute_dtype), (-1, size))
+    size = math.prod(layer.kernel.shape[len(layer.kernel.shape) - num_outputs :])
+    return ops.reshape(_floats(layer, num_outputs), (-1, size))
+
+
+def _floats(layer: keras.layers.Layer, num_outputs: int = 1) -> Tensor:
+    """Return the kernel of a layer in the dtype that it computes in, a quantized one too."""
+    kernel = ops.cast(layer.kernel, layer.compute_dtype)
     mode = layer.quantization_mode
     if mode == "int8":
-        matrix = matrix / ops.reshape(ops.cast(layer.kernel_scale, matrix.dtype), (1, size))
-    elif mode not in (None, "float8"):  # whose kernels are packed
+        sizes = kernel.shape[len(kernel.shape) - num_outputs :]
+        return kernel / ops.reshape(ops.cast(layer.kernel_scale, kernel.dtype), sizes)
+    if mode not in (None, "float8"):  # whose kernels are packed
         raise ValueError(f"A kernel must be of floats or int8. Received: quantization mode {mode!r}.")
-    return matrix
+    return kernel
 
 
 def _as_matrix(initializer: Callable[..., Tensor], num_summed: int) -> Callable[..., Tensor]:
     """Return an initializer of kernels that draws each as the matrix it is, and other numbers each time."""
     draw = _clone(initializer)
 
-    def initialize(shape: Tensor, dtype: str | None = None) -> Tensor:
+    def initialize(shape: tuple[int, ...], dtype: str | None = None) -> Tensor:
         # Keras computes the fans of a kernel of rank 3 as if it were a convolution, and so would start
         # attention several times too small.
         matrix_shape = math.prod(shape[:num_summed]), math.prod(shape[num_summed:])

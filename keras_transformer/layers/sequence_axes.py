@@ -2,12 +2,17 @@
 
 import math
 from collections.abc import Iterable, Sequence
+from typing import Any, TypeAlias
 
 from keras import ops
 
 from keras_transformer._arguments import as_boolean, known_sizes
-from keras_transformer.layers.masks import _check_key_mask, _check_query_mask
+from keras_transformer.layers.masks import _check_key_mask, _check_query_mask, _Masks
 from keras_transformer.types import Shape, Tensor
+
+_NAMES = ("query", "value", "key")
+# Integers, scalar tensors where a size is known only when it is run, or None where it is not known.
+_Sizes: TypeAlias = tuple[Any, ...]
 
 
 class _SequenceAxes:
@@ -33,23 +38,54 @@ class _SequenceAxes:
         # The usual case: nothing is reordered, and no operation is added to a graph.
         self.is_plain = self.leading == (0,) and self.sequence == (1,)
 
-    def check_leading(self, **shapes: Shape) -> None:
-        """Raise ValueError for different batch axes, even if they hold as many sequences."""
-        for axis in self.leading:
-            sizes = {known_sizes(shape)[axis] for shape in shapes.values()}
-            if len(sizes - {None}) > 1:
-                names = ", ".join(f"{name} of shape {tuple(shape)}" for name, shape in shapes.items())
-                raise ValueError(f"The inputs must have one size in axis {axis}. Received: {names}.")
+    @classmethod
+    def of(
+        cls, query: Shape, value: Shape, key: Shape, attention_axes: int | Sequence[int] | None
+    ) -> "_SequenceAxes":
+        """Return the axes of inputs that belong together; raise ValueError for others."""
+        inputs = {name: known_sizes(shape) for name, shape in zip(_NAMES, (query, value, key), strict=True)}
+        received = ", ".join(f"{name} of shape {shape}" for name, shape in inputs.items())
+        if not len(query) == len(value) == len(key):
+            raise ValueError(
+                "`query`, `value` and `key` must have one rank; a mask is an `attention_mask` or a "
+                f"`padding_mask`. Received: {received}."
+            )
+        axes = cls(len(query), attention_axes)
+        flat = [axes._flat_shape(shape) for shape in inputs.values()]
+        lengths = {shape[1] for shape in flat[1:]}
+        # The same number of sequences in other axes is another batch too.
+        batches = [{shape[axis] for shape in inputs.values()} for axis in axes.leading]
+        if any(len(sizes - {None}) > 1 for sizes in (lengths, *batches)):
+            raise ValueError(
+                "`query`, `value` and `key` must have one batch size, and `value` and `key` one length. "
+                f"Received: {received}."
+            )
+        return axes
 
-    def flat_shape(self, shape: Shape) -> Shape:
+    def _flat_shape(self, shape: Shape) -> Shape:
         """Return the shape `(b, t, d)` that `flatten` brings an input of this shape to."""
         shape = known_sizes(shape)
         batch, length = (_product(shape[axis] for axis in axes) for axes in (self.leading, self.sequence))
         return batch, length, shape[-1]
 
-    def flatten(self, inputs: Tensor) -> Tensor:
+    def flatten(
+        self, query: Tensor, value: Tensor, key: Tensor, masks: _Masks
+    ) -> tuple[Tensor, Tensor, Tensor, _Masks]:
+        """Bring inputs and masks to `(b, t, d)`, `(b, s, d)` and what goes with them."""
         if self.is_plain:
-            return inputs
+            return query, value, key, masks
+        flat = _Masks(
+            self._flatten_attention_mask(masks.attention_mask, query, value),
+            self._flatten_padding_mask(masks.padding_mask, "padding_mask", key),
+            self._flatten_padding_mask(masks.query_mask, "query_mask", query),
+            self._flatten_padding_mask(masks.value_mask, "value_mask", value),
+            self._flatten_padding_mask(masks.key_mask, "key_mask", key),
+        )
+        values = self._flatten(value)
+        # Keys that are the values are reordered once.
+        return self._flatten(query), values, values if key is value else self._flatten(key), flat
+
+    def _flatten(self, inputs: Tensor) -> Tensor:
         sizes = ops.shape(inputs)
         length = math.prod(sizes[axis] for axis in self.sequence)
         batch = math.prod(sizes[axis] for axis in self.leading)
@@ -95,13 +131,13 @@ class _SequenceAxes:
         elif attention_mask is not None:
             self._check_attention_mask(attention_mask, query, key)
 
-    def flatten_padding_mask(self, mask: Tensor | None, name: str, inputs: Tensor) -> Tensor | None:
-        if self.is_plain or mask is None:
-            return mask
+    def _flatten_padding_mask(self, mask: Tensor | None, name: str, inputs: Tensor) -> Tensor | None:
+        if mask is None:
+            return None
         mask = as_boolean(mask, name)
         self._check_padding_mask(mask.shape, name, inputs.shape)
         # The shape of the inputs without their width -> (b, s); a width of 1 lets it go their way
-        return self.flatten(mask[..., None])[..., 0]
+        return self._flatten(mask[..., None])[..., 0]
 
     def _check_padding_mask(self, mask_shape: Shape, name: str, shape: Shape) -> None:
         """Raise ValueError unless a mask has the shape of the inputs that it covers, without their width."""
@@ -113,9 +149,9 @@ class _SequenceAxes:
                 f"Received: shape={found}."
             )
 
-    def flatten_attention_mask(self, mask: Tensor | None, query: Tensor, key: Tensor) -> Tensor | None:
-        if self.is_plain or mask is None:
-            return mask
+    def _flatten_attention_mask(self, mask: Tensor | None, query: Tensor, key: Tensor) -> Tensor | None:
+        if mask is None:
+            return None
         mask = as_boolean(mask, "attention_mask")
         if len(mask.shape) == 2:
             return mask
@@ -141,7 +177,7 @@ class _SequenceAxes:
                 f"{tuple(lengths)}. Received: shape={shape}."
             )
 
-    def _mask_sizes(self, mask_shape: Shape, query: Shape, key: Shape) -> tuple[Tensor, Tensor]:
+    def _mask_sizes(self, mask_shape: Shape, query: _Sizes, key: _Sizes) -> tuple[_Sizes, _Sizes]:
         """Return the leading sizes of a mask, and its lengths: `(t, s)`, or Keras's `(*queries, *keys)`."""
         leading, num_lengths = tuple(query[axis] for axis in self.leading), len(self.sequence)
         if len(mask_shape) == 2:
@@ -160,7 +196,7 @@ class _SequenceAxes:
         return leading, lengths
 
 
-def _product(sizes: Iterable[int | None]) -> Tensor:
+def _product(sizes: Iterable[int | None]) -> int | None:
     """Multiply sizes; None where one is not known."""
     found = list(sizes)
     return None if None in found else math.prod(size or 0 for size in found)

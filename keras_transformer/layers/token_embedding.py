@@ -13,11 +13,11 @@ from keras_transformer._arguments import (
     check_positive,
     check_token_ids,
     check_width,
-    freeze_parts,
     known_values,
 )
 from keras_transformer._backend.gather import take
 from keras_transformer._backend.random import draw_normal
+from keras_transformer.layers.built_parts import _freeze_parts
 from keras_transformer.layers.masks import padding_mask
 from keras_transformer.layers.projection import _Linear, _matrix_of
 from keras_transformer.types import Shape, Tensor
@@ -96,7 +96,7 @@ class TokenEmbedding(keras.layers.Layer):
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         return (*input_shape, self.hidden_dim)
 
-    def compute_output_spec(self, token_ids: Tensor) -> Tensor:
+    def compute_output_spec(self, token_ids: Tensor) -> keras.KerasTensor:
         """Return symbolic outputs; Keras calls this."""
         check_token_ids(_as_integers(token_ids), self.vocabulary_size)
         return super().compute_output_spec(token_ids)
@@ -181,7 +181,7 @@ class OutputProjection(keras.layers.Layer):
                 self.vocabulary_size, use_bias=False, dtype=self.dtype_policy, name="dense"
             )
             self.dense.build(input_shape)
-            freeze_parts(self)
+            _freeze_parts(self)
         elif not self.embedding.built:
             self.embedding.build((None, None))
 

@@ -10,7 +10,7 @@ from keras_transformer._arguments import check_choice
 from keras_transformer._backend.compiler import build_optimizer
 from keras_transformer.models.config import PRESETS, _ModelConfig
 from keras_transformer.models.parts import Parts
-from keras_transformer.types import Config, Tensor
+from keras_transformer.types import Config, Inputs, Tensor
 
 Cache = TypeVar("Cache")
 Step: TypeAlias = Callable[[Tensor, Tensor, Cache], tuple[Tensor, Cache]]
@@ -88,7 +88,7 @@ class ConfiguredModel(keras.Model):
         self._check_class_weight(class_weight)
         return super().fit(*args, class_weight=class_weight, **kwargs)
 
-    def train_on_batch(self, *args: Any, class_weight: object = None, **kwargs: Any) -> Tensor:
+    def train_on_batch(self, *args: Any, class_weight: object = None, **kwargs: Any) -> object:
         """Train on one batch, as `keras.Model.train_on_batch` does; raise as `fit` does."""
         self._check_class_weight(class_weight)
         return super().train_on_batch(*args, class_weight=class_weight, **kwargs)
@@ -119,21 +119,21 @@ class ConfiguredModel(keras.Model):
             warnings.simplefilter("ignore")  # Keras warns of each layer that has no kernel.
             super().quantize(mode, **kwargs)
 
-    def __call__(self, inputs: Tensor, *args: object, **kwargs: object) -> Tensor:
+    def __call__(self, inputs: Inputs, *args: object, **kwargs: object) -> Tensor:
         """Call the model on complete inputs."""
         return super().__call__(self._complete(inputs), *args, **kwargs)
 
-    def call(self, inputs: Tensor, training: bool | None = None, mask: Tensor | None = None) -> Tensor:
+    def call(self, inputs: Inputs, training: bool | None = None, mask: Tensor | None = None) -> Tensor:
         # Keras on JAX trains through `call`, everything else comes through `__call__`.
         return super().call(self._complete(inputs), training=training, mask=mask)
 
-    def _complete(self, inputs: Tensor) -> Tensor:
+    def _complete(self, inputs: Inputs) -> Inputs:
         """Fill in the inputs that may be left out."""
         return inputs
 
     def compute_loss(
         self,
-        x: Tensor = None,
+        x: Inputs | None = None,
         y: Tensor | None = None,
         y_pred: Tensor | None = None,
         sample_weight: Tensor | None = None,

@@ -10,7 +10,7 @@ from keras_transformer.models.config import _EncoderConfig
 from keras_transformer.models.configured_model import ConfiguredModel
 from keras_transformer.models.parts import Parts, Pooling, _input_parts, _source_part
 from keras_transformer.models.source import _embedded, _encoder_scores, _run_encoder, _Source
-from keras_transformer.types import Tensor
+from keras_transformer.types import Inputs, Tensor
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -71,7 +71,7 @@ class EncoderModel(ConfiguredModel):
     def _source(self) -> _Source:
         return _Source("", self.config.feature_dim)
 
-    def _complete(self, inputs: Tensor) -> Tensor:
+    def _complete(self, inputs: Inputs) -> Inputs:
         return self._source.complete(inputs, {tensor.name for tensor in self.inputs})
 
     def encode(
@@ -81,7 +81,7 @@ class EncoderModel(ConfiguredModel):
         values, mask = self._source.read(encoder_inputs, padding_mask)
         return _run_encoder(self, values, mask, training=training)
 
-    def attention_scores(self, inputs: Tensor) -> dict[str, Tensor]:
+    def attention_scores(self, inputs: Inputs) -> dict[str, Tensor]:
         """Return every attention map of one pass.
 
         Returns:
@@ -112,7 +112,7 @@ def _parts(config: _EncoderConfig, dtype: object) -> Parts:
     return parts
 
 
-def _connect(parts: Parts, source: _Source) -> tuple[Tensor, Tensor]:
+def _connect(parts: Parts, source: _Source) -> tuple[Inputs, Tensor]:
     """Connect the layers as the left half of Figure 1 does, and what comes on top."""
     inputs = source.make_inputs()
     values, mask = source.split(inputs)

@@ -7,7 +7,7 @@ from keras import ops
 
 from keras_transformer._arguments import as_boolean, as_tensor, known_sizes
 from keras_transformer.layers.masks import padding_mask as padding_mask_of
-from keras_transformer.types import Shape, Tensor
+from keras_transformer.types import Inputs, Shape, Tensor
 
 _Parts: TypeAlias = keras.Model | dict[str, keras.layers.Layer]
 
@@ -40,7 +40,7 @@ class _Source(NamedTuple):
             self.mask_name: keras.Input((None,), dtype="bool", name=self.mask_name),
         }
 
-    def complete(self, inputs: Tensor, names: set[str]) -> Tensor:
+    def complete(self, inputs: Inputs, names: set[str]) -> Inputs:
         # Keras would drop a key that it does not know, without a word.
         if not isinstance(inputs, dict):
             return inputs
@@ -58,7 +58,7 @@ class _Source(NamedTuple):
         # Checked here, since Keras makes booleans of any numbers.
         return {**given, self.mask_name: _check_padding_mask(mask, frames.shape)}
 
-    def split(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
+    def split(self, inputs: Inputs) -> tuple[Tensor, Tensor]:
         """Return the values and the padding mask of a call's inputs."""
         if not isinstance(inputs, dict):
             return self.read(inputs, None)

@@ -17,7 +17,7 @@ from keras_transformer.models.configured_model import ConfiguredModel, Step
 from keras_transformer.models.decoding_step import _DecodingStep
 from keras_transformer.models.parts import Parts, _embedding, _input_parts, _position_encoding, _source_part
 from keras_transformer.models.source import _embedded, _encoder_scores, _run_encoder, _Source
-from keras_transformer.types import Tensor
+from keras_transformer.types import Inputs, Tensor
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -81,7 +81,7 @@ class Transformer(ConfiguredModel):
     def _source(self) -> _Source:
         return _source(self.config)
 
-    def _complete(self, inputs: Tensor) -> Tensor:
+    def _complete(self, inputs: Inputs) -> Inputs:
         return self._source.complete(inputs, {tensor.name for tensor in self.inputs})
 
     def encode(

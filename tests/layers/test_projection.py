@@ -9,7 +9,6 @@ import pytest
 
 from helpers import array, draw
 from keras_transformer.layers import DecoderLayer, MultiHeadAttention, OutputProjection
-from keras_transformer.layers.projection import _Projection
 
 NAMES = ("query", "key", "value", "attention_output")
 X, MEMORY = draw(2, 5, 8), draw(2, 3, 8, seed=1)
@@ -28,25 +27,6 @@ def pair() -> tuple[Any, Any]:
     ours.set_weights([0.5 * draw(*weight.shape, seed=n) for n, weight in enumerate(ours.weights)])
     theirs.set_weights(ours.get_weights())
     return ours, theirs
-
-
-@pytest.mark.parametrize("equation", ["btd,dhk->bthk", "bthk,hkd->btd", "bthk,hkdw->btdw"])
-def test_it_is_the_einsum(equation: str) -> None:
-    inputs, kernel, outputs = equation.replace("->", ",").split(",")
-    sizes = {"b": 2, "t": 5, "d": 6, "h": 3, "k": 4, "w": 7}
-    x = draw(*(sizes[axis] for axis in inputs))
-    layer = _Projection(equation, (None, *(sizes[axis] for axis in outputs[2:])), bias_axes=outputs[2:])
-    layer.build(x.shape)
-    layer.set_weights([draw(*weight.shape, seed=1) for weight in layer.weights])
-    assert layer.kernel.shape == tuple(sizes[axis] for axis in kernel)
-    expected = np.einsum(equation, x, array(layer.kernel)) + array(layer.bias)
-    np.testing.assert_allclose(array(layer(x)), expected, atol=1e-5)
-
-
-@pytest.mark.parametrize("shape", [(2, 0, 7), (0, 5, 7)])
-def test_projections_of_nothing(shape: tuple[int, ...]) -> None:
-    outputs = _Projection("btd,dhk->bthk", (None, 3, 11))(np.zeros(shape, "float32"))
-    assert tuple(outputs.shape) == (*shape[:2], 3, 11)
 
 
 def test_keras_finds_the_parts_by_its_own_names(pair: tuple[Any, Any]) -> None:

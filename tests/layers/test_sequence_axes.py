@@ -7,27 +7,6 @@ import pytest
 
 from helpers import array, draw
 from keras_transformer.layers import MultiHeadAttention
-from keras_transformer.layers.sequence_axes import _SequenceAxes
-
-
-@pytest.mark.parametrize(
-    ("shape", "axes", "flat"),
-    [
-        ((2, 5, 7), None, (2, 5, 7)),
-        ((5, 7), None, (1, 5, 7)),
-        ((2, 3, 5, 7), None, (2, 15, 7)),
-        ((2, 3, 5, 7), 2, (6, 5, 7)),
-        ((2, 3, 5, 7), (1,), (10, 3, 7)),
-        ((2, 3, 5, 7), (1, 2), (2, 15, 7)),
-        ((2, 3, 5, 7), -2, (6, 5, 7)),
-        ((2, 3, 5, 11, 7), (1, 3), (10, 33, 7)),
-    ],
-)
-def test_there_and_back(shape: tuple[int, ...], axes: Any, flat: tuple[int, ...]) -> None:
-    sequence, x = _SequenceAxes(len(shape), axes), keras.ops.convert_to_tensor(draw(*shape))
-    flattened = sequence.flatten(x)
-    assert tuple(flattened.shape) == flat
-    np.testing.assert_array_equal(array(sequence.restore(flattened, x)), array(x))
 
 
 @pytest.fixture
@@ -95,7 +74,6 @@ def test_unknown_sizes_in_a_functional_model(attention: Any) -> None:
 @pytest.mark.parametrize(
     ("rank", "axes", "message"),
     [
-        (1, None, "The inputs must have the shape (..., t, d). Received: rank=1."),
         (3, (2,), "axes between 0 and 1 of inputs of rank 3. Received: attention_axes=(2,)."),
         (3, (-1,), "Received: attention_axes=(-1,)."),
         (3, (), "Received: attention_axes=()."),
@@ -104,7 +82,7 @@ def test_unknown_sizes_in_a_functional_model(attention: Any) -> None:
 )
 def test_axes_that_are_not_there(rank: int, axes: Any, message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
-        _SequenceAxes(rank, axes)
+        MultiHeadAttention(2, 3, attention_axes=axes)(*[np.ones((2, 3, 5, 7)[4 - rank :])] * 2)
 
 
 def test_masks_of_the_wrong_rank(attention: Any, of_rows: Any) -> None:
