@@ -1,152 +1,129 @@
-"""Measures two checkouts of this repository side by side: steps of training, and decoding.
+"""Measures training and decoding of two commits of this repository side by side.
 
-git worktree add ../before COMMIT
-python benchmarks/compare_commits.py ../before .
-python benchmarks/compare_commits.py ../before . --training small:ours --decoding small:1:greedy:ours
+python -m benchmarks.compare_commits BEFORE AFTER
+python -m benchmarks.compare_commits BEFORE AFTER --quick
+python -m benchmarks.compare_commits main HEAD --training small:ours --decoding small:1:greedy:ours-threads
 
-Each checkout runs its own programs and its own package, in processes that take turns, so that both meet the
-same noise of the machine. What is shown are medians, and the median of the ratios of the rounds: below 1, the
-second checkout is the slower one.
+The programs are those of this checkout, the packages those of the commits; the processes of both commits take
+turns, and another one is first in each round. A ratio is that of `after` to `before` in one round: below 1,
+`after` is slower. Training is measured for the shapes `small` and `base`; decoding for one sentence and 32,
+greedily and with four beams, by a plain export, one for threads and one compiled by XLA.
 """
 
 import argparse
-import os
-import shlex
+import io
 import statistics
 import subprocess
-import sys
+import tarfile
 import tempfile
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Sequence
 from pathlib import Path
 
-from decoding_cells import parse_cell
-from machine import machine
-from training_shapes import SHAPES
-from worker_process import ENVIRONMENT, WorkerProcess
+from benchmarks.common import ROOT, conditions, median, table
+from benchmarks.decoding.cells import Cell, parse_cell
+from benchmarks.decoding.peers import Preparation, decode_in_turns
+from benchmarks.training.peers import train_in_turns
 
-PACKAGES = ("keras", "tensorflow")
 TRAINING = ("small:ours", "small:ours-xla", "base:ours")
+OURS = ("ours", "ours-threads", "ours-xla")
 DECODING = tuple(
     f"{shape}:{batch}:{search}:{system}"
-    for shape, batches in (("small", (1, 32)), ("base", (1, 8)))
-    for batch in batches
+    for shape in ("small", "base")
+    for system in OURS
+    for batch in (1, 32)
     for search in ("greedy", "beam")
-    for system in ("ours", "ours-xla")
 )
-Rates = list[list[float]]
-"""Tokens a second: of each round, those of both checkouts."""
+QUICK_TRAINING = ("small:ours", "base:ours")
+QUICK_DECODING = (
+    *(f"small:{cell}:{system}" for system in OURS for cell in ("1:greedy", "32:greedy")),
+    "small:32:beam:ours-threads",
+    "base:1:greedy:ours",
+    "base:32:greedy:ours",
+)
+HEADS = ("tokens a second", "before", "after", "after / before", "of the rounds")
 
 
-def take_turns(asks: Sequence[Callable[[int], float]], rounds: int) -> Rates:
-    """Ask both checkouts in each round, another one first each time."""
-    for ask in asks:
-        ask(0)  # graphs are made
-        ask(0)
-    measured = []
-    for number in range(rounds):
-        order = (0, 1) if number % 2 else (1, 0)
-        rates = {which: asks[which](number) for which in order}
-        measured.append([rates[0], rates[1]])
-    return measured
+def check_out(commit: str, directory: Path) -> Path:
+    """Write the package of a commit to a directory."""
+    archive = subprocess.run(
+        ["git", "archive", commit, "keras_transformer"], cwd=ROOT, capture_output=True, check=True
+    )
+    with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as file:
+        file.extractall(directory, filter="data")
+    return directory
 
 
-def training(cell: str, checkouts: Sequence[Path], rounds: int, steps: int) -> Rates:
-    """Measure steps of training, target tokens a second."""
-    shape, system = cell.split(":")
-    with ExitStack() as stack:
-        directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        asks = []
-        for number, checkout in enumerate(checkouts):
-            log = directory / f"{number}.log"
-            worker = WorkerProcess("training_worker.py", [system, shape], log, checkout)
-            stack.callback(worker.close)
-            asks.append(
-                lambda seed, worker=worker: (
-                    SHAPES[shape].tokens * steps / worker.request({"steps": steps, "seed": seed})["seconds"]
-                )
-            )
-        return take_turns(asks, rounds)
-
-
-def prepare_decoding(shape: str, cells: Sequence[str], checkouts: Sequence[Path], directory: Path) -> None:
-    """Let each checkout export the model of a shape for all its cells."""
-    names = "[" + ", ".join(f'"{cell.rsplit(":", 1)[0]}"' for cell in cells) + "]"
-    for number, checkout in enumerate(checkouts):
-        program = checkout / "benchmarks" / "decoding_prepare.py"
-        subprocess.run(
-            [sys.executable, str(program), str(directory / str(number)), shape, names, "--xla"],
-            env={**ENVIRONMENT, "PYTHONPATH": str(checkout)},
-            check=True,
-            stdout=2,
-        )
-
-
-def decoding(cell: str, checkouts: Sequence[Path], directory: Path, rounds: int) -> Rates:
-    """Measure decoding, generated tokens a second."""
-    name, system = cell.rsplit(":", 1)
-    asked = parse_cell(name)
-    with ExitStack() as stack:
-        asks = []
-        for number, checkout in enumerate(checkouts):
-            words = [system, str(directory / str(number)), asked.shape]
-            log = directory / f"{number}-{system}.log"
-            worker = WorkerProcess("decoding_worker.py", words, log, checkout)
-            stack.callback(worker.close)
-
-            def ask(seed: int, worker: WorkerProcess = worker) -> float:
-                reply = worker.request({"cell": asked, "seed": seed, "single": False})
-                return reply["tokens"] / reply["seconds"]
-
-            asks.append(ask)
-        return take_turns(asks, rounds)
-
-
-def row(kind: str, cell: str, rates: Rates) -> str:
-    """Write a line of the table."""
-    medians = [statistics.median(rate[which] for rate in rates) for which in (0, 1)]
-    ratios = sorted(rate[1] / rate[0] for rate in rates)
-    spread = f"{ratios[0]:.2f} to {ratios[-1]:.2f}"
-    numbers = [*(f"{median:,.0f}" for median in medians), f"{statistics.median(ratios):.2f}", spread]
-    return f"| {kind} {cell} | " + " | ".join(numbers) + " |"
-
-
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("checkouts", type=Path, nargs=2, help="directories, the one before first")
-    parser.add_argument("--training", nargs="*", default=TRAINING, help="such as small:ours")
-    parser.add_argument("--decoding", nargs="*", default=DECODING, help="such as small:1:greedy:ours")
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--steps", type=int, default=5, help="of training in a turn")
-    return parser.parse_args()
+def row(name: str, before: Sequence[float], after: Sequence[float]) -> list[str]:
+    """Return a row of the table."""
+    ratios = sorted(after[number] / before[number] for number in range(min(len(before), len(after))))
+    spread = f"{ratios[0]:.2f} to {ratios[-1]:.2f}" if ratios else "-"
+    return [name, median(before), median(after), median(ratios, "{:.2f}"), spread]
 
 
 def main() -> None:
-    """Measure, and print the table."""
-    options = _options()
-    checkouts = [path.resolve() for path in options.checkouts]
-    print(
-        "| tokens a second | before | after | ratio | of the rounds |\n|---|---:|---:|---:|---:|", flush=True
+    """Measure, and print the table line by line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("before", help="a commit")
+    parser.add_argument("after", help="a commit")
+    parser.add_argument("--quick", action="store_true", help="fewer cells, three rounds: about ten minutes")
+    parser.add_argument("--training", nargs="*", help="cells such as small:ours")
+    parser.add_argument("--decoding", nargs="*", help="cells such as small:1:greedy:ours-xla")
+    parser.add_argument("--rounds", type=int, help="5, or 3 with --quick")
+    parser.add_argument("--steps", type=int, default=3, help="training steps of a turn")
+    options = parser.parse_args()
+    rounds = options.rounds or (3 if options.quick else 5)
+    training = (
+        (QUICK_TRAINING if options.quick else TRAINING) if options.training is None else options.training
     )
-    for cell in options.training:
-        print(row("training", cell, training(cell, checkouts, options.rounds, options.steps)), flush=True)
-    with tempfile.TemporaryDirectory() as directory:
-        for shape in dict.fromkeys(cell.split(":")[0] for cell in options.decoding):
-            cells = [cell for cell in options.decoding if cell.startswith(f"{shape}:")]
-            prepare_decoding(shape, cells, checkouts, Path(directory, shape))
-            for cell in cells:
-                rates = decoding(cell, checkouts, Path(directory, shape), options.rounds)
-                print(row("decoding", cell, rates), flush=True)
+    decoding = (
+        (QUICK_DECODING if options.quick else DECODING) if options.decoding is None else options.decoding
+    )
+    ratios = []
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        packages = {side: check_out(getattr(options, side), directory / side) for side in ("before", "after")}
+        print(table(HEADS), flush=True)
+
+        def show(name: str, values: dict[str, list[float]]) -> None:
+            cells = row(name, values["before"], values["after"])
+            ratios.extend([] if cells[3] == "-" else [float(cells[3])])
+            print(f"| {' | '.join(cells)} |", flush=True)
+
+        for cell in training:
+            shape, system = cell.split(":")
+            sides = {side: (system, package) for side, package in packages.items()}
+            show(f"training {cell}", train_in_turns(shape, sides, rounds, options.steps)[0])
+        for shape in dict.fromkeys(cell.split(":")[0] for cell in decoding):
+            cells: dict[str, list[Cell]] = {}
+            for each in decoding:
+                cell, _, system = each.rpartition(":")
+                if cell.startswith(f"{shape}:"):
+                    cells.setdefault(system, []).append(parse_cell(cell))
+            exports = [
+                f"{system}:{search}"
+                for system, some in cells.items()
+                for search in dict.fromkeys(cell.search for cell in some)
+            ]
+            places = {side: directory / f"{shape}-{side}" for side in packages}
+            # Both at once: here nothing is measured.
+            for preparation in [
+                Preparation(places[side], shape, exports, package=package)
+                for side, package in packages.items()
+            ]:
+                preparation.finish()
+            for system, some in cells.items():
+                sides = {side: (system, place) for side, place in places.items()}
+                for name, values in decode_in_turns(some, sides, rounds)[0].items():
+                    show(f"decoding {name}:{system}", values)
     commits = [
         subprocess.run(
-            ["git", "rev-parse", "--short", "HEAD"], cwd=path, capture_output=True, text=True, check=True
+            ["git", "rev-parse", "--short", commit], cwd=ROOT, capture_output=True, text=True, check=True
         ).stdout.strip()
-        for path in checkouts
+        for commit in (options.before, options.after)
     ]
-    print(f"\n{machine(PACKAGES)}; two threads each; commits {commits[0]} and {commits[1]}")
-    print(f"`{shlex.join(['python', 'benchmarks/compare_commits.py', *sys.argv[1:]])}`")
+    print(f"\nmedian of the ratios: {statistics.median(ratios):.2f}" if ratios else "")
+    print(conditions("keras", "tensorflow", note=f"two threads each; commits {' and '.join(commits)}"))
 
 
 if __name__ == "__main__":
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     main()

@@ -12,9 +12,9 @@ the other (`--initial-model`).
 
 import argparse
 
-from keras_transformer.decoding import Translator
 from keras_transformer.errors import InputError
 from keras_transformer.models import Ensemble
+from keras_transformer.tasks import Translator
 
 
 def join(directories: list[str]) -> Translator:

@@ -25,9 +25,7 @@ def main() -> None:
         parser.add_argument(f"--{side}-language", help="Of a model of many languages.")
     arguments = parser.parse_args()
 
-    translator = kt.Translator.from_hugging_face(
-        arguments.model, arguments.source_language, arguments.target_language
-    )
+    translator = kt.from_hugging_face(arguments.model, arguments.source_language, arguments.target_language)
     training, validation = split_pairs(read_pairs(arguments.pairs), validation_fraction=0.1)
     sources = [source for source, _ in validation]
     print("before:", translator.translate(sources[:3]))

@@ -5,23 +5,28 @@ The import registers every layer and model with Keras, so that `.keras` files lo
 
 import importlib
 import importlib.metadata
-from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 # Not late as well: a script that imports the package and only calls Keras's `load_model` needs the classes.
 # The command line, which has to answer `--help` at once, is a module of its own.
-from keras_transformer import course, decoding, layers, models, pretrained, training
-from keras_transformer.decoding import TextGenerator, Translator
+from keras_transformer import course, decoding, layers, models, training
+from keras_transformer.errors import ExportError, InputError
 from keras_transformer.models import CausalLM, EncoderModel, Transformer
+from keras_transformer.types import SpecialIds
 
 if TYPE_CHECKING:
-    from keras_transformer import data, evaluation, export, runs, text, visualization
+    from keras_transformer import data, evaluation, export, pretrained, runs, tasks, text, visualization
+    from keras_transformer.pretrained import from_hugging_face
     from keras_transformer.runs import Run
+    from keras_transformer.tasks import TextGenerator, Translator
 
 __all__ = [
     "CausalLM",
     "EncoderModel",
+    "ExportError",
+    "InputError",
     "Run",
+    "SpecialIds",
     "TextGenerator",
     "Transformer",
     "Translator",
@@ -30,10 +35,12 @@ __all__ = [
     "decoding",
     "evaluation",
     "export",
+    "from_hugging_face",
     "layers",
     "models",
     "pretrained",
     "runs",
+    "tasks",
     "text",
     "training",
     "visualization",
@@ -41,12 +48,19 @@ __all__ = [
 
 
 # What needs TensorFlow or draws is imported when it is first used.
-def __getattr__(name: str) -> ModuleType | type | str:
+_LATE = {
+    "Run": "runs",
+    "TextGenerator": "tasks",
+    "Translator": "tasks",
+    "from_hugging_face": "pretrained",
+}
+
+
+def __getattr__(name: str) -> Any:
     if name == "__version__":  # that of `pyproject.toml`
         return importlib.metadata.version("keras-transformer")
-    if name == "Run":
-        runs: type = importlib.import_module("keras_transformer.runs").Run
-        return runs
+    if name in _LATE:
+        return getattr(importlib.import_module(f"keras_transformer.{_LATE[name]}"), name)
     if name in __all__:
         return importlib.import_module(f"keras_transformer.{name}")
     raise AttributeError(f"module 'keras_transformer' has no attribute {name!r}")

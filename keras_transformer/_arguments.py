@@ -5,12 +5,10 @@ message. Values of tensors are checked only where they are known: while a graph 
 """
 
 import contextlib
-import difflib
 import importlib
-import inspect
 import math
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from numbers import Integral, Real
 from pathlib import Path
 from types import ModuleType
@@ -21,15 +19,7 @@ import numpy as np
 from keras import KerasTensor, ops
 
 from keras_transformer.errors import InputError
-from keras_transformer.types import Config, Shape, Tensor
-
-# What other libraries and the paper call our arguments, where the name alone is not close to ours.
-_ELSEWHERE = {
-    "hidden_dim": "d_model embed_dim embedding_dim model_dim hidden_size",
-    "num_heads": "n_heads n_head nhead heads num_attention_heads",
-    "intermediate_dim": "d_ff dff ff_dim ffn_dim d_inner dim_feedforward intermediate_size hidden_dim",
-    "num_layers": "n_layers num_blocks num_hidden_layers depth",
-}
+from keras_transformer.types import Shape, Tensor
 
 
 def check_number(
@@ -84,27 +74,6 @@ def check_divides(**sizes: int | None) -> None:
         )
 
 
-def check_names(owner: type, given: Config, known: Iterable[str]) -> None:
-    """Raise TypeError for names that are no arguments, with the one that may be meant."""
-    if unknown := {name: value for name, value in given.items() if name not in known}:
-        name = min(unknown)
-        meant = [ours for ours, others in _ELSEWHERE.items() if name in others.split() and ours in known]
-        meant = meant or difflib.get_close_matches(name, known, 1)
-        hint = f" Did you mean `{meant[0]}`?" if meant else ""
-        raise TypeError(f"{owner.__name__} has no such argument.{hint} Received: {unknown}.")
-
-
-def check_call(owner: Any, args: tuple[object, ...], kwargs: Config, known: Iterable[str] = ()) -> None:
-    """Raise TypeError for arguments that a constructor cannot be called with."""
-    signature = inspect.signature(owner.__init__)
-    try:
-        signature.bind(None, *args, **kwargs)
-    except TypeError as error:
-        # Python would name a base class, and not the argument that is meant.
-        check_names(owner, kwargs, [*signature.parameters, *known])
-        raise TypeError(f"{owner.__name__}: {error}. Received: {args} and {kwargs}.") from error
-
-
 def check_memory(num_bytes: int, **received: object) -> None:
     """Raise InputError for at least so many bytes, before they are taken, if the machine has fewer."""
     memory = math.inf  # Windows does not tell; a container may have a limit of its own
@@ -115,31 +84,6 @@ def check_memory(num_bytes: int, **received: object) -> None:
         sizes = ", ".join(f"{name}={value}" for name, value in received.items())
         needed = f"At least {min(num_bytes, 10**30):,} bytes of memory would be needed"
         raise InputError(f"{needed}, and the machine has {memory:,}. Received: {sizes}.")
-
-
-@keras.saving.register_keras_serializable(package="keras_transformer", name="gelu_tanh")
-def _gelu_tanh(inputs: Tensor) -> Tensor:
-    return keras.activations.gelu(inputs, approximate=True)
-
-
-def get_activation(activation: object) -> Callable[[Tensor], Tensor]:
-    """Return the function that a name stands for; raise ValueError for an unknown one."""
-    # Keras has a name for the exact GELU alone.
-    if activation == "gelu_tanh":
-        return _gelu_tanh
-    try:
-        return keras.activations.get(activation)
-    except ValueError as error:
-        raise ValueError(
-            f"`activation` must be a name that Keras knows, `gelu_tanh`, or a function. "
-            f"Received: activation={activation!r}."
-        ) from error
-
-
-def serialize_activation(activation: object) -> object:
-    """Return what stands for an activation in a configuration: its name, where it has one."""
-    function = get_activation(activation)
-    return "gelu_tanh" if function is _gelu_tanh else keras.activations.serialize(function)
 
 
 def freeze_parts(layer: keras.layers.Layer) -> None:
@@ -213,31 +157,10 @@ def check_vectors(shape: Shape) -> None:
         )
 
 
-def check_sequence(inputs: Shape, positions: Shape | None = None) -> None:
-    """Raise ValueError unless inputs are `(b, t, d)`, and positions `(b, t)` or `(1, t)`."""
+def check_sequence(inputs: Shape) -> None:
+    """Raise ValueError unless inputs are `(b, t, d)`."""
     if len(inputs) != 3:
         raise ValueError(f"`inputs` must have the shape (b, t, d). Received: shape={tuple(inputs)}.")
-    if positions is None:
-        return
-    shape, wanted = known_sizes(positions), known_sizes(inputs[:2])
-    fits = (
-        len(shape) == 2
-        and shape[0] in (None, 1, wanted[0] or shape[0])
-        and shape[1] in (None, wanted[1] or shape[1])
-    )
-    if not fits:
-        raise ValueError(f"`positions` must have the shape (b, t) = {wanted}. Received: shape={shape}.")
-
-
-def check_positions(positions: Tensor | None, limit: int | None) -> None:
-    """Raise ValueError for a position that is known to be negative, or not below a limit."""
-    values = None if positions is None else known_values(positions)
-    if values is not None and values.size:
-        lowest, highest = values.min(), values.max()
-        if lowest < 0 or (limit is not None and highest >= limit):
-            raise ValueError(
-                f"`positions` must be at least 0 and below {limit}. Received: from {lowest} to {highest}."
-            )
 
 
 def check_finite(origin: object, weights: Iterable[Tensor]) -> None:
@@ -312,43 +235,16 @@ def as_boolean(mask: Tensor, name: str) -> Tensor:
     return mask > 0
 
 
-def as_strings(**texts: Iterable[str]) -> list[str]:
+def as_strings(**texts: Iterable[Any]) -> list[str]:
     """Return strings of any iterable as a list; raise TypeError for a single string and for other things."""
     [(name, given)] = texts.items()
     if isinstance(given, str | bytes) or not isinstance(given, Iterable):
         raise TypeError(f"`{name}` must be several strings, such as a list. Received: {name}={given!r}.")
-    strings = list(given)
+    strings: list[str] = list(given)
     for row, text in enumerate(strings):
         if not isinstance(text, str):
             raise TypeError(f"`{name}` must hold strings. Received: {name}[{row}]={text!r}.")
     return strings
-
-
-def as_audio(**audio: Iterable[object]) -> list[np.ndarray]:
-    """Return samples of any iterable as a list of float32 `(n,)`; raise for what is no mono audio."""
-    [(name, given)] = audio.items()
-    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
-        raise TypeError(f"`{name}` must be several arrays, such as a list. Received: {name}={given!r}.")
-    arrays = [np.asarray(samples) for samples in given]
-    for row, samples in enumerate(arrays):
-        # Whole numbers would be those of a file, up to 32767.
-        if samples.dtype.kind != "f" or samples.ndim != 1:
-            received = f"{name}[{row}] of {samples.dtype} and shape {samples.shape}"
-            raise TypeError(f"`{name}` must hold samples from -1 to 1, floats (n,). Received: {received}.")
-        if not np.isfinite(samples).all():
-            raise ValueError(
-                f"`{name}` must hold finite samples. Received: NaN or infinity in {name}[{row}]."
-            )
-    return [samples.astype("float32", copy=False) for samples in arrays]
-
-
-def pad_audio(arrays: Iterable[np.ndarray]) -> np.ndarray:
-    """Join samples into float32 `(b, n)`, with silence behind the shorter."""
-    arrays = [*arrays]
-    joined = np.zeros((len(arrays), max(map(len, arrays), default=0)), "float32")
-    for row, samples in zip(joined, arrays, strict=True):
-        row[: len(samples)] = samples
-    return joined
 
 
 def import_extra(name: str, model: str, extra: str) -> ModuleType:

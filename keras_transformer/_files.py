@@ -1,7 +1,6 @@
 """Files and directories that appear whole or not at all, are checked when read, and named in errors."""
 
 import contextlib
-import dataclasses
 import hashlib
 import itertools
 import json
@@ -195,23 +194,6 @@ def read_table(
         field, text = ".".join(map(str, fault["loc"][1:])), fault["msg"].replace("Input should", "must")
         received = reprlib.repr(fault["input"])
         raise InputError(f"{origin} is damaged: `{field}` {text}. Received: {field}={received}.") from error
-
-
-def read_tokens(directory: Path, side: str) -> list[str]:
-    """Read a vocabulary of CTranslate2: a list of JSON, or in older directories a token on each line."""
-    paths = [directory / f"{name}_vocabulary.{end}" for name in ("shared", side) for end in ("json", "txt")]
-    if not (path := next((path for path in paths if path.is_file()), None)):
-        raise InputError(f"{directory} is not whole: it has no {paths[0].name} and no {paths[2].name}.")
-    content = read_file(path)
-    if path.suffix == ".json":
-        content = b'{"tokens": %b}' % content
-        fields = dataclasses.make_dataclass("_Vocabulary", [("tokens", list[str])])
-        tokens: list[str] = read_table(content, path, fields).tokens
-        return tokens
-    try:
-        return content.decode("utf-8").removesuffix("\n").split("\n")
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path} must be text in UTF-8: {error}.") from error
 
 
 def _check_depth(table: object) -> None:

@@ -1,14 +1,25 @@
 """Type names that say what annotations mean."""
 
+from collections.abc import Callable
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
+import numpy as np
 from pydantic import Field
 
 # Keras tensors have no common static type: each backend brings its own class.
 Tensor: TypeAlias = Any
 
-# A text, or the samples of audio, float32 (n,).
-Source: TypeAlias = Any
+# One source of a task: a string, its bytes, or an array.
+Value: TypeAlias = str | bytes | np.ndarray
+
+# Called after each batch with the number of items in it.
+Progress: TypeAlias = Callable[[int], object]
+
+# The dtype and rank of each tensor of a request or an answer, by its name; the first axis is the batch.
+Columns: TypeAlias = dict[str, tuple[str, int]]
+
+# What `model.fit` reads: a dataset of `tf.data`, a `keras.utils.PyDataset`, a loader of torch.
+Batches: TypeAlias = object
 
 # A source text and its target text.
 Pair: TypeAlias = tuple[str, str]
@@ -28,6 +39,10 @@ Config: TypeAlias = dict[str, Any]
 # its place, and stays finite: a row of infinities has NaN gradients.
 MINUS_INFINITY = -3.4028235e38
 
+# Stands for a log-probability of minus infinity. Unlikely is not impossible: sums of it stay finite, so that
+# a search with fewer sequences than hypotheses needs no special case.
+LOWEST_SCORE = -1e30
+
 
 class SpecialIds(NamedTuple):
     """The token ids that a search must know."""
@@ -42,25 +57,14 @@ class SpecialIds(NamedTuple):
     """Ends a hypothesis."""
 
 
-class ServedInput(NamedTuple):
-    name: str
-    dtype: str
-    rank: int
-
-
-TEXT = ServedInput("text", "string", 1)
-"""What most models read a batch of: its name in an export, its type, and its rank with the batch."""
-AUDIO = ServedInput("audio", "float32", 2)
-"""What models of speech read: samples at 16 kHz."""
-
 SPECIAL_IDS = SpecialIds()
 """The ids of the special tokens in every vocabulary of this package."""
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[START]", "[END]")
 """Names of the special tokens, in the order of `SPECIAL_IDS`; they begin every vocabulary."""
 
-OPTIMIZATIONS = ("float32", "bfloat16", "int8", "xla")
-"""Values of `optimize` of SavedModels: nothing, weights of half the size, integers, a compiled search."""
+OPTIMIZATIONS = ("float32", "bfloat16", "xla")
+"""Values of `optimize` of SavedModels: nothing, weights of half the size, a compiled search."""
 
 FIXED_OPTIMIZATIONS = ("float32", "int8")
 """Values of `optimize` of single files, whose sizes are fixed: nothing, weights of a third of the size."""

@@ -103,7 +103,7 @@ def made_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callab
 
 @pytest.fixture
 def close(record_property: Callable[[str, object], None]) -> Callable[[Any, Any, float], None]:
-    """Compares numbers, and records how far apart they were; `benchmarks/proof_tables.py` reads that."""
+    """Compares numbers, and records their difference for `benchmarks/quality/references.py`."""
 
     def check(actual: Any, expected: Any, tolerance: float) -> None:
         record_property("difference", float(np.abs(np.asarray(actual) - np.asarray(expected)).max()))
@@ -125,3 +125,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         others = {marker.name for marker in item.iter_markers()} & {"slow", "backend"}
         if item.path in SMOKE and not others:
             item.add_marker("smoke")
+
+
+@pytest.fixture(scope="session")
+def transformer() -> Any:
+    """A tiny model of 9 source and 8 target ids, the same on each backend.
+
+    Its random weights are so large that different sources have different answers.
+    """
+    import keras_transformer as kt
+    from helpers import talkative
+
+    model = kt.Transformer(
+        9, 8, num_layers=2, hidden_dim=8, num_heads=2, intermediate_dim=16, tie_output=False
+    )
+    return talkative(model, seed=23)

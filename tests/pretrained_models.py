@@ -38,7 +38,6 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "marian-separate": ("Marian", {**MARIAN, **SEPARATE, "pad_token_id": 32, "decoder_start_token_id": 32}),
     "bart": ("Bart", BART),
     "mbart": ("MBart", {**BART, "decoder_start_token_id": 2}),
-    "plbart": ("PLBart", {**BART, "decoder_start_token_id": 2}),
     "pegasus": ("Pegasus", {**BART, "activation_function": "relu"}),
     "m2m100": ("M2M100", BART),
     "t5": ("T5", T5),
@@ -68,7 +67,7 @@ def save_model(family: str, directory: Path, **changes: Any) -> Any:
     model = getattr(transformers, kind)(config).eval()
     with torch.no_grad():
         for key, weight in model.state_dict().items():
-            if "embed_positions" not in key or name in ("Bart", "MBart", "PLBart"):
+            if "embed_positions" not in key or name in ("Bart", "MBart"):
                 weight.copy_(0.3 * torch.randn(weight.shape) + ("norm" in key))
     model.generation_config.update(**generation)
     model.save_pretrained(directory)
@@ -76,7 +75,7 @@ def save_model(family: str, directory: Path, **changes: Any) -> Any:
 
 
 # By name: the architecture of those that differ from it in their tokenizer.
-ARCHITECTURES = {"mbart50": "mbart", "small100": "m2m100"}
+ARCHITECTURES = {"mbart50": "mbart"}
 TRANSLATORS = (
     "marian",
     "t5",
@@ -86,18 +85,14 @@ TRANSLATORS = (
     "bart",
     "pegasus",
     "m2m100",
-    "small100",
     "mbart",
     "mbart50",
-    "plbart",
 )
 # Source and target, as `from_hugging_face` takes them.
 LANGUAGES = {
     "m2m100": ("de", "en"),
-    "small100": ("de", "en"),
     "mbart": ("de_DE", "en_XX"),
     "mbart50": ("de_DE", "en_XX"),
-    "plbart": ("java", "python"),
 }
 
 
@@ -112,11 +107,9 @@ def save_translator(family: str, directory: Path, **generation: Any) -> Any:
         "byt5": _save_byt5,
         "bart": _save_bart,
         "pegasus": _save_pegasus,
-        "m2m100": partial(_save_m2m100, name="M2M100Tokenizer"),
-        "small100": partial(_save_m2m100, name="SMALL100Tokenizer"),
+        "m2m100": _save_m2m100,
         "mbart": partial(_save_fairseq, name="MBartTokenizer", num_languages=25),
         "mbart50": partial(_save_fairseq, name="MBart50Tokenizer", num_languages=52),
-        "plbart": partial(_save_fairseq, name="PLBartTokenizer", num_languages=3),
     }
     changes = savers[family](directory)
     if not family.endswith("t5"):
@@ -252,11 +245,11 @@ def _save_fairseq(directory: Path, name: str, num_languages: int) -> dict[str, i
     return {"vocab_size": len(pieces) + 1 + num_languages + 1, "pad_token_id": 1}
 
 
-def _save_m2m100(directory: Path, name: str) -> dict[str, int]:
+def _save_m2m100(directory: Path) -> dict[str, int]:
     pieces = _train_sentencepiece(directory / "sentencepiece.bpe.model", 90)
     names = ["<s>", "<pad>", "</s>", "<unk>", *pieces[3:]]
     _write(directory, vocab={name: number for number, name in enumerate(names)})
-    _write(directory, tokenizer_config={"tokenizer_class": name})
+    _write(directory, tokenizer_config={"tokenizer_class": "M2M100Tokenizer"})
     return {"vocab_size": len(names) + 108, "pad_token_id": 1}
 
 

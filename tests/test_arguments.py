@@ -12,7 +12,6 @@ from keras_transformer._arguments import (
     check_choice,
     check_divides,
     check_number,
-    check_positions,
     check_positive,
     check_rates,
     check_sequence,
@@ -20,7 +19,6 @@ from keras_transformer._arguments import (
     check_vectors,
     check_width,
     freeze_parts,
-    get_activation,
     known_sizes,
     known_values,
     known_width,
@@ -123,14 +121,6 @@ def test_choices() -> None:
         ValueError, match=re.escape("`option` must be one of None, 'a'. Received: option='b'.")
     ):
         check_choice((None, "a"), option="b")
-
-
-def test_activations() -> None:
-    assert get_activation("gelu") is keras.activations.gelu
-    wanted = "`activation` must be a name that Keras knows, `gelu_tanh`, or a function."
-    message = f"{wanted} Received: activation='softmux'."
-    with pytest.raises(ValueError, match=re.escape(message)):
-        get_activation("softmux")
 
 
 def test_groups() -> None:
@@ -236,26 +226,6 @@ def test_positions_of_any_integer_type() -> None:
     assert keras.backend.standardize_dtype(as_position(keras.ops.ones((), "int16")).dtype) == "int32"
     with pytest.raises(ValueError, match=r"`start` must be at least 0\. Received: start=-1\."):
         as_position(-1)
-
-
-@pytest.mark.parametrize(("positions", "limit"), [([[0, 4]], 4), ([[-1, 0]], 4), ([[-1, 0]], None)])
-def test_positions_out_of_range(positions: list[list[int]], limit: int | None) -> None:
-    with pytest.raises(ValueError, match=rf"at least 0 and below {limit}\. Received: from"):
-        check_positions(np.array(positions), limit)
-    check_positions(np.array([[0, 3]]), 4)
-
-
-@pytest.mark.parametrize("shape", [(2,), (1, 3), (3, 2), (1, 2, 1)])
-def test_positions_of_another_shape(shape: tuple[int, ...]) -> None:
-    message = f"`positions` must have the shape (b, t) = (2, 2). Received: shape={shape}."
-    with pytest.raises(ValueError, match=re.escape(message)):
-        check_sequence((2, 2, 8), shape)
-
-
-def test_positions_of_all_examples_or_of_each() -> None:
-    for shape in ((1, 2), (2, 2)):
-        check_sequence((2, 2, 8), shape)
-    check_sequence((None, None, 8), (None, 2))
 
 
 def test_sequences_have_three_axes() -> None:

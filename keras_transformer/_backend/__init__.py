@@ -2,25 +2,34 @@
 
 from keras_transformer._backend.adam import adam_update
 from keras_transformer._backend.attention import attend_step, fused_attention, masked_softmax
-from keras_transformer._backend.batch_parts import train_on_parts
-from keras_transformer._backend.compiler import compile_function
-from keras_transformer._backend.distribution import Devices
+from keras_transformer._backend.batches import share_rows, weigh_updates
+from keras_transformer._backend.compiler import (
+    begins_datasets_early,
+    build_optimizer,
+    compile_function,
+    compiles_each_shape,
+)
+from keras_transformer._backend.cores import train_on_cores
+from keras_transformer._backend.distribution import check_engine, device_scope, row_shares, sum_over_replicas
 from keras_transformer._backend.formulas import drop, layer_normalization, position_angles
 from keras_transformer._backend.gather import assign_rows, largest, shape_of, take
 from keras_transformer._backend.gradients import add_at_labels, finished
-from keras_transformer._backend.loop import PositionBuffer, RowProduct, weights_now
+from keras_transformer._backend.loop import PositionBuffer, weights_now
 from keras_transformer._backend.random import GeneratorState, draw_normal, draw_uniforms
 
 __all__ = [
-    "Devices",
     "GeneratorState",
     "PositionBuffer",
-    "RowProduct",
     "adam_update",
     "add_at_labels",
     "assign_rows",
     "attend_step",
+    "begins_datasets_early",
+    "build_optimizer",
+    "check_engine",
     "compile_function",
+    "compiles_each_shape",
+    "device_scope",
     "draw_normal",
     "draw_uniforms",
     "drop",
@@ -30,9 +39,13 @@ __all__ = [
     "layer_normalization",
     "masked_softmax",
     "position_angles",
+    "row_shares",
     "shape_of",
+    "share_rows",
+    "sum_over_replicas",
     "take",
-    "train_on_parts",
+    "train_on_cores",
+    "weigh_updates",
     "weights_now",
 ]
 __dir__ = __all__.copy  # `dir()` shows what is public

@@ -31,6 +31,24 @@ def _only_processors() -> bool:
     return all(device.device_type == "CPU" for device in tf.config.list_logical_devices())
 
 
+def compiles_each_shape() -> bool:
+    """Return whether a step of training is compiled again for each shape of a batch."""
+    return keras.backend.backend() == "jax"
+
+
+def begins_datasets_early() -> bool:
+    """Return whether Keras begins a dataset once before the first epoch, to see what its batches are like."""
+    return keras.backend.backend() != "tensorflow"
+
+
+def build_optimizer(model: keras.Model) -> None:
+    """Make the variables of an optimizer that a graph of TensorFlow is about to use."""
+    # A first step that makes them is traced twice.
+    if keras.backend.backend() == "tensorflow" and not model.optimizer.built:
+        with model.distribute_strategy.scope():
+            model.optimizer.build(model.trainable_variables)
+
+
 def compile_function(
     function: Callable[..., Output], variables: Sequence[keras.Variable] = (), num_inputs: int | None = 1
 ) -> Callable[..., Output]:

@@ -1,21 +1,13 @@
-"""A decoding loop: weights that it reads once, products of few rows, and buffers written by position."""
+"""A decoding loop: weights that it reads once, and buffers that it writes position by position."""
 
-import contextlib
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from typing import ClassVar, TypeAlias
+from collections.abc import Sequence
 
 import keras
 from keras import ops
 
-from keras_transformer._backend.compiler import _in_compiler, _only_processors
+from keras_transformer._backend.compiler import _in_compiler
 from keras_transformer._backend.gather import shape_of
 from keras_transformer.types import Tensor
-
-_FEW = list(range(2, 33))
-_Product: TypeAlias = Callable[[Tensor], Tensor]
-_Flat: TypeAlias = Callable[[], Sequence[Tensor]]
-_MakeProduct: TypeAlias = Callable[[tuple[keras.layers.Layer, ...], _Flat], _Product]
 
 
 def weights_now(*layers: keras.layers.Layer | None) -> list[tuple[keras.Variable, Tensor]]:
@@ -33,67 +25,6 @@ def _now(weight: keras.Variable) -> Tensor:
         return tf.identity(value)  # what is no more than converted is still a variable
     # torch assigns in place, so a value that is to stay is a copy.
     return value.detach().clone() if backend == "torch" else value
-
-
-class RowProduct:
-    """`matmul(rows, matrix) + bias` of the rows of a step.
-
-    Args:
-        matrix: `(i, o)`.
-        bias: `(o,)`, or None.
-        turned: the matrix `(o, i)`, where it is there already.
-    """
-
-    # Of `made_by`, by thread: an argument would go through a search, its model and every layer of a decoder.
-    _makers: ClassVar[dict[int, _MakeProduct]] = {}
-
-    def __init__(self, matrix: Tensor, bias: Tensor | None, turned: Tensor | None = None) -> None:
-        self._matrix, self._bias = matrix, bias
-        self._negated_bias = None if bias is None else ops.negative(bias)
-        if _in_compiler() and _only_processors():
-            self._turned = ops.transpose(matrix) if turned is None else turned
-            # XLA would leave a zero away, but not zero times a number, which might be none.
-            self._column = 0 * self._turned[:, :1] if bias is None else bias[:, None]
-
-    @classmethod
-    def of(cls, layers: tuple[keras.layers.Layer, ...], flat: _Flat) -> _Product:
-        """Make one of what `flat` computes from the weights of layers, or what an export has instead."""
-        make = cls._makers.get(threading.get_ident())
-        return cls(*flat()) if make is None else make(layers, flat)
-
-    @staticmethod
-    @contextlib.contextmanager
-    def made_by(make: _MakeProduct) -> Iterator[None]:
-        """Let `of` hand its arguments to an export, in this thread."""
-        RowProduct._makers[threading.get_ident()] = make
-        try:
-            yield
-        finally:
-            del RowProduct._makers[threading.get_ident()]
-
-    def __call__(self, rows: Tensor) -> Tensor:
-        """Multiply rows `(r, i)`."""
-        rows = ops.cast(rows, self._matrix.dtype)
-        if not (_in_compiler() and _only_processors()):
-            return self._product(rows)
-        # XLA packs a matrix again in each product of several rows, faster where it is the left one: from 512
-        # to 2,048 numbers 4 rows take 701 microseconds, not 1,308, and 32 rows 1,193, not 2,090. One needs no
-        # packing, and for 128 the transposition costs more. XLA compiles only the branch that is taken.
-        are_few = ops.any(ops.equal(shape_of(rows)[0], _FEW))
-        return ops.cond(are_few, lambda: self._turned_product(rows), lambda: self._product(rows))
-
-    def _turned_product(self, rows: Tensor) -> Tensor:
-        # XLA would make the first product again of one that is transposed at once: a sum stands in between.
-        return ops.transpose(ops.matmul(self._turned, ops.transpose(rows)) + self._column)
-
-    def _product(self, rows: Tensor) -> Tensor:
-        product = ops.matmul(rows, self._matrix)
-        if self._bias is None or rows.shape[0] is not None:
-            return product if self._bias is None else ops.add(product, self._bias)
-        # In a graph for any number of rows TensorFlow makes one operation of a product and a sum, which takes
-        # longer than both: for 4 rows, from 256 to 1,024 numbers, 85 microseconds against 52, for one 13
-        # against 10. A difference it leaves alone, with which LiteRT's int8 answers wrongly.
-        return ops.subtract(product, self._negated_bias)
 
 
 class PositionBuffer:

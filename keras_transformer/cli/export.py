@@ -3,14 +3,13 @@
 import click
 
 from keras_transformer.cli.terminal import Verb, _show
-from keras_transformer.decoding.shortlist import lexical_shortlist
-from keras_transformer.decoding.translator import Translator
 from keras_transformer.errors import InputError
 from keras_transformer.export.ctranslate2 import export_ctranslate2
 from keras_transformer.export.fixed_size import export_litert, export_onnx
 from keras_transformer.export.saved_model import export_saved_model
 from keras_transformer.runs.run import Run
-from keras_transformer.types import FIXED_OPTIMIZATIONS, OPTIMIZATIONS, TEXT
+from keras_transformer.tasks import Translator
+from keras_transformer.types import FIXED_OPTIMIZATIONS, OPTIMIZATIONS
 
 _LENGTH = click.IntRange(min=2)  # with the end token
 # Single files, in which every size is fixed.
@@ -26,8 +25,8 @@ _FIXED = {"litert": export_litert, "onnx": export_onnx}
     default="float32",
     show_default=True,
     type=click.Choice([*dict.fromkeys(OPTIMIZATIONS + FIXED_OPTIMIZATIONS)]),
-    help="bfloat16: weights of half the size. xla: a search compiled for lengths 16, 32, 64 and so on. int8: "
-    "of litert and onnx, a file of a third of the size; else integers, faster with VNNI, slower without.",
+    help="bfloat16: weights of half the size. xla: a search compiled for lengths 16, 32, 64 and so on. int8, "
+    "for litert and onnx: a file of a third of the size.",
 )
 @click.option(
     "--threads",
@@ -43,12 +42,6 @@ _FIXED = {"litert": export_litert, "onnx": export_onnx}
     help="What to write. ctranslate2 needs the extra interop, and a DIRECTORY that is not there yet; "
     "litert and onnx write one file, greedy decoding of token ids; onnx needs the extra onnx.",
 )
-@click.option(
-    "--shortlist",
-    type=click.IntRange(min=1),
-    help="Of saved_model: an output may have so many translations of each source token, by the training "
-    "pairs of MODEL, and as many frequent tokens. Faster for single texts; some outputs differ.",
-)
 @click.option("--source-length", type=_LENGTH, help="Of litert and onnx: tokens of a source; else its limit.")
 @click.option("--max-length", type=_LENGTH, help="Of litert and onnx: tokens of an output; else its limit.")
 def export(
@@ -58,7 +51,6 @@ def export(
     optimize: str,
     threads: int | None,
     file_format: str,
-    shortlist: int | None,
     source_length: int | None,
     max_length: int | None,
 ) -> None:
@@ -78,20 +70,15 @@ def export(
     for option, length in (("--source-length", source_length), ("--max-length", max_length)):
         if length is not None and file_format not in _FIXED:
             raise click.UsageError(f"{option} is for the formats litert and onnx. Received: {file_format}.")
-    for option, number in (("--shortlist", shortlist), ("--threads", threads)):
-        if number is not None and file_format != "saved_model":
-            raise click.UsageError(f"{option} is for the format saved_model. Received: {file_format}.")
+    if threads is not None and file_format != "saved_model":
+        raise click.UsageError(f"--threads is for the format saved_model. Received: {file_format}.")
     known = {"saved_model": OPTIMIZATIONS, "ctranslate2": ("float32",)}.get(file_format, FIXED_OPTIMIZATIONS)
     if optimize not in known:
         wanted = f"--optimize must be one of {', '.join(known)} for the format {file_format}"
         raise click.UsageError(f"{wanted}. Received: {optimize}.")
     translator = Translator.load(model)
-    if examples and translator.reads != TEXT:
-        raise InputError(f"{model} reads audio, of which --example is none. Received: {examples[0]!r}.")
-    if shortlist is not None:
-        tokenizers = translator.source_tokenizer, translator.target_tokenizer
-        pairs = Run.open(model).pairs.train
-        translator.shortlist = lexical_shortlist(pairs, *tokenizers, size=shortlist)
+    if examples and translator.source.name != "text":
+        raise InputError(f"--example is for models that read texts. Received: {examples[0]!r}, for {model}.")
     examples = examples or Run.examples(model)
     if file_format == "ctranslate2":
         written = export_ctranslate2(translator, directory)

@@ -5,8 +5,8 @@ from pathlib import Path
 import click
 
 from keras_transformer.cli.terminal import Verb, _show
-from keras_transformer.decoding.translator import Translator
 from keras_transformer.errors import InputError
+from keras_transformer.pretrained import from_hugging_face
 
 
 @click.command("import", cls=Verb)
@@ -19,15 +19,14 @@ def import_model(
 ) -> None:
     """Make DIRECTORY of a pretrained model: a directory of Hugging Face, or a name on its hub.
 
-    Marian (OPUS-MT), BART, mBART, PLBart, Pegasus, M2M100, NLLB, T5, mT5, UMT5, ByT5; also a directory of
-    CTranslate2 (model.bin) or of Marian itself (decoder.yml). All other commands read DIRECTORY: translate
-    and evaluate with --model, train with --initial-model, export, plot. Of Whisper, which reads audio,
-    export and Python alone do. To download a model needs the extra hugging_face.
+    Marian (OPUS-MT), BART, mBART, Pegasus, M2M100, NLLB, T5, mT5, UMT5, ByT5. All other commands
+    read DIRECTORY: translate and evaluate with --model, train with --initial-model, export, plot. Whisper,
+    which reads audio, is supported only by export and in Python. To download a model needs the extra
+    hugging_face.
 
     \b
       keras-transformer import Helsinki-NLP/opus-mt-de-en runs/de_en
       keras-transformer import downloads/opus-mt-de-en runs/de_en
-      keras-transformer import engine runs/de_en
       keras-transformer import facebook/nllb-200-distilled-600M runs/nllb \\
         --source-language deu_Latn --target-language eng_Latn
     """
@@ -35,5 +34,5 @@ def import_model(
     # A run's weights belong to its configuration and checkpoints.
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise InputError(f"Cannot write {directory}: it is there already.")
-    Translator.from_hugging_face(source, source_language, target_language).save(directory)
+    from_hugging_face(source, source_language, target_language).save(directory)
     _show(directory)

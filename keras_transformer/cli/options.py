@@ -10,12 +10,10 @@ import click
 
 from keras_transformer.decoding.beam import BeamSearch
 from keras_transformer.decoding.sampling import GreedySearch
-from keras_transformer.decoding.text_translator import TextTranslator
-from keras_transformer.decoding.translator import Translator
 from keras_transformer.errors import InputError
 from keras_transformer.export.served_model import ServedModel
 from keras_transformer.runs.config import RunConfig
-from keras_transformer.types import TEXT
+from keras_transformer.tasks import TextTask, Translator
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
 
@@ -90,7 +88,7 @@ def _choose_model(command: _Command) -> _Command:
     return click.option("--model", type=click.Path(), help=text)(command)
 
 
-def open_model(model: str | None, saved_model: str | None, *, trust: bool = False) -> TextTranslator:
+def open_model(model: str | None, saved_model: str | None, *, trust: bool = False) -> TextTask:
     """Load the trained model or the export that is named; raise InputError if it is not clear which."""
     if model is not None and saved_model is not None:
         raise InputError(f"Give --model or --saved-model. Received: {model} and {saved_model}.")
@@ -106,10 +104,10 @@ def open_model(model: str | None, saved_model: str | None, *, trust: bool = Fals
     return _of_texts(ServedModel(found[0], trust=trust), found[0])
 
 
-def _of_texts(translator: TextTranslator, path: str | Path) -> TextTranslator:
-    if translator.reads != TEXT:
-        wanted = "the model must read texts; one of audio is for Python, or a server"
-        raise InputError(f"{path}: {wanted}. Received: a model that reads {translator.reads.name}.")
+def _of_texts(translator: TextTask, path: str | Path) -> TextTask:
+    if translator.source.name != "text":
+        wanted = "the model must read texts; others are for Python, or a server"
+        raise InputError(f"{path}: {wanted}. Received: a model that reads {translator.source.name}.")
     return translator
 
 
@@ -121,7 +119,7 @@ def _search_options(command: _Command) -> _Command:
     return click.option("--beam-size", type=click.IntRange(min=1), help=text)(command)
 
 
-def _change_search(translator: TextTranslator, beam_size: int | None, length_penalty: float | None) -> None:
+def _change_search(translator: TextTask, beam_size: int | None, length_penalty: float | None) -> None:
     """Give a trained model another beam or length penalty; raise InputError for an export."""
     if beam_size is None and length_penalty is None:
         return

@@ -7,10 +7,10 @@ import numpy as np
 
 from keras_transformer.cli.options import _choose_model, open_model
 from keras_transformer.cli.terminal import Verb, _show, progress_bar
-from keras_transformer.decoding.translator import Translator
 from keras_transformer.errors import InputError
 from keras_transformer.layers.masks import causal_mask, combine_masks
 from keras_transformer.layers.position_encoding import sinusoidal_position_encoding
+from keras_transformer.tasks import Translator
 from keras_transformer.types import SPECIAL_IDS, SPECIAL_TOKENS
 from keras_transformer.visualization.attention import plot_attention, plot_attention_maps
 from keras_transformer.visualization.matrices import plot_mask, plot_position_encoding

@@ -13,7 +13,6 @@ import keras
 from click.termui import progressbar
 
 from keras_transformer.errors import ExportError, InputError
-from keras_transformer.evaluation.report import METRICS
 
 _PACKAGE = __package__.partition(".")[0]
 # What a terminal obeys: control characters may hide or colour a text, or type one.
@@ -103,6 +102,10 @@ def progress_bar(length: int, label: str) -> Iterator[Callable[[int], None]]:
 class _EpochProgress(keras.callbacks.Callback):
     """A bar for each epoch, with loss and accuracy, and a line when the epoch is done."""
 
+    def __init__(self, monitor: str) -> None:
+        super().__init__()
+        self._names = tuple(dict.fromkeys(("loss", "accuracy", "val_loss", "val_accuracy", f"val_{monitor}")))
+
     def on_epoch_begin(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
         # None in the first epoch of a dataset of unknown length.
         steps = self.params["steps"]
@@ -110,7 +113,7 @@ class _EpochProgress(keras.callbacks.Callback):
             length=steps,
             label=f"epoch {epoch + 1}/{self.params['epochs']}",
             file=sys.stderr,
-            item_show_func=_numbers,
+            item_show_func=self._numbers,
             update_min_steps=max((steps or 100) // 100, 1),
         )
         self._bar.__enter__()
@@ -120,10 +123,8 @@ class _EpochProgress(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
         self._bar.__exit__(None, None, None)
-        click.echo(f"epoch {epoch + 1}: {_numbers(logs)}", err=True)
+        click.echo(f"epoch {epoch + 1}: {self._numbers(logs)}", err=True)
 
-
-def _numbers(logs: Mapping[str, float] | None) -> str:
-    logs = logs or {}
-    names = ("loss", "accuracy", *(f"val_{name}" for name in ("loss", "accuracy", *METRICS)))
-    return "  ".join(f"{name} {float(logs[name]):.4f}" for name in names if name in logs)
+    def _numbers(self, logs: Mapping[str, float] | None) -> str:
+        logs = logs or {}
+        return "  ".join(f"{name} {float(logs[name]):.4f}" for name in self._names if name in logs)

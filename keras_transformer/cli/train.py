@@ -53,16 +53,18 @@ def train(config: str | None, resume: bool, overwrite: bool, export: bool, **fla
         check_writable(Path(run.config.export_directory, run.config.name))
     try:
         report = run.train(
-            resume=resume, overwrite=overwrite, callbacks=[_EpochProgress()], verbose=0, progress=progress_bar
+            resume=resume,
+            overwrite=overwrite,
+            callbacks=[_EpochProgress(run.config.training.monitor)],
+            verbose=0,
+            progress=progress_bar,
         )
     # An end that a user caused, so with status 2 as others, and with the line that says how to go on.
     except KeyboardInterrupt as error:
         raise InputError(_interrupted(run)) from error
     _show(str(report))
     _show("outputs (score, source, output, and the reference where it differs):")
-    pairs = run.pairs.test[:_NUM_SHOWN]
-    outputs = run.translator.translate_with_scores([source for source, _ in pairs])
-    for (source, target), output in zip(pairs, outputs, strict=True):
+    for (source, target), output in zip(run.pairs.test[:_NUM_SHOWN], run.outputs, strict=False):
         reference = "" if output.text == target else f"  ({target})"
         _show(f"  {output.score:7.3f}  {source.strip()}  →  {output.text}{reference}")
     written = [run.directory / "report.html"]

@@ -1,17 +1,16 @@
 """The names and call styles of well-known course assignments, thin over `keras_transformer.layers`.
 
-- Deep Learning Specialization, "Transformers Architecture with TensorFlow", and the newer text summarization:
-  `EncoderLayer(...)(x, training, mask)`, `Transformer(...)(input_sentence, output_sentence, training,
-  enc_padding_mask, look_ahead_mask, dec_padding_mask)` and the functions around them.
+- Deep Learning Specialization, "Transformers Architecture with TensorFlow": `EncoderLayer(...)(x, training,
+  mask)`, `Transformer(...)(input_sentence, output_sentence, training, enc_padding_mask, look_ahead_mask,
+  dec_padding_mask)` and the functions around them.
 - TensorFlow Addons: `addons.MultiHeadAttention`, called with a list.
 
-How they map onto our layers: `mha`, `mha1` and `mha2` are `layers.MultiHeadAttention` with `key_dim`
-equal to `embedding_dim` for each head; `embedding` is a `layers.TokenEmbedding`, whose output is already
-scaled; `positional_encoding` is `layers.sinusoidal_position_encoding`. Unlike `layers.DecoderLayer`, nothing
-here is causal unless a look-ahead mask is passed.
+`mha`, `mha1` and `mha2` are `layers.MultiHeadAttention` with `key_dim` equal to `embedding_dim`; `embedding`
+is a `layers.TokenEmbedding`, whose output is already scaled. Unlike `layers.DecoderLayer`, nothing here is
+causal unless a look-ahead mask is passed.
 
-Every mask has 1 (True) where a key may be attended to. All calls take their arguments by position, by keyword
-or mixed. The letters of the shapes are those of `keras_transformer.layers`.
+In every mask 1 (True) means that a key may be attended to. All calls take their arguments by position, by
+keyword or mixed. The letters of the shapes are those of `keras_transformer.layers`.
 """
 
 import keras_transformer.course.addons as addons
@@ -24,9 +23,7 @@ from keras_transformer.course.functions import (
     positional_encoding,
     scaled_dot_product_attention,
 )
-from keras_transformer.course.layers import DecoderLayer, EncoderLayer
-from keras_transformer.course.stacks import Decoder, Encoder
-from keras_transformer.course.transformer import Transformer
+from keras_transformer.course.transformer import Decoder, DecoderLayer, Encoder, EncoderLayer, Transformer
 
 __all__ = [
     "Decoder",

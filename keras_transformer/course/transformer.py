@@ -1,46 +1,291 @@
-"""The model of the course: from two sentences to probabilities."""
+"""The layers, the stacks and the model of the course."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 
-from keras_transformer.course.layers import _PositionalCall
-from keras_transformer.course.stacks import Decoder, Encoder
-from keras_transformer.types import Shape, Tensor
+from keras_transformer._arguments import check_positive, check_rates, check_width
+from keras_transformer.course.functions import FullyConnected, _over_keys
+from keras_transformer.layers.multi_head_attention import MultiHeadAttention
+from keras_transformer.layers.position_encoding import PositionEncoding
+from keras_transformer.layers.token_embedding import TokenEmbedding
+from keras_transformer.types import Config, Shape, Tensor
+
+
+class _EncoderCall(keras.layers.Layer):
+    """A layer that accepts `training` by position, as Keras 3 does not."""
+
+    def __call__(self, x: Tensor, training: bool | None = None, mask: Tensor | None = None) -> Any:
+        return super().__call__(x, mask=mask, **_training(training))
+
+
+class _DecoderCall(keras.layers.Layer):
+    """Likewise, with the output of an encoder."""
+
+    def __call__(
+        self,
+        x: Tensor,
+        enc_output: Tensor,
+        training: bool | None = None,
+        look_ahead_mask: Tensor | None = None,
+        padding_mask: Tensor | None = None,
+    ) -> Any:
+        masks = {"look_ahead_mask": look_ahead_mask, "padding_mask": padding_mask}
+        return super().__call__(x, enc_output=enc_output, **masks, **_training(training))
+
+
+def _training(training: bool | None) -> Config:
+    # If it is None, Keras must not see it: only then it asks the layer around.
+    return {} if training is None else {"training": training}
+
+
+class _CourseLayer(keras.layers.Layer):
+    """The parts of both layers."""
+
+    attention_names: ClassVar[tuple[str, ...]]
+
+    def __init__(
+        self,
+        embedding_dim: int,
+        num_heads: int,
+        fully_connected_dim: int,
+        dropout_rate: float = 0.1,
+        layernorm_eps: float = 1e-6,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        check_positive(
+            embedding_dim=embedding_dim, num_heads=num_heads, fully_connected_dim=fully_connected_dim
+        )
+        check_rates(dropout_rate=dropout_rate)
+        self.embedding_dim = embedding_dim
+        self.supports_masking = True
+        # In the order of the course, so that the weights of its layers can be set here.
+        dtype = self.dtype_policy
+        for name in self.attention_names:
+            options = {"dropout": dropout_rate, "dtype": dtype, "name": name}
+            setattr(self, name, MultiHeadAttention(num_heads, embedding_dim, **options))
+        self.ffn = FullyConnected(embedding_dim, fully_connected_dim, dtype=dtype)
+        for number in range(1, len(self.attention_names) + 2):
+            options = {"epsilon": layernorm_eps, "dtype": dtype, "name": f"layernorm{number}"}
+            setattr(self, f"layernorm{number}", keras.layers.LayerNormalization(**options))
+        self.dropout_ffn = keras.layers.Dropout(dropout_rate, dtype=dtype)
+
+    def _build_parts(self, x_shape: Shape, *value_shapes: Shape) -> None:
+        check_width(self.embedding_dim, x=x_shape)
+        for name, value_shape in zip(self.attention_names, value_shapes, strict=True):
+            getattr(self, name).build(x_shape, value_shape)
+        for number in range(1, len(self.attention_names) + 2):
+            getattr(self, f"layernorm{number}").build(x_shape)
+        self.ffn.build(x_shape)
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer.course")
-class Transformer(_PositionalCall, keras.Model):
-    """Encoder, decoder and a softmax over the target vocabulary.
-
-    For `fit`, `evaluate` and `predict` the inputs are a dict of call arguments (each with a row for every
-    example, masks too), or the pair of sentences; losses and metrics are given the probabilities. Keras
-    exports no dict of scores: `keras.Model([source, target], model(source, target)[0]).export(path)` with two
-    `keras.Input((None,), dtype="int32")` writes the probabilities alone.
+class EncoderLayer(_EncoderCall, _CourseLayer):
+    """Self-attention, then a feed-forward network, each added to its input and normalized.
 
     Args:
-        num_layers: the number of encoder layers, and of decoder layers.
-        embedding_dim, num_heads, fully_connected_dim, layernorm_eps: see `EncoderLayer`.
-        input_vocab_size: the number of token ids of the source.
-        target_vocab_size: the number of token ids of the target, `v`.
-        max_positional_encoding_input: the longest source.
-        max_positional_encoding_target: the longest target.
-        dropout_rate: see `Encoder`.
-        **kwargs: `name` and `dtype` of a Keras model.
+        embedding_dim: Width `d`, and the width of each head.
+        num_heads: Number of heads, `h`; it need not divide the width.
+        fully_connected_dim: Inner width of the feed-forward network, `f`.
+        dropout_rate: Dropout rate on the attention weights, and after the feed-forward network.
+        layernorm_eps: Number that normalization adds to the variance.
+        **kwargs: `name` and `dtype` of a Keras layer.
 
     Call arguments:
-        input_sentence: integers `(b, s)`, the source.
-        output_sentence: integers `(b, t)`, the target so far.
-        training: whether dropout is on.
-        enc_padding_mask: the `mask` of `EncoderLayer`.
-        look_ahead_mask: see `DecoderLayer`; without it nothing is hidden.
-        dec_padding_mask: the `padding_mask` of `DecoderLayer`, over the source.
+        x: `(b, s, d)`, as is the output.
+        training: Whether dropout is on.
+        mask: 1 (True) where the key is a token: `(b, s)`, `(b, 1, s)`, `(b, 1, 1, s)`, or one row per query,
+            `(1, s, s)`. Defaults to the Keras mask of `x`.
 
-    Returns:
-        Probabilities `(b, t, v)`, and the dict of `Decoder`.
+    Example:
+        >>> layer = EncoderLayer(embedding_dim=4, num_heads=2, fully_connected_dim=8)
+        >>> mask = keras.ops.convert_to_tensor([[1, 1, 0]])
+        >>> tuple(layer(keras.ops.ones((1, 3, 4)), True, mask).shape)
+        (1, 3, 4)
+    """
 
-    Raises:
-        TypeError, ValueError: see `Encoder`.
+    attention_names: ClassVar[tuple[str, ...]] = ("mha",)
+
+    def build(self, x_shape: Shape) -> None:
+        self._build_parts(x_shape, x_shape)
+
+    def call(self, x: Tensor, training: bool | None = None, mask: Tensor | None = None) -> Tensor:
+        attn_output = self.mha(x, x, x, attention_mask=_over_keys(mask), training=training)
+        out1 = self.layernorm1(x + attn_output)
+        ffn_output = self.dropout_ffn(self.ffn(out1), training=training)
+        return self.layernorm2(out1 + ffn_output)
+
+    def compute_mask(self, inputs: Tensor, previous_mask: Tensor | None = None) -> Tensor | None:
+        # A padding mask (b, s) is passed on; a mask of pairs covers no outputs.
+        return previous_mask if len(getattr(previous_mask, "shape", ())) == 2 else None
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer.course")
+class DecoderLayer(_DecoderCall, _CourseLayer):
+    """Self-attention, attention to the encoder's output, then a feed-forward network.
+
+    The constructor is that of `EncoderLayer`. The layer returns its output `(b, t, d)` and the weights of
+    both attentions, `(b, h, t, t)` and `(b, h, t, s)`. Nothing hides the future without a `look_ahead_mask`.
+
+    Call arguments:
+        x: `(b, t, d)`.
+        enc_output: `(b, s, any width)`.
+        training: Whether dropout is on.
+        look_ahead_mask: 1 (True) where a target position may be attended to: `(1, t, t)`, `(t, t)`,
+            `(b, t, t)` or `(b, 1, t, t)`.
+        padding_mask: 1 (True) where the source has a token: `(b, 1, s)`, `(b, s)` or `(b, 1, 1, s)`.
+    """
+
+    attention_names: ClassVar[tuple[str, ...]] = ("mha1", "mha2")
+
+    def build(self, x_shape: Shape, enc_output_shape: Shape) -> None:
+        self._build_parts(x_shape, x_shape, enc_output_shape)
+
+    def call(
+        self,
+        x: Tensor,
+        enc_output: Tensor,
+        training: bool | None = None,
+        look_ahead_mask: Tensor | None = None,
+        padding_mask: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        padding_mask = _over_keys(padding_mask)
+        options = {"return_attention_scores": True, "training": training}
+
+        # Block 1: the target attends to itself.
+        attn1, weights1 = self.mha1(x, x, x, attention_mask=look_ahead_mask, **options)
+        q1 = self.layernorm1(attn1 + x)
+        # Block 2: queries from block 1, keys and values from the encoder.
+        attn2, weights2 = self.mha2(q1, enc_output, enc_output, attention_mask=padding_mask, **options)
+        out2 = self.layernorm2(attn2 + q1)
+        # Block 3: the feed-forward network.
+        ffn_output = self.dropout_ffn(self.ffn(out2), training=training)
+        return self.layernorm3(ffn_output + out2), weights1, weights2
+
+    def compute_mask(
+        self, inputs: Tensor, previous_mask: Tensor | None = None
+    ) -> tuple[Tensor | None, None, None]:
+        return previous_mask, None, None
+
+
+class _Stack(keras.layers.Layer):
+    """What encoder and decoder begin with: the embedded sentence."""
+
+    def __init__(self, vocab_size: int, embedding_dim: int, dropout_rate: float, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.embedding_dim = embedding_dim
+        self.supports_masking = True
+        options = {"mask_zero": False, "dtype": self.dtype_policy, "name": "embedding"}
+        self.embedding = TokenEmbedding(vocab_size, embedding_dim, **options)
+        self.pos_encoding = PositionEncoding(dtype=self.dtype_policy)
+        self.dropout = keras.layers.Dropout(dropout_rate, dtype=self.dtype_policy)
+
+    def embed(self, token_ids: Tensor, training: bool | None = None) -> Tensor:
+        """Look up scaled vectors of token ids `(b, t)`, add their positions, and drop out: `(b, t, d)`."""
+        return self.dropout(self.pos_encoding(self.embedding(token_ids)), training=training)
+
+    def compute_mask(self, inputs: Tensor, previous_mask: Tensor | None = None) -> None:
+        """Return no Keras mask: in the course every call is given its masks."""
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer.course")
+class Encoder(_EncoderCall, _Stack):
+    """Embeds the source sentence `(b, s)` and runs it through `num_layers` encoder layers: `(b, s, d)`.
+
+    `input_vocab_size` is the number of token ids. `maximum_position_encoding` is taken and not needed: there
+    is no longest sentence. The other arguments, and those of the call, are those of `EncoderLayer`.
+    """
+
+    def __init__(
+        self,
+        num_layers: int,
+        embedding_dim: int,
+        num_heads: int,
+        fully_connected_dim: int,
+        input_vocab_size: int,
+        maximum_position_encoding: int,
+        dropout_rate: float = 0.1,
+        layernorm_eps: float = 1e-6,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(input_vocab_size, embedding_dim, dropout_rate, **kwargs)
+        check_positive(num_layers=num_layers)
+        options = embedding_dim, num_heads, fully_connected_dim, dropout_rate, layernorm_eps
+        names = [f"encoder_layer{number}" for number in range(1, num_layers + 1)]
+        self.enc_layers = [EncoderLayer(*options, dtype=self.dtype_policy.name, name=name) for name in names]
+
+    def build(self, x_shape: Shape) -> None:
+        self.embedding.build(x_shape)
+        for layer in self.enc_layers:
+            layer.build((*x_shape, self.embedding_dim))
+
+    def call(self, x: Tensor, training: bool | None = None, mask: Tensor | None = None) -> Tensor:
+        x, mask = self.embed(x, training), _over_keys(mask)
+        for layer in self.enc_layers:
+            x = layer(x, training, mask)
+        return x
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer.course")
+class Decoder(_DecoderCall, _Stack):
+    """Embeds the target sentence `(b, t)` and runs it through `num_layers` decoder layers.
+
+    The constructor is that of `Encoder`, with `target_vocab_size`. The arguments of the call are those of
+    `DecoderLayer`. It returns the output `(b, t, d)`, and a dict of the weights of each layer `i`, from 1:
+    `decoder_layer{i}_block1_self_att` `(b, h, t, t)` and `decoder_layer{i}_block2_decenc_att` `(b, h, t, s)`.
+    """
+
+    def __init__(
+        self,
+        num_layers: int,
+        embedding_dim: int,
+        num_heads: int,
+        fully_connected_dim: int,
+        target_vocab_size: int,
+        maximum_position_encoding: int,
+        dropout_rate: float = 0.1,
+        layernorm_eps: float = 1e-6,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(target_vocab_size, embedding_dim, dropout_rate, **kwargs)
+        check_positive(num_layers=num_layers)
+        options = embedding_dim, num_heads, fully_connected_dim, dropout_rate, layernorm_eps
+        names = [f"decoder_layer{number}" for number in range(1, num_layers + 1)]
+        self.dec_layers = [DecoderLayer(*options, dtype=self.dtype_policy.name, name=name) for name in names]
+
+    def build(self, x_shape: Shape, enc_output_shape: Shape) -> None:
+        self.embedding.build(x_shape)
+        for layer in self.dec_layers:
+            layer.build((*x_shape, self.embedding_dim), enc_output_shape)
+
+    def call(
+        self,
+        x: Tensor,
+        enc_output: Tensor,
+        training: bool | None = None,
+        look_ahead_mask: Tensor | None = None,
+        padding_mask: Tensor | None = None,
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        attention_weights = {}
+        x = self.embed(x, training)
+        for layer in self.dec_layers:
+            x, block1, block2 = layer(x, enc_output, training, look_ahead_mask, padding_mask)
+            attention_weights[f"{layer.name}_block1_self_att"] = block1
+            attention_weights[f"{layer.name}_block2_decenc_att"] = block2
+        return x, attention_weights
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer.course")
+class Transformer(keras.Model):
+    """Encoder, decoder and a softmax over the target vocabulary.
+
+    The constructor is that of `Encoder` and of `Decoder`; the call is that of both, and returns probabilities
+    `(b, t, target_vocab_size)` with the dict of `Decoder`.
+
+    For `fit`, `evaluate` and `predict` the inputs are a dict of call arguments (masks too need a row for
+    every example), or the pair of sentences; losses and metrics are given the probabilities. Keras exports no
+    dict of weights: export `keras.Model([source, target], model(source, target)[0])`.
     """
 
     def __init__(
@@ -58,35 +303,23 @@ class Transformer(_PositionalCall, keras.Model):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        sizes = (num_layers, embedding_dim, num_heads, fully_connected_dim)
-        options = {"dropout_rate": dropout_rate, "layernorm_eps": layernorm_eps, "dtype": self.dtype_policy}
-        self.encoder = Encoder(
-            *sizes, input_vocab_size, max_positional_encoding_input, name="encoder", **options
-        )
-        self.decoder = Decoder(
-            *sizes, target_vocab_size, max_positional_encoding_target, name="decoder", **options
-        )
+        sizes, dtype = (num_layers, embedding_dim, num_heads, fully_connected_dim), self.dtype_policy.name
+        source = input_vocab_size, max_positional_encoding_input, dropout_rate, layernorm_eps
+        target = target_vocab_size, max_positional_encoding_target, dropout_rate, layernorm_eps
+        self.encoder = Encoder(*sizes, *source, dtype=dtype, name="encoder")
+        self.decoder = Decoder(*sizes, *target, dtype=dtype, name="decoder")
         self.final_layer = keras.layers.Dense(
-            target_vocab_size, activation="softmax", dtype=self.dtype_policy, name="final_layer"
+            target_vocab_size, activation="softmax", dtype=dtype, name="final_layer"
         )
 
     # `fit` passes all its inputs as the first argument; on JAX through `stateless_call`.
-    def __call__(self, input_sentence: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        sentences, masks = _unpack(input_sentence)
-        return super().__call__(*sentences, *args, **masks, **kwargs)
+    def __call__(self, input_sentence: Tensor, *args: Any, **kwargs: Any) -> Any:
+        """Call the model; every argument may be given by position."""
+        return super().__call__(**_by_name(input_sentence, *args, **kwargs))
 
-    def stateless_call(
-        self,
-        trainable_variables: Tensor,
-        non_trainable_variables: Tensor,
-        inputs: Tensor,
-        *args: Any,
-        **kwargs: Any,
-    ) -> Tensor:
+    def stateless_call(self, trainable: Any, non_trainable: Any, inputs: Any, **kwargs: Any) -> Any:
         """Call the model with given weights, as `fit` does on JAX."""
-        sentences, masks = _unpack(inputs)
-        variables = (trainable_variables, non_trainable_variables)
-        return super().stateless_call(*variables, *sentences, *args, **masks, **kwargs)
+        return super().stateless_call(trainable, non_trainable, **_by_name(inputs, **kwargs))
 
     def build(self, input_sentence_shape: Shape, output_sentence_shape: Shape) -> None:
         self.encoder.build(input_sentence_shape)
@@ -108,42 +341,37 @@ class Transformer(_PositionalCall, keras.Model):
         )
         return self.final_layer(dec_output), attention_weights
 
-    def compute_output_shape(
-        self, input_sentence_shape: Shape, output_sentence_shape: Shape
-    ) -> tuple[Shape, dict[str, Shape]]:
-        enc_output_shape = self.encoder.compute_output_shape(input_sentence_shape)
-        _, weights = self.decoder.compute_output_shape(output_sentence_shape, enc_output_shape)
-        return (*output_sentence_shape, self.decoder.target_vocab_size), weights
+    # The loss and the metrics are those of the probabilities, the first of what `call` returns.
+    def compute_loss(self, x: Any, y: Any, y_pred: Any, *args: Any, training: bool = True) -> Tensor:
+        """Compute the loss; Keras calls this."""
+        return super().compute_loss(x, y, y_pred[0], *args, training=training)
 
-    def compute_loss(
-        self,
-        x: Tensor = None,
-        y: Tensor = None,
-        y_pred: Tensor = None,
-        sample_weight: Tensor = None,
-        training: bool = True,
-    ) -> Tensor:
-        """Compute the loss of the probabilities, the first of what `call` returned."""
-        return super().compute_loss(x, y, y_pred[0], sample_weight, training)
-
-    def compute_metrics(
-        self, x: Tensor, y: Tensor, y_pred: Tensor, sample_weight: Tensor = None
-    ) -> dict[str, Tensor]:
-        """Compute the metrics of the probabilities, the first of what `call` returned."""
+    def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> Config:
+        """Compute the metrics; Keras calls this."""
         return super().compute_metrics(x, y, y_pred[0], sample_weight)
 
-    def options(self) -> dict[str, object]:
-        """Return the constructor's arguments, which encoder and decoder have."""
-        source, target = self.encoder.options(), self.decoder.options()
+    def get_config(self) -> Config:
+        source, target = self.encoder.get_config(), self.decoder.get_config()
         sizes = {
             "max_positional_encoding_input": source.pop("maximum_position_encoding"),
             "max_positional_encoding_target": target.pop("maximum_position_encoding"),
         }
-        return {**source, **target, **sizes}
+        return {**source, **target, **sizes, **super().get_config()}
 
 
-def _unpack(inputs: Tensor) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
-    """Split what `fit` passes in one piece into positional and keyword arguments."""
+_CALL = (
+    "input_sentence",
+    "output_sentence",
+    "training",
+    "enc_padding_mask",
+    "look_ahead_mask",
+    "dec_padding_mask",
+)
+
+
+def _by_name(inputs: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
+    """Return the arguments of a call by name; the inputs may be all of them, or both sentences."""
     if isinstance(inputs, dict):
-        return (), inputs
-    return (tuple(inputs) if isinstance(inputs, (list, tuple)) else (inputs,)), {}
+        return {**inputs, **kwargs}
+    sentences = inputs if isinstance(inputs, (list, tuple)) else (inputs,)
+    return dict(zip(_CALL, (*sentences, *args), strict=False), **kwargs)

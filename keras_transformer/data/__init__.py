@@ -1,33 +1,27 @@
 """Sentence pairs from files and datasets, and the batches that train a model on them.
 
 The way of the data: `read_pairs` gives a list of pairs, `EncodedPairs.encode` makes token ids of
-them, `translation_dataset` batches these; it also takes pairs of texts, and reads them chunk by
-chunk where they are more than memory holds.
+them, `translation_dataset` batches these; it also takes pairs of texts, and keeps their token ids on
+the disk where they are more than memory holds.
 """
 
 from keras_transformer.data.encoding import EncodedPairs
 from keras_transformer.data.masked_tokens import mask_tokens
-from keras_transformer.data.noise import source_noise, subword_dropout
+from keras_transformer.data.noise import subword_dropout
 from keras_transformer.data.packing import pack_texts
 from keras_transformer.data.pairs import mix_pairs, split_pairs
 from keras_transformer.data.pipeline import translation_dataset
-from keras_transformer.data.sharding import accumulation_weights, shard_rows
 from keras_transformer.data.sources import read_pairs
-from keras_transformer.data.statistics import batch_statistics
 from keras_transformer.data.text_files import ParallelText, read_lines
 
 __all__ = [
     "EncodedPairs",
     "ParallelText",
-    "accumulation_weights",
-    "batch_statistics",
     "mask_tokens",
     "mix_pairs",
     "pack_texts",
     "read_lines",
     "read_pairs",
-    "shard_rows",
-    "source_noise",
     "split_pairs",
     "subword_dropout",
     "translation_dataset",

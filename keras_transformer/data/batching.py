@@ -44,10 +44,6 @@ class _BatchPlan:
         order = np.argsort(self.keys, kind="stable").astype(np.int32)
         return tf.RaggedTensor.from_row_splits(order, self.splits)
 
-    def shuffled(self, seed: tf.Tensor) -> tf.RaggedTensor:
-        """Return shuffled batches for a seed, int64 (2,): indices of pairs as `ordered` returns them."""
-        return _shuffle(tf.constant(self.keys), tf.constant(self.splits), seed)
-
     def epochs(self, order: _EpochOrder) -> tf.data.Dataset:
         """Make a dataset of indices of pairs, int32 (b,); each iteration over it is the next epoch."""
         if not order.shuffle:

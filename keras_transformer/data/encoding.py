@@ -110,8 +110,8 @@ class EncodedPairs:
         limits, but not other texts.
 
         Args:
-            pairs: what gives texts: a function that returns a generator, a `tf.data.Dataset` of two strings,
-                `ParallelText` or a list; pairs with an empty side are left out.
+            pairs: what gives texts: a generator, a function that returns one, a `tf.data.Dataset` of two
+                strings, `ParallelText` or a list; pairs with an empty side are left out.
             source_tokenizer: tokenizer of the sources.
             target_tokenizer: tokenizer of the targets.
             directory: of the ids; it appears when all of them are there.
@@ -123,19 +123,17 @@ class EncodedPairs:
             The token ids of the pairs that fit, in order, and the counts of the others.
 
         Raises:
-            TypeError: an iterator, which gives pairs only once.
             InputError: as in `encode`; the directory is damaged, of others, or cannot be written.
             ValueError: a limit is below 2, which no text fits.
         """
-        limits, path = (max_source_length, max_target_length), as_path(directory)
-        chunks = _EncodedChunks(
-            pairs, (source_tokenizer, target_tokenizer), limits, _CHUNK_SIZE, num_threads=os.cpu_count() or 1
-        )
+        _check_length_limits(max_source_length, max_target_length)
+        tokenizers, limits = (source_tokenizer, target_tokenizer), (max_source_length, max_target_length)
+        path, description = as_path(directory), _description(tokenizers, limits)
         if not path.exists() or (path.is_dir() and not any(path.iterdir())):
+            chunks = _encoded_chunks(pairs, tokenizers, limits)
             parts = ((each.source, each.target, each.counts()) for each in chunks)
-            _write_cache(path, parts, chunks.description(), progress)
-        ends = tuple(source_tokenizer.end_ids)
-        return cls(**_read_cache(path, chunks.description()), source_end_ids=ends)
+            _write_cache(path, parts, description, progress)
+        return cls(**_read_cache(path, description), source_end_ids=tuple(source_tokenizer.end_ids))
 
     @classmethod
     def encode_fitting(
@@ -183,67 +181,41 @@ class EncodedPairs:
         )
 
 
-class _EncodedChunks:
-    """Pairs in chunks, tokenized again in each iteration; what is left out is logged in the first."""
+def _description(tokenizers: tuple[Tokenizer, Tokenizer], limits: tuple[int, int]) -> dict[str, object]:
+    """Return all that decides the token ids of a cache, but for the texts."""
+    source, target = (tokenizer.fingerprint() for tokenizer in tokenizers)
+    return {
+        "source_tokenizer": source,
+        "target_tokenizer": target,
+        "vocabulary_sizes": [tokenizer.vocabulary_size for tokenizer in tokenizers],
+        "max_source_length": limits[0],
+        "max_target_length": limits[1],
+    }
 
-    def __init__(
-        self,
-        pairs: PairSource,
-        tokenizers: tuple[Tokenizer, Tokenizer],
-        limits: tuple[int, int],
-        chunk_size: int,
-        num_threads: int = 1,
-    ) -> None:
-        _check_length_limits(*limits)
-        if isinstance(pairs, Iterator):
-            raise TypeError(
-                "`pairs` must give the pairs again for each epoch: a function that returns a generator, a "
-                f"`tf.data.Dataset` or a list. Received: an iterator of class {type(pairs).__name__}."
-            )
-        self._pairs, self._tokenizers, self._limits = pairs, tokenizers, limits
-        self._chunk_size, self._num_threads = chunk_size, num_threads
-        self._is_first = True
 
-    def description(self) -> dict[str, object]:
-        """Return all that decides the token ids, but for the texts."""
-        source, target = (tokenizer.fingerprint() for tokenizer in self._tokenizers)
-        return {
-            "source_tokenizer": source,
-            "target_tokenizer": target,
-            "vocabulary_sizes": [tokenizer.vocabulary_size for tokenizer in self._tokenizers],
-            "max_source_length": self._limits[0],
-            "max_target_length": self._limits[1],
-        }
-
-    def __iter__(self) -> Iterator[EncodedPairs]:
-        """Yield the chunks that have pairs; raise InputError if there are no pairs, or none fits."""
-        counts, is_kept = Counter[str](), Counter[bool]()
-        pairs = _with_text(self._pairs() if callable(self._pairs) else self._pairs, is_kept)
-        encode = functools.partial(
-            EncodedPairs.encode_fitting, tokenizers=self._tokenizers, limits=self._limits
-        )
-        texts = iter(lambda: list(itertools.islice(pairs, self._chunk_size)), [])
-        for encoded in _mapped(encode, texts, self._num_threads):
-            counts += encoded.counts()
-            yield encoded
-        if not counts:
-            raise InputError("There must be at least one pair with text on both sides. Received: none.")
-        if self._is_first:
-            _report_empty(is_kept[False], is_kept.total(), "the stream")
-        if self._is_first or not counts["kept"]:
-            _report_dropped(counts, *self._limits)
-        self._is_first = False
+def _encoded_chunks(
+    pairs: PairSource, tokenizers: tuple[Tokenizer, Tokenizer], limits: tuple[int, int]
+) -> Iterator[EncodedPairs]:
+    """Tokenize pairs in chunks, in order; raise InputError in the end if there are none, or none fits."""
+    counts, is_kept = Counter[str](), Counter[bool]()
+    texts = _with_text(pairs() if callable(pairs) else pairs, is_kept)
+    encode = functools.partial(EncodedPairs.encode_fitting, tokenizers=tokenizers, limits=limits)
+    for encoded in _mapped(encode, iter(lambda: list(itertools.islice(texts, _CHUNK_SIZE)), [])):
+        counts += encoded.counts()
+        yield encoded
+    if not counts:
+        raise InputError("There must be at least one pair with text on both sides. Received: none.")
+    _report_empty(is_kept[False], is_kept.total(), "the stream")
+    _report_dropped(counts, *limits)
 
 
 def _mapped(
-    encode: Callable[[list[Pair]], EncodedPairs], chunks: Iterator[list[Pair]], num_threads: int
+    encode: Callable[[list[Pair]], EncodedPairs], chunks: Iterator[list[Pair]]
 ) -> Iterator[EncodedPairs]:
-    """Encode some chunks ahead in threads, and yield them in order."""
+    """Encode some chunks ahead, with a thread for each core, and yield them in order."""
     # Not processes: the operations of all tokenizers leave Python's lock, and two threads take 1.98 of two
     # cores. Processes would each have TensorFlow in memory, and need a guarded main program.
-    if num_threads == 1:
-        yield from map(encode, chunks)
-        return
+    num_threads = os.cpu_count() or 1
     with ThreadPoolExecutor(num_threads) as pool:
         waiting: deque[Future[EncodedPairs]] = deque()
         for chunk in chunks:

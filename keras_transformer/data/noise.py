@@ -1,6 +1,6 @@
-"""Noise in training pairs, so that a model learns more from few of them: steps from dataset to dataset.
+"""Noise in training pairs, so that a model learns more from few of them: a step from dataset to dataset.
 
-A step takes token ids of source and target, int32 (b, ragged) each, before special tokens and padding are
+The step takes token ids of source and target, int32 (b, ragged) each, before special tokens and padding are
 added; `translation_dataset(..., noise=[...])` puts it there. The noise of a batch depends on the seed and on
 its index in the epoch alone, so a resumed run sees the same; since each epoch has another order, a pair is
 changed differently in each.
@@ -13,62 +13,13 @@ from typing import TypeAlias
 
 import tensorflow as tf
 
-from keras_transformer._arguments import check_number, check_positive, check_rates
+from keras_transformer._arguments import check_positive, check_rates
 from keras_transformer.data.batching import Transformation
 from keras_transformer.text.subword import SubwordTokenizer
 from keras_transformer.types import SPECIAL_TOKENS
 
 Change: TypeAlias = Callable[[tf.RaggedTensor, tf.Tensor], tf.RaggedTensor]
 """From token ids int32 (b, ragged) and a seed, int64 (2,), to other token ids."""
-
-
-def source_noise(drop_rate: float = 0.0, max_shift: int = 0, *, seed: int = 0) -> Transformation:
-    """Make a step that drops and moves tokens of the sources (Lample et al. 2018, section 2.3).
-
-    Args:
-        drop_rate: the probability that a token is left out. Of each source at least one stays.
-        max_shift: the most positions that a token moves.
-        seed: of the draws.
-
-    Returns:
-        From a dataset of source and target token ids, int32 (b, ragged) each, to the same.
-
-    Raises:
-        ValueError: a rate outside [0, 1), or a distance below 0.
-
-    Example:
-        >>> ids = tf.ragged.constant([[4, 5, 6, 7], [8]])
-        >>> dataset = tf.data.Dataset.from_tensors((ids, ids)).apply(source_noise(drop_rate=0.5))
-        >>> [(source, target)] = dataset
-        >>> len(source.to_list()), target.to_list()
-        (2, [[4, 5, 6, 7], [8]])
-    """
-    check_rates(drop_rate=drop_rate)
-    check_number(max_shift=max_shift, whole=True)
-
-    def change(source: tf.RaggedTensor, draw_seed: tf.Tensor) -> tf.RaggedTensor:
-        drop_seed, shift_seed = tf.unstack(tf.random.split(draw_seed, 2))
-        return _shift(_drop(source, drop_rate, drop_seed), max_shift, shift_seed)
-
-    return _change_batches((change, None), seed)
-
-
-def _drop(source: tf.RaggedTensor, rate: float, seed: tf.Tensor) -> tf.RaggedTensor:
-    draws = source.with_flat_values(tf.random.stateless_uniform(tf.shape(source.flat_values), seed))
-    # The token with the highest draw stays, whatever it is.
-    # (b, ragged) -> (b, 1)
-    highest = tf.reduce_max(draws, axis=1, keepdims=True)
-    return tf.ragged.boolean_mask(source, (draws >= rate) | (draws >= highest))
-
-
-def _shift(source: tf.RaggedTensor, max_shift: int, seed: tf.Tensor) -> tf.RaggedTensor:
-    """Sort each row by the position of a token and a number that is added to it."""
-    ids = source.flat_values
-    positions = tf.cast(tf.range(tf.size(ids)), tf.float64)
-    positions += tf.random.stateless_uniform(tf.shape(ids), seed, 0, max_shift + 1, tf.float64)
-    # Rows lie further apart than anything moves.
-    positions += tf.cast(source.value_rowids(), tf.float64) * (max_shift + 2)
-    return source.with_flat_values(tf.gather(ids, tf.argsort(positions, stable=True)))
 
 
 def subword_dropout(
@@ -106,22 +57,17 @@ def subword_dropout(
     source = _respelling(source_tokenizer, rate, num_samples, max_length, seed)
     same = target_tokenizer is source_tokenizer
     target = source if same else _respelling(target_tokenizer, rate, num_samples, max_length, seed)
-    return _change_batches((source, target), seed)
-
-
-def _change_batches(changes: tuple[Change | None, Change | None], seed: int) -> Transformation:
-    """Change the sides of each batch, each with other draws; None leaves a side as it is."""
 
     @tf.autograph.experimental.do_not_convert
-    def change_batch(
+    def respell_batch(
         number: tf.Tensor, pair: tuple[tf.RaggedTensor, tf.RaggedTensor]
     ) -> tuple[tf.RaggedTensor, ...]:
         return tuple(
-            ids if change is None else change(ids, tf.stack([2 * number + side, seed]))
-            for side, (ids, change) in enumerate(zip(pair, changes, strict=True))
+            ids if respell is None else respell(ids, tf.stack([2 * number + side, seed]))
+            for side, (ids, respell) in enumerate(zip(pair, (source, target), strict=True))
         )
 
-    return lambda dataset: dataset.enumerate().map(change_batch, num_parallel_calls=tf.data.AUTOTUNE)
+    return lambda dataset: dataset.enumerate().map(respell_batch, num_parallel_calls=tf.data.AUTOTUNE)
 
 
 def _respelling(

@@ -6,11 +6,8 @@ from typing import TypeAlias
 
 import tensorflow as tf
 
-from keras_transformer._arguments import check_positive
 from keras_transformer.data.batching import Transformation, _choose_boundaries, _EpochOrder, _plan_batches
-from keras_transformer.data.encoding import EncodedPairs, PairSource, _EncodedChunks
-from keras_transformer.data.packing import _pack_pairs
-from keras_transformer.data.streaming import _stream_batches
+from keras_transformer.data.encoding import EncodedPairs, PairSource
 from keras_transformer.text.tokenizer import Tokenizer
 from keras_transformer.types import SPECIAL_IDS
 
@@ -38,9 +35,7 @@ def translation_dataset(
     first_epoch: int = 0,
     bucket_boundaries: Sequence[int] | None = None,
     pad_to_bucket_boundary: bool = False,
-    packed_length: int | None = None,
     noise: Sequence[Transformation] = (),
-    chunk_size: int | None = None,
     cache: str | Path | None = None,
 ) -> tf.data.Dataset:
     """Make the dataset that trains or validates a `Transformer`.
@@ -51,9 +46,8 @@ def translation_dataset(
     with the same arguments give the same batches, and `first_epoch=k` gives those of iteration k.
 
     Args:
-        pairs: source and target texts, or `EncodedPairs`. With `chunk_size` or `cache`, what gives texts
-            again for each epoch: a function that returns a generator, a `tf.data.Dataset` of two strings,
-            `ParallelText` or a list; pairs with an empty side are left out.
+        pairs: source and target texts, or `EncodedPairs`. With `cache` also what gives more of them than
+            memory holds; see `EncodedPairs.cached`.
         source_tokenizer: tokenizer of the sources; not used for `EncodedPairs`.
         target_tokenizer: tokenizer of the targets; likewise.
         tokens_per_batch: most tokens of a batch on either side, padding included.
@@ -65,26 +59,19 @@ def translation_dataset(
         bucket_boundaries: increasing lengths that part the buckets; by default in steps of a sixteenth.
         pad_to_bucket_boundary: pad source and target to the same boundary, for few shapes
             (XLA); otherwise each to the longest of its batch, for little padding.
-        packed_length: tokens of a row that holds several pairs, on either side: all batches have one
-            shape, for compilers that compile each one. Train a `Transformer(..., packed=True)`, which
-            keeps the pairs of a row apart. If None, each pair is a row.
-        noise: steps such as `source_noise(0.1)` or `subword_dropout(...)`, which change token ids before
-            they are padded. The rows of shuffled batches are grouped again by their new lengths; rows
-            that have become longer make batches larger.
-        chunk_size: pairs that are tokenized in each epoch, and shuffled, together, such as 65,536. The number
-            of batches is not known: Keras warns at the end of an epoch that its data has ended.
+        noise: steps such as `subword_dropout(...)`, which change token ids before they are padded. The
+            rows of shuffled batches are grouped again by their new lengths; longer rows make batches larger.
         cache: directory for token ids, as in `EncodedPairs.cached`: all pairs are tokenized once, and
             shuffled together, and the batches are those of pairs in memory.
 
     Returns:
         A finite dataset that knows its number of batches, with elements `({"encoder_token_ids": (b, s),
-        "decoder_token_ids": (b, t)}, labels (b, t))`, all int32 and padded with 0. Packed rows also have
-        `encoder_segment_ids` and `decoder_segment_ids`, which count the pairs of a row from 1.
+        "decoder_token_ids": (b, t)}, labels (b, t))`, all int32 and padded with 0.
 
     Raises:
         InputError: there are no pairs, or none fits the limits; the cache is of other tokenizers or limits,
-            or cannot be written. Without a cache, errors of a stream show in the iteration.
-        TypeError: texts without tokenizers, or a stream from an iterator, which gives pairs only once.
+            or cannot be written.
+        TypeError: texts without tokenizers.
         ValueError: a value out of range, or options that exclude each other.
 
     Example:
@@ -95,58 +82,27 @@ def translation_dataset(
         >>> sorted(inputs), labels.shape
         (['decoder_token_ids', 'encoder_token_ids'], (2, 3))
     """
-    order, limits = _EpochOrder(shuffle, seed, first_epoch), (max_source_length, max_target_length)
-    _check_options(pairs, packed_length, noise, chunk_size, cache)
-    if chunk_size is not None:
-        tokenizers = _both(source_tokenizer, target_tokenizer)
-        end_ids = tuple(tokenizers[0].end_ids)
-        boundaries = _choose_boundaries(bucket_boundaries, max(limits), coarse=pad_to_bucket_boundary)
-        chunks = _EncodedChunks(pairs, tokenizers, limits, chunk_size)
-        token_ids = _stream_batches(chunks, boundaries, tokens_per_batch, order)
+    if isinstance(pairs, EncodedPairs):
+        if cache is not None:
+            raise ValueError(f"`cache` is for texts. Received: {len(pairs)} EncodedPairs.")
+        encoded = pairs
     else:
-        if isinstance(pairs, EncodedPairs):
-            encoded = pairs
-        else:
-            encoded = _encode(pairs, _both(source_tokenizer, target_tokenizer), limits, cache)
-        if packed_length is not None:
-            return _keep_ready(_pack_pairs(encoded, packed_length, tokens_per_batch, order))
-        end_ids, longest = encoded.source_end_ids, int(encoded.lengths().max())
-        boundaries = _choose_boundaries(bucket_boundaries, longest, coarse=pad_to_bucket_boundary)
-        batches = _plan_batches(encoded, boundaries, tokens_per_batch).epochs(order)
-        token_ids = batches.map(encoded._rows, num_parallel_calls=tf.data.AUTOTUNE)
-    dataset = token_ids
+        limits = max_source_length, max_target_length
+        encoded = _encode(pairs, _both(source_tokenizer, target_tokenizer), limits, cache)
+    longest = int(encoded.lengths().max())
+    boundaries = _choose_boundaries(bucket_boundaries, longest, coarse=pad_to_bucket_boundary)
+    batches = _plan_batches(encoded, boundaries, tokens_per_batch).epochs(
+        _EpochOrder(shuffle, seed, first_epoch)
+    )
+    dataset = batches.map(encoded._rows, num_parallel_calls=tf.data.AUTOTUNE)
     for step in noise:
         dataset = dataset.apply(step)
     if noise and shuffle:
         dataset = dataset.apply(_regroup_by_length(seed))
-    dataset = dataset.map(_teacher_forcing(end_ids), num_parallel_calls=tf.data.AUTOTUNE)
+    dataset = dataset.map(_teacher_forcing(encoded.source_end_ids), num_parallel_calls=tf.data.AUTOTUNE)
     dataset = dataset.apply(_pad(boundaries if pad_to_bucket_boundary else None))
-    if (num_batches := token_ids.cardinality()) >= 0:
-        dataset = dataset.apply(tf.data.experimental.assert_cardinality(num_batches))
+    dataset = dataset.apply(tf.data.experimental.assert_cardinality(batches.cardinality()))
     return _keep_ready(dataset)
-
-
-def _check_options(
-    pairs: object,
-    packed_length: int | None,
-    noise: Sequence[Transformation],
-    chunk_size: int | None,
-    cache: str | Path | None,
-) -> None:
-    if isinstance(pairs, EncodedPairs) and not (chunk_size is None and cache is None):
-        raise ValueError(f"`chunk_size` and `cache` are for texts. Received: {len(pairs)} EncodedPairs.")
-    if chunk_size is not None:
-        check_positive(chunk_size=chunk_size)
-        if cache is not None:
-            raise ValueError(
-                "`chunk_size` is for pairs that each epoch tokenizes, `cache` for those that it reads; give "
-                f"one. Received: chunk_size={chunk_size}, cache={str(cache)!r}."
-            )
-    if packed_length is not None and (noise or chunk_size is not None):
-        raise ValueError(
-            "`packed_length` allows neither `noise` nor `chunk_size`. "
-            f"Received: packed_length={packed_length}, noise={list(noise)}, chunk_size={chunk_size}."
-        )
 
 
 def _encode(

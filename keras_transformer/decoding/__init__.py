@@ -1,38 +1,23 @@
-"""Decoding: searches, the loop that drives them, and translators from strings to strings."""
+"""Decoding in numbers: searches, the loop that drives them, and scores and alignments of given targets."""
 
 from keras_transformer.decoding.beam import BeamSearch
 from keras_transformer.decoding.constraints import Constraints
-from keras_transformer.decoding.generation import generate
+from keras_transformer.decoding.generation import generate, stream_tokens
 from keras_transformer.decoding.sampling import GreedySearch, SampleSearch
-from keras_transformer.decoding.scoring import align_targets, score_targets
-from keras_transformer.decoding.search import SearchResult
-from keras_transformer.decoding.shortlist import lexical_shortlist
-from keras_transformer.decoding.text_generator import TextGenerator
-from keras_transformer.decoding.text_translator import (
-    Alignment,
-    PairScore,
-    TextTranslator,
-    Translation,
-    TruncationWarning,
-)
-from keras_transformer.decoding.translator import Translator
+from keras_transformer.decoding.scoring import align_targets, score_targets, target_attention
+from keras_transformer.decoding.search import Search, SearchResult
 
 __all__ = [
-    "Alignment",
     "BeamSearch",
     "Constraints",
     "GreedySearch",
-    "PairScore",
     "SampleSearch",
+    "Search",
     "SearchResult",
-    "TextGenerator",
-    "TextTranslator",
-    "Translation",
-    "Translator",
-    "TruncationWarning",
     "align_targets",
     "generate",
-    "lexical_shortlist",
     "score_targets",
+    "stream_tokens",
+    "target_attention",
 ]
 __dir__ = __all__.copy  # `dir()` shows what is public

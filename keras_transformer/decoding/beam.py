@@ -8,9 +8,9 @@ from keras import ops
 from keras_transformer._arguments import check_choice, check_number, check_positive
 from keras_transformer._backend.gather import largest, shape_of, take
 from keras_transformer.decoding.constraints import _is_absent, _Limits
-from keras_transformer.decoding.log_probabilities import LOWEST_SCORE, _best_tokens, _is_possible
+from keras_transformer.decoding.log_probabilities import _best_tokens, _is_possible
 from keras_transformer.decoding.search import Search, SearchResult, Step, _Cache, _Request
-from keras_transformer.types import Tensor
+from keras_transformer.types import LOWEST_SCORE, Tensor
 
 # A source position without attention counts as if it had this much: log 0 has no end.
 _SMALLEST_COVERAGE = 1e-6
@@ -198,7 +198,7 @@ class BeamSearch(Search):
         """Find the most likely extensions of each source's hypotheses."""
         logits, cache = step(ops.reshape(state.last_ids, (-1,)), state.position, state.cache)
         # Of each hypothesis no more than `2n` tokens can be among the `2n` best of the source.
-        num_tokens = min(2 * self.beam_size, logits.shape[-1] or 2 * self.beam_size)
+        num_tokens = min(2 * self.beam_size, logits.shape[-1])
         if self.constraints.is_idle(state.limits):
             scores, ids = _best_tokens(logits, num_tokens, self._ids)
         else:

@@ -9,8 +9,8 @@ import numpy as np
 from keras import ops
 
 from keras_transformer._arguments import check_number
-from keras_transformer.decoding.log_probabilities import FORCED_LOG_PROBABILITY, LOWEST_SCORE, _is_possible
-from keras_transformer.types import SpecialIds, Tensor
+from keras_transformer.decoding.log_probabilities import FORCED_LOG_PROBABILITY, _is_possible
+from keras_transformer.types import LOWEST_SCORE, SpecialIds, Tensor
 
 # Products such as 1.1 * 10 differ a little from the whole number that is meant.
 _ROUNDING = 1e-4

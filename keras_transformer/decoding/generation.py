@@ -1,7 +1,6 @@
 """Decoding with a model: a search over the tokens that it predicts, all at once or one by one."""
 
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Protocol
 
 import keras
@@ -12,9 +11,7 @@ from keras_transformer._arguments import check_token_ids, known_sizes
 from keras_transformer._backend.compiler import compile_function
 from keras_transformer.decoding.sampling import _IndependentSearch, _IndependentState
 from keras_transformer.decoding.search import CHUNK, Search, SearchResult, Step, _Cache, _Request
-from keras_transformer.decoding.shortlist import Shortlist, _is_listed, _search_listed
 from keras_transformer.models.causal_lm import CausalLM
-from keras_transformer.models.transformer import Transformer
 from keras_transformer.types import Tensor
 
 
@@ -39,7 +36,6 @@ def generate(
     max_lengths: Tensor | None = None,
     length_penalties: Tensor | None = None,
     room: int = CHUNK,
-    shortlist: Shortlist | None = None,
 ) -> SearchResult:
     """Find likely outputs for a batch of sources, or continuations of prompts.
 
@@ -72,8 +68,6 @@ def generate(
         length_penalties: float32 `(b,)`: that of each source; None for that of the search.
         room: positions that the caches have room for at first. `max_length` makes a single loop, in which no
             size changes.
-        shortlist: int32 `(v, k)`, from `lexical_shortlist`: the tokens that each token of a source allows;
-            None for all. Logarithms of probabilities are then those among the tokens of a source.
 
     Returns:
         Hypotheses `(b, n, T)`, without the prompts, and scores `(b, n)`, best first.
@@ -113,8 +107,7 @@ def generate(
         length_penalties=length_penalties,
         room=room,
     )
-    start = partial(
-        model.start_decoding,
+    step, cache = model.start_decoding(
         inputs,
         request.first_room,
         search.beam_size,
@@ -122,13 +115,7 @@ def generate(
         track_attention=search.tracks_attention,
         in_place=request.sizes_change,  # then the loop makes all buffers, and nobody else holds them
     )
-    if shortlist is None:
-        return search(*start(), request)
-    if embedding is None or not hasattr(model, "source_embedding"):
-        raise TypeError(f"`shortlist` needs a model that reads source ids. Received: {type(model).__name__}.")
-    is_listed = _is_listed(inputs, shortlist, embedding.vocabulary_size)
-    # The mean of several models needs all logits of each.
-    return _search_listed(search, start, request, is_listed, selects=isinstance(model, Transformer))
+    return search(step, cache, request)
 
 
 def _checked_inputs(model: _DecodableModel, inputs: Tensor, max_length: int) -> Tensor:
@@ -176,10 +163,23 @@ def _source_lengths(inputs: Tensor, padding_mask: Tensor | None) -> Tensor:
     return ops.sum(ops.cast(padding_mask, "int32"), axis=1)
 
 
-def _token_stream(
+def stream_tokens(
     model: _DecodableModel, search: Search, max_length: int
 ) -> Callable[..., Iterator[np.ndarray]]:
-    """Compile a search whose steps Python asks for: from sources `(b, s)` to int32 `(b,)` at each step."""
+    """Compile a search that yields each token as soon as it is found.
+
+    Args:
+        model: A `Transformer`, an `Ensemble` or a `CausalLM`.
+        search: `GreedySearch`, or `SampleSearch` of one sample: a beam knows its output only at the end.
+        max_length: Maximum number of tokens, the end token included.
+
+    Returns:
+        A function of inputs and `prefix_ids`, both as for `generate`, that returns an iterator over int32
+        `(b,)`: the next token of each row, padding for rows that have ended, until every row has.
+
+    Raises:
+        ValueError: If the search has several hypotheses.
+    """
     # A beam of one hypothesis goes on with the next best token when the end is the best.
     if not isinstance(search, _IndependentSearch) or search.beam_size != 1:
         raise ValueError(

@@ -6,11 +6,7 @@ from typing import Literal, TypeAlias
 from keras import ops
 
 from keras_transformer._backend.gather import largest, shape_of, take
-from keras_transformer.types import SpecialIds, Tensor
-
-# Stands for a log-probability of minus infinity. Unlikely is not impossible: sums of it stay finite, so that
-# a search with fewer sequences than hypotheses needs no special case.
-LOWEST_SCORE = -1e30
+from keras_transformer.types import LOWEST_SCORE, SpecialIds, Tensor
 
 # The least that a token which must be generated counts: a model may give it no probability at all, and then
 # the hypothesis still needs a score that others can be compared with.
@@ -48,10 +44,8 @@ def _best_tokens(logits: Tensor, num_tokens: int, special_ids: SpecialIds) -> tu
         allowed = logits + LOWEST_SCORE * banned
         best, ids = largest(allowed)
         return best - log_total, ids
-    # A size that is not known is that of a shortlist, which has more tokens.
-    most = logits.shape[-1] or num_tokens + len(special_ids)
-    num_tokens = min(num_tokens, most)
-    best, ids = largest(logits, min(num_tokens + len(_banned_ids(special_ids)), most))
+    num_tokens = min(num_tokens, logits.shape[-1])
+    best, ids = largest(logits, min(num_tokens + len(_banned_ids(special_ids)), logits.shape[-1]))
     scores = ops.where(_is_banned(ids, special_ids), LOWEST_SCORE, best - log_total)
     scores, order = largest(scores, num_tokens)
     return scores, take(ids, order, batch_dims=1)

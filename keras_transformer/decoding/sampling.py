@@ -12,12 +12,11 @@ from keras_transformer._backend.random import draw_uniforms
 from keras_transformer.decoding.constraints import _Limits
 from keras_transformer.decoding.log_probabilities import (
     FORCED_LOG_PROBABILITY,
-    LOWEST_SCORE,
     _best_tokens,
     _is_possible,
 )
 from keras_transformer.decoding.search import Search, SearchResult, Step, _Cache, _Request
-from keras_transformer.types import Tensor
+from keras_transformer.types import LOWEST_SCORE, Tensor
 
 
 class _IndependentState(NamedTuple):

@@ -113,11 +113,35 @@ def align_targets(
         (1, 4, 3)
     """
     target_ids = _checked_targets(target_ids, special_ids)
-    scores = model.attention_scores(_teacher_forcing(inputs, target_ids, padding_mask, special_ids))
+    scores = target_attention(model, inputs, target_ids, padding_mask, special_ids=special_ids)
     # (b, h, t, s) -> (b, t, s)
     attention = ops.mean(ops.cast(scores[_layer_name(scores, layer)], "float32"), axis=1)
     is_token = ops.not_equal(target_ids, special_ids.pad)
     return ops.where(is_token[..., None], attention, 0.0)
+
+
+def target_attention(
+    model: Transformer | Ensemble,
+    inputs: Tensor,
+    target_ids: Tensor,
+    padding_mask: Tensor | None = None,
+    *,
+    special_ids: SpecialIds,
+) -> dict[str, Tensor]:
+    """Return the attention of every layer and head for sources and given targets.
+
+    Args:
+        model: a `Transformer` or an `Ensemble` with weights.
+        inputs: sources, as for `generate`.
+        target_ids: as for `score_targets`.
+        padding_mask: as for `score_targets`.
+        special_ids: the special tokens of the target.
+
+    Returns:
+        What `model.attention_scores` returns: `(b, h, t, s)` by names such as
+        `decoder/layer_1/cross_attention`. A row of the decoder belongs to the token that it predicts.
+    """
+    return model.attention_scores(_teacher_forcing(inputs, target_ids, padding_mask, special_ids))
 
 
 def _teacher_forcing(

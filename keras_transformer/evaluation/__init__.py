@@ -5,7 +5,7 @@
 """
 
 from keras_transformer.evaluation.decode_and_score import DecodeAndScore
-from keras_transformer.evaluation.report import METRICS, EvaluationReport, Score, evaluate
+from keras_transformer.evaluation.report import EvaluationReport, evaluate
 
-__all__ = ["METRICS", "DecodeAndScore", "EvaluationReport", "Score", "evaluate"]
+__all__ = ["DecodeAndScore", "EvaluationReport", "evaluate"]
 __dir__ = __all__.copy  # `dir()` shows what is public

@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 import keras
 
 from keras_transformer._arguments import check_choice, check_positive
-from keras_transformer.decoding.text_translator import TextTranslator
 from keras_transformer.errors import InputError
 from keras_transformer.evaluation.error_rates import References
 from keras_transformer.evaluation.report import METRICS, evaluate
-from keras_transformer.training.moving_average import moving_average
+from keras_transformer.tasks import TextTask
+from keras_transformer.training.averages import moving_average
 
 # The best value, where higher is better; the other metrics are error rates.
 _PERFECT = {"bleu": 100.0, "chrf": 100.0, "exact_match": 1.0}
@@ -39,7 +39,7 @@ class DecodeAndScore(keras.callbacks.Callback):
         make_translator: makes the translator of the model, once for all epochs; for example
             `lambda model: Translator(model, source_tokenizer, target_tokenizer)`.
         pairs: sources, and for each a target or several.
-        metric: a name from `METRICS`.
+        metric: a name that `evaluate` knows.
         every: decode after every so many epochs.
         limit: decode only so many pairs, the first; None for all.
         batch_size: how many are decoded together.
@@ -62,7 +62,7 @@ class DecodeAndScore(keras.callbacks.Callback):
 
     def __init__(
         self,
-        make_translator: Callable[[keras.Model], TextTranslator],
+        make_translator: Callable[[keras.Model], TextTask],
         pairs: Sequence[tuple[str, str | Sequence[str]]],
         metric: str = "bleu",
         *,
@@ -91,7 +91,7 @@ class DecodeAndScore(keras.callbacks.Callback):
                 f"tokenization {tokenize!r}, and targets such as {right[0]!r}. BLEU counts four tokens "
                 "in a row; exact_match and character_error_rate take any text."
             )
-        self._translator: TextTranslator | None = None
+        self._translator: TextTask | None = None
         self._written: References = self.references
         self._values: dict[str, float] = {}
         self._earlier: dict[str, float] = {}

@@ -27,7 +27,6 @@ _RATES: Mapping[str, _Measure] = {
 }
 
 METRICS = ("bleu", "chrf", *_RATES)
-"""The names of what `evaluate` can measure."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -66,7 +65,7 @@ class EvaluationReport:
     num_items: int
     """The number of hypotheses."""
     scores: Mapping[str, Score]
-    """The score of each metric, by its name in `METRICS`."""
+    """The score of each metric, by its name: its `value`, and what is needed to measure it again."""
     num_empty: int = 0
     """The number of hypotheses without text."""
 
@@ -104,7 +103,7 @@ class EvaluationReport:
 def evaluate(
     hypotheses: Sequence[str],
     references: References,
-    metrics: Sequence[str] = METRICS,
+    metrics: Sequence[str] | None = None,
     *,
     tokenize: str = "13a",
     lowercase: bool = False,
@@ -122,7 +121,7 @@ def evaluate(
     Args:
         hypotheses: what a model gave, as strings.
         references: for each hypothesis one right string, or several.
-        metrics: names from `METRICS`, in the order of the table.
+        metrics: some of these names, in the order of the table; None for all.
         tokenize: sacreBLEU's tokenization for BLEU: `"13a"` for plain text, `"none"` where hypotheses and
             references are tokenized already, `"intl"`, `"char"`, `"zh"` and so on.
         lowercase: whether BLEU and chrF ignore case.
@@ -139,6 +138,7 @@ def evaluate(
     character error rate  10.00 %
     answers: 1
     """
+    metrics = METRICS if metrics is None else metrics
     unknown = [metric for metric in metrics if metric not in METRICS]
     if unknown or not metrics:
         raise ValueError(f"`metrics` must name some of {', '.join(METRICS)}. Received: {unknown or metrics}.")

@@ -9,9 +9,8 @@ import numpy as np
 import numpy.typing as npt
 from keras import ops
 
-from keras_transformer._arguments import check_choice, import_extra, serialize_activation
+from keras_transformer._arguments import check_choice, import_extra
 from keras_transformer._files import as_path, atomic_directory, errors_named
-from keras_transformer.decoding.translator import Translator
 from keras_transformer.errors import InputError
 from keras_transformer.export.readmes import _ctranslate2_readme
 from keras_transformer.layers.decoder import Decoder
@@ -21,6 +20,7 @@ from keras_transformer.layers.multi_head_attention import MultiHeadAttention
 from keras_transformer.layers.position_encoding import sinusoidal_position_encoding
 from keras_transformer.layers.token_embedding import TokenEmbedding
 from keras_transformer.models.transformer import Transformer
+from keras_transformer.tasks import Translator
 from keras_transformer.text.tokenizer import Tokenizer
 from keras_transformer.types import SPECIAL_IDS, SPECIAL_TOKENS, Tensor
 
@@ -121,7 +121,7 @@ def _supported(model: keras.Model) -> Transformer:
 
 
 def _activation(model: Transformer) -> str:
-    return str(serialize_activation(model.config.activation))
+    return str(model.config.get_config()["activation"])
 
 
 def _transformer_spec(model: Transformer, num_positions: int) -> _Spec:

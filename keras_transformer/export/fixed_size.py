@@ -18,14 +18,13 @@ from tensorflow.lite.python.convert_phase import ConverterError
 
 from keras_transformer._arguments import check_choice, check_memory, check_positive, import_extra
 from keras_transformer._files import as_path, write_file
-from keras_transformer.decoding.generation import generate
-from keras_transformer.decoding.sampling import GreedySearch
-from keras_transformer.decoding.translator import Translator
+from keras_transformer.decoding import GreedySearch, generate
 from keras_transformer.errors import ExportError
 from keras_transformer.export.saved_model import _check_exportable
 from keras_transformer.export.verification import _compared_sources, _is_close
-from keras_transformer.export.weights import _changed, _StoredWeights
-from keras_transformer.types import AUDIO, FIXED_OPTIMIZATIONS
+from keras_transformer.export.weights import _StoredWeights
+from keras_transformer.tasks import Translator
+from keras_transformer.types import FIXED_OPTIMIZATIONS
 
 _OPSET = 18  # the version of the ONNX operations that are written
 
@@ -53,8 +52,7 @@ def export_litert(
     token.
 
     Args:
-        translator: on the TensorFlow backend. Of its search, the length penalty and the constraints count; a
-            shortlist does not.
+        translator: on the TensorFlow backend. Of its search, the length penalty and the constraints count.
         path: the file; an existing one is replaced.
         examples: real sources, of which the first 8 are compared, besides what users send by mistake.
         source_length: the tokens of a source, the end token included, `s`; the translator's limit if None.
@@ -136,23 +134,21 @@ class _GreedyGraph:
     def __init__(
         self, translator: Translator, source_length: int | None, max_length: int | None, batch_size: int
     ) -> None:
-        _check_exportable(translator)
-        if translator.reads == AUDIO:
+        _check_exportable(translator, Translator)
+        if translator.source.name != "text":
             raise ValueError(
-                "`translator` must read token ids: audio goes into a SavedModel alone. "
-                f"Received: a translator that reads {translator.reads.name!r}."
+                "`translator` must read texts: other sources are exported as a SavedModel only. "
+                f"Received: a translator that reads {translator.source.name!r}."
             )
         check_positive(batch_size=batch_size)
         search = translator.search
         self.batch_size = batch_size
-        self.translator = _changed(
-            translator,
+        self.translator = translator.with_changes(
             search=GreedySearch(
                 **{field.name: getattr(search, field.name) for field in dataclasses.fields(GreedySearch)}
             ),
             max_source_length=translator.max_source_length if source_length is None else source_length,
             max_target_length=translator.max_target_length if max_length is None else max_length,
-            shortlist=None,
         )
         # The converter makes constants of the variables that a module holds.
         self.module = tf.Module(name="greedy")
@@ -190,7 +186,7 @@ class _GreedyGraph:
                 if not (is_same and (_is_close(received_score, scores[row]) or not is_exact)):
                     wanted = _described(token_ids[row], scores[row])
                     received = _described(received_ids, received_score)
-                    differing[texts[row]] = f"{texts[row]!r} with {wanted}. Received: {received}"
+                    differing[str(texts[row])] = f"{texts[row]!r} with {wanted}. Received: {received}"
         if len(differing) > (0 if is_exact else len(texts) // 2):
             others = "" if is_exact else f", one of {len(differing)} texts of {len(texts)} that differ"
             raise ExportError(f"{engine} must answer {next(iter(differing.values()))}{others}.")

@@ -2,7 +2,7 @@
 
 The file is a program, never imported: its text is handed to a new interpreter. Arguments: the directory of
 the SavedModel, and `text` if it has operations of TensorFlow Text. Standard input: a pickled dictionary of
-`text` and `output`, lists of bytes, and of options, lists of numbers; `audio` in place of `text` is an array.
+arrays: a column for each input, such as `text`, `output` and the options.
 Standard output: a pickled `_FreshReport` of `verification`.
 """
 

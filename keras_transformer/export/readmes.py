@@ -3,23 +3,18 @@
 import json
 import shlex
 import urllib.parse
-from collections.abc import Sequence
 from pathlib import Path
 
-from keras_transformer.decoding.text_generator import TextGenerator
-from keras_transformer.decoding.translator import Translator
-from keras_transformer.export.serving_graphs import _default_options
-from keras_transformer.types import AUDIO, SPECIAL_IDS, SPECIAL_TOKENS, Source
+import numpy as np
+
+from keras_transformer.export.verification import _needs_tensorflow_text
+from keras_transformer.tasks import ModelTask
+from keras_transformer.types import SPECIAL_IDS, SPECIAL_TOKENS, Value
 
 _TEXT_IMPORT = "    import tensorflow_text  # registers the tokenizer's operations\n"
 _NOTES = {
     "float32": "",
     "bfloat16": "\nMatrices are stored as bfloat16, in half the size, and computed with as float32.\n",
-    "int8": """
-Large matrices of a step of decoding are integers, with rows rounded as they come: some outputs differ from
-those of the model, and two requests served together may change each other's in the same way. It is faster
-where the processor multiplies integers (VNNI, AMX), slower elsewhere, and needs a server with oneDNN.
-""",
     "xla": """
 The search is compiled by XLA, for sources padded to 16, 32, 64 and so on tokens and batches padded
 to powers of two. The first request of each such size waits for the compiler; the warm-up requests are
@@ -30,84 +25,69 @@ _DIVIDED = """
 The sources of a request are divided among up to {threads} threads, each of which searches for its part. It is
 for processors, not for GPUs. `--tensorflow_inter_op_parallelism` of the server should not be lower.
 """
-_LISTED = (
-    "\nA shortlist leaves an output likely translations of its source's tokens, and frequent tokens: its\n"
-    "score is a log-probability among these. The signature `score` reads the whole vocabulary.\n"
+_ALIGN = (
+    "| `align` | `{input}` | `output`, `score`; `source_tokens`, string (b, s); "
+    "`output_tokens`, string (b, t); `attention`, float32 (b, t, s) |\n"
 )
-_TRANSLATION = {
-    "outputs": "strings, scores and alignments",
-    "align": "| `align` | `text` | `output`, `score`; `source_tokens`, string (b, s); "
-    "`output_tokens`, string (b, t); `attention`, float32 (b, t, s) |\n",
-    "scored": "A score is a log-probability, divided by the length penalty of the search.",
-    "empty": "An empty text has an empty output and the score 0.",
-    "ends": "Tokens end with `[END]` and\nare padded with the empty string. ",
-    "example_of_few": ", as for an empty\ntext",
-}
-_GENERATION = {
-    "outputs": "strings and scores",
-    "align": "",
-    "scored": "A text is a prompt, which its output begins with; an empty prompt asks for a text\n"
-    "from its beginning. A score is the log-probability of what follows the prompt, divided by the length\n"
-    "penalty of the search. `num_tokens` counts what follows the prompt.",
-    "empty": "",
-    "ends": "",
-    "example_of_few": "",
-}
+_ENDS = "Tokens end with `[END]` and\nare padded with the empty string. "
 _FLAGS = {"xla": " --xla_cpu_compilation_enabled"}
+_AXES = ("b", "n", "m")
 
 
-def _template(file: str, /, **values: object) -> str:
+def _fill_template(file: str, /, **values: object) -> str:
     """Return a template with values in its braces."""
     text = Path(__file__).with_name("templates").joinpath(file).read_text(encoding="utf-8")
     return text.format(**values)
 
 
 def _saved_model_readme(
-    translator: Translator | TextGenerator,
+    task: ModelTask,
     name: str,
     version: int,
     optimize: str,
     threads: int | None,
-    examples: Sequence[tuple[Source, str]],
+    source: Value,
+    output: str,
 ) -> str:
-    """Return the README of a version in Markdown; the first example, a source and its output, is shown."""
-    told: dict[str, object] = {
+    """Return the README of a version in Markdown, with one source and its output as the example."""
+    kind, example = task.source, _as_json(source)
+    options = {option: [value] for option, value in task.default_options.items()}
+    known: dict[str, object] = {
         "name": name,
-        "setting": shlex.quote(f"MODEL_NAME={name}"),
-        "config_flag": shlex.quote(f"--model_config_file=/models/{name}/models.config"),
         "url_name": urllib.parse.quote(name),
         "version": version,
-        "max_target_length": translator.max_target_length,
-        "num_outputs": translator.search.num_outputs,
-        "note": _NOTES[optimize]
-        + ("" if threads is None else _DIVIDED.format(threads=threads))
-        + ("" if translator.shortlist is None else _LISTED),
+        "input": kind.name,
+        "input_type": f"{kind.dtype} ({', '.join(_AXES[: kind.rank])})",
+        "max_target_length": task.max_target_length,
+        "num_outputs": task.num_outputs,
     }
-    if translator.reads == AUDIO:
-        seconds = translator.source_tokenizer.seconds
-        return _template("speech.md", **told, seconds=seconds, rows=_request(instances=[[0.0, 0.25, -0.25]]))
-    text, output = examples[0]
-    inputs = {"text": [text], **{option: [value] for option, value in _default_options(translator).items()}}
-    search = _template("search.md", **told, options=_request(signature_name="search", inputs=inputs))
-    return _template(
+    asked = _request(signature_name="search", inputs={kind.name: [example], **options})
+    has_alignment = "align" in task.signatures
+    return _fill_template(
         "saved_model.md",
-        **told,
-        **_GENERATION if isinstance(translator, TextGenerator) else _TRANSLATION,
-        search="" if optimize == "xla" else search,
-        num_scored=translator.max_target_length - 1,
-        rows=_request(instances=[text]),
-        columns=_request(signature_name="n_best", inputs={"text": [text]}),
-        pairs=_request(signature_name="score", instances=[{"text": text, "output": output}]),
-        example=text,
+        **known,
+        setting=shlex.quote(f"MODEL_NAME={name}"),
+        config_flag=shlex.quote(f"--model_config_file=/models/{name}/models.config"),
+        note=_NOTES[optimize] + ("" if threads is None else _DIVIDED.format(threads=threads)),
+        about_input=kind.about,
+        about_outputs=task.about_outputs,
+        align=_ALIGN.format(**known) if has_alignment else "",
+        ends=_ENDS if has_alignment else "",
+        outputs="strings, scores and alignments" if has_alignment else "strings and scores",
+        search="" if optimize == "xla" else _fill_template("search.md", **known, options=asked),
+        num_scored=task.max_target_length - 1,
+        rows=_request(instances=[example]),
+        columns=_request(signature_name="n_best", inputs={kind.name: [example]}),
+        pairs=_request(signature_name="score", instances=[{kind.name: example, "output": output}]),
+        example=example,
         flags=_FLAGS.get(optimize, ""),
-        text_import=_TEXT_IMPORT if _needs_tensorflow_text(translator) else "",
+        text_import=_TEXT_IMPORT if _needs_tensorflow_text(task) else "",
     )
 
 
-def _needs_tensorflow_text(translator: Translator | TextGenerator) -> bool:
-    """Return whether the graph of a translator has operations of TensorFlow Text."""
-    tokenizers = (translator.source_tokenizer, translator.target_tokenizer)
-    return any(tokenizer.needs_tensorflow_text for tokenizer in tokenizers)
+def _as_json(source: Value) -> object:
+    """Return a source as a request holds it, of an array the first numbers."""
+    return source[:3].tolist() if isinstance(source, np.ndarray) else source
 
 
 def _request(**body: object) -> str:
@@ -120,7 +100,7 @@ def _ctranslate2_readme(name: str, max_source_length: int, max_target_length: in
     banned = [
         SPECIAL_TOKENS[token_id] for token_id in (SPECIAL_IDS.pad, SPECIAL_IDS.unknown, SPECIAL_IDS.start)
     ]
-    return _template(
+    return _fill_template(
         "ctranslate2.md",
         name=name,
         banned=[[token] for token in banned],

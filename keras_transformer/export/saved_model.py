@@ -1,80 +1,70 @@
-"""A translator as a directory that TensorFlow Serving loads as it is."""
+"""A task as a directory that TensorFlow Serving loads as it is."""
 
 import itertools
 import tempfile
-import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 import keras
-import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 from tensorflow_serving.apis import model_pb2, predict_pb2, prediction_log_pb2
 
 from keras_transformer._arguments import check_choice, check_positive
 from keras_transformer._files import Checksums, as_path, errors_named, numbered_directory, write_file
-from keras_transformer.decoding.sampling import SampleSearch
-from keras_transformer.decoding.text_generator import TextGenerator
-from keras_transformer.decoding.text_translator import TruncationWarning
-from keras_transformer.decoding.translator import Translator
+from keras_transformer.decoding import SampleSearch
 from keras_transformer.errors import InputError
-from keras_transformer.export.readmes import _saved_model_readme, _template
-from keras_transformer.export.row_products import _IntegerProduct
-from keras_transformer.export.serving_graphs import _columns, _rows, _ServingGraphs, _signatures_of, _utf8
-from keras_transformer.export.verification import verify_saved_model
-from keras_transformer.export.weights import _LARGE, _rounded
-from keras_transformer.types import AUDIO, OPTIMIZATIONS, SPECIAL_TOKENS, Signature, Source
+from keras_transformer.export.readmes import _fill_template, _saved_model_readme
+from keras_transformer.export.serving_graphs import _served_signatures, _ServingGraphs
+from keras_transformer.export.verification import MAX_EXAMPLES, _Answers, _request_columns, _verify_answers
+from keras_transformer.export.weights import _with_rounded_weights
+from keras_transformer.tasks import ModelTask
+from keras_transformer.types import OPTIMIZATIONS, Value
 
-_MAX_WARMUP_TEXTS = 8
 _WARMUP_FILE = Path("assets.extra", "tf_serving_warmup_requests")
 # Next to the versions: a server takes directories named by numbers for versions, and nothing else.
 _MODELS_CONFIG = "models.config"
 
 
 def export_saved_model(
-    translator: Translator | TextGenerator,
+    task: ModelTask,
     directory: str | Path,
-    examples: Iterable[Source] = (),
+    examples: Iterable[Value] = (),
     optimize: str = "float32",
     threads: int | None = None,
 ) -> Path:
-    """Write the next version of a model, and check it before it appears.
+    """Write the next version of a task as a SavedModel, and verify it before it appears.
 
     The version is written next to its place, moved, and verified by `verify_saved_model`. Only then is it
     renamed to its number, so that a server which watches the directory never sees half a model.
 
     Args:
-        translator: on the TensorFlow backend. A `TextGenerator` has no signature `align`. One of audio takes
-            `audio`, float32 `(b, n)` at 16 kHz, in place of `text`.
-        directory: of the model; its last part is the model's name, the versions are numbers in it.
-        examples: real sources, prompts or audio, of which the first 8 are used for the comparison and for the
-            warm-up requests; for `xla` of the lengths that are usual. Without any a few tokens of the
-            vocabulary, or silence.
+        task: A `Translator` or a `TextGenerator` on the TensorFlow backend. A generator has no signature
+            `align`.
+        directory: The directory of the model; its last part is the model's name, and it holds the versions,
+            which are named by numbers.
+        examples: Real sources, of which the first 8 are used for the verification and for the warm-up
+            requests; for `xla` of the usual lengths. Defaults to a few tokens of the vocabulary.
         optimize: `float32`; `bfloat16` for weights of half the size, which changes outputs where two are
-            nearly as likely; `int8` for integers in the large products of decoding (a million numbers or
-            more), which changes as many, faster with VNNI or AMX and slower without; or `xla` for a search
-            compiled for a few lengths, with the same outputs.
-        threads: for processors alone, and mostly faster there: the number of threads among which the sources
-            of a request are divided, such as the cores of a server by the requests that it answers at once.
-            None lets TensorFlow share each operation among its threads. The outputs are the same.
+            nearly as likely; or `xla` for a search compiled for a few lengths, with the same outputs.
+        threads: On CPU only, and mostly faster there: the number of threads among which the sources of a
+            request are divided, such as the cores of a server divided by the requests that it answers at
+            once. None lets TensorFlow share each operation among its threads. The outputs are the same.
 
     Returns:
         The directory of the new version. Next to it is `models.config`, written if there was none.
 
     Raises:
-        InputError: the directory cannot be written, or is that of a version, or Keras runs on another
-            backend, or TensorFlow has no products of integers.
-        ExportError: the SavedModel is not what it must be; nothing is left of it.
-        ValueError: an unknown `optimize`, or `int8` for a small model; or a search that samples, whose
-            outputs nothing could be compared with.
+        InputError: If the directory cannot be written, or is that of a version, or Keras runs on another
+            backend.
+        ExportError: If the SavedModel does not answer as the task does; nothing is left of it.
+        ValueError: If `optimize` is unknown, or the search samples, so that there is nothing to compare with.
     """
-    _check_exportable(translator, (Translator, TextGenerator))
-    if isinstance(translator.search, SampleSearch):
+    _check_exportable(task, ModelTask)
+    if isinstance(task.search, SampleSearch):
         raise ValueError(
-            "`translator.search` must give the same answer each time to be exported. "
-            f"Received: {type(translator.search).__name__}."
+            "`task.search` must give the same answer each time to be exported. "
+            f"Received: {type(task.search).__name__}."
         )
     check_choice(OPTIMIZATIONS, optimize=optimize)
     if threads is not None:
@@ -84,60 +74,37 @@ def export_saved_model(
         raise InputError(
             f"`directory` must be that of a model, with its versions in it. Received: {directory}, a version."
         )
-    _check_optimized(translator, optimize)
-    texts = translator.sources(examples=examples)[:_MAX_WARMUP_TEXTS] or [_first_tokens(translator)]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", TruncationWarning)
-        outputs = translator.translate(texts)
-    name = _model_name(directory)
+    if optimize == "xla" and len(task.source.input_spec[0]) != 2:
+        raise ValueError(
+            "`optimize` must not be 'xla' for a model that reads frames: its sizes are those of token ids. "
+            f"Received: optimize={optimize!r}."
+        )
+    given = task.source.check("examples", examples)[:MAX_EXAMPLES] or [task.source.example()]
+    answers = _Answers.of(_with_rounded_weights(task) if optimize == "bfloat16" else task, given)
+    name, shown = _model_name(directory), slice(len(given))
     with errors_named("write", directory), numbered_directory(directory) as (version, partial):
         written = partial / "written"
         written.mkdir()
-        _write_graphs(translator, written, optimize, threads)
+        _write_graphs(task, written, optimize, threads)
         # What is verified has another path than what was written, as it has when it is deployed.
         for entry in list(written.iterdir()):
             entry.rename(partial / entry.name)
         written.rmdir()
-        signatures = [each for each in translator.signatures if (each, optimize) != ("search", "xla")]
-        columns = _columns(translator, _rows(translator.reads, texts), _utf8(outputs))
-        inputs = {each: _signatures_of(translator.reads)[each].inputs for each in signatures}
-        _write_warmup_requests(partial, name, inputs, columns)
-        readme = _saved_model_readme(
-            translator, name, version, optimize, threads, list(zip(texts, outputs, strict=True))
-        )
+        _write_warmup_requests(partial, name, task, optimize, given, answers.outputs[shown])
+        readme = _saved_model_readme(task, name, version, optimize, threads, given[0], answers.outputs[0])
         (partial / "README.md").write_text(readme, encoding="utf-8", errors="replace")
-        verified = _rounded(translator) if optimize == "bfloat16" else translator
-        verify_saved_model(partial, verified, texts, is_exact=optimize != "int8")
+        _verify_answers(partial, task, answers)
         Checksums.write(partial)
         _write_models_config(directory / _MODELS_CONFIG, name)
     return directory / str(version)
 
 
-def _check_optimized(translator: Translator | TextGenerator, optimize: str) -> None:
-    if optimize == "int8" and not _IntegerProduct.is_known():
-        raise InputError("`optimize='int8'` needs a TensorFlow with oneDNN. Received: one without it.")
-    if translator.reads == AUDIO and optimize == "xla":
-        raise ValueError(
-            "`optimize` must not be 'xla' for a model of audio: XLA's sizes are those of token ids. "
-            f"Received: optimize={optimize!r}."
-        )
-
-
-def _first_tokens(translator: Translator | TextGenerator) -> Source:
-    """Make a text for the warm-up of what the vocabulary begins with, or a second of silence."""
-    if translator.reads == AUDIO:
-        return np.zeros(16_000, "float32")
-    first = len(SPECIAL_TOKENS)
-    token_ids = tf.range(first, min(first + 8, translator.source_tokenizer.vocabulary_size))
-    [text] = translator.source_tokenizer.detokenize(token_ids[tf.newaxis]).numpy().tolist()
-    return text.decode("utf-8", "replace")
-
-
-def _check_exportable(translator: object, kinds: tuple[type, ...] = (Translator,)) -> None:
-    """Raise InputError unless Keras runs on TensorFlow, TypeError for a model alone."""
-    if not isinstance(translator, kinds):
-        kind, wanted = type(translator).__name__, " or a ".join(wanted.__name__ for wanted in kinds)
-        raise TypeError(f"`translator` must be a {wanted}, of a model and tokenizers. Received: a {kind}.")
+def _check_exportable(task: object, kind: type) -> None:
+    """Raise InputError unless Keras runs on TensorFlow, TypeError for another kind of object."""
+    if not isinstance(task, kind):
+        wanted = "Translator or a TextGenerator" if kind is ModelTask else kind.__name__
+        received = type(task).__name__
+        raise TypeError(f"`task` must be a {wanted}, of a model and tokenizers. Received: a {received}.")
     if keras.backend.backend() != "tensorflow":
         raise InputError(
             "Export needs the TensorFlow backend: set KERAS_BACKEND=tensorflow and load the model again. "
@@ -151,59 +118,23 @@ def _model_name(directory: Path) -> str:
     return directory.resolve().name if name == ".." else name
 
 
-def _write_graphs(
-    translator: Translator | TextGenerator, directory: Path, optimize: str, threads: int | None
-) -> None:
+def _write_graphs(task: ModelTask, directory: Path, optimize: str, threads: int | None) -> None:
     """Write the SavedModel itself, with the vocabularies among its assets."""
-    graphs = _ServingGraphs(translator, optimize, threads)
+    graphs = _ServingGraphs(task, optimize, threads)
     signatures = graphs.signatures()
-    if optimize == "int8" and not graphs.has_integers:
-        raise ValueError(
-            f"`optimize='int8'` needs a matrix of {_LARGE:,} numbers or more in a step of decoding. "
-            "Received: a model without one."
-        )
     with tempfile.TemporaryDirectory() as vocabularies:
-        module = graphs.module(_vocabulary_files(translator, Path(vocabularies)))
-        # Without the gradients of quantized products, which would name operations as they were.
+        module = graphs.module(_vocabulary_files(task, Path(vocabularies)))
         options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
         try:
             tf.saved_model.save(module, str(directory), signatures=signatures, options=options)
         except tf.errors.OpError as error:  # from TensorFlow's own writing: a full disk, for example
             raise OSError(error.message) from error
-    _rewrite_graphs(directory / "saved_model.pb", threads)
-
-
-def _rewrite_graphs(path: Path, threads: int | None) -> None:
-    """Change what TensorFlow has written so that it is loaded and run sooner."""
-    saved_model = SavedModel.FromString(path.read_bytes())
-    _shorten_names(saved_model)
     if threads is not None:
+        path = directory / "saved_model.pb"
+        saved_model = SavedModel.FromString(path.read_bytes())
         _keep_on_one_thread(saved_model)
-    path.write_bytes(saved_model.SerializeToString(deterministic=True))
-    path.with_name("fingerprint.pb").unlink(missing_ok=True)  # of the file as it was
-
-
-def _shorten_names(saved_model: SavedModel) -> None:
-    """Number the operations of a SavedModel's functions, and leave out the shapes known while tracing."""
-    # Half of the file are names, each the path of the layers that made an operation, once for itself and once
-    # for each operation that it feeds. For a model of 3 layers and width 128 the file shrinks from 2.4 MB to
-    # 1.2 MB, loading takes 1.6 s of processor time instead of 1.8 s, the first answer 2.5 s instead of 3.1 s.
-    functions = [
-        function for graph in saved_model.meta_graphs for function in graph.graph_def.library.function
-    ]
-    for function in functions:
-        # Names are unique among operations and arguments.
-        taken = {argument.name for argument in function.signature.input_arg}
-        free = (name for name in map("n{}".format, itertools.count()) if name not in taken)
-        names = {node.name: next(free) for node in function.node_def}
-        for node in function.node_def:
-            node.name = names[node.name]
-            node.input[:] = [_renamed(reference, names) for reference in node.input]
-            if "_output_shapes" in node.attr:
-                del node.attr["_output_shapes"]
-        for results in (function.ret, function.control_ret):
-            for key, reference in list(results.items()):
-                results[key] = _renamed(reference, names)
+        path.write_bytes(saved_model.SerializeToString(deterministic=True))
+        path.with_name("fingerprint.pb").unlink(missing_ok=True)  # of the file as it was
 
 
 def _keep_on_one_thread(saved_model: SavedModel) -> None:
@@ -218,42 +149,36 @@ def _keep_on_one_thread(saved_model: SavedModel) -> None:
                 part.attr["_executor"].s = b"SINGLE_THREADED_EXECUTOR"
 
 
-def _renamed(reference: str, names: dict[str, str]) -> str:
-    """Rename `node:output:0`, `^node` or `argument`, if it is a node."""
-    control = "^" if reference.startswith("^") else ""
-    name, *output = reference.removeprefix("^").split(":")
-    return control + ":".join([names.get(name, name), *output])
-
-
-def _vocabulary_files(translator: Translator | TextGenerator, directory: Path) -> list[str]:
+def _vocabulary_files(task: ModelTask, directory: Path) -> list[str]:
     """Write each vocabulary under another name, since assets are one directory."""
     paths = []
-    for name, tokenizer in translator.arguments.items():
-        if name.endswith("tokenizer"):
-            tokenizer.save(directory / name)
-            files, side = tokenizer.asset_files(directory / name), name.removesuffix("tokenizer")
-            paths += [str(path.rename(directory / f"{side}{path.name}")) for path in files]
+    for name in task.tokenizer_names:
+        tokenizer, side = getattr(task, name), name.removesuffix("tokenizer")
+        tokenizer.save(directory / name)
+        files = tokenizer.asset_files(directory / name)
+        paths += [str(path.rename(directory / f"{side}{path.name}")) for path in files]
     return paths
 
 
 def _write_warmup_requests(
     directory: Path,
     name: str,
-    inputs: Mapping[Signature, dict[str, tuple[str, int]]],
-    columns: dict[str, list[Any]],
+    task: ModelTask,
+    optimize: str,
+    sources: Sequence[Value],
+    outputs: Sequence[str],
 ) -> None:
-    """Write requests for signatures, each of a single text and one of all."""
+    """Write requests for all signatures, each of a single source and one of all."""
     # So a server is warm for both batch sizes, and an XLA export has compiled the lengths of the texts.
-    path = directory / _WARMUP_FILE
+    path, columns = directory / _WARMUP_FILE, _request_columns(task, sources, outputs)
     path.parent.mkdir(exist_ok=True)
-    num_texts = len(columns["output"])
-    batches = [slice(row, row + 1) for row in range(num_texts)]
-    if num_texts > 1:
+    batches = [slice(row, row + 1) for row in range(len(sources))]
+    if len(sources) > 1:
         batches.append(slice(None))
     with tf.io.TFRecordWriter(str(path)) as writer:
-        for signature, rows in itertools.product(inputs, batches):
+        for signature, rows in itertools.product(_served_signatures(task, optimize), batches):
             # All inputs: an older server fills in no defaults.
-            given = inputs[signature].items()
+            given = task.specification(signature).inputs.items()
             request = predict_pb2.PredictRequest(
                 model_spec=model_pb2.ModelSpec(name=name, signature_name=signature),
                 inputs={key: tf.make_tensor_proto(columns[key][rows], dtype) for key, (dtype, _) in given},
@@ -267,4 +192,4 @@ def _write_models_config(path: Path, name: str) -> None:
     if not path.exists():
         # What a quoted string of protobuf cannot hold as it is.
         escaped = name.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-        write_file(path, _template("models.config", name=escaped).encode())
+        write_file(path, _fill_template("models.config", name=escaped).encode())

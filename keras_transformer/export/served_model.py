@@ -1,11 +1,10 @@
 """An exported SavedModel, asked from Python as a server would ask it."""
 
 import importlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Protocol
 
-import numpy as np
 import tensorflow as tf
 from google.protobuf.message import DecodeError
 from tensorflow.core.framework.node_def_pb2 import NodeDef
@@ -14,10 +13,9 @@ from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 from keras_transformer._arguments import check_finite
 from keras_transformer._files import Checksums, as_path, read_file, version_numbers
-from keras_transformer.decoding.text_translator import TextTranslator
 from keras_transformer.errors import InputError
-from keras_transformer.export.serving_graphs import _rows, _signatures_of
-from keras_transformer.types import AUDIO, TEXT, ServedInput, Signature, Source
+from keras_transformer.tasks import Source, TextSource, TextTask
+from keras_transformer.types import Signature
 
 # What exports have, with every tokenizer, search, option of a model and activation of Keras. None of them
 # reads or writes files, opens connections or runs Python.
@@ -39,8 +37,8 @@ class _ServedFunction(Protocol):
         """Compute the outputs of a batch."""
 
 
-class ServedModel(TextTranslator):
-    """Answers from a directory that `export_saved_model` wrote, as a `Translator` does.
+class ServedModel(TextTask):
+    """_Answers from a directory that `export_saved_model` wrote, as a `Translator` does.
 
     What is too long is cut off without a `TruncationWarning`: an export does not tell.
 
@@ -69,24 +67,25 @@ class ServedModel(TextTranslator):
         check_finite(self.directory, self._signature("serving_default").variables)
 
     @property
-    def reads(self) -> ServedInput:
-        """What a source is: a text, or audio."""
-        return AUDIO if AUDIO.name in self._inputs("serving_default") else TEXT
+    def functions(self) -> "ServedModel":
+        """The functions of the signatures: the SavedModel's own."""
+        return self
 
     @property
-    def _num_outputs(self) -> int:
+    def num_outputs(self) -> int:
+        """The number of outputs of `n_best` for a source."""
         [_, num_outputs] = self._signature("n_best").structured_outputs["score"].shape
         return int(num_outputs)
 
-    def _outputs(
-        self, signature: Signature, columns: list[list[Source]], numbers: list[int]
-    ) -> dict[str, np.ndarray]:
-        names = _signatures_of(self.reads)[signature].inputs
-        # The second is of texts, whatever the first is.
-        rows = [_rows(reads, each) for reads, each in zip((self.reads, TEXT), columns, strict=False)]
-        inputs = {name: tf.constant(each) for name, each in zip(names, rows, strict=True)}
-        outputs = self._signature(signature)(**inputs)
-        return {name: values.numpy() for name, values in outputs.items()}
+    def __getitem__(self, signature: Signature) -> Callable[..., dict[str, tf.Tensor]]:
+        """Return the function of a signature, from its columns to its outputs."""
+        serve, names = self._signature(signature), self.specification(signature).inputs
+
+        def answer(*columns: tf.Tensor) -> dict[str, tf.Tensor]:
+            # Options of a source in memory, which no export takes, follow the columns.
+            return serve(**dict(zip(names, columns, strict=False)))
+
+        return answer
 
     def _signature(self, name: Signature) -> _ServedFunction:
         """Return the function of a signature; raise InputError for one that is not ours."""
@@ -94,15 +93,16 @@ class ServedModel(TextTranslator):
         if serve is None:
             names = ", ".join(sorted(self._module.signatures)) or "none"
             raise InputError(f"{self.directory} has no signature {name}. It has: {names}.")
-        received = self._inputs(name)
-        wanted = _signatures_of(AUDIO if AUDIO.name in received else TEXT)[name].inputs
+        specs = serve.structured_input_signature[1]
+        received = {column: (spec.dtype.name, spec.shape.rank) for column, spec in specs.items()}
+        if not Source.kinds.keys() & received.keys():
+            importlib.import_module("keras_transformer.pretrained")  # has other kinds of sources
+        kinds = (Source.kinds[column] for column in received if column in Source.kinds)
+        self.source = next(kinds, TextSource)  # which needs no tokenizer to check and to batch
+        wanted = self.specification(name).inputs
         if received != wanted:
             raise InputError(f"{self.directory}: {name} must take {wanted}. Received: {received}.")
         return serve
-
-    def _inputs(self, name: Signature) -> dict[str, tuple[str, int]]:
-        specs = self._module.signatures[name].structured_input_signature[1]
-        return {column: (spec.dtype.name, spec.shape.rank) for column, spec in specs.items()}
 
 
 def _saved_model_directory(directory: Path) -> Path:

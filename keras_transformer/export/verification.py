@@ -7,33 +7,24 @@ import re
 import subprocess
 import sys
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 
-from keras_transformer.decoding.text_generator import TextGenerator
-from keras_transformer.decoding.text_translator import (
+from keras_transformer.errors import ExportError
+from keras_transformer.tasks import (
     Alignment,
+    ModelTask,
     PairScore,
-    TextTranslator,
+    TextSource,
     Translation,
     TruncationWarning,
 )
-from keras_transformer.decoding.translator import Translator
-from keras_transformer.errors import ExportError
-from keras_transformer.export.readmes import _needs_tensorflow_text
-from keras_transformer.export.serving_graphs import _columns, _rows, _signatures_of, _utf8
-from keras_transformer.types import AUDIO, ServedInput, Signature, Source
+from keras_transformer.types import Signature, Value
 
-_MAX_EXAMPLES = 8
-# What users send by mistake.
-_HARD_TEXTS = ("", "  ", "\U0001f600 \u05e9\u05dc\u05d5\u05dd")
-# No UTF-8: there is no string of it that a translator could be asked.
-_NOT_UTF8 = b"\xff\xfe\xc3"
-# The least audio, and silence.
-_HARD_AUDIO = (np.ones(1, "float32"), np.zeros(700, "float32"))
+MAX_EXAMPLES = 8
 # Scores may differ in the last digits: another batch size, another order of additions.
 _SCORE_TOLERANCE = 1e-3
 # The line after a traceback: the class of the exception, with its modules, and the message.
@@ -59,77 +50,98 @@ class _FreshReport(TypedDict):
     signatures: dict[Signature, _SignatureReport]  # nothing if there are foreign operations
 
 
-def verify_saved_model(
-    directory: str | Path,
-    translator: Translator | TextGenerator,
-    examples: Iterable[Source] = (),
-    *,
-    is_exact: bool = True,
-) -> None:
-    """Raise ExportError unless a SavedModel answers as a translator does.
+class _Answers(NamedTuple):
+    """What a task answers to some sources, by which an export is judged."""
+
+    sources: list[Value]
+    outputs: list[str]
+    """The best output for each source."""
+    results: dict[Signature, Sequence[_Answer]]
+    """The results of each signature."""
+
+    @classmethod
+    def of(cls, task: ModelTask, examples: Iterable[Value] = ()) -> "_Answers":
+        """Ask a task for the first examples, and for what users send by mistake."""
+        sources = _compared_sources(task, examples)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", TruncationWarning)
+            hypotheses = task.n_best(sources)
+            best = [each[0] for each in hypotheses]
+            outputs = [each.text for each in best]
+            results: dict[Signature, Sequence[_Answer]] = {
+                "serving_default": best,
+                "n_best": hypotheses,
+                "align": task.align(sources) if "align" in task.signatures else [],
+                "score": task.score(sources, outputs),
+                "search": hypotheses,
+            }
+        return cls(sources, outputs, results)
+
+
+def _compared_sources(task: ModelTask, examples: Iterable[Value]) -> list[Value]:
+    """Return the first examples, and what users send by mistake."""
+    # Bytes that are not UTF-8 are no string that a task could be asked.
+    hard = [value for value in task.source.hard_values if not isinstance(value, bytes)]
+    return [*task.source.check("examples", examples)[:MAX_EXAMPLES], *hard]
+
+
+def verify_saved_model(directory: str | Path, task: ModelTask, examples: Iterable[Value] = ()) -> None:
+    """Raise ExportError unless a SavedModel answers as a task does.
 
     It is loaded in a new process that has neither Keras nor this package. It must have only operations of
-    TensorFlow and TensorFlow Text, the signatures as documented, the translator's answers, the same
-    answers to each text alone, an answer to what is no UTF-8, and none to a batch of no rows.
+    TensorFlow and TensorFlow Text, the signatures as documented, the task's answers, the same answers to each
+    source alone, an answer to bytes that are not UTF-8, and none to a batch of no rows.
 
     Args:
-        directory: of a version.
-        translator: the one that was exported.
-        examples: real sources, of which the first 8 are compared, besides what users send by mistake.
-        is_exact: if not, as of rounded products, half of the texts may have another best output, alone or in
-            a batch, and all of them other scores; the signature `score` must be exact.
+        directory: The directory of a version.
+        task: The task that was exported.
+        examples: Real sources, of which the first 8 are compared, besides what users send by mistake.
 
     Raises:
-        ExportError: what differs.
+        ExportError: If an answer differs; the message names it.
     """
-    texts = _compared_sources(translator, examples)
-    expected, outputs = _expected_answers(translator, texts)
-    rows, outputs_of_rows = _rows(translator.reads, texts), _utf8(outputs)
-    if translator.reads != AUDIO:
-        texts, rows, outputs_of_rows = [*texts, _NOT_UTF8], [*rows, _NOT_UTF8], [*outputs_of_rows, _NOT_UTF8]
-    columns = _columns(translator, rows, outputs_of_rows)
-    fresh = _ask_fresh_process(Path(directory), columns, needs_text=_needs_tensorflow_text(translator))
+    _verify_answers(Path(directory), task, _Answers.of(task, examples))
+
+
+def _verify_answers(directory: Path, task: ModelTask, answers: _Answers) -> None:
+    """Raise ExportError unless a SavedModel gives the answers of a task."""
+    raw = [value for value in task.source.hard_values if isinstance(value, bytes)]
+    columns = _request_columns(task, [*answers.sources, *raw], [*answers.outputs, *raw])
+    fresh = _ask_fresh_process(directory, columns, needs_text=_needs_tensorflow_text(task))
     if fresh["foreign_operations"]:
         raise ExportError(
             "A SavedModel must have only operations of TensorFlow and TensorFlow Text. "
             f"Received: {', '.join(fresh['foreign_operations'])}."
         )
-    _check_specifications(fresh["signatures"], translator.signatures, translator.reads)
+    _check_specifications(fresh["signatures"], task)
     for name, report in fresh["signatures"].items():
-        must_be_exact = is_exact or name == "score"  # which has no step of decoding
-        differing = list(_differing(name, texts, report, expected[name], must_be_exact))
-        if len(differing) > (0 if must_be_exact else len(texts) // 2):
-            raise ExportError(differing[0])
+        read, sources = task.specification(name).results, [*answers.sources, *raw]
+        for difference in _differing(name, read, sources, report, answers.results[name]):
+            raise ExportError(difference)
         rows_of_nothing = {output: len(values) for output, values in report["of_nothing"].items()}
         if any(rows_of_nothing.values()):
             raise ExportError(f"{name} must answer no rows with no rows. Received: {rows_of_nothing} rows.")
 
 
-def _compared_sources(translator: Translator | TextGenerator, examples: Iterable[Source]) -> list[Source]:
-    """Return the sources that are compared: some examples, and what users send by mistake."""
-    hard = _HARD_AUDIO if translator.reads == AUDIO else _HARD_TEXTS
-    return [*translator.sources(examples=examples)[:_MAX_EXAMPLES], *hard]
+def _request_columns(
+    task: ModelTask, sources: Sequence[Value], outputs: Sequence[str | bytes]
+) -> dict[str, np.ndarray]:
+    """Return a column for each input of all signatures, with the default options."""
+    options = {name: np.array([value] * len(sources)) for name, value in task.default_options.items()}
+    return {
+        task.source.name: task.source.batch(sources).numpy(),
+        "output": TextSource.batch(outputs).numpy(),
+        **options,
+    }
 
 
-def _expected_answers(
-    translator: Translator | TextGenerator, texts: list[Source]
-) -> tuple[dict[Signature, Sequence[_Answer]], list[str]]:
-    """Return the translator's answers for each signature, and its outputs, which are scored."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", TruncationWarning)
-        translations = translator.translate_with_scores(texts)
-        outputs = [translation.text for translation in translations]
-        hypotheses = translator.n_best(texts)
-        return {
-            "serving_default": translations,
-            "n_best": hypotheses,
-            "align": translator.align(texts) if "align" in translator.signatures else [],
-            "score": translator.score(texts, outputs),
-            "search": hypotheses,
-        }, outputs
+def _needs_tensorflow_text(task: ModelTask) -> bool:
+    """Return whether the graph of a task has operations of TensorFlow Text."""
+    tokenizers = (getattr(task, name) for name in task.tokenizer_names)
+    return any(getattr(tokenizer, "needs_tensorflow_text", False) for tokenizer in tokenizers)
 
 
-def _ask_fresh_process(directory: Path, columns: dict[str, list[Any]], *, needs_text: bool) -> _FreshReport:
+def _ask_fresh_process(directory: Path, columns: dict[str, np.ndarray], *, needs_text: bool) -> _FreshReport:
     """Run `fresh_process.py`; raise ExportError if it fails."""
     program = Path(__file__).with_name("fresh_process.py").read_text(encoding="utf-8")
     process = subprocess.run(
@@ -157,15 +169,14 @@ def _last_error(text: str) -> str:
     return " ".join(" ".join(lines[starts[-1] if starts else -1 :]).split())[:1000]
 
 
-def _check_specifications(
-    reports: dict[Signature, _SignatureReport], names: Sequence[Signature], reads: ServedInput
-) -> None:
+def _check_specifications(reports: dict[Signature, _SignatureReport], task: ModelTask) -> None:
     """Raise ExportError unless signatures are the documented ones, of any batch size."""
     # A search that XLA compiled takes no options.
-    if {*reports, "search"} != set(names):
-        raise ExportError(f"Signatures must be {sorted(names)}. Received: {sorted(reports)}.")
+    if {*reports, "search"} != {*task.signatures}:
+        raise ExportError(f"Signatures must be {sorted(task.signatures)}. Received: {sorted(reports)}.")
     for name in reports:
-        for side, documented in _signatures_of(reads)[name]._asdict().items():
+        specification = task.specification(name)
+        for side, documented in (("inputs", specification.inputs), ("outputs", specification.outputs)):
             received = reports[name]["specification"][side]
             ranks = {column: (dtype, len(shape)) for column, (dtype, shape) in received.items()}
             if ranks != documented:
@@ -176,29 +187,26 @@ def _check_specifications(
 
 def _differing(
     name: Signature,
-    texts: Sequence[Source],
+    read: Callable[[_Outputs], list[Any]],
+    sources: Sequence[Value],
     report: _SignatureReport,
     expected: Sequence[_Answer],
-    is_exact: bool,
 ) -> Iterator[str]:
-    """Describe answers that are not the expected ones, or not those to the text alone."""
-    together = TextTranslator.read(name, report["together"])
-    # The last of the texts, no UTF-8, has no expected answer.
-    for text, answer, wanted in zip(texts, together, expected, strict=False):
-        if not _is_same(answer, wanted, is_exact):
-            yield f"{name} must answer {text!r} with {wanted}. Received: {answer}."
+    """Describe answers that are not the expected ones, or not those to the source alone."""
+    together = read(report["together"])
+    # The last of the sources may be bytes that are not UTF-8, without an expected answer.
+    for source, answer, wanted in zip(sources, together, expected, strict=False):
+        if not _is_same(answer, wanted):
+            yield f"{name} must answer {source!r} with {wanted}. Received: {answer}."
     # A server batches the requests of several clients: none may see what the others sent.
-    for text, answer, outputs in zip(texts, together, report["alone"], strict=True):
-        [alone] = TextTranslator.read(name, outputs)
-        if not _is_same(answer, alone, is_exact):
-            yield f"{name} must answer {text!r} in a batch as alone: {alone}. Received: {answer}."
+    for source, answer, outputs in zip(sources, together, report["alone"], strict=True):
+        [alone] = read(outputs)
+        if not _is_same(answer, alone):
+            yield f"{name} must answer {source!r} in a batch as alone: {alone}. Received: {answer}."
 
 
-def _is_same(answer: _Answer, wanted: _Answer, is_exact: bool) -> bool:
-    """Return whether texts and tokens are equal, and numbers close; if not exact, only the best text."""
-    if not is_exact:
-        best, wanted_best = (each[0] if isinstance(each, list) else each for each in (answer, wanted))
-        return _is_same_value(getattr(best, "text", None), getattr(wanted_best, "text", None))
+def _is_same(answer: object, wanted: object) -> bool:
+    """Return whether texts and tokens are equal, and numbers close."""
     if isinstance(wanted, list):
         return isinstance(answer, list) and _are_same_hypotheses(answer, wanted)
     return all(_is_same_value(getattr(answer, name), value) for name, value in vars(wanted).items())

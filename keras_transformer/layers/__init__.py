@@ -7,11 +7,12 @@ source, `T` the number of positions that a cache has room for, `g` groups of hea
 """
 
 from keras_transformer.layers.cached_decoder import CachedDecoder
+from keras_transformer.layers.config import LayerConfig
 from keras_transformer.layers.decoder import Decoder, DecoderLayer
 from keras_transformer.layers.dot_product_attention import dot_product_attention
 from keras_transformer.layers.encoder import Encoder, EncoderLayer
 from keras_transformer.layers.feed_forward import FeedForward
-from keras_transformer.layers.masks import causal_mask, combine_masks, padding_mask, segment_mask
+from keras_transformer.layers.masks import causal_mask, combine_masks, padding_mask
 from keras_transformer.layers.multi_head_attention import MultiHeadAttention
 from keras_transformer.layers.normalization import Dropout
 from keras_transformer.layers.position_encoding import (
@@ -30,6 +31,7 @@ __all__ = [
     "Encoder",
     "EncoderLayer",
     "FeedForward",
+    "LayerConfig",
     "LearnedPositionEncoding",
     "MultiHeadAttention",
     "OutputProjection",
@@ -40,7 +42,6 @@ __all__ = [
     "combine_masks",
     "dot_product_attention",
     "padding_mask",
-    "segment_mask",
     "sinusoidal_position_encoding",
 ]
 __dir__ = __all__.copy  # `dir()` shows what is public

@@ -201,14 +201,14 @@ class _CachedLayer:
     ) -> tuple[Tensor, _AttentionCache, Tensor | None]:
         """Return the output `(b * n, d)`, the cache, and the scores of the cross-attention."""
         residual, scores = self._layer.self_attention_residual, None
-        attended, target, _ = self.self_attention.step(residual.before(x), target, step)
+        attended, target, _ = self.self_attention.step(residual.normalize(x), target, step)
         x = residual(x, attended)
         if source is not None:
             residual = self._layer.cross_attention_residual
-            attended, _, scores = self.cross_attention.step(residual.before(x), source, step)
+            attended, _, scores = self.cross_attention.step(residual.normalize(x), source, step)
             x = residual(x, attended)
         residual = self._layer.feed_forward_residual
-        return residual(x, self._feed_forward(residual.before(x))), target, scores
+        return residual(x, self._feed_forward(residual.normalize(x))), target, scores
 
 
 def _feed_forward(layer: FeedForward) -> Callable[[Tensor], Tensor]:

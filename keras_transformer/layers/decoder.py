@@ -1,11 +1,9 @@
 """The right half of Figure 1: the decoder layer, and the stack of them."""
 
-from typing import Any
-
 import keras
 
-from keras_transformer._arguments import check_positive, check_vectors, check_width, freeze_parts
-from keras_transformer.layers.block import _Block
+from keras_transformer._arguments import check_vectors, check_width, freeze_parts
+from keras_transformer.layers.block import _Block, _Stack
 from keras_transformer.types import Shape, Tensor
 
 
@@ -69,24 +67,40 @@ class DecoderLayer(_Block):
         training: bool | None = None,
     ) -> Tensor:
         self.check_encoder_output(encoder_output, cross_attention_mask)
-        # Causal whatever the masks say: a position must not see the token that it has to predict.
-        masks = {"attention_mask": attention_mask, "padding_mask": padding_mask, "use_causal_mask": True}
         x = self._as_vectors(inputs, self.self_attention)
-        x = self.self_attention_residual.around(
-            lambda x: self.self_attention(x, x, **masks, training=training), x, training
+
+        # Masked self-attention (b, t, d) -> (b, t, d), causal whatever the masks say: a position must not see
+        # the token that it has to predict.
+        normalized = self.self_attention_residual.normalize(x)
+        attended = self.self_attention(
+            normalized,
+            normalized,
+            attention_mask=attention_mask,
+            padding_mask=padding_mask,
+            use_causal_mask=True,
+            training=training,
         )
+        x = self.self_attention_residual(x, attended, training=training)
+
+        # Cross-attention, queries (b, t, d), keys and values (b, s, any width) -> (b, t, d)
         if self.cross_attention is not None:
-            attend = self.cross_attention
-            # Queries (b, t, d), keys and values (b, s, any width) -> (b, t, d)
-            masks = {"attention_mask": cross_attention_mask, "padding_mask": encoder_padding_mask}
-            x = self.cross_attention_residual.around(
-                lambda x: attend(x, encoder_output, **masks, training=training), x, training
+            normalized = self.cross_attention_residual.normalize(x)
+            attended = self.cross_attention(
+                normalized,
+                encoder_output,
+                attention_mask=cross_attention_mask,
+                padding_mask=encoder_padding_mask,
+                training=training,
             )
-        return self.feed_forward_residual.around(
-            lambda x: self.feed_forward(x, training=training), x, training
+            x = self.cross_attention_residual(x, attended, training=training)
+
+        # Feed-forward network (b, t, d) -> (b, t, d)
+        normalized = self.feed_forward_residual.normalize(x)
+        return self.feed_forward_residual(
+            x, self.feed_forward(normalized, training=training), training=training
         )
 
-    def _check(
+    def compute_output_spec(
         self,
         inputs: Tensor,
         encoder_output: Tensor | None = None,
@@ -95,13 +109,15 @@ class DecoderLayer(_Block):
         attention_mask: Tensor | None = None,
         cross_attention_mask: Tensor | None = None,
         training: bool | None = None,
-    ) -> None:
+    ) -> keras.KerasTensor:
+        """Return the symbolic output, where an eager call would not raise; Keras calls this."""
         check_vectors(inputs.shape)
         self.check_encoder_output(encoder_output, cross_attention_mask)
         self.self_attention.compute_output_spec(inputs, inputs, None, attention_mask, padding_mask)
         if self.cross_attention is not None:
             masks = cross_attention_mask, encoder_padding_mask
             self.cross_attention.compute_output_spec(inputs, encoder_output, None, *masks)
+        return keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
 
     def attention_scores(
         self,
@@ -122,7 +138,7 @@ class DecoderLayer(_Block):
         """
         self.check_encoder_output(encoder_output, cross_attention_mask)
         # The feed-forward network is left out: it comes after both attentions.
-        x, scores = self.self_attention_residual.before(inputs), {}
+        x, scores = self.self_attention_residual.normalize(inputs), {}
         attended, scores["self_attention"] = self.self_attention(
             x,
             x,
@@ -134,7 +150,7 @@ class DecoderLayer(_Block):
         if self.cross_attention is not None:
             x = self.self_attention_residual(inputs, attended)
             _, scores["cross_attention"] = self.cross_attention(
-                self.cross_attention_residual.before(x),
+                self.cross_attention_residual.normalize(x),
                 encoder_output,
                 attention_mask=cross_attention_mask,
                 padding_mask=encoder_padding_mask,
@@ -167,18 +183,17 @@ def _described(tensor: Tensor | None) -> str:
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class Decoder(_Block):
+class Decoder(_Stack):
     """`num_layers` decoder layers, each attending to the same encoder output.
 
     A pre-norm stack ends with a normalization. A stack that is built without an encoder's output has no
     cross-attention: that of a decoder-only model.
 
     Args:
-        num_layers: the number of layers.
-        num_heads: see `Encoder`.
-        intermediate_dim: see `Encoder`.
-        final_norm: see `Encoder`.
-        **kwargs: the options of `Encoder`, and `name` and `dtype` of a Keras layer.
+        num_layers: Number of layers.
+        num_heads: See `Encoder`.
+        intermediate_dim: See `Encoder`.
+        **options: The options of `Encoder`, and `name` and `dtype` of a Keras layer.
 
     Call arguments:
         inputs: `(b, t, d)`.
@@ -197,29 +212,9 @@ class Decoder(_Block):
         ValueError: see `Encoder` and `DecoderLayer`.
     """
 
-    def __init__(
-        self,
-        num_layers: int,
-        num_heads: int,
-        intermediate_dim: int,
-        *,
-        final_norm: bool | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(num_heads, intermediate_dim, **kwargs)
-        check_positive(num_layers=num_layers)
-        self.num_layers = num_layers
-        self.final_norm = final_norm
-
     def build(self, inputs_shape: Shape, encoder_output_shape: Shape | None = None) -> None:
-        self.layers = []
-        for number in range(1, self.num_layers + 1):
-            layer = DecoderLayer(**self._options(), dtype=self.dtype_policy, name=f"layer_{number}")
-            # All layers attend to the output of the last encoder layer, and so have its width.
-            layer.build(inputs_shape, encoder_output_shape)
-            self.layers.append(layer)
-        self.final_normalization = self._final_normalization(inputs_shape, self.final_norm)
-        freeze_parts(self)
+        # All layers attend to the output of the last encoder layer, and so have its width.
+        self._build_layers(DecoderLayer, inputs_shape, encoder_output_shape)
 
     def call(
         self,
@@ -243,6 +238,3 @@ class Decoder(_Block):
                 training=training,
             )
         return self.final_normalization(x)
-
-    def get_config(self) -> dict[str, object]:
-        return {**super().get_config(), "num_layers": self.num_layers, "final_norm": self.final_norm}

@@ -1,11 +1,9 @@
 """The left half of Figure 1: the encoder layer, and the stack of them."""
 
-from typing import Any
-
 import keras
 
-from keras_transformer._arguments import check_positive, check_vectors, freeze_parts
-from keras_transformer.layers.block import _Block
+from keras_transformer._arguments import check_vectors, freeze_parts
+from keras_transformer.layers.block import _Block, _Stack
 from keras_transformer.types import Shape, Tensor
 
 
@@ -53,25 +51,37 @@ class EncoderLayer(_Block):
     ) -> Tensor:
         # Keras's wrappers know only the name `mask`.
         padding_mask = mask if padding_mask is None else padding_mask
-        masks = {"attention_mask": attention_mask, "padding_mask": padding_mask}
         x = self._as_vectors(inputs, self.self_attention)
-        x = self.self_attention_residual.around(
-            lambda x: self.self_attention(x, x, **masks, training=training), x, training
+
+        # Self-attention (b, s, d) -> (b, s, d)
+        normalized = self.self_attention_residual.normalize(x)
+        attended = self.self_attention(
+            normalized,
+            normalized,
+            attention_mask=attention_mask,
+            padding_mask=padding_mask,
+            training=training,
         )
-        return self.feed_forward_residual.around(
-            lambda x: self.feed_forward(x, training=training), x, training
+        x = self.self_attention_residual(x, attended, training=training)
+
+        # Feed-forward network (b, s, d) -> (b, s, d)
+        normalized = self.feed_forward_residual.normalize(x)
+        return self.feed_forward_residual(
+            x, self.feed_forward(normalized, training=training), training=training
         )
 
-    def _check(
+    def compute_output_spec(
         self,
         inputs: Tensor,
         padding_mask: Tensor | None = None,
         attention_mask: Tensor | None = None,
         training: bool | None = None,
         mask: Tensor | None = None,
-    ) -> None:
+    ) -> keras.KerasTensor:
+        """Return the symbolic output, where an eager call would not raise; Keras calls this."""
         check_vectors(inputs.shape)
         self.self_attention.compute_output_spec(inputs, inputs, None, attention_mask, padding_mask)
+        return keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
 
     def attention_scores(
         self, inputs: Tensor, padding_mask: Tensor | None = None, attention_mask: Tensor | None = None
@@ -84,7 +94,7 @@ class EncoderLayer(_Block):
             `{"self_attention": (b, h, s, s)}`.
         """
         # The feed-forward network is left out: it comes after the attention.
-        x = self.self_attention_residual.before(inputs)
+        x = self.self_attention_residual.normalize(inputs)
         _, scores = self.self_attention(
             x, x, attention_mask=attention_mask, padding_mask=padding_mask, return_attention_scores=True
         )
@@ -92,33 +102,22 @@ class EncoderLayer(_Block):
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class Encoder(_Block):
+class Encoder(_Stack):
     """`num_layers` encoder layers, one after the other.
 
     It takes vectors, not token ids, so anything of shape `(b, s, d)` may enter. A pre-norm stack ends with a
     normalization.
 
     Args:
-        num_layers: the number of layers.
-        num_heads: the number of heads, `h`; it must divide the input's width where `head_dim` is None.
-        intermediate_dim: the inner width of the feed-forward networks, `f`.
-        head_dim: the width of a head, `k`; the input's width divided by `num_heads` if None.
-        activation: of the feed-forward networks; see `FeedForward`.
-        gated: whether the feed-forward networks are gated; see `FeedForward`.
-        use_bias: whether attention and feed-forward networks have biases.
-        dropout: the rate of the dropout on each sub-layer's output.
-        attention_dropout: the rate of the dropout on the attention scores.
-        intermediate_dropout: the rate of the dropout inside the feed-forward networks.
-        norm_first: True for pre-norm, False for the paper's post-norm.
-        normalization: `layer`, as in the paper, or `rms`.
-        layer_norm_epsilon: what normalization adds to the variance.
-        num_key_value_heads: heads of the keys and values; `num_heads` if None.
-        positions: of the self-attention: None, `rotary` or `relative`; see `MultiHeadAttention`. In a
-            decoder `relative` is `relative_causal`.
-        kernel_initializer: draws the kernels; `glorot_uniform` if None.
-        bias_initializer: draws the biases; `zeros` if None.
-        final_norm: whether the stack ends with a normalization; None for `norm_first`.
-        **kwargs: these options, and `name` and `dtype` of a Keras layer.
+        num_layers: Number of layers.
+        num_heads: Number of heads, `h`. Must divide the width of the input unless `head_dim` is given.
+        intermediate_dim: Inner width of the feed-forward networks, `f`.
+        final_norm: Whether the stack ends with a normalization. Defaults to True for a pre-norm stack.
+        positions: Positions of the self-attention: None, `rotary` or `relative`; see `MultiHeadAttention`. In
+            a decoder `relative` is `relative_causal`.
+        kernel_initializer: Initializer of the kernels. Defaults to `glorot_uniform`.
+        bias_initializer: Initializer of the biases. Defaults to `zeros`.
+        **options: The other fields of `LayerConfig`, and `name` and `dtype` of a Keras layer.
 
     Call arguments:
         inputs: `(b, s, d)`.
@@ -131,33 +130,13 @@ class Encoder(_Block):
         `(b, s, d)`.
 
     Raises:
-        TypeError: a size that is not an integer, a rate that is not a number.
-        ValueError: inputs without an axis of time, such as token ids, or of another width than the weights,
-            sizes not above zero, rates outside [0, 1), names that are not known.
+        TypeError: If an option is unknown, a size is not an integer, or a rate is not a number.
+        ValueError: If the inputs have no axis of time, as token ids have none, or another width than the
+            weights, or if an option is out of its range.
     """
 
-    def __init__(
-        self,
-        num_layers: int,
-        num_heads: int,
-        intermediate_dim: int,
-        *,
-        final_norm: bool | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(num_heads, intermediate_dim, **kwargs)
-        check_positive(num_layers=num_layers)
-        self.num_layers = num_layers
-        self.final_norm = final_norm
-
     def build(self, inputs_shape: Shape) -> None:
-        self.layers = []
-        for number in range(1, self.num_layers + 1):
-            layer = EncoderLayer(**self._options(), dtype=self.dtype_policy, name=f"layer_{number}")
-            layer.build(inputs_shape)
-            self.layers.append(layer)
-        self.final_normalization = self._final_normalization(inputs_shape, self.final_norm)
-        freeze_parts(self)
+        self._build_layers(EncoderLayer, inputs_shape)
 
     def call(
         self,
@@ -171,6 +150,3 @@ class Encoder(_Block):
         for layer in self.layers:
             x = layer(x, padding_mask=padding_mask, attention_mask=attention_mask, training=training)
         return self.final_normalization(x)
-
-    def get_config(self) -> dict[str, object]:
-        return {**super().get_config(), "num_layers": self.num_layers, "final_norm": self.final_norm}

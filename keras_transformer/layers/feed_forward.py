@@ -10,14 +10,37 @@ from keras_transformer._arguments import (
     check_rates,
     check_width,
     freeze_parts,
-    get_activation,
     known_width,
-    serialize_activation,
 )
 from keras_transformer._backend.gather import shape_of
 from keras_transformer.layers.normalization import Dropout
 from keras_transformer.layers.projection import _clone
 from keras_transformer.types import Shape, Tensor
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer", name="gelu_tanh")
+def _gelu_tanh(inputs: Tensor) -> Tensor:
+    return keras.activations.gelu(inputs, approximate=True)
+
+
+def get_activation(activation: object) -> Callable[[Tensor], Tensor]:
+    """Return the function that a name stands for; raise ValueError for an unknown one."""
+    # Keras has a name for the exact GELU alone.
+    if activation == "gelu_tanh":
+        return _gelu_tanh
+    try:
+        return keras.activations.get(activation)
+    except ValueError as error:
+        raise ValueError(
+            f"`activation` must be a name that Keras knows, `gelu_tanh`, or a function. "
+            f"Received: activation={activation!r}."
+        ) from error
+
+
+def serialize_activation(activation: object) -> object:
+    """Return what stands for an activation in a configuration: its name, where it has one."""
+    function = get_activation(activation)
+    return "gelu_tanh" if function is _gelu_tanh else keras.activations.serialize(function)
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")

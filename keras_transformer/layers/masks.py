@@ -7,7 +7,7 @@ import functools
 
 from keras import ops
 
-from keras_transformer._arguments import as_boolean, as_position, as_tensor, known_sizes
+from keras_transformer._arguments import as_boolean, as_position, known_sizes
 from keras_transformer.types import Shape, Tensor
 
 
@@ -50,26 +50,6 @@ def _distance(query_length: Tensor | int, key_length: Tensor | int, start: Tenso
     # (t,), (s,) -> (t, s)
     queries = ops.arange(query_length, dtype="int32") + as_position(start)
     return queries[:, None] - ops.arange(key_length, dtype="int32")[None, :]
-
-
-def segment_mask(query_segments: Tensor, key_segments: Tensor) -> Tensor:
-    """Let each query attend to the keys of its own segment, where an example holds several sequences.
-
-    Args:
-        query_segments: integers `(b, t)`, the segment of each query.
-        key_segments: integers `(b, s)`, the segment of each key.
-
-    Returns:
-        A boolean tensor `(b, t, s)`, an `attention_mask`: True where both are of one segment.
-
-    Example:
-        >>> mask = segment_mask([[1, 2, 2]], [[1, 1, 2, 0]])
-        >>> ops.convert_to_numpy(mask).astype(int).tolist()
-        [[[1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 1, 0]]]
-    """
-    queries, keys = as_tensor(query_segments), as_tensor(key_segments)
-    # (b, t), (b, s) -> (b, t, s)
-    return ops.equal(queries[:, :, None], keys[:, None, :])
 
 
 def combine_masks(

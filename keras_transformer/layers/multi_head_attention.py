@@ -1,6 +1,5 @@
 """Multi-head attention, "Attention Is All You Need", section 3.2.2."""
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,7 +15,6 @@ from keras_transformer._arguments import (
     check_rates,
     check_width,
     freeze_parts,
-    known_values,
     known_width,
 )
 from keras_transformer._backend.attention import fused_attention
@@ -116,13 +114,10 @@ class MultiHeadAttention(keras.layers.Layer):
 
     Returns:
         `(b, t, output_shape)`; with `return_attention_scores` a pair of that and the scores `(b, h, t, s)`. A
-        query that may attend to nothing gathers zeros.
+        query that may attend to no key gathers zeros; in Keras it gathers the mean of all values.
 
     A subclass may replace `_compute_attention`, as one of Keras's layer may: it takes heads `(b, t, h, k)`
     and a mask that broadcasts to `(b, h, t, s)`, and returns heads and scores.
-
-    Warns:
-        UserWarning: the first eager call leaves a query no key; in Keras it gathers the mean of all values.
 
     Raises:
         TypeError: a size that is not an integer, a mask of neither booleans nor numbers.
@@ -198,7 +193,6 @@ class MultiHeadAttention(keras.layers.Layer):
         self.num_key_value_heads = num_key_value_heads
         self.positions = positions
         self.supports_masking = True
-        self._differs_unseen = True  # from Keras's layer; parts of other layers take the place of none
 
     def build(self, query_shape: Shape, value_shape: Shape, key_shape: Shape | None = None) -> None:
         heads, groups = self.num_heads, self.num_key_value_heads or self.num_heads
@@ -262,8 +256,6 @@ class MultiHeadAttention(keras.layers.Layer):
         )
         query_mask = axes.flatten_padding_mask(query_mask, "query_mask", query)
         has_scores = self.dropout > 0 or return_attention_scores
-        if attention_mask is not None and not has_scores and self._differs_unseen:
-            self._warn_of_zeros(mask)
         queries, keys, values = (ops.cast(inputs, self.compute_dtype) for inputs in (queries, keys, values))
         query_heads, key_heads = self.query_dense(queries), self.key_dense(keys)
         if self.positions == "rotary":
@@ -280,17 +272,6 @@ class MultiHeadAttention(keras.layers.Layer):
         # (b, t, h, k) -> (b, t, d) -> (..., t, d)
         output = axes.restore(self.output_dense(heads), query)
         return (output, axes.restore_scores(scores, query, value)) if return_attention_scores else output
-
-    def _warn_of_zeros(self, mask: Tensor) -> None:
-        # While a graph is traced nothing is known; later eager calls are not slowed down.
-        hidden = known_values(ops.logical_not(ops.any(mask, axis=-1)))
-        self._differs_unseen = hidden is None
-        if hidden is not None and hidden.any():
-            warnings.warn(
-                "A query to which the masks leave no key gathers zeros. In Keras's layer it gathers the mean "
-                f"of all values, hidden ones too. Received: {int(hidden.sum())} such queries.",
-                stacklevel=2,
-            )
 
     def _compute_attention(
         self,

@@ -2,11 +2,8 @@
 
 import keras
 
-from keras_transformer._arguments import check_choice
 from keras_transformer._backend.formulas import drop, layer_normalization
 from keras_transformer.types import Tensor
-
-NORMALIZATIONS = ("layer", "rms")
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -37,7 +34,6 @@ def _make_normalization(
     kind: str, *, epsilon: float, dtype: keras.DTypePolicy | str | None, name: str
 ) -> keras.layers.Layer:
     """Return the layer of a kind: `layer` (Ba et al. 2016), or `rms` (Zhang and Sennrich 2019)."""
-    check_choice(NORMALIZATIONS, normalization=kind)
     makers = {"layer": LayerNormalization, "rms": keras.layers.RMSNormalization}
     layer = makers[kind](epsilon=epsilon, dtype=dtype, name=name)
     # Keras's RMS normalization would drop the mask.

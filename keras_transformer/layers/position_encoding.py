@@ -6,10 +6,8 @@ from keras import ops
 
 from keras_transformer._arguments import (
     as_position,
-    as_tensor,
     check_choice,
     check_number,
-    check_positions,
     check_positive,
     check_sequence,
     check_width,
@@ -62,13 +60,6 @@ def sinusoidal_position_encoding(
     return ops.reshape(waves, (-1, 2 * num_waves))[:, :hidden_dim]
 
 
-def _take_positions(encoding: Tensor, positions: Tensor, length: Tensor | int) -> Tensor:
-    # (length, d), (b, t) -> (b, t, d); NaN for a position out of range, and never another vector
-    is_known = ops.logical_and(positions >= 0, positions < length)
-    vectors = ops.take(encoding, ops.clip(positions, 0, length - 1), axis=0)
-    return ops.where(ops.expand_dims(is_known, -1), ops.cast(vectors, "float32"), float("nan"))
-
-
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class PositionEncoding(keras.layers.Layer):
     """Adds to each vector the sinusoidal encoding of its position.
@@ -83,15 +74,12 @@ class PositionEncoding(keras.layers.Layer):
     Call arguments:
         inputs: `(b, t, d)`.
         start: the position of the first vector, an integer.
-        positions: integers `(b, t)`, at least 0 and below `t`, where they do not count up from `start`, as in
-            packed examples.
 
     Returns:
-        `(b, t, d)`, inputs and encodings added in float32, in the layer's dtype. While a graph is traced, one
-        of `positions` that is out of range gives NaN.
+        `(b, t, d)`, inputs and encodings added in float32, in the layer's dtype.
 
     Raises:
-        ValueError: a wavelength that is not above zero, an unknown layout, or a position out of range.
+        ValueError: a wavelength that is not above zero, or an unknown layout.
 
     Example:
         >>> tuple(PositionEncoding()(keras.ops.zeros((1, 5, 8))).shape)
@@ -108,25 +96,20 @@ class PositionEncoding(keras.layers.Layer):
         self.layout = layout
         self.supports_masking = True
 
-    def call(self, inputs: Tensor, start: Tensor | int = 0, positions: Tensor | None = None) -> Tensor:
-        positions = None if positions is None else as_tensor(positions)
-        self.compute_output_shape(inputs.shape, None if positions is None else positions.shape)
-        check_positions(positions, *known_sizes(inputs.shape[1:2]))
-        length = shape_of(inputs)[1]
+    def call(self, inputs: Tensor, start: Tensor | int = 0) -> Tensor:
+        self.compute_output_shape(inputs.shape)
         encoding = sinusoidal_position_encoding(
-            length,
+            shape_of(inputs)[1],
             inputs.shape[-1],
-            start=start if positions is None else 0,
+            start=start,
             max_wavelength=self.max_wavelength,
             layout=self.layout,
         )
-        is_plain = positions is None
-        # (t, d) -> (1, t, d), or (b, t, d)
-        vectors = encoding[None, :, :] if is_plain else _take_positions(encoding, positions, length)
-        return ops.cast(ops.cast(inputs, "float32") + vectors, self.compute_dtype)
+        # (t, d) -> (1, t, d)
+        return ops.cast(ops.cast(inputs, "float32") + encoding[None, :, :], self.compute_dtype)
 
-    def compute_output_shape(self, inputs_shape: Shape, positions_shape: Shape | None = None) -> Shape:
-        check_sequence(inputs_shape, positions_shape)
+    def compute_output_shape(self, inputs_shape: Shape) -> Shape:
+        check_sequence(inputs_shape)
         return tuple(inputs_shape)
 
     def get_config(self) -> dict[str, object]:
@@ -147,15 +130,14 @@ class LearnedPositionEncoding(keras.layers.Layer):
     Call arguments:
         inputs: `(b, t, d)`.
         start: the position of the first vector, an integer.
-        positions: integers `(b, t)` where they do not count up from `start`.
 
     Returns:
         `(b, t, d)`. While a graph is traced in which the length is not known, a position out of range gives
         NaN.
 
     Raises:
-        ValueError: a length that is not above zero, inputs that are longer or of another width than the
-            weights, or a position out of range.
+        ValueError: a length that is not above zero, or inputs that are longer or of another width than the
+            weights.
 
     Example:
         >>> tuple(LearnedPositionEncoding(7)(keras.ops.zeros((1, 5, 8))).shape)
@@ -176,37 +158,34 @@ class LearnedPositionEncoding(keras.layers.Layer):
             name="marks",
         )
 
-    def call(self, inputs: Tensor, start: Tensor | int = 0, positions: Tensor | None = None) -> Tensor:
-        positions = None if positions is None else as_tensor(positions)
-        positions_shape = None if positions is None else positions.shape
+    def call(self, inputs: Tensor, start: Tensor | int = 0) -> Tensor:
         start = as_position(start)
         # torch infers shapes on its device `meta`, from sizes that Keras has made up.
         is_real = getattr(getattr(inputs, "device", None), "type", "") != "meta"
         shape = inputs.shape if is_real else (None, None, inputs.shape[-1])
-        self._check_shapes(shape, positions_shape, start)
-        check_positions(positions, self.max_length)
-        if positions is None:
-            # (t,) -> (1, t)
-            positions = (ops.arange(shape_of(inputs)[1], dtype="int32") + start)[None, :]
-        vectors = _take_positions(self.marks, positions, self.max_length)
+        self._check_shape(shape, start)
+        # (t,) -> (1, t)
+        positions = (ops.arange(shape_of(inputs)[1], dtype="int32") + start)[None, :]
+        # (1, t) -> (1, t, d); NaN for a position out of range, and never another vector
+        is_known = ops.logical_and(positions >= 0, positions < self.max_length)
+        vectors = ops.take(self.marks, ops.clip(positions, 0, self.max_length - 1), axis=0)
+        vectors = ops.where(ops.expand_dims(is_known, -1), ops.cast(vectors, "float32"), float("nan"))
         return ops.cast(ops.cast(inputs, "float32") + vectors, self.compute_dtype)
 
-    def _check_shapes(
-        self, inputs_shape: Shape, positions_shape: Shape | None, start: Tensor | int = 0
-    ) -> None:
-        check_sequence(inputs_shape, positions_shape)
+    def _check_shape(self, inputs_shape: Shape, start: Tensor | int = 0) -> None:
+        check_sequence(inputs_shape)
         if self.built:
             check_width(self.marks.shape[-1], inputs=inputs_shape)
         [length] = known_sizes(inputs_shape[1:2])
         end = start + length if length is not None and isinstance(start, int) else 0
-        if positions_shape is None and end > self.max_length:
+        if end > self.max_length:
             raise ValueError(
                 f"`inputs` must end before position max_length={self.max_length}. "
                 f"Received: start={start}, length={length}."
             )
 
-    def compute_output_shape(self, inputs_shape: Shape, positions_shape: Shape | None = None) -> Shape:
-        self._check_shapes(inputs_shape, positions_shape)
+    def compute_output_shape(self, inputs_shape: Shape) -> Shape:
+        self._check_shape(inputs_shape)
         return tuple(inputs_shape)
 
     def get_config(self) -> dict[str, object]:

@@ -2,13 +2,12 @@
 
 import math
 from collections.abc import Callable
-from functools import partial
 
 import keras
 from keras import ops
 
 from keras_transformer._backend.gather import shape_of
-from keras_transformer._backend.loop import RowProduct, weights_now
+from keras_transformer._backend.loop import weights_now
 from keras_transformer.types import Tensor
 
 
@@ -49,31 +48,26 @@ class _Linear:
     """The linear maps of one input as one matrix and one bias, made before a loop."""
 
     def __init__(self, *layers: keras.layers.Layer) -> None:
-        self._widths = [
-            math.prod(layer.partial_output_shape[1:]) if isinstance(layer, _Projection) else layer.units
-            for layer in layers
-        ]
-        self._product = RowProduct.of(layers, partial(_joined, layers))
+        with keras.StatelessScope(weights_now(*layers)):
+            flat = (
+                layer.flat() if hasattr(layer, "flat") else (_matrix_of(layer), layer.bias)
+                for layer in layers
+            )
+            matrices, biases = zip(*flat, strict=True)
+            self._widths = [matrix.shape[1] for matrix in matrices]
+            self._matrix, self._bias = ops.concatenate(matrices, axis=-1), None
+            if biases[0] is not None:
+                self._bias = ops.cast(ops.concatenate(biases, axis=-1), self._matrix.dtype)
 
     def __call__(self, rows: Tensor) -> Tensor:
         """Map rows `(r, i)`, and return what the layers make of them side by side."""
-        return self._product(rows)
+        product = ops.matmul(ops.cast(rows, self._matrix.dtype), self._matrix)
+        return product if self._bias is None else ops.add(product, self._bias)
 
     def parts(self, rows: Tensor) -> list[Tensor]:
         """Map rows, and return what each layer makes of them."""
         ends = [sum(self._widths[:number]) for number in range(1, len(self._widths))]
         return ops.split(self(rows), ends, axis=-1) if ends else [self(rows)]
-
-
-def _joined(layers: tuple[keras.layers.Layer, ...]) -> tuple[Tensor, Tensor | None]:
-    """Return the kernels and biases of layers side by side, as they are now."""
-    with keras.StatelessScope(weights_now(*layers)):
-        flat = (
-            layer.flat() if hasattr(layer, "flat") else (_matrix_of(layer), layer.bias) for layer in layers
-        )
-        matrices, biases = zip(*flat, strict=True)
-        matrix = ops.concatenate(matrices, axis=-1)
-        return matrix, None if biases[0] is None else ops.cast(ops.concatenate(biases, axis=-1), matrix.dtype)
 
 
 def _matrix_of(layer: keras.layers.Layer, num_outputs: int = 1) -> Tensor:

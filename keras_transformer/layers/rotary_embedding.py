@@ -10,9 +10,7 @@ from keras import ops
 from keras_transformer._arguments import (
     as_floats,
     as_position,
-    as_tensor,
     check_number,
-    check_sequence,
     known_width,
 )
 from keras_transformer._backend.formulas import position_angles
@@ -75,7 +73,6 @@ class RotaryEmbedding(keras.layers.Layer):
     Call arguments:
         inputs: queries or keys, `(b, t, h, k)`, or `(b, t, k)` of one head; `k` is even.
         start: the position of the first vector, an integer.
-        positions: integers `(b, t)` or `(1, t)` where they do not count up from `start`.
 
     Returns:
         The shape of the inputs; turned in float32, in the dtype of the inputs.
@@ -96,27 +93,21 @@ class RotaryEmbedding(keras.layers.Layer):
         self.max_wavelength = max_wavelength
         self.scaling_factor = scaling_factor
 
-    def call(self, inputs: Tensor, start: Tensor | int = 0, positions: Tensor | None = None) -> Tensor:
-        positions = None if positions is None else as_tensor(positions)
-        self.compute_output_shape(inputs.shape, None if positions is None else positions.shape)
+    def call(self, inputs: Tensor, start: Tensor | int = 0) -> Tensor:
+        self.compute_output_shape(inputs.shape)
         # (b, t, k) -> (b, t, 1, k)
         heads = as_floats(inputs if len(inputs.shape) == 4 else inputs[:, :, None, :])
         rates = _rates(heads.shape[-1], self.max_wavelength) / self.scaling_factor
-        if positions is None:
-            angles = position_angles(as_position(start), ops.shape(heads)[1], rates)
-        else:
-            # (b, t) -> (b, t, k/2)
-            angles = ops.cast(positions, "float32")[:, :, None] * ops.cast(rates, "float32")
+        angles = position_angles(as_position(start), ops.shape(heads)[1], rates)
         turned = _Rotation.by(angles)(heads)
         return turned if len(inputs.shape) == 4 else turned[:, :, 0, :]
 
-    def compute_output_shape(self, inputs_shape: Shape, positions_shape: Shape | None = None) -> Shape:
+    def compute_output_shape(self, inputs_shape: Shape) -> Shape:
         if len(inputs_shape) not in (3, 4) or known_width(inputs=inputs_shape) % 2:
             raise ValueError(
                 "`inputs` must have the shape (b, t, h, k) or (b, t, k), and an even width. "
                 f"Received: shape={tuple(inputs_shape)}."
             )
-        check_sequence((*inputs_shape[:2], inputs_shape[-1]), positions_shape)
         return tuple(inputs_shape)
 
     def get_config(self) -> dict[str, object]:

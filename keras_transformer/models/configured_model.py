@@ -1,4 +1,4 @@
-"""The base of the models: a configuration that is saved, training in two passes or on parts of a batch."""
+"""The base of the models: a configuration that is saved."""
 
 import warnings
 from collections.abc import Callable
@@ -6,9 +6,8 @@ from typing import Any, Self, TypeAlias, TypeVar
 
 import keras
 
-from keras_transformer._arguments import check_call, check_choice, serialize_activation
-from keras_transformer._backend.batch_parts import train_on_parts
-from keras_transformer._backend.distribution import Devices
+from keras_transformer._arguments import check_choice
+from keras_transformer._backend.compiler import build_optimizer
 from keras_transformer.models.config import PRESETS, _ModelConfig
 from keras_transformer.models.parts import Parts
 from keras_transformer.types import Config, Tensor
@@ -28,15 +27,9 @@ class ConfiguredModel(keras.Model):
 
     config: _ModelConfig
 
-    def __new__(cls, *args: object, **kwargs: object) -> "Self":
-        if args or kwargs:  # Keras makes an instance without any, for itself
-            check_call(cls, args, kwargs)
-        return super().__new__(cls, *args, **kwargs)
-
     def _keep(self, config: _ModelConfig, parts: Parts) -> None:
         """Keep the configuration, and each part as the attribute of its name."""
         self.config = config
-        self.num_batch_parts = Devices.num_cores()
         for name, part in parts.items():
             setattr(self, name, part)
 
@@ -148,46 +141,30 @@ class ConfiguredModel(keras.Model):
     ) -> Tensor:
         """Compute the loss; Keras calls this.
 
-        A loss with the method `compare_passes`, such as `training.RDropCrossentropy`, sees two passes over a
-        batch of `fit`, with other dropout. Then the loss is the mean of those of both passes and what the
-        method returns. Evaluation and metrics see one pass.
+        A loss with the method `add_passes` runs the model once more when it trains, and returns the loss of
+        all passes. Evaluation and metrics see one pass.
         """
         loss = super().compute_loss(x, y, y_pred, sample_weight, training)
-        compare_passes = getattr(self.loss, "compare_passes", None)
-        if compare_passes is None and any(
-            hasattr(x, "compare_passes") for x in keras.tree.flatten(self.loss)
-        ):
+        if hasattr(self.loss, "add_passes"):
+            return self.loss.add_passes(self, loss, x, y, y_pred, sample_weight) if training else loss
+        if any(hasattr(each, "add_passes") for each in keras.tree.flatten(self.loss)):
             raise ValueError(
-                "A loss that compares two passes must be given alone, as `loss=RDropCrossentropy(...)`. "
+                "A loss of several passes must be given alone, not in a list or a dictionary. "
                 f"Received: loss={self.loss!r}."
             )
-        if not training or compare_passes is None:
-            return loss
-        second_y_pred = self(x, training=True)
-        second_loss = super().compute_loss(x, y, second_y_pred, sample_weight, training)
-        return (loss + second_loss) / 2 + compare_passes(y, y_pred, second_y_pred, sample_weight)
+        return loss
 
     def make_train_function(self, force: bool = False) -> object:
         """Make the function that trains on a batch; Keras calls this."""
-        if keras.backend.backend() == "tensorflow" and not self.optimizer.built:
-            # A first step that makes the variables of the optimizer is traced twice.
-            with self.distribute_strategy.scope():
-                self.optimizer.build(self.trainable_variables)
+        build_optimizer(self)
         return super().make_train_function(force)
-
-    def train_step(self, *arguments: Any) -> Tensor:
-        """Train on one batch; Keras calls this. Several cores train on a part of it each."""
-        if self.num_batch_parts == 1:
-            return super().train_step(*arguments)
-        return train_on_parts(self, self.num_batch_parts, *keras.utils.unpack_x_y_sample_weight(*arguments))
 
     def get_config(self) -> Config:
         # By number: the names of layers inside a part depend on what was made before, their order does not.
         frozen = [number for number, layer in enumerate(self._flatten_layers()) if not layer.trainable]
         frozen_weights = [number for number, weight in enumerate(self.weights) if not weight.trainable]
         return {
-            **self.config.options(),
-            "activation": serialize_activation(self.config.activation),
+            **self.config.get_config(),
             "dtype": keras.saving.serialize_keras_object(self._policy()),
             "name": self.name,
             "frozen": frozen,

@@ -14,19 +14,16 @@ class _DecodingStep:
     """A model without its encoder, made before a loop, whose weights it reads once.
 
     The model has `decoder`, `output_projection` and what stands before the decoder on its side;
-    `CachedDecoder` explains `in_place`. With `token_ids` `(m,)` there are only the logits of these tokens.
+    `CachedDecoder` explains `in_place`.
     """
 
-    def __init__(
-        self, model: keras.Model, side: str, *, in_place: bool = False, token_ids: Tensor | None = None
-    ) -> None:
+    def __init__(self, model: keras.Model, side: str, *, in_place: bool = False) -> None:
         self.decoder = CachedDecoder(model.decoder, in_place=in_place)
         self._embedded = partial(_embedded, model, side)
         names = ("embedding", "position_encoding", "normalization")
         found = (getattr(model, f"{side}_{name}", getattr(model, name, None)) for name in names)
         self._weights = weights_now(*found)
-        # A table is transposed before the loop: several rows then take half the time, and one no more.
-        self._project = model.output_projection.frozen(token_ids)
+        self._project = model.output_projection.frozen()
 
     def __call__(
         self, token_ids: Tensor, position: Tensor, cache: CachedDecoder.Cache

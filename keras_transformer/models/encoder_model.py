@@ -1,10 +1,12 @@
 """An encoder alone, for tagging, classification and masked-token training."""
 
+from typing import Any
+
 import keras
 
 from keras_transformer.layers.encoder import Encoder
 from keras_transformer.layers.token_embedding import OutputProjection
-from keras_transformer.models.config import Activation, _EncoderConfig
+from keras_transformer.models.config import _EncoderConfig
 from keras_transformer.models.configured_model import ConfiguredModel
 from keras_transformer.models.parts import Parts, Pooling, _input_parts, _source_part
 from keras_transformer.models.source import _embedded, _encoder_scores, _run_encoder, _Source
@@ -22,16 +24,14 @@ class EncoderModel(ConfiguredModel):
     something else: `EncoderModel(v)`.
 
     Args:
-        vocabulary_size: the number of token ids, `v`; None for frames.
-        num_outputs: logits for each position or example; None for vectors.
-        feature_dim: the width of a frame, `w`; None for ids.
-        pooling: `mean` or `max` over what is no padding, or `first`, for one output an example; None for
-            one at each position.
-        tie_output: whether the logits use the embedding's table; then there are as many of them as ids.
-        num_layers: the number of encoder layers. This and the other options mean what they do in
-            `TransformerConfig`.
-        hidden_dim: see `TransformerConfig`, as for those that follow.
-        **kwargs: `name` and `dtype` of a Keras model.
+        vocabulary_size: Number of token ids, `v`; None for frames.
+        num_outputs: Number of logits for each position or example; None for vectors.
+        feature_dim: Width of a frame, `w`; None for ids.
+        pooling: `mean` or `max` over the tokens, or `first`, for one output per example; None for one at each
+            position.
+        tie_output: Whether the logits use the embedding's table, of which `num_outputs` is the size then.
+        **options: The options of `TransformerConfig` that do not concern a target, and `name` and `dtype` of
+            a Keras model.
 
     Call arguments:
         inputs: token ids, integers `(b, s)`, where 0 is padding; for frames a dict of `features`
@@ -57,39 +57,14 @@ class EncoderModel(ConfiguredModel):
     config: _EncoderConfig
 
     def __init__(
-        self,
-        vocabulary_size: int | None = None,
-        num_outputs: int | None = None,
-        *,
-        feature_dim: int | None = None,
-        pooling: str | None = None,
-        tie_output: bool = False,
-        num_layers: int = 6,
-        hidden_dim: int = 512,
-        num_heads: int = 8,
-        head_dim: int | None = None,
-        intermediate_dim: int = 2048,
-        dropout: float = 0.1,
-        attention_dropout: float = 0.0,
-        intermediate_dropout: float = 0.0,
-        activation: Activation = "relu",
-        gated: bool = False,
-        use_bias: bool = True,
-        norm_first: bool = False,
-        final_norm: bool | None = None,
-        normalization: str = "layer",
-        layer_norm_epsilon: float = 1e-6,
-        num_key_value_heads: int | None = None,
-        positions: str = "sinusoidal",
-        max_length: int | None = None,
-        scale_embeddings: bool = True,
-        normalize_embeddings: bool = False,
-        **kwargs: object,
+        self, vocabulary_size: int | None = None, num_outputs: int | None = None, **options: Any
     ) -> None:
-        config = _EncoderConfig.from_arguments(locals())
-        parts = _parts(config, kwargs.pop("dtype", None))
-        inputs, outputs = _connect(parts, _Source("", feature_dim))
-        super().__init__(inputs=inputs, outputs=outputs, **kwargs)
+        sizes = {"vocabulary_size": vocabulary_size, "num_outputs": num_outputs}
+        config, others = _EncoderConfig.split(type(self), options, **sizes)
+        dtype = others.pop("dtype", None)
+        parts = _parts(config, dtype)
+        inputs, outputs = _connect(parts, _Source("", config.feature_dim))
+        super().__init__(inputs=inputs, outputs=outputs, **others)
         self._keep(config, parts)
 
     @property

@@ -62,7 +62,7 @@ class NoPositionEncoding(keras.layers.Layer):
         super().__init__(**kwargs)
         self.supports_masking = True
 
-    def call(self, inputs: Tensor, start: Tensor | int = 0, positions: Tensor | None = None) -> Tensor:
+    def call(self, inputs: Tensor, start: Tensor | int = 0) -> Tensor:
         return inputs
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:

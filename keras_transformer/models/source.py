@@ -1,17 +1,15 @@
-"""Sources of an encoder: token ids or frames, their padding, and the segments of packed examples."""
+"""Sources of an encoder: token ids or frames, and their padding."""
 
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import keras
 from keras import ops
 
 from keras_transformer._arguments import as_boolean, as_tensor, known_sizes
 from keras_transformer.layers.masks import padding_mask as padding_mask_of
-from keras_transformer.layers.masks import segment_mask
 from keras_transformer.types import Shape, Tensor
 
 _Parts: TypeAlias = keras.Model | dict[str, keras.layers.Layer]
-SEGMENT_INPUTS = ("encoder_segment_ids", "decoder_segment_ids")
 
 
 class _Source(NamedTuple):
@@ -46,7 +44,7 @@ class _Source(NamedTuple):
         # Keras would drop a key that it does not know, without a word.
         if not isinstance(inputs, dict):
             return inputs
-        if not names - {self.mask_name, *SEGMENT_INPUTS} <= set(inputs) <= names:
+        if not names - {self.mask_name} <= set(inputs) <= names:
             raise ValueError(f"`inputs` must have the keys {sorted(names)}. Received: keys {sorted(inputs)}.")
         if self.mask_name not in names:
             return inputs
@@ -76,13 +74,11 @@ class _Source(NamedTuple):
             return values, padding_mask_of(values)
         return values, ops.ones(ops.shape(values)[:2], "bool")
 
-    def embedded(
-        self, parts: "_Parts", values: Tensor, padding_mask: Tensor, positions: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
+    def embedded(self, parts: "_Parts", values: Tensor, padding_mask: Tensor) -> tuple[Tensor, Tensor]:
         """Return what enters the encoder, before dropout, and its padding mask."""
         if not self.convolutions:
-            return _embedded(parts, "source", values, positions=positions), padding_mask
-        x = _embedded(parts, "source", values, padding_mask, positions=positions)
+            return _embedded(parts, "source", values), padding_mask
+        x = _embedded(parts, "source", values, padding_mask)
         # Every second frame is at the center of a stride of 2.
         return x, padding_mask[:, ::2]
 
@@ -112,97 +108,37 @@ def _check_padding_mask(mask: Tensor, source_shape: Shape) -> Tensor:
     return mask
 
 
-class _Segments(NamedTuple):
-    """What keeps the pairs of a packed example apart; all None where an example holds one pair."""
-
-    source_positions: Tensor | None = None
-    """`(b, s)`, counted from 0 in each segment."""
-    target_positions: Tensor | None = None
-    """`(b, t)`, likewise."""
-    source_mask: Tensor | None = None
-    """`(b, s, s)`, of the encoder's self-attention."""
-    target_mask: Tensor | None = None
-    """`(b, t, t)`, of the decoder's self-attention."""
-    cross_mask: Tensor | None = None
-    """`(b, t, s)`: a target sees the source of its own pair."""
-
-    @classmethod
-    def of(cls, inputs: dict[str, Tensor]) -> "_Segments":
-        """Compute positions and masks from the segment ids, if there are any."""
-        if not set(SEGMENT_INPUTS) <= set(inputs):
-            return cls()
-        source, target = (inputs[name] for name in SEGMENT_INPUTS)
-        return cls(
-            _segment_positions(source),
-            _segment_positions(target),
-            segment_mask(source, source),
-            segment_mask(target, target),
-            segment_mask(target, source),
-        )
-
-
-def _segment_positions(segments: Tensor) -> Tensor:
-    """Count how many tokens of its segment stand before each token, int32 `(b, t)`."""
-    segments = as_tensor(segments)
-    # (b, t) -> (b, t, t), of which only what stands before each token counts
-    same = ops.cast(segment_mask(segments, segments), "int32")
-    counts = ops.sum(ops.tril(same, k=-1), axis=-1)
-    # Padding gets 0, so that every position is one that a model with learned positions knows.
-    return ops.where(ops.equal(segments, 0), 0, counts)
-
-
-def _with_segments(inputs: dict[str, Tensor]) -> dict[str, Tensor]:
-    given = [name for name in SEGMENT_INPUTS if inputs.get(name) is not None]
-    if len(given) == 1:
-        raise ValueError(f"`inputs` must have the keys {SEGMENT_INPUTS}, or neither. Received: {given}.")
-    tensors = {name: as_tensor(value) for name, value in inputs.items() if value is not None}
-    if given:
-        return tensors
-    # Without segments an example is one pair: 1 everywhere, at padding too.
-    for name in SEGMENT_INPUTS:
-        tensors[name] = ops.ones_like(tensors[name.replace("segment", "token")], dtype="int32")
-    return tensors
-
-
 def _run_encoder(
-    model: keras.Model,
-    values: Tensor,
-    padding_mask: Tensor,
-    segments: _Segments | None = None,
-    *,
-    training: bool = False,
+    model: keras.Model, values: Tensor, padding_mask: Tensor, *, training: bool = False
 ) -> tuple[Tensor, Tensor]:
     """Run the layers of a model from its source to the encoder's output `(b, s, d)` and its padding mask."""
-    segments = segments or _Segments()
-    x, mask = _embed_source(model, values, padding_mask, segments, training)
-    x = model.encoder(x, padding_mask=mask, attention_mask=segments.source_mask, training=training)
-    return x, mask
+    x, mask = _embed_source(model, values, padding_mask, training)
+    return model.encoder(x, padding_mask=mask, training=training), mask
 
 
-def _encoder_scores(
-    model: keras.Model, values: Tensor, padding_mask: Tensor, segments: _Segments | None = None
-) -> dict[str, Tensor]:
+def _encoder_scores(model: keras.Model, values: Tensor, padding_mask: Tensor) -> dict[str, Tensor]:
     """Return the attention scores of a model's encoder, by layer."""
-    segments = segments or _Segments()
-    x, mask = _embed_source(model, values, padding_mask, segments, training=False)
-    return model.encoder.attention_scores(x, mask, segments.source_mask)
+    x, mask = _embed_source(model, values, padding_mask, training=False)
+    return model.encoder.attention_scores(x, mask)
 
 
 def _embed_source(
-    model: keras.Model, values: Tensor, padding_mask: Tensor, segments: _Segments, training: bool
+    model: keras.Model, values: Tensor, padding_mask: Tensor, training: bool
 ) -> tuple[Tensor, Tensor]:
-    x, mask = model._source.embedded(model, values, padding_mask, segments.source_positions)
+    x, mask = model._source.embedded(model, values, padding_mask)
     return model.embedding_dropout(x, training=training), mask
 
 
-def _embedded(parts: _Parts, side: str, values: Tensor, *masks: Any, **positions: Any) -> Tensor:
+def _embedded(
+    parts: _Parts, side: str, values: Tensor, padding_mask: Tensor | None = None, *, start: Tensor | int = 0
+) -> Tensor:
     """Return what enters a stack `(b, t, d)`, before dropout, for token ids `(b, t)` or frames."""
 
-    def part(name: str) -> Tensor:
+    def part(name: str) -> keras.layers.Layer:
         return parts.get(name) if isinstance(parts, dict) else getattr(parts, name, None)
 
     embed, normalize = part(f"{side}_embedding") or part(f"{side}_projection"), part(f"{side}_normalization")
     # Those of the source, where the target has a table of its own.
     encoding = part(f"{side}_position_encoding") or part("position_encoding")
-    x = encoding(embed(values, *masks), **positions)
+    x = encoding(embed(values) if padding_mask is None else embed(values, padding_mask), start=start)
     return x if normalize is None else normalize(x)

@@ -1,6 +1,7 @@
 """The encoder-decoder Transformer, "Attention Is All You Need", Figure 1."""
 
 import dataclasses
+from typing import Any
 
 import keras
 from keras import ops
@@ -11,19 +12,11 @@ from keras_transformer.layers.decoder import Decoder
 from keras_transformer.layers.encoder import Encoder
 from keras_transformer.layers.masks import padding_mask
 from keras_transformer.layers.token_embedding import OutputProjection
-from keras_transformer.models.config import Activation, TransformerConfig, _check_exactly_one
+from keras_transformer.models.config import TransformerConfig, _check_exactly_one
 from keras_transformer.models.configured_model import ConfiguredModel, Step
 from keras_transformer.models.decoding_step import _DecodingStep
 from keras_transformer.models.parts import Parts, _embedding, _input_parts, _position_encoding, _source_part
-from keras_transformer.models.source import (
-    SEGMENT_INPUTS,
-    _embedded,
-    _encoder_scores,
-    _run_encoder,
-    _Segments,
-    _Source,
-    _with_segments,
-)
+from keras_transformer.models.source import _embedded, _encoder_scores, _run_encoder, _Source
 from keras_transformer.types import Tensor
 
 
@@ -35,20 +28,15 @@ class Transformer(ConfiguredModel):
     from the ids themselves: 0 is padding, on both sides. Frames have a mask of their own.
 
     Args:
-        source_vocabulary_size: the number of source ids; None for frames.
-        target_vocabulary_size: the number of target ids, `v`.
-        encoder_feature_dim: the width of a frame, `w`; None for source ids.
-        source_convolutions: this and the options that follow mean what they do in `TransformerConfig`.
-        num_layers: encoder layers, and decoder layers.
-        **kwargs: `name` and `dtype` of a Keras model.
+        source_vocabulary_size: Number of source ids; None for frames.
+        target_vocabulary_size: Number of target ids, `v`.
+        **options: The other fields of `TransformerConfig`, and `name` and `dtype` of a Keras model.
 
     Call arguments:
         inputs: a dict of `decoder_token_ids`, integers `(b, t)`: the target shifted right, starting with
             the start token; and `encoder_token_ids`, integers `(b, s)`, or for frames `encoder_features`
             `(b, s, w)` and `encoder_padding_mask` `(b, s)`, True (1) where there is a frame. Without the
-            mask, or where it is None, every frame counts. With `packed` also `encoder_segment_ids`
-            `(b, s)` and `decoder_segment_ids` `(b, t)`: integers that tell which pair of the example a
-            token belongs to; without them an example is one pair.
+            mask, or where it is None, every frame counts.
 
     Returns:
         Logits `(b, t, v)`.
@@ -56,7 +44,7 @@ class Transformer(ConfiguredModel):
     Raises:
         TypeError: if an argument is unknown or of another type.
         ValueError: if an option is out of its range, not exactly one of source ids and frames is given, or
-            shared embeddings or packed examples do not fit the source.
+            shared embeddings do not fit the source.
 
     Example:
         >>> model = Transformer(100, 120, num_layers=1, hidden_dim=8, num_heads=2,
@@ -72,47 +60,21 @@ class Transformer(ConfiguredModel):
         self,
         source_vocabulary_size: int | None,
         target_vocabulary_size: int,
-        *,
-        encoder_feature_dim: int | None = None,
-        source_convolutions: bool = False,
-        num_layers: int = 6,
-        num_encoder_layers: int | None = None,
-        num_decoder_layers: int | None = None,
-        hidden_dim: int = 512,
-        num_heads: int = 8,
-        head_dim: int | None = None,
-        intermediate_dim: int = 2048,
-        dropout: float = 0.1,
-        attention_dropout: float = 0.0,
-        intermediate_dropout: float = 0.0,
-        activation: Activation = "relu",
-        gated: bool = False,
-        use_bias: bool = True,
-        norm_first: bool = False,
-        final_norm: bool | None = None,
-        normalization: str = "layer",
-        layer_norm_epsilon: float = 1e-6,
-        num_key_value_heads: int | None = None,
-        positions: str = "sinusoidal",
-        max_length: int | None = None,
-        scale_embeddings: bool = True,
-        normalize_embeddings: bool = False,
-        share_embeddings: bool = False,
-        share_positions: bool = True,
-        max_source_positions: int | None = None,
-        tie_output: bool = True,
-        output_bias: bool = False,
-        packed: bool = False,
-        **kwargs: object,
+        **options: Any,
     ) -> None:
-        config = TransformerConfig.from_arguments(locals())
+        sizes = {
+            "source_vocabulary_size": source_vocabulary_size,
+            "target_vocabulary_size": target_vocabulary_size,
+        }
+        config, others = TransformerConfig.split(type(self), options, **sizes)
         _check_exactly_one(
-            source_vocabulary_size=source_vocabulary_size, encoder_feature_dim=encoder_feature_dim
+            source_vocabulary_size=source_vocabulary_size, encoder_feature_dim=config.encoder_feature_dim
         )
         check_positive(target_vocabulary_size=target_vocabulary_size)
-        parts = _parts(config, target_vocabulary_size, kwargs.pop("dtype", None))
-        inputs, outputs = _connect(parts, _source(config), packed)
-        super().__init__(inputs=inputs, outputs=outputs, **kwargs)
+        dtype = others.pop("dtype", None)
+        parts = _parts(config, target_vocabulary_size, dtype)
+        inputs, outputs = _connect(parts, _source(config))
+        super().__init__(inputs=inputs, outputs=outputs, **others)
         self._keep(config, parts)
 
     @property
@@ -120,8 +82,7 @@ class Transformer(ConfiguredModel):
         return _source(self.config)
 
     def _complete(self, inputs: Tensor) -> Tensor:
-        inputs = self._source.complete(inputs, {tensor.name for tensor in self.inputs})
-        return _with_segments(inputs) if self.config.packed and isinstance(inputs, dict) else inputs
+        return self._source.complete(inputs, {tensor.name for tensor in self.inputs})
 
     def encode(
         self, encoder_inputs: Tensor, training: bool = False, padding_mask: Tensor | None = None
@@ -154,7 +115,6 @@ class Transformer(ConfiguredModel):
         padding_mask: Tensor | None = None,
         track_attention: bool = False,
         in_place: bool = False,
-        token_ids: Tensor | None = None,
     ) -> tuple[Step[CachedDecoder.Cache], CachedDecoder.Cache]:
         """Run the encoder and prepare to decode step by step.
 
@@ -166,14 +126,13 @@ class Transformer(ConfiguredModel):
             track_attention: whether the cache sums up the cross-attention, for a coverage penalty.
             in_place: whether a step may overwrite the cache that it is given, so that TensorFlow copies
                 nothing; for a loop that owns its cache.
-            token_ids: int32 `(m,)`: the tokens whose logits are computed, in this order; None for all.
 
         Returns:
             `step` and the first cache. `step(token_ids (b * n,), position, cache)` returns the logits
             `(b * n, v)` of the token after `position`, and the cache with this position written.
         """
         encoder_output, mask = self.encode(inputs, padding_mask=padding_mask)
-        step = _DecodingStep(self, "target", in_place=in_place, token_ids=token_ids)
+        step = _DecodingStep(self, "target", in_place=in_place)
         # So that torch keeps nothing of the encoder for a gradient that nobody will ask for.
         encoder_output = ops.stop_gradient(encoder_output)
         return step, step.decoder.create_cache(
@@ -188,20 +147,14 @@ class Transformer(ConfiguredModel):
             `(b, h, t, t)` and `decoder/layer_{i}/cross_attention` `(b, h, t, s)`, from 1.
         """
         inputs = self._complete(inputs)
-        segments = _Segments.of(inputs)
         values, mask = self._source.split(inputs)
-        x, encoder_mask = _run_encoder(self, values, mask, segments)
+        x, encoder_mask = _run_encoder(self, values, mask)
         target = ops.convert_to_tensor(inputs["decoder_token_ids"])
-        y = _embedded(self, "target", target, positions=segments.target_positions)
+        y = _embedded(self, "target", target)
         decoder_scores = self.decoder.attention_scores(
-            y,
-            x,
-            padding_mask=padding_mask(target),
-            encoder_padding_mask=encoder_mask,
-            attention_mask=segments.target_mask,
-            cross_attention_mask=segments.cross_mask,
+            y, x, padding_mask=padding_mask(target), encoder_padding_mask=encoder_mask
         )
-        stacks = {"encoder": _encoder_scores(self, values, mask, segments), "decoder": decoder_scores}
+        stacks = {"encoder": _encoder_scores(self, values, mask), "decoder": decoder_scores}
         return {f"{stack}/{name}": scores[name] for stack, scores in stacks.items() for name in scores}
 
 
@@ -242,32 +195,21 @@ def _parts(config: TransformerConfig, target_size: int, dtype: object) -> Parts:
     }
 
 
-def _connect(parts: Parts, source: _Source, packed: bool) -> tuple[dict[str, Tensor], Tensor]:
+def _connect(parts: Parts, source: _Source) -> tuple[dict[str, Tensor], Tensor]:
     """Connect the layers as Figure 1 does."""
     inputs = {
         **source.make_inputs(),
         "decoder_token_ids": keras.Input((None,), dtype="int32", name="decoder_token_ids"),  # (b, t)
     }
-    if packed:
-        inputs.update({name: keras.Input((None,), dtype="int32", name=name) for name in SEGMENT_INPUTS})
-    segments, (values, mask) = _Segments.of(inputs), source.split(inputs)
+    values, mask = source.split(inputs)
 
     # (b, s), or frames (b, s, w) -> (b, s, d), or half as many
-    x, mask = source.embedded(parts, values, mask, segments.source_positions)
-    x = parts["encoder"](
-        parts["embedding_dropout"](x), padding_mask=mask, attention_mask=segments.source_mask
-    )
+    x, mask = source.embedded(parts, values, mask)
+    x = parts["encoder"](parts["embedding_dropout"](x), padding_mask=mask)
 
     # (b, t) -> (b, t, d)
     target = inputs["decoder_token_ids"]
-    y = _embedded(parts, "target", target, positions=segments.target_positions)
-    y = parts["decoder"](
-        parts["embedding_dropout"](y),
-        x,
-        padding_mask=padding_mask(target),
-        encoder_padding_mask=mask,
-        attention_mask=segments.target_mask,
-        cross_attention_mask=segments.cross_mask,
-    )
+    y = parts["embedding_dropout"](_embedded(parts, "target", target))
+    y = parts["decoder"](y, x, padding_mask=padding_mask(target), encoder_padding_mask=mask)
     # (b, t, d) -> (b, t, v)
     return inputs, parts["output_projection"](y)

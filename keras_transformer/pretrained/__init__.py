@@ -1,7 +1,6 @@
-"""Models that others have trained: their configuration and weights as a model of ours."""
+"""Models of the Hugging Face hub: their directories as tasks, and tasks as their directories."""
 
-from keras_transformer.pretrained.hugging_face import HuggingFaceCheckpoint
-from keras_transformer.pretrained.torch_transformer import TorchTransformer
+from keras_transformer.pretrained.hugging_face import from_hugging_face, read_tokenizers, save_hugging_face
 
-__all__ = ["HuggingFaceCheckpoint", "TorchTransformer"]
+__all__ = ["from_hugging_face", "read_tokenizers", "save_hugging_face"]
 __dir__ = __all__.copy  # `dir()` shows what is public

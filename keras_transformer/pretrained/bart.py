@@ -5,20 +5,14 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 from keras import ops
 
 from keras_transformer.layers import sinusoidal_position_encoding
-from keras_transformer.pretrained.family import (
-    _activation,
-    _attention,
-    _Family,
-    _same,
-    _Scales,
-    _tables,
-    _their_activation,
-)
+from keras_transformer.pretrained.family import _attention, _Family, _option, _Scales, _tables
 from keras_transformer.types import Config, Tensor
+
+_LEARNED = {"positions": "learned", "share_positions": False}
+_SINUSOIDS = {"positions": "sinusoidal_concatenated"}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -26,81 +20,51 @@ class _Bart(_Family):
     """Post-norm, normalized embeddings, a table of learned positions for each stack."""
 
     vocab_size: int = 50265
-    d_model: int = 1024
-    encoder_layers: int = 12
-    encoder_ffn_dim: int = 4096
-    encoder_attention_heads: int = 16
-    decoder_layers: int = 12
-    decoder_ffn_dim: int = 4096
-    decoder_attention_heads: int = 16
-    max_position_embeddings: int = 1024
-    activation_function: str = "gelu"
-    dropout: float = 0.1
-    attention_dropout: float = 0.0
-    activation_dropout: float = 0.0
-    scale_embedding: bool = False
+    d_model: int = _option(1024, "hidden_dim")
+    encoder_layers: int = _option(12, "num_encoder_layers")
+    encoder_ffn_dim: int = _option(4096, "intermediate_dim")
+    encoder_attention_heads: int = _option(16, "num_heads")
+    decoder_layers: int = _option(12, "num_decoder_layers")
+    decoder_ffn_dim: int = _option(4096, "intermediate_dim")
+    decoder_attention_heads: int = _option(16, "num_heads")
+    max_position_embeddings: int = _option(1024, "max_length")
+    activation_function: str = _option("gelu", "activation")
+    dropout: float = _option(0.1, "dropout")
+    attention_dropout: float = _option(0.0, "attention_dropout")
+    activation_dropout: float = _option(0.0, "intermediate_dropout")
+    scale_embedding: bool = _option(False, "scale_embeddings")
     pad_token_id: int = 1
     eos_token_id: int = 2
     decoder_start_token_id: int | None = 2
 
     architectures: ClassVar[tuple[str, ...]] = ("BartForConditionalGeneration", "BartModel")
-    norm_first: ClassVar[bool] = False
-    normalize_embeddings: ClassVar[bool] = True
-    is_static: ClassVar[bool] = False
+    tokenizer_class: ClassVar[str] = "BartTokenizer"
+    fixed: ClassVar[Config] = {
+        "norm_first": False,
+        "normalize_embeddings": True,
+        "layer_norm_epsilon": 1e-5,
+        **_LEARNED,
+    }
     tables: ClassVar[Mapping[str, tuple[str, ...]]] = _tables("model.")
-
-    def scales(self) -> _Scales:
-        return _Scales(embeddings=self.d_model**0.5 if self.scale_embedding else 1.0)
-
-    def options(self) -> Config:
-        _same(
-            num_heads=(self.encoder_attention_heads, self.decoder_attention_heads),
-            intermediate_dim=(self.encoder_ffn_dim, self.decoder_ffn_dim),
-        )
-        return {
-            "num_encoder_layers": self.encoder_layers,
-            "num_decoder_layers": self.decoder_layers,
-            "hidden_dim": self.d_model,
-            "num_heads": self.encoder_attention_heads,
-            "intermediate_dim": self.encoder_ffn_dim,
-            "dropout": self.dropout,
-            "attention_dropout": self.attention_dropout,
-            "intermediate_dropout": self.activation_dropout,
-            "activation": _activation(self.activation_function),
-            "norm_first": self.norm_first,
-            "normalize_embeddings": self.normalize_embeddings,
-            "layer_norm_epsilon": 1e-5,
-            **self._position_options(),
-        }
-
-    @classmethod
-    def fields(cls, options: Config) -> Config:
-        return {
-            "d_model": options["hidden_dim"],
-            "encoder_layers": options["num_encoder_layers"],
-            "decoder_layers": options["num_decoder_layers"],
-            **dict.fromkeys(("encoder_attention_heads", "decoder_attention_heads"), options["num_heads"]),
-            **dict.fromkeys(("encoder_ffn_dim", "decoder_ffn_dim"), options["intermediate_dim"]),
-            "max_position_embeddings": options["max_length"],
-            "activation_function": _their_activation(options["activation"]),
-            "dropout": options["dropout"],
-            "attention_dropout": options["attention_dropout"],
-            "activation_dropout": options["intermediate_dropout"],
-            "scale_embedding": options["scale_embeddings"],
-        }
 
     def always(self) -> Config:
         return {
-            "normalize_before": self.norm_first,
-            "add_final_layer_norm": self.norm_first,
-            "normalize_embedding": self.normalize_embeddings,
-            "static_position_embeddings": self.is_static,
+            "normalize_before": self.fixed["norm_first"],
+            "add_final_layer_norm": self.fixed["norm_first"],
+            "normalize_embedding": self.fixed["normalize_embeddings"],
+            "static_position_embeddings": self._has_sinusoids,
             "add_bias_logits": False,
         }
 
-    def _position_options(self) -> Config:
-        learned = {"positions": "learned", "max_length": self.max_length, "share_positions": False}
-        return {"positions": "sinusoidal_concatenated"} if self.is_static else learned
+    @property
+    def _has_sinusoids(self) -> bool:
+        return self.fixed["positions"] != "learned"
+
+    def options(self) -> Config:
+        return {**super().options(), **({"max_length": None} if self._has_sinusoids else {})}
+
+    def scales(self) -> _Scales:
+        return _Scales(embeddings=self.d_model**0.5 if self.scale_embedding else 1.0)
 
     def layer_names(self, stack: str) -> dict[str, str]:
         layer, projections = f"model.{stack}.layers.{{i}}", "q_proj k_proj v_proj out_proj"
@@ -123,38 +87,21 @@ class _Bart(_Family):
 
     def positions(self, stack: str) -> tuple[str, Tensor | None, int]:
         sizes, values = (self.max_position_embeddings, self.d_model), None
-        if self.is_static:
+        if self._has_sinusoids:
             values = ops.convert_to_numpy(sinusoidal_position_encoding(*sizes, layout="concatenated"))
         return f"model.{stack}.embed_positions.weight", values, 2
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class _PLBart(_Bart):
-    """BART of programs, with other sizes; decoding starts from a language."""
-
-    vocab_size: int = 50005
-    d_model: int = 768
-    encoder_layers: int = 6
-    encoder_ffn_dim: int = 3072
-    encoder_attention_heads: int = 12
-    decoder_layers: int = 6
-    decoder_ffn_dim: int = 3072
-    decoder_attention_heads: int = 12
-    attention_dropout: float = 0.1
-    scale_embedding: bool = True
-    decoder_start_token_id: int | None = None
-
-    architectures: ClassVar[tuple[str, ...]] = ("PLBartForConditionalGeneration", "PLBartModel")
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class _MBart(_Bart):
-    """BART with pre-norm."""
+    """BART with pre-norm; decoding starts from a language."""
 
     decoder_start_token_id: int | None = None
 
     architectures: ClassVar[tuple[str, ...]] = ("MBartForConditionalGeneration", "MBartModel")
-    norm_first: ClassVar[bool] = True
+    tokenizer_class: ClassVar[str] = "MBartTokenizer"
+    fixed: ClassVar[Config] = {**_Bart.fixed, "norm_first": True}
+    begins_with_language: ClassVar[bool] = True
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -168,8 +115,13 @@ class _Marian(_Bart):
     decoder_start_token_id: int | None = 58100
 
     architectures: ClassVar[tuple[str, ...]] = ("MarianMTModel", "MarianModel")
-    normalize_embeddings: ClassVar[bool] = False
-    is_static: ClassVar[bool] = True
+    tokenizer_class: ClassVar[str] = "MarianTokenizer"
+    fixed: ClassVar[Config] = {
+        "norm_first": False,
+        "normalize_embeddings": False,
+        "layer_norm_epsilon": 1e-5,
+        **_SINUSOIDS,
+    }
 
     def table_sizes(self) -> dict[str, int]:
         target = self.decoder_vocab_size or self.vocab_size
@@ -185,9 +137,8 @@ class _Pegasus(_Bart):
     decoder_start_token_id: int | None = 0
 
     architectures: ClassVar[tuple[str, ...]] = ("PegasusForConditionalGeneration", "PegasusModel")
-    norm_first: ClassVar[bool] = True
-    normalize_embeddings: ClassVar[bool] = False
-    is_static: ClassVar[bool] = True
+    tokenizer_class: ClassVar[str] = "PegasusTokenizer"
+    fixed: ClassVar[Config] = {**_Marian.fixed, "norm_first": True}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -200,24 +151,21 @@ class _M2M100(_Bart):
     scale_embedding: bool = True
 
     architectures: ClassVar[tuple[str, ...]] = ("M2M100ForConditionalGeneration", "M2M100Model")
-    norm_first: ClassVar[bool] = True
-    normalize_embeddings: ClassVar[bool] = False
+    tokenizer_class: ClassVar[str] = "M2M100Tokenizer"
+    fixed: ClassVar[Config] = {
+        "norm_first": True,
+        "normalize_embeddings": False,
+        "layer_norm_epsilon": 1e-5,
+        "positions": "learned",
+    }
     has_output_bias: ClassVar[bool] = False
-
-    def _position_options(self) -> Config:
-        return {"positions": "learned", "max_length": self.max_position_embeddings}
+    begins_with_language: ClassVar[bool] = True
 
     def positions(self, stack: str) -> tuple[str, Tensor | None, int]:
-        first = self.pad_token_id + 1
-        waves = _fairseq_waves(self.max_position_embeddings + first, self.d_model)
+        # In float32 from the start, as fairseq: from position 1000 on a product in float64 differs by 1e-4.
+        first, num_waves = self.pad_token_id + 1, self.d_model // 2
+        rates = np.exp(np.arange(num_waves, dtype="float32") * -np.float32(np.log(10000) / (num_waves - 1)))
+        angles = np.arange(self.max_position_embeddings + first, dtype="float32")[:, None] * rates
+        waves = np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
         waves[self.pad_token_id] = 0
         return f"model.{stack}.embed_positions.weights", waves, first
-
-
-def _fairseq_waves(length: int, width: int, start: int = 0) -> npt.NDArray[np.float32]:
-    """Return the sinusoids `(t, d)` of tensor2tensor and fairseq, from a position on."""
-    # In float32 from the start, as there: from position 1000 on a product in float64 differs by 1e-4.
-    num_waves = width // 2
-    rates = np.exp(np.arange(num_waves, dtype="float32") * -np.float32(np.log(10000) / (num_waves - 1)))
-    angles = np.arange(start, start + length, dtype="float32")[:, None] * rates
-    return np.concatenate([np.sin(angles), np.cos(angles)], axis=1)

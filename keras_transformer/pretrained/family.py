@@ -1,23 +1,25 @@
-"""A family of encoder-decoders: what a configuration means in ours, and the names of the tensors."""
+"""A family of encoder-decoders: one table of option names and tensor names, read in both directions."""
 
 import dataclasses
-import math
-from collections.abc import Iterator, Mapping
-from typing import ClassVar, NamedTuple
+import json
+from collections.abc import Mapping
+from typing import Any, ClassVar, NamedTuple, Self
 
-import keras
-import numpy as np
-from keras import ops
-
+from keras_transformer._files import read_table
 from keras_transformer.errors import InputError
-from keras_transformer.models import Transformer
-from keras_transformer.pretrained.checkpoint_files import _Tensors
-from keras_transformer.pretrained.ctranslate2_file import _Variables
+from keras_transformer.pretrained.directory import _Directory
+from keras_transformer.pretrained.generation import _GENERATION_NAMES
 from keras_transformer.types import Config, Tensor
 
-# Names of theirs, apart from those that both have.
-_ACTIVATIONS = {"gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "swish": "silu"}
-_SAME_ACTIVATIONS = ("relu", "gelu", "silu")
+# Theirs and ours; the first that has our name is the one that is written.
+_ACTIVATIONS = {
+    "relu": "relu",
+    "gelu": "gelu",
+    "swish": "silu",
+    "silu": "silu",
+    "gelu_new": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+}
 # Names that all of them may have, and that change no number of a model in use: of other tasks, of training,
 # and what each library writes down about itself.
 _UNUSED = (
@@ -28,33 +30,19 @@ _UNUSED = (
     "torch_dtype transformers_version use_cache share_encoder_decoder_embeddings sep_token_id"
 )
 _IGNORED = frozenset(_UNUSED.split())
-_BIAS = "final_logits_bias"
-# The logit of what is no token there, as our start: its probability is 0 in float32, and label smoothing,
-# which gives it a share of the target too, adds a small number to the loss.
-_NO_TOKEN_BIAS = -1000.0
-
-
-# How the tensor of a part's weight ends.
-_ENDINGS = {
-    "kernel": "weight",
-    "gamma": "weight",
-    "scale": "weight",
-    "biases": "weight",
-    "bias": "bias",
-    "beta": "bias",
-}
 
 
 class _Scales(NamedTuple):
+    """Factors of the embeddings, the logits and the queries, where theirs are not ours."""
+
     embeddings: float = 1.0
     logits: float = 1.0
     queries: float = 1.0
-    start: float = 1.0
 
 
-def _tables(prefix: str) -> dict[str, tuple[str, ...]]:
-    names = [f"{prefix}{part}.weight" for part in ("encoder.embed_tokens", "decoder.embed_tokens", "shared")]
-    return {"source": (names[0], names[2]), "target": (*names[1:],), "output": ("lm_head.weight", *names[1:])}
+def _option(default: Any, *ours: str) -> Any:
+    """Make a field with the options of ours that have its value, of which the first is written."""
+    return dataclasses.field(default=default, metadata={"ours": ours})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -68,40 +56,87 @@ class _Family:
     decoder_start_token_id: int | None
 
     architectures: ClassVar[tuple[str, ...]]
+    tokenizer_class: ClassVar[str]
+    """Where a directory names no class of tokenizers, or one that says nothing."""
+    fixed: ClassVar[Config]
+    """Our options that have one value in the family."""
     tables: ClassVar[Mapping[str, tuple[str, ...]]]
     """Names of the tables of token vectors, of which a checkpoint has the first or the next."""
     has_output_bias: ClassVar[bool] = True
+    begins_with_language: ClassVar[bool] = False
+    """Whether the decoder must write the tokens that the tokenizer of the target begins with."""
     ignored: ClassVar[frozenset[str]] = frozenset()
     """Further names that change no number, or that the tokenizer follows."""
     zeros: ClassVar[tuple[str, ...]] = ()
     """How tensors end that a checkpoint leaves out, since they are zeros."""
 
+    @classmethod
+    def read(cls, directory: _Directory) -> Self:
+        """Read a configuration; raise InputError for another architecture or an unknown option."""
+        config, path = directory.config, directory.path / "config.json"
+        architectures = config.get("architectures") or [cls.architectures[0]]
+        if not set(map(str, architectures)) & set(cls.architectures):
+            wanted = f"`architectures` must have {' or '.join(cls.architectures)}"
+            raise InputError(f"{path}: {wanted}. Received: {architectures!r:.80}.")
+        fields = {field.name for field in dataclasses.fields(cls)}
+        given = {name: config[name] for name in fields & config.keys() if config[name] is not None}
+        family: Self = read_table(json.dumps(given).encode(), path, cls)
+        always = {**family.always(), "is_decoder": False, "is_encoder_decoder": True}
+        known = fields | always.keys() | _IGNORED | _GENERATION_NAMES | cls.ignored
+        for name, value in config.items():
+            if name in always and value not in (None, always[name]):
+                wanted = f"`{name}` must be {always[name]} in a {config['model_type']}"
+                raise InputError(f"{path}: {wanted}. Received: {value!r:.80}.")
+            if name not in known and value not in (None, False):
+                raise InputError(f"{path}: the option {name!r} is not known. Received: {name}={value!r:.80}.")
+        return family
+
+    def always(self) -> Config:
+        """Return further names with their only value: that of the family, or what follows from others."""
+        raise NotImplementedError
+
+    def options(self) -> Config:
+        """Return the options of our model, apart from vocabularies and tables."""
+        options = dict(self.fixed)
+        for name, all_of_ours in self.names().items():
+            for ours in all_of_ours:
+                value = getattr(self, name)
+                value = _activation(value) if ours == "activation" else value
+                if options.setdefault(ours, value) != value:
+                    wanted = f"Encoder and decoder must have the same `{ours}`"
+                    raise InputError(f"{wanted}. Received: {options[ours]} and {value}.")
+        return options
+
+    @classmethod
+    def fields(cls, options: Config) -> Config:
+        """Return the fields that come nearest to options of our model, the inverse of `options`."""
+        return {
+            name: _their_activation(options[ours]) if ours == "activation" else options[ours]
+            for name, (ours, *_) in cls.names().items()
+        }
+
+    @classmethod
+    def names(cls) -> dict[str, tuple[str, ...]]:
+        """Return our options by the name of the field that has their value, see `_option`."""
+        names: dict[str, tuple[str, ...]] = {}
+        for base in reversed(cls.__mro__):  # a family may have another default, or another option
+            for field in getattr(base, "__dataclass_fields__", {}).values():
+                names |= {field.name: field.metadata["ours"]} if field.metadata else {}
+        return {name: ours for name, ours in names.items() if ours}
+
     @property
     def max_length(self) -> int | None:
-        """Return the number of positions; None if there is no limit."""
-        limit: int | None = getattr(self, "max_position_embeddings", None)
-        return limit
+        """The number of positions; None if there is no limit."""
+        limits = [getattr(self, name) for name, ours in self.names().items() if "max_length" in ours]
+        return limits[0] if limits else None
 
     def scales(self) -> _Scales:
-        """Return the factors of embeddings, logits, queries and the vector of the start token."""
+        """Return the factors of this configuration."""
         return _Scales()
 
     def table_sizes(self) -> dict[str, int]:
         """Return the rows of each of `tables`."""
         return dict.fromkeys(self.tables, self.vocab_size)
-
-    def options(self) -> Config:
-        """Return the options of our model, apart from vocabularies and tables."""
-        raise NotImplementedError
-
-    @classmethod
-    def fields(cls, options: Config) -> Config:
-        """Return the fields that come nearest to options of our model, the inverse of `options`."""
-        raise NotImplementedError
-
-    def always(self) -> Config:
-        """Return further names with their only value: that of the family, or what follows from others."""
-        raise NotImplementedError
 
     def layer_names(self, stack: str) -> dict[str, str]:
         """Return their names by the path of the part in a layer, `{i}`."""
@@ -116,23 +151,9 @@ class _Family:
         return "", None, 0
 
 
-def _same(**pairs: tuple[object, object]) -> None:
-    """Raise InputError for what encoder and decoder must have in common."""
-    for name, (encoder, decoder) in pairs.items():
-        if encoder != decoder:
-            wanted = f"Encoder and decoder must have the same `{name}`"
-            raise InputError(f"{wanted}. Received: {encoder} and {decoder}.")
-
-
-def _activation(name: str) -> str:
-    known = {**dict(zip(_SAME_ACTIVATIONS, _SAME_ACTIVATIONS, strict=True)), **_ACTIVATIONS}
-    if name not in known:
-        raise InputError(f"The activation must be one of {', '.join(known)}. Received: {name!r}.")
-    return known[name]
-
-
-def _their_activation(name: str) -> str:
-    return {ours: theirs for theirs, ours in reversed(_ACTIVATIONS.items())}.get(name, name)
+def _tables(prefix: str) -> dict[str, tuple[str, ...]]:
+    names = [f"{prefix}{part}.weight" for part in ("encoder.embed_tokens", "decoder.embed_tokens", "shared")]
+    return {"source": (names[0], names[2]), "target": (*names[1:],), "output": ("lm_head.weight", *names[1:])}
 
 
 def _attention(ours: str, theirs: str, names: str) -> dict[str, str]:
@@ -140,80 +161,12 @@ def _attention(ours: str, theirs: str, names: str) -> dict[str, str]:
     return {f"{ours}.{part}_dense": f"{theirs}.{name}" for part, name in parts}
 
 
-def _parts(model: Transformer, family: _Family) -> list[tuple[keras.layers.Layer, str, float]]:
-    """Return each part of a model, tables aside, with its name there and the factor of its kernel."""
-    pairs = []
-    for stack in ("encoder", "decoder"):
-        for number, layer in enumerate(getattr(model, stack).layers):
-            for path, name in family.layer_names(stack).items():
-                factor = family.scales().queries if path.endswith("query_dense") else 1.0
-                pairs.append((_part(layer, path), name.format(i=number), factor))
-        pairs += [(_part(model, path), name, 1.0) for path, name in family.stack_names(stack).items()]
-    return [(part, name, factor) for part, name, factor in pairs if part is not None]
+def _activation(name: str) -> str:
+    if name not in _ACTIVATIONS:
+        raise InputError(f"The activation must be one of {', '.join(_ACTIVATIONS)}. Received: {name!r}.")
+    return _ACTIVATIONS[name]
 
 
-def _part(owner: object, path: str) -> keras.layers.Layer | None:
-    for name in path.split("."):
-        owner = getattr(owner, name, None)
-    return owner
-
-
-class _Weight(NamedTuple):
-    """A weight of a part, and what its tensor is called and looks like."""
-
-    variable: Tensor
-    name: str
-    shape: tuple[int, ...]
-    factor: float = 1.0
-    is_matrix: bool = False
-    width_axis: int | None = 0
-    """The axis that has the features of the model."""
-
-    def ours(self, values: Tensor) -> Tensor:
-        """Turn the tensor into the weight."""
-        values = values.T if self.is_matrix else values
-        with np.errstate(all="ignore"):  # what is not finite is found in the model
-            return np.reshape(values * np.float32(self.factor), self.variable.shape)
-
-    def theirs(self) -> Tensor:
-        """Turn the weight into the tensor."""
-        values = ops.convert_to_numpy(self.variable).astype("float32") / np.float32(self.factor)
-        return np.reshape(values, self.shape[::-1]).T if self.is_matrix else np.reshape(values, self.shape)
-
-
-def _weights(part: keras.layers.Layer, name: str, factor: float) -> Iterator[_Weight]:
-    """Yield the weights of a part that has the name."""
-    # The others read the features of the model, and write others.
-    writes_features = part.name in ("attention_output", "outer")
-    for attribute, ending in _ENDINGS.items():
-        variable: Tensor = getattr(part, attribute, None)
-        if not hasattr(variable, "shape"):
-            continue
-        shape, tensor = tuple(variable.shape), f"{name}.{ending}"
-        if part.name.endswith("convolution") and attribute == "kernel":
-            # (o, i, 3) -> (3 i, o)
-            yield _Weight(variable, tensor, (shape[1], shape[0] // 3, 3), is_matrix=True, width_axis=None)
-        elif attribute == "kernel":
-            # (o, i) -> (i, o); the output of attention, (h, k, d), has two axes of inputs.
-            num_outputs = shape[-1] if writes_features else math.prod(shape[1:])
-            matrix, axis = (num_outputs, math.prod(shape) // num_outputs), 0 if writes_features else 1
-            yield _Weight(variable, tensor, matrix, factor, is_matrix=True, width_axis=axis)
-        elif attribute == "biases":
-            yield _Weight(variable, tensor, shape, width_axis=None)
-        else:
-            # Heads have an axis of their own here.
-            is_inner = attribute == "bias" and not writes_features
-            yield _Weight(variable, tensor, (math.prod(shape),), factor, width_axis=None if is_inner else 0)
-
-
-def _fill(
-    part: keras.layers.Layer,
-    tensors: _Tensors | _Variables,
-    name: str,
-    factor: float,
-    zeros: tuple[str, ...] = (),
-) -> None:
-    for weight in _weights(part, name, factor):
-        is_left_out = weight.name.endswith(zeros) and weight.name not in tensors
-        values = np.zeros(weight.shape) if is_left_out else tensors.read(weight.name, weight.shape)
-        weight.variable.assign(weight.ours(values))
+def _their_activation(activation: Any) -> str:
+    name = str(activation)
+    return next((theirs for theirs, ours in _ACTIVATIONS.items() if ours == name), name)

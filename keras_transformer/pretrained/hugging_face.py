@@ -1,43 +1,35 @@
-"""A directory as the Hugging Face hub has it: its configuration, and the `Transformer` of its weights."""
+"""Directories of the Hugging Face hub as tasks, and tasks as directories."""
 
 import dataclasses
 import json
-import shutil
-import weakref
-from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 from keras import ops
 from safetensors.numpy import save_file
 
-from keras_transformer._arguments import check_finite, import_extra
-from keras_transformer._backend import assign_rows
-from keras_transformer._files import as_path, atomic_file, errors_named, read_file, read_table, write_file
+from keras_transformer._files import as_path, atomic_directory, atomic_file, errors_named, write_file
 from keras_transformer.errors import InputError
 from keras_transformer.models import Transformer, TransformerConfig
-from keras_transformer.pretrained.bart import _M2M100, _Bart, _Marian, _MBart, _Pegasus, _PLBart
-from keras_transformer.pretrained.checkpoint_files import _Tensors, _tensors_of_directory
-from keras_transformer.pretrained.ctranslate2 import _read_ctranslate2
-from keras_transformer.pretrained.ctranslate2_file import MODEL_FILE, _Variables
-from keras_transformer.pretrained.family import _BIAS, _IGNORED, _NO_TOKEN_BIAS, _Family, _fill, _parts
-from keras_transformer.pretrained.generation import _GENERATION_NAMES, _Generation, _read_generation
-from keras_transformer.pretrained.marian import DECODER_FILE, _as_hugging_face
+from keras_transformer.pretrained.bart import _M2M100, _Bart, _Marian, _MBart, _Pegasus
+from keras_transformer.pretrained.directory import _Directory
+from keras_transformer.pretrained.family import _Family
+from keras_transformer.pretrained.generation import _GENERATION_NAMES, _Generation, _written_search
 from keras_transformer.pretrained.t5 import _MT5, _T5, _UMT5
-from keras_transformer.pretrained.whisper import _Whisper
-from keras_transformer.pretrained.written_checkpoint import _written
-from keras_transformer.types import SPECIAL_IDS, Config
+from keras_transformer.pretrained.tokenizers import _READERS, _refuse_language, _subword_files
+from keras_transformer.pretrained.weights import _load_model
+from keras_transformer.pretrained.whisper import _read_whisper, _Whisper
+from keras_transformer.pretrained.word_level import _read_word_level, _word_level_files
+from keras_transformer.pretrained.written_model import _write_model
+from keras_transformer.tasks import Source, TextSource, Translator
+from keras_transformer.text import CharacterTokenizer, Tokenizer, WhitespaceTokenizer
+from keras_transformer.types import SPECIAL_IDS
 
-_Array: TypeAlias = npt.NDArray[np.float32]
 _Ids: TypeAlias = npt.NDArray[np.int64]
-_Checkpoint: TypeAlias = _Tensors | _Variables
 
-# What a model on the hub has besides, in other formats: each is as large as the weights.
-_NOT_DOWNLOADED = ["*.h5", "*.msgpack", "*.ot", "*.onnx", "*.tflite", "*.gguf", "onnx/*", "openvino/*"]
-
+# By `model_type`.
 _FAMILIES: dict[str, type[_Family]] = {
     "bart": _Bart,
     "m2m_100": _M2M100,
@@ -45,279 +37,260 @@ _FAMILIES: dict[str, type[_Family]] = {
     "mbart": _MBart,
     "mt5": _MT5,
     "pegasus": _Pegasus,
-    "plbart": _PLBart,
     "t5": _T5,  # and ByT5
     "umt5": _UMT5,
     "whisper": _Whisper,
 }
 # Those that a model of ours can become, first the simpler one; the others are special cases of these.
 _WRITTEN = ("marian", "pegasus", "bart", "mbart", "m2m_100", "t5", "umt5")
+_TOKENIZERS = {**_READERS, "WhisperTokenizer": _read_whisper}
+# Where a directory names no class of tokenizers, or one that says nothing.
+_ANY_CLASS = (None, "PreTrainedTokenizer", "TokenizersBackend")
+_WORD_LEVEL = "WordLevel"
+# Where neither the model nor its configuration has a limit.
+_LENGTHS = 512, 256
 
 
-class HuggingFaceCheckpoint:
-    """A pretrained encoder-decoder in a directory as the hub has it.
+def from_hugging_face(
+    source: str | Path,
+    source_language: str | None = None,
+    target_language: str | None = None,
+    **options: Any,
+) -> Translator:
+    """Read a pretrained encoder-decoder: Marian, the BARTs, Pegasus, M2M100, NLLB, the T5s, and Whisper.
 
-    Its family is one of Marian, BART, mBART, PLBart, Pegasus, M2M100 with NLLB, T5 with its version 1.1 and
-    ByT5, mT5, UMT5, and Whisper.
-    Weights are read from safetensors; from a pickle only where torch is installed, and only tensors. It may
-    also be of CTranslate2, with a `model.bin` of any quantization, whose variables tell the architecture; or
-    of Marian itself, with a `decoder.yml`, which becomes a temporary directory of Hugging Face.
+    It has the tokenizers, the weights and the search of the original, so that it gives its outputs: beams,
+    length penalty, forced and banned tokens are those of `generation_config.json`. Padding is never
+    generated. `save` makes it a directory that every command reads.
+
+    Weights are read from safetensors; from a pickle only where torch is installed, and only tensors.
 
     Args:
-        source: the directory, with a `config.json` or `decoder.yml`; or the name of a model on the hub, which
-            `huggingface_hub` downloads.
+        source: A directory as the hub has it; or the name of a model on the hub, which needs the package
+            `huggingface_hub`.
+        source_language: Of a model of many languages, see `read_tokenizers`.
+        target_language: Likewise.
+        **options: Arguments of the `Translator` that replace those of the directory: `search`,
+            `max_source_length`, `max_target_length`, `source_tokenizer`, `target_tokenizer`.
+
+    Returns:
+        The translator.
 
     Raises:
-        InputError: if there is no such directory, the model is of another architecture, or its configuration
-            has an option that is not known.
+        InputError: If the model is of another architecture, a file is missing or damaged, or an option of it
+            is not known here.
+
+    Example:
+        ```python
+        translator = kt.from_hugging_face("Helsinki-NLP/opus-mt-de-en")
+        translator.save("runs/de_en")
+        ```
     """
+    files = _Directory(source)
+    family = _read_family(files)
+    generation = _read_generation(files, family)
+    first, second = (options.get(name) for name in ("source_tokenizer", "target_tokenizer"))
+    if first is None or second is None:
+        first, second = _tokenizers(files, source_language, target_language)
+    # The search comes before the weights, since it is quickly refused.
+    of_target = tuple(second.prefix_ids) if family.begins_with_language else ()
+    is_text = isinstance(Source.of(first), TextSource)
+    # Audio has no text that a score could count from: the first tokens are given.
+    search = generation.search(files.path, second.original_ids, of_target, is_given=not is_text)
+    limits = _limits(family, generation) if is_text else _limits_of_speech(family, generation, second)
+    ids = {"source": first.original_ids} if is_text else {}
+    arguments = {
+        "model": _load_model(
+            files, family, {**ids, "target": second.original_ids}, int(generation.decoder_start_token_id or 0)
+        ),
+        "source_tokenizer": first,
+        "target_tokenizer": second,
+        "search": search,
+        "max_source_length": limits[0],
+        "max_target_length": limits[1],
+    }
+    return Translator(**{**arguments, **options})
 
-    def __init__(self, source: str | Path) -> None:
-        self.directory = _directory(source)
-        if (self.directory / DECODER_FILE).is_file() and not (self.directory / "config.json").exists():
-            self.directory = _as_hugging_face(self.directory)
-            weakref.finalize(self, shutil.rmtree, self.directory, ignore_errors=True)
-        path = self.directory / "config.json"
-        self.config = read_table(read_file(path), path)
-        self._family: _Family
-        self.tokens: dict[str, list[str]] = {}
-        """The vocabulary of each side in the order of its ids, in a directory of CTranslate2."""
-        if (self.directory / MODEL_FILE).is_file():
-            self._family, self.tokens = _read_ctranslate2(self.directory, self.config)
-            self.generation = _Generation(decoder_start_token_id=self._family.decoder_start_token_id)
-        else:
-            self._family = _family(self.config, path)
-            self.generation = self._generation()
-        try:
-            TransformerConfig(**self._family.options())
-        except ValueError as error:
-            raise InputError(f"{path}: {error}") from error
 
-    def _generation(self) -> _Generation:
-        path, table = self.directory / "generation_config.json", self.config
-        # Older models have its names in `config.json`.
-        if path.is_file():
-            table = read_table(read_file(path), path)
-        else:
-            path = self.directory / "config.json"
-            table = {name: value for name, value in table.items() if name in _GENERATION_NAMES}
-        family = self._family
-        table = {name: value for name, value in table.items() if name not in family.ignored}
-        generation = _read_generation(table, path)
-        start_ids = generation.decoder_start_token_id, family.decoder_start_token_id, generation.bos_token_id
-        start_id = next((each for each in start_ids if each is not None), None)
-        if start_id is None:
-            raise InputError(f"{path}: `decoder_start_token_id` must be an id. Received: {start_id}.")
-        end_id = family.eos_token_id if generation.eos_token_id is None else generation.eos_token_id
-        if end_id != family.eos_token_id:
-            wanted = f"`eos_token_id` must be {family.eos_token_id}, as in the configuration of the model"
-            raise InputError(f"{path}: {wanted}. Received: {end_id}.")
-        return dataclasses.replace(generation, decoder_start_token_id=start_id, eos_token_id=end_id)
+def read_tokenizers(
+    directory: str | Path, source_language: str | None = None, target_language: str | None = None
+) -> tuple[Tokenizer, Tokenizer]:
+    """Read the tokenizers of a pretrained encoder-decoder.
 
-    @property
-    def max_length(self) -> int | None:
-        """The number of positions that the model knows; None if there is no limit."""
-        return self._family.max_length
+    They split texts as the original does, in the graph, are saved, read by `text.load_tokenizer` and exported
+    as all others. **The ids are other ones**, as those of `text.as_tokenizer`; `Tokenizer.original_ids` has
+    the original of each, which orders the rows of an embedding. Both have all ids of the model, also those
+    that no text has.
 
-    def load(self, source_ids: _Ids | None, target_ids: _Ids) -> Transformer:
-        """Make the model with the weights of the checkpoint, for the vocabularies of tokenizers.
+    The source of Whisper is audio: in the place of a tokenizer stand its log-mel features, which are those of
+    `WhisperFeatureExtractor`. What the target begins with is what `generate` begins with, `<|notimestamps|>`
+    last, always.
 
-        Args:
-            source_ids: `Tokenizer.original_ids` of the source, `(v,)`: for each id that in the checkpoint. Of
-                the start token it is the one that decoding starts from, or -1 for that of the configuration.
-                None where the source is audio, of Whisper.
-            target_ids: likewise of the target.
+    `config.json` is read too, and `tokenizer_config.json` and `generation_config.json` where they are there.
 
-        Returns:
-            A `Transformer`, which is not compiled. The start token is never generated.
+    A SentencePiece model splits as SentencePiece does. Differences to `transformers` remain:
 
-        Raises:
-            InputError: if a tensor is missing, unknown, of another shape or not finite, a file is damaged, or
-                a vocabulary has another size.
-        """
-        tensors = _Variables(self.directory) if self.tokens else _tensors_of_directory(self.directory)
-        tables = _Tables(tensors, self._family, self.directory)
-        start_id = int(self.generation.decoder_start_token_id or 0)  # never None here
-        ids = {"target": target_ids} if source_ids is None else {"source": source_ids, "target": target_ids}
-        rows = {side: tables.rows(side, each, start_id) for side, each in ids.items()}
-        bias = self._output_bias(tensors, target_ids, rows["target"])
-        model = Transformer(
-            None if source_ids is None else len(source_ids),
-            len(target_ids),
-            **self._family.options(),
-            share_embeddings=source_ids is not None
-            and tables.names["source"] == tables.names["target"]
-            and np.array_equal(source_ids, target_ids),
-            tie_output=tables.names["output"] == tables.names["target"],
-            scale_embeddings=tables.scales_embeddings,
-            output_bias=bias is not None,
+    - special tokens that are written in a text, as `</s>` or `<extra_id_0>`, are text; only a language code
+      of Marian at the start, `>>deu<<`, is a token;
+    - NUL and what is not UTF-8 become U+FFFD;
+    - version 5 of `transformers` has another implementation of SentencePiece for T5, Pegasus, NLLB, mBART and
+      mBART-50, which makes a token of a space at the end, splits at U+0085 (T5), knows no bytes for unknown
+      letters (mT5) and normalizes some rare combining characters otherwise; where two splits have the same
+      score, either may come;
+    - spaces at the ends of a joined text are left out.
+
+    Args:
+        directory: What `save_pretrained` wrote, or a download from the hub.
+        source_language: Of M2M100, NLLB and mBART, as their tokenizer names it: `"de"`, `"deu_Latn"`,
+            `"de_DE"`. Its token is put in front of every source, or after its end (mBART). The default is
+            `src_lang` of the configuration. Of Whisper with many languages the one that is spoken, `"de"`;
+            the default is the one that the configuration names or forces, and there is no detection.
+        target_language: The same of the target; the default is `tgt_lang`, or the token that the
+            configuration forces at the start, or starts from. Of a Marian model with many target languages:
+            `"deu"`, whose token is put in front of every source. Of Whisper `"en"`, to translate, or the one
+            that is spoken, to transcribe, which it does by default.
+
+    Returns:
+        The tokenizer of the source and that of the target.
+
+    Raises:
+        InputError: If a file is missing, damaged or does not fit the others; the tokenizer is none of these,
+            or has tokens that cannot be reproduced; a language is missing or unknown.
+    """
+    return _tokenizers(_Directory(directory), source_language, target_language)
+
+
+def save_hugging_face(translator: Translator, directory: str | Path) -> None:
+    """Write the model, the tokenizers and the search of a translator as a directory of `transformers`.
+
+    `AutoModelForSeq2SeqLM.from_pretrained(directory)` and `AutoTokenizer.from_pretrained(directory)` give the
+    outputs of this translator, and `from_hugging_face` reads it again. The family is the one that has the
+    options of the model: Marian for the paper's, Pegasus for pre-norm, BART and mBART for learned positions
+    with normalized embeddings, T5 for relative positions. Before the directory appears, it is read again, and
+    must give the logits of the model.
+
+    Args:
+        translator: What is written.
+        directory: Made by this call, or empty.
+
+    Raises:
+        InputError: If a file cannot be written, or the directory holds something.
+        ValueError: If no model, tokenizer or search there has an option of these; the message names it.
+
+    Example:
+        ```python
+        translator.search = BeamSearch(
+            4, length_normalization="length", early_stopping=False, cut_off_competes=True
         )
-        for part, name, factor in _parts(model, self._family):
-            _fill(part, tensors, name, factor, self._family.zeros)
-        self._fill_positions(model, tensors)
-        tables.fill(model, rows)
-        if bias is not None:
-            model.output_projection.bias.assign(bias)
-        tensors.check_all_read()
-        check_finite(self.directory, model.weights)
-        return model
-
-    @classmethod
-    def write(
-        cls,
-        directory: str | Path,
-        model: Transformer,
-        source_ids: _Ids,
-        target_ids: _Ids,
-        *,
-        generation: Config,
-        num_positions: int = 512,
-    ) -> tuple[_Ids, _Ids]:
-        """Write a model as one of `transformers`: what `load` reads.
-
-        The family is the one that has the options of the model. Sinusoids that are interleaved become
-        concatenated ones, with the features in another order everywhere.
-
-        Args:
-            directory: the files are written into it. What it has already is not looked at.
-            model: a `Transformer`.
-            source_ids: for each of our ids that in the checkpoint, -1 for none: `(v,)`.
-            target_ids: likewise of the target. If its start token has none, decoding starts from a token
-                that has the same vector, or from a new one.
-            generation: names and values of a `generation_config.json`, apart from the special tokens.
-            num_positions: of sinusoids.
-
-        Returns:
-            The ids, in which the start token may have a new one.
-
-        Raises:
-            InputError: if a file cannot be written.
-            ValueError: if no family has the options of the model; the message names them.
-        """
-        directory, ids = as_path(directory), {"source": source_ids, "target": target_ids}
-        _check_single(model)
-        start_id, ids = _start(model, ids)
-        written = _written(model, ids, num_positions, {kind: _FAMILIES[kind] for kind in _WRITTEN})
-        special = {
-            "decoder_start_token_id": start_id,
-            "eos_token_id": written.family.eos_token_id,
-            "pad_token_id": written.family.pad_token_id,
-        }
-        tables = {
-            "config.json": {**written.config, **special},
-            "generation_config.json": generation | special,
-        }
-        for name, table in tables.items():
-            write_file(directory / name, (json.dumps(table, indent=2) + "\n").encode())
-        with errors_named("write", directory), atomic_file(directory / "model.safetensors") as partial:
-            save_file(written.tensors, partial, metadata={"format": "pt"})
-        _check_equal(model, cls(directory).load(ids["source"], ids["target"]))
-        return ids["source"], ids["target"]
-
-    def _fill_positions(self, model: Transformer, tensors: _Checkpoint) -> None:
-        for stack in ("encoder", "decoder"):
-            name, wanted, first = self._family.positions(stack)
-            if wanted is None and name:
-                is_own = stack == "decoder" and not model.config.share_positions
-                encoding = getattr(model, "target_position_encoding" if is_own else "position_encoding")
-                length, width = encoding.marks.shape
-                encoding.marks.assign(tensors.read(name, (length + first, width))[first:])
-            elif wanted is not None:
-                # Some versions write them, though they follow from the sizes. Half precision has 3 digits.
-                if name in tensors and not np.allclose(tensors.read(name, wanted.shape), wanted, atol=2e-3):
-                    raise InputError(f"{self.directory} must have sinusoids in {name!r}. Received: others.")
-                if model.config.positions == "learned":
-                    model.position_encoding.marks.assign(wanted[first:])
-
-    def _output_bias(self, tensors: _Checkpoint, target_ids: _Ids, rows: _Ids) -> _Array | None:
-        size, is_new = self._family.table_sizes()["output"], target_ids < 0
-        if _BIAS not in tensors and not is_new.any():
-            return None
-        bias = tensors.read(_BIAS, (1, size))[0] if _BIAS in tensors else np.zeros(size, "float32")
-        return np.where(is_new, np.float32(_NO_TOKEN_BIAS), bias[rows])
+        kt.pretrained.save_hugging_face(translator, "hub/de_en")
+        ```
+    """
+    source, target = translator.source_tokenizer, translator.target_tokenizer
+    lengths = translator.max_source_length, translator.max_target_length
+    ids = {"source": _original_ids(source), "target": _original_ids(target)}
+    generation = _written_search(translator.search, ids["target"], lengths[1])
+    model = _checked_model(translator.model)
+    start_id, ids = _start(model, ids)
+    written = _write_model(model, ids, max(lengths), {kind: _FAMILIES[kind] for kind in _WRITTEN})
+    special = {
+        "decoder_start_token_id": start_id,
+        "eos_token_id": written.family.eos_token_id,
+        "pad_token_id": written.family.pad_token_id,
+    }
+    tables = {
+        "config.json": {**written.config, **special},
+        "generation_config.json": {**generation, **special},
+    }
+    files = {name: (json.dumps(table, indent=2) + "\n").encode() for name, table in tables.items()}
+    of_words = isinstance(source, CharacterTokenizer | WhitespaceTokenizer)
+    make = _word_level_files if of_words else _subword_files
+    files |= make((source, target), (ids["source"], ids["target"]), lengths[0])
+    with atomic_directory(as_path(directory)) as partial:
+        for name, content in files.items():
+            write_file(partial / name, content)
+        with errors_named("write", partial), atomic_file(partial / "model.safetensors") as path:
+            save_file(written.tensors, path, metadata={"format": "pt"})
+        again = _Directory(partial)
+        _check_equal(model, _load_model(again, _read_family(again), ids, start_id))
 
 
-class _Tables:
-    """The tables of token vectors of a checkpoint, of which source, target and logits may share one."""
-
-    def __init__(self, tensors: _Checkpoint, family: _Family, directory: Path) -> None:
-        self._tensors, self._family, self._directory = tensors, family, directory
-        self._sizes = family.table_sizes()
-        given = {role: [name for name in names if name in tensors] for role, names in family.tables.items()}
-        for role, found in given.items():
-            if not found:
-                raise InputError(f"{directory} is not whole: it has no tensor {family.tables[role][-1]!r}.")
-        # The shared one comes first, and older files have copies of it.
-        each = {name: role for role in family.tables for name in reversed(given[role])}
-        first = self._first_equal(each)
-        self.names = {role: first[found[0]] for role, found in given.items()}
-
-    def _first_equal(self, roles: Mapping[str, str]) -> dict[str, str]:
-        if len(roles) == 1:
-            return {name: name for name in roles}
-        first: dict[str, str] = {}
-        for name in roles:
-            table = self._read(name, roles[name])
-            equal = (each for each in first.values() if np.array_equal(table, self._read(each, roles[each])))
-            first[name] = next(equal, name)
-        return first
-
-    def _read(self, name: str, role: str) -> _Array:
-        return self._tensors.read(name, (self._sizes[role], self._family.d_model))
-
-    @property
-    def _is_tied(self) -> bool:
-        return self.names["output"] == self.names["target"]
-
-    @property
-    def scales_embeddings(self) -> bool:
-        """Whether our embeddings multiply with the root of their width."""
-        # A table that the logits share has their factor, which the embeddings must make good.
-        factor = self._family.scales().logits if self._is_tied else 1.0
-        return self._family.scales().embeddings != factor
-
-    def rows(self, side: str, ids: _Ids, start_id: int) -> _Ids:
-        """Return the row of each of our ids."""
-        # Decoding may start from a token that is one of the others too, a language.
-        size, regular = self._sizes[side], np.unique(ids[ids >= 0])
-        is_first = np.array_equal(regular, np.arange(len(regular))) and len(regular) <= size
-        # Rows of zeros are no tokens: they fill up the smaller of two tables.
-        if not is_first or (len(regular) < size and self._read(self.names[side], side)[len(regular) :].any()):
-            raise InputError(
-                f"{self._directory}: the {side} tokenizer must have the vocabulary of the model, {size} ids. "
-                f"Received: {len(regular)} ids, up to {ids.max()}."
-            )
-        rows = np.where(ids < 0, start_id, ids)
-        # A source has no start; its vocabulary may be smaller, where there are two.
-        if side == "target" and not 0 <= start_id < size:
-            wanted = f"`decoder_start_token_id` must be an id below {size}, the size of the vocabulary"
-            raise InputError(f"{self._directory}: {wanted}. Received: {start_id}.")
-        return np.minimum(rows, size - 1)
-
-    def fill(self, model: Transformer, rows: Mapping[str, _Ids]) -> None:
-        factor = self._family.scales().logits if self._is_tied else 1.0
-        sides = {"target": model.target_embedding}
-        if "source" in rows and not model.config.share_embeddings:
-            sides["source"] = model.source_embedding
-        for side, embedding in sides.items():
-            factors = np.full((len(rows[side]), 1), factor, "float32")
-            if side == "target":
-                factors[SPECIAL_IDS.start] *= self._family.scales().start
-            table = self._read(self.names[side], side)
-            assign_rows(embedding.embeddings, partial(_scaled_rows, table, rows[side], factors))
-            del table  # the next one takes its memory
-        if not self._is_tied:
-            table, logits = self._read(self.names["output"], "output"), self._family.scales().logits
-            kernel = model.output_projection.dense.kernel
-            # (v, d) -> (d, v)
-            assign_rows(kernel, lambda block: table[rows["target"], block].T * np.float32(logits))
+def _read_family(files: _Directory) -> _Family:
+    path, kind = files.path / "config.json", files.config.get("model_type")
+    if kind not in _FAMILIES:
+        raise InputError(f"{path}: `model_type` must be one of {', '.join(_FAMILIES)}. Received: {kind!r}.")
+    family = _FAMILIES[kind].read(files)
+    try:
+        TransformerConfig(**family.options())
+    except ValueError as error:
+        raise InputError(f"{path}: {error}") from error
+    return family
 
 
-def _scaled_rows(table: _Array, rows: _Ids, factors: _Array, block: slice) -> _Array:
-    return table[rows[block]] * factors[block]
+def _read_generation(files: _Directory, family: _Family) -> _Generation:
+    path = files.path / "generation_config.json"
+    table = files.table(path.name, optional=True)
+    # Older models have its names in `config.json`.
+    if not path.exists():
+        path = files.path / "config.json"
+        table = {name: value for name, value in files.config.items() if name in _GENERATION_NAMES}
+    table = {name: value for name, value in table.items() if name not in family.ignored}
+    generation = _Generation.read(table, path)
+    start_ids = generation.decoder_start_token_id, family.decoder_start_token_id, generation.bos_token_id
+    start_id = next((each for each in start_ids if each is not None), None)
+    if start_id is None:
+        raise InputError(f"{path}: `decoder_start_token_id` must be an id. Received: {start_id}.")
+    end_id = family.eos_token_id if generation.eos_token_id is None else generation.eos_token_id
+    if end_id != family.eos_token_id:
+        wanted = f"`eos_token_id` must be {family.eos_token_id}, as in the configuration of the model"
+        raise InputError(f"{path}: {wanted}. Received: {end_id}.")
+    return dataclasses.replace(generation, decoder_start_token_id=start_id, eos_token_id=end_id)
 
 
-def _check_single(model: Transformer) -> None:
+def _tokenizers(files: _Directory, source: str | None, target: str | None) -> tuple[Tokenizer, Tokenizer]:
+    name = files.settings.get("tokenizer_class", files.config.get("tokenizer_class"))
+    name = name.removesuffix("Fast") if isinstance(name, str) else name
+    if name in _ANY_CLASS:
+        model = files.table("tokenizer.json", optional=True).get("model")
+        if isinstance(model, dict) and model.get("type") == _WORD_LEVEL:
+            _refuse_language(files, source, target)
+            return _read_word_level(files.path)
+        family = _FAMILIES.get(str(files.config.get("model_type")))
+        name = family.tokenizer_class if family else None
+    if name not in _TOKENIZERS:
+        wanted = f"the tokenizer must be one of {tuple(_TOKENIZERS)}"
+        raise InputError(f"{files.settings_path}: {wanted}. Received: {name!r}.")
+    return _TOKENIZERS[name](files, source, target)
+
+
+def _limits(family: _Family, generation: _Generation) -> tuple[int, int]:
+    """Return the tokens of a source and of an output."""
+    limit = family.max_length or _LENGTHS[0]
+    longest = generation.max_new_tokens
+    if longest is None and generation.max_length is not None:
+        longest = generation.max_length - 1  # which counts the start token
+    return limit, min(longest or _LENGTHS[1], limit)
+
+
+def _limits_of_speech(family: _Family, generation: _Generation, tokenizer: Tokenizer) -> tuple[int, int]:
+    """Return the frames of a source and the tokens of an output, with those that it begins with."""
+    limit, num_first = family.max_length or _LENGTHS[0], len(tokenizer.prefix_ids)
+    if generation.max_new_tokens is not None:
+        longest = generation.max_new_tokens + num_first
+    else:  # counted after the start token and the first ones, as long as there are positions for all of them
+        longest = min((generation.max_length or limit) + num_first, limit - 1)
+    return 2 * family.options()["max_source_positions"], longest
+
+
+def _original_ids(tokenizer: Tokenizer) -> _Ids:
+    """Return for each id of ours that of the directory, -1 where the start token has none."""
+    ids: _Ids = tokenizer.original_ids
+    others = np.delete(ids, SPECIAL_IDS.start)
+    # Tokenizers of other libraries need not have all special tokens.
+    is_whole = others.min() >= 0 and len({*others.tolist()}) == len(others)
+    return ids if is_whole else np.arange(tokenizer.vocabulary_size)
+
+
+def _checked_model(model: object) -> Transformer:
     if not isinstance(model, Transformer):
         raise ValueError(f"`model` must be a single `Transformer`. Received: a {type(model).__name__}.")
     if model.config.encoder_feature_dim is not None:
@@ -325,17 +298,18 @@ def _check_single(model: Transformer) -> None:
         raise ValueError(f"`model` must read token ids, no frames. Received: {received}.")
     if model.is_quantized:
         raise ValueError("`model` must have weights of floats. Received: is_quantized=True.")
+    return model
 
 
-def _start(model: Transformer, ids: Mapping[str, _Ids]) -> tuple[int, dict[str, _Ids]]:
+def _start(model: Transformer, ids: dict[str, _Ids]) -> tuple[int, dict[str, _Ids]]:
     """Return the id that decoding starts from there, and the ids, of which it may be a new one."""
     target = ids["target"]
     if target[SPECIAL_IDS.start] >= 0:
-        return int(target[SPECIAL_IDS.start]), dict(ids)
+        return int(target[SPECIAL_IDS.start]), ids
     table = ops.convert_to_numpy(model.target_embedding.embeddings)
     same = (table == table[SPECIAL_IDS.start]).all(axis=1) & (target >= 0)
     if same.any():
-        return int(target[np.argmax(same)]), dict(ids)
+        return int(target[np.argmax(same)]), ids
     # It was trained further, and has become a token of its own.
     new = target.copy()
     new[SPECIAL_IDS.start] = target.max() + 1
@@ -364,42 +338,3 @@ def _check_equal(model: Transformer, again: Transformer) -> None:
             f"Received: a difference of {difference:.1e}, with layer_norm_epsilon="
             f"{again.config.layer_norm_epsilon} in place of {model.config.layer_norm_epsilon}."
         )
-
-
-def _directory(source: str | Path) -> Path:
-    path = as_path(source)
-    if path.is_dir():
-        return path
-    # As `ORGANIZATION/NAME`; anything else is a path that is not there.
-    if path.is_absolute() or len(path.parts) != 2 or path.parts[0] in (".", ".."):
-        raise InputError(f"{path} must be a directory, or the name of a model on the hub. Received: neither.")
-    hub = import_extra("huggingface_hub", f"{path} is no directory, and to download a model", "hugging_face")
-    try:
-        return Path(hub.snapshot_download(path.as_posix(), ignore_patterns=_NOT_DOWNLOADED))
-    # Of the network, of its library, or of the disk: of many classes.
-    except Exception as error:
-        message = " ".join(str(error).split())
-        raise InputError(f"{path} is no directory, and cannot be downloaded: {message:.300}") from error
-
-
-def _family(config: Config, path: Path) -> _Family:
-    """Return what a configuration says; raise InputError for another architecture or an unknown option."""
-    kind = config.get("model_type")
-    if kind not in _FAMILIES:
-        raise InputError(f"{path}: `model_type` must be one of {', '.join(_FAMILIES)}. Received: {kind!r}.")
-    family = _FAMILIES[kind]
-    architectures = config.get("architectures") or [family.architectures[0]]
-    if not set(map(str, architectures)) & set(family.architectures):
-        wanted = f"`architectures` must have {' or '.join(family.architectures)}"
-        raise InputError(f"{path}: {wanted}. Received: {architectures!r:.80}.")
-    fields = {field.name for field in dataclasses.fields(family)}
-    given = {name: config[name] for name in fields & config.keys() if config[name] is not None}
-    parsed: _Family = read_table(json.dumps(given).encode(), path, family)
-    always = {**parsed.always(), "is_decoder": False, "is_encoder_decoder": True}
-    for name, value in config.items():
-        if name in always and value not in (None, always[name]):
-            raise InputError(f"{path}: `{name}` must be {always[name]} in a {kind}. Received: {value!r:.80}.")
-        is_known = name in fields | always.keys() | _IGNORED | _GENERATION_NAMES | family.ignored
-        if not is_known and value not in (None, False):
-            raise InputError(f"{path}: the option {name!r} is not known. Received: {name}={value!r:.80}.")
-    return parsed

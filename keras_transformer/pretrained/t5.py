@@ -8,6 +8,7 @@ from keras_transformer.pretrained.family import (
     _activation,
     _attention,
     _Family,
+    _option,
     _Scales,
     _tables,
     _their_activation,
@@ -20,14 +21,14 @@ class _T5(_Family):
     """Pre-norm of root mean squares, no biases, relative positions, scores without scaling."""
 
     vocab_size: int = 32128
-    d_model: int = 512
-    d_kv: int = 64
-    d_ff: int = 2048
-    num_layers: int = 6
-    num_decoder_layers: int | None = None
-    num_heads: int = 8
-    dropout_rate: float = 0.1
-    layer_norm_epsilon: float = 1e-6
+    d_model: int = _option(512, "hidden_dim")
+    d_kv: int = _option(64, "head_dim")
+    d_ff: int = _option(2048, "intermediate_dim")
+    num_layers: int = _option(6, "num_encoder_layers")
+    num_decoder_layers: int | None = _option(None, "num_decoder_layers")
+    num_heads: int = _option(8, "num_heads")
+    dropout_rate: float = _option(0.1, "dropout", "attention_dropout", "intermediate_dropout")
+    layer_norm_epsilon: float = _option(1e-6, "layer_norm_epsilon")
     feed_forward_proj: str = "relu"
     tie_word_embeddings: bool = True
     scale_decoder_outputs: bool | None = None
@@ -36,25 +37,25 @@ class _T5(_Family):
     decoder_start_token_id: int | None = 0
 
     architectures: ClassVar[tuple[str, ...]] = ("T5ForConditionalGeneration", "T5WithLMHeadModel")
-    # The layer whose table of relative positions a layer has: the first's is that of the whole stack.
-    position_table: ClassVar[str] = "block.0.layer.0.SelfAttention.relative_attention_bias"
+    tokenizer_class: ClassVar[str] = "T5Tokenizer"
+    fixed: ClassVar[Config] = {
+        "use_bias": False,
+        "norm_first": True,
+        "normalization": "rms",
+        "positions": "relative",
+    }
     tables: ClassVar[Mapping[str, tuple[str, ...]]] = _tables("")
     has_output_bias: ClassVar[bool] = False
-
-    def scales(self) -> _Scales:
-        # Which of the two a model is, T5 or its version 1.1, followed from the tie in older files.
-        is_scaled = self.scale_decoder_outputs
-        is_scaled = self.tie_word_embeddings if is_scaled is None else is_scaled
-        # Our attention divides its scores by the root of the width of a head, T5 does not.
-        return _Scales(logits=self.d_model**-0.5 if is_scaled else 1.0, queries=self.d_kv**0.5)
+    # The layer whose table of relative positions a layer has: the first's is that of the whole stack.
+    position_table: ClassVar[str] = "block.0.layer.0.SelfAttention.relative_attention_bias"
 
     @property
-    def is_gated(self) -> bool:
+    def _is_gated(self) -> bool:
         return self.feed_forward_proj.startswith("gated-")
 
     @property
-    def activation(self) -> str:
-        # What Google calls GELU there is the approximation.
+    def _activation(self) -> str:
+        # Only with a gate does GELU mean the approximation.
         name = self.feed_forward_proj.removeprefix("gated-")
         return "gelu_new" if self.feed_forward_proj == "gated-gelu" else name
 
@@ -62,45 +63,34 @@ class _T5(_Family):
         return {
             "relative_attention_num_buckets": 32,
             "relative_attention_max_distance": 128,
-            "is_gated_act": self.is_gated,
-            "dense_act_fn": self.activation,
+            "is_gated_act": self._is_gated,
+            "dense_act_fn": self._activation,
         }
 
     def options(self) -> Config:
         return {
-            "num_encoder_layers": self.num_layers,
+            **super().options(),
             "num_decoder_layers": self.num_decoder_layers or self.num_layers,
-            "hidden_dim": self.d_model,
-            "num_heads": self.num_heads,
-            "head_dim": self.d_kv,
-            "intermediate_dim": self.d_ff,
-            **dict.fromkeys(("dropout", "attention_dropout", "intermediate_dropout"), self.dropout_rate),
-            "activation": _activation(self.activation),
-            "gated": self.is_gated,
-            "use_bias": False,
-            "norm_first": True,
-            "normalization": "rms",
-            "layer_norm_epsilon": self.layer_norm_epsilon,
-            "positions": "relative",
+            "activation": _activation(self._activation),
+            "gated": self._is_gated,
         }
 
     @classmethod
     def fields(cls, options: Config) -> Config:
         gate, name = "gated-" if options["gated"] else "", _their_activation(options["activation"])
         return {
-            "d_model": options["hidden_dim"],
-            "d_kv": options["head_dim"],
-            "d_ff": options["intermediate_dim"],
-            "num_layers": options["num_encoder_layers"],
-            "num_decoder_layers": options["num_decoder_layers"],
-            "num_heads": options["num_heads"],
-            "dropout_rate": options["dropout"],
-            "layer_norm_epsilon": options["layer_norm_epsilon"],
-            # Only with a gate does it mean the approximation.
+            **super().fields(options),
             "feed_forward_proj": gate + ("gelu" if gate and name == "gelu_new" else name),
             # Says that the logits are scaled, as embeddings are that share their table.
             "tie_word_embeddings": options["tie_output"] and options["scale_embeddings"],
         }
+
+    def scales(self) -> _Scales:
+        # Which of the two a model is, T5 or its version 1.1, followed from the tie in older files.
+        is_scaled = self.scale_decoder_outputs
+        is_scaled = self.tie_word_embeddings if is_scaled is None else is_scaled
+        # Our attention divides its scores by the root of the width of a head, T5 does not.
+        return _Scales(logits=self.d_model**-0.5 if is_scaled else 1.0, queries=self.d_kv**0.5)
 
     def layer_names(self, stack: str) -> dict[str, str]:
         layer, last = f"{stack}.block.{{i}}.layer", 1 if stack == "encoder" else 2
@@ -110,7 +100,7 @@ class _T5(_Family):
             "self_attention_residual.norm": f"{layer}.0.layer_norm",
             **_attention("cross_attention", f"{layer}.1.EncDecAttention", "q k v o"),
             "cross_attention_residual.norm": f"{layer}.1.layer_norm",
-            "feed_forward.inner": f"{layer}.{last}.DenseReluDense.{'wi_0' if self.is_gated else 'wi'}",
+            "feed_forward.inner": f"{layer}.{last}.DenseReluDense.{'wi_0' if self._is_gated else 'wi'}",
             "feed_forward.gate": f"{layer}.{last}.DenseReluDense.wi_1",
             "feed_forward.outer": f"{layer}.{last}.DenseReluDense.wo",
             "feed_forward_residual.norm": f"{layer}.{last}.layer_norm",

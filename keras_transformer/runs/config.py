@@ -72,8 +72,6 @@ class _DataSection(_Section):
     """Longest target in tokens, one special token included; longer pairs are dropped and counted."""
     tokens_per_batch: Count | None = None
     """Tokens of a batch on its longer side, padding included; if absent from 512 to 4096, by the corpus."""
-    packed_length: Count | None = None
-    """Put several training pairs into each example of so many tokens, so that all batches have one shape."""
     seed: Seed = 0
     """Seed of everything random."""
 
@@ -138,7 +136,7 @@ class _VocabularySection(_Section):
 # What the vocabularies and the data decide; there are as many learned positions as a run's limits allow.
 _DECIDED_ELSEWHERE = {"source_vocabulary_size", "target_vocabulary_size", "encoder_feature_dim"}
 _DECIDED_ELSEWHERE |= {"source_convolutions", "max_source_positions"}
-_DECIDED_ELSEWHERE |= {"packed", "max_length", "num_layers"}
+_DECIDED_ELSEWHERE |= {"max_length", "num_layers"}
 _MODEL_TYPES = {
     name: kind for name, kind in get_type_hints(TransformerConfig).items() if name not in _DECIDED_ELSEWHERE
 }
@@ -299,13 +297,6 @@ class RunConfig(_Section, strict=False):
         if self.name in ("", ".", "..") or any(character in self.name for character in "/\\\0"):
             raise ValueError(
                 f"`name` must be the name of a directory, no path. Received: name={self.name!r}."
-            )
-        rates = (self.vocabulary.subword_dropout, self.vocabulary.target_subword_dropout)
-        if self.data.packed_length is not None and any(rates):
-            raise ValueError(
-                "Packed examples are filled once: `packed_length` leaves no room for subword dropout. "
-                f"Received: packed_length={self.data.packed_length}, subword_dropout={rates[0]}, "
-                f"target_subword_dropout={rates[1]}."
             )
         return self
 

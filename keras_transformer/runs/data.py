@@ -6,25 +6,24 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-import keras
 import tensorflow as tf
 
+from keras_transformer._backend.compiler import compiles_each_shape
 from keras_transformer.data.encoding import EncodedPairs
 from keras_transformer.data.noise import subword_dropout
 from keras_transformer.data.pairs import split_pairs
 from keras_transformer.data.pipeline import translation_dataset
-from keras_transformer.data.sharding import accumulation_weights, shard_rows
 from keras_transformer.data.sources import read_pairs
 from keras_transformer.decoding.sampling import GreedySearch
-from keras_transformer.decoding.translator import Translator
 from keras_transformer.errors import InputError
 from keras_transformer.runs.config import RunConfig, _DataSection, _VocabularySection
 from keras_transformer.runs.directory import TOKENIZERS, _has_checkpoint
 from keras_transformer.runs.large_corpus import Progress, _large_corpus, _LargeCorpus
+from keras_transformer.tasks import Translator
 from keras_transformer.text.lookup import CharacterTokenizer, WhitespaceTokenizer
 from keras_transformer.text.subword import SubwordTokenizer
 from keras_transformer.text.tokenizer import Tokenizer, load_tokenizer
-from keras_transformer.types import SPECIAL_TOKENS, TEXT, Pair
+from keras_transformer.types import SPECIAL_TOKENS, Pair
 
 _LARGEST = 8000  # vocabulary, if not given
 
@@ -108,20 +107,15 @@ def _run_tokenizers(
         tokenizers = _train_tokenizers(config.vocabulary, pairs)
     else:
         initial = Translator.load(config.model.initial_model)
-        if initial.reads != TEXT:
+        if initial.source.name != "text":
             raise InputError(
                 "`initial_model` must read texts, as the pairs of a run are. "
-                f"Received: {config.model.initial_model}, which reads {initial.reads.name}."
+                f"Received: {config.model.initial_model}, which reads {initial.source.name}."
             )
         tokenizers = initial.source_tokenizer, initial.target_tokenizer
     for tokenizer, path in zip(tokenizers, paths, strict=True):
         tokenizer.save(path)
     return tokenizers
-
-
-def _jit_compiles() -> bool:
-    # JAX compiles a step anew for each shape of a batch.
-    return keras.backend.backend() == "jax"
 
 
 class _Sizes(NamedTuple):
@@ -134,7 +128,7 @@ def _choose_sizes(config: RunConfig, num_tokens: int) -> _Sizes:
     """Choose what is not given, so that a small corpus gets updates enough, most after the warm-up."""
     # 2,470 pairs in ten epochs of 4,096 tokens a batch got 40 updates in a warm-up of 1,000: all empty.
     data, training = config.data, config.training
-    holds = max(512, data.max_source_length, data.max_target_length, data.packed_length or 0)
+    holds = max(512, data.max_source_length, data.max_target_length)
     tokens_per_batch = data.tokens_per_batch or max(min(num_tokens // 100, 4096), holds)
     updates_per_epoch = max(num_tokens / tokens_per_batch, 1) / training.gradient_accumulation_steps
     epochs = training.epochs or min(max(math.ceil(3000 / updates_per_epoch), 10), 100)
@@ -176,23 +170,14 @@ class _RunData:
 
     def training_batches(self, first_epoch: int = 0) -> tf.data.Dataset:
         # A resumed run sees the batches that it would have seen: order and noise follow from the epoch.
-        steps = self.config.training.gradient_accumulation_steps
-        dataset = self._batches(self.training, shuffle=True, first_epoch=first_epoch)
-        if steps == 1:
-            return dataset
-        if len(dataset) < steps:
-            raise InputError(
-                "`gradient_accumulation_steps` must not be above the number of batches. Received: "
-                f"gradient_accumulation_steps={steps}, {len(dataset)} batches an epoch."
-            )
-        return dataset.apply(accumulation_weights(steps))
+        return self._batches(self.training, shuffle=True, first_epoch=first_epoch)
 
     def validation_batches(self) -> tf.data.Dataset:
-        # Always the same and never packed, so that losses of epochs can be compared.
+        # Always the same, so that losses of epochs can be compared.
         return self._batches(self.validation, shuffle=False, first_epoch=0)
 
     def _batches(self, encoded: EncodedPairs, *, shuffle: bool, first_epoch: int) -> tf.data.Dataset:
-        data, engine = self.config.data, self.config.training.distribute
+        data = self.config.data
         longest, tokens_per_batch = int(encoded.lengths().max()), self.sizes.tokens_per_batch
         if longest > tokens_per_batch:
             raise InputError(
@@ -200,23 +185,18 @@ class _RunData:
                 f"tokens_per_batch={tokens_per_batch}, a pair of {longest} tokens."
             )
         try:
-            dataset = translation_dataset(
+            return translation_dataset(
                 encoded,
                 tokens_per_batch=tokens_per_batch,
                 shuffle=shuffle,
                 seed=data.seed,
                 first_epoch=first_epoch,
                 # XLA compiles again for each shape, so that there they are few.
-                pad_to_bucket_boundary=_jit_compiles() or engine == "tpu",
-                packed_length=data.packed_length if shuffle else None,
+                pad_to_bucket_boundary=compiles_each_shape() or self.config.training.distribute == "tpu",
                 noise=self._noise() if shuffle else (),
             )
         except ValueError as error:
             raise InputError(str(error)) from error
-        # Devices of JAX share examples evenly; rows of padding fill each batch, and count nothing.
-        if engine in ("data_parallel", "model_parallel"):
-            return dataset.apply(shard_rows(len(keras.distribution.list_devices())))
-        return dataset
 
     def _noise(self) -> list[Callable[[tf.data.Dataset], tf.data.Dataset]]:
         vocabulary, seed = self.config.vocabulary, self.config.training.seed

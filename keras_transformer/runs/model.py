@@ -8,21 +8,21 @@ from pathlib import Path
 import keras
 import tensorflow as tf
 
+from keras_transformer._backend.compiler import compiles_each_shape
 from keras_transformer._files import write_file
 from keras_transformer.decoding.beam import BeamSearch
 from keras_transformer.decoding.sampling import GreedySearch
-from keras_transformer.decoding.translator import Translator
 from keras_transformer.errors import InputError
 from keras_transformer.evaluation.decode_and_score import DecodeAndScore
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.runs.config import RunConfig, _ModelSection
-from keras_transformer.runs.data import _jit_compiles, _RunData
+from keras_transformer.runs.data import _RunData
 from keras_transformer.runs.directory import CONFIG_FILE, _as_json
+from keras_transformer.tasks import Translator
 from keras_transformer.text.tokenizer import Tokenizer
-from keras_transformer.training.checkpoint import Checkpoint
+from keras_transformer.training.checkpoint import Checkpoint, load_model
 from keras_transformer.training.fit import fit
 from keras_transformer.training.recipe import compile_model
-from keras_transformer.training.restore import load_model
 from keras_transformer.types import Pair
 
 _LOGGER = logging.getLogger(__name__)
@@ -48,7 +48,7 @@ def _train_model(
         batches = data.training_batches(checkpoint.epoch)
         if checkpoint.epoch:
             model = checkpoint.load_model()
-            model.jit_compile = _jit_compiles()  # it may have begun on another backend
+            model.jit_compile = compiles_each_shape()  # it may have begun on another backend
         else:
             model = _new_model(data, num_batches=len(batches))
         counts = len(data.training), len(data.validation), len(batches), model.count_params()
@@ -121,13 +121,14 @@ def _scoring(data: _RunData, pairs: Sequence[Pair]) -> DecodeAndScore | None:
 
 
 def _new_model(data: _RunData, num_batches: int) -> Transformer:
-    config, recipe, packed = data.config, data.config.training, data.config.data.packed_length is not None
+    config, recipe = data.config, data.config.training
     dtype = keras.DTypePolicy(recipe.precision)
     if config.model.initial_model is not None:
-        model = _initial_model(config.model, packed=packed, dtype=dtype)
+        model = _initial_model(config.model, dtype)
     else:
-        model = _untrained_model(config, data.tokenizers, packed=packed, dtype=dtype)
-    num_steps = data.sizes.epochs * num_batches // recipe.gradient_accumulation_steps
+        model = _untrained_model(config, data.tokenizers, dtype)
+    # An update is a whole group of batches, and what is left of an epoch is left out.
+    num_steps = data.sizes.epochs * (num_batches // recipe.gradient_accumulation_steps)
     schedule = recipe.learning_rate(num_steps, data.sizes.warmup_steps, model.config.hidden_dim)
     compile_model(
         model,
@@ -143,7 +144,7 @@ def _new_model(data: _RunData, num_batches: int) -> Transformer:
 
 
 def _untrained_model(
-    config: RunConfig, tokenizers: tuple[Tokenizer, Tokenizer], *, packed: bool, dtype: keras.DTypePolicy
+    config: RunConfig, tokenizers: tuple[Tokenizer, Tokenizer], dtype: keras.DTypePolicy
 ) -> Transformer:
     source, target = tokenizers
     sizes = source.vocabulary_size, target.vocabulary_size
@@ -159,13 +160,12 @@ def _untrained_model(
         source_vocabulary_size=sizes[0],
         target_vocabulary_size=sizes[1],
         share_embeddings=config.vocabulary.shared,
-        packed=packed,
     )
     options.check_memory(bytes_per_weight=12)  # with Adam's two means of the gradients
     return Transformer(**options.options(), dtype=dtype)
 
 
-def _initial_model(section: _ModelSection, *, packed: bool, dtype: keras.DTypePolicy) -> Transformer:
+def _initial_model(section: _ModelSection, dtype: keras.DTypePolicy) -> Transformer:
     directory = section.initial_model
     initial = Translator.load(str(directory)).model
     if not isinstance(initial, Transformer):
@@ -173,7 +173,7 @@ def _initial_model(section: _ModelSection, *, packed: bool, dtype: keras.DTypePo
     _check_architecture(section, initial.get_config())
     rates = {name: rate for name, rate in section.changes.items() if name in _RATES}
     serialized = keras.saving.serialize_keras_object(dtype)
-    model = Transformer.from_config({**initial.get_config(), **rates, "packed": packed, "dtype": serialized})
+    model = Transformer.from_config({**initial.get_config(), **rates, "dtype": serialized})
     model.set_weights(initial.get_weights())
     _LOGGER.info("beginning with the weights of %s", directory)
     return model

@@ -19,12 +19,11 @@ import numpy as np
 from matplotlib.ticker import MaxNLocator
 
 from keras_transformer._files import write_file
-from keras_transformer.decoding.text_translator import Translation
-from keras_transformer.decoding.translator import Translator
 from keras_transformer.evaluation.report import EvaluationReport, evaluate
 from keras_transformer.runs.config import RunConfig
 from keras_transformer.runs.data import _RunData, _RunPairs
 from keras_transformer.runs.directory import ATTENTION_FILE, PAGE_FILE, _flat
+from keras_transformer.tasks import Translation, Translator
 from keras_transformer.training.checkpoint import Checkpoint
 from keras_transformer.types import SPECIAL_IDS, SPECIAL_TOKENS, Pair
 from keras_transformer.visualization.attention import plot_attention
@@ -136,7 +135,7 @@ def _answers(results: _Results, directory: Path, numbers: list[int]) -> dict[int
     room = _MAX_WEIGHTS
     for number in numbers:
         source = results.pairs.test[number][0]
-        alignment, maps = results.translator.attention_maps(source)
+        alignment, maps = results.translator.attention_maps(source, results.outputs[number])
         if not number:
             plot_attention(
                 alignment.attention,

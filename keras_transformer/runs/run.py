@@ -11,10 +11,8 @@ from pathlib import Path
 import keras
 
 from keras_transformer._files import as_path, read_table, write_file
-from keras_transformer.decoding.text_translator import TextTranslator, Translation
-from keras_transformer.decoding.translator import Translator
 from keras_transformer.errors import InputError
-from keras_transformer.evaluation.report import METRICS, EvaluationReport, evaluate
+from keras_transformer.evaluation.report import EvaluationReport, evaluate
 from keras_transformer.export.saved_model import export_saved_model
 from keras_transformer.runs.config import RunConfig, Value
 from keras_transformer.runs.data import _load_pairs, _run_tokenizers, _RunData, _RunPairs
@@ -30,6 +28,7 @@ from keras_transformer.runs.directory import (
 from keras_transformer.runs.large_corpus import Progress
 from keras_transformer.runs.model import _finished_translator, _train_model
 from keras_transformer.runs.report import _Results, _write_report
+from keras_transformer.tasks import TextTask, Translation, Translator
 from keras_transformer.training.checkpoint import Checkpoint
 from keras_transformer.training.distribution import distributed
 from keras_transformer.types import Pair
@@ -57,6 +56,8 @@ class Run:
 
     def __init__(self, config: RunConfig | None = None) -> None:
         self.config = RunConfig.default() if config is None else config
+        self.outputs: list[Translation] = []
+        """The translations of the test pairs, in their order; empty before `train`."""
 
     @classmethod
     def from_toml(cls, path: str | PathLike[str], **options: Value) -> "Run":
@@ -168,14 +169,14 @@ class Run:
                 )
             self.translator = _finished_translator(data, directory)
             self.translator.save(directory)
-            report, outputs = self._scored(pairs.test, progress=progress)
+            report, self.outputs = self._scored(pairs.test, progress=progress)
             # Real sources for the check of an export and its warm-up, when the pairs are elsewhere.
             examples = [source for source, _ in pairs.test[:_NUM_EXAMPLES]]
             seconds = round(time.monotonic() - start)
             results = {**report.to_dict(), "seconds": seconds, "examples": examples}
             write_file(directory / REPORT_FILE, _as_json(results))
             _write_report(
-                _Results(data, pairs, checkpoint, self.translator, report, outputs, seconds), directory
+                _Results(data, pairs, checkpoint, self.translator, report, self.outputs, seconds), directory
             )
         return report
 
@@ -233,7 +234,7 @@ class Run:
 
 
 def score(
-    translator: TextTranslator,
+    translator: TextTask,
     pairs: Sequence[Pair],
     *,
     batch_size: int = 64,
@@ -259,7 +260,7 @@ def score(
 
 
 def _scored(
-    translator: TextTranslator,
+    translator: TextTask,
     pairs: Sequence[Pair],
     batch_size: int,
     tokenize: str,
@@ -278,7 +279,7 @@ def _scored(
     if isinstance(translator, Translator):
         _warn_of_unwritable(targets, translator)
     has_words = tokenize == "char" or any(" " in target.strip() for target in targets)
-    metrics = METRICS if has_words else _METRICS_WITHOUT_WORDS
+    metrics = None if has_words else _METRICS_WITHOUT_WORDS
     texts = [output.text for output in outputs]
     return evaluate(texts, list(references.values()), metrics, tokenize=tokenize), outputs
 

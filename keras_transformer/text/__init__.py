@@ -1,7 +1,8 @@
 """Strings to token ids and back: special tokens, tokenizers, vocabulary training."""
 
-from keras_transformer.text.bridge import as_tokenizer
-from keras_transformer.text.hugging_face import read_hugging_face_tokenizers
+from keras_transformer.text.adapted_tokenizer import AdaptedTokenizer
+from keras_transformer.text.adapters import as_tokenizer
+from keras_transformer.text.byte_pair import BytePairTokenizer
 from keras_transformer.text.lookup import CharacterTokenizer, WhitespaceTokenizer
 from keras_transformer.text.subword import SubwordTokenizer, VocabularyWarning
 from keras_transformer.text.tokenizer import Tokenizer, load_tokenizer
@@ -9,6 +10,8 @@ from keras_transformer.types import SPECIAL_IDS
 
 __all__ = [
     "SPECIAL_IDS",
+    "AdaptedTokenizer",
+    "BytePairTokenizer",
     "CharacterTokenizer",
     "SubwordTokenizer",
     "Tokenizer",
@@ -16,6 +19,5 @@ __all__ = [
     "WhitespaceTokenizer",
     "as_tokenizer",
     "load_tokenizer",
-    "read_hugging_face_tokenizers",
 ]
 __dir__ = __all__.copy  # `dir()` shows what is public

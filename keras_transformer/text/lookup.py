@@ -1,17 +1,13 @@
 """Tokenizers that look each piece up in a table: characters and words."""
 
 import abc
-import itertools
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import ClassVar, Self
 
-import numpy as np
 import tensorflow as tf
 
-from keras_transformer._files import read_file, read_table
 from keras_transformer.errors import InputError
 from keras_transformer.text.normalization import (
     REPLACEMENT_CHARACTER,
@@ -20,7 +16,6 @@ from keras_transformer.text.normalization import (
     _single_spaces,
 )
 from keras_transformer.text.tokenizer import Tokenizer
-from keras_transformer.text.word_level import _steps, _word_level_files
 from keras_transformer.types import SPECIAL_IDS, SPECIAL_TOKENS
 
 
@@ -53,11 +48,6 @@ class _LookupTokenizer(Tokenizer):
     def _decode(self, token_ids: tf.RaggedTensor) -> tf.Tensor:
         pieces = tf.gather(self._pieces, token_ids)  # (b, ragged)
         return tf.strings.reduce_join(pieces, axis=-1, separator=self.separator)
-
-    def _hugging_face_files(
-        self, target: Tokenizer, token_ids: tuple[np.ndarray, np.ndarray], max_length: int
-    ) -> dict[str, bytes]:
-        return _word_level_files((self, target), token_ids, max_length)
 
     def _vocabulary_bytes(self) -> bytes:
         return _lines((*SPECIAL_TOKENS, *self.vocabulary))
@@ -201,25 +191,6 @@ class WhitespaceTokenizer(_LookupTokenizer):
 
     def _split(self, texts: tf.Tensor) -> tf.RaggedTensor:
         return _words(texts)
-
-
-def _read_word_level(directory: Path) -> Tokenizer:
-    """Read the `tokenizer.json` that `save_hugging_face` writes; raise InputError for another."""
-    path = directory / "tokenizer.json"
-    table = read_table(read_file(path), path)
-    numbers = table["model"].get("vocab") if isinstance(table.get("model"), dict) else None
-    by_number = {str(number): piece for piece, number in (numbers or {}).items()}
-    pieces = [by_number.get(str(number), "") for number in range(len(by_number))]
-    given = {name: table.get(name) for name in _steps("character", lowercase=False)}
-    for cls in (CharacterTokenizer, WhitespaceTokenizer):
-        for values in itertools.product((False, True), repeat=len(cls.option_names)):
-            options = dict(zip(cls.option_names, values, strict=True))
-            if given == _steps(cls.kind, **options):
-                try:
-                    return cls._restore(_lines(pieces), options)
-                except ValueError as error:
-                    raise InputError(f"{path}: {error}") from error
-    raise InputError(f"{path} must split into words or characters as this package. Received: {given!r:.200}.")
 
 
 def _lines(entries: Iterable[str]) -> bytes:

@@ -4,22 +4,18 @@ SentencePiece gives back the spaces as they were, its operations are in TensorFl
 stock server links, and `keras_nlp` wraps it.
 """
 
-import base64
-import contextlib
 import io
 import re
 import warnings
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, ClassVar, Self
 
-import numpy as np
 import tensorflow as tf
 
 from keras_transformer.errors import InputError
 from keras_transformer.text.normalization import REPLACEMENT_CHARACTER, _normalized_batches
 from keras_transformer.text.tokenizer import Tokenizer
-from keras_transformer.text.written_tokenizers import _subword_files
-from keras_transformer.types import SPECIAL_IDS, SPECIAL_TOKENS, Config
+from keras_transformer.types import SPECIAL_IDS, SPECIAL_TOKENS
 
 if TYPE_CHECKING:
     from keras_nlp.tokenizers import SentencePieceTokenizer
@@ -58,7 +54,12 @@ class SubwordTokenizer(Tokenizer):
     vocabulary_file: ClassVar[str] = "vocabulary.spm"
 
     def __init__(self, proto: bytes, *, lowercase: bool = False) -> None:
-        layer = _sentence_piece_layer(proto)
+        if not isinstance(proto, bytes):
+            raise TypeError(f"`proto` must be bytes. Received: {proto!r} of type {type(proto)}.")
+        layer = load_sentence_piece(proto, "proto")
+        first = tuple(layer.get_vocabulary()[: len(SPECIAL_TOKENS)])
+        if first != SPECIAL_TOKENS:
+            raise ValueError(f"`proto` must start with {SPECIAL_TOKENS}. Received: {first}.")
         super().__init__(layer.get_vocabulary(), lowercase=lowercase)
         self.proto = proto
         self._use(layer)
@@ -126,20 +127,6 @@ class SubwordTokenizer(Tokenizer):
         self._revive()
         return self._detokenize(token_ids)
 
-    def _description(self) -> Config:
-        if self.lowercase:
-            raise ValueError(
-                "A tokenizer of subwords must keep the case, since that of Marian does. "
-                "Received: lowercase=True."
-            )
-        proto = base64.b64encode(self.proto).decode()
-        return {"kind": "named_pieces", "proto": proto, "hidden": (), "prefix": (), "code": True}
-
-    def _hugging_face_files(
-        self, target: Tokenizer, token_ids: tuple[np.ndarray, np.ndarray], max_length: int
-    ) -> dict[str, bytes]:
-        return _subword_files((self, target), token_ids, max_length)
-
     def _use(self, layer: "SentencePieceTokenizer") -> None:
         self._layer = layer
         # On other backends than TensorFlow a Keras layer does not track its resources,
@@ -159,7 +146,7 @@ class SubwordTokenizer(Tokenizer):
             try:
                 self._tokenize(tf.constant([""]))
             except tf.errors.NotFoundError:
-                self._use(_sentence_piece_layer(self.proto))
+                self._use(load_sentence_piece(self.proto, "proto"))
 
     def _vocabulary_bytes(self) -> bytes:
         return self.proto
@@ -169,35 +156,16 @@ class SubwordTokenizer(Tokenizer):
         return cls(vocabulary, **options)
 
 
-def _own_subwords(description: Config) -> SubwordTokenizer | None:
-    """Return the tokenizer of this package that was written as one of Marian; None for others."""
-    if description["kind"] != "named_pieces" or not description["special"][SPECIAL_IDS.start]:
-        return None
-    # Decoding starts from a token of its own; that others begin with the same tokens is not known.
-    with contextlib.suppress(ValueError):
-        own, first = SubwordTokenizer(base64.b64decode(description["proto"])), len(SPECIAL_TOKENS)
-        names = [piece.decode() for piece in own.tokens([list(range(own.vocabulary_size))]).numpy()[0]]
-        # A table may have more rows, without tokens.
-        pieces = [piece for piece in description["pieces"] if not piece.startswith("<no token ")]
-        return own if names[first:] == pieces[first:] else None
-    return None
-
-
-def _sentence_piece_layer(proto: bytes) -> "SentencePieceTokenizer":
-    if not isinstance(proto, bytes):
-        raise TypeError(f"`proto` must be bytes. Received: {proto!r} of type {type(proto)}.")
+def load_sentence_piece(proto: bytes, argument: str) -> "SentencePieceTokenizer":
+    """Make the layer of a serialized model; raise ValueError that names the argument if it is none."""
     # Imported here, because it takes seconds and the other tokenizers do not need it.
     from keras_nlp.tokenizers import SentencePieceTokenizer
 
     try:
-        layer = SentencePieceTokenizer(proto=proto, dtype="int32")
+        return SentencePieceTokenizer(proto=proto, dtype="int32")
     except (tf.errors.OpError, RuntimeError) as error:
         received = f"{len(proto)} bytes starting with {proto[:16]!r}"
-        raise ValueError(f"`proto` must be a SentencePiece model. Received: {received}.") from error
-    first = tuple(layer.get_vocabulary()[: len(SPECIAL_TOKENS)])
-    if first != SPECIAL_TOKENS:
-        raise ValueError(f"`proto` must start with {SPECIAL_TOKENS}. Received: {first}.")
-    return layer
+        raise ValueError(f"`{argument}` must be a SentencePiece model. Received: {received}.") from error
 
 
 def _training_lines(texts: Iterable[str], lowercase: bool) -> list[bytes]:

@@ -1,7 +1,9 @@
 """The base of all tokenizers: strings to token ids and back, saving and loading."""
 
 import abc
+import contextlib
 import hashlib
+import importlib
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,7 +15,7 @@ import tensorflow as tf
 from keras_transformer._files import as_path, read_file, read_table, write_file
 from keras_transformer.errors import InputError
 from keras_transformer.text.normalization import _as_utf8, _normalize
-from keras_transformer.types import SPECIAL_IDS, SPECIAL_TOKENS, TEXT, Config, ServedInput
+from keras_transformer.types import SPECIAL_IDS, SPECIAL_TOKENS
 
 _KINDS: dict[str, type["Tokenizer"]] = {}
 
@@ -34,8 +36,6 @@ class Tokenizer(tf.Module, abc.ABC):
     """The name in the options file that `load_tokenizer` finds the class by."""
     options_file: ClassVar[str] = "tokenizer.json"
     vocabulary_file: ClassVar[str]
-    reads: ClassVar[ServedInput] = TEXT
-    """What a batch consists of: texts, or audio."""
     option_names: ClassVar[tuple[str, ...]] = ("lowercase",)
     needs_tensorflow_text: bool = False
     """Whether a program that loads an export must import `tensorflow_text` first."""
@@ -97,9 +97,16 @@ class Tokenizer(tf.Module, abc.ABC):
         Returns:
             int32 (b, s), with s at least 1.
         """
-        token_ids = self.tokenize(texts)[:, : max_length - len(self.end_ids)]
+        return self.ended_ids(texts, max_length)[0]
+
+    def ended_ids(
+        self, texts: tf.Tensor | Sequence[str | bytes], max_length: int
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Do what `padded_ids` does, and say which texts were cut off, boolean (b,)."""
+        token_ids, room = self.tokenize(texts), max_length - len(self.end_ids)
+        is_cut = token_ids.row_lengths() > room
         ends = tf.tile(tf.constant([self.end_ids], tf.int32), [token_ids.nrows(), 1])
-        return tf.concat([token_ids, ends], axis=1).to_tensor(SPECIAL_IDS.pad)
+        return tf.concat([token_ids[:, :room], ends], axis=1).to_tensor(SPECIAL_IDS.pad), is_cut
 
     def detokenize(self, token_ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         """Join token ids into texts.
@@ -165,41 +172,11 @@ class Tokenizer(tf.Module, abc.ABC):
         """
         directory, vocabulary = as_path(directory), self._vocabulary_bytes()
         saved = {"kind": self.kind, **self.options, "vocabulary_sha256": _sha256(vocabulary)}
+        if not (module := type(self).__module__).startswith(f"{__package__}."):
+            saved["module"] = module  # of another room, for `load_tokenizer`
         write_file(directory / self.vocabulary_file, vocabulary)
         # Last: a directory with this file is a complete tokenizer.
         write_file(directory / self.options_file, (json.dumps(saved, indent=2) + "\n").encode())
-
-    def save_hugging_face(
-        self,
-        directory: str | Path,
-        target: "Tokenizer",
-        token_ids: tuple[np.ndarray, np.ndarray],
-        max_length: int,
-    ) -> None:
-        """Write what `transformers.AutoTokenizer` reads: this tokenizer of sources, and one of targets.
-
-        Args:
-            directory: created if absent.
-            target: the tokenizer of targets, which may be this one.
-            token_ids: for each id of this tokenizer the one there, -1 for none, `(v,)`; and those of
-                `target`.
-            max_length: the most tokens of a source, the end token included.
-
-        Raises:
-            InputError: a file cannot be written.
-            ValueError: no tokenizer there splits as this one does.
-        """
-        for name, content in self._hugging_face_files(target, token_ids, max_length).items():
-            write_file(as_path(directory) / name, content)
-
-    def _hugging_face_files(
-        self, target: "Tokenizer", token_ids: tuple[np.ndarray, np.ndarray], max_length: int
-    ) -> dict[str, bytes]:
-        raise ValueError(f"No tokenizer of transformers splits as this one. Received: kind={self.kind!r}.")
-
-    def _description(self) -> Config:
-        """Return how subwords are split; nothing for other kinds."""
-        return {}
 
     @classmethod
     def asset_files(cls, directory: str | Path) -> list[Path]:
@@ -243,6 +220,11 @@ def load_tokenizer(directory: str | Path) -> Tokenizer:
     options_path = as_path(directory) / Tokenizer.options_file
     options = read_table(read_file(options_path), options_path)
     kind, saved_sha256 = options.pop("kind", None), options.pop("vocabulary_sha256", None)
+    module = str(options.pop("module", ""))
+    # As Keras does, but only of this package.
+    if kind not in [*_KINDS] and module.startswith("keras_transformer."):
+        with contextlib.suppress(ImportError):  # the kind stays unknown
+            importlib.import_module(module)
     if not isinstance(kind, str) or kind not in _KINDS:
         kinds = tuple(sorted(_KINDS))
         raise InputError(f"{options_path}: kind must be one of {kinds}. Received: {kind!r}.")

@@ -1,14 +1,14 @@
 """What `model.fit` needs: losses, metrics, schedules, checkpoints, devices; and `fit`, all of it."""
 
 from keras_transformer.training.adam import Adam
-from keras_transformer.training.checkpoint import Checkpoint
+from keras_transformer.training.averages import average_weights, moving_average
+from keras_transformer.training.checkpoint import Checkpoint, load_model
 from keras_transformer.training.distribution import distributed
 from keras_transformer.training.fit import fit
-from keras_transformer.training.losses import MaskedCrossentropy, RDropCrossentropy
+from keras_transformer.training.losses import MaskedCrossentropy
 from keras_transformer.training.metrics import MaskedAccuracy, Perplexity, Throughput
-from keras_transformer.training.moving_average import moving_average
+from keras_transformer.training.r_drop import RDropCrossentropy
 from keras_transformer.training.recipe import compile_model
-from keras_transformer.training.restore import average_weights, load_model
 from keras_transformer.training.schedules import InverseSquareRootSchedule, NoamSchedule
 
 __all__ = [

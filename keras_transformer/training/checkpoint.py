@@ -10,22 +10,25 @@ from pathlib import Path
 
 import keras
 
-from keras_transformer._arguments import check_positive
+from keras_transformer._arguments import check_finite, check_positive
 from keras_transformer._backend.random import GeneratorState
 from keras_transformer._files import as_path, remove_partials, write_file
 from keras_transformer.errors import InputError
+from keras_transformer.training.averages import _apply_moving_average, _Mean
 from keras_transformer.training.checkpoint_state import (
     CHECKPOINTS,
     _CheckpointState,
+    _damage,
     _describe,
     _epoch_files,
+    _load_weights,
+    _read_model,
     _read_state,
     _save_epoch,
     _set_seeds,
+    _whole,
     _write_state,
 )
-from keras_transformer.training.moving_average import _apply_moving_average
-from keras_transformer.training.restore import _load_weights, _read_average, _whole, load_model
 from keras_transformer.visualization.training_curves import plot_training
 
 # A picture takes 0.3 s, of which short epochs would spend most of their time.
@@ -218,3 +221,48 @@ def _table(history: dict[str, list[float]]) -> str:
     writer.writerow(["epoch", *history])
     writer.writerows((number, *row) for number, row in enumerate(zip(*columns, strict=True), start=1))
     return text.getvalue()
+
+
+def load_model(path: str | Path, *, average_last: int | None = None) -> keras.Model:
+    """Load a model from a `.keras` file, or what `fit` trained from the directory of a run.
+
+    Args:
+        path: A file, or a directory that `fit` or `Checkpoint` wrote to.
+        average_last: For a directory, the number of last epochs whose weights are averaged. None for the
+            best epoch, with the moving average of its weights if the optimizer keeps one.
+
+    Returns:
+        The model, compiled as it was.
+
+    Raises:
+        InputError: If the file is missing, damaged or has weights that are not finite or far larger than it,
+            or the directory holds no whole checkpoint.
+    """
+    path = as_path(path)
+    if path.is_dir():
+        directory = path / CHECKPOINTS
+        state = _whole(directory, _read_state(directory))
+        if not state.saved:
+            raise InputError(f"{directory} holds no checkpoint.")
+        if average_last is None:
+            model = _read_model(directory / _whole(directory, state, best=True).best.file)
+            _apply_moving_average(model)
+        else:
+            model = _read_model(directory / state.saved[-1].file)
+            _read_average(model, directory, state, average_last)
+    else:
+        model = _read_model(path)
+    check_finite(path, model.weights)
+    return model
+
+
+def _read_average(model: keras.Model, directory: Path, state: _CheckpointState, num: int) -> None:
+    """Give a model the mean of the weights of the last epochs that are whole."""
+    mean = _Mean()
+    for saved in (saved for saved in state.saved if saved.epoch > state.epoch - num):
+        if (error := _damage(directory, saved)) is None:
+            _load_weights(model, directory / saved.file)
+            mean.add(model)
+        else:
+            warnings.warn(f"{error} It is left out of the average.", UserWarning, stacklevel=3)
+    mean.assign(model)

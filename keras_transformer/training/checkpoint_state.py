@@ -1,12 +1,18 @@
-"""State of a run: what `checkpoints/state.json` says about the checkpoints next to it."""
+"""Files of a run: the checkpoints, and what `checkpoints/state.json` says about them."""
 
+import contextlib
 import dataclasses
+import io
 import json
 import math
 import re
+import warnings
+import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
+import h5py
 import keras
 from keras import ops
 from pydantic import Field
@@ -142,6 +148,63 @@ def _damage(directory: Path, saved: _SavedEpoch) -> InputError | None:
         f"{path} is damaged: its SHA-256 must be {saved.sha256[:16]}…, as {STATE_FILE} says. "
         f"Received: {received[:16]}…."
     )
+
+
+def _whole(directory: Path, state: _CheckpointState, *, best: bool = False) -> _CheckpointState:
+    """Drop damaged checkpoints until the newest, or the best, is whole; raise if none is."""
+    # A damaged checkpoint costs the epochs after the one before it, and not the run.
+    errors: list[InputError] = []
+    while state.saved:
+        chosen = state.best if best else state.saved[-1]
+        error = _damage(directory, chosen)
+        if error is None:
+            break
+        errors.append(error)
+        state = state.without(chosen)
+    if errors and not state.saved:
+        raise errors[0]
+    for error in errors:
+        warnings.warn(f"{error} {chosen.file} is used instead.", UserWarning, stacklevel=3)
+    return state
+
+
+@contextlib.contextmanager
+def _archive(path: Path, use: str) -> Iterator[None]:
+    """Check the sizes in a `.keras` file before it is read; raise InputError for whatever fails then."""
+    try:
+        if zipfile.is_zipfile(path):
+            # Keras compresses nothing, and refuses what expands to more than 4 GB.
+            limit = 10 * (size := path.stat().st_size) + 2**26
+            with zipfile.ZipFile(path) as archive:
+                sizes = [part.file_size for part in archive.infolist()]
+                if sum(sizes) <= limit and "model.weights.h5" in archive.namelist():
+                    with h5py.File(io.BytesIO(archive.read("model.weights.h5"))) as weights:
+                        weights.visititems(lambda _, item: sizes.append(getattr(item, "nbytes", 0)))
+            if sum(sizes) > limit:
+                raise InputError(f"It has {size:,} bytes and would need {sum(sizes):,} bytes of memory.")
+        yield
+    except Exception as error:  # Keras raises errors of many classes for a damaged archive
+        cause = " ".join(str(error).split())
+        if path.is_file() and not zipfile.is_zipfile(path):
+            cause = "it is damaged, or no .keras file."  # and not absent, as Keras says
+        elif len(cause) > 600:
+            cause = f"{cause[:150]} [...] {cause[-400:]}"  # the cause itself comes last
+        raise InputError(f"{path} cannot be read {use}: {cause}") from error
+
+
+def _read_model(path: Path) -> keras.Model:
+    with _archive(path, "as a Keras model"):
+        return keras.saving.load_model(path)
+
+
+def _load_weights(model: keras.Model, path: Path) -> None:
+    with _archive(path, "into the model"), warnings.catch_warnings():
+        # Keras only warns, and leaves the optimizer as if it had never trained.
+        warnings.filterwarnings("error", message="Skipping variable loading for optimizer")
+        # Keras's `LossScaleOptimizer` would make its variables a second time.
+        if not model.optimizer.built:
+            model.optimizer.build(model.trainable_variables)
+        model.load_weights(path)
 
 
 def _set_seeds(model: keras.Model, values: list[list[int]]) -> None:

@@ -1,28 +1,19 @@
 """Training on several cores, devices and hosts, by the engine that each backend has for it."""
 
 from contextlib import AbstractContextManager
-from typing import Any
 
 import keras
 
-from keras_transformer._arguments import check_choice
-from keras_transformer._backend.distribution import Devices
-from keras_transformer.errors import InputError
+from keras_transformer._backend.batches import share_rows
+from keras_transformer._backend.cores import train_on_cores
+from keras_transformer._backend.distribution import check_engine, device_scope, row_shares
 from keras_transformer.models.causal_lm import CausalLM
 from keras_transformer.models.encoder_model import EncoderModel
 from keras_transformer.models.transformer import Transformer
-from keras_transformer.training.losses import MaskedCrossentropy
-from keras_transformer.types import Tensor
+from keras_transformer.training.losses import MaskedCrossentropy, _token_weights
+from keras_transformer.types import Batches
 
-ENGINES = {
-    "cores": "tensorflow",
-    "mirrored": "tensorflow",
-    "tpu": "tensorflow",
-    "data_parallel": "jax",
-    "model_parallel": "jax",
-}
-"""The backend of each engine."""
-_BATCH, _MODEL = "batch", "model"
+_MODEL = "model"
 # Of each weight, by its path: the axes of heads and of the inner width, and the width of a table.
 _SPLIT_AXES = {
     r".*attention.*/(query|key|value|gate)/kernel": (None, _MODEL, None),
@@ -40,9 +31,9 @@ def distributed(engine: str, *, model_shards: int = 2) -> AbstractContextManager
 
     "cores" is for a processor: each core works on a part of each batch, with one thread for each operation.
     TensorFlow takes the call only before it has computed anything: call it before tokenizers and datasets are
-    made, and enter it later. The model must be one of this package, and its loss
-    `MaskedCrossentropy` or one like it. It is not the default, since it decides on the threads of the whole
-    process: searches for answers then run on one core.
+    made, and enter it later. The model must be one of this package, since any other trains on one core,
+    and its loss `MaskedCrossentropy` or one like it. It is not the default, since it decides on the threads
+    of the whole process: searches for answers then run on one core.
 
     The other engines are those of the backends: `tf.distribute.MirroredStrategy` ("mirrored") and
     `TPUStrategy` ("tpu") on TensorFlow; `keras.distribution.DataParallel` ("data_parallel") and
@@ -50,10 +41,9 @@ def distributed(engine: str, *, model_shards: int = 2) -> AbstractContextManager
     `keras.distribution.initialize` was called, which reads the hosts from the environment. The loss is the
     mean over the real tokens of the whole batch, so training is that of one device with the same batches.
 
-    Devices share the rows of a batch evenly. `fit` sees to that for "mirrored" and "tpu"; in a script that
-    calls `model.fit` itself, and on JAX, use `data.shard_rows`, which on JAX keeps
-    the rows of one process, too. Under a strategy of TensorFlow Keras begins a dataset once before the first
-    epoch, so the epochs of one that shuffles itself are one further on than with one device.
+    Devices share the rows of a batch evenly. `training.fit` sees to that, and on JAX hands in the rows of its
+    process alone; `model.fit` itself does not. Under a strategy of TensorFlow Keras begins a dataset once
+    before the first epoch, so the epochs of one that shuffles itself are one further on than with one device.
 
     Args:
         engine: One of the five.
@@ -74,55 +64,26 @@ def distributed(engine: str, *, model_shards: int = 2) -> AbstractContextManager
             kt.training.fit(model, dataset, directory="run", learning_rate=1e-3)
         ```
     """
-    check_choice(tuple(ENGINES), engine=engine)
-    if keras.backend.backend() != ENGINES[engine]:
-        raise InputError(
-            f"{engine} is an engine of the {ENGINES[engine]} backend. "
-            f"Received: the backend {keras.backend.backend()}; set KERAS_BACKEND={ENGINES[engine]}."
-        )
-    if engine == "data_parallel":
-        return keras.distribution.DataParallel(auto_shard_dataset=False).scope()
-    if engine != "model_parallel":
-        return Devices.scope(engine)
-    devices = keras.distribution.list_devices()
-    if model_shards < 1 or len(devices) % model_shards:
-        raise ValueError(
-            f"`model_shards` must be above zero and divide the {len(devices)} devices. "
-            f"Received: model_shards={model_shards}."
-        )
-    shape = (len(devices) // model_shards, model_shards)
-    layouts = keras.distribution.LayoutMap(keras.distribution.DeviceMesh(shape, [_BATCH, _MODEL], devices))
-    for path, axes in _SPLIT_AXES.items():
-        layouts[path] = axes
-    return keras.distribution.ModelParallel(
-        layout_map=layouts, batch_dim_name=_BATCH, auto_shard_dataset=False
-    ).scope()
+    check_engine(engine)
+    if engine == "cores":
+        return train_on_cores((CausalLM, EncoderModel, Transformer), _token_weights)
+    return device_scope(engine, model_shards, _SPLIT_AXES)
 
 
-def _share_rows(model: keras.Model, *datasets: Any) -> list[Tensor]:
-    """Fill batches so that replicas of TensorFlow share them evenly; raise if the devices cannot train."""
-    if Devices.num_cores() > 1 and not isinstance(model, CausalLM | EncoderModel | Transformer):
-        # Each operation has one thread, so one core would work.
-        raise InputError(f'"cores" trains models of this package. Received: {type(model).__name__}.')
-    strategy = getattr(model, "distribute_strategy", None)
-    if type(strategy).__name__ in ("MultiWorkerMirroredStrategy", "CollectiveAllReduceStrategy"):
-        # Keras 3 takes it, and then fails with an error of its own.
-        raise InputError(
-            "Keras 3 cannot train under tf.distribute.MultiWorkerMirroredStrategy. For several hosts use the "
-            "JAX backend: KERAS_BACKEND=jax, keras.distribution.initialize() in each process, and "
-            f'kt.training.distributed("data_parallel"). Received: {type(strategy).__name__}.'
-        )
+def _share_rows(model: keras.Model, *datasets: Batches) -> list[Batches]:
+    """Let the devices share the rows of each batch evenly; raise if they cannot train the model."""
+    shares = row_shares(model)
     # Keras takes the mean of the replicas' losses by their rows, where this package's are by tokens: with
     # unlike numbers of rows it showed another loss, by which the best epoch was chosen. And it begins with
     # the mean of the replicas' first batches, which fails where their shapes differ. Rows of padding count
     # nothing, except for a loss that counts label 0.
-    num_replicas = getattr(strategy, "num_replicas_in_sync", 1)
     counts_no_zeros = all(
         isinstance(loss, MaskedCrossentropy) and loss.pad_id == 0 for loss in keras.tree.flatten(model.loss)
     )
-    if num_replicas == 1 or not counts_no_zeros:
-        return list(datasets)
-    from keras_transformer.data.sharding import shard_rows
-
-    fill = shard_rows(num_replicas)
-    return [dataset.apply(fill) if hasattr(dataset, "element_spec") else dataset for dataset in datasets]
+    shared = list(datasets)
+    for num_shards, shard in shares if counts_no_zeros else []:
+        # What is no dataset of `tf.data` stays as it is.
+        shared = [
+            share_rows(each, num_shards, shard) if hasattr(each, "element_spec") else each for each in shared
+        ]
+    return shared

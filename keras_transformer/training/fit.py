@@ -6,20 +6,22 @@ import warnings
 from collections.abc import Iterator, Sequence
 from numbers import Real
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import keras
 import numpy as np
 from keras import ops
 
 from keras_transformer._arguments import check_positive
+from keras_transformer._backend.batches import weigh_updates
+from keras_transformer._backend.compiler import begins_datasets_early
 from keras_transformer.errors import InputError
+from keras_transformer.training.averages import _EvaluateMovingAverage
 from keras_transformer.training.checkpoint import Checkpoint
 from keras_transformer.training.distribution import _share_rows
 from keras_transformer.training.metrics import Throughput
-from keras_transformer.training.moving_average import _EvaluateMovingAverage
 from keras_transformer.training.recipe import compile_model
-from keras_transformer.types import Tensor
+from keras_transformer.types import Batches
 
 
 class _Scoring(Protocol):
@@ -35,8 +37,8 @@ class _Scoring(Protocol):
 
 def fit(
     model: keras.Model,
-    training: Tensor,
-    validation: Tensor | None = None,
+    training: Batches,
+    validation: Batches | None = None,
     *,
     directory: str | Path,
     epochs: int = 10,
@@ -102,6 +104,7 @@ def fit(
     if learning_rate is not None:
         compile_model(model, learning_rate)
     _check_compiled(model, validation, callbacks)
+    training = _weigh_updates(model, training)
     _build(model, training)
     training, validation = _share_rows(model, training, validation)
     monitor = scoring.monitor if scoring else "loss" if validation is None else "val_loss"
@@ -182,7 +185,7 @@ class _StopOnNonFinite(keras.callbacks.Callback):
                 )
 
 
-def _check_dataset(name: str, dataset: Tensor) -> None:
+def _check_dataset(name: str, dataset: Batches) -> None:
     if isinstance(dataset, tuple | list) and name == "training":
         raise TypeError(
             "`training` must be a dataset of batches, such as "
@@ -215,7 +218,7 @@ def _check_patience(patience: int | None, scoring: _Scoring | None) -> None:
 
 
 def _check_compiled(
-    model: keras.Model, validation: Tensor, callbacks: Sequence[keras.callbacks.Callback]
+    model: keras.Model, validation: Batches, callbacks: Sequence[keras.callbacks.Callback]
 ) -> None:
     """Raise for a model that is not compiled, and for what does not go with how it is."""
     if not model.compiled:
@@ -235,14 +238,24 @@ def _check_compiled(
         )
 
 
-def _build(model: keras.Model, training: Tensor) -> None:
+def _weigh_updates(model: keras.Model, training: Batches) -> Batches:
+    """Weight the tokens of each update, where gradients are accumulated and the loss adds up."""
+    optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)  # in a `LossScaleOptimizer`
+    num_batches, spec = optimizer.gradient_accumulation_steps, getattr(training, "element_spec", None)
+    has_weights = not (isinstance(spec, tuple) and len(spec) == 2)
+    if num_batches is None or has_weights or getattr(model.loss, "normalize", True):
+        return training
+    return weigh_updates(training, num_batches, model.loss.pad_id)
+
+
+def _build(model: keras.Model, training: Batches) -> None:
     """Show a model, its loss and its metrics what the batches are like."""
     if not hasattr(training, "element_spec"):
         return
     # Rows that all devices can share, where the dataset does not say how many.
     num_rows = len(keras.distribution.list_devices()) if keras.distribution.distribution() else 1
 
-    def zeros_of(spec: Tensor) -> np.ndarray:
+    def zeros_of(spec: Any) -> np.ndarray:  # a `tf.TensorSpec`
         shape = [size or (num_rows if axis == 0 else 1) for axis, size in enumerate(spec.shape)]
         return np.zeros(shape, spec.dtype.as_numpy_dtype)
 
@@ -252,8 +265,7 @@ def _build(model: keras.Model, training: Tensor) -> None:
         zeros = keras.tree.map_structure(zeros_of, training.element_spec)
         if not model.built:  # a model of a user's own class has no weights to read before
             model(zeros[0])
-        # On JAX and torch Keras otherwise begins the dataset once more to see, and a dataset that counts its
-        # epochs was one ahead: in a new process, not where a model is trained on.
-        if keras.backend.backend() != "tensorflow":
+        # Else a dataset that counts its epochs were one ahead: in a new process, not where training goes on.
+        if begins_datasets_early():
             model.test_on_batch(*zeros)
             model.reset_metrics()

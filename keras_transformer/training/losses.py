@@ -1,14 +1,14 @@
-"""Cross-entropy over real tokens, with label smoothing, z-loss and R-Drop."""
+"""Cross-entropy over real tokens, with label smoothing and z-loss."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import keras
 from keras import ops
 
 from keras_transformer._arguments import check_number, check_rates
-from keras_transformer._backend.distribution import Devices
+from keras_transformer._backend.distribution import sum_over_replicas
 from keras_transformer._backend.gradients import add_at_labels, finished
 from keras_transformer.types import Tensor
 
@@ -116,7 +116,7 @@ class MaskedCrossentropy(keras.losses.Loss):
         pad_id: The label that is padding; also one that no vocabulary has, such as -100.
         name: The name of the loss.
         normalize: Whether the sum is divided by that of the sample weights. False for weights that are
-            shares of an update, as those of `data.accumulation_weights`; without weights it is a mean.
+            shares of an update, as `training.fit` makes them; without weights it is a mean.
         z_loss: How strongly the logarithm of the softmax's denominator is regularised towards 0.
         **kwargs: `dtype` of a Keras loss.
 
@@ -168,17 +168,7 @@ class MaskedCrossentropy(keras.losses.Loss):
         total = _weighted_sum(values, weights)
         if sample_weight is not None and not self.normalize:
             return total
-        return total / _one_if_zero(Devices.sum_over_replicas(ops.sum(weights)))
-
-    # Gradients are accumulated, and batches cut for cores, by weights before and not by means after: Keras
-    # averages the means of the batches, which weights tokens of short batches more.
-    def shares(self, parts: Sequence[tuple[Tensor, Tensor | None]]) -> list[Tensor]:
-        """Return factors with which the losses of parts `(labels, sample_weight)` add up to the batch's."""
-        if parts[0][1] is not None and not self.normalize:
-            return [ops.ones(()) for _ in parts]
-        totals = [ops.sum(_token_weights(labels, self.pad_id, weights)) for labels, weights in parts]
-        whole = _one_if_zero(sum(totals[1:], start=totals[0]))
-        return [total / whole for total in totals]
+        return total / _one_if_zero(sum_over_replicas(ops.sum(weights)))
 
     def get_config(self) -> dict[str, object]:
         return {
@@ -194,61 +184,3 @@ class MaskedCrossentropy(keras.losses.Loss):
 def _one_if_zero(total: Tensor) -> Tensor:
     """Divide a batch without a token by 1: its loss is 0, not NaN."""
     return ops.where(ops.equal(total, 0), ops.ones_like(total), total)
-
-
-@keras.saving.register_keras_serializable(package="keras_transformer")
-class RDropCrossentropy(MaskedCrossentropy):
-    """The cross-entropy of two passes with other dropout, and how far they are apart.
-
-    Liang et al. 2021, "R-Drop: Regularized Dropout for Neural Networks", equation 4, divided by 2, so
-    that the loss is the usual one where both passes agree: the mean over real tokens of
-
-        (CE(p) + CE(q)) / 2 + weight * (KL(p || q) + KL(q || p)) / 4
-
-    `weight` is the paper's alpha; it has 5 for translation. Each step of `fit` runs the model twice, and
-    takes about twice as long. `evaluate` has one pass, no dropout, and the plain cross-entropy.
-
-    The second pass is the work of the model, so the model must be one of this package. In another model
-    this is the plain `MaskedCrossentropy`; `compile_model(model, ..., r_drop=5.0)` refuses such a model.
-
-    Args:
-        weight: How much the distance counts, alpha.
-        label_smoothing: The probability that is spread over the vocabulary.
-        pad_id: The label that is padding.
-        name: The name of the loss.
-        **kwargs: Further arguments of `MaskedCrossentropy`.
-
-    Raises:
-        ValueError: If `weight` is below 0 or not finite, or `label_smoothing` is outside [0, 1).
-
-    Example:
-        ```python
-        model = kt.Transformer(100, 120, dropout=0.3)
-        model.compile("adam", kt.training.RDropCrossentropy(weight=5.0, label_smoothing=0.1))
-        ```
-    """
-
-    def __init__(
-        self,
-        weight: float = 5.0,
-        label_smoothing: float = 0.0,
-        pad_id: int = 0,
-        name: str = "r_drop_crossentropy",
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(label_smoothing, pad_id, name, **kwargs)
-        check_number(weight=weight)
-        self.weight = weight
-
-    def compare_passes(
-        self, y_true: Tensor, y_pred: Tensor, second_y_pred: Tensor, sample_weight: Tensor | None = None
-    ) -> Tensor:
-        """Compute what is added to the mean of both passes' losses; models call this."""
-        # (KL(p || q) + KL(q || p)) / 2 = sum((p - q) * (log p - log q)) / 2
-        logits = (ops.cast(each, "float32") for each in (y_pred, second_y_pred))
-        log_p, log_q = (ops.log_softmax(each, axis=-1) for each in logits)  # (b, t, v)
-        distances = ops.sum((ops.exp(log_p) - ops.exp(log_q)) * (log_p - log_q), axis=-1) / 2  # (b, t)
-        return self.weight / 2 * self._mean(distances, ops.convert_to_tensor(y_true), sample_weight)
-
-    def get_config(self) -> dict[str, object]:
-        return {**super().get_config(), "weight": self.weight}

@@ -3,12 +3,14 @@
 import keras
 
 from keras_transformer._arguments import check_number, check_positive
+from keras_transformer._backend.compiler import compiles_each_shape
 from keras_transformer.models.causal_lm import CausalLM
 from keras_transformer.models.encoder_model import EncoderModel
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.training.adam import Adam
-from keras_transformer.training.losses import MaskedCrossentropy, RDropCrossentropy
+from keras_transformer.training.losses import MaskedCrossentropy
 from keras_transformer.training.metrics import MaskedAccuracy, Perplexity
+from keras_transformer.training.r_drop import RDropCrossentropy
 
 
 def compile_model(
@@ -36,9 +38,10 @@ def compile_model(
         clip_norm: The highest norm of all gradients together; None for no limit.
         ema_momentum: The part of the moving average of the weights that stays at each update, such as
             0.999; None for no average.
-        gradient_accumulation_steps: The number of batches of one update; the dataset must be weighted with
-            `data.accumulation_weights`. In float16 a batch whose gradients overflow is left out, and
-            the updates after it are of batches one further on.
+        gradient_accumulation_steps: The number of batches of one update. `training.fit` weights their tokens,
+            so that an update is that of one batch with all rows; `model.fit` takes the mean of their means.
+            In float16 a batch whose gradients overflow is left out, and the updates after it are of batches
+            one further on.
         r_drop: How much two passes with other dropout must agree; 0 for one pass. See
             `RDropCrossentropy`.
         z_loss: How strongly the logarithm of the softmax's denominator is regularised towards 0; see
@@ -75,14 +78,15 @@ def compile_model(
         ema_momentum=0.99 if ema_momentum is None else ema_momentum,
         gradient_accumulation_steps=None if steps == 1 else steps,
     )
-    loss = MaskedCrossentropy(label_smoothing, pad_id, normalize=steps == 1, z_loss=z_loss)
     if r_drop:
         loss = RDropCrossentropy(r_drop, label_smoothing, pad_id, normalize=steps == 1, z_loss=z_loss)
+    else:
+        loss = MaskedCrossentropy(label_smoothing, pad_id, normalize=steps == 1, z_loss=z_loss)
     model.compile(
         # Keras scales the loss by itself only if the model has the policy, not its layers.
         optimizer=keras.optimizers.LossScaleOptimizer(optimizer) if "float16" in dtypes else optimizer,
         loss=loss,
         metrics=[MaskedAccuracy(pad_id), Perplexity(pad_id)],
-        # XLA compiles again for each shape of a batch, which only JAX needs.
-        jit_compile=keras.backend.backend() == "jax",
+        # XLA compiles again for each shape of a batch, so only where the backend needs it.
+        jit_compile=compiles_each_shape(),
     )

@@ -25,8 +25,9 @@ STAGES = (
     "models",
     "visualization",
     "training",
-    "pretrained",
     "decoding",
+    "tasks",
+    "pretrained",
     "course",
     "evaluation",
     "export",
@@ -50,7 +51,7 @@ BACKEND_NEUTRAL = (
 )
 
 # Only here may an import name a backend; `_backend` imports one inside the function that needs it.
-NAMES_A_BACKEND = ("text", "data", "_backend", "export", "runs")
+NAMES_A_BACKEND = ("text", "data", "_backend", "tasks", "export", "runs")
 BACKENDS = ("tensorflow", "jax", "torch")
 
 

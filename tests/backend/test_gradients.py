@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_transformer._backend import Devices, add_at_labels, finished
+from keras_transformer._backend import add_at_labels, finished, sum_over_replicas
 from keras_transformer.training import MaskedCrossentropy
 
 RNG = np.random.default_rng(11)
@@ -160,7 +160,7 @@ np.testing.assert_allclose(two[1], one[1], atol=1e-6)
 
 
 def test_one_replica_has_its_own_number() -> None:
-    assert float(Devices.sum_over_replicas(ops.convert_to_tensor(3.0))) == 3.0
+    assert float(sum_over_replicas(ops.convert_to_tensor(3.0))) == 3.0
 
 
 @pytest.mark.slow
@@ -176,7 +176,7 @@ def test_two_replicas_train_as_one() -> None:
 def test_numbers_in_a_graph() -> None:
     class Doubled(keras.layers.Layer):
         def call(self, x: np.ndarray) -> np.ndarray:
-            return Devices.sum_over_replicas(ops.sum(x))[None] * 2
+            return sum_over_replicas(ops.sum(x))[None] * 2
 
     model = keras.Sequential([keras.Input((2,), batch_size=1), Doubled()])
     assert float(model.predict(np.array([[1.0, 2.0]]), verbose=0)[0]) == 6.0

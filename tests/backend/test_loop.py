@@ -1,6 +1,5 @@
-"""A decoding loop: weights that are read once, products of few rows, and buffers written by position."""
+"""A decoding loop: weights that are read once, and buffers written by position."""
 
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import keras
@@ -9,7 +8,7 @@ import pytest
 from keras import ops
 
 from helpers import array, draw
-from keras_transformer._backend import PositionBuffer, RowProduct, weights_now
+from keras_transformer._backend import PositionBuffer, weights_now
 
 B, N, H, K, T = 2, 3, 5, 7, 4
 
@@ -49,56 +48,6 @@ def test_a_loop_may_write_in_place(in_place: bool) -> None:
     functions = graph.get_concrete_function().graph.as_graph_def().library.function
     found = any(node.op == "InplaceUpdate" for function in functions for node in function.node_def)
     assert found == in_place
-
-
-@pytest.mark.parametrize("has_bias", [True, False])
-@pytest.mark.parametrize("is_compiled", [True, False])
-@pytest.mark.parametrize("num_rows", [0, 1, 2, 5, 32, 33])
-def test_rows_are_multiplied(num_rows: int, is_compiled: bool, has_bias: bool) -> None:
-    """Few rows, one and many go different ways in a graph that is compiled for any number of them."""
-    rows, matrix, bias = draw(num_rows, K), draw(K, H), draw(H) if has_bias else None
-
-    def multiply(rows: Any) -> Any:
-        columns = None if bias is None else ops.convert_to_tensor(bias)
-        return RowProduct(ops.convert_to_tensor(matrix), columns)(rows)
-
-    if keras.backend.backend() == "tensorflow":
-        import tensorflow as tf
-
-        signature = [tf.TensorSpec([None, K])]
-        multiply = tf.function(multiply, signature, autograph=False, jit_compile=is_compiled or None)
-    elif is_compiled:
-        pytest.skip("one way")
-    outputs = array(multiply(ops.convert_to_tensor(rows)))
-    np.testing.assert_allclose(outputs, rows @ matrix + (0 if bias is None else bias), atol=1e-5)
-
-
-@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="of TensorFlow's compiler")
-@pytest.mark.parametrize(("num_rows", "product"), [(4, f"f32[{H},4]"), (40, f"f32[40,{H}]")])
-def test_the_matrix_is_on_the_left_of_few_rows(num_rows: int, product: str) -> None:
-    """XLA turns products round as it likes."""
-    import tensorflow as tf
-
-    matrix = ops.convert_to_tensor(draw(K, H))
-    signature = [tf.TensorSpec([None, K])]
-    graph = tf.function(lambda rows: RowProduct(matrix, None)(rows), signature, False, jit_compile=True)
-    compiled = graph.experimental_get_compiler_ir(draw(num_rows, K))(stage="optimized_hlo")
-    [line] = [line for line in compiled.splitlines() if " dot(" in line]
-    assert product in line
-
-
-def test_an_export_has_other_products_in_its_thread() -> None:
-    layer = keras.layers.Dense(H)
-
-    def multiplied() -> list[float]:
-        product = RowProduct.of((layer,), lambda: (ops.ones((K, H)), None))
-        return array(product(ops.ones((1, K))))[0].tolist()
-
-    with RowProduct.made_by(lambda layers, flat: lambda rows: flat()[0][:1] * len(layers)):
-        with ThreadPoolExecutor(1) as other_thread:
-            there = other_thread.submit(multiplied).result()
-        here = multiplied()
-    assert (here, there, multiplied()) == ([1.0] * H, [K] * H, [K] * H)
 
 
 def scale() -> Any:

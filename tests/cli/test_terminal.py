@@ -69,7 +69,7 @@ def test_our_warnings_are_one_line_and_others_as_ever() -> None:
 
 
 def test_an_epoch_says_what_it_reached(capsys: pytest.CaptureFixture[str]) -> None:
-    callback = _EpochProgress()
+    callback = _EpochProgress("exact_match")
     callback.set_params({"epochs": 3, "steps": 2})
     callback.on_epoch_begin(0)
     callback.on_train_batch_end(0, {"loss": 1.0})

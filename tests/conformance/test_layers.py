@@ -4,7 +4,7 @@ import copy
 import inspect
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +15,7 @@ import pytest
 
 from helpers import array, draw, refused_in_one_way_only
 from keras_transformer import layers
-from keras_transformer._arguments import get_activation
+from keras_transformer.layers.feed_forward import get_activation
 from keras_transformer.layers.relative_position_bias import RelativePositionBias
 
 
@@ -158,6 +158,8 @@ def test_every_option_is_listed(name: str) -> None:
     bases = [base for base in class_of(name).__mro__ if base.__module__.startswith(ours)]
     parameters = {key: value for base in bases for key, value in signature(base).items()}
     known = {key for key, value in parameters.items() if value.kind is not value.VAR_KEYWORD}
+    if "options" in parameters:
+        known |= {field.name for field in fields(layers.LayerConfig)}
     assert set(CASES[name].options) == known - {"self", "args"}
 
 

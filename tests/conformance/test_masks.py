@@ -467,7 +467,7 @@ class MaskIgnored(layers.MultiHeadAttention):
 def mutated(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every layer made in the test attends like the mutant."""
     monkeypatch.setattr(layers, "MultiHeadAttention", MaskIgnored)
-    for module in ("layers.block", "course.layers"):
+    for module in ("layers.block", "course.transformer"):
         monkeypatch.setattr(f"keras_transformer.{module}.MultiHeadAttention", MaskIgnored)
 
 

@@ -25,7 +25,7 @@ def test_config_round_trip(cls: Any) -> None:
     layer = cls(7, 3, 11, 0.2, 1e-5, name="mine", dtype="mixed_bfloat16")
     copied = cls.from_config(layer.get_config())
     assert copied.get_config() == layer.get_config()
-    assert (copied.dropout_rate, copied.layernorm_eps, copied.name) == (0.2, 1e-5, "mine")
+    assert (copied.dropout_ffn.rate, copied.layernorm1.epsilon, copied.name) == (0.2, 1e-5, "mine")
     assert copied.ffn.layers[0].dtype_policy.name == "mixed_bfloat16"
 
 

@@ -64,8 +64,6 @@ def test_training_by_position_turns_dropout_on() -> None:
 def test_wrong_input(encoder: Any) -> None:
     with pytest.raises(ValueError, match=r"`attention_mask` must have .* Received: shape=\(2, 1, 4\)"):
         encoder(IDS, False, MASK[:, :4])
-    with pytest.raises(ValueError, match="length=9, maximum_position_encoding=8"):
-        encoder(np.ones((1, 9), "int32"))
 
 
 def test_in_tf_function_with_unknown_sizes(encoder: Any, compiled: Any) -> None:

@@ -1,4 +1,4 @@
-"""Noise in training pairs: dropped and moved tokens, and subwords spelled by smaller ones."""
+"""Noise in training pairs: subwords spelled by smaller ones."""
 
 import io
 from collections import Counter
@@ -9,80 +9,11 @@ import pytest
 import tensorflow as tf
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer, sentencepiece_model_pb2
 
-from keras_transformer.data import source_noise, subword_dropout, translation_dataset
-from keras_transformer.text import CharacterTokenizer, SubwordTokenizer
+from keras_transformer.data import subword_dropout, translation_dataset
+from keras_transformer.text import SubwordTokenizer
 
 Rows = list[list[int]]
 Step = Callable[[tf.data.Dataset], tf.data.Dataset]
-IDS = tf.ragged.constant([list(range(4, 24)), [7], [], [9, 8, 7, 6]] * 50, dtype=tf.int32)
-
-
-def changed(step: Step, num_batches: int = 1) -> list[list[list[int]]]:
-    """The sources of some batches after a step, which must leave the targets alone."""
-    dataset = tf.data.Dataset.from_tensors((IDS, IDS)).repeat(num_batches).apply(step)
-    sources = []
-    for source, target in dataset:
-        assert target.to_list() == IDS.to_list()
-        assert source.dtype == tf.int32
-        sources.append(source.to_list())
-    return sources
-
-
-def test_dropped_tokens_leave_the_others_in_order() -> None:
-    [rows] = changed(source_noise(0.3))
-    for row, whole in zip(rows, IDS.to_list(), strict=True):
-        assert row == [token for token in whole if token in row]
-        assert bool(row) == bool(whole)
-    kept = np.mean([len(row) for row in rows[::4]]) / 20
-    assert abs(kept - 0.7) < 4 * (0.3 * 0.7 / 1000) ** 0.5
-
-
-def test_at_least_one_token_stays() -> None:
-    [rows] = changed(source_noise(0.999))
-    assert {len(row) for row in rows[::4]} <= {1, 2}
-    assert all(rows[1::4])
-
-
-def test_permuted_tokens_stay_near_their_place() -> None:
-    [rows] = changed(source_noise(max_shift=3))
-    moved = []
-    for row, whole in zip(rows, IDS.to_list(), strict=True):
-        assert Counter(row) == Counter(whole)
-        moved += [abs(place - whole.index(token)) for place, token in enumerate(row)]
-    assert max(moved) == 3
-    assert np.mean(moved) > 0.5
-
-
-def test_no_noise_changes_nothing() -> None:
-    assert changed(source_noise()) == [IDS.to_list()]
-
-
-@pytest.mark.parametrize("options", [{"drop_rate": 0.5}, {"max_shift": 4}])
-def test_the_noise_is_that_of_the_seed_and_of_the_index_of_the_batch(options: dict[str, float]) -> None:
-    first, second = changed(source_noise(**options, seed=1), 2)
-    assert first != second
-    assert [first, second] == changed(source_noise(**options, seed=1), 2)
-    assert first != changed(source_noise(**options, seed=2))[0]
-
-
-def test_it_comes_before_the_end_token_and_the_padding() -> None:
-    tokenizer = CharacterTokenizer(["a", "b"])
-    pairs = [("ab" * 5, "ab" * 5)] * 20
-    dataset = translation_dataset(pairs, tokenizer, tokenizer, noise=[source_noise(0.5, 2)])
-    [(inputs, labels)] = dataset.as_numpy_iterator()
-    source = inputs["encoder_token_ids"]
-    assert np.all(np.count_nonzero(source == 3, axis=1) == 1)
-    assert source.shape[1] < labels.shape[1] or np.any(source == 0)
-    assert np.all(labels == labels[0])
-
-
-def test_wrong_numbers() -> None:
-    with pytest.raises(ValueError, match=r"at least 0 and below 1\. Received: drop_rate=1\."):
-        source_noise(1)
-    with pytest.raises(ValueError, match=r"`max_shift` must be at least 0\. Received: max_shift=-1\."):
-        source_noise(max_shift=-1)
-
-
 TEXTS = ["the lowest tower", "a newer widow", "the newest wide low tower", "lower and lower"]
 
 

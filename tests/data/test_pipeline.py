@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keras_transformer.data import EncodedPairs, read_pairs, translation_dataset
-from keras_transformer.data.batching import _BatchPlan
+from keras_transformer.data.batching import _shuffle
 from keras_transformer.errors import InputError
 from keras_transformer.text import CharacterTokenizer
 from keras_transformer.types import SPECIAL_IDS
@@ -94,23 +94,17 @@ def test_decoder_inputs_and_labels(pairs: Pairs, tokenizer: CharacterTokenizer) 
             assert ((token_ids == SPECIAL_IDS.end).sum(axis=1) == 1).all()
 
 
-@pytest.mark.parametrize("form", ["memory", "stream", "cache", "packed"])
+@pytest.mark.parametrize("form", ["memory", "cache"])
 def test_sources_end_with_what_their_tokenizer_says(form: str, tmp_path: Path) -> None:
     source, target = CharacterTokenizer(["a", "b"]), CharacterTokenizer(["a", "b"])
     source.end_ids = (3, 5)  # the end, and a language, say
-    options = {
-        "stream": {"chunk_size": 1},
-        "cache": {"cache": tmp_path / "cache"},
-        "packed": {"packed_length": 8, "tokens_per_batch": 8},
-    }.get(form, {})
+    options = {"cache": tmp_path / "cache"} if form == "cache" else {}
     # A source of three tokens is too long with its end.
     pairs, limits = [("ab", "b"), ("aba", "b")], {"max_source_length": 4, "max_target_length": 4}
     [(inputs, labels)] = translation_dataset(pairs, source, target, **limits, **options).as_numpy_iterator()
     assert inputs["encoder_token_ids"][0, :4].tolist() == [4, 5, 3, 5]
     assert inputs["decoder_token_ids"][0, :2].tolist() == [2, 5]
     assert labels[0, :2].tolist() == [5, 3]
-    if form == "packed":
-        assert inputs["encoder_segment_ids"].tolist() == [[1, 1, 1, 1, 0, 0, 0, 0]]
 
 
 def test_few_shapes_when_padded_to_boundaries(pairs: Pairs, tokenizer: CharacterTokenizer) -> None:
@@ -319,8 +313,8 @@ def test_the_counter_lives_as_long_as_the_dataset() -> None:
 
 
 def test_shuffles_uniformly() -> None:
-    plan = _BatchPlan(np.ones(3, np.int64), np.array([0, 1, 3], np.int64))
-    draw = tf.function(lambda seed: plan.shuffled(tf.stack([seed, seed])).flat_values)
+    keys, splits = tf.ones(3, tf.int64), tf.constant([0, 1, 3], tf.int64)
+    draw = tf.function(lambda seed: _shuffle(keys, splits, tf.stack([seed, seed])).flat_values)
     drawn = [tuple(draw(tf.constant(seed, tf.int64)).numpy().tolist()) for seed in range(600)]
     counts = [drawn.count(order) for order in set(drawn)]
     assert len(counts) == 6
@@ -401,17 +395,9 @@ def test_rows_after_noise_are_grouped_by_length_and_stay_pairs() -> None:
     assert len({tuple(order) for order in orders}) > 2
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"chunk_size": 5}, r"are for texts\. Received: 1 EncodedPairs\."),
-        ({"packed_length": 9, "noise": [repeat_rows]}, r"allows neither.*packed_length=9, noise=\[<function"),
-        ({"packed_length": 9, "cache": "x"}, r"cache"),
-    ],
-)
-def test_options_that_exclude_each_other(options: dict[str, object], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        translation_dataset(encoded_of_lengths([3]), **options)
+def test_a_cache_is_for_texts() -> None:
+    with pytest.raises(ValueError, match=r"is for texts\. Received: 1 EncodedPairs\."):
+        translation_dataset(encoded_of_lengths([3]), cache="x")
 
 
 def test_texts_need_tokenizers(tokenizer: CharacterTokenizer) -> None:

@@ -4,13 +4,9 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import keras
 import numpy as np
 import pytest
 from keras import ops
-
-import keras_transformer as kt
-from helpers import talkative
 
 
 class ScriptedCache(NamedTuple):
@@ -87,18 +83,6 @@ def table_model() -> Callable[..., TableModel]:
 @pytest.fixture(scope="session")
 def recurrent_model() -> Callable[..., RecurrentModel]:
     return RecurrentModel
-
-
-@pytest.fixture(scope="session")
-def transformer() -> keras.Model:
-    """A tiny model of 9 source and 8 target ids, the same on each backend.
-
-    Its random weights are so large that different sources have different answers.
-    """
-    model = kt.Transformer(
-        9, 8, num_layers=2, hidden_dim=8, num_heads=2, intermediate_dim=16, tie_output=False
-    )
-    return talkative(model, seed=23)
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import pytest
 from sacrebleu.metrics import BLEU, CHRF
 
-from keras_transformer.evaluation import METRICS, Score, evaluate
+from keras_transformer.evaluation import evaluate
+from keras_transformer.evaluation.report import METRICS, Score
 
 ANSWERS = ["the cat sat on the mat .", "A dog runs through the snow ."]
 RIGHT = ["the cat is on the mat .", "a dog runs through deep snow ."]

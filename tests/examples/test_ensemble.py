@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from keras_transformer.decoding import GreedySearch, Translator
+from keras_transformer.decoding import GreedySearch
 from keras_transformer.models import Ensemble, Transformer
+from keras_transformer.tasks import Translator
 from keras_transformer.text import CharacterTokenizer
 
 SIZES = {"num_layers": 1, "num_heads": 2, "intermediate_dim": 11}

@@ -307,7 +307,7 @@ def test_the_programs_of_the_readme_answer_as_the_translator(
         *lines, last = ("target = " + make_text).strip().splitlines()
         exec("\n".join(lines), names)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", kt.decoding.TruncationWarning)
+            warnings.simplefilter("ignore", kt.tasks.TruncationWarning)
             assert eval(last, names) == translator.translate([text])[0]
 
 

@@ -100,7 +100,6 @@ def test_every_other_output_is_refused(verify: Verify, name: str, output: str, v
 def test_hypotheses_may_be_exchanged_only_where_they_are_tied(
     verify: Verify, translator: kt.Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    n_best = translator.n_best
     wanted = [("a", -1.0), ("b", -2.0), ("c", -2.0), ("d", -3.0)]
 
     def answers(change: dict[int, tuple[bytes, float]]) -> Change:
@@ -120,8 +119,11 @@ def test_hypotheses_may_be_exchanged_only_where_they_are_tied(
 
         return put
 
-    four = [kt.decoding.Translation(text, score) for text, score in wanted]
-    monkeypatch.setattr(translator, "n_best", lambda texts: [four for _ in n_best(texts)])
+    four = [kt.tasks.Translation(text, score) for text, score in wanted]
+    expected = verification._Answers.of(translator, EXAMPLES)
+    hypotheses = {name: [four] * len(expected.sources) for name in ("n_best", "search")}
+    changed = expected._replace(results={**expected.results, **hypotheses})
+    monkeypatch.setattr(verification._Answers, "of", lambda *_: changed)
     verify(answers({}))
     verify(answers({1: (b"c", -2.0), 2: (b"b", -2.0)}))
     verify(answers({3: (b"x", -3.0)}))  # the last may be tied with one that was not kept
@@ -134,19 +136,6 @@ def test_an_answer_that_depends_on_the_batch_is_refused(verify: Verify) -> None:
     # The last row is no UTF-8: nothing is known of it but that it must not depend on its neighbors.
     with pytest.raises(ExportError, match=r"answer b'.xff.* in a batch as alone: .*Received: .*text='o'"):
         verify(replace("serving_default", "output", -1, b"o", also_alone=False))
-
-
-def test_of_rounded_products_half_the_texts_must_be_the_same(verify: Verify) -> None:
-    def put(*rows: int) -> Change:
-        changes = [replace("serving_default", "output", row, b"no") for row in rows]
-        return lambda signatures: [change(signatures) for change in changes]
-
-    verify(put(0, 1, 2), is_exact=False)  # of six, one of which is no UTF-8
-    verify(replace("n_best", "score", 1, lambda score: score * 2), is_exact=False)
-    with pytest.raises(ExportError, match="serving_default must answer 'a dog'"):
-        verify(put(0, 1, 2, 3), is_exact=False)
-    with pytest.raises(ExportError, match="score must answer 'a dog'"):
-        verify(replace("score", "score", 0, 9.0), is_exact=False)
 
 
 def test_rows_from_nothing_are_refused(verify: Verify) -> None:

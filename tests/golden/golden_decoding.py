@@ -7,8 +7,7 @@ import golden_models as models
 import numpy as np
 
 from helpers import BeamSearch, GreedySearch, SampleSearch, align_targets, score_targets
-from keras_transformer.decoding import Constraints, generate
-from keras_transformer.decoding.generation import _token_stream
+from keras_transformer.decoding import Constraints, generate, stream_tokens
 
 MAX_LENGTH, SEED = 7, 10
 SOURCE = np.array(
@@ -68,7 +67,7 @@ def decoding() -> models.Arrays:
         arrays[f"{name}/tokens"] = models.numpy(result.token_ids)
         arrays[f"{name}/scores"] = models.numpy(result.scores)
     model = _model()
-    arrays["stream/tokens"] = np.stack(list(_token_stream(model, GreedySearch(), MAX_LENGTH)(SOURCE)), axis=1)
+    arrays["stream/tokens"] = np.stack(list(stream_tokens(model, GreedySearch(), MAX_LENGTH)(SOURCE)), axis=1)
     for name, each in (("Transformer", model), ("Ensemble", models.ensemble())):
         scores = score_targets(each, SOURCE, TARGET[:, 1:])
         arrays[f"score_targets/{name}"] = models.numpy(scores.log_probabilities)

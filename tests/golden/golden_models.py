@@ -23,8 +23,6 @@ SOURCE = np.array([[5, 3, 9, 2, 7, 10, 3], [4, 8, 6, 3, 0, 0, 0], [0, 0, 0, 0, 0
 TARGET = np.array([[2, 5, 11, 4, 12], [2, 12, 7, 0, 0], [2, 9, 9, 6, 0]], "int32")
 FRAMES = np.random.default_rng(1).normal(size=(3, 7, FRAME_WIDTH)).astype("float32")
 FRAME_MASK = np.array([[1, 1, 1, 1, 1, 1, 1], [1, 1, 1, 0, 0, 0, 0], [1, 1, 1, 1, 1, 0, 0]], "bool")
-SOURCE_SEGMENTS = np.array([[1, 1, 1, 2, 2, 2, 2], [1, 1, 2, 2, 0, 0, 0], [0, 0, 0, 0, 0, 0, 0]], "int32")
-TARGET_SEGMENTS = np.array([[1, 1, 2, 2, 2], [1, 2, 2, 0, 0], [1, 1, 1, 1, 0]], "int32")
 
 # The options that all three classes share.
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -60,10 +58,6 @@ TRANSFORMER_OPTIONS: dict[str, dict[str, Any]] = {
     },
     "depths": {"num_encoder_layers": 3, "num_decoder_layers": 2},
     "frames": {"source_vocabulary_size": None, "encoder_feature_dim": FRAME_WIDTH},
-    "packed": {"packed": True},
-    "packed_learned": {"packed": True, "positions": "learned", "max_length": 17},
-    "packed_rotary": {"packed": True, "positions": "rotary"},
-    "packed_relative": {"packed": True, "positions": "relative"},
 }
 CAUSAL_OPTIONS: dict[str, dict[str, Any]] = {**OPTIONS, "untied": {"tie_output": False}}
 ENCODER_OPTIONS: dict[str, dict[str, Any]] = {
@@ -115,8 +109,6 @@ def transformer_inputs(options: dict[str, Any]) -> dict[str, np.ndarray]:
     inputs = {"decoder_token_ids": TARGET}
     if "encoder_feature_dim" in options:
         return {**inputs, "encoder_features": FRAMES, "encoder_padding_mask": FRAME_MASK}
-    if options.get("packed"):
-        inputs |= {"encoder_segment_ids": SOURCE_SEGMENTS, "decoder_segment_ids": TARGET_SEGMENTS}
     return {**inputs, "encoder_token_ids": SOURCE}
 
 

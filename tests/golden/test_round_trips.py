@@ -32,7 +32,7 @@ def test_outputs_are_the_same_there_and_back(name: str, tmp_path: Path) -> None:
     translator, sources = golden_exports.rebuilt_translator(name), SOURCES[name]
     for number, search in enumerate(SEARCHES):
         translator.search, directory = search, tmp_path / str(number)
-        translator.save_hugging_face(directory)
+        kt.pretrained.save_hugging_face(translator, directory)
         model = transformers.AutoModelForSeq2SeqLM.from_pretrained(directory).eval()
         places = directory, directory / "target_tokenizer"
         source, target = (transformers.AutoTokenizer.from_pretrained(place) for place in places)
@@ -40,6 +40,6 @@ def test_outputs_are_the_same_there_and_back(name: str, tmp_path: Path) -> None:
         wanted = translator.translate(sources)
         assert len({*wanted}) == len(sources)
         assert target.batch_decode(outputs, skip_special_tokens=True) == wanted
-        again = kt.Translator.from_hugging_face(directory)
+        again = kt.from_hugging_face(directory)
         assert again.translate(sources) == wanted
         assert again.search == dataclasses.replace(translator.search, length_normalization="length")

@@ -302,7 +302,7 @@ def test_a_run_that_is_told_to_end(pairs_file: Path) -> None:
 
 
 def test_control_characters_reach_no_terminal(command: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
-    output = kt.decoding.Translation("\x1b[31mred\x1b]0;title\x07\x9b", 0.0)
+    output = kt.tasks.Translation("\x1b[31mred\x1b]0;title\x07\x9b", 0.0)
     model = SimpleNamespace(translate_with_scores=lambda *arguments, **options: [output])
     monkeypatch.setattr(verb, "open_model", lambda *names, **options: model)
     # Elsewhere an output is as it is, but for the colours that click takes out.
@@ -357,27 +357,27 @@ def test_a_full_disk_has_a_path(trained: Path, tmp_path: Path, monkeypatch: pyte
     ("make", "message"),
     [
         (
-            lambda: kt.layers.Encoder(num_heads=4, hidden_dim=8),
+            lambda: kt.layers.Encoder(2, 4, 8, hidden_dim=8),
             "Encoder has no such argument. Did you mean `intermediate_dim`? Received: {'hidden_dim': 8}.",
         ),
         (
-            lambda: kt.layers.Decoder(2, num_heads=4, dff=64),
+            lambda: kt.layers.Decoder(2, 4, 64, dff=64),
             "Decoder has no such argument. Did you mean `intermediate_dim`? Received: {'dff': 64}.",
         ),
         (
-            lambda: kt.layers.EncoderLayer(num_heads=4, d_ff=8),
+            lambda: kt.layers.EncoderLayer(4, 8, d_ff=8),
             "EncoderLayer has no such argument. Did you mean `intermediate_dim`? Received: {'d_ff': 8}.",
         ),
         (
-            lambda: kt.layers.DecoderLayer(4),
-            "DecoderLayer: missing a required argument: 'intermediate_dim'. Received: (4,) and {}.",
+            lambda: kt.layers.DecoderLayer(4, d_ff=8),
+            "_Block.__init__() missing 1 required positional argument: 'intermediate_dim'",
         ),
         (
             lambda: kt.layers.DecoderLayer(4, 8, dropout_rate=0.1),
             "DecoderLayer has no such argument. Did you mean `dropout`? Received: {'dropout_rate': 0.1}.",
         ),
         (
-            lambda: kt.Transformer(d_model=512),
+            lambda: kt.Transformer(9, 9, d_model=512),
             "Transformer has no such argument. Did you mean `hidden_dim`? Received: {'d_model': 512}.",
         ),
         (
@@ -385,7 +385,7 @@ def test_a_full_disk_has_a_path(trained: Path, tmp_path: Path, monkeypatch: pyte
             "Transformer has no such argument. Did you mean `num_heads`? Received: {'n_heads': 4}.",
         ),
         (
-            lambda: kt.CausalLM(vocab_size=9),
+            lambda: kt.CausalLM(9, vocab_size=9),
             "CausalLM has no such argument. Did you mean `vocabulary_size`? Received: {'vocab_size': 9}.",
         ),
     ],

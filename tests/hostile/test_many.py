@@ -186,7 +186,7 @@ def hostile_texts(num: int) -> list[str]:
     return ["".join(draw.choices(pieces, k=draw.randrange(12))) for _ in range(num)]
 
 
-@pytest.mark.filterwarnings("ignore::keras_transformer.decoding.TruncationWarning")
+@pytest.mark.filterwarnings("ignore::keras_transformer.tasks.TruncationWarning")
 def test_15000_hostile_texts(run: Path) -> None:
     """No text crashes, or changes what its neighbors become."""
     translator, texts = kt.Translator.load(run), hostile_texts(15_000)

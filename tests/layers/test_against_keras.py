@@ -85,7 +85,6 @@ def attention_mask(inputs: list[Any]) -> Any:
     return mask
 
 
-@pytest.mark.filterwarnings("ignore:A query to which the masks leave no key")
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize(("shapes", "causal"), CALLS)

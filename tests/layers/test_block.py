@@ -101,6 +101,12 @@ def test_sizes_not_above_zero(make: Any, option: str) -> None:
         make(**{"num_heads": 2, "intermediate_dim": 11, option: 0})
 
 
+def test_a_kind_of_normalization_that_is_not_there() -> None:
+    message = "`normalization` must be one of 'layer', 'rms'. Received: normalization='batch'."
+    with pytest.raises(ValueError, match=re.escape(message)):
+        EncoderLayer(2, 11, normalization="batch")
+
+
 @pytest.mark.parametrize("stack", [Encoder, Decoder])
 @pytest.mark.parametrize("num_layers", [0, -1])
 def test_stacks_without_layers(stack: Any, num_layers: int) -> None:

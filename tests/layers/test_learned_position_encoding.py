@@ -51,17 +51,6 @@ def test_positions_below_zero_are_no_position(layer: Any) -> None:
     assert array(layer(x, start=np.int64(5))).tolist() == [[[15, 16, 17], [18, 19, 20]]]
 
 
-def test_positions_that_do_not_count_up(layer: Any) -> None:
-    x = np.zeros((1, 9, layer.marks.shape[1]), "float32")
-    positions = [[0, 1, 0, 1, 2, 0, 0, 0, 0]]  # of a row that is longer than there are positions
-    marks = array(layer(x, positions=positions))
-    np.testing.assert_allclose(marks, array(layer.marks)[positions], rtol=1e-6)
-    with pytest.raises(
-        ValueError, match=r"`positions` must be at least 0 and below \d\. Received: from 0 to 9"
-    ):
-        layer(x, positions=[[0] * 8 + [9]])
-
-
 @pytest.mark.parametrize("width", [1, 4])
 def test_inputs_of_another_width_are_refused(layer: Any, width: int) -> None:
     message = f"the layer's weights, 3. Received: shape=(2, 5, {width})."
@@ -93,12 +82,3 @@ def test_inside_another_layer_with_unknown_sizes() -> None:
 def test_another_axis_is_not_taken_for_time(shape: tuple[int, ...]) -> None:
     with pytest.raises(ValueError, match=re.escape(f"(b, t, d). Received: shape={shape}.")):
         LearnedPositionEncoding(9)(np.zeros(shape, "float32"))
-
-
-@pytest.mark.parametrize(("batch_size", "shape"), [(1, (3, 4)), (4, (4, 4, 1)), (2, (2, 1)), (2, (4,))])
-def test_positions_of_another_size_are_refused(batch_size: int, shape: tuple[int, ...]) -> None:
-    message = f"`positions` must have the shape (b, t) = ({batch_size}, 4). Received: shape={shape}."
-    with pytest.raises(ValueError, match=re.escape(message)):
-        LearnedPositionEncoding(9)(
-            np.zeros((batch_size, 4, 8), "float32"), positions=np.zeros(shape, "int32")
-        )

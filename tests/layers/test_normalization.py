@@ -1,4 +1,3 @@
-import re
 from typing import Any
 
 import keras
@@ -35,12 +34,6 @@ def test_rms_normalization() -> None:
 
 def test_epsilon() -> None:
     np.testing.assert_allclose(normalized("layer", 3.0), (X - 2) / np.sqrt(14 / 3 + 3), atol=1e-5)
-
-
-def test_unknown_kind() -> None:
-    message = "`normalization` must be one of 'layer', 'rms'. Received: normalization='batch'."
-    with pytest.raises(ValueError, match=re.escape(message)):
-        _make_normalization("batch", epsilon=1e-6, dtype="float32", name="norm")
 
 
 def gradients(layer: keras.layers.Layer, inputs: np.ndarray, upstream: np.ndarray) -> list[np.ndarray]:

@@ -41,26 +41,6 @@ def test_wavelengths_not_above_zero(wavelength: float) -> None:
         PositionEncoding(max_wavelength=wavelength)
 
 
-def test_positions_that_do_not_count_up() -> None:
-    x = np.zeros((2, 4, 6), "float32")
-    marks = array(PositionEncoding()(x))[0]
-    positions = [[0, 1, 0, 1], [3, 2, 1, 0]]
-    np.testing.assert_allclose(array(PositionEncoding()(x, start=5, positions=positions)), marks[positions])
-    for wrong in ([[0, 1, 2, 4]] * 2, [[0, 1, 2, -1]] * 2):
-        with pytest.raises(ValueError, match=r"`positions` must be at least 0 and below 4\. Received: from"):
-            PositionEncoding()(x, positions=wrong)
-
-
-@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="values that only a run knows")
-def test_positions_out_of_range_while_a_graph_is_traced() -> None:
-    import tensorflow as tf
-
-    x = np.zeros((1, 4, 6), "float32")
-    encode = tf.function(PositionEncoding(), input_signature=None)
-    marks = encode(x, positions=tf.constant([[0, 4, 3, -1]]))[0]
-    assert np.isnan(array(marks)).all(axis=-1).tolist() == [False, True, False, True]
-
-
 @pytest.mark.parametrize("make", [lambda: np.int64(3), lambda: keras.ops.convert_to_tensor(3, "int16")])
 def test_a_start_of_any_integer_type(make: Any) -> None:
     x = np.zeros((1, 4, 6), "float32")
@@ -78,10 +58,3 @@ def test_unknown_layout() -> None:
 def test_another_axis_is_not_taken_for_time(shape: tuple[int, ...]) -> None:
     with pytest.raises(ValueError, match=re.escape(f"(b, t, d). Received: shape={shape}.")):
         PositionEncoding()(np.zeros(shape, "float32"))
-
-
-@pytest.mark.parametrize(("batch_size", "shape"), [(1, (3, 4)), (4, (4, 4, 1)), (2, (2, 1)), (2, (4,))])
-def test_positions_of_another_size_are_refused(batch_size: int, shape: tuple[int, ...]) -> None:
-    message = f"`positions` must have the shape (b, t) = ({batch_size}, 4). Received: shape={shape}."
-    with pytest.raises(ValueError, match=re.escape(message)):
-        PositionEncoding()(np.zeros((batch_size, 4, 8), "float32"), positions=np.zeros(shape, "int32"))

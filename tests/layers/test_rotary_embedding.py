@@ -94,13 +94,7 @@ def test_vectors_of_one_head_have_no_axis_for_it() -> None:
         RotaryEmbedding()(x[0])
 
 
-def test_positions_and_their_scale() -> None:
-    x, positions = draw(2, 5, 3, 4), np.array([[4, 0, 1, 2, 3], [6, 6, 6, 0, 0]])
-    whole = array(RotaryEmbedding()(np.repeat(x[:, :, None], 7, axis=2).reshape(10, 7, 3, 4)))
-    turned = whole.reshape(2, 5, 7, 3, 4)
-    expected = [[turned[row, column, positions[row, column]] for column in range(5)] for row in range(2)]
-    np.testing.assert_allclose(array(RotaryEmbedding()(x, positions=positions)), expected, atol=1e-6)
-    halved = RotaryEmbedding(scaling_factor=2.0)
-    np.testing.assert_allclose(array(halved(x, positions=2 * positions)), expected, atol=1e-6)
+def test_a_scaled_layer_turns_half_as_far() -> None:
+    x, halved = draw(2, 5, 3, 4), RotaryEmbedding(scaling_factor=2.0)
     even = array(halved(np.repeat(x, 2, axis=1)))[:, ::2]
     np.testing.assert_allclose(even, array(RotaryEmbedding()(x)), atol=1e-6)

@@ -1,7 +1,6 @@
 """Options: one description, whose fields are the arguments of the models; presets; what is refused."""
 
 import dataclasses
-import inspect
 import re
 from typing import Any
 
@@ -18,19 +17,6 @@ SIZES: dict[str, Any] = {"num_layers": 1, "hidden_dim": 8, "num_heads": 2, "inte
 IDS = np.array([[5, 3, 9, 2], [4, 8, 6, 0]])
 MODELS = {Transformer: (11, 13), CausalLM: (11,), EncoderModel: (11, 13)}
 every_model = pytest.mark.parametrize("kind", MODELS)
-
-
-@every_model
-def test_each_argument_is_a_field_with_the_same_default(kind: Any) -> None:
-    config = kind(*MODELS[kind], **SIZES).config
-    fields = {field.name: field.default for field in dataclasses.fields(config)}
-    for name, parameter in inspect.signature(kind).parameters.items():
-        if name == "kwargs":
-            continue
-        default = fields.pop(name)
-        if parameter.default is not inspect.Parameter.empty:
-            assert parameter.default == default, name
-    assert fields == {}
 
 
 @every_model
@@ -172,7 +158,6 @@ def test_rates_out_of_range(name: str, rate: float) -> None:
             {"share_embeddings": True, "source_vocabulary_size": 11, "target_vocabulary_size": 13},
             "same size. Received: source_vocabulary_size=11, target_vocabulary_size=13",
         ),
-        ({"packed": True, "encoder_feature_dim": 3}, "Received: packed=True, encoder_feature_dim=3."),
     ],
 )
 def test_options_that_do_not_fit(options: dict[str, Any], message: str) -> None:

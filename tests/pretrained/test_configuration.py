@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from keras_transformer.errors import InputError
-from keras_transformer.pretrained import HuggingFaceCheckpoint
+from keras_transformer.pretrained import from_hugging_face
+from pretrained_models import save_translator
 
 # As OPUS-MT has it, with the names of older versions.
 MARIAN = {
@@ -44,13 +45,18 @@ def write(directory: Path, table: object) -> Path:
     return directory
 
 
+@pytest.mark.backend
 def test_older_files_hold_the_search_too(tmp_path: Path) -> None:
-    generation = HuggingFaceCheckpoint(write(tmp_path, MARIAN)).generation
-    assert (generation.num_beams, generation.max_length, generation.bad_words_ids) == (6, 512, ((58100,),))
-    (tmp_path / "generation_config.json").write_text('{"num_beams": 3}')
-    generation = HuggingFaceCheckpoint(tmp_path).generation
-    assert (generation.num_beams, generation.max_length) == (3, None)
-    assert generation.decoder_start_token_id == 58100  # of `config.json`
+    save_translator("marian", tmp_path, num_beams=6, max_length=20)
+    path, config = tmp_path / "generation_config.json", json.loads((tmp_path / "config.json").read_text())
+    write(tmp_path, {**config, "num_beams": 5, "max_length": 15, "bad_words_ids": [[7]]})
+    translator = from_hugging_face(tmp_path)
+    assert (translator.search.beam_size, translator.max_target_length) == (6, 19)
+    path.unlink()
+    translator = from_hugging_face(tmp_path)
+    assert (translator.search.beam_size, translator.max_target_length) == (5, 14)
+    [banned] = translator.search.constraints.banned_token_ids
+    assert translator.target_tokenizer.original_ids[banned] == 7
 
 
 @pytest.mark.parametrize(
@@ -72,7 +78,7 @@ def test_older_files_hold_the_search_too(tmp_path: Path) -> None:
 )
 def test_what_is_not_known_is_refused(change: dict[str, Any], message: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=message) as raised:
-        HuggingFaceCheckpoint(write(tmp_path, {**MARIAN, **change}))
+        from_hugging_face(write(tmp_path, {**MARIAN, **change}))
     assert "\n" not in str(raised.value)
 
 
@@ -87,15 +93,15 @@ def test_what_is_not_known_is_refused(change: dict[str, Any], message: str, tmp_
 )
 def test_t5_too(table: dict[str, Any], message: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=message):
-        HuggingFaceCheckpoint(write(tmp_path, {"model_type": "t5", **table}))
+        from_hugging_face(write(tmp_path, {"model_type": "t5", **table}))
 
 
 def test_a_directory_without_a_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"config\.json"):
-        HuggingFaceCheckpoint(tmp_path)
+        from_hugging_face(tmp_path)
     for content in ("{", "[]", "null"):
         with pytest.raises(InputError, match=r"config\.json"):
-            HuggingFaceCheckpoint(write(tmp_path, content))
+            from_hugging_face(write(tmp_path, content))
     for path in (tmp_path / "absent", "absent", "a/b/c", ""):
         with pytest.raises(InputError):
-            HuggingFaceCheckpoint(path)
+            from_hugging_face(path)

@@ -29,7 +29,7 @@ TEXTS = CORPUS[:6]
 def imported(family: str, directory: Path) -> kt.Translator:
     save_translator(family, directory, max_length=20)
     languages = ("en", "de") if family == "m2m100" else ()
-    translator = kt.Translator.from_hugging_face(directory, *languages)
+    translator = kt.from_hugging_face(directory, *languages)
     # CTranslate2 cuts an output off where BART and Marian force its end.
     rules = dataclasses.replace(translator.search.constraints, force_end=False)
     translator.search = dataclasses.replace(translator.search, constraints=rules)

@@ -12,7 +12,8 @@ import pytest
 
 from helpers import array
 from keras_transformer.errors import InputError
-from keras_transformer.pretrained import HuggingFaceCheckpoint
+from keras_transformer.pretrained import from_hugging_face
+from keras_transformer.text import CharacterTokenizer, Tokenizer
 from pretrained_models import FAMILIES, save_model
 
 pytestmark = pytest.mark.backend
@@ -24,11 +25,19 @@ def original_ids(size: int, pad: int, end: int, unknown: int = 3) -> np.ndarray:
     return np.array([*special, *(number for number in range(size) if number not in special)])
 
 
+def numbered(ids: np.ndarray) -> Tokenizer:
+    """Return a tokenizer whose ids are these in the checkpoint."""
+    tokenizer = CharacterTokenizer([chr(0x4E00 + number) for number in range(len(ids) - 4)])
+    tokenizer.original_ids = ids
+    return tokenizer
+
+
 def load(directory: Path, config: Any) -> tuple[Any, np.ndarray, np.ndarray]:
     """Return our model, and the original ids of both vocabularies."""
     sizes = config.vocab_size, getattr(config, "decoder_vocab_size", config.vocab_size)
-    ids = [original_ids(size, config.pad_token_id, config.eos_token_id) for size in sizes]
-    return HuggingFaceCheckpoint(directory).load(*ids), *ids
+    source, target = (original_ids(size, config.pad_token_id, config.eos_token_id) for size in sizes)
+    tokenizers = {"source_tokenizer": numbered(source), "target_tokenizer": numbered(target)}
+    return from_hugging_face(directory, **tokenizers).model, source, target
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -44,7 +53,7 @@ def test_logits_are_those_of_transformers(family: str, tmp_path: Path) -> None:
         target[row, length:] = 0
     target[:, 0] = 2
     logits = array(model({"encoder_token_ids": source, "decoder_token_ids": target}))
-    start_id = HuggingFaceCheckpoint(tmp_path).generation.decoder_start_token_id
+    start_id = theirs.config.decoder_start_token_id
     with torch.no_grad():
         wanted = theirs(
             input_ids=torch.tensor(source_ids[source]),
@@ -143,29 +152,28 @@ def test_damaged_or_other_weights_are_refused(tmp_path: Path) -> None:
 
 def test_a_vocabulary_of_another_size_is_refused(tmp_path: Path) -> None:
     save_model("bart", tmp_path)
-    checkpoint = HuggingFaceCheckpoint(tmp_path)
     for size in (40, 42):
-        ids = original_ids(size, 1, 2)
+        tokenizer = numbered(original_ids(size, 1, 2))
         with pytest.raises(InputError, match=f"41 ids. Received: {size} ids"):
-            checkpoint.load(ids, ids)
+            from_hugging_face(tmp_path, source_tokenizer=tokenizer, target_tokenizer=tokenizer)
 
 
 # Prints by how many tables the peak exceeds the model.
 PEAK = """
 import sys
 import numpy as np
-from keras_transformer.pretrained import HuggingFaceCheckpoint
-from keras_transformer.pretrained.hugging_face import Transformer
-checkpoint = HuggingFaceCheckpoint(sys.argv[1])
-ids = np.r_[0, 3, -1, 1, 2, np.arange(4, 131072)]
-Transformer(8, 8, hidden_dim=8, num_layers=1, num_heads=1, intermediate_dim=8)  # what the backend loads
+import keras_transformer as kt
+tokenizer = kt.text.CharacterTokenizer([chr(0x10000 + number) for number in range(131069)])
+tokenizer.original_ids = np.r_[0, 3, -1, 1, 2, np.arange(4, 131072)]
+kt.Transformer(8, 8, hidden_dim=8, num_layers=1, num_heads=1, intermediate_dim=8)  # what the backend loads
 
 def peak():  # `ru_maxrss` would begin with that of the process that starts this one
     with open("/proc/self/status") as file:
         return 1024 * int(file.read().split("VmHWM:")[1].split()[0])
 
 before = peak()
-sizes = [4 * np.prod(weight.shape) for weight in checkpoint.load(ids, ids).weights]
+translator = kt.from_hugging_face(sys.argv[1], source_tokenizer=tokenizer, target_tokenizer=tokenizer)
+sizes = [4 * np.prod(weight.shape) for weight in translator.model.weights]
 print((peak() - before - sum(sizes)) / max(sizes))
 """
 

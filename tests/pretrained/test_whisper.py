@@ -10,10 +10,10 @@ import pytest
 
 import keras_transformer as kt
 from helpers import array, draw
-from keras_transformer.decoding import TruncationWarning
 from keras_transformer.errors import InputError
-from keras_transformer.pretrained import HuggingFaceCheckpoint
-from keras_transformer.text import load_tokenizer, read_hugging_face_tokenizers
+from keras_transformer.pretrained import from_hugging_face, read_tokenizers
+from keras_transformer.tasks import TruncationWarning
+from keras_transformer.text import load_tokenizer
 from pretrained_models import save_whisper
 
 pytestmark = pytest.mark.backend
@@ -38,11 +38,10 @@ def test_logits_are_those_of_transformers(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     theirs, _ = save_whisper(tmp_path)
     end, size = theirs.config.eos_token_id, theirs.config.vocab_size
-    # Padding, unknown and start are no tokens there.
-    target_ids = np.array([-1, -1, -1, end, *(number for number in range(size) if number != end)])
-    checkpoint = HuggingFaceCheckpoint(tmp_path)
-    model = checkpoint.load(None, target_ids)
-    assert (checkpoint.max_length, model.max_length) == (24, 24)
+    translator = from_hugging_face(tmp_path, "de")
+    model, target_ids = translator.model, translator.target_tokenizer.original_ids
+    assert target_ids.tolist() == [-1, -1, -1, end, *(number for number in range(size) if number != end)]
+    assert model.max_length == 24
     frames, target = draw(3, 100, 10), np.random.default_rng(1).integers(3, size + 3, (3, 7))
     target[:, 0] = 2
     logits = array(model({"encoder_features": frames, "decoder_token_ids": target}))
@@ -61,7 +60,7 @@ def test_features_are_those_of_transformers(num_mels: int, tmp_path: Path) -> No
     change(tmp_path / "config.json", num_mel_bins=num_mels, max_source_positions=1500)
     theirs = transformers.WhisperFeatureExtractor(num_mels)
     theirs.save_pretrained(tmp_path)
-    ours, _ = read_hugging_face_tokenizers(tmp_path, "de")
+    ours, _ = read_tokenizers(tmp_path, "de")
     times = np.arange(30 * RATE) / RATE
     samples = {
         "noise": 0.1 * draw(9 * RATE + 77),
@@ -75,20 +74,20 @@ def test_features_are_those_of_transformers(num_mels: int, tmp_path: Path) -> No
         # In NumPy: with torch it computes in float32.
         padded = np.pad(each[: 30 * RATE], (0, max(0, 30 * RATE - len(each))))
         [wanted] = theirs._np_extract_fbank_features(padded[None], "cpu")
-        frames = ours.padded_ids(each[None], 3000).numpy()
+        frames = ours.frames(each[None], 3000).numpy()
         np.testing.assert_allclose(frames[0], wanted.T, rtol=0, atol=1e-5, err_msg=name)
-    assert ours.padded_ids(np.zeros((0, 5), "float32"), 3000).shape == (0, 3000, num_mels)
+    assert ours.frames(np.zeros((0, 5), "float32"), 3000).shape == (0, 3000, num_mels)
     # What is not read is silence.
-    [first] = ours.padded_ids(samples["noise"][None], 50).numpy()
-    [wanted] = ours.padded_ids(samples["noise"][None, :8000], 3000).numpy()
+    [first] = ours.frames(samples["noise"][None], 50).numpy()
+    [wanted] = ours.frames(samples["noise"][None, :8000], 3000).numpy()
     np.testing.assert_array_equal(first, wanted)
     ours.save(tmp_path / "features")
     again = load_tokenizer(tmp_path / "features")
-    np.testing.assert_array_equal(again.padded_ids(samples["short"][None], 3000), frames_of(ours, samples))
+    np.testing.assert_array_equal(again.frames(samples["short"][None], 3000), frames_of(ours, samples))
 
 
 def frames_of(tokenizer: Any, samples: dict[str, np.ndarray]) -> np.ndarray:
-    frames: np.ndarray = tokenizer.padded_ids(samples["short"][None], 3000).numpy()
+    frames: np.ndarray = tokenizer.frames(samples["short"][None], 3000).numpy()
     return frames
 
 
@@ -102,7 +101,7 @@ def test_outputs_are_those_of_transformers(
         tmp_path, is_multilingual=is_multilingual, seed=seed, num_beams=num_beams
     )
     languages = ("de", "en") if is_multilingual else ()
-    translator = kt.Translator.from_hugging_face(tmp_path, *languages)
+    translator = from_hugging_face(tmp_path, *languages)
     sources = audio(20)
     features = processor(sources, sampling_rate=RATE, return_tensors="pt").input_features
     options = {"language": "de", "task": "translate"} if is_multilingual else {}
@@ -126,14 +125,14 @@ def test_texts_and_prefixes(tmp_path: Path) -> None:
     _, processor = save_whisper(tmp_path, forced_decoder_ids=[[1, None], [2, 331]])
     # The forms of version 5 and of those before.
     settings = json.loads((tmp_path / "tokenizer.json").read_text(encoding="utf-8"))
-    _, new = read_hugging_face_tokenizers(tmp_path, "de")
+    _, new = read_tokenizers(tmp_path, "de")
     added = {token["content"]: token["id"] for token in settings["added_tokens"]}
     change(tmp_path / "added_tokens.json", **added)
     change(tmp_path / "vocab.json", **settings["model"]["vocab"])
     merges = [" ".join(merge) for merge in settings["model"]["merges"]]
     (tmp_path / "merges.txt").write_text("\n".join(["#version: 0.2", *merges]), encoding="utf-8")
     (tmp_path / "tokenizer.json").unlink()
-    _, old = read_hugging_face_tokenizers(tmp_path, "de")
+    _, old = read_tokenizers(tmp_path, "de")
     assert old.fingerprint() == new.fingerprint()
     for text in (" Ein Hund läuft über die Wiese.", "A dog!\n", "\N{DOG} 12", ""):
         [ids] = new.tokenize([text]).to_list()
@@ -147,7 +146,7 @@ def test_texts_and_prefixes(tmp_path: Path) -> None:
 
 
 def prefix(directory: Path, *languages: str) -> str:
-    _, tokenizer = read_hugging_face_tokenizers(directory, *languages)
+    _, tokenizer = read_tokenizers(directory, *languages)
     return b" ".join(tokenizer.tokens([tokenizer.prefix_ids]).numpy()[0]).decode()
 
 
@@ -160,12 +159,12 @@ def test_languages_and_tasks(tmp_path: Path) -> None:
     assert prefix(tmp_path, "de", "en") == translated
     message = "`source_language` must be one of de, en, zh. Received: source_language=None"
     with pytest.raises(InputError, match=message):
-        read_hugging_face_tokenizers(tmp_path)
+        read_tokenizers(tmp_path)
     with pytest.raises(InputError, match=r"must be one of de, en, zh\. Received: source_language='fr'"):
-        read_hugging_face_tokenizers(tmp_path, "fr")
+        read_tokenizers(tmp_path, "fr")
     with pytest.raises(InputError, match=r"must be one of de, en\. Received: target_language='zh'"):
-        read_hugging_face_tokenizers(tmp_path, "de", "zh")
-    forced = read_hugging_face_tokenizers(tmp_path, "de", "en")[1]
+        read_tokenizers(tmp_path, "de", "zh")
+    forced = read_tokenizers(tmp_path, "de", "en")[1]
     ids = [int(forced.original_ids[number]) for number in forced.prefix_ids]
     change(path, forced_decoder_ids=[*enumerate(ids, 1)])
     assert prefix(tmp_path) == translated
@@ -175,7 +174,7 @@ def test_languages_and_tasks(tmp_path: Path) -> None:
     change(path, is_multilingual=False)
     assert prefix(tmp_path) == "<|notimestamps|>"
     with pytest.raises(InputError, match="the model has no languages of this kind"):
-        read_hugging_face_tokenizers(tmp_path, "de")
+        read_tokenizers(tmp_path, "de")
 
 
 def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
@@ -192,16 +191,16 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
     ):
         path.write_text(json.dumps({"chunk_length": 1, "feature_size": 10, name: value}), encoding="utf-8")
         with pytest.raises(InputError, match=message):
-            read_hugging_face_tokenizers(tmp_path, "de")
+            read_tokenizers(tmp_path, "de")
     path.unlink()
     change(tmp_path / "generation_config.json", return_timestamps=True)
     with pytest.raises(InputError, match="`return_timestamps` must be False or None, since no search here"):
-        HuggingFaceCheckpoint(tmp_path)
+        from_hugging_face(tmp_path, "de")
 
 
 def test_a_translator_of_audio(tmp_path: Path) -> None:
     save_whisper(tmp_path / "theirs")
-    translator = kt.Translator.from_hugging_face(tmp_path / "theirs", "de", "en")
+    translator = from_hugging_face(tmp_path / "theirs", "de", "en")
     assert (translator.max_source_length, translator.max_target_length) == (100, 23)
     sources = audio(3)
     texts = translator.translate(sources)
@@ -245,7 +244,7 @@ SIZES: dict[str, Any] = {"num_layers": 1, "hidden_dim": 8, "num_heads": 2, "inte
 @pytest.mark.slow
 def test_an_export_of_audio(tmp_path: Path) -> None:
     save_whisper(tmp_path / "theirs")
-    translator = kt.Translator.from_hugging_face(tmp_path / "theirs", "de")
+    translator = from_hugging_face(tmp_path / "theirs", "de")
     rules = dataclasses.asdict(translator.search) | {"constraints": translator.search.constraints}
     translator.search = kt.decoding.BeamSearch(2, **rules)
     sources = audio(5)
@@ -264,7 +263,7 @@ def test_an_export_of_audio(tmp_path: Path) -> None:
     [of_pair] = translator.score(sources[:1], [" A dog."])
     np.testing.assert_allclose(score.score, of_pair.score, rtol=1e-4)
     assert "`audio`, float32 (b, n)" in (directory / "README.md").read_text(encoding="utf-8")
-    with pytest.raises(ValueError, match=r"for a model of audio.*Received: optimize='xla'\."):
+    with pytest.raises(ValueError, match=r"for a model that reads frames.*Received: optimize='xla'\."):
         kt.export.export_saved_model(translator, tmp_path / "xla", sources, "xla")
     with pytest.raises(ValueError, match="a translator that reads 'audio'"):
         kt.export.export_litert(translator, tmp_path / "model.tflite")

@@ -9,7 +9,7 @@ import pydantic
 import pytest
 
 from keras_transformer.errors import InputError
-from keras_transformer.evaluation import METRICS
+from keras_transformer.evaluation.report import METRICS
 from keras_transformer.runs import RunConfig
 from keras_transformer.training import InverseSquareRootSchedule, NoamSchedule
 
@@ -183,14 +183,6 @@ def test_wrong_json_says_where(text: str, reason: str) -> None:
             {"export_directory": ""},
             "`export_directory` must have at least 1 character. Received: export_dire",
         ),
-        (
-            {"packed_length": 8, "subword_dropout": 0.1},
-            "Received: packed_length=8, subword_dropout=0.1, targ",
-        ),
-        (
-            {"packed_length": 8, "target_subword_dropout": 0.1},
-            "subword_dropout=0.0, target_subword_dropout=0.1",
-        ),
         ({"beams": 3}, "No section has this field. Received: 'beams'. Known: name, run_directory, "),
         ({"data": 3}, "No section has this field. Received: 'data'. Known: "),
     ],
@@ -216,7 +208,6 @@ def test_the_name_is_no_path(name: str) -> None:
         {"length_penalty": 0, "peak_learning_rate": 1, "seed": 2**32 - 1},
         {"kind": "character", "target_kind": "whitespace", "shared": False},
         {"kind": "character", "target_kind": "subword", "shared": False, "subword_dropout": 0.1},
-        {"packed_length": 64, "target_subword_dropout": 0.0},
         {"initial_model": "runs/a", "num_heads": 3},
         {"positions": "learned"},
     ],

@@ -130,7 +130,6 @@ def test_half_a_vocabulary_is_made_again_unless_it_was_trained_on(tmp_path: Path
     ("pairs", "options", "message"),
     [
         ([("abcdefghij", "a")], {"tokens_per_batch": 8}, "tokens_per_batch=8, a pair of 11 tokens"),
-        ([("abcdefghij", "a")], {"packed_length": 8}, r"packed_length=8, .*a pair of 11 tokens"),
         ([("abcabc", "abc")], {"max_source_length": 4}, "The training pairs: Every pair is too long"),
         ([("ab", "c")], {"gradient_accumulation_steps": 3}, "gradient_accumulation_steps=3, 1 batches an ep"),
         ([("a b", "c d")], {"kind": "whitespace", "share_embeddings": True}, "needs one vocabulary for both"),
@@ -167,16 +166,6 @@ def test_each_side_has_its_own_limit_of_subword_dropout(fitted: Callable[..., Fi
     assert after["encoder_token_ids"].shape[1] > before["encoder_token_ids"].shape[1] + 1
 
 
-def test_packed_examples_are_for_training_alone(fitted: Callable[..., Fitted]) -> None:
-    pairs = [("abc", "xy"), ("a", "xyz"), ("ab", "x")] * 4
-    training, validation = fitted(pairs, packed_length=16, tokens_per_batch=64)
-    for inputs, labels in training:
-        assert labels.shape == (4, 16)
-        assert inputs["decoder_segment_ids"].numpy().max() > 1
-    for inputs, _ in validation:
-        assert set(inputs) == {"encoder_token_ids", "decoder_token_ids"}
-
-
 def test_batches_of_an_update_are_weighed(fitted: Callable[..., Fitted]) -> None:
     training, _ = fitted([("abc", "xyz")] * 20, gradient_accumulation_steps=2, tokens_per_batch=32)
     *_, weights = training[0]
@@ -193,7 +182,7 @@ def test_shapes_are_few_where_each_is_compiled(
         return {(inputs["encoder_token_ids"].shape[1], labels.shape[1]) for inputs, labels in training}
 
     exact = shapes("exact")
-    monkeypatch.setattr(run_data, "_jit_compiles", lambda: True)
+    monkeypatch.setattr(run_data, "compiles_each_shape", lambda: True)
     few = shapes("few")
     assert len({source for source, _ in few}) < len({source for source, _ in exact}) / 2
     assert all(source == target for source, target in few)

@@ -98,14 +98,6 @@ def test_every_option_of_the_recipe_at_once(pairs_file: Path) -> None:
     assert config["training"]["monitor"] == "exact_match"
 
 
-@pytest.mark.slow
-def test_packed_examples_train_a_translator_of_single_texts(pairs_file: Path) -> None:
-    run = small_run(pairs_file, packed_length=64)
-    run.train(verbose=0)
-    assert run.translator.model.config.packed
-    assert len(run.translator.translate(["a b"])) == 1
-
-
 def test_choices_of_a_file_reach_the_model(
     pairs_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

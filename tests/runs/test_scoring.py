@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import keras_transformer as kt
-from keras_transformer.decoding import Translation
 from keras_transformer.runs import score
+from keras_transformer.tasks import Translation
 
 
 class Echo:

@@ -1,0 +1,125 @@
+"""Options of an encoder or decoder layer: a field with its meaning, its range and its default."""
+
+import dataclasses
+import difflib
+from collections.abc import Callable
+from typing import Any, Literal, Self, TypeAlias, get_args, get_origin
+
+from keras_transformer._arguments import (
+    check_choice,
+    check_divides,
+    check_number,
+    check_positive,
+    check_rates,
+)
+from keras_transformer.layers.feed_forward import get_activation, serialize_activation
+from keras_transformer.types import Config, Tensor
+
+Activation: TypeAlias = str | Callable[[Tensor], Tensor] | None
+
+_KERAS_ARGUMENTS = ("name", "dtype", "trainable", "autocast", "activity_regularizer", "input_shape")
+# What other libraries and the paper call our options, where the name alone is not close to ours.
+_ELSEWHERE = {
+    "hidden_dim": "d_model embed_dim embedding_dim model_dim hidden_size",
+    "num_heads": "n_heads n_head nhead heads num_attention_heads",
+    "intermediate_dim": "d_ff dff ff_dim ffn_dim d_inner dim_feedforward intermediate_size hidden_dim",
+    "num_layers": "n_layers num_blocks num_hidden_layers depth",
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LayerConfig:
+    """Options of `EncoderLayer`, `DecoderLayer`, the stacks of them, and all models.
+
+    A layer makes its configuration from its constructor's arguments, and keeps it as `layer.config`.
+
+    Raises:
+        TypeError: If a size is not an integer, or a rate is not a number.
+        ValueError: If a value is out of its range, or `num_key_value_heads` does not divide `num_heads`.
+    """
+
+    num_heads: int
+    """Number of attention heads `h`. Must divide the width `d` unless `head_dim` is given."""
+    head_dim: int | None = None
+    """Width `k` of a head. Defaults to `d / num_heads`."""
+    intermediate_dim: int
+    """Inner width `f` of the feed-forward networks."""
+    dropout: float = 0.0
+    """Dropout rate on sub-layer outputs, and on a model's embeddings, in [0, 1)."""
+    attention_dropout: float = 0.0
+    """Dropout rate on the attention scores, in [0, 1)."""
+    intermediate_dropout: float = 0.0
+    """Dropout rate inside the feed-forward networks, in [0, 1)."""
+    activation: Activation = "relu"
+    """Activation of the feed-forward networks: a name that Keras knows, `gelu_tanh` (GELU approximated by
+    tanh), or a function."""
+    gated: bool = False
+    """Whether to use gated feed-forward networks (Shazeer 2020)."""
+    use_bias: bool = True
+    """Whether attention and feed-forward networks have biases."""
+    norm_first: bool = False
+    """Whether to normalize before each sub-layer (pre-norm), not after it as the paper does."""
+    normalization: Literal["layer", "rms"] = "layer"
+    """Kind of normalization."""
+    layer_norm_epsilon: float = 1e-6
+    """Number that normalization adds to the variance."""
+    num_key_value_heads: int | None = None
+    """Number of key/value heads; must divide `num_heads`. Defaults to `num_heads`."""
+
+    def __post_init__(self) -> None:
+        # Each value, then what must fit together, before any weight is made; so values given in Python, by a
+        # file or by a flag meet the same message.
+        for field in dataclasses.fields(self):
+            _check_value(field, getattr(self, field.name))
+        check_divides(num_key_value_heads=self.num_key_value_heads, num_heads=self.num_heads)
+
+    @classmethod
+    def split(cls, owner: type, options: Config, **others: Any) -> tuple[Self, Config]:
+        """Make the configuration of a constructor's options, and return the rest, which are for Keras.
+
+        Args:
+            owner: The class whose constructor it is.
+            options: The constructor's keyword arguments.
+            **others: Fields that the constructor takes by position.
+
+        Raises:
+            TypeError: If an option is neither a field nor an argument of Keras's layers.
+        """
+        names = [field.name for field in dataclasses.fields(cls)]
+        rest = {name: value for name, value in options.items() if name not in names}
+        if unknown := sorted(rest.keys() - {*_KERAS_ARGUMENTS}):
+            meant = [
+                ours for ours, theirs in _ELSEWHERE.items() if unknown[0] in theirs.split() and ours in names
+            ]
+            meant = meant or difflib.get_close_matches(unknown[0], names, 1)
+            hint = f" Did you mean `{meant[0]}`?" if meant else ""
+            received = {name: rest[name] for name in unknown}
+            raise TypeError(f"{owner.__name__} has no such argument.{hint} Received: {received}.")
+        return cls(**{name: options[name] for name in names if name in options}, **others), rest
+
+    def options(self) -> Config:
+        """Return each field's name and value."""
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+
+    def get_config(self) -> Config:
+        """Return each field's name and its value as JSON can hold it."""
+        return {**self.options(), "activation": serialize_activation(self.activation)}
+
+
+def _check_value(field: dataclasses.Field[Any], value: Any) -> None:
+    named = {field.name: value}
+    if value is None and type(None) in get_args(field.type):
+        return
+    if field.type in (int, int | None):
+        check_positive(**named)
+    # All rates are of dropout, and bear its name.
+    elif field.name.endswith("dropout"):
+        check_rates(**named)
+    elif get_origin(field.type) is Literal:
+        check_choice(get_args(field.type), **named)
+    elif field.type in (bool, bool | None):
+        check_choice((True, False), **named)
+    elif field.type is float:
+        check_number(above=0, below=1, **named)
+    elif field.name == "activation":
+        get_activation(value)

@@ -1,0 +1,357 @@
+"""Tokenizers of pretrained models: the files of a directory as tokenizers here, and tokenizers as files."""
+
+import base64
+import contextlib
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from keras_transformer._files import read_file
+from keras_transformer.errors import InputError
+from keras_transformer.pretrained.directory import _Directory
+from keras_transformer.pretrained.graph_tokenizers import _ByteTokenizer, _NamedPieceTokenizer
+from keras_transformer.pretrained.languages import _LANGUAGES
+from keras_transformer.text import AdaptedTokenizer, BytePairTokenizer, SubwordTokenizer, Tokenizer
+from keras_transformer.types import SPECIAL_IDS, SPECIAL_TOKENS, Config
+
+_Ids: TypeAlias = npt.NDArray[np.int64]
+_Reader: TypeAlias = Callable[[_Directory, str | None, str | None], tuple[Tokenizer, Tokenizer]]
+_Files: TypeAlias = tuple[dict[str, bytes], Config]
+
+_PAD, _UNKNOWN, _START, _END, _MASK = "<pad>", "<unk>", "<s>", "</s>", "<mask>"
+_SPECIAL = ((_PAD,), (_UNKNOWN,), (_START,), (_END,))
+_FAIRSEQ = (_START, _PAD, _END, _UNKNOWN)  # where SentencePiece has three others
+_OTHER_START = "<start>"  # where another token is named `_START`
+_NO_TOKEN = "<no token {}>"  # a row of the table that has none
+# By the class that puts them in front of texts: their form as tokens, and the languages.
+_LANGUAGE_CLASSES = {
+    "M2M100Tokenizer": ("__{}__", "m2m100"),
+    "MBart50Tokenizer": ("{}", "mbart mbart50"),
+    "NllbTokenizer": ("{}", "nllb"),
+    "MBartTokenizer": ("{}", "mbart"),
+}
+
+
+def _vocabulary(
+    files: _Directory,
+    pieces: Sequence[str],
+    hidden: Sequence[str] = (),
+    *,
+    size: str = "vocab_size",
+    special: Sequence[tuple[str, ...]] | None = None,
+    added: Sequence[tuple[int, str, bool]] | None = None,
+) -> Config:
+    """Return the fields of a `Spec` with all ids of the model, with tokens that are added to the pieces."""
+    pieces, never_text = [*pieces], [*hidden, _START, _MASK]
+    for number, token, is_special in _added_tokens(files) if added is None else added:
+        pieces += [_NO_TOKEN.format(at) for at in range(len(pieces), number + 1)]
+        if pieces[number] != token and not is_special:
+            wanted = "added tokens must be special, since others split texts"
+            raise InputError(f"{files.settings_path}: {wanted}. Received: {token!r}.")
+        pieces[number] = token
+        never_text += [token] * is_special
+    rows = files.config.get(size, len(pieces))
+    if type(rows) is not int or rows < len(pieces):
+        wanted = f"{size} must be at least {len(pieces)}, the tokens of the vocabulary"
+        raise InputError(f"{files.path / 'config.json'}: {wanted}. Received: {rows!r}.")
+    pieces += [_NO_TOKEN.format(at) for at in range(len(pieces), rows)]
+    if special is None:
+        # Our own models start from a token that is no text.
+        start = files.config.get("decoder_start_token_id")
+        is_start = _START in pieces and pieces.index(_START) == start
+        special = [names if names != (_START,) or is_start else () for names in _SPECIAL]
+    for token in (token for names in special for token in names):
+        if token not in pieces:
+            raise InputError(
+                f"{files.path}: the vocabulary must have {token!r}. Received: {len(pieces)} others."
+            )
+    never_text += [piece for piece in pieces if piece.startswith("<no token ")]
+    return {"pieces": tuple(pieces), "special": tuple(special), "hidden": tuple(never_text)}
+
+
+def _added_tokens(files: _Directory) -> list[tuple[int, str, bool]]:
+    """Return id, name and whether it is special of each token that the configuration adds."""
+    try:
+        return [
+            (int(number), str(token["content"]), bool(token["special"]))
+            for number, token in files.settings.get("added_tokens_decoder", {}).items()
+        ]
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        wanted = "added_tokens_decoder must have a `content` and `special` for each id"
+        raise InputError(f"{files.settings_path}: {wanted}. Received: {error!r}.") from error
+
+
+def _named_pieces(vocabulary: Config, proto: str, **others: Any) -> Tokenizer:
+    spec = _NamedPieceTokenizer.Spec(**vocabulary, proto=proto, **others)
+    return _own_subwords(spec) or _NamedPieceTokenizer(spec)
+
+
+def _own_subwords(spec: _NamedPieceTokenizer.Spec) -> SubwordTokenizer | None:
+    """Return the tokenizer of this package that was written as one of Marian; None for others."""
+    if not spec.special[SPECIAL_IDS.start]:
+        return None
+    # Decoding starts from a token of its own; that others begin with the same tokens is not known.
+    with contextlib.suppress(ValueError):
+        own, first = SubwordTokenizer(base64.b64decode(spec.proto)), len(SPECIAL_TOKENS)
+        names = [piece.decode() for piece in own.tokens([list(range(own.vocabulary_size))]).numpy()[0]]
+        # A table may have more rows, without tokens.
+        pieces = [piece for piece in spec.pieces if not piece.startswith("<no token ")]
+        return own if names[first:] == pieces[first:] else None
+    return None
+
+
+def _language(files: _Directory, argument: str, name: object, languages: Collection[str]) -> str:
+    if name not in languages:
+        wanted = f"`{argument}` must be one of {', '.join(sorted(languages)) or 'no languages'}"
+        raise InputError(f"{files.path}: {wanted}. Received: {argument}={name!r}.")
+    return str(name)
+
+
+def _refuse_language(files: _Directory, *names: str | None) -> None:
+    if any(names):
+        raise InputError(f"{files.path}: the model has no languages of this kind. Received: {names}.")
+
+
+def _read_marian(files: _Directory, source: str | None, target: str | None) -> tuple[Tokenizer, Tokenizer]:
+    _refuse_language(files, source)
+    is_separate = files.settings.get("separate_vocabs") is True
+    pieces = files.vocabulary("vocab.json")
+    target_pieces = files.vocabulary("target_vocab.json") if is_separate else pieces
+    prefix: tuple[str, ...] = ()
+    if target is not None:
+        languages = [piece[2:-2] for piece in pieces if piece.startswith(">>") and piece.endswith("<<")]
+        prefix = (f">>{_language(files, 'target_language', target, languages)}<<",)
+    size = "decoder_vocab_size" if is_separate else "vocab_size"
+    protos = [files.sentence_piece(f"{side}.spm")[0] for side in ("source", "target")]
+    return (
+        _named_pieces(_vocabulary(files, pieces), protos[0], has_codes=True, prefix=prefix),
+        _named_pieces(_vocabulary(files, target_pieces, size=size), protos[1], has_codes=True),
+    )
+
+
+def _read_t5(files: _Directory, source: str | None, target: str | None) -> tuple[Tokenizer, Tokenizer]:
+    _refuse_language(files, source, target)
+    proto, pieces = files.sentence_piece("spiece.model")
+    extra = [f"<extra_id_{number}>" for number in reversed(range(files.setting("extra_ids", 100)))]
+    new = [] if "<extra_id_0>" in pieces else extra
+    return (_named_pieces(_vocabulary(files, [*pieces, *new], extra), proto),) * 2
+
+
+def _read_pegasus(files: _Directory, source: str | None, target: str | None) -> tuple[Tokenizer, Tokenizer]:
+    _refuse_language(files, source, target)
+    proto, pieces = files.sentence_piece("spiece.model", [_PAD, _END])
+    offset = files.setting("offset", 103)
+    if offset < 2:
+        raise InputError(f"{files.settings_path}: offset must be at least 2. Received: {offset}.")
+    extra = ["<mask_1>", "<mask_2>", *(f"<unk_{number}>" for number in range(2, offset))]
+    return (_named_pieces(_vocabulary(files, [_PAD, _END, *extra, *pieces[2:]], extra), proto),) * 2
+
+
+def _read_with_languages(
+    name: str, files: _Directory, source: str | None, target: str | None
+) -> tuple[Tokenizer, Tokenizer]:
+    """Read tokenizers that put the token of a language in front of each text, or after its end."""
+    is_last = name == "MBartTokenizer"
+    languages = {code: token for token, code in _language_tokens(name).items()}
+    if name == "M2M100Tokenizer":
+        if (codes := files.settings.get("language_codes", "m2m100")) != "m2m100":
+            wanted = "language_codes must be 'm2m100'"
+            raise InputError(f"{files.settings_path}: {wanted}. Received: {codes!r}.")
+        proto, _ = files.sentence_piece("sentencepiece.bpe.model")
+        pieces = [*files.vocabulary("vocab.json"), *languages.values()]
+    else:
+        if files.settings.get("legacy_behaviour"):
+            wanted = "legacy_behaviour must be false, since the language is put in front"
+            raise InputError(f"{files.settings_path}: {wanted}. Received: true.")
+        proto, pieces = files.sentence_piece("sentencepiece.bpe.model", [_UNKNOWN, _START, _END])
+        pieces = [*_FAIRSEQ, *pieces[3:], *languages.values(), _MASK]
+    first = "decoder_start_token_id" if is_last else "forced_bos_token_id"
+    forced = files.table("generation_config.json", optional=True).get(first, files.config.get(first))
+    by_number: dict[object, str] = {pieces.index(token): code for code, token in languages.items()}
+    source = source or files.settings.get("src_lang")
+    target = target or files.settings.get("tgt_lang") or by_number.get(forced)
+    of_source, of_target = (
+        languages[_language(files, argument, given, languages)]
+        for argument, given in (("source_language", source), ("target_language", target))
+    )
+    around: list[Config] = [{"prefix": (of_source,)}, {"prefix": (of_target,)}]
+    if is_last:  # the decoder starts from its language
+        around = [{"suffix": (of_source,), "start": of_target}, {"start": of_target}]
+    vocabulary = _vocabulary(files, pieces, [*languages.values()])
+    return _named_pieces(vocabulary, proto, **around[0]), _named_pieces(vocabulary, proto, **around[1])
+
+
+def _read_bart(files: _Directory, source: str | None, target: str | None) -> tuple[Tokenizer, Tokenizer]:
+    _refuse_language(files, source, target)
+    pieces, byte_pairs = _byte_pairs(files)
+    spec = BytePairTokenizer.Spec(**_vocabulary(files, pieces), **byte_pairs, prefix=(_START,))
+    return (BytePairTokenizer(spec),) * 2
+
+
+def _byte_pairs(files: _Directory) -> tuple[list[str], Config]:
+    """Read the pieces, and the fields of a `Spec` that say how they are merged."""
+    space: object = files.settings.get("add_prefix_space", False)
+    path = files.path / "tokenizer.json"
+    if (files.path / "vocab.json").exists() or not path.exists():
+        pieces, path = files.vocabulary("vocab.json"), files.path / "merges.txt"
+        lines = read_file(path).decode("utf-8", "replace").splitlines()
+        merges = [line for line in lines if line.strip() and not line.startswith("#version")]
+    else:
+        table = files.table(path.name)
+        parts = (table.get("model"), table.get("pre_tokenizer"))
+        model, splitter = (part if isinstance(part, dict) else {} for part in parts)
+        kinds = [model.get("type"), splitter.get("type")]
+        if kinds != ["BPE", "ByteLevel"] or table.get("normalizer") is not None:
+            received = f"{kinds} and the normalizer {table.get('normalizer')!r}"
+            raise InputError(f"{path} must be of byte-level BPE without a normalizer. Received: {received}.")
+        pieces = files.ordered(path, model.get("vocab"))
+        merges = [merge if isinstance(merge, str) else " ".join(merge) for merge in model.get("merges", ())]
+        space = splitter.get("add_prefix_space", space)
+    known = {*pieces}
+    for merge in merges:
+        if merge.count(" ") != 1 or not known.issuperset([*merge.split(" "), merge.replace(" ", "")]):
+            raise InputError(f"{path}: merges must be two tokens of the vocabulary. Received: {merge!r}.")
+    if missing := [letter for letter in BytePairTokenizer.byte_letters() if letter not in known]:
+        raise InputError(f"{path}: the vocabulary must have all bytes. Received: none of {missing[:3]}.")
+    return pieces, {"merges": tuple(merges), "add_prefix_space": space is True}
+
+
+def _read_byt5(files: _Directory, source: str | None, target: str | None) -> tuple[Tokenizer, Tokenizer]:
+    _refuse_language(files, source, target)
+    extra = [f"<extra_id_{number}>" for number in range(files.setting("extra_ids", 125))]
+    pieces = [_PAD, _END, _UNKNOWN, *map(chr, range(256)), *extra]
+    return (_ByteTokenizer(_ByteTokenizer.Spec(**_vocabulary(files, pieces, extra))),) * 2
+
+
+_READERS: dict[object, _Reader] = {
+    "BartTokenizer": _read_bart,
+    "ByT5Tokenizer": _read_byt5,
+    **{name: partial(_read_with_languages, name) for name in _LANGUAGE_CLASSES},
+    "MT5Tokenizer": _read_t5,
+    "MarianTokenizer": _read_marian,
+    "PegasusTokenizer": _read_pegasus,
+    "RobertaTokenizer": _read_bart,  # another name of it
+    "T5Tokenizer": _read_t5,
+}
+
+
+def _language_tokens(name: str) -> dict[str, str]:
+    """Return the language of each token that a class puts around texts, in the order of their ids."""
+    form, families = _LANGUAGE_CLASSES[name]
+    return {form.format(code): code for family in families.split() for code in _LANGUAGES[family].split()}
+
+
+def _subword_files(
+    tokenizers: tuple[Tokenizer, Tokenizer], token_ids: tuple[_Ids, _Ids], max_length: int
+) -> dict[str, bytes]:
+    """Return the content of each file of the tokenizers of source and target."""
+    kinds = tuple(tokenizer.kind for tokenizer in tokenizers)
+    source, target = map(_written_spec, tokenizers)
+    if source is None or target is None or type(source) is not type(target):
+        raise ValueError(f"Both tokenizers must be of subwords, of one kind. Received: kinds={kinds}.")
+    if source.suffix:
+        raise ValueError(f"A text must end with its end. Received: {[*source.suffix]} after it.")
+    starts, vocabularies = zip(*map(_written_vocabulary, tokenizers, token_ids), strict=True)
+    hidden = {*starts, *source.hidden, *target.hidden}
+    numbers = {**vocabularies[0], **vocabularies[1]}
+    never_text = {piece: number for piece, number in numbers.items() if piece in hidden}
+    files, settings = _written_class(source, target, vocabularies)
+    settings = {
+        "pad_token": _PAD,
+        "unk_token": _UNKNOWN,
+        "eos_token": _END,
+        "clean_up_tokenization_spaces": False,
+        "model_max_length": max_length,
+        **({"bos_token": starts[1]} if starts[1] in vocabularies[1] else {}),
+        # The first says that they are left out of a text, the second that they are special.
+        "additional_special_tokens": [*never_text],
+        "added_tokens_decoder": {
+            str(number): {"content": piece, "special": True} for piece, number in never_text.items()
+        },
+        **settings,
+    }
+    return {**files, "tokenizer_config.json": _json(settings)}
+
+
+def _written_spec(tokenizer: Tokenizer) -> AdaptedTokenizer.Spec | None:
+    """Return how a tokenizer splits; None if no class there does so."""
+    if isinstance(tokenizer, SubwordTokenizer):
+        if tokenizer.lowercase:
+            raise ValueError(
+                "A tokenizer of subwords must keep the case, since that of Marian does. "
+                "Received: lowercase=True."
+            )
+        proto = base64.b64encode(tokenizer.proto).decode()
+        return _NamedPieceTokenizer.Spec(pieces=(), special=_SPECIAL, proto=proto, has_codes=True)
+    if isinstance(tokenizer, _NamedPieceTokenizer | _ByteTokenizer):
+        return tokenizer.spec
+    # Theirs puts the start token in front of each text.
+    is_bart = isinstance(tokenizer, BytePairTokenizer) and tokenizer.spec.prefix == (_START,)
+    return tokenizer.spec if is_bart else None
+
+
+def _written_vocabulary(tokenizer: Tokenizer, token_ids: _Ids) -> tuple[str, dict[str, int]]:
+    """Return the name of the start token, and the id there of each piece that has one."""
+    names = [piece.decode() for piece in tokenizer.tokens([list(range(len(token_ids)))]).numpy()[0]]
+    regular = names[len(SPECIAL_TOKENS) :]
+    start = _OTHER_START if _START in regular else _START
+    special = [_PAD, _UNKNOWN, start, _END]
+    if taken := {*special}.intersection(regular):
+        raise ValueError(
+            f"A vocabulary must have no piece that is one of {special}. Received: {min(taken)!r}."
+        )
+    ids = zip([*special, *regular], token_ids.tolist(), strict=True)
+    return start, {name: number for name, number in ids if number >= 0}
+
+
+def _written_class(
+    source: AdaptedTokenizer.Spec, target: AdaptedTokenizer.Spec, vocabularies: Sequence[dict[str, int]]
+) -> _Files:
+    """Return the files of a class of tokenizers, and its settings."""
+    if isinstance(source, BytePairTokenizer.Spec):
+        merges = "".join(f"{merge}\n" for merge in source.merges)
+        files = {"vocab.json": _json(vocabularies[0]), "merges.txt": f"#version: 0.2\n{merges}".encode()}
+        return files, {"tokenizer_class": "BartTokenizer", "add_prefix_space": source.add_prefix_space}
+    if not isinstance(source, _NamedPieceTokenizer.Spec) or not isinstance(target, _NamedPieceTokenizer.Spec):
+        number = sum(piece.startswith("<extra_id_") for piece in vocabularies[0])
+        return {}, {"tokenizer_class": "ByT5Tokenizer", "extra_ids": number}
+    # Of Marian, who asks has to write the language in front of a text.
+    if not source.has_codes and (source.prefix or target.prefix):
+        return _written_with_languages(source, target, vocabularies[0])
+    # Nothing splits as SentencePiece but SentencePiece. This class runs it, with one vocabulary or two.
+    is_separate = vocabularies[0] != vocabularies[1]
+    protos = {"source.spm": source.proto, "target.spm": target.proto}
+    files = {name: base64.b64decode(proto) for name, proto in protos.items()}
+    files["vocab.json"] = _json(vocabularies[0])
+    files |= {"target_vocab.json": _json(vocabularies[1])} if is_separate else {}
+    return files, {"tokenizer_class": "MarianTokenizer", "separate_vocabs": is_separate}
+
+
+def _written_with_languages(
+    source: _NamedPieceTokenizer.Spec, target: _NamedPieceTokenizer.Spec, vocabulary: dict[str, int]
+) -> _Files:
+    prefixes = [[*source.prefix], [*target.prefix]]
+    for name in _LANGUAGE_CLASSES:
+        codes = _language_tokens(name)
+        if all(len(prefix) == 1 and prefix[0] in codes for prefix in prefixes):
+            break
+    else:
+        raise ValueError(f"Each text must begin with the token of its language. Received: {prefixes}.")
+    source_language, target_language = (codes[prefix[0]] for prefix in prefixes)
+    settings = {"tokenizer_class": name, "src_lang": source_language, "tgt_lang": target_language}
+    files = {"sentencepiece.bpe.model": base64.b64decode(source.proto)}
+    if name == "M2M100Tokenizer":
+        # Languages follow what is listed, and after them come rows of the table that have no token.
+        first = min(vocabulary[token] for token in codes)
+        listed = {piece: number for piece, number in vocabulary.items() if number < first}
+        files["vocab.json"] = _json(listed)
+        settings["language_codes"] = "m2m100"
+    return files, settings
+
+
+def _json(table: Mapping[str, object]) -> bytes:
+    return (json.dumps(table, indent=2) + "\n").encode()

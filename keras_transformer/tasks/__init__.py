@@ -1,0 +1,22 @@
+"""Tasks: a model with what turns a user's data into its inputs, and its outputs into strings."""
+
+from keras_transformer.tasks.model_task import ModelTask
+from keras_transformer.tasks.results import Alignment, PairScore, Translation, TruncationWarning
+from keras_transformer.tasks.sources import Source, TextSource
+from keras_transformer.tasks.text_generator import TextGenerator
+from keras_transformer.tasks.text_task import TextTask
+from keras_transformer.tasks.translator import Translator
+
+__all__ = [
+    "Alignment",
+    "ModelTask",
+    "PairScore",
+    "Source",
+    "TextGenerator",
+    "TextSource",
+    "TextTask",
+    "Translation",
+    "Translator",
+    "TruncationWarning",
+]
+__dir__ = __all__.copy  # `dir()` shows what is public

@@ -1,0 +1,76 @@
+"""A task as a directory: the model, its tokenizers, the search and the limits."""
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import keras
+
+from keras_transformer._files import Checksums, atomic_directory, read_file, read_table, write_file
+from keras_transformer.decoding import BeamSearch, GreedySearch, SampleSearch, Search
+from keras_transformer.errors import InputError
+from keras_transformer.text import Tokenizer, load_tokenizer
+from keras_transformer.training import load_model
+from keras_transformer.types import Config, Length
+
+MODEL_FILE = "model.keras"
+_SEARCHES: dict[str, type[Search]] = {"beam": BeamSearch, "greedy": GreedySearch, "sample": SampleSearch}
+
+
+def _write_task(
+    path: Path,
+    model: keras.Model,
+    tokenizers: Mapping[str, Tokenizer],
+    search: Search,
+    limits: Mapping[str, int],
+) -> None:
+    """Write a task with the options file `path`; the directory changes when everything is written."""
+    options = {"search": _search_options(search), **limits}
+    with atomic_directory(path.parent, replace=True) as partial:
+        for name, tokenizer in tokenizers.items():
+            tokenizer.save(partial / name)
+        model.save(partial / MODEL_FILE)
+        # NumPy's numbers are numbers, too.
+        content = json.dumps(options, indent=2, default=lambda number: number.item())
+        write_file(partial / path.name, (content + "\n").encode())
+        # A single rename cannot replace a directory that is there. With these a task that was half replaced
+        # by another is refused: vocabularies of one size would fit, and be wrong.
+        Checksums.write(partial)
+
+
+def _read_task(path: Path, tokenizers: Sequence[str], limits: Sequence[str]) -> dict[str, Any]:
+    """Return the arguments of a task; raise `InputError` for damaged parts or those of two models."""
+    directory = path.parent
+    for name in (path.name, MODEL_FILE):
+        if not (directory / name).is_file():
+            raise InputError(f"{directory} is not the directory of a model: it has no {name}.")
+    Checksums.check(directory)
+    fields = [("search", dict[str, Any]), *((name, Length) for name in limits)]
+    # Of files without `Checksums`, unused.
+    parts: dict[str, str] = dataclasses.field(default_factory=dict)
+    kind = dataclasses.make_dataclass("_Options", [*fields, ("parts", dict[str, str], parts)])
+    options = vars(read_table(read_file(path), path, kind))
+    return {
+        "model": load_model(directory / MODEL_FILE),
+        **{name: load_tokenizer(directory / name) for name in tokenizers},
+        "search": _read_search(options["search"], path),
+        **{name: options[name] for name in limits},
+    }
+
+
+def _search_options(search: Search) -> Config:
+    """Describe a search by its kind and its fields."""
+    kinds = [kind for kind, search_class in _SEARCHES.items() if type(search) is search_class]
+    if not kinds:
+        names = ", ".join(search_class.__name__ for search_class in _SEARCHES.values())
+        raise ValueError(f"`search` must be one of {names} to be saved. Received: {type(search).__name__}.")
+    return {"kind": kinds[0], **dataclasses.asdict(search)}
+
+
+def _read_search(options: Config, path: Path) -> Search:
+    kind = options.pop("kind", None)
+    if kind not in [*_SEARCHES]:
+        raise InputError(f"{path}: `kind` of `search` must be one of {[*_SEARCHES]}. Received: {kind!r}.")
+    return read_table(json.dumps(options).encode(), path, _SEARCHES[kind])

@@ -1,0 +1,126 @@
+"""What tasks return, and the signatures: what a request holds, and what a row of its outputs becomes."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from keras_transformer.types import LOWEST_SCORE, Columns, Signature
+
+
+@dataclasses.dataclass(frozen=True)
+class Translation:
+    """The output for a source, and its score."""
+
+    text: str
+    """The output, without special tokens."""
+    score: float
+    """Its log-probability, divided by the search's length penalty."""
+
+
+@dataclasses.dataclass(frozen=True)
+class PairScore:
+    """The score of a given target."""
+
+    score: float
+    """Its log-probability, divided by the search's length penalty."""
+    num_tokens: int
+    """Its number of tokens, the end token included."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Alignment:
+    """The output for a source, and the attention of each of its tokens to the source."""
+
+    text: str
+    """The output, without special tokens."""
+    score: float
+    """Its log-probability, divided by the search's length penalty."""
+    source_tokens: tuple[str, ...]
+    """The `s` tokens that the model read; the last is the end token."""
+    output_tokens: tuple[str, ...]
+    """The `t` tokens that it generated, with the end token if the output has one."""
+    attention: np.ndarray
+    """float32 `(t, s)`: a row for each output token, which sums to 1."""
+
+
+class TruncationWarning(UserWarning):
+    """A source was longer than the task's limit, and its end was not read.
+
+    `warnings.simplefilter("error", TruncationWarning)` makes it an error, `"ignore"` silences it.
+    """
+
+
+Outputs: TypeAlias = Mapping[str, np.ndarray]
+"""The arrays of an answer, by their names."""
+
+
+class _ServedSignature(NamedTuple):
+    """What a signature takes, what it returns, and what one row of that becomes."""
+
+    inputs: Columns
+    outputs: Columns
+    read: Callable[..., object]
+
+    def results(self, outputs: Outputs) -> list[Any]:
+        """Turn the arrays of a batch into one result for each row."""
+        columns = (outputs[name] for name in self.outputs)
+        return [self.read(*row) for row in zip(*columns, strict=True)]
+
+
+def _translation(output: bytes, score: float) -> Translation:
+    return Translation(output.decode("utf-8"), float(score))
+
+
+def _hypotheses(outputs: np.ndarray, scores: np.ndarray) -> list[Translation]:
+    # A search may find fewer than `n` sequences. The others have `LOWEST_SCORE` and what the model added to
+    # it, divided by a length penalty: a wide gap separates both kinds.
+    return [
+        _translation(output, score)
+        for rank, (output, score) in enumerate(zip(outputs, scores, strict=True))
+        if rank == 0 or score > LOWEST_SCORE / 1e6
+    ]
+
+
+def _alignment(
+    output: bytes, score: float, source_tokens: np.ndarray, output_tokens: np.ndarray, attention: np.ndarray
+) -> Alignment:
+    # Padding tokens are empty strings.
+    columns, rows = (
+        tuple(token.decode("utf-8") for token in tokens if token) for tokens in (source_tokens, output_tokens)
+    )
+    attention = attention[: len(rows), : len(columns)]
+    return Alignment(output.decode("utf-8"), float(score), columns, rows, attention)
+
+
+def _pair_score(score: float, num_tokens: int) -> PairScore:
+    return PairScore(float(score), int(num_tokens))
+
+
+_BEST: Columns = {"output": ("string", 1), "score": ("float32", 1)}
+_HYPOTHESES: Columns = {"output": ("string", 2), "score": ("float32", 2)}
+_ALIGNMENT: Columns = {
+    "source_tokens": ("string", 2),
+    "output_tokens": ("string", 2),
+    "attention": ("float32", 3),
+}
+# An option has a row for each source, or one for all: a server that joins the requests of several clients
+# joins their rows, and each source keeps the options of its own request.
+OPTIONS: Columns = {
+    "max_length": ("int32", 1),
+    "length_penalty": ("float32", 1),
+    "num_hypotheses": ("int32", 1),
+}
+"""The options of a request to `search`."""
+
+SIGNATURES: dict[Signature, _ServedSignature] = {
+    "serving_default": _ServedSignature({}, _BEST, _translation),
+    "n_best": _ServedSignature({}, _HYPOTHESES, _hypotheses),
+    "align": _ServedSignature({}, {**_BEST, **_ALIGNMENT}, _alignment),
+    "score": _ServedSignature(
+        {"output": ("string", 1)}, {"score": ("float32", 1), "num_tokens": ("int32", 1)}, _pair_score
+    ),
+    "search": _ServedSignature(OPTIONS, _HYPOTHESES, _hypotheses),
+}
+"""What a task can be asked for, in memory and on a server; the inputs are those besides the source."""

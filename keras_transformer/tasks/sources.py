@@ -1,0 +1,165 @@
+"""What a model reads: how sources are checked, batched, and turned into the model's inputs."""
+
+import abc
+from collections.abc import Iterable, Sequence
+from typing import ClassVar
+
+import keras
+import tensorflow as tf
+
+from keras_transformer._arguments import as_strings
+from keras_transformer.text import Tokenizer
+from keras_transformer.types import SPECIAL_TOKENS, Shape, Value
+
+
+class Source(abc.ABC):
+    """The kind of a task's sources. A task knows this interface, and no kind.
+
+    `read` and `is_empty` consist of TensorFlow operations: an export serves them.
+    """
+
+    kinds: ClassVar[dict[str, type["Source"]]] = {}
+    """The classes by the names of their inputs, for a served model, which has no tokenizer."""
+    reader: ClassVar[type]
+    """What turns a source into numbers, such as a tokenizer; it can be saved, and makes a `Source`."""
+    name: ClassVar[str]
+    """The name of the input of a served signature."""
+    dtype: ClassVar[str]
+    """Its dtype."""
+    rank: ClassVar[int]
+    """Its rank, with the batch."""
+    hard_values: ClassVar[tuple[Value, ...]]
+    """Sources that users send by mistake, with which an export is verified."""
+    about: str
+    """What the README of an export says about the input."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        Source.kinds[cls.name] = cls
+
+    @classmethod
+    def of(cls, reader: Tokenizer) -> "Source":
+        """Return the source that a tokenizer, or another reader, makes."""
+        # The readers of other kinds are saved like tokenizers, and so are tokenizers, too.
+        kinds = [kind for kind in cls.kinds.values() if kind is not TextSource]
+        return next((kind(reader) for kind in kinds if isinstance(reader, kind.reader)), TextSource(reader))
+
+    @abc.abstractmethod
+    def __init__(self, reader: Tokenizer) -> None:
+        """Keep the reader."""
+
+    @property
+    @abc.abstractmethod
+    def input_spec(self) -> tuple[Shape, str]:
+        """The shape and dtype of what the model reads."""
+
+    @abc.abstractmethod
+    def check_model(self, model: keras.Model) -> None:
+        """Raise `ValueError` for a model that does not read what `read` returns."""
+
+    @abc.abstractmethod
+    def example(self) -> Value:
+        """Return a source for the warm-up of an export, where none is given."""
+
+    @classmethod
+    @abc.abstractmethod
+    def check(cls, argument: str, values: Iterable[object]) -> list[Value]:
+        """Return sources as a list; raise `TypeError` or `ValueError` for a value of another kind."""
+
+    @classmethod
+    @abc.abstractmethod
+    def batch(cls, values: Sequence[Value]) -> tf.Tensor:
+        """Join sources into one tensor of `dtype` and `rank`."""
+
+    @abc.abstractmethod
+    def read(self, batch: tf.Tensor, max_length: int) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return what the model reads, at most `max_length` long, and which rows were cut off, `(b,)`."""
+
+    @abc.abstractmethod
+    def is_empty(self, batch: tf.Tensor) -> tf.Tensor:
+        """Return which rows are empty, so that their outputs are empty too, boolean `(b,)`."""
+
+    @abc.abstractmethod
+    def tokens(self, inputs: tf.Tensor) -> tf.Tensor:
+        """Name each position of what the encoder returns for `inputs`, string `(b, s)`."""
+
+
+class TextSource(Source):
+    """Strings, turned into token ids by a tokenizer in the graph.
+
+    Args:
+        tokenizer: The tokenizer of the sources.
+        reads_empty: Whether an empty string is read like any other, as a prompt is. If False, its output is
+            empty.
+    """
+
+    reader = Tokenizer
+    name = "text"
+    dtype = "string"
+    rank = 1
+    hard_values = ("", "  ", "\U0001f600 \u05e9\u05dc\u05d5\u05dd", b"\xff\xfe\xc3")
+    about = "Bytes that are not UTF-8 are no error."
+    input_spec = ((None, None), "int32")
+
+    def __init__(self, tokenizer: Tokenizer, *, reads_empty: bool = False) -> None:
+        self.tokenizer = tokenizer
+        self._reads_empty = reads_empty
+
+    def check_model(self, model: keras.Model) -> None:
+        """Raise `ValueError` for a model with another vocabulary."""
+        _check_vocabulary("source_tokenizer", self.tokenizer, model.source_embedding.vocabulary_size)
+
+    def example(self) -> Value:
+        """Return what the vocabulary begins with."""
+        first = len(SPECIAL_TOKENS)
+        token_ids = tf.range(first, min(first + 8, self.tokenizer.vocabulary_size))
+        [text] = self.tokenizer.detokenize(token_ids[tf.newaxis]).numpy().tolist()
+        return str(text.decode("utf-8", "replace"))
+
+    @classmethod
+    def check(cls, argument: str, values: Iterable[object]) -> list[Value]:
+        """Return strings as a list; raise `TypeError` for a single string and for other values."""
+        return [*as_strings(**{argument: values})]
+
+    @classmethod
+    def batch(cls, values: Sequence[Value]) -> tf.Tensor:
+        """Encode strings, string `(b,)`."""
+        # A lone surrogate is no UTF-8, and an unknown token to a tokenizer.
+        texts = (
+            value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogatepass")
+            for value in values
+        )
+        return tf.constant([*texts], tf.string, [len(values)])
+
+    def read(self, batch: tf.Tensor, max_length: int) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return ended and padded token ids, int32 `(b, s)`, and which texts were cut off, `(b,)`."""
+        return _ended_ids(self.tokenizer, batch, max_length)
+
+    def is_empty(self, batch: tf.Tensor) -> tf.Tensor:
+        """Return which texts are empty, none where empty texts are read."""
+        return (tf.strings.length(batch) == 0) & (not self._reads_empty)
+
+    def tokens(self, inputs: tf.Tensor) -> tf.Tensor:
+        """Name each token, string `(b, s)`."""
+        return self.tokenizer.tokens(inputs)
+
+
+def _ended_ids(tokenizer: Tokenizer, texts: tf.Tensor, max_length: int) -> tuple[tf.Tensor, tf.Tensor]:
+    """Tokenize, end, cut off and pad texts: int32 `(b, s)`, and which were cut off, boolean `(b,)`."""
+    token_ids, is_cut = tokenizer.ended_ids(texts, max_length)
+    # A column even where there are no rows: a reshape cannot tell the size of 0 elements.
+    return tf.pad(token_ids, [[0, 0], [0, tf.maximum(1 - tf.shape(token_ids)[1], 0)]]), is_cut
+
+
+def _check_vocabulary(argument: str, tokenizer: Tokenizer, size: int) -> None:
+    """Raise ValueError for a tokenizer whose vocabulary is not of the model's size."""
+    received = getattr(tokenizer, "vocabulary_size", None)
+    if received != size:
+        # That of a layer of Keras is a method.
+        received = received if isinstance(received, int) else f"that of a {type(tokenizer).__name__}"
+        side = argument.removesuffix("tokenizer").replace("_", " ")
+        raise ValueError(
+            f"`{argument}` must have the vocabulary of the model, as a tokenizer of this package; "
+            "`text.as_tokenizer` makes one of a tokenizer of Keras, KerasHub or SentencePiece. "
+            f"Received: {argument}.vocabulary_size={received}, model {side}vocabulary size={size}."
+        )

@@ -1,0 +1,175 @@
+"""Strings in, strings out: the functions that a task calls and an export serves, the same in both."""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import numpy as np
+import tensorflow as tf
+
+from keras_transformer.decoding import SearchResult
+from keras_transformer.tasks.results import OPTIONS, SIGNATURES
+from keras_transformer.tasks.sources import Source, _ended_ids
+from keras_transformer.text import Tokenizer
+from keras_transformer.types import LOWEST_SCORE, SPECIAL_IDS, Signature
+
+Tensors = dict[str, tf.Tensor]
+# A length penalty above it could make a hypothesis that there is not look possible.
+_LARGEST_PENALTY = 3.0
+_BLANKS: dict[str, np.ndarray] = {
+    "num_tokens": np.array(0, "int32"),
+    **dict.fromkeys(("output", "source_tokens", "output_tokens"), np.array(b"", object)),
+}
+
+
+class _Found(Protocol):
+    """`_TokenFunctions`, compiled or traced."""
+
+    def find(self, source: tf.Tensor, *options: tf.Tensor) -> SearchResult:
+        """Find the outputs of a batch."""
+
+    def score(self, source: tf.Tensor, target_ids: tf.Tensor) -> Sequence[tf.Tensor]:
+        """Score targets."""
+
+    def attend(self, source: tf.Tensor, target_ids: tf.Tensor) -> tf.Tensor:
+        """Return the attention of targets."""
+
+
+class _StringFunctions:
+    """A function for each signature, from columns to the outputs that `SIGNATURES` lists, and `is_cut`.
+
+    They consist of operations of TensorFlow and of `tokens`, which is compiled in a task and traced in an
+    export. `is_cut`, boolean `(b,)`, says which texts were longer than a limit.
+
+    Args:
+        tokens: The model and its search, in numbers.
+        source: The kind of the sources.
+        target_tokenizer: The tokenizer of the outputs.
+        max_source_length: Maximum length of a source, in tokens or frames.
+        max_target_length: Maximum number of tokens of a target to score, the end token included.
+    """
+
+    def __init__(
+        self,
+        tokens: _Found,
+        source: Source,
+        target_tokenizer: Tokenizer,
+        max_source_length: int,
+        max_target_length: int,
+    ) -> None:
+        self.tokens, self._source, self._target_tokenizer = tokens, source, target_tokenizer
+        self._max_source_length, self._max_target_length = max_source_length, max_target_length
+
+    def __getitem__(self, signature: Signature) -> Callable[..., Tensors]:
+        """Return the function of a signature: of a batch of sources, what is given besides, and options."""
+        functions: dict[Signature, Callable[..., Tensors]] = {
+            "serving_default": self.best,
+            "n_best": self.n_best,
+            "align": self.align,
+            "score": self.score,
+            "search": self.search,
+        }
+        return functions[signature]
+
+    def served(self, signature: Signature, **options: Sequence[float]) -> Callable[..., Tensors]:
+        """Return the function of a signature with the outputs that it promises, and no others."""
+        function, names = self[signature], SIGNATURES[signature].outputs
+
+        def serve(*columns: tf.Tensor) -> Tensors:
+            outputs = function(*columns, **options)
+            return {name: outputs[name] for name in names}
+
+        return serve
+
+    def best(self, source: tf.Tensor, *options: tf.Tensor) -> Tensors:
+        """Return the best hypothesis of each source."""
+        inputs, is_cut = self._source.read(source, self._max_source_length)
+        token_ids, scores = self.tokens.find(inputs, *options)
+        output = self._target_tokenizer.detokenize(token_ids[:, 0])
+        outputs = {"output": output, "score": scores[:, 0]}
+        return {**_blanked(outputs, self._source.is_empty(source)), "is_cut": is_cut}
+
+    def n_best(self, source: tf.Tensor, *options: tf.Tensor) -> Tensors:
+        """Return every hypothesis `(b, n)`, best first; what stands for none has `LOWEST_SCORE`."""
+        inputs, is_cut = self._source.read(source, self._max_source_length)
+        token_ids, scores = self.tokens.find(inputs, *options)
+        rows = tf.reshape(token_ids, [-1, token_ids.shape[-1]])
+        output = tf.reshape(self._target_tokenizer.detokenize(rows), tf.shape(scores))
+        outputs = {"output": output, "score": scores}
+        return {**_blanked(outputs, self._source.is_empty(source)), "is_cut": is_cut}
+
+    def align(self, source: tf.Tensor, *options: tf.Tensor) -> Tensors:
+        """Return the best hypothesis, the tokens of both sides, and the attention `(b, t, s)`."""
+        inputs, is_cut = self._source.read(source, self._max_source_length)
+        token_ids, scores = self.tokens.find(inputs, *options)
+        # (b, n, T) -> (b, t): attention to padding would be computed for nothing
+        best_ids = _trimmed(tf.convert_to_tensor(token_ids)[:, 0])
+        outputs = {
+            "output": self._target_tokenizer.detokenize(best_ids),
+            "score": scores[:, 0],
+            "source_tokens": self._source.tokens(inputs),
+            "output_tokens": self._target_tokenizer.tokens(best_ids),
+            "attention": self.tokens.attend(inputs, best_ids),
+        }
+        return {**_blanked(outputs, self._source.is_empty(source)), "is_cut": is_cut}
+
+    def score(self, source: tf.Tensor, output: tf.Tensor, *_: object) -> Tensors:
+        """Return the score of an output for each source."""
+        same_size = "The sources and `output` must have the same number of rows."
+        tf.debugging.assert_equal(tf.shape(source)[:1], tf.shape(output), same_size)
+        inputs, is_cut = self._source.read(source, self._max_source_length)
+        target_ids, is_target_cut = _ended_ids(self._target_tokenizer, output, self._max_target_length)
+        score, num_tokens = self.tokens.score(inputs, target_ids)
+        is_empty = self._source.is_empty(source) & (tf.strings.length(output) == 0)
+        return {
+            **_blanked({"score": score, "num_tokens": num_tokens}, is_empty),
+            "is_cut": is_cut | is_target_cut,
+        }
+
+    def search(self, source: tf.Tensor, *options: tf.Tensor, defaults: Sequence[float]) -> Tensors:
+        """Return what `n_best` does, with the options of each request.
+
+        A value outside its range takes the nearest one in it: an error would be that of other requests, too.
+        """
+        limit, penalty, num_outputs = defaults
+        max_length, given, wanted = (
+            _of_each(name, option, source) for name, option in zip(OPTIONS, options, strict=True)
+        )
+        max_length = tf.clip_by_value(max_length, 1, int(limit))
+        # NaN is not above 0 either.
+        given = tf.where(given > 0, tf.minimum(given, max(penalty, _LARGEST_PENALTY)), 0.0)
+        wanted = tf.clip_by_value(wanted, 1, int(num_outputs))
+        ranks = tf.range(tf.reduce_max(tf.concat([wanted, [1]], axis=0)))  # (n,)
+        outputs = self.n_best(source, max_length, given)
+        is_wanted, width = ranks[None, :] < wanted[:, None], tf.size(ranks)  # (b, n)
+        return {
+            "output": tf.where(is_wanted, outputs["output"][:, :width], ""),
+            "score": tf.where(is_wanted, outputs["score"][:, :width], LOWEST_SCORE),
+            "is_cut": outputs["is_cut"],
+        }
+
+
+def _blanked(outputs: Tensors, is_empty: tf.Tensor) -> Tensors:
+    """Give empty sources empty strings, zeros, and no second hypothesis, whatever the model makes of them."""
+    blanked = {}
+    for name, values in outputs.items():
+        blank = _BLANKS.get(name, np.array(0, "float32"))
+        rank = len(values.shape)
+        if name == "score" and rank == 2:
+            blank = np.array([0.0, *[LOWEST_SCORE] * (values.shape[1] - 1)], "float32")  # (n,)
+        blanked[name] = tf.where(is_empty[(..., *[None] * (rank - 1))], blank, values)
+    return blanked
+
+
+def _trimmed(token_ids: tf.Tensor) -> tf.Tensor:
+    """Drop the columns of `(b, T)` in which every row is padding, all but the first."""
+    lengths = tf.math.count_nonzero(token_ids != SPECIAL_IDS.pad, axis=1, dtype=tf.int32)  # (b,)
+    return token_ids[:, : tf.reduce_max(tf.concat([lengths, [1]], axis=0))]
+
+
+def _of_each(name: str, given: tf.Tensor, source: tf.Tensor) -> tf.Tensor:
+    """Return an option `(b,)` of each source, given with a row for each or one for all."""
+    rows = tf.shape(source)[0]
+    fits = tf.reduce_any(tf.size(given) == [1, rows])
+    message = f"`{name}` must have a row for each text, or one for all. Rows and texts received:"
+    with tf.control_dependencies([tf.debugging.Assert(fits, [message, tf.size(given), rows])]):
+        return tf.broadcast_to(given, [rows])

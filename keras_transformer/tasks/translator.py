@@ -1,0 +1,133 @@
+"""Sources in, strings out: an encoder-decoder model, its tokenizers and a search."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+from keras import ops
+
+from keras_transformer._arguments import check_number
+from keras_transformer.decoding import BeamSearch, Search, SearchResult, target_attention
+from keras_transformer.models import Ensemble, Transformer
+from keras_transformer.tasks.model_task import ModelTask
+from keras_transformer.tasks.results import Alignment, Translation
+from keras_transformer.tasks.sources import Source, TextSource, _check_vocabulary, _ended_ids
+from keras_transformer.tasks.token_functions import _TokenFunctions
+from keras_transformer.text import Tokenizer
+from keras_transformer.types import SPECIAL_IDS, Tensor, Value
+
+
+class Translator(ModelTask):
+    """Translate strings with a trained encoder-decoder model.
+
+    An empty source has an empty output. A source is cut off after `max_source_length` tokens, an output after
+    `max_target_length`; a call that cuts off a source, or a target to be scored, warns once with a
+    `TruncationWarning`. Where positions are learned, limits above their number are taken down to it. `search`
+    and the limits are plain attributes, which may be assigned: the next call uses them.
+
+    Args:
+        model: A `Transformer` or an `Ensemble` with weights.
+        source_tokenizer: The tokenizer of the source language; for sources that are not strings the reader of
+            a `Source`, such as the features that `from_hugging_face` gives a model of speech.
+        target_tokenizer: The tokenizer of the target language.
+        search: How outputs are found. Defaults to `BeamSearch(4)`.
+        max_source_length: Maximum number of tokens of a source, the end token included.
+        max_target_length: Maximum number of tokens of an output, the end token included.
+
+    Raises:
+        ValueError: If a tokenizer's vocabulary does not have the model's size, or a limit is below 2.
+
+    Example:
+        ```python
+        translator = Translator(model, source_tokenizer, target_tokenizer, search=BeamSearch(4))
+        translator.translate(["Ein Hund läuft."])
+        ```
+    """
+
+    options_file: ClassVar[str] = "translator.json"
+    tokenizer_names: ClassVar[tuple[str, ...]] = ("source_tokenizer", "target_tokenizer")
+    limit_names: ClassVar[tuple[str, ...]] = ("max_source_length", "max_target_length")
+    about_outputs: ClassVar[str] = (
+        "A score is a log-probability, divided by the length penalty of the search. An empty source has an\n"
+        "empty output and the score 0."
+    )
+
+    def __init__(
+        self,
+        model: Transformer | Ensemble,
+        source_tokenizer: Tokenizer,
+        target_tokenizer: Tokenizer,
+        *,
+        search: Search | None = None,
+        max_source_length: int = 256,
+        max_target_length: int = 256,
+    ) -> None:
+        source = Source.of(source_tokenizer)
+        sides = ("source", "target") if isinstance(source, TextSource) else ("target",)
+        if not all(hasattr(model, f"{side}_embedding") for side in sides):
+            raise ValueError(
+                "`model` must read and write token ids; `decoding.generate` decodes other models. "
+                f"Received: {type(model).__name__} {model.name!r}."
+            )
+        source.check_model(model)
+        _check_vocabulary("target_tokenizer", target_tokenizer, model.target_embedding.vocabulary_size)
+        check_number(
+            at_least=2, whole=True, max_source_length=max_source_length, max_target_length=max_target_length
+        )
+        limits = max_source_length, max_target_length
+        super().__init__(model, source, target_tokenizer, search or BeamSearch(4), limits)
+        self.source_tokenizer = source_tokenizer
+
+    @property
+    def limits(self) -> dict[str, int]:
+        """The maximum lengths of a source and of a target to score."""
+        return {name: getattr(self, name) for name in self.limit_names}
+
+    @property
+    def token_functions(self) -> _TokenFunctions:
+        """The model and its search as they are now, in numbers; not compiled."""
+        first = self.search.constraints.first_token_ids
+        # A tokenizer of many languages puts its token in front of a target itself.
+        given = () if first == tuple(self.target_tokenizer.prefix_ids) else first
+        return _TokenFunctions(self.model, self.search, self.max_target_length, given)
+
+    def generate(
+        self, encoder_token_ids: Tensor, source_numbers: Sequence[int] | None = None
+    ) -> SearchResult:
+        """Find the outputs of a batch as token ids.
+
+        Args:
+            encoder_token_ids: Integers `(b, s)`, each row ended and padded.
+            source_numbers: The number of each row, see `decoding.generate`.
+
+        Returns:
+            Hypotheses `(b, n, T)` and scores `(b, n)`, best first.
+        """
+        numbers = range(len(encoder_token_ids)) if source_numbers is None else source_numbers
+        return self.functions.tokens.find(encoder_token_ids, numbers)
+
+    def attention_maps(
+        self, text: Value, output: Translation | None = None
+    ) -> tuple[Alignment, dict[str, np.ndarray]]:
+        """Return an output with the attention of every layer and head.
+
+        Args:
+            text: The source, cut off where it is too long; an empty one is its end token.
+            output: The output. Defaults to the translation of `text`.
+
+        Returns:
+            What `align` gives, and the maps of `model.attention_scores`, float32 `(h, t, s)` by names such as
+            `decoder/layer_1/cross_attention`. A row of the decoder belongs to the token that it writes; it
+            has read those before.
+        """
+        inputs = ops.convert_to_tensor(self.token_ids([text]))
+        if output is None:
+            [output] = self.translate_with_scores([text])
+        target_ids = _ended_ids(self.target_tokenizer, [output.text], self.max_target_length)[0].numpy()
+        found = target_attention(self.model, inputs, target_ids, special_ids=SPECIAL_IDS)
+        # (1, h, t, s) -> (h, t, s)
+        maps = {name: ops.convert_to_numpy(each)[0].astype("float32") for name, each in found.items()}
+        last = [name for name in maps if name.endswith("/cross_attention")][-1]
+        names = self.source.tokens(ops.convert_to_numpy(inputs)), self.target_tokenizer.tokens(target_ids)
+        read, written = (tuple(name.decode("utf-8") for name in each.numpy()[0]) for each in names)
+        return Alignment(output.text, output.score, read, written, maps[last].mean(axis=0)), maps
