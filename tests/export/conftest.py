@@ -1,7 +1,10 @@
 """A translator small enough to be exported in seconds, with random weights."""
 
+import pickle
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import keras
 import pytest
@@ -14,6 +17,7 @@ if keras.backend.backend() != "tensorflow":
 
 MadeOnce = Callable[[str, Callable[[Path], object]], Path]
 SOURCES = ["a dog sat", "the cat ran", "a rat"]
+EXAMPLES = ["a dog", "the cat"]
 
 
 def make_translator(tokenizer: kt.text.Tokenizer) -> kt.Translator:
@@ -40,8 +44,18 @@ def subword_translator() -> kt.Translator:
 
 @pytest.fixture(scope="session")
 def exported(translator: kt.Translator, made_once: MadeOnce) -> Path:
-    """An export of it; exporting takes seconds."""
-    models = made_once(
-        "models", lambda models: export_saved_model(translator, models / "tiny", ["a dog", "a cat"])
-    )
-    return models / "tiny" / "1"
+    """An export of it, made once since it takes seconds; next to it what its verification was told."""
+
+    def fill(models: Path) -> None:
+        run = subprocess.run
+
+        def record(*arguments: Any, **options: Any) -> Any:
+            finished = run(*arguments, **options)
+            (models / "process.pickle").write_bytes(pickle.dumps(finished))
+            return finished
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(subprocess, "run", record)
+            export_saved_model(translator, models / "tiny", EXAMPLES)
+
+    return made_once("models", fill) / "tiny" / "1"

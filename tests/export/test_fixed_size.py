@@ -36,15 +36,10 @@ def expected(translator: kt.Translator, search: GreedySearch) -> tuple[np.ndarra
     return padded, np.array(result.token_ids)[:, 0], np.array(result.scores)[:, 0]
 
 
-@pytest.mark.parametrize(
-    "options",
-    [{}, {"length_penalty": 1.0, "constraints": Constraints(min_length=3, max_length_ratio=0.7)}],
-)
-def test_a_litert_file_answers_as_greedy_search_does(
-    translator: kt.Translator, tmp_path: Path, options: dict[str, Any]
-) -> None:
+def test_a_litert_file_answers_as_greedy_search_does(translator: kt.Translator, tmp_path: Path) -> None:
     path = tmp_path / "new" / "tiny.tflite"
-    beam = with_search(translator, BeamSearch(3, **{"length_penalty": 0.0, **options}))
+    options = {"length_penalty": 1.0, "constraints": Constraints(min_length=3, max_length_ratio=0.7)}
+    beam = with_search(translator, BeamSearch(3, **options))
     assert export_litert(beam, path, ["a dog"], **SIZES) == path
     assert [file.name for file in path.parent.iterdir()] == ["tiny.tflite"]
     content = path.read_bytes()
@@ -72,7 +67,7 @@ def test_sizes_are_the_limits_of_the_translator_if_none_are_given(
     assert shapes["token_ids"] == [1, 7]
 
 
-@pytest.mark.parametrize("export", [export_litert, export_onnx])
+@pytest.mark.parametrize("export", [export_litert, pytest.param(export_onnx, marks=pytest.mark.slow)])
 def test_a_model_with_the_options_of_pretrained_ones(
     translator: kt.Translator, tmp_path: Path, export: Callable[..., Path]
 ) -> None:
@@ -177,7 +172,6 @@ def change_last_digit(outputs: Outputs) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (change_token, r"LiteRT must answer 'the cat' with the token ids \[.*Received"),
         (change_score, "LiteRT must answer 'a dog' with .* and the score"),
         (change_last_digit, None),
     ],
@@ -204,19 +198,11 @@ def test_an_engine_that_answers_otherwise_is_noticed(
     assert interpreter.asked[1][0].tolist() == [3] + [0] * 12
 
 
-@pytest.mark.parametrize(("change", "is_refused"), [(change_score, False), (change_token, True)])
-def test_half_of_the_outputs_may_differ_with_int8_weights(
-    translator: kt.Translator,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    change: Callable[[Outputs], object],
-    is_refused: bool,
+def test_only_half_of_the_outputs_may_differ_with_int8_weights(
+    translator: kt.Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tf.lite, "Interpreter", ChangedInterpreter(change))
+    monkeypatch.setattr(tf.lite, "Interpreter", ChangedInterpreter(change_token))
     options = {**SIZES, "batch_size": 1, "optimize": "int8"}
-    if not is_refused:
-        assert export_litert(translator, tmp_path / "tiny.tflite", TEXTS, **options).exists()
-        return
     with pytest.raises(ExportError, match=r"LiteRT must answer .*, one of 5 texts of 5 that differ"):
         export_litert(translator, tmp_path / "tiny.tflite", TEXTS, **options)
     assert list(tmp_path.iterdir()) == []

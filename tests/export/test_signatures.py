@@ -103,7 +103,7 @@ def search(signatures: Signatures, text: list[str], *options: list[float]) -> di
 
 
 def test_a_text_keeps_the_options_of_its_request(signatures: Signatures, translator: kt.Translator) -> None:
-    rows = [("a dog", 3, 0.0, 1), ("the cat ran", 7, 1.0, 2), ("", 5, 1.0, 2), ("a rat", 5, 2.5, 2)]
+    rows = [("a dog", 3, 0.0, 1), ("", 5, 1.0, 2), ("a rat", 5, 2.5, 2)]
     answers = search(signatures, *map(list, zip(*rows, strict=True)))
     for (text, max_length, length_penalty, num), *received in zip(
         rows, answers["output"], answers["score"], strict=True

@@ -204,7 +204,18 @@ MODELS: list[dict[str, Any]] = [
 ]
 
 
-def check_own(directory: Path, kinds: tuple[str, str], search: Any, optimize: str, **options: Any) -> None:
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kinds", "search", "optimize", "options"),
+    [  # every kind, every search and every way to export
+        (("character", "character"), SEARCHES[0], "float32", MODELS[0]),
+        (("subword", "whitespace"), kt.decoding.GreedySearch(), "bfloat16", MODELS[1]),
+        (("whitespace", "whitespace"), SEARCHES[1], "xla", MODELS[2]),
+    ],
+)
+def test_every_export_of_the_package_is_loaded(
+    tmp_path: Path, kinds: tuple[str, str], search: Any, optimize: str, options: dict[str, Any]
+) -> None:
     tokenizers = {
         "character": lambda: kt.text.CharacterTokenizer.train(SOURCES, lowercase=True, normalize_spaces=True),
         "subword": lambda: kt.text.SubwordTokenizer.train(SOURCES, vocabulary_size=18),
@@ -219,24 +230,5 @@ def check_own(directory: Path, kinds: tuple[str, str], search: Any, optimize: st
         )
     limits = {"max_source_length": 20, "max_target_length": 7}
     translator = kt.Translator(model, source, target, search=search, **limits)
-    export_saved_model(translator, directory, SOURCES, optimize)
-    assert ServedModel(directory).translate(SOURCES) == translator.translate(SOURCES)
-
-
-def test_an_export_of_the_package_is_loaded(tmp_path: Path) -> None:
-    check_own(tmp_path / "mixed", ("subword", "whitespace"), SEARCHES[1], "float32", **MODELS[0])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("kind", "search", "optimize"),
-    [  # every kind, every search and every way to export; integers are in `tests/export`
-        ("character", SEARCHES[0], "float32"),
-        ("subword", None, "bfloat16"),
-        ("whitespace", SEARCHES[1], "xla"),
-    ],
-)
-def test_every_export_of_the_package_is_loaded(tmp_path: Path, kind: str, search: Any, optimize: str) -> None:
-    search = search or kt.decoding.GreedySearch()  # bfloat16, whose answers are those of rounded weights
-    options = MODELS[["character", "subword", "whitespace"].index(kind)]
-    check_own(tmp_path / "own", (kind, kind), search, optimize, **options)
+    version = export_saved_model(translator, tmp_path / "own", SOURCES, optimize)
+    assert ServedModel(version).translate(SOURCES) == translator.translate(SOURCES)
