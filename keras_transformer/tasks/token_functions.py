@@ -25,8 +25,8 @@ class _TokenFunctions(NamedTuple):
     search: Search
     max_length: int
     """Maximum number of tokens of an output, the end token included, `T`."""
-    first_ids: tuple[int, ...] = ()
-    """The tokens that the search generates first, and a given target does not have."""
+    has_first: bool = False
+    """Whether given targets begin with the tokens that the search generates first, which are not scored."""
 
     def inputs(self, source: Tensor) -> tuple[Tensor, Tensor | None]:
         """Return what the model reads, and the tokens that each output begins with."""
@@ -55,16 +55,16 @@ class _TokenFunctions(NamedTuple):
 
     def score(self, source: Tensor, target_ids: Tensor) -> tuple[Tensor, Tensor]:
         """Score ended targets `(b, t)`: float32 `(b,)`, and their numbers of tokens, int32 `(b,)`."""
-        batch_size, num_first, num_given = ops.shape(target_ids)[0], len(self.first_ids), None
-        if num_first:
-            first = ops.repeat(ops.convert_to_tensor([self.first_ids], "int32"), batch_size, axis=0)
-            target_ids = ops.concatenate([first, ops.cast(target_ids, "int32")], axis=1)
+        batch_size, first = ops.shape(target_ids)[0], self.search.constraints.first_token_ids
+        if first and not self.has_first:
+            given = ops.repeat(ops.convert_to_tensor([first], "int32"), batch_size, axis=0)
+            target_ids = ops.concatenate([given, ops.cast(target_ids, "int32")], axis=1)
             target_ids = target_ids[:, : self.max_length]
-            num_given = ops.full((batch_size,), num_first, dtype="int32")
+        num_given = ops.full((batch_size,), len(first), dtype="int32") if first else None
         log_probabilities, num_tokens = score_targets(
             self.model, source, target_ids, special_ids=SPECIAL_IDS, num_given=num_given
         )
-        return self.search.score(log_probabilities, num_tokens + num_first), num_tokens
+        return self.search.score(log_probabilities, num_tokens + len(first)), num_tokens
 
     def attend(self, source: Tensor, target_ids: Tensor) -> Tensor:
         """Return the cross-attention of targets `(b, t)`, float32 `(b, t, s)`."""

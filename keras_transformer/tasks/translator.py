@@ -86,10 +86,10 @@ class Translator(ModelTask):
     @property
     def token_functions(self) -> _TokenFunctions:
         """The model and its search as they are now, in numbers; not compiled."""
-        first = self.search.constraints.first_token_ids
         # A tokenizer of many languages puts its token in front of a target itself.
-        given = () if first == tuple(self.target_tokenizer.prefix_ids) else first
-        return _TokenFunctions(self.model, self.search, self.max_target_length, given)
+        prefix_ids = tuple(self.target_tokenizer.prefix_ids)
+        has_first = self.search.constraints.first_token_ids == prefix_ids
+        return _TokenFunctions(self.model, self.search, self.max_target_length, has_first)
 
     def generate(
         self, encoder_token_ids: Tensor, source_numbers: Sequence[int] | None = None
@@ -123,7 +123,9 @@ class Translator(ModelTask):
         inputs = ops.convert_to_tensor(self.token_ids([text]))
         if output is None:
             [output] = self.translate_with_scores([text])
-        target_ids = _ended_ids(self.target_tokenizer, [output.text], self.max_target_length)[0].numpy()
+        # An output that the search cut off has no end token.
+        limit = self.max_target_length
+        target_ids = _ended_ids(self.target_tokenizer, [output.text], limit + 1)[0].numpy()[:, :limit]
         found = target_attention(self.model, inputs, target_ids, special_ids=SPECIAL_IDS)
         # (1, h, t, s) -> (h, t, s)
         maps = {name: ops.convert_to_numpy(each)[0].astype("float32") for name, each in found.items()}

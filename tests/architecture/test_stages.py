@@ -45,13 +45,12 @@ BACKEND_NEUTRAL = (
     "layers",
     "models",
     "training",
-    "pretrained",
     "decoding",
     "course",
 )
 
 # Only here may an import name a backend; `_backend` imports one inside the function that needs it.
-NAMES_A_BACKEND = ("text", "data", "_backend", "tasks", "export", "runs")
+NAMES_A_BACKEND = ("text", "data", "_backend", "tasks", "pretrained", "export", "runs")
 BACKENDS = ("tensorflow", "jax", "torch")
 
 

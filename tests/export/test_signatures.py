@@ -89,7 +89,9 @@ def test_two_empty_texts_are_not_scored(signatures: Signatures) -> None:
 
 
 def test_pairs_need_both_sides(signatures: Signatures) -> None:
-    with pytest.raises(tf.errors.InvalidArgumentError, match="`text` and `output` must have the same number"):
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match="The sources and `output` must have the same number"
+    ):
         signatures["score"](text=tf.constant(["a", "b"]), output=tf.constant(["a"]))
 
 

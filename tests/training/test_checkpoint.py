@@ -206,7 +206,7 @@ def test_a_checkpoint_gets_its_name_when_it_is_whole(
 
 def generator_state() -> list[int]:
     """What torch's own generator stands at, which a layer without a seed draws from."""
-    return kt.backend.GeneratorState.read()
+    return kt._backend.GeneratorState.read()
 
 
 @pytest.mark.parametrize("is_loaded", [True, False])
@@ -231,7 +231,7 @@ def test_a_resumed_run_goes_on_as_if_never_stopped(is_loaded: bool, tmp_path: Pa
     # Whatever happens in between: torch has one generator for all layers without a seed.
     keras.layers.Dropout(0.5)(X, training=True)
     resumed.fit(X, Y, initial_epoch=checkpoint.epoch, epochs=4, callbacks=[checkpoint], **options)
-    kt.backend.GeneratorState.write(state)
+    kt._backend.GeneratorState.write(state)
     model.fit(X, Y, initial_epoch=2, epochs=4, **options)
     assert int(resumed.optimizer.iterations) == int(model.optimizer.iterations) == 8
     for old, new in zip(
@@ -261,7 +261,7 @@ def test_dropout_goes_on_where_it_stood(run_epochs: RunEpochs, tmp_path: Path) -
     expected = array(model(inputs, training=True))
     assert np.abs(expected - first).max() > 0
     Checkpoint(tmp_path).restore(other)
-    kt.backend.GeneratorState.write(state)
+    kt._backend.GeneratorState.write(state)
     np.testing.assert_array_equal(array(other(inputs, training=True)), expected)
 
 
