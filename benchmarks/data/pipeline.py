@@ -23,8 +23,7 @@ HEADS = ("pipeline", "target tokens a second, alone", "padding of the target", "
 
 def pipelines(source: Path, target: Path, vocabulary_size: int, tokens: int) -> dict[str, tf.data.Dataset]:
     """Return the datasets of one corpus by their names."""
-    texts = kt.data.ParallelText(source, target)
-    pairs = list(texts)
+    pairs = list(kt.data.ParallelText(source, target))
     tokenizer = kt.text.SubwordTokenizer.train([text for pair in pairs for text in pair], vocabulary_size)
     encoded = kt.data.EncodedPairs.encode(pairs, tokenizer, tokenizer)
     noise = [kt.data.subword_dropout(tokenizer, tokenizer, 0.1)]
@@ -32,9 +31,6 @@ def pipelines(source: Path, target: Path, vocabulary_size: int, tokens: int) -> 
     return {
         "in memory": kt.data.translation_dataset(encoded, **size),
         "in memory, subword dropout": kt.data.translation_dataset(encoded, noise=noise, **size),
-        "tokenized on the fly": kt.data.translation_dataset(
-            texts, tokenizer, tokenizer, chunk_size=65_536, **size
-        ),
     }
 
 
