@@ -66,7 +66,9 @@ def test_a_model_of_audio_is_imported_and_exported(tmp_path: Path, monkeypatch: 
     save_whisper(tmp_path / "hub")
     run("import", "hub", "runs/whisper", "--source-language", "de")
     assert run("export", "runs/whisper", "saved").splitlines() == ["saved/1"]
-    assert "none. Received: 'Hallo'" in refused("export", "runs/whisper", "saved", "--example", "Hallo")
+    assert "that read texts. Received: 'Hallo'" in refused(
+        "export", "runs/whisper", "saved", "--example", "Hallo"
+    )
     for flag, path in (("--model", "runs/whisper"), ("--saved-model", "saved/1")):
         assert "Received: a model that reads audio." in refused("translate", flag, path, "Hallo")
     Path("pairs.tsv").write_text("".join(f"{text}\t{text}\n" for text in CORPUS), encoding="utf-8")

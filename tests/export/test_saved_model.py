@@ -122,13 +122,7 @@ def executors(version: Path) -> set[bytes]:
     }
 
 
-@pytest.mark.parametrize(
-    "optimize",
-    [
-        pytest.param("float32", marks=pytest.mark.usefixtures("unverified")),
-        pytest.param("xla", marks=pytest.mark.slow),  # all signatures are verified
-    ],
-)
+@pytest.mark.parametrize("optimize", ["float32", pytest.param("xla", marks=pytest.mark.slow)])
 def test_threads_search_for_parts_of_a_batch(
     exported: Path, translator: kt.Translator, tmp_path: Path, optimize: str
 ) -> None:
