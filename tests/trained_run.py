@@ -1,11 +1,10 @@
 """Fixtures of `tests/runs` and `tests/cli`: a run that is trained once, small enough to take seconds."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import keras
 import pytest
-import tensorflow as tf
 from click.testing import CliRunner, Result
 
 if keras.backend.backend() != "tensorflow":
@@ -52,14 +51,6 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
     """Call a verb in an empty directory."""
     monkeypatch.chdir(tmp_path)
     return lambda *words, **options: CliRunner().invoke(main, [str(word) for word in words], **options)
-
-
-@pytest.fixture(autouse=True)
-def untraced(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Run quick tests eagerly, since traces are most of the time of a command; slow ones run as users do."""
-    tf.config.run_functions_eagerly(request.node.get_closest_marker("slow") is None)
-    yield
-    tf.config.run_functions_eagerly(False)
 
 
 @pytest.fixture

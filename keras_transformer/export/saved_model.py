@@ -2,7 +2,6 @@
 
 import itertools
 import tempfile
-import threading
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -22,8 +21,6 @@ from keras_transformer.export.weights import _with_rounded_weights
 from keras_transformer.tasks import ModelTask
 from keras_transformer.types import OPTIMIZATIONS, Value
 
-# Of threads that save at once, TensorFlow may put the functions of one into the file of another.
-_ONE_AT_A_TIME = threading.Lock()
 _WARMUP_FILE = Path("assets.extra", "tf_serving_warmup_requests")
 # Next to the versions: a server takes directories named by numbers for versions, and nothing else.
 _MODELS_CONFIG = "models.config"
@@ -123,9 +120,9 @@ def _model_name(directory: Path) -> str:
 
 def _write_graphs(task: ModelTask, directory: Path, optimize: str, threads: int | None) -> None:
     """Write the SavedModel itself, with the vocabularies among its assets."""
-    with _ONE_AT_A_TIME, tempfile.TemporaryDirectory() as vocabularies:
-        graphs = _ServingGraphs(task, optimize, threads)
-        signatures = graphs.signatures()
+    graphs = _ServingGraphs(task, optimize, threads)
+    signatures = graphs.signatures()
+    with tempfile.TemporaryDirectory() as vocabularies:
         module = graphs.module(_vocabulary_files(task, Path(vocabularies)))
         options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
         try:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from trained_run import command, pairs_file, trained, untraced
+from trained_run import command, pairs_file, trained
 
-__all__ = ["command", "export", "limit_memory", "pairs_file", "run", "small_machine", "trained", "untraced"]
+__all__ = ["command", "export", "limit_memory", "pairs_file", "run", "small_machine", "trained"]
 
 
 @pytest.fixture
