@@ -181,6 +181,14 @@ class _Stack(keras.layers.Layer):
         self.pos_encoding = PositionEncoding(dtype=self.dtype_policy)
         self.dropout = keras.layers.Dropout(dropout_rate, dtype=self.dtype_policy)
 
+    def make_layers(
+        self, layer_class: type[_CourseLayer], name: str, num_layers: int, *options: Any
+    ) -> list[_CourseLayer]:
+        """Make the layers of a stack, numbered from 1."""
+        check_positive(num_layers=num_layers)
+        names = (f"{name}{number}" for number in range(1, num_layers + 1))
+        return [layer_class(*options, dtype=self.dtype_policy.name, name=each) for each in names]
+
     def embed(self, token_ids: Tensor, training: bool | None = None) -> Tensor:
         """Look up scaled vectors of token ids `(b, t)`, add their positions, and drop out: `(b, t, d)`."""
         return self.dropout(self.pos_encoding(self.embedding(token_ids)), training=training)
@@ -210,10 +218,8 @@ class Encoder(_EncoderCall, _Stack):
         **kwargs: Any,
     ) -> None:
         super().__init__(input_vocab_size, embedding_dim, dropout_rate, **kwargs)
-        check_positive(num_layers=num_layers)
         options = embedding_dim, num_heads, fully_connected_dim, dropout_rate, layernorm_eps
-        names = [f"encoder_layer{number}" for number in range(1, num_layers + 1)]
-        self.enc_layers = [EncoderLayer(*options, dtype=self.dtype_policy.name, name=name) for name in names]
+        self.enc_layers = self.make_layers(EncoderLayer, "encoder_layer", num_layers, *options)
 
     def build(self, x_shape: Shape) -> None:
         self.embedding.build(x_shape)
@@ -249,10 +255,8 @@ class Decoder(_DecoderCall, _Stack):
         **kwargs: Any,
     ) -> None:
         super().__init__(target_vocab_size, embedding_dim, dropout_rate, **kwargs)
-        check_positive(num_layers=num_layers)
         options = embedding_dim, num_heads, fully_connected_dim, dropout_rate, layernorm_eps
-        names = [f"decoder_layer{number}" for number in range(1, num_layers + 1)]
-        self.dec_layers = [DecoderLayer(*options, dtype=self.dtype_policy.name, name=name) for name in names]
+        self.dec_layers = self.make_layers(DecoderLayer, "decoder_layer", num_layers, *options)
 
     def build(self, x_shape: Shape, enc_output_shape: Shape) -> None:
         self.embedding.build(x_shape)

@@ -93,7 +93,10 @@ def generate(
         if embedding is not None:
             check_token_ids(prefix_ids, embedding.vocabulary_size, "prefix_ids")
     batch_size, length = (size or 1 for size in known_sizes(inputs.shape[:2]))
-    search.check_memory(model, batch_size, length, max_length)
+    for each in getattr(model, "members", (model,)):  # of an ensemble
+        if hasattr(each, "config"):
+            cache_length = min(CHUNK, max_length)
+            each.config.check_decoding(batch_size, search.beam_size, length, max_length, cache_length)
     is_prompt = isinstance(model, CausalLM)
     request = _Request(
         ops.shape(inputs)[0],

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias, get_args
 import keras
 from keras import ops
 
-from keras_transformer._arguments import check_choice, check_memory, check_number
+from keras_transformer._arguments import check_choice, check_number
 from keras_transformer._backend.gather import shape_of, take
 from keras_transformer._backend.loop import PositionBuffer
 from keras_transformer.decoding.constraints import (
@@ -148,18 +148,6 @@ class Search(abc.ABC):
     def tracks_attention(self) -> bool:
         """Whether the cache must sum up the cross-attention."""
         return False
-
-    def check_memory(self, model: object, batch_size: int, source_length: int, max_length: int) -> None:
-        """Raise InputError for hypotheses of a model that the machine has no memory for."""
-        options = model.config.options() if hasattr(model, "config") else {}
-        width, num_layers = options.get("hidden_dim", 0), options.get("num_layers", 0)
-        key_dim = options.get("head_dim") or width // options.get("num_heads", 1)
-        num_logits = options.get("target_vocabulary_size") or options.get("vocabulary_size") or 1
-        # The least that there is: logits and ids of each hypothesis, a head's keys and values, the sources.
-        of_each = num_logits + max_length + 2 * num_layers * key_dim * min(CHUNK, max_length)
-        numbers = batch_size * (self.beam_size * of_each + source_length * width)
-        sizes = {"beam_size": self.beam_size, "source_length": source_length, "max_length": max_length}
-        check_memory(4 * numbers, **sizes)
 
     def score(self, log_probabilities: Tensor, num_tokens: Tensor) -> Tensor:
         """Divide log-probabilities of hypotheses by the length penalty."""

@@ -154,7 +154,6 @@ class _GreedyGraph:
         self.module = tf.Module(name="greedy")
         self.module.model_variables = _StoredWeights(translator.model).variables
         shape = (batch_size, self.translator.max_source_length)
-        self.translator.search.check_memory(translator.model, *shape, self.translator.max_target_length)
         # An engine of fixed sizes computes the whole matrix of attention scores.
         check_memory(4 * shape[0] * shape[1] ** 2, batch_size=batch_size, source_length=shape[1])
         spec = tf.TensorSpec(shape, tf.int32, name="source_ids")

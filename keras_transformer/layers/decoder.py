@@ -1,5 +1,7 @@
 """The right half of Figure 1: the decoder layer, and the stack of them."""
 
+from typing import Any
+
 import keras
 
 from keras_transformer._arguments import check_vectors, check_width
@@ -42,6 +44,9 @@ class DecoderLayer(_Block):
         >>> tuple(DecoderLayer(2, 16)(x).shape)
         (1, 3, 8)
     """
+
+    def __init__(self, num_heads: int, intermediate_dim: int, **options: Any) -> None:
+        super().__init__(num_heads, intermediate_dim, **options)
 
     def build(self, inputs_shape: Shape, encoder_output_shape: Shape | None = None) -> None:
         # No key comes after the query: as in T5, all buckets are for those before it.
@@ -211,6 +216,9 @@ class Decoder(_Stack):
         TypeError: see `Encoder`.
         ValueError: see `Encoder` and `DecoderLayer`.
     """
+
+    def __init__(self, num_layers: int, num_heads: int, intermediate_dim: int, **options: Any) -> None:
+        super().__init__(num_layers, num_heads, intermediate_dim, **options)
 
     def build(self, inputs_shape: Shape, encoder_output_shape: Shape | None = None) -> None:
         # All layers attend to the output of the last encoder layer, and so have its width.

@@ -75,6 +75,18 @@ class _ModelConfig(LayerConfig):
         sizes = {"hidden_dim": d, "head_dim": self.head_dim} if self.head_dim else {"hidden_dim": d}
         check_memory(num_bytes, **sizes, intermediate_dim=f, num_layers=depth, vocabulary_size=rows)
 
+    def check_decoding(
+        self, batch_size: int, beam_size: int, source_length: int, max_length: int, cache_length: int
+    ) -> None:
+        """Raise InputError for hypotheses that the machine has no memory for."""
+        options = self.options()
+        key_dim = self.head_dim or self.hidden_dim // self.num_heads
+        num_logits = options.get("target_vocabulary_size") or options.get("vocabulary_size") or 1
+        # The least that there is: logits and ids of each hypothesis, a head's keys and values, the sources.
+        of_each = num_logits + max_length + 2 * self.num_layers * key_dim * cache_length
+        numbers = batch_size * (beam_size * of_each + source_length * self.hidden_dim)
+        check_memory(4 * numbers, beam_size=beam_size, source_length=source_length, max_length=max_length)
+
     def stack_options(self) -> Config:
         """Return the arguments of `layers.Encoder` and `layers.Decoder`, apart from their depth."""
         return {

@@ -53,7 +53,7 @@ def _train_model(
             model = _new_model(data, num_batches=len(batches))
         counts = len(data.training), len(data.validation), len(batches), model.count_params()
         # What could be refused after the training is refused now.
-        _translator(data, model).search.check_memory(model, 1, 1, config.decoding.max_target_length)
+        model.config.check_decoding(1, config.decoding.beam_size, 1, config.decoding.max_target_length, 1)
         write_file(directory / CONFIG_FILE, _as_json(saved.completed(data.sizes._asdict()).model_dump()))
         _LOGGER.info(
             "%s training pairs, %s validation pairs, %s batches an epoch, %s parameters",

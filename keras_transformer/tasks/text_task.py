@@ -80,8 +80,8 @@ class TextTask:
         Warns:
             TruncationWarning: Once, if sources were too long; see `Translator`.
         """
-        results = self._in_batches("serving_default", texts, batch_size, progress)
-        return [result.text for result in results]
+        sources = self.source.check("texts", texts)
+        return [result.text for result in self._in_batches("serving_default", sources, batch_size, progress)]
 
     def translate_with_scores(
         self, texts: Iterable[Value], batch_size: int = 64, progress: Progress | None = None
@@ -93,7 +93,7 @@ class TextTask:
         Returns:
             The best output for each source, in the same order.
         """
-        return self._in_batches("serving_default", texts, batch_size, progress)
+        return self._in_batches("serving_default", self.source.check("texts", texts), batch_size, progress)
 
     def n_best(
         self,
@@ -125,7 +125,8 @@ class TextTask:
                 f"`num` must be between 1 and the {self.num_outputs} hypotheses that the search keeps. "
                 f"Received: num={num}."
             )
-        return [hypotheses[:num] for hypotheses in self._in_batches("n_best", texts, batch_size, progress)]
+        results = self._in_batches("n_best", self.source.check("texts", texts), batch_size, progress)
+        return [hypotheses[:num] for hypotheses in results]
 
     def score(
         self,
@@ -171,12 +172,12 @@ class TextTask:
             For each source the output, the tokens of both, and the attention between them; see
             `decoding.align_targets`. Empty for an empty source.
         """
-        return self._in_batches("align", texts, batch_size, progress)
+        return self._in_batches("align", self.source.check("texts", texts), batch_size, progress)
 
     def _in_batches(
         self,
         signature: Signature,
-        sources: Iterable[Value],
+        sources: Sequence[Value],
         batch_size: int,
         progress: Progress | None,
         targets: Sequence[str] | None = None,
@@ -186,7 +187,6 @@ class TextTask:
             raise TypeError(
                 f"`{signature}` needs a model with an encoder. Received: a {type(self).__name__}."
             )
-        sources = self.source.check("texts", sources)
         check_number(above=0, whole=True, batch_size=batch_size)
         # Characters stand for tokens, which are not known yet; texts of one length need the least padding.
         lengths = [len(source) for source in sources]

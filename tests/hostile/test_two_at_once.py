@@ -17,6 +17,8 @@ from keras_transformer.export import ServedModel, export_saved_model, saved_mode
 NUM_AT_ONCE = 2
 
 
+# Python's filters of warnings are those of the process: one thread undoes what another ignores.
+@pytest.mark.filterwarnings("ignore::keras_transformer.tasks.TruncationWarning")
 def test_each_of_several_threads_gets_a_version(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
