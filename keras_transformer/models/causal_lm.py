@@ -12,8 +12,7 @@ from keras_transformer.layers.token_embedding import OutputProjection
 from keras_transformer.models.config import _CausalConfig
 from keras_transformer.models.configured_model import ConfiguredModel, Step
 from keras_transformer.models.decoding_step import _DecodingStep
-from keras_transformer.models.parts import Parts, _embedding, _input_parts
-from keras_transformer.models.source import _embedded
+from keras_transformer.models.parts import Parts, _embedding, _input_parts, _positioned
 from keras_transformer.types import Tensor
 
 
@@ -115,7 +114,7 @@ class CausalLM(ConfiguredModel):
             A dict of `decoder/layer_{i}/self_attention`, from 1, to `(b, h, t, t)`.
         """
         token_ids = ops.convert_to_tensor(token_ids)
-        x = _embedded(self, "token", token_ids)
+        x = _positioned(self, "token", self.token_embedding(token_ids))
         scores = self.decoder.attention_scores(x, padding_mask=padding_mask(token_ids))
         return {f"decoder/{name}": scores[name] for name in scores}
 
@@ -141,6 +140,6 @@ def _connect(parts: Parts) -> tuple[Tensor, Tensor]:
     """Connect the layers as the right half of Figure 1 does, without its middle."""
     # (b, t) -> (b, t, d) -> (b, t, v)
     token_ids = keras.Input((None,), dtype="int32", name="token_ids")
-    x = _embedded(parts, "token", token_ids)
+    x = _positioned(parts, "token", parts["token_embedding"](token_ids))
     x = parts["decoder"](parts["embedding_dropout"](x), padding_mask=padding_mask(token_ids))
     return token_ids, parts["output_projection"](x)

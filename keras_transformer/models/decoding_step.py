@@ -6,7 +6,7 @@ import keras
 
 from keras_transformer._backend.loop import weights_now
 from keras_transformer.layers.cached_decoder import CachedDecoder
-from keras_transformer.models.source import _embedded
+from keras_transformer.models.parts import _positioned
 from keras_transformer.types import Tensor
 
 
@@ -19,7 +19,8 @@ class _DecodingStep:
 
     def __init__(self, model: keras.Model, side: str, *, in_place: bool = False) -> None:
         self.decoder = CachedDecoder(model.decoder, in_place=in_place)
-        self._embedded = partial(_embedded, model, side)
+        self._embed = getattr(model, f"{side}_embedding")
+        self._positioned = partial(_positioned, model, side)
         names = ("embedding", "position_encoding", "normalization")
         found = (getattr(model, f"{side}_{name}", getattr(model, name, None)) for name in names)
         self._weights = weights_now(*found)
@@ -31,7 +32,7 @@ class _DecodingStep:
         """Return the logits `(b * n, v)` after the tokens `(b * n,)`, and the cache with them written."""
         with keras.StatelessScope(self._weights):
             # (b * n,) -> (b * n, 1) -> (b * n, 1, d)
-            x = self._embedded(token_ids[:, None], start=position)
+            x = self._positioned(self._embed(token_ids[:, None]), start=position)
         x, cache = self.decoder.step(x, position, cache)
         # (b * n, 1, d) -> (b * n, d) -> (b * n, v)
         return self._project(x[:, 0, :]), cache

@@ -7,14 +7,14 @@ import keras
 from keras_transformer.layers.encoder import Encoder
 from keras_transformer.layers.token_embedding import OutputProjection
 from keras_transformer.models.config import _EncoderConfig
-from keras_transformer.models.configured_model import ConfiguredModel
-from keras_transformer.models.parts import Parts, Pooling, _input_parts, _source_part
-from keras_transformer.models.source import _embedded, _encoder_scores, _run_encoder, _Source
+from keras_transformer.models.encoding_model import _EncodingModel, _make_source
+from keras_transformer.models.parts import Parts, Pooling, _input_parts, _positioned
+from keras_transformer.models.source import _Source
 from keras_transformer.types import Inputs, Tensor
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class EncoderModel(ConfiguredModel):
+class EncoderModel(_EncodingModel):
     """A Functional model from token ids or frames to an output for each position, or for each example.
 
     Tagging: `EncoderModel(v, num_tags)`. Classification: `EncoderModel(v, num_classes, pooling="mean")`.
@@ -62,24 +62,12 @@ class EncoderModel(ConfiguredModel):
         sizes = {"vocabulary_size": vocabulary_size, "num_outputs": num_outputs}
         config, others = _EncoderConfig.split(type(self), options, **sizes)
         dtype = others.pop("dtype", None)
-        parts = _parts(config, dtype)
-        inputs, outputs = _connect(parts, _Source("", config.feature_dim))
+        source = _make_source("", config.vocabulary_size, config.feature_dim)
+        parts = _parts(config, source, dtype)
+        inputs, outputs = _connect(parts, source)
         super().__init__(inputs=inputs, outputs=outputs, **others)
+        self._source = source
         self._keep(config, parts)
-
-    @property
-    def _source(self) -> _Source:
-        return _Source("", self.config.feature_dim)
-
-    def _complete(self, inputs: Inputs) -> Inputs:
-        return self._source.complete(inputs, {tensor.name for tensor in self.inputs})
-
-    def encode(
-        self, encoder_inputs: Tensor, training: bool = False, padding_mask: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """Run the encoder alone; see `Transformer.encode`."""
-        values, mask = self._source.read(encoder_inputs, padding_mask)
-        return _run_encoder(self, values, mask, training=training)
 
     def attention_scores(self, inputs: Inputs) -> dict[str, Tensor]:
         """Return every attention map of one pass.
@@ -87,16 +75,14 @@ class EncoderModel(ConfiguredModel):
         Returns:
             A dict of `encoder/layer_{i}/self_attention`, from 1, to `(b, h, s, s)`.
         """
-        values, mask = self._source.split(self._complete(inputs))
-        scores = _encoder_scores(self, values, mask)
-        return {f"encoder/{name}": scores[name] for name in scores}
+        return self._encoder_scores(*self._source.split(self._complete(inputs)))
 
 
-def _parts(config: _EncoderConfig, dtype: object) -> Parts:
+def _parts(config: _EncoderConfig, source: _Source, dtype: object) -> Parts:
     """Make the layers; `pooling` and `output_projection` where they are asked for."""
     encoder = Encoder(config.num_layers, **config.stack_options(), dtype=dtype, name="encoder")
     parts = {
-        **_source_part(config, config.vocabulary_size, dtype),
+        source.layer: source.make_layer(config, dtype),
         **_input_parts(config, dtype, source=encoder),
         "encoder": encoder,
     }
@@ -116,11 +102,12 @@ def _connect(parts: Parts, source: _Source) -> tuple[Inputs, Tensor]:
     """Connect the layers as the left half of Figure 1 does, and what comes on top."""
     inputs = source.make_inputs()
     values, mask = source.split(inputs)
-    x = parts["embedding_dropout"](_embedded(parts, "source", values))
+    x, mask = source.vectors(parts[source.layer], values, mask)
+    x = parts["embedding_dropout"](_positioned(parts, "source", x))
     x = parts["encoder"](x, padding_mask=mask)
     if "pooling" in parts:
         # (b, s, d) -> (b, d)
         x = parts["pooling"](x, padding_mask=mask)
     if "output_projection" in parts:
         x = parts["output_projection"](x)
-    return values if source.feature_dim is None else inputs, x
+    return values if len(inputs) == 1 else inputs, x

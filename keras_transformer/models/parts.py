@@ -5,7 +5,7 @@ from typing import TypeAlias
 import keras
 from keras import ops
 
-from keras_transformer._arguments import check_choice, known_width
+from keras_transformer._arguments import check_choice
 from keras_transformer.layers.decoder import Decoder
 from keras_transformer.layers.encoder import Encoder
 from keras_transformer.layers.normalization import Dropout
@@ -17,16 +17,6 @@ from keras_transformer.types import MINUS_INFINITY, Config, Shape, Tensor
 
 Parts: TypeAlias = dict[str, keras.layers.Layer]
 """Each layer by the name of the model's attribute."""
-
-
-def _source_part(
-    config: _ModelConfig, vocabulary_size: int | None, dtype: object, *, convolutions: bool = False
-) -> Parts:
-    """Make what turns a source into vectors: an embedding of token ids, or a projection of frames."""
-    if vocabulary_size is None:
-        project = FrameConvolutions if convolutions else keras.layers.Dense
-        return {"source_projection": project(config.hidden_dim, dtype=dtype, name="source_projection")}
-    return {"source_embedding": _embedding(config, vocabulary_size, dtype, "source_embedding")}
 
 
 def _embedding(config: _ModelConfig, vocabulary_size: int, dtype: object, name: str) -> TokenEmbedding:
@@ -54,6 +44,19 @@ def _input_parts(config: _ModelConfig, dtype: object, **stacks: Encoder | Decode
     return {**parts, "embedding_dropout": Dropout(config.dropout, dtype=dtype, name="embedding_dropout")}
 
 
+def _positioned(parts: Parts | keras.Model, side: str, vectors: Tensor, *, start: Tensor | int = 0) -> Tensor:
+    """Return what enters a stack `(b, t, d)`, before dropout: vectors with positions, perhaps normalized."""
+
+    def part(name: str) -> keras.layers.Layer:
+        return parts.get(name) if isinstance(parts, dict) else getattr(parts, name, None)
+
+    # Positions of the target alone, where it has a table of its own.
+    encoding = part(f"{side}_position_encoding") or part("position_encoding")
+    normalize = part(f"{side}_normalization")
+    x = encoding(vectors, start=start)
+    return x if normalize is None else normalize(x)
+
+
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class NoPositionEncoding(keras.layers.Layer):
     """Adds nothing where the attention of each layer knows the positions; called as `PositionEncoding` is."""
@@ -67,45 +70,6 @@ class NoPositionEncoding(keras.layers.Layer):
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         return tuple(input_shape)
-
-
-@keras.saving.register_keras_serializable(package="keras_transformer")
-class FrameConvolutions(keras.layers.Layer):
-    """Turns frames `(b, s, w)` into vectors `(b, ceil(s / 2), d)`, by two convolutions.
-
-    Padding counts as zeros, as what is before the first frame and behind the last does.
-    """
-
-    def __init__(self, hidden_dim: int, **kwargs: object) -> None:
-        super().__init__(**kwargs)
-        self.hidden_dim = hidden_dim
-        # Dense layers of three neighbors: TensorFlow's convolution of no rows has another shape.
-        options: Config = {"activation": "gelu", "dtype": self.dtype_policy}
-        self.first = keras.layers.Dense(hidden_dim, **options, name="first_convolution")
-        self.second = keras.layers.Dense(hidden_dim, **options, name="second_convolution")
-        self.supports_masking = True
-
-    def build(self, inputs_shape: Shape) -> None:
-        self.first.build((*inputs_shape[:2], 3 * known_width(inputs=inputs_shape)))
-        self.second.build((*inputs_shape[:2], 3 * self.hidden_dim))
-
-    def call(self, inputs: Tensor, padding_mask: Tensor | None = None) -> Tensor:
-        # (b, s, w) -> (b, s, d) -> (b, ceil(s / 2), d)
-        x = inputs
-        for stride, convolution in enumerate((self.first, self.second), start=1):
-            if padding_mask is not None:
-                x = ops.where(padding_mask[..., None], x, ops.zeros((), x.dtype))
-            x = ops.pad(x, ((0, 0), (1, 1), (0, 0)))
-            neighbors = [x[:, :-2], x[:, 1:-1], x[:, 2:]]
-            x = convolution(ops.concatenate([each[:, ::stride] for each in neighbors], axis=-1))
-        return x
-
-    def compute_output_shape(self, inputs_shape: Shape, padding_mask_shape: Shape | None = None) -> Shape:
-        length = inputs_shape[1]
-        return (inputs_shape[0], None if length is None else (length + 1) // 2, self.hidden_dim)
-
-    def get_config(self) -> Config:
-        return {**super().get_config(), "hidden_dim": self.hidden_dim}
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")

@@ -1,46 +1,60 @@
-"""Sources of an encoder: token ids or frames, and their padding."""
+"""What an encoder reads, of whatever kind: its inputs, their checks, its padding, its vectors."""
 
-from typing import NamedTuple, TypeAlias
+import abc
+from typing import ClassVar
 
 import keras
-from keras import ops
 
 from keras_transformer._arguments import as_boolean, as_tensor, known_sizes
-from keras_transformer.layers.masks import padding_mask as padding_mask_of
+from keras_transformer.models.config import _ModelConfig
 from keras_transformer.types import Inputs, Shape, Tensor
 
-_Parts: TypeAlias = keras.Model | dict[str, keras.layers.Layer]
 
+class _Source(abc.ABC):
+    """The source of an encoder. Each kind is a subclass in a file of its own; models know this class."""
 
-class _Source(NamedTuple):
-    """The inputs of an encoder: token ids, or frames such as audio, sensors or rows of images."""
+    values: ClassVar[str]
+    """What the values are called among a model's inputs."""
+    layer: ClassVar[str]
+    """What a model calls the layer that turns values into vectors."""
 
-    prefix: str
-    """Beginning of the inputs' names."""
-    feature_dim: int | None
-    """Width of a frame, `w`; None for token ids."""
-    convolutions: bool = False
-    """Whether frames are convolved, and half of them left."""
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix  # of the inputs' names
 
     @property
     def values_name(self) -> str:
-        """Name of the token ids `(b, s)` or frames `(b, s, w)`."""
-        return self.prefix + ("token_ids" if self.feature_dim is None else "features")
+        """Name of the input of values."""
+        return self._prefix + self.values
 
     @property
     def mask_name(self) -> str:
-        """Name of the padding mask `(b, s)`, an input for frames only."""
-        return f"{self.prefix}padding_mask"
+        """Name of the padding mask `(b, s)`, which is an input unless the values themselves tell it."""
+        return f"{self._prefix}padding_mask"
 
+    @abc.abstractmethod
     def make_inputs(self) -> dict[str, Tensor]:
-        if self.feature_dim is None:
-            return {self.values_name: keras.Input((None,), dtype="int32", name=self.values_name)}
-        return {
-            self.values_name: keras.Input((None, self.feature_dim), name=self.values_name),
-            self.mask_name: keras.Input((None,), dtype="bool", name=self.mask_name),
-        }
+        """Make the symbolic inputs, by name."""
+
+    @abc.abstractmethod
+    def make_layer(self, config: _ModelConfig, dtype: object) -> keras.layers.Layer:
+        """Make the layer that turns values into vectors."""
+
+    @abc.abstractmethod
+    def padding_mask(self, values: Tensor) -> Tensor:
+        """Return the padding mask `(b, s)` of values that came without one."""
+
+    @abc.abstractmethod
+    def check(self, values: Tensor) -> None:
+        """Raise ValueError for another shape, TypeError for another type."""
+
+    def vectors(
+        self, layer: keras.layers.Layer, values: Tensor, padding_mask: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Return vectors `(b, s, d)` without positions, and their padding mask."""
+        return layer(values), padding_mask
 
     def complete(self, inputs: Inputs, names: set[str]) -> Inputs:
+        """Fill in a mask that was left out; `names` are those of the model's inputs."""
         # Keras would drop a key that it does not know, without a word.
         if not isinstance(inputs, dict):
             return inputs
@@ -51,12 +65,10 @@ class _Source(NamedTuple):
         # Not `keras.Input(optional=True)`, which fails for a missing key on one backend and mispairs inputs
         # on another. Keras does not take tensors next to arrays.
         given = {name: as_tensor(value) for name, value in inputs.items() if name != self.mask_name}
-        frames, mask = given[self.values_name], inputs.get(self.mask_name)
-        if mask is None:
-            # (b, s, w) -> (b, s)
-            return {**given, self.mask_name: ops.ones_like(frames[..., 0], dtype="bool")}
+        values, mask = given[self.values_name], inputs.get(self.mask_name)
         # Checked here, since Keras makes booleans of any numbers.
-        return {**given, self.mask_name: _check_padding_mask(mask, frames.shape)}
+        mask = self.padding_mask(values) if mask is None else _check_padding_mask(mask, values.shape)
+        return {**given, self.mask_name: mask}
 
     def split(self, inputs: Inputs) -> tuple[Tensor, Tensor]:
         """Return the values and the padding mask of a call's inputs."""
@@ -65,34 +77,10 @@ class _Source(NamedTuple):
         return self.read(inputs[self.values_name], inputs.get(self.mask_name))
 
     def read(self, values: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Check values and mask; without a mask 0 is padding among ids, and every frame counts."""
+        """Check values and mask, and return them; without a mask the values tell it."""
         values = as_tensor(values)
-        self._check(values)
-        if mask is not None:
-            return values, _check_padding_mask(mask, values.shape)
-        if self.feature_dim is None:
-            return values, padding_mask_of(values)
-        return values, ops.ones(ops.shape(values)[:2], "bool")
-
-    def embedded(self, parts: "_Parts", values: Tensor, padding_mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Return what enters the encoder, before dropout, and its padding mask."""
-        if not self.convolutions:
-            return _embedded(parts, "source", values), padding_mask
-        x = _embedded(parts, "source", values, padding_mask)
-        # Every second frame is at the center of a stride of 2.
-        return x, padding_mask[:, ::2]
-
-    def _check(self, values: Tensor) -> None:
-        shape, dtype = tuple(values.shape), keras.backend.standardize_dtype(values.dtype)
-        wanted = "integer token ids of shape (b, s)"
-        fits = len(shape) == 2
-        if self.feature_dim is not None:
-            wanted = f"features of shape (b, s, {self.feature_dim})"
-            fits = len(shape) == 3 and shape[-1] == self.feature_dim
-        if not fits:
-            raise ValueError(f"`encoder_inputs` must be {wanted}. Received: shape={shape}.")
-        if self.feature_dim is None and "int" not in dtype:
-            raise TypeError(f"`encoder_inputs` must be {wanted}. Received: dtype={dtype}.")
+        self.check(values)
+        return values, self.padding_mask(values) if mask is None else _check_padding_mask(mask, values.shape)
 
 
 def _check_padding_mask(mask: Tensor, source_shape: Shape) -> Tensor:
@@ -106,39 +94,3 @@ def _check_padding_mask(mask: Tensor, source_shape: Shape) -> Tensor:
             f"{shape}, source of shape {source_shape}."
         )
     return mask
-
-
-def _run_encoder(
-    model: keras.Model, values: Tensor, padding_mask: Tensor, *, training: bool = False
-) -> tuple[Tensor, Tensor]:
-    """Run the layers of a model from its source to the encoder's output `(b, s, d)` and its padding mask."""
-    x, mask = _embed_source(model, values, padding_mask, training)
-    return model.encoder(x, padding_mask=mask, training=training), mask
-
-
-def _encoder_scores(model: keras.Model, values: Tensor, padding_mask: Tensor) -> dict[str, Tensor]:
-    """Return the attention scores of a model's encoder, by layer."""
-    x, mask = _embed_source(model, values, padding_mask, training=False)
-    return model.encoder.attention_scores(x, mask)
-
-
-def _embed_source(
-    model: keras.Model, values: Tensor, padding_mask: Tensor, training: bool
-) -> tuple[Tensor, Tensor]:
-    x, mask = model._source.embedded(model, values, padding_mask)
-    return model.embedding_dropout(x, training=training), mask
-
-
-def _embedded(
-    parts: _Parts, side: str, values: Tensor, padding_mask: Tensor | None = None, *, start: Tensor | int = 0
-) -> Tensor:
-    """Return what enters a stack `(b, t, d)`, before dropout, for token ids `(b, t)` or frames."""
-
-    def part(name: str) -> keras.layers.Layer:
-        return parts.get(name) if isinstance(parts, dict) else getattr(parts, name, None)
-
-    embed, normalize = part(f"{side}_embedding") or part(f"{side}_projection"), part(f"{side}_normalization")
-    # Those of the source, where the target has a table of its own.
-    encoding = part(f"{side}_position_encoding") or part("position_encoding")
-    x = encoding(embed(values) if padding_mask is None else embed(values, padding_mask), start=start)
-    return x if normalize is None else normalize(x)

@@ -13,15 +13,16 @@ from keras_transformer.layers.encoder import Encoder
 from keras_transformer.layers.masks import padding_mask
 from keras_transformer.layers.token_embedding import OutputProjection
 from keras_transformer.models.config import TransformerConfig, _check_exactly_one
-from keras_transformer.models.configured_model import ConfiguredModel, Step
+from keras_transformer.models.configured_model import Step
 from keras_transformer.models.decoding_step import _DecodingStep
-from keras_transformer.models.parts import Parts, _embedding, _input_parts, _position_encoding, _source_part
-from keras_transformer.models.source import _embedded, _encoder_scores, _run_encoder, _Source
-from keras_transformer.types import Inputs, Tensor
+from keras_transformer.models.encoding_model import _EncodingModel, _make_source
+from keras_transformer.models.parts import Parts, _embedding, _input_parts, _position_encoding, _positioned
+from keras_transformer.models.source import _Source
+from keras_transformer.types import Tensor
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class Transformer(ConfiguredModel):
+class Transformer(_EncodingModel):
     """A Functional model from a source and target token ids to logits.
 
     The source is token ids, or frames of any width, each projected to the model's width. Padding is read
@@ -72,39 +73,17 @@ class Transformer(ConfiguredModel):
         )
         check_positive(target_vocabulary_size=target_vocabulary_size)
         dtype = others.pop("dtype", None)
-        parts = _parts(config, target_vocabulary_size, dtype)
-        inputs, outputs = _connect(parts, _source(config))
+        source = _make_source(
+            "encoder_",
+            source_vocabulary_size,
+            config.encoder_feature_dim,
+            convolutions=config.source_convolutions,
+        )
+        parts = _parts(config, source, target_vocabulary_size, dtype)
+        inputs, outputs = _connect(parts, source)
         super().__init__(inputs=inputs, outputs=outputs, **others)
+        self._source = source
         self._keep(config, parts)
-
-    @property
-    def _source(self) -> _Source:
-        return _source(self.config)
-
-    def _complete(self, inputs: Inputs) -> Inputs:
-        return self._source.complete(inputs, {tensor.name for tensor in self.inputs})
-
-    def encode(
-        self, encoder_inputs: Tensor, training: bool = False, padding_mask: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """Run the encoder alone.
-
-        Args:
-            encoder_inputs: token ids, integers `(b, s)`; or features `(b, s, w)`.
-            training: whether dropout is on.
-            padding_mask: `(b, s)`, True (1) where there is a token or a frame. If None, 0 is padding among
-                ids, and every frame counts.
-
-        Returns:
-            The encoder's output `(b, s, d)` and its padding mask `(b, s)`; with `source_convolutions` of half
-            the length.
-
-        Raises:
-            TypeError: if token ids are not integers.
-            ValueError: if inputs or mask have another shape.
-        """
-        values, mask = self._source.read(encoder_inputs, padding_mask)
-        return _run_encoder(self, values, mask, training=training)
 
     def start_decoding(
         self,
@@ -148,27 +127,21 @@ class Transformer(ConfiguredModel):
         """
         inputs = self._complete(inputs)
         values, mask = self._source.split(inputs)
-        x, encoder_mask = _run_encoder(self, values, mask)
+        x, mask_of_x = self.encode(values, padding_mask=mask)
         target = ops.convert_to_tensor(inputs["decoder_token_ids"])
-        y = _embedded(self, "target", target)
-        decoder_scores = self.decoder.attention_scores(
-            y, x, padding_mask=padding_mask(target), encoder_padding_mask=encoder_mask
+        y = _positioned(self, "target", self.target_embedding(target))
+        scores = self.decoder.attention_scores(
+            y, x, padding_mask=padding_mask(target), encoder_padding_mask=mask_of_x
         )
-        stacks = {"encoder": _encoder_scores(self, values, mask), "decoder": decoder_scores}
-        return {f"{stack}/{name}": scores[name] for stack, scores in stacks.items() for name in scores}
+        of_decoder = {f"decoder/{name}": scores[name] for name in scores}
+        return {**self._encoder_scores(values, mask), **of_decoder}
 
 
-def _source(config: TransformerConfig) -> _Source:
-    return _Source("encoder_", config.encoder_feature_dim, config.source_convolutions)
-
-
-def _parts(config: TransformerConfig, target_size: int, dtype: object) -> Parts:
+def _parts(config: TransformerConfig, source: _Source, target_size: int, dtype: object) -> Parts:
     """Make the layers. With shared embeddings two names stand for one layer."""
     target_embedding = _embedding(config, target_size, dtype, "target_embedding")
-    source: Parts = {"source_embedding": target_embedding}
-    if not config.share_embeddings:
-        convolutions = config.source_convolutions
-        source = _source_part(config, config.source_vocabulary_size, dtype, convolutions=convolutions)
+    shared = target_embedding if config.share_embeddings else None
+    parts: Parts = {source.layer: shared or source.make_layer(config, dtype)}
     source_config = config
     if config.max_source_positions is not None:
         source_config = dataclasses.replace(config, max_length=config.max_source_positions)
@@ -178,9 +151,9 @@ def _parts(config: TransformerConfig, target_size: int, dtype: object) -> Parts:
     decoder = Decoder(decoder_depth, **config.stack_options(), dtype=dtype, name="decoder")
     if not config.share_positions:
         name = "target_position_encoding"
-        source[name] = _position_encoding(config, dtype, name)
+        parts[name] = _position_encoding(config, dtype, name)
     return {
-        **source,
+        **parts,
         "target_embedding": target_embedding,
         **_input_parts(source_config, dtype, source=encoder, target=decoder),
         "encoder": encoder,
@@ -204,12 +177,13 @@ def _connect(parts: Parts, source: _Source) -> tuple[dict[str, Tensor], Tensor]:
     values, mask = source.split(inputs)
 
     # (b, s), or frames (b, s, w) -> (b, s, d), or half as many
-    x, mask = source.embedded(parts, values, mask)
-    x = parts["encoder"](parts["embedding_dropout"](x), padding_mask=mask)
+    x, mask = source.vectors(parts[source.layer], values, mask)
+    x = parts["embedding_dropout"](_positioned(parts, "source", x))
+    x = parts["encoder"](x, padding_mask=mask)
 
     # (b, t) -> (b, t, d)
     target = inputs["decoder_token_ids"]
-    y = parts["embedding_dropout"](_embedded(parts, "target", target))
+    y = parts["embedding_dropout"](_positioned(parts, "target", parts["target_embedding"](target)))
     y = parts["decoder"](y, x, padding_mask=padding_mask(target), encoder_padding_mask=mask)
     # (b, t, d) -> (b, t, v)
     return inputs, parts["output_projection"](y)
