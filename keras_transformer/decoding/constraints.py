@@ -36,7 +36,7 @@ class _Limits(NamedTuple):
     shortest: Tensor = ()  # int32 `(b,)`: the fewest tokens
     longest: Tensor = ()  # int32 `(b,)`: the most tokens
     prefix_ids: Tensor = ()  # int32 `(b, p)`, padded: the first tokens of every hypothesis
-    unscored: Tensor = ()  # `(b, 0)`, if a prefix does not count in the scores
+    num_unscored: Tensor = ()  # int32 `(b,)`: the tokens of a prefix that do not count in the scores
     max_lengths: Tensor = ()  # int32 `(b,)`: the tokens after which a hypothesis is cut off
     length_penalties: Tensor = ()  # float32 `(b,)`, instead of the search's
 
@@ -273,18 +273,13 @@ def _force_prefix(
     log_probabilities: Tensor, allowed: Tensor, prefix_ids: Tensor, position: Tensor | int, pad_id: int
 ) -> Tensor:
     """Allow only the prefix's token, as long as a row has one for this position."""
-    token_ids, is_forced = _forced_tokens(prefix_ids, position, pad_id)
-    # With the log-probability that the model gives it: so the score of a hypothesis stays that of the model,
-    # the prefix included, whatever rules there are for the tokens after it.
-    return ops.where(is_forced, _keep_only(log_probabilities, token_ids), allowed)
-
-
-def _forced_tokens(prefix_ids: Tensor, position: Tensor | int, pad_id: int) -> tuple[Tensor, Tensor]:
-    """Return the prefix's token for a position, and whether there is one, both `(r, 1)`."""
     position, length = ops.cast(position, "int32"), prefix_ids.shape[1]
     token_ids = ops.take(prefix_ids, ops.clip(position, 0, length - 1), axis=1)[:, None]
     in_prefix = ops.logical_and(position >= 0, position < length)
-    return token_ids, ops.logical_and(in_prefix, ops.not_equal(token_ids, pad_id))
+    is_forced = ops.logical_and(in_prefix, ops.not_equal(token_ids, pad_id))
+    # With the log-probability that the model gives it: so the score of a hypothesis stays that of the model,
+    # the prefix included, whatever rules there are for the tokens after it.
+    return ops.where(is_forced, _keep_only(log_probabilities, token_ids), allowed)
 
 
 def _check_vocabulary(
