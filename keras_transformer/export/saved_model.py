@@ -1,5 +1,6 @@
 """A task as a directory that TensorFlow Serving loads as it is."""
 
+import collections
 import itertools
 import tempfile
 from collections.abc import Iterable, Sequence
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import keras
 import tensorflow as tf
+from tensorflow.core.framework.function_pb2 import FunctionDef
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 from tensorflow_serving.apis import model_pb2, predict_pb2, prediction_log_pb2
 
@@ -141,12 +143,43 @@ def _keep_on_one_thread(saved_model: SavedModel) -> None:
     """Let TensorFlow's single-threaded executor run loops that have neither loops nor conditions in them."""
     # A step is hundreds of small operations, which the other executor hands from thread to thread.
     for graph in saved_model.meta_graphs:
-        nodes = {each.signature.name: each.node_def for each in graph.graph_def.library.function}
-        lowered = {name for name in nodes for each in nodes[name] if "_lower_using_switch_merge" in each.attr}
-        for loop in (each for body in nodes.values() for each in body if each.op.endswith("While")):
+        functions = {each.signature.name: each for each in graph.graph_def.library.function}
+        lowered = {
+            name
+            for name, function in functions.items()
+            for node in function.node_def
+            if "_lower_using_switch_merge" in node.attr
+        }
+        every_node = (node for function in functions.values() for node in function.node_def)
+        for loop in [node for node in every_node if node.op.endswith("While")]:
             parts = [loop.attr[part].func for part in ("cond", "body")]
             for part in parts if lowered.isdisjoint(part.name for part in parts) else ():
                 part.attr["_executor"].s = b"SINGLE_THREADED_EXECUTOR"
+                _fuse_biases(functions[part.name])
+
+
+def _fuse_biases(function: FunctionDef) -> None:
+    """Make one operation of each product and the bias that is added to it."""
+    # For one row, `MatMul` hands its work to threads whatever the executor: 27 microseconds for 256 by 256
+    # numbers, and 8 so. Not in a plain export, where oneDNN multiplies, which is slower so.
+    products = {f"{node.name}:product:0": node for node in function.node_def if node.op == "MatMul"}
+    names = (name for node in function.node_def for name in node.input)
+    uses = collections.Counter([*names, *function.ret.values()])
+    new_names = {}
+    for node in [each for each in function.node_def if each.op == "BiasAdd" and each.input[0] in products]:
+        product, bias = node.input
+        if uses[product] == 1 and not uses[f"^{node.name}"] and node.attr["T"].type == tf.float32:
+            fused = products[product]
+            fused.op = "_FusedMatMul"
+            fused.input.append(bias)
+            fused.attr["num_args"].i = 1
+            fused.attr["fused_ops"].list.s.append(b"BiasAdd")
+            new_names[f"{node.name}:output:0"] = product
+            function.node_def.remove(node)
+    for node in function.node_def:
+        node.input[:] = [new_names.get(name, name) for name in node.input]
+    for result, name in function.ret.items():
+        function.ret[result] = new_names.get(name, name)
 
 
 def _vocabulary_files(task: ModelTask, directory: Path) -> list[str]:

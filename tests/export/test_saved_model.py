@@ -131,6 +131,9 @@ def test_threads_search_for_parts_of_a_batch(
     assert b"MapDefun" in (version / "saved_model.pb").read_bytes()
     if optimize == "float32":
         assert executors(version) == {b"SINGLE_THREADED_EXECUTOR"}
+        # A product and its bias are one operation, which for one row stays on the thread.
+        assert b"_FusedMatMul" in (version / "saved_model.pb").read_bytes()
+        assert b"_FusedMatMul" not in (exported / "saved_model.pb").read_bytes()
     texts = ["a rat sat", "", "the dog", "a cat", "cats ran"]
     expected = [text.encode() for text in translator.translate(texts)]
     # As a server does, without Python's functions.
