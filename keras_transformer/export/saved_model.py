@@ -131,7 +131,7 @@ def _write_graphs(task: ModelTask, directory: Path, optimize: str, threads: int 
             tf.saved_model.save(module, str(directory), signatures=signatures, options=options)
         except tf.errors.OpError as error:  # from TensorFlow's own writing: a full disk, for example
             raise OSError(error.message) from error
-    if threads is not None:
+    if threads is not None and optimize != "xla":  # which has loops of its own
         path = directory / "saved_model.pb"
         saved_model = SavedModel.FromString(path.read_bytes())
         _keep_on_one_thread(saved_model)
