@@ -3,9 +3,9 @@
 python -m benchmarks.robustness.mutants
 python -m benchmarks.robustness.mutants --only export
 
-The mistakes are small and plausible: a sign, a boundary, a step left out, in search, loss, resume and
-export; those in masks are in tests/conformance/test_masks.py. The tests that are named here must pass on the
-unchanged copy first. The exit status is 1 if a mistake survives.
+The mistakes are small and plausible: a sign, a boundary, a step left out, in search, loss, resume, tasks,
+sources, pretrained models and export; those in masks are in tests/conformance/test_masks.py. The tests that
+are named here must pass on the unchanged copy first. The exit status is 1 if a mistake survives.
 
 A mutant has the text that it replaces, not a line or a file, so that code may move. It is an error, also of
 `tests/benchmarks`, if the text does not occur exactly once in the package.
@@ -94,6 +94,66 @@ MUTANTS = (
         'tf.searchsorted(sizes, [size], side="left")[0]',
         'tf.searchsorted(sizes, [size - 1], side="left")[0]',
         "tests/export/test_saved_model.py -k each_bucket",
+    ),
+    Mutant(
+        "answers come in the order in which they were asked for",
+        "for number, result in zip(numbers, SIGNATURES[signature].results(outputs), strict=True):",
+        "for number, result in enumerate(SIGNATURES[signature].results(outputs), start):",
+        "tests/tasks/test_translator.py",
+    ),
+    Mutant(
+        "a sample depends on its row in a batch",
+        "answer = functions[signature](*columns, numbers)",
+        "answer = functions[signature](*columns, [*range(len(numbers))])",
+        "tests/tasks/test_translator.py",
+    ),
+    Mutant(
+        "what is cut off goes unsaid",
+        'num_cut += int(outputs.pop("is_cut", np.zeros(0)).sum())',
+        'outputs.pop("is_cut", np.zeros(0)).sum()',
+        "tests/tasks/test_translator.py",
+    ),
+    Mutant(
+        "a request's number of hypotheses counts for all",
+        'tf.where(is_wanted, outputs["score"][:, :width], LOWEST_SCORE)',
+        'outputs["score"][:, :width]',
+        "tests/export/test_signatures.py",
+    ),
+    Mutant(
+        "convolutions read what stands at padding",
+        "return layer(values, padding_mask), padding_mask[:, ::2]",
+        "return layer(values), padding_mask[:, ::2]",
+        "tests/models/test_source.py",
+    ),
+    Mutant(
+        "a mask of another shape is taken for one of the source",
+        "if len(shape) != 2 or any(None not in pair and pair[0] != pair[1] for pair in sizes):",
+        "if len(shape) != 2:",
+        "tests/models/test_source.py",
+    ),
+    Mutant(
+        "a token more of a prefix goes unscored",
+        "is_given = limits.num_unscored > position - len(self.constraints.first_token_ids)",
+        "is_given = limits.num_unscored >= position - len(self.constraints.first_token_ids)",
+        "tests/decoding/test_generation.py tests/tasks/test_text_generator.py",
+    ),
+    Mutant(
+        "a fused product loses its bias",
+        'new_names[f"{node.name}:output:0"] = product',
+        'new_names[f"{node.name}:output:0"] = fused.input[0]',
+        "tests/export/test_saved_model.py -k threads",
+    ),
+    Mutant(
+        "BART's embeddings are not scaled",
+        "embeddings=self.d_model**0.5 if self.scale_embedding else 1.0",
+        "embeddings=1.0",
+        "tests/pretrained/test_translators.py tests/pretrained/test_hugging_face.py",
+    ),
+    Mutant(
+        "an option that a layer does not know is dropped",
+        "if unknown := sorted(rest.keys() - {*_KERAS_ARGUMENTS}):",
+        "if unknown := sorted(set() & {*_KERAS_ARGUMENTS}):",
+        "tests/models/test_config.py",
     ),
 )
 
