@@ -138,8 +138,8 @@ def _checked_inputs(model: _DecodableModel, inputs: Tensor, max_length: int) -> 
         if not keras.backend.is_int_dtype(inputs.dtype):
             raise TypeError(f"{wanted} Received: dtype={keras.backend.standardize_dtype(inputs.dtype)}.")
         num_positions += shape[1] - 1
-    elif len(shape) not in (2, 3):
-        raise ValueError(f"Sources must be token ids (b, s) or features (b, s, w). Received: shape={shape}.")
+    elif len(shape) < 2:  # the model knows how many axes its own kind of source has
+        raise ValueError(f"Sources must be a batch, such as token ids (b, s). Received: shape={shape}.")
     limit = getattr(model, "max_length", None)  # the positions that it has learned
     if limit is not None and num_positions > limit:
         raise ValueError(
