@@ -62,7 +62,7 @@ class EncoderModel(_EncodingModel):
         sizes = {"vocabulary_size": vocabulary_size, "num_outputs": num_outputs}
         config, others = _EncoderConfig.split(type(self), options, **sizes)
         dtype = others.pop("dtype", None)
-        source = _make_source("", config.vocabulary_size, config.feature_dim)
+        source = _make_source("", config)
         parts = _parts(config, source, dtype)
         inputs, outputs = _connect(parts, source)
         super().__init__(inputs=inputs, outputs=outputs, **others)

@@ -2,6 +2,7 @@
 
 from typing import cast
 
+from keras_transformer.models.config import TransformerConfig, _EncoderConfig
 from keras_transformer.models.configured_model import ConfiguredModel
 from keras_transformer.models.convolved_frames import _ConvolvedFrames
 from keras_transformer.models.frame_source import _FrameSource
@@ -11,14 +12,15 @@ from keras_transformer.models.token_source import _TokenSource
 from keras_transformer.types import Inputs, Tensor
 
 
-def _make_source(
-    prefix: str, vocabulary_size: int | None, feature_dim: int | None, *, convolutions: bool = False
-) -> _Source:
+def _make_source(prefix: str, config: TransformerConfig | _EncoderConfig) -> _Source:
     """Make the source that a configuration describes: here alone the kinds are told apart."""
+    options = config.options()
+    vocabulary_size = options.get("source_vocabulary_size", options.get("vocabulary_size"))
     if vocabulary_size is not None:
         return _TokenSource(prefix, vocabulary_size)
     # The configuration has checked that one of the two is given.
-    return (_ConvolvedFrames if convolutions else _FrameSource)(prefix, cast("int", feature_dim))
+    feature_dim = cast("int", options.get("encoder_feature_dim", options.get("feature_dim")))
+    return (_ConvolvedFrames if options.get("source_convolutions") else _FrameSource)(prefix, feature_dim)
 
 
 class _EncodingModel(ConfiguredModel):

@@ -73,12 +73,7 @@ class Transformer(_EncodingModel):
         )
         check_positive(target_vocabulary_size=target_vocabulary_size)
         dtype = others.pop("dtype", None)
-        source = _make_source(
-            "encoder_",
-            source_vocabulary_size,
-            config.encoder_feature_dim,
-            convolutions=config.source_convolutions,
-        )
+        source = _make_source("encoder_", config)
         parts = _parts(config, source, target_vocabulary_size, dtype)
         inputs, outputs = _connect(parts, source)
         super().__init__(inputs=inputs, outputs=outputs, **others)
