@@ -82,6 +82,7 @@ class BeamSearch(Search):
     """Whether hypotheses that reach the maximal length without an end token compete with the finished ones,
     as in transformers and CTranslate2, instead of following them."""
 
+    kind: ClassVar[str] = "beam"
     token_fields: ClassVar[tuple[str, ...]] = ("running_ids", "finished_ids")
 
     def __post_init__(self) -> None:

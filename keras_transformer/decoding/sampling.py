@@ -108,6 +108,8 @@ class GreedySearch(_IndependentSearch):
         False
     """
 
+    kind: ClassVar[str] = "greedy"
+
     def _choose(self, logits: Tensor, state: _IndependentState, max_length: int) -> tuple[Tensor, Tensor]:
         if self.constraints.is_idle(state.limits):
             gained, chosen = _best_tokens(logits, 1, self._ids)
@@ -154,6 +156,8 @@ class SampleSearch(_IndependentSearch):
     seed: int | None = None
     """Of the random numbers; None for other outputs at each call, by Keras's global generator."""
 
+    kind: ClassVar[str] = "sample"
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.temperature:
@@ -174,6 +178,11 @@ class SampleSearch(_IndependentSearch):
     def beam_size(self) -> int:
         """Hypotheses that the cache has for each source, `n`."""
         return self.num_samples
+
+    @property
+    def is_random(self) -> bool:
+        """Whether another call may give another result."""
+        return True
 
     def choose(self, log_probabilities: Tensor, uniforms: Tensor) -> Tensor:
         """Draw a token int32 `(r,)` from each distribution `(r, v)` with numbers `(r,)` in [0, 1).

@@ -114,8 +114,17 @@ class Search(abc.ABC):
     special_ids: SpecialIds | None = None
     """The special tokens of the target; None for those of a `Translator`'s tokenizer."""
 
+    kinds: ClassVar[dict[str, type["Search"]]] = {}
+    """The classes that can be saved, by their `kind`."""
+    kind: ClassVar[str]
+    """The name by which a saved search is found again; a class without one of its own cannot be saved."""
     token_fields: ClassVar[tuple[str, ...]]
     """The fields of the state that grow with the hypotheses: token ids `(b, n, t)`."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "kind" in vars(cls):
+            Search.kinds[cls.kind] = cls
 
     def __post_init__(self) -> None:
         check_number(length_penalty=self.length_penalty)
@@ -144,6 +153,11 @@ class Search(abc.ABC):
     def num_outputs(self) -> int:
         """Hypotheses that a result has for each source, at most `n`."""
         return self.beam_size
+
+    @property
+    def is_random(self) -> bool:
+        """Whether another call may give another result."""
+        return False
 
     @property
     def tracks_attention(self) -> bool:

@@ -14,7 +14,6 @@ from tensorflow_serving.apis import model_pb2, predict_pb2, prediction_log_pb2
 
 from keras_transformer._arguments import check_choice, check_positive
 from keras_transformer._files import Checksums, as_path, errors_named, numbered_directory, write_file
-from keras_transformer.decoding import SampleSearch
 from keras_transformer.errors import InputError
 from keras_transformer.export.readmes import _fill_template, _saved_model_readme
 from keras_transformer.export.serving_graphs import _served_signatures, _ServingGraphs
@@ -63,7 +62,7 @@ def export_saved_model(
         ValueError: If `optimize` is unknown, or the search samples, so that there is nothing to compare with.
     """
     _check_exportable(task, ModelTask)
-    if isinstance(task.search, SampleSearch):
+    if task.search.is_random:
         raise ValueError(
             "`task.search` must give the same answer each time to be exported. "
             f"Received: {type(task.search).__name__}."

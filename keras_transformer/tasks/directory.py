@@ -9,14 +9,13 @@ from typing import Any
 import keras
 
 from keras_transformer._files import Checksums, atomic_directory, read_file, read_table, write_file
-from keras_transformer.decoding import BeamSearch, GreedySearch, SampleSearch, Search
+from keras_transformer.decoding import Search
 from keras_transformer.errors import InputError
 from keras_transformer.text import Tokenizer, load_tokenizer
 from keras_transformer.training import load_model
 from keras_transformer.types import Config, Length
 
 MODEL_FILE = "model.keras"
-_SEARCHES: dict[str, type[Search]] = {"beam": BeamSearch, "greedy": GreedySearch, "sample": SampleSearch}
 
 
 def _write_task(
@@ -62,15 +61,16 @@ def _read_task(path: Path, tokenizers: Sequence[str], limits: Sequence[str]) -> 
 
 def _search_options(search: Search) -> Config:
     """Describe a search by its kind and its fields."""
-    kinds = [kind for kind, search_class in _SEARCHES.items() if type(search) is search_class]
-    if not kinds:
-        names = ", ".join(search_class.__name__ for search_class in _SEARCHES.values())
+    # The kind of a base, which a class without one of its own has, is not its own.
+    kind = getattr(search, "kind", None)
+    if kind is None or Search.kinds[kind] is not type(search):
+        names = ", ".join(search_class.__name__ for search_class in Search.kinds.values())
         raise ValueError(f"`search` must be one of {names} to be saved. Received: {type(search).__name__}.")
-    return {"kind": kinds[0], **dataclasses.asdict(search)}
+    return {"kind": kind, **dataclasses.asdict(search)}
 
 
 def _read_search(options: Config, path: Path) -> Search:
     kind = options.pop("kind", None)
-    if kind not in [*_SEARCHES]:
-        raise InputError(f"{path}: `kind` of `search` must be one of {[*_SEARCHES]}. Received: {kind!r}.")
-    return read_table(json.dumps(options).encode(), path, _SEARCHES[kind])
+    if kind not in [*Search.kinds]:
+        raise InputError(f"{path}: `kind` of `search` must be one of {[*Search.kinds]}. Received: {kind!r}.")
+    return read_table(json.dumps(options).encode(), path, Search.kinds[kind])
