@@ -13,7 +13,7 @@ from keras_transformer.decoding import Search
 from keras_transformer.errors import InputError
 from keras_transformer.text import Tokenizer, load_tokenizer
 from keras_transformer.training import load_model
-from keras_transformer.types import Config, Length
+from keras_transformer.types import Config
 
 MODEL_FILE = "model.keras"
 
@@ -22,11 +22,13 @@ def _write_task(
     path: Path,
     model: keras.Model,
     tokenizers: Mapping[str, Tokenizer],
-    search: Search,
-    limits: Mapping[str, int],
+    options: Mapping[str, Any],
 ) -> None:
     """Write a task with the options file `path`; the directory changes when everything is written."""
-    options = {"search": _search_options(search), **limits}
+    options = {
+        name: _search_options(value) if isinstance(value, Search) else value
+        for name, value in options.items()
+    }
     with atomic_directory(path.parent, replace=True) as partial:
         for name, tokenizer in tokenizers.items():
             tokenizer.save(partial / name)
@@ -39,14 +41,14 @@ def _write_task(
         Checksums.write(partial)
 
 
-def _read_task(path: Path, tokenizers: Sequence[str], limits: Sequence[str]) -> dict[str, Any]:
+def _read_task(path: Path, tokenizers: Sequence[str], types: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of a task; raise `InputError` for damaged parts or those of two models."""
     directory = path.parent
     for name in (path.name, MODEL_FILE):
         if not (directory / name).is_file():
             raise InputError(f"{directory} is not the directory of a model: it has no {name}.")
     Checksums.check(directory)
-    fields = [("search", dict[str, Any]), *((name, Length) for name in limits)]
+    fields = [(name, dict[str, Any] if kind is Search else kind) for name, kind in types.items()]
     # Of files without `Checksums`, unused.
     parts: dict[str, str] = dataclasses.field(default_factory=dict)
     kind = dataclasses.make_dataclass("_Options", [*fields, ("parts", dict[str, str], parts)])
@@ -54,8 +56,10 @@ def _read_task(path: Path, tokenizers: Sequence[str], limits: Sequence[str]) -> 
     return {
         "model": load_model(directory / MODEL_FILE),
         **{name: load_tokenizer(directory / name) for name in tokenizers},
-        "search": _read_search(options["search"], path),
-        **{name: options[name] for name in limits},
+        **{
+            name: _read_search(options[name], path) if kind is Search else options[name]
+            for name, kind in types.items()
+        },
     }
 
 

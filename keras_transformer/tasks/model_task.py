@@ -2,7 +2,7 @@
 
 import dataclasses
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -19,7 +19,7 @@ from keras_transformer.tasks.string_functions import _StringFunctions
 from keras_transformer.tasks.text_task import TextTask
 from keras_transformer.tasks.token_functions import _CompiledFunctions, _TokenFunctions
 from keras_transformer.text import Tokenizer
-from keras_transformer.types import SPECIAL_IDS, Value
+from keras_transformer.types import SPECIAL_IDS, Length, Signature, Value
 
 # Stands for bytes that are no character, or not yet.
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
@@ -32,6 +32,8 @@ class ModelTask(TextTask):
     options_file: ClassVar[str]
     tokenizer_names: ClassVar[tuple[str, ...]]
     limit_names: ClassVar[tuple[str, ...]]
+    option_types: ClassVar[dict[str, Any]] = {"search": Search}
+    """Further arguments of the constructor that `save` writes, by name, with their types in JSON."""
     about_outputs: ClassVar[str]
     """What the README of an export says about outputs and scores."""
 
@@ -99,12 +101,25 @@ class ModelTask(TextTask):
     @property
     def arguments(self) -> dict[str, Any]:
         """The arguments of the constructor, as they are now."""
-        names = ("model", *self.tokenizer_names, "search", *self.limit_names)
+        names = ("model", *self.tokenizer_names, *self.option_types, *self.limit_names)
         return {name: getattr(self, name) for name in names}
 
     def with_changes(self, **changes: Any) -> Self:
         """Return a task with other arguments of the constructor."""
         return type(self)(**{**self.arguments, **changes})
+
+    def answers(self, sources: Sequence[Value]) -> tuple[list[str], dict[Signature, Sequence[Any]]]:
+        """Return the best output for each source, and the results of each signature, to judge an export."""
+        hypotheses = self.n_best(sources)
+        best = [each[0] for each in hypotheses]
+        outputs = [each.text for each in best]
+        return outputs, {
+            "serving_default": best,
+            "n_best": hypotheses,
+            "align": self.align(sources) if "align" in self.signatures else [],
+            "score": self.score(sources, outputs),
+            "search": hypotheses,
+        }
 
     def token_ids(self, texts: Iterable[Value]) -> np.ndarray:
         """Return what the model reads of sources: token ids, int32 `(b, s)`, each row ended and padded."""
@@ -158,9 +173,9 @@ class ModelTask(TextTask):
             InputError: If a file cannot be written.
             ValueError: If the search is of a class that cannot be read back.
         """
-        limits = {name: getattr(self, name) for name in self.limit_names}
+        options = {name: getattr(self, name) for name in (*self.option_types, *self.limit_names)}
         tokenizers = {name: getattr(self, name) for name in self.tokenizer_names}
-        _write_task(as_path(directory) / self.options_file, self.model, tokenizers, self.search, limits)
+        _write_task(as_path(directory) / self.options_file, self.model, tokenizers, options)
 
     @classmethod
     def load(cls, directory: str | Path) -> Self:
@@ -175,7 +190,8 @@ class ModelTask(TextTask):
         Raises:
             InputError: If the directory is of another kind of task, or a part of it is damaged.
         """
-        arguments = _read_task(as_path(directory) / cls.options_file, cls.tokenizer_names, cls.limit_names)
+        types = {**cls.option_types, **dict.fromkeys(cls.limit_names, Length)}
+        arguments = _read_task(as_path(directory) / cls.options_file, cls.tokenizer_names, types)
         try:
             return cls(**arguments)
         # A Keras model of another class lacks attributes.

@@ -203,7 +203,7 @@ class TextTask:
             answer = functions[signature](*columns, numbers)
             outputs = {name: np.asarray(values) for name, values in answer.items()}
             num_cut += int(outputs.pop("is_cut", np.zeros(0)).sum())
-            for number, result in zip(numbers, SIGNATURES[signature].results(outputs), strict=True):
+            for number, result in zip(numbers, self.specification(signature).results(outputs), strict=True):
                 results[number] = result
             if progress is not None:
                 progress(len(numbers))
