@@ -23,9 +23,6 @@ MULTI30K = Path(__file__).parents[2].parent / "shared" / "data" / "multi30k"
 Pairs = list[tuple[str, str]]
 Batch = tuple[dict[str, np.ndarray], np.ndarray]
 
-Pairs = list[tuple[str, str]]
-Batch = tuple[dict[str, np.ndarray], np.ndarray]
-
 
 def batches(dataset: tf.data.Dataset) -> list[Batch]:
     return list(dataset.as_numpy_iterator())
@@ -44,8 +41,7 @@ def texts(epoch: list[Batch], tokenizer: CharacterTokenizer) -> Pairs:
     return found
 
 
-@pytest.mark.parametrize("shuffle", [True, False])
-@pytest.mark.parametrize("pad_to_bucket_boundary", [True, False])
+@pytest.mark.parametrize(("shuffle", "pad_to_bucket_boundary"), [(True, True), (False, False)])
 def test_an_epoch_holds_every_pair_once(
     pairs: Pairs, tokenizer: CharacterTokenizer, shuffle: bool, pad_to_bucket_boundary: bool
 ) -> None:
@@ -212,7 +208,7 @@ def test_batches_of_12_tokens(lengths: list[int], boundaries: list[int], sizes: 
     assert [len(labels) for _, labels in dataset.as_numpy_iterator()] == sizes
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(st.lists(st.integers(2, 30), min_size=1, max_size=60), st.integers(30, 120))
 def test_batches_are_full_and_within_the_budget(lengths: list[int], tokens_per_batch: int) -> None:
     options = {"tokens_per_batch": tokens_per_batch, "bucket_boundaries": [30], "shuffle": False}
@@ -250,7 +246,7 @@ def shapes(batches: list[list[int]]) -> list[tuple[int, list[int]]]:
     return sorted((len(batch), sorted({LENGTHS[number] for number in batch})) for batch in batches)
 
 
-@pytest.mark.parametrize("epoch", range(5))
+@pytest.mark.parametrize("epoch", [0, 4])
 def test_shuffled_batches_hold_each_pair_once_in_its_bucket(epoch: int) -> None:
     batches = numbers_of(shuffled(seed=3, first_epoch=epoch))
     assert sorted(itertools.chain.from_iterable(batches)) == list(range(len(LENGTHS)))
@@ -272,13 +268,6 @@ def test_the_rows_of_a_single_batch_are_shuffled_too() -> None:
     assert all(sorted(batch) == list(range(6)) for [batch] in epochs)
     assert len({str(epoch) for epoch in epochs}) > 15
     assert len({batch[0] for [batch] in epochs}) > 3
-
-
-def test_same_seed_same_epochs() -> None:
-    first, second, other = (shuffled(seed=seed) for seed in (7, 7, 8))
-    for _ in range(3):
-        assert numbers_of(first) == numbers_of(second)
-    assert numbers_of(first) != numbers_of(other)
 
 
 def test_the_global_seed_and_the_interleaving_do_not_matter() -> None:

@@ -63,7 +63,10 @@ def test_a_long_answer_is_that_of_the_whole_decoder(transformer: Any, source_ids
 
 
 @tensorflow_only
-@pytest.mark.parametrize("search", SEARCHES)
+@pytest.mark.parametrize(
+    "search",
+    [pytest.param(each, marks=[] if n in (3, 5) else pytest.mark.slow) for n, each in enumerate(SEARCHES)],
+)
 def test_changing_sizes_give_the_same(transformer: Any, source_ids: Any, search: Any) -> None:
     """Sources leave the batch when they are done, and the caches grow in place."""
     import tensorflow as tf
@@ -162,7 +165,7 @@ def test_xla_gives_the_same(transformer: Any, source_ids: Any, search: Any, leng
     [
         (SampleSearch(seed=5), False),
         (BeamSearch(3, num_hypotheses=1), False),
-        pytest.param(BeamSearch(3, num_hypotheses=1), True, marks=tensorflow_only),
+        pytest.param(BeamSearch(3, num_hypotheses=1), True, marks=[tensorflow_only, pytest.mark.slow]),
     ],
 )
 def test_the_last_of_many_sources_go_on_by_themselves(
@@ -189,6 +192,7 @@ def test_the_last_of_many_sources_go_on_by_themselves(
 
 
 @tensorflow_only
+@pytest.mark.slow
 def test_xla_needs_no_batch_size_while_it_is_traced(transformer: Any, source_ids: Any) -> None:
     """A graph is traced for any sizes, as for an export, and compiled for each it meets."""
     import tensorflow as tf
@@ -206,6 +210,7 @@ def test_xla_needs_no_batch_size_while_it_is_traced(transformer: Any, source_ids
 
 
 @tensorflow_only
+@pytest.mark.slow
 def test_one_loop_of_fixed_sizes(transformer: Any, source_ids: Any) -> None:
     import tensorflow as tf
 

@@ -37,6 +37,7 @@ def join(
     return run
 
 
+@pytest.mark.slow
 def test_what_is_written_is_read_as_one_model(
     join: Callable[..., None], capsys: pytest.CaptureFixture[str]
 ) -> None:

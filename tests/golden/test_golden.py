@@ -35,7 +35,9 @@ def check_part(part: str) -> None:
     check(record.PARTS[part](), record.read(part))
 
 
-@pytest.mark.parametrize("part", ["logits", "sampling", "files"])
+@pytest.mark.parametrize(
+    "part", [*(pytest.param(part, marks=pytest.mark.slow) for part in ("logits", "sampling")), "files"]
+)
 def test_same_numbers(part: str) -> None:
     check_part(part)
 
@@ -63,6 +65,7 @@ def check_losses(names: dict[str, str]) -> None:
     check(golden_training.in_process(names), {name: recorded[part][name] for name, part in names.items()})
 
 
+@pytest.mark.slow
 def test_same_losses() -> None:
     check_losses(QUICK)
 

@@ -256,8 +256,10 @@ def program(*words: object, redirection: str = "") -> subprocess.CompletedProces
     ("redirection", "status", "message"),
     [
         (">&-", 2, "Error: Standard output must be open for the results. Received: a closed one."),
-        (">/dev/full", 2, "Error: standard output: No space left on device"),
-        ("<&- 2>&-", 0, ""),
+        pytest.param(
+            ">/dev/full", 2, "Error: standard output: No space left on device", marks=pytest.mark.slow
+        ),
+        pytest.param("<&- 2>&-", 0, "", marks=pytest.mark.slow),
     ],
 )
 def test_a_standard_stream_that_is_closed(

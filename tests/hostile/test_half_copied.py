@@ -98,6 +98,7 @@ def test_it_is_the_list_of_sha256sum(export: Path) -> None:
     assert done.stdout.decode().count(": OK\n") == len(listed(export))
 
 
+@pytest.mark.slow
 def test_an_export_without_the_list_is_one_line_too(export: Path, command: Callable[..., Any]) -> None:
     """Of earlier exports, and those of other programs, there is none."""
     (export / Checksums.file).unlink()

@@ -69,6 +69,7 @@ def test_the_command_line_says_so_in_one_line(run: Path, command: Callable[..., 
     assert not (tmp_path / "exports").exists()
 
 
+@pytest.mark.slow
 def test_an_export_is_not_loaded(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     translator = kt.Translator.load(run)
     table = translator.model.source_embedding.embeddings

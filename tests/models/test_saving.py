@@ -119,6 +119,7 @@ np.save(sys.argv[3], keras.ops.convert_to_numpy(model(inputs)))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "imports",
     [

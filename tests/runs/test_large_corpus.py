@@ -70,6 +70,7 @@ def without(options: dict[str, Any], *names: str) -> dict[str, Any]:
     return {name: value for name, value in options.items() if not name.startswith(names)}
 
 
+@pytest.mark.slow
 def test_batches_are_those_of_a_run_in_memory(shards: dict[str, Any], fitted: Fitted) -> None:
     subwords = {"kind": "subword", "size": 40, "shared": True, "subword_dropout": 0.3}
     run, wanted = fitted(shards, max_pairs_in_memory=NUM_PAIRS, **subwords)
