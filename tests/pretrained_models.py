@@ -133,9 +133,7 @@ WHISPER = {
 SPOKEN = ("en", "zh", "de")
 
 
-def save_whisper(
-    directory: Path, *, is_multilingual: bool = True, **generation: Any
-) -> tuple[Any, Any]:
+def save_whisper(directory: Path, *, is_multilingual: bool = True, **generation: Any) -> tuple[Any, Any]:
     """Save a Whisper of random weights, which reads a second of audio; return it with its processor."""
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
     directory.mkdir(exist_ok=True)

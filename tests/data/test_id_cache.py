@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-import keras_transformer as kt
 from keras_transformer.data import EncodedPairs, ParallelText, translation_dataset
 from keras_transformer.errors import InputError
 from keras_transformer.text import CharacterTokenizer, WhitespaceTokenizer
