@@ -77,7 +77,7 @@ def train(data: tf.data.Dataset, epochs: int = 1, steps: int | None = None, **lo
     return model.get_weights()[0]
 
 
-@pytest.mark.parametrize("num_batches", [2, 4])
+@pytest.mark.parametrize("num_batches", [pytest.param(2, marks=pytest.mark.slow), 4])
 def test_small_batches_train_as_one_large_batch(num_batches: int) -> None:
     whole = train(dataset(num_batches), epochs=2)
     parts = weigh_updates(dataset(1), num_batches, 0)

@@ -63,6 +63,7 @@ def test_an_export_that_is_not_whole(command: Callable, trained: Path, tmp_path:
         assert "is not a whole SavedModel: it has no variables/variables.index." in result.stderr
 
 
+@pytest.mark.slow
 def test_standard_input_and_a_file(command: Callable, trained: Path) -> None:
     Path("texts").write_text("w1ab\nw2ab\n", encoding="utf-8")
     model = ["--model", trained / "runs/tiny"]

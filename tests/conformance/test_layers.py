@@ -302,6 +302,7 @@ def test_xla(name: str) -> None:
     np.testing.assert_allclose(array(function(*given)), expected, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_saved_model(tmp_path: Path) -> None:
     """All layers in one, since each SavedModel takes a second."""
     if keras.backend.backend() != "tensorflow":

@@ -35,7 +35,9 @@ def of_cached(tokenizer: CharacterTokenizer) -> Any:
     return labels_of(CACHED, tokenizer, None)
 
 
-@pytest.mark.parametrize("kind", ["dataset", "list", "generator", "function", "files"])
+@pytest.mark.parametrize(
+    "kind", ["dataset", pytest.param("list", marks=pytest.mark.slow), "generator", "function", "files"]
+)
 def test_what_gives_pairs(
     pairs: list[Pair], tokenizer: CharacterTokenizer, tmp_path: Path, kind: str, in_memory: Any
 ) -> None:
@@ -131,7 +133,7 @@ class Corpus:
     "options",
     [
         {"noise": [reverse_sources], "first_epoch": 2},
-        {"seed": 1},
+        pytest.param({"seed": 1}, marks=pytest.mark.slow),
         {"shuffle": False, "max_source_length": 9, "pad_to_bucket_boundary": True},
     ],
 )

@@ -83,8 +83,17 @@ def test_changing_sizes_give_the_same(transformer: Any, source_ids: Any, search:
 
 
 @tensorflow_only
-@pytest.mark.parametrize("normalization", ["gnmt", "length"])
-@pytest.mark.parametrize("early_stopping", [True, False, "never"])
+@pytest.mark.parametrize(
+    ("normalization", "early_stopping"),
+    [
+        ("gnmt", True),
+        ("length", "never"),
+        pytest.param("length", False, marks=pytest.mark.slow),
+        pytest.param("gnmt", False, marks=pytest.mark.slow),
+        pytest.param("gnmt", "never", marks=pytest.mark.slow),
+        pytest.param("length", True, marks=pytest.mark.slow),
+    ],
+)
 def test_each_source_has_its_own_length_penalty(
     recurrent_model: Any, normalization: Any, early_stopping: Any
 ) -> None:

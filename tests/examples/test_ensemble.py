@@ -53,7 +53,7 @@ def test_what_is_written_is_read_as_one_model(
 @pytest.mark.parametrize(
     ("models", "message"),
     [
-        ([("abc", 8)], "`models` must be two or more. Received: 1."),
+        pytest.param([("abc", 8)], "`models` must be two or more. Received: 1.", marks=pytest.mark.slow),
         ([("abc", 8), ("abd", 8)], "model_1 has another source_tokenizer than model_0."),
     ],
 )

@@ -219,7 +219,7 @@ def answers_of_theirs(
 @pytest.mark.parametrize(
     "options",
     [
-        {"seed": 2, "end_logit": 2.0},
+        pytest.param({"seed": 2, "end_logit": 2.0}, marks=pytest.mark.slow),
         {"seed": 1, "end_logit": 0.0, "norm_first": True, "share_embeddings": True},
     ],
     ids=str,
@@ -244,6 +244,7 @@ def check_same(ours: list[tuple[list[int], float]], theirs: list[tuple[list[int]
     assert [score for _, score in ours] == pytest.approx([score for _, score in theirs], abs=1e-4)
 
 
+@pytest.mark.slow
 def test_suppressed_tokens_are_the_ones_that_ours_never_generates(
     make_model: MakeModel, tmp_path: Path
 ) -> None:

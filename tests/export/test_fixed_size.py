@@ -171,11 +171,12 @@ def change_last_digit(outputs: Outputs) -> None:
     outputs["score"][0] *= 1.00001
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         (change_score, "LiteRT must answer 'a dog' with .* and the score"),
-        pytest.param(change_last_digit, None, marks=pytest.mark.slow),
+        (change_last_digit, None),
     ],
 )
 def test_an_engine_that_answers_otherwise_is_noticed(

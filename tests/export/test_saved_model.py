@@ -258,6 +258,7 @@ def test_a_path_that_cannot_be_written_is_named(export: Export, tmp_path: Path) 
         export(tmp_path / "file" / "tiny")
 
 
+@pytest.mark.slow
 def test_a_disk_that_is_full_is_named(
     translator: kt.Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -398,6 +399,7 @@ def test_the_readme_names_the_version_the_examples_and_the_limits(exported: Path
     assert "An output ends at 7 tokens, finished or not." in page
 
 
+@pytest.mark.slow
 def test_the_readme_says_what_is_particular(
     export: Export, subword_translator: kt.Translator, tmp_path: Path
 ) -> None:

@@ -35,9 +35,8 @@ def check_part(part: str) -> None:
     check(record.PARTS[part](), record.read(part))
 
 
-@pytest.mark.parametrize(
-    "part", [*(pytest.param(part, marks=pytest.mark.slow) for part in ("logits", "sampling")), "files"]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("part", ["logits", "sampling", "files"])
 def test_same_numbers(part: str) -> None:
     check_part(part)
 

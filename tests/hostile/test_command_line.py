@@ -137,6 +137,7 @@ def test_an_empty_path(command: Callable, words: tuple[str, ...]) -> None:
     assert not list(Path().iterdir())
 
 
+@pytest.mark.slow
 def test_an_empty_path_for_what_a_model_gives(command: Callable, trained: Path) -> None:
     model = trained / "runs/tiny"
     for words in (

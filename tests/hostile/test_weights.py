@@ -52,6 +52,7 @@ def test_a_model_and_a_run_are_not_loaded(run: Path) -> None:
             kt.training.load_model(run, average_last=average_last)
 
 
+@pytest.mark.slow
 def test_the_command_line_says_so_in_one_line(run: Path, command: Callable[..., Any], tmp_path: Path) -> None:
     spoil(run / "model.keras", np.nan)
     (run / Checksums.file).unlink()

@@ -25,7 +25,7 @@ PYTHON = {
 QUICK = {
     f"docs/guide/{name}.md" for name in ("backends", "first-run", "migration", "serving", "single-layers")
 }
-SECONDS = {"docs/guide/backends.md", "docs/guide/serving.md"}
+SECONDS = {"docs/guide/backends.md", "docs/guide/serving.md", "docs/guide/single-layers.md"}
 SLOW = [name for name, blocks in PYTHON.items() if blocks and name not in QUICK]
 SMALLER = {
     "BeamSearch(4)": "BeamSearch(2), max_target_length=8",

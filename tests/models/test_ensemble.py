@@ -27,7 +27,7 @@ def made(seed: int, **options: Any) -> Transformer:
     return model
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def models() -> list[Transformer]:
     return [made(0), made(1, hidden_dim=12, positions="rotary", num_layers=1), made(2)]
 

@@ -103,7 +103,7 @@ def test_masks_of_any_type(dtype: str) -> None:
     np.testing.assert_array_equal(array(model(inputs(encoder_padding_mask=MASK.astype(dtype)))), expected)
 
 
-@pytest.mark.parametrize("masks", [{}, {"encoder_padding_mask": None}])
+@pytest.mark.parametrize("masks", [{}, pytest.param({"encoder_padding_mask": None}, marks=pytest.mark.slow)])
 def test_without_a_mask_every_frame_counts(masks: dict[str, Any]) -> None:
     model = made()
     expected = array(model(inputs(encoder_padding_mask=np.ones_like(MASK))))
@@ -122,7 +122,7 @@ def test_frames_at_padding_change_nothing() -> None:
     assert np.all(np.isfinite(logits))
 
 
-@pytest.mark.parametrize("masks", [{}, {"encoder_padding_mask": MASK}])
+@pytest.mark.parametrize("masks", [pytest.param({}, marks=pytest.mark.slow), {"encoder_padding_mask": MASK}])
 def test_fit_on_a_dataset(masks: dict[str, Any]) -> None:
     tf = pytest.importorskip("tensorflow")
     model, data = made(dropout=0.0), tf.data.Dataset.from_tensors((inputs(**masks), TARGET))

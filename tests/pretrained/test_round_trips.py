@@ -157,12 +157,13 @@ def test_logits_are_the_same_there_and_back(name: str, tmp_path: Path) -> None:
 SOURCES = ["一丁丂", "七丄丅丆万丈三", "上下", "丌不与丏丐丑丒专且丕世", "字"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "search"),
     [
         ("paper", GreedySearch()),
-        pytest.param("pre-norm-small-target", BEAM, marks=pytest.mark.slow),
-        pytest.param("t5", BEAM, marks=pytest.mark.slow),
+        ("pre-norm-small-target", BEAM),
+        ("t5", BEAM),
     ],
 )
 def test_texts_are_the_same(name: str, search: Any, tmp_path: Path) -> None:
@@ -203,7 +204,7 @@ def tokenizers(kind: str, english: SubwordTokenizer) -> tuple[Any, Any]:
     ("kind", "norm_first"),
     [
         pytest.param("one-of-subwords", False, marks=pytest.mark.slow),
-        ("two-of-subwords", False),
+        pytest.param("two-of-subwords", False, marks=pytest.mark.slow),
         pytest.param("two-of-subwords", True, marks=pytest.mark.slow),
         pytest.param("characters", True, marks=pytest.mark.slow),
         pytest.param("words-in-lower-case", False, marks=pytest.mark.slow),
@@ -259,9 +260,10 @@ def test_words_of_another_kind_are_refused(tmp_path: Path) -> None:
             from_hugging_face(tmp_path / "hub")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "family",
-    ["marian", *(pytest.param(name, marks=pytest.mark.slow) for name in ("t5", "byt5", "bart", "m2m100"))],
+    ["marian", "t5", "byt5", "bart", "m2m100"],
 )
 def test_an_import_goes_out_again(family: str, tmp_path: Path) -> None:
     save_translator(family, tmp_path / "original", num_beams=3)

@@ -200,6 +200,7 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
         from_hugging_face(tmp_path, "de")
 
 
+@pytest.mark.slow
 def test_a_translator_of_audio(tmp_path: Path) -> None:
     save_whisper(tmp_path / "theirs")
     translator = from_hugging_face(tmp_path / "theirs", "de", "en")

@@ -102,6 +102,7 @@ def test_a_directory_of_shards(shards: dict[str, Any], tmp_path: Path) -> None:
         assert sorted([*train, *pairs.validation]) == sorted((f"w{n // 2} ab", f"W{n}") for n in range(90))
 
 
+@pytest.mark.slow
 def test_what_is_held_out_and_the_sample(
     shards: dict[str, Any], fitted: Fitted, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

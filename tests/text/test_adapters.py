@@ -54,7 +54,10 @@ def others() -> dict[str, Any]:
     return {kind: globals()[f"make_{kind}"]() for kind in KINDS}
 
 
-@pytest.fixture(params=KINDS, scope="module")
+@pytest.fixture(
+    params=[pytest.param(kind, marks=pytest.mark.slow if kind == "word_piece" else []) for kind in KINDS],
+    scope="module",
+)
 def tokenizer(request: pytest.FixtureRequest, others: dict[str, Any]) -> Tokenizer:
     return as_tokenizer(others[request.param])
 

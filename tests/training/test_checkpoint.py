@@ -209,7 +209,7 @@ def generator_state() -> list[int]:
     return kt._backend.GeneratorState.read()
 
 
-@pytest.mark.parametrize("is_loaded", [True, False])
+@pytest.mark.parametrize("is_loaded", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_a_resumed_run_goes_on_as_if_never_stopped(is_loaded: bool, tmp_path: Path) -> None:
     """Adam, a schedule and dropout: each has a state that the next batches depend on."""
 

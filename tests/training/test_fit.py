@@ -290,6 +290,7 @@ def test_a_transformer_and_a_learning_rate_are_enough(tmp_path: Path) -> None:
     assert model.optimizer.beta_2 == 0.98
 
 
+@pytest.mark.slow
 def test_tensorboard_and_further_callbacks(tmp_path: Path) -> None:
     pytest.importorskip("tensorboard")
     further = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: logs.update(further=7.0))
@@ -307,6 +308,7 @@ def test_a_model_of_another_class_is_refused(tmp_path: Path) -> None:
         fit(other, OneBatch(), directory=tmp_path, epochs=2, verbose=0)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="JAX on a CPU cannot train in float16")
 def test_a_run_in_float16_ends_and_goes_on(tmp_path: Path) -> None:
     def train(epochs: int) -> keras.Model:
