@@ -283,6 +283,7 @@ def test_copies_stand_alone(name: str) -> None:
     assert not {id(weight) for weight in layer.weights} & {id(weight) for weight in copied.weights}
 
 
+@pytest.mark.slow
 @every_layer
 def test_xla(name: str) -> None:
     backend, case, layer = keras.backend.backend(), CASES[name], make(name)

@@ -350,6 +350,7 @@ def repeat_rows(dataset: tf.data.Dataset) -> tf.data.Dataset:
     return dataset.map(repeat)
 
 
+@pytest.mark.slow
 def test_noise_that_lengthens_rows_costs_little_padding(tokenizer: CharacterTokenizer) -> None:
     lengths = np.random.default_rng(1).integers(1, 30, 500)
     pairs = [("a" * length, "a" * length) for length in lengths]
@@ -364,6 +365,7 @@ def test_noise_that_lengthens_rows_costs_little_padding(tokenizer: CharacterToke
     assert padded_share(shuffle=False) > 0.2  # which stay in their order
 
 
+@pytest.mark.slow
 def test_rows_after_noise_are_grouped_by_length_and_stay_pairs() -> None:
     ids = tf.ragged.constant([[i] * (i % 9) + [99] for i in range(10, 60)], tf.int32)
     encoded = EncodedPairs(source=ids, target=ids + 100)

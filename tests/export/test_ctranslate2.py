@@ -117,7 +117,11 @@ def target_log_probabilities(model: Any, source: np.ndarray, target: np.ndarray)
     return np.take_along_axis(log_probabilities, target[..., None], axis=2)[..., 0]
 
 
-@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [pytest.param(each, marks=pytest.mark.slow if n % 4 else []) for n, each in enumerate(OPTIONS)],
+    ids=str,
+)
 def test_probabilities_are_the_same(make_model: MakeModel, options: dict[str, Any], tmp_path: Path) -> None:
     model = make_model(**options)
     rng, end = np.random.default_rng(1), np.full((3, 1), 3)

@@ -90,7 +90,7 @@ def test_encode() -> None:
 
 
 @pytest.mark.parametrize("design", DESIGNS)
-@pytest.mark.parametrize("beam_size", [1, 3])
+@pytest.mark.parametrize("beam_size", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_steps_equal_the_whole_pass(design: dict[str, Any], beam_size: int) -> None:
     model = made(**design)
     target = np.random.default_rng(1).integers(1, 13, size=(2 * beam_size, 5))
