@@ -59,6 +59,8 @@ LONG = [
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("MPLBACKEND", "Agg")
+# Threads of torch that wait for each other keep a core busy, of which each process here has one.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # Traced graphs are many objects that stay. Looking through them again and again, as Python does, takes
 # 8 % of the time; after each hundred thousand objects it is still 5 %.

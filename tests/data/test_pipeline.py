@@ -208,6 +208,7 @@ def test_batches_of_12_tokens(lengths: list[int], boundaries: list[int], sizes: 
     assert [len(labels) for _, labels in dataset.as_numpy_iterator()] == sizes
 
 
+@pytest.mark.slow
 @settings(max_examples=5, deadline=None)
 @given(st.lists(st.integers(2, 30), min_size=1, max_size=60), st.integers(30, 120))
 def test_batches_are_full_and_within_the_budget(lengths: list[int], tokens_per_batch: int) -> None:
@@ -261,6 +262,7 @@ def test_epochs_differ_in_batches_and_in_their_order() -> None:
     assert len({str(sorted(sorted(batch) for batch in epoch)) for epoch in epochs}) > 5
 
 
+@pytest.mark.slow
 def test_the_rows_of_a_single_batch_are_shuffled_too() -> None:
     encoded = encoded_of_lengths(range(2, 8))
     dataset = translation_dataset(encoded)

@@ -55,6 +55,7 @@ def plain_greedy(model: Any, sources: Any, max_length: int) -> Any:
     return token_ids[:, 1:]
 
 
+@pytest.mark.slow
 def test_a_long_answer_is_that_of_the_whole_decoder(transformer: Any, source_ids: Any) -> None:
     token_ids, _ = answers(generate(transformer, source_ids[:2], GreedySearch(), ROOM + 3))
     expected = plain_greedy(transformer, source_ids[:2], ROOM + 3)

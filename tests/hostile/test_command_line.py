@@ -373,7 +373,7 @@ def test_a_full_disk_has_a_path(trained: Path, tmp_path: Path, monkeypatch: pyte
         ),
         (
             lambda: kt.layers.DecoderLayer(4, d_ff=8),
-            "_Block.__init__() missing 1 required positional argument: 'intermediate_dim'",
+            "DecoderLayer.__init__() missing 1 required positional argument: 'intermediate_dim'",
         ),
         (
             lambda: kt.layers.DecoderLayer(4, 8, dropout_rate=0.1),

@@ -209,11 +209,10 @@ def test_alignments_are_cut_to_the_real_lengths(translator: kt.Translator) -> No
         assert answer.attention.sum(-1) == pytest.approx([1.0] * len(answer.output_tokens), abs=1e-5)
 
 
-def test_a_search_that_is_changed_takes_effect(
-    transformer: Any, source_tokenizer: Any, target_tokenizer: Any
-) -> None:
+def test_a_search_that_is_changed_takes_effect(source_tokenizer: Any, target_tokenizer: Any) -> None:
+    model = kt.Transformer(9, 8, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=8)
     translator = kt.Translator(
-        transformer, source_tokenizer, target_tokenizer, search=GreedySearch(), max_target_length=6
+        model, source_tokenizer, target_tokenizer, search=GreedySearch(), max_target_length=6
     )
     first = translator.translate_with_scores(PLAIN)
     translator.search = BeamSearch(3)
