@@ -84,6 +84,7 @@ def test_small_batches_train_as_one_large_batch(num_batches: int) -> None:
     np.testing.assert_allclose(train(parts, 2, num_batches, normalize=False), whole, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_the_mean_of_means_is_another_update() -> None:
     # What the weights are for: Keras alone lets the token of the second row count five times.
     assert np.abs(train(dataset(1), 1, 4) - train(dataset(4))).max() > 1e-2

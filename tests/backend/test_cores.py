@@ -83,6 +83,7 @@ def test_weights_that_say_it_all_are_summed() -> None:
     check_same(trained(2, loss, batches, weights), trained(1, loss, batches, weights))
 
 
+@pytest.mark.slow
 def test_a_batch_without_a_token_has_no_loss() -> None:
     (inputs, labels), loss = batch(4), kt.training.MaskedCrossentropy()
     assert trained(2, loss, [(inputs, 0 * labels)])[0]["loss"] == 0

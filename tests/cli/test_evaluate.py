@@ -46,6 +46,7 @@ def test_pairs_or_files_are_needed(command: Callable) -> None:
         assert "Give --pairs, or --source and --target" in result.stderr
 
 
+@pytest.mark.slow
 def test_a_search_can_be_tried(command: Callable, trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     searches = []
 

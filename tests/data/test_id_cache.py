@@ -204,6 +204,7 @@ def test_an_interruption_leaves_no_cache(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["ids"]
 
 
+@pytest.mark.slow
 def test_several_processes_may_make_one_cache(
     tokenizer: CharacterTokenizer, tmp_path: Path, of_cached: Any
 ) -> None:

@@ -139,6 +139,7 @@ class RememberLabels(keras.Model):
         return {"loss": 0.0}
 
 
+@pytest.mark.slow
 def test_a_resumed_fit_sees_what_an_uninterrupted_one_sees(
     pairs: Pairs, tokenizer: CharacterTokenizer
 ) -> None:
@@ -272,6 +273,7 @@ def test_the_rows_of_a_single_batch_are_shuffled_too() -> None:
     assert len({batch[0] for [batch] in epochs}) > 3
 
 
+@pytest.mark.slow
 def test_the_global_seed_and_the_interleaving_do_not_matter() -> None:
     expected = [numbers_of(shuffled(seed=1, first_epoch=epoch)) for epoch in range(2)]
     tf.random.set_seed(99)
@@ -291,12 +293,14 @@ def test_goes_on_at_a_later_epoch() -> None:
     assert [numbers_of(resumed), numbers_of(resumed)] == epochs[2:]
 
 
+@pytest.mark.slow
 def test_an_epoch_that_was_left_early_counts() -> None:
     dataset = shuffled(seed=5)
     next(iter(dataset))
     assert numbers_of(dataset) == numbers_of(shuffled(seed=5, first_epoch=1))
 
 
+@pytest.mark.slow
 def test_the_counter_lives_as_long_as_the_dataset() -> None:
     dataset = shuffled(seed=5).map(lambda inputs, labels: (inputs, labels)).prefetch(1)
     collect()

@@ -61,7 +61,8 @@ def test_the_cache_changes_nothing(transformer: Any, source_ids: np.ndarray, sea
     assert_same(cached, generate(UncachedModel(transformer), sources, search, 5))
 
 
-@pytest.mark.parametrize("search", [pytest.param(SEARCHES[0], marks=pytest.mark.slow), *SEARCHES[1:]])
+@pytest.mark.slow
+@pytest.mark.parametrize("search", SEARCHES)
 def test_rows_do_not_change_each_other(transformer: Any, source_ids: np.ndarray, search: Any) -> None:
     compiled = compile_function(lambda ids: generate(transformer, ids, search, 7))
     token_ids, scores = compiled(ops.convert_to_tensor(source_ids))
@@ -70,7 +71,8 @@ def test_rows_do_not_change_each_other(transformer: Any, source_ids: np.ndarray,
         assert_same(alone, (token_ids[row : row + 1], scores[row : row + 1]))
 
 
-@pytest.mark.parametrize("search", [pytest.param(SEARCHES[0], marks=pytest.mark.slow), *SEARCHES[1:]])
+@pytest.mark.slow
+@pytest.mark.parametrize("search", SEARCHES)
 def test_each_source_may_have_its_length_penalty(
     transformer: Any, source_ids: np.ndarray, search: Any
 ) -> None:

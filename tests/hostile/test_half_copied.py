@@ -60,6 +60,7 @@ def test_every_file_of_an_export_is_checked(export: Path) -> None:
     assert ServedModel(export).translate(["w1ab"])
 
 
+@pytest.mark.slow
 def test_every_file_of_a_translator_is_checked(run: Path) -> None:
     names = {"model.keras", "translator.json"}
     for side in ("source", "target"):

@@ -35,6 +35,7 @@ def test_a_translator_is_not_loaded(run: Path, value: float, number: int) -> Non
         kt.Translator.load(run)
 
 
+@pytest.mark.slow
 def test_a_model_and_a_run_are_not_loaded(run: Path) -> None:
     [checkpoint] = (run / "checkpoints").glob("*.keras")
     digest = Checksums.of(checkpoint)

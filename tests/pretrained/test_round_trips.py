@@ -58,7 +58,7 @@ CASES: dict[str, tuple[str, tuple[int, int], dict[str, Any]]] = {
     "t5-unscaled": ("UMT5ForConditionalGeneration", (41, 41), {**GATED, "scale_embeddings": False}),
     "t5-untied": ("UMT5ForConditionalGeneration", (41, 41), {**GATED, "tie_output": False}),
 }
-QUICK = ("paper-shared", "bart-one-table", "t5")
+QUICK = ("paper-shared", "t5")
 CLASSES = {name: kind for name, (kind, *_) in CASES.items()}
 
 

@@ -57,11 +57,9 @@ def _without_traces() -> Iterator[None]:
     tf.config.run_functions_eagerly(False)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_without_traces")
-@pytest.mark.parametrize(
-    "family",
-    [pytest.param(family, marks=[] if family == "marian" else pytest.mark.slow) for family in TRANSLATORS],
-)
+@pytest.mark.parametrize("family", TRANSLATORS)
 def test_tokens_are_those_of_generate(family: str, tmp_path: Path) -> None:
     rules = {"length_penalty": 0.8, "no_repeat_ngram_size": 3, "min_length": 4}
     theirs = save_translator(family, tmp_path, num_beams=4, **rules)

@@ -91,13 +91,10 @@ def frames_of(tokenizer: Any, samples: dict[str, np.ndarray]) -> np.ndarray:
     return frames
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("is_multilingual", "num_beams"),
-    [
-        pytest.param(True, 1, marks=pytest.mark.slow),
-        pytest.param(False, 1, marks=pytest.mark.slow),
-        (True, 4),
-    ],
+    [(True, 1), (False, 1), (True, 4)],
 )
 def test_outputs_are_those_of_transformers(is_multilingual: bool, num_beams: int, tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")

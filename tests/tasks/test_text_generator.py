@@ -72,6 +72,7 @@ def test_each_prompt_is_continued_as_it_is_alone(generator: kt.TextGenerator, se
         assert generator.generate(PROMPTS[::-1]) == [h[0].text for h in together[::-1]]
 
 
+@pytest.mark.slow
 def test_a_prompt_is_continued_as_generate_does(generator: kt.TextGenerator, model: Any) -> None:
     """The prompt alone, without a prefix, is another way to the same tokens."""
     for prompt in ("abc", "d"):

@@ -55,6 +55,7 @@ def translator(transformer: Any, source_tokenizer: Any, target_tokenizer: Any) -
     )
 
 
+@pytest.mark.slow
 def test_learned_positions_are_the_limits(source_tokenizer: Any, target_tokenizer: Any) -> None:
     """A long text must not reach a position that does not exist, nor spoil its neighbours."""
     keras.utils.set_random_seed(0)
@@ -209,6 +210,7 @@ def test_alignments_are_cut_to_the_real_lengths(translator: kt.Translator) -> No
         assert answer.attention.sum(-1) == pytest.approx([1.0] * len(answer.output_tokens), abs=1e-5)
 
 
+@pytest.mark.slow
 def test_a_search_that_is_changed_takes_effect(source_tokenizer: Any, target_tokenizer: Any) -> None:
     model = kt.Transformer(9, 8, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=8)
     translator = kt.Translator(

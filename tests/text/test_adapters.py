@@ -80,6 +80,7 @@ def test_a_text_has_no_special_tokens(tokenizer: Tokenizer) -> None:
     assert [text.decode() for text in texts][:5] == [""] * 5
 
 
+@pytest.mark.slow
 def test_the_pieces_are_those_of_the_other(others: dict[str, Any]) -> None:
     layer, tokenizer = others["words"], as_tokenizer(others["words"])
     texts = ["The dog, runs!", "a bird SITS"]

@@ -168,7 +168,9 @@ def test_the_last_epochs_are_averaged(tmp_path: Path) -> None:
     np.testing.assert_allclose(table(load_model(tmp_path, average_last=3)), mean, atol=1e-6)
 
 
-@pytest.mark.parametrize("killed_in", ["_write_state", "_remove_others"])
+@pytest.mark.parametrize(
+    "killed_in", ["_write_state", pytest.param("_remove_others", marks=pytest.mark.slow)]
+)
 def test_a_run_killed_around_its_last_state_ends_as_the_whole_one(
     killed_in: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -202,6 +204,7 @@ def test_classes_that_keras_does_not_know_are_averaged(tmp_path: Path) -> None:
     np.testing.assert_allclose(table(unknown), table(expected), atol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_new_learning_rate_holds_for_a_run_that_goes_on(tmp_path: Path) -> None:
     options: dict[str, Any] = {"directory": tmp_path, "verbose": 0}
     fit(embedding(), OneBatch(), epochs=1, learning_rate=0.1, **options)
@@ -221,6 +224,7 @@ class Subclassed(keras.Model):
         return self.embedding(inputs)
 
 
+@pytest.mark.slow
 def test_a_model_that_is_not_built_goes_on(tmp_path: Path) -> None:
     dataset = tf.data.Dataset.from_tensors((LABELS, LABELS))
     for epochs in (1, 2):
