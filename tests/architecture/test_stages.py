@@ -181,8 +181,9 @@ print(keras.backend.backend(), len(sys.argv) - 1)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.backend
-@pytest.mark.parametrize("backend", ["jax", pytest.param("torch", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("backend", ["jax", "torch"])
 def test_backend_neutral_stages_import_without_tensorflow(
     backend: str, trees: dict[str, ast.Module], tmp_path: Path
 ) -> None:

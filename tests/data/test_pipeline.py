@@ -255,6 +255,7 @@ def test_shuffled_batches_hold_each_pair_once_in_its_bucket(epoch: int) -> None:
     assert shapes(batches) == BATCH_SHAPES
 
 
+@pytest.mark.slow
 def test_epochs_differ_in_batches_and_in_their_order() -> None:
     dataset = shuffled()
     epochs = [numbers_of(dataset) for _ in range(20)]

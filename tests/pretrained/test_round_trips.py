@@ -58,7 +58,6 @@ CASES: dict[str, tuple[str, tuple[int, int], dict[str, Any]]] = {
     "t5-unscaled": ("UMT5ForConditionalGeneration", (41, 41), {**GATED, "scale_embeddings": False}),
     "t5-untied": ("UMT5ForConditionalGeneration", (41, 41), {**GATED, "tie_output": False}),
 }
-QUICK = ("paper-shared", "t5")
 CLASSES = {name: kind for name, (kind, *_) in CASES.items()}
 
 
@@ -121,7 +120,7 @@ def batch(translator: kt.Translator) -> dict[str, np.ndarray]:
 
 
 @pytest.mark.parametrize(
-    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in CASES]
+    "name", [pytest.param(name, marks=[] if name == "t5" else pytest.mark.slow) for name in CASES]
 )
 def test_logits_are_the_same_there_and_back(name: str, tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
