@@ -34,12 +34,37 @@ SMOKE = {
     )
 }
 
+# What takes longest is begun first, so that both processes end together. Of those that use the trained run
+# one comes first: the second process would wait for it.
+LONG = [
+    TESTS / name
+    for name in (
+        "cli/test_evaluate.py",
+        "training/test_fit.py",
+        "data/test_pipeline.py",
+        "data/test_id_cache.py",
+        "export/test_verification.py",
+        "pretrained/test_round_trips.py",
+        "models/test_configured_model.py",
+        "decoding/test_search.py",
+        "models/test_ensemble.py",
+        "tasks/test_directory.py",
+        "conformance/test_masks.py",
+        "tasks/test_translator.py",
+        "tasks/test_text_generator.py",
+        "pretrained/test_tokenizers.py",
+        "decoding/test_generation.py",
+    )
+]
+
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("MPLBACKEND", "Agg")
+# Threads of torch that wait for each other keep a core busy, of which each process here has one.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # Traced graphs are many objects that stay. Looking through them again and again, as Python does, takes
-# 8 % of the time.
-gc.set_threshold(100_000, 20, 20)
+# 8 % of the time; after each hundred thousand objects it is still 5 %.
+gc.set_threshold(1_000_000, 20, 20)
 
 # A first call traces a graph, so the time of one example says nothing about the next.
 settings.register_profile("keras_transformer", deadline=None)
@@ -120,7 +145,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of the files in `SMOKE`, but those that need more time or another backend."""
+    """Mark the tests of the files in `SMOKE`, but those that need more time or another backend; order all."""
+    items.sort(key=lambda item: LONG.index(item.path) if item.path in LONG else len(LONG))
     for item in items:
         others = {marker.name for marker in item.iter_markers()} & {"slow", "backend"}
         if item.path in SMOKE and not others:

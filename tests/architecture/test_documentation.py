@@ -271,6 +271,7 @@ def test_the_version_stands_in_one_place(root: Path) -> None:
     assert not any(re.search(r"^__version__ = [\"']", source, flags=re.MULTILINE) for source in sources)
 
 
+@pytest.mark.slow
 def test_examples_in_docstrings_run(trees: dict[str, ast.Module], paths: dict[str, Path]) -> None:
     modules = [name for name in trees if ">>> " in paths[name].read_text(encoding="utf-8")]
     failed = {name: doctest.testmod(importlib.import_module(name)).failed for name in modules}

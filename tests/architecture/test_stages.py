@@ -181,6 +181,7 @@ print(keras.backend.backend(), len(sys.argv) - 1)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.backend
 @pytest.mark.parametrize("backend", ["jax", "torch"])
 def test_backend_neutral_stages_import_without_tensorflow(

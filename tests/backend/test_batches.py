@@ -77,13 +77,14 @@ def train(data: tf.data.Dataset, epochs: int = 1, steps: int | None = None, **lo
     return model.get_weights()[0]
 
 
-@pytest.mark.parametrize("num_batches", [2, 4])
+@pytest.mark.parametrize("num_batches", [pytest.param(2, marks=pytest.mark.slow), 4])
 def test_small_batches_train_as_one_large_batch(num_batches: int) -> None:
     whole = train(dataset(num_batches), epochs=2)
     parts = weigh_updates(dataset(1), num_batches, 0)
     np.testing.assert_allclose(train(parts, 2, num_batches, normalize=False), whole, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_the_mean_of_means_is_another_update() -> None:
     # What the weights are for: Keras alone lets the token of the second row count five times.
     assert np.abs(train(dataset(1), 1, 4) - train(dataset(4))).max() > 1e-2

@@ -51,7 +51,9 @@ def check_same(of_parts: tuple[dict, list], of_whole: tuple[dict, list]) -> None
         np.testing.assert_allclose(part, whole, atol=1e-5)
 
 
-@pytest.mark.parametrize("num_rows", [7, 1], ids=["odd", "fewer rows than parts"])
+@pytest.mark.parametrize(
+    "num_rows", [7, pytest.param(1, marks=pytest.mark.slow)], ids=["odd", "fewer rows than parts"]
+)
 def test_parts_train_as_the_whole(num_rows: int) -> None:
     loss, batches = kt.training.MaskedCrossentropy(0.1), [batch(num_rows) for _ in range(2)]
     check_same(trained(3, loss, batches), trained(1, loss, batches))
@@ -64,12 +66,14 @@ def test_passes_clipping_and_accumulation_know_nothing_of_parts() -> None:
     check_same(trained(2, loss, batches, **options), trained(1, loss, batches, **options))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(6,), (6, 6)], ids=["of rows", "of tokens"])
 def test_sample_weights_count_as_in_the_whole(shape: tuple[int, ...]) -> None:
     loss, batches, weights = kt.training.MaskedCrossentropy(), [batch(6)], RNG.uniform(0, 3, shape)
     check_same(trained(2, loss, batches, weights), trained(1, loss, batches, weights))
 
 
+@pytest.mark.slow
 def test_weights_that_say_it_all_are_summed() -> None:
     loss, batches, weights = (
         kt.training.MaskedCrossentropy(normalize=False),
@@ -79,11 +83,13 @@ def test_weights_that_say_it_all_are_summed() -> None:
     check_same(trained(2, loss, batches, weights), trained(1, loss, batches, weights))
 
 
+@pytest.mark.slow
 def test_a_batch_without_a_token_has_no_loss() -> None:
     (inputs, labels), loss = batch(4), kt.training.MaskedCrossentropy()
     assert trained(2, loss, [(inputs, 0 * labels)])[0]["loss"] == 0
 
 
+@pytest.mark.slow
 def test_each_part_runs_by_itself() -> None:
     calls: list[tuple[int, ...]] = []
 

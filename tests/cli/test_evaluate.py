@@ -19,6 +19,7 @@ def test_a_model_and_its_export_score_alike(command: Callable, trained: Path, pa
     assert "answers: 40" in first.stdout
 
 
+@pytest.mark.slow
 def test_unique_sources_count_once(command: Callable, trained: Path) -> None:
     Path("pairs.tsv").write_text("w1ab\tW1AB\nw1ab\tother\n", encoding="utf-8")
     words = ["evaluate", "--pairs", "pairs.tsv", "--model", trained / "runs/tiny"]
@@ -26,6 +27,7 @@ def test_unique_sources_count_once(command: Callable, trained: Path) -> None:
     assert "answers: 1" in command(*words, "--unique").stdout
 
 
+@pytest.mark.slow
 def test_further_columns_are_further_targets(command: Callable, trained: Path) -> None:
     Path("pairs.tsv").write_text("w1ab\tother\n", encoding="utf-8")
     model = ["--model", trained / "runs/tiny", "--unique"]
@@ -44,6 +46,7 @@ def test_pairs_or_files_are_needed(command: Callable) -> None:
         assert "Give --pairs, or --source and --target" in result.stderr
 
 
+@pytest.mark.slow
 def test_a_search_can_be_tried(command: Callable, trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     searches = []
 

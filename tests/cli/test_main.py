@@ -44,6 +44,7 @@ def test_help_imports_nothing_heavy(words: list[str], tmp_path: Path) -> None:
     assert finished.stderr.strip() == ""
 
 
+@pytest.mark.slow
 def test_the_help_of_a_verb_is_without_notices(tmp_path: Path) -> None:
     finished = run_program((), ["plot", "mask", "--help"], tmp_path)
     assert "--padding" in finished.stdout

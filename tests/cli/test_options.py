@@ -54,6 +54,7 @@ def test_a_switch_has_a_name_for_off(name: str, off: str, parameters: dict[str, 
     assert parameters[name].secondary_opts == [off]
 
 
+@pytest.mark.slow
 def test_the_only_export_is_taken(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(trained)
     assert open_model(None, None).directory == Path("saved_models/tiny/1")

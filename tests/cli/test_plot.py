@@ -45,12 +45,14 @@ def test_every_attention_map_of_the_answer(command: Callable, trained: Path, dra
     assert target == ["[START]", *options["output_tokens"][:-1]]
 
 
+@pytest.mark.slow
 def test_an_export_has_one_map(command: Callable, trained: Path) -> None:
     result = command("plot", "attention", "--saved-model", trained / "saved_models/tiny", "w1ab")
     assert (result.exit_code, result.stdout) == (0, "attention/cross_attention.png\n"), result.output
     assert Path("attention/cross_attention.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_hard_texts_are_drawn(command: Callable, trained: Path) -> None:
     result = command(
         "plot", "attention", "--model", trained / "runs/tiny", "--output", "a/b", "月\udcffשל" + "x" * 9

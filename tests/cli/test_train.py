@@ -127,6 +127,7 @@ def test_it_shows_scores_outputs_and_what_to_type_next(trained: Path) -> None:
     assert (trained / "saved_models/tiny/1/saved_model.pb").exists()
 
 
+@pytest.mark.slow
 def test_without_an_export_it_says_how_to_make_one_and_what_failed(command: Callable, trained: Path) -> None:
     shutil.copytree(trained / "runs", "runs")
     result = command("train", *flags(name="tiny", export_directory="saved_models"), "--resume", "--no-export")

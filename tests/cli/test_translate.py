@@ -22,6 +22,7 @@ def test_both_kinds_of_model_answer_alike(command: Callable, trained: Path) -> N
         assert float(score) == pytest.approx(float(other_score), abs=1e-3)
 
 
+@pytest.mark.slow
 def test_n_best_numbers_the_texts(command: Callable, trained: Path) -> None:
     model = ["--saved-model", trained / "saved_models/tiny"]
     best = command("translate", *model, "w1ab", "", "w2ab", "--scores").stdout.splitlines()
@@ -33,6 +34,7 @@ def test_n_best_numbers_the_texts(command: Callable, trained: Path) -> None:
     assert without_scores == "1\t" + best[0].split("\t")[1] + "\n"
 
 
+@pytest.mark.slow
 def test_the_search_of_a_model_can_be_changed(command: Callable, trained: Path) -> None:
     words = ["translate", "w1ab", "--n-best", "3", "--beam-size", "3", "--length-penalty", "0"]
     lines = command(*words, "--model", trained / "runs/tiny").stdout.splitlines()
@@ -61,6 +63,7 @@ def test_an_export_that_is_not_whole(command: Callable, trained: Path, tmp_path:
         assert "is not a whole SavedModel: it has no variables/variables.index." in result.stderr
 
 
+@pytest.mark.slow
 def test_standard_input_and_a_file(command: Callable, trained: Path) -> None:
     Path("texts").write_text("w1ab\nw2ab\n", encoding="utf-8")
     model = ["--model", trained / "runs/tiny"]
@@ -69,6 +72,7 @@ def test_standard_input_and_a_file(command: Callable, trained: Path) -> None:
     assert len(from_file.splitlines()) == 2
 
 
+@pytest.mark.slow
 def test_a_byte_order_mark_is_no_text(command: Callable, trained: Path) -> None:
     model = ["--model", trained / "runs/tiny"]
     expected = command("translate", *model, "w1ab").stdout
@@ -81,6 +85,7 @@ def test_texts_and_a_file(command: Callable) -> None:
     assert "Give texts or --input. Received: 1 texts and --input texts." in result.stderr
 
 
+@pytest.mark.slow
 def test_hard_texts_get_a_line_each(command: Callable, trained: Path) -> None:
     texts = ["", "\U0001f600", "שלום", "x" * 100_000, "w1ab"]
     output = command(

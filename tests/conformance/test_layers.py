@@ -283,6 +283,7 @@ def test_copies_stand_alone(name: str) -> None:
     assert not {id(weight) for weight in layer.weights} & {id(weight) for weight in copied.weights}
 
 
+@pytest.mark.slow
 @every_layer
 def test_xla(name: str) -> None:
     backend, case, layer = keras.backend.backend(), CASES[name], make(name)
@@ -302,6 +303,7 @@ def test_xla(name: str) -> None:
     np.testing.assert_allclose(array(function(*given)), expected, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_saved_model(tmp_path: Path) -> None:
     """All layers in one, since each SavedModel takes a second."""
     if keras.backend.backend() != "tensorflow":

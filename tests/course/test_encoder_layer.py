@@ -110,6 +110,7 @@ def test_in_tf_function(layer: Any, compiled: Any) -> None:
     np.testing.assert_allclose(array(outputs), array(layer(X, False, KEYS)), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_in_fit_and_after_saving(tmp_path: Path) -> None:
     x, mask = keras.Input((None, 7)), keras.Input((None,), dtype="int32")
     model = keras.Model([x, mask], course.EncoderLayer(7, 3, 11)(x, None, mask))

@@ -140,6 +140,7 @@ def test_fit_then_saved_and_loaded(tmp_path: Path) -> None:
     assert results[0]["loss"] == pytest.approx(float(array(course.masked_loss(TARGET, expected))), abs=1e-5)
 
 
+@pytest.mark.slow
 def test_part_of_a_functional_model(tmp_path: Path) -> None:
     source, target = keras.Input((None,), dtype="int32"), keras.Input((3,), dtype="int32")
     padding = course.create_padding_mask(source)

@@ -1,4 +1,4 @@
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pytest
@@ -8,6 +8,14 @@ from keras_transformer.data import EncodedPairs
 from keras_transformer.text import CharacterTokenizer
 
 LETTERS = "abcdefgh"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _graphs_as_they_are() -> Iterator[None]:
+    """Run pipelines without rewriting their graphs first, which takes longer than these pipelines do."""
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+    yield
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": False})
 
 
 @pytest.fixture(scope="session")

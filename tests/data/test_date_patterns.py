@@ -31,6 +31,7 @@ def chosen_patterns() -> list[_DatePattern]:
 MARCH_3 = dt.date(2023, 3, 3)
 
 
+@pytest.mark.slow
 def test_no_string_has_two_readings_in_the_whole_calendar(chosen_patterns: list[_DatePattern]) -> None:
     """Exhaustive: all patterns, all days of 200 years, compared as careless readers see them."""
     in_2000 = [

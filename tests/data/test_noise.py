@@ -95,6 +95,7 @@ def test_a_dataset_takes_it_as_noise(tokenizer: SubwordTokenizer, pad_to_bucket_
         assert set(tokenizer.detokenize(labels).numpy()) <= {text.encode() for text in TEXTS}
 
 
+@pytest.mark.slow
 def test_a_resumed_run_sees_the_same(tokenizer: SubwordTokenizer) -> None:
     pairs = [(text, text) for text in TEXTS * 5]
 
@@ -162,6 +163,7 @@ def test_symbols_and_bytes_stay_whole() -> None:
     assert not any(token_id in row for token_id in tags for row in longer)
 
 
+@pytest.mark.slow
 def test_spellings_are_as_frequent_as_those_of_sentencepiece(tokenizer: SubwordTokenizer) -> None:
     processor, num_draws = SentencePieceProcessor(model_proto=tokenizer.proto), 4000
     token_id = processor.encode("tower")[0]

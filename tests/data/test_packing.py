@@ -24,6 +24,7 @@ def test_the_rows_hold_every_text_once_and_in_order(length: int) -> None:
         assert len(side) - len(flat) < length
 
 
+@pytest.mark.slow
 def test_a_model_takes_the_rows() -> None:
     keras.utils.set_random_seed(0)
     model = kt.CausalLM(50, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=16)

@@ -369,6 +369,7 @@ def test_answers_begin_with_a_prefix(recurrent_model: Any) -> None:
     assert (token_ids[1, :, 0] == 4).all()
 
 
+@pytest.mark.slow
 def test_the_coverage_penalty_is_that_of_the_attention(transformer: Any, source_ids: Any) -> None:
     """The attention of every step, from one teacher-forced pass over the answer."""
     beta, max_length = 0.7, 6

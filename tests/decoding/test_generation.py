@@ -61,6 +61,7 @@ def test_the_cache_changes_nothing(transformer: Any, source_ids: np.ndarray, sea
     assert_same(cached, generate(UncachedModel(transformer), sources, search, 5))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("search", SEARCHES)
 def test_rows_do_not_change_each_other(transformer: Any, source_ids: np.ndarray, search: Any) -> None:
     compiled = compile_function(lambda ids: generate(transformer, ids, search, 7))
@@ -70,6 +71,7 @@ def test_rows_do_not_change_each_other(transformer: Any, source_ids: np.ndarray,
         assert_same(alone, (token_ids[row : row + 1], scores[row : row + 1]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("search", SEARCHES)
 def test_each_source_may_have_its_length_penalty(
     transformer: Any, source_ids: np.ndarray, search: Any
@@ -89,7 +91,7 @@ def test_lengths_of_sources_need_a_graph_for_any_batch(transformer: Any, source_
         generate(transformer, source_ids, SEARCHES[1], 5, max_lengths=np.ones(len(source_ids), "int32"))
 
 
-@pytest.mark.parametrize("search", SEARCHES)
+@pytest.mark.parametrize("search", [pytest.param(SEARCHES[0], marks=pytest.mark.slow), *SEARCHES[1:]])
 def test_compiled_code_gives_the_same(transformer: Any, source_ids: np.ndarray, search: Any) -> None:
     compiled = compile_function(lambda ids: generate(transformer, ids, search, 5))
     for sources in (source_ids, source_ids[1:3, :3]):
@@ -132,8 +134,14 @@ def test_prefixes_outside_the_vocabulary_are_refused(transformer: Any, prefix: l
         generate(transformer, np.ones((1, 2), "int32"), GreedySearch(), 5, prefix_ids=np.array([prefix]))
 
 
-@pytest.mark.parametrize("dtype", ["mixed_float16", "float16", "mixed_bfloat16"])
-@pytest.mark.parametrize("search", SEARCHES)
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        *(pytest.param(dtype, marks=pytest.mark.slow) for dtype in ("mixed_float16", "float16")),
+        "mixed_bfloat16",
+    ],
+)
+@pytest.mark.parametrize("search", [pytest.param(SEARCHES[0], marks=pytest.mark.slow), *SEARCHES[1:]])
 def test_half_precision(source_ids: np.ndarray, search: Any, dtype: str) -> None:
     keras.utils.set_random_seed(0)
     sizes = {"num_layers": 1, "hidden_dim": 8, "num_heads": 2, "intermediate_dim": 16}
@@ -245,6 +253,7 @@ def test_a_longer_prompt_goes_on_where_a_shorter_one_was_heading(causal_lm: kera
     np.testing.assert_array_equal(ops.convert_to_numpy(continued)[running, 0], best[running, 1:])
 
 
+@pytest.mark.slow
 def test_compiled_code_continues_alike(causal_lm: keras.Model) -> None:
     search = BeamSearch(3)
     compiled = compile_function(lambda ids: generate(causal_lm, ops.reshape(ids, (-1, 3)), search, 4))
@@ -322,6 +331,7 @@ def test_other_ids(transformer: Any) -> None:
     np.testing.assert_allclose(*map(ops.convert_to_numpy, (found.scores, plain.scores)), rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_quantized_model_decodes_nearly_as_it_did(source_ids: np.ndarray) -> None:
     keras.utils.set_random_seed(0)
     model = kt.Transformer(9, 8, num_layers=2, hidden_dim=16, num_heads=2, intermediate_dim=32)

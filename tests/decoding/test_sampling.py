@@ -199,7 +199,9 @@ def runners() -> dict[str, Callable[..., Any]]:
     return {"compiled": compile_function}
 
 
-@pytest.mark.parametrize("options", [{}, {"temperature": 1.5, "top_k": 5, "top_p": 0.9}])
+@pytest.mark.parametrize(
+    "options", [pytest.param({}, marks=pytest.mark.slow), {"temperature": 1.5, "top_k": 5, "top_p": 0.9}]
+)
 @pytest.mark.parametrize("how", runners())
 def test_one_seed_gives_the_same_tokens_however_it_runs(
     recurrent_model: Any, how: str, options: dict[str, Any]
@@ -297,6 +299,7 @@ def test_sources_are_told_apart_by_their_numbers(recurrent_model: Any) -> None:
     np.testing.assert_array_equal(ops.convert_to_numpy(part.token_ids), whole[[5, 1]])
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(keras.backend.backend() == "jax", reason="without a seed JAX draws nothing in its jit")
 def test_without_a_seed_a_transformer_gives_other_answers_too(transformer: Any, source_ids: Any) -> None:
     search = SampleSearch(num_samples=7)

@@ -68,6 +68,7 @@ def align(
     return keras.ops.convert_to_numpy(align_targets(transformer, source_ids, targets, **options))
 
 
+@pytest.mark.slow
 def test_it_is_the_mean_over_the_heads_of_a_layer(transformer: keras.Model, source_ids: np.ndarray) -> None:
     targets = TARGETS[3:4]  # no padding
     inputs = {"encoder_token_ids": source_ids[:1], "decoder_token_ids": np.array([[2, 7, 4, 5]])}

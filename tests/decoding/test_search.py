@@ -55,6 +55,7 @@ def plain_greedy(model: Any, sources: Any, max_length: int) -> Any:
     return token_ids[:, 1:]
 
 
+@pytest.mark.slow
 def test_a_long_answer_is_that_of_the_whole_decoder(transformer: Any, source_ids: Any) -> None:
     token_ids, _ = answers(generate(transformer, source_ids[:2], GreedySearch(), ROOM + 3))
     expected = plain_greedy(transformer, source_ids[:2], ROOM + 3)
@@ -63,7 +64,10 @@ def test_a_long_answer_is_that_of_the_whole_decoder(transformer: Any, source_ids
 
 
 @tensorflow_only
-@pytest.mark.parametrize("search", SEARCHES)
+@pytest.mark.parametrize(
+    "search",
+    [pytest.param(each, marks=[] if n == 5 else pytest.mark.slow) for n, each in enumerate(SEARCHES)],
+)
 def test_changing_sizes_give_the_same(transformer: Any, source_ids: Any, search: Any) -> None:
     """Sources leave the batch when they are done, and the caches grow in place."""
     import tensorflow as tf
@@ -80,8 +84,17 @@ def test_changing_sizes_give_the_same(transformer: Any, source_ids: Any, search:
 
 
 @tensorflow_only
-@pytest.mark.parametrize("normalization", ["gnmt", "length"])
-@pytest.mark.parametrize("early_stopping", [True, False, "never"])
+@pytest.mark.parametrize(
+    ("normalization", "early_stopping"),
+    [
+        ("gnmt", True),
+        ("length", "never"),
+        pytest.param("length", False, marks=pytest.mark.slow),
+        pytest.param("gnmt", False, marks=pytest.mark.slow),
+        pytest.param("gnmt", "never", marks=pytest.mark.slow),
+        pytest.param("length", True, marks=pytest.mark.slow),
+    ],
+)
 def test_each_source_has_its_own_length_penalty(
     recurrent_model: Any, normalization: Any, early_stopping: Any
 ) -> None:
@@ -162,7 +175,7 @@ def test_xla_gives_the_same(transformer: Any, source_ids: Any, search: Any, leng
     [
         (SampleSearch(seed=5), False),
         (BeamSearch(3, num_hypotheses=1), False),
-        pytest.param(BeamSearch(3, num_hypotheses=1), True, marks=tensorflow_only),
+        pytest.param(BeamSearch(3, num_hypotheses=1), True, marks=[tensorflow_only, pytest.mark.slow]),
     ],
 )
 def test_the_last_of_many_sources_go_on_by_themselves(
@@ -189,6 +202,7 @@ def test_the_last_of_many_sources_go_on_by_themselves(
 
 
 @tensorflow_only
+@pytest.mark.slow
 def test_xla_needs_no_batch_size_while_it_is_traced(transformer: Any, source_ids: Any) -> None:
     """A graph is traced for any sizes, as for an export, and compiled for each it meets."""
     import tensorflow as tf
@@ -206,6 +220,7 @@ def test_xla_needs_no_batch_size_while_it_is_traced(transformer: Any, source_ids
 
 
 @tensorflow_only
+@pytest.mark.slow
 def test_one_loop_of_fixed_sizes(transformer: Any, source_ids: Any) -> None:
     import tensorflow as tf
 

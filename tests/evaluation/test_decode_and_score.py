@@ -96,6 +96,7 @@ def test_between_two_decodings_the_value_is_repeated() -> None:
     assert history["val_exact_match"] == [0, 0.25, 0.25, 0.5, 0.5]
 
 
+@pytest.mark.slow
 def test_a_run_that_goes_on_is_scored_when_it_would_have_been() -> None:
     scoring = DecodeAndScore(Parrots(), PAIRS, "exact_match", every=2)
     scoring.continue_from({"loss": [9, 9], "val_exact_match": [0, 0.75], "val_exact_match_loss": [1, 0.25]})

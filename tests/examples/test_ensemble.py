@@ -37,6 +37,7 @@ def join(
     return run
 
 
+@pytest.mark.slow
 def test_what_is_written_is_read_as_one_model(
     join: Callable[..., None], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -52,7 +53,7 @@ def test_what_is_written_is_read_as_one_model(
 @pytest.mark.parametrize(
     ("models", "message"),
     [
-        ([("abc", 8)], "`models` must be two or more. Received: 1."),
+        pytest.param([("abc", 8)], "`models` must be two or more. Received: 1.", marks=pytest.mark.slow),
         ([("abc", 8), ("abd", 8)], "model_1 has another source_tokenizer than model_0."),
     ],
 )

@@ -117,7 +117,11 @@ def target_log_probabilities(model: Any, source: np.ndarray, target: np.ndarray)
     return np.take_along_axis(log_probabilities, target[..., None], axis=2)[..., 0]
 
 
-@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [pytest.param(each, marks=pytest.mark.slow if n % 4 else []) for n, each in enumerate(OPTIONS)],
+    ids=str,
+)
 def test_probabilities_are_the_same(make_model: MakeModel, options: dict[str, Any], tmp_path: Path) -> None:
     model = make_model(**options)
     rng, end = np.random.default_rng(1), np.full((3, 1), 3)
@@ -219,7 +223,7 @@ def answers_of_theirs(
 @pytest.mark.parametrize(
     "options",
     [
-        {"seed": 2, "end_logit": 2.0},
+        pytest.param({"seed": 2, "end_logit": 2.0}, marks=pytest.mark.slow),
         {"seed": 1, "end_logit": 0.0, "norm_first": True, "share_embeddings": True},
     ],
     ids=str,
@@ -244,6 +248,7 @@ def check_same(ours: list[tuple[list[int], float]], theirs: list[tuple[list[int]
     assert [score for _, score in ours] == pytest.approx([score for _, score in theirs], abs=1e-4)
 
 
+@pytest.mark.slow
 def test_suppressed_tokens_are_the_ones_that_ours_never_generates(
     make_model: MakeModel, tmp_path: Path
 ) -> None:

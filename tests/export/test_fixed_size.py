@@ -55,6 +55,7 @@ def test_a_litert_file_answers_as_greedy_search_does(translator: kt.Translator, 
     assert not any(details["dtype"] is np.float64 for details in interpreter.get_tensor_details())
 
 
+@pytest.mark.slow
 def test_sizes_are_the_limits_of_the_translator_if_none_are_given(
     translator: kt.Translator, tmp_path: Path
 ) -> None:
@@ -67,7 +68,8 @@ def test_sizes_are_the_limits_of_the_translator_if_none_are_given(
     assert shapes["token_ids"] == [1, 7]
 
 
-@pytest.mark.parametrize("export", [export_litert, pytest.param(export_onnx, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("export", [export_litert, export_onnx])
 def test_a_model_with_the_options_of_pretrained_ones(
     translator: kt.Translator, tmp_path: Path, export: Callable[..., Path]
 ) -> None:
@@ -169,6 +171,7 @@ def change_last_digit(outputs: Outputs) -> None:
     outputs["score"][0] *= 1.00001
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -198,6 +201,7 @@ def test_an_engine_that_answers_otherwise_is_noticed(
     assert interpreter.asked[1][0].tolist() == [3] + [0] * 12
 
 
+@pytest.mark.slow
 def test_only_half_of_the_outputs_may_differ_with_int8_weights(
     translator: kt.Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -208,6 +212,7 @@ def test_only_half_of_the_outputs_may_differ_with_int8_weights(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_an_operation_that_litert_lacks_is_named(translator: kt.Translator, tmp_path: Path) -> None:
     model = translator.model.with_dtype("mixed_bfloat16")
     half = kt.Translator(model, translator.source_tokenizer, translator.target_tokenizer)

@@ -100,6 +100,7 @@ def unverified(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(saved_model_module, "_verify_answers", lambda *_: None)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("unverified")
 def test_an_ensemble_is_exported(translator: kt.Translator, tmp_path: Path) -> None:
     model = type(translator.model).from_config(translator.model.get_config())  # has other random weights
@@ -122,7 +123,8 @@ def executors(version: Path) -> set[bytes]:
     }
 
 
-@pytest.mark.parametrize("optimize", ["float32", pytest.param("xla", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("optimize", ["float32", "xla"])
 def test_threads_search_for_parts_of_a_batch(
     exported: Path, translator: kt.Translator, tmp_path: Path, optimize: str
 ) -> None:
@@ -166,6 +168,7 @@ def test_bfloat16_halves_the_weights(
     assert [answer.score for answer in served] == pytest.approx(scores, abs=0.1)
 
 
+@pytest.mark.slow
 def test_a_compiled_search_takes_sources_of_each_bucket(
     translator: kt.Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -258,6 +261,7 @@ def test_a_path_that_cannot_be_written_is_named(export: Export, tmp_path: Path) 
         export(tmp_path / "file" / "tiny")
 
 
+@pytest.mark.slow
 def test_a_disk_that_is_full_is_named(
     translator: kt.Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -338,6 +342,7 @@ def test_without_examples_the_requests_are_of_the_vocabulary(export: Export, tmp
     assert text
 
 
+@pytest.mark.slow
 def test_a_loaded_export_answers_its_requests(exported: Path) -> None:
     loaded = tf.saved_model.load(str(exported))
     for request in warmup_requests(exported):
@@ -397,6 +402,7 @@ def test_the_readme_names_the_version_the_examples_and_the_limits(exported: Path
     assert "An output ends at 7 tokens, finished or not." in page
 
 
+@pytest.mark.slow
 def test_the_readme_says_what_is_particular(
     export: Export, subword_translator: kt.Translator, tmp_path: Path
 ) -> None:
@@ -420,6 +426,7 @@ def test_commands_of_the_readme_hold_for_any_name(export: Export, tmp_path: Path
     assert "'--model_config_file=/models/en de é/models.config'" in page
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("unverified")
 def test_a_quantized_model_is_exported(translator: kt.Translator, tmp_path: Path) -> None:
     model = kt.Transformer.from_config(translator.model.get_config())

@@ -31,6 +31,7 @@ def test_answers_are_those_of_the_translator(exported: Path, translator: kt.Tran
         np.testing.assert_allclose(alignment.attention, other.attention, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_answers_do_not_depend_on_the_batch(exported: Path) -> None:
     served = ServedModel(exported)
     alone = [served.translate([text])[0] for text in TEXTS]

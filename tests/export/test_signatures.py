@@ -104,6 +104,7 @@ def search(signatures: Signatures, text: list[str], *options: list[float]) -> di
     return {name: array.numpy().tolist() for name, array in signatures["search"](text=text, **values).items()}
 
 
+@pytest.mark.slow
 def test_a_text_keeps_the_options_of_its_request(signatures: Signatures, translator: kt.Translator) -> None:
     rows = [("a dog", 3, 0.0, 1), ("", 5, 1.0, 2), ("a rat", 5, 2.5, 2)]
     answers = search(signatures, *map(list, zip(*rows, strict=True)))
@@ -119,6 +120,7 @@ def test_a_text_keeps_the_options_of_its_request(signatures: Signatures, transla
         np.testing.assert_allclose(received[1], scores, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_options_left_out_are_those_of_the_export(exported: Path, signatures: Signatures) -> None:
     text = ["a dog", "", "the cat"]
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:

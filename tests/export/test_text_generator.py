@@ -24,6 +24,7 @@ def generator() -> kt.TextGenerator:
     return kt.TextGenerator(model, tokenizer, search=kt.decoding.BeamSearch(2), max_length=7)
 
 
+@pytest.mark.slow
 def test_it_is_exported_and_answers_as_the_generator(generator: kt.TextGenerator, tmp_path: Path) -> None:
     import tensorflow as tf
 

@@ -170,6 +170,7 @@ def test_a_missing_signature_is_refused(verify: Verify) -> None:
         verify(lambda signatures: signatures.pop("align"))
 
 
+@pytest.mark.slow
 def test_python_inside_the_graph_is_refused(translator: kt.Translator, tmp_path: Path) -> None:
     def shout(text: tf.Tensor) -> dict[str, tf.Tensor]:
         return {"output": tf.numpy_function(lambda rows: rows, [text], tf.string)}

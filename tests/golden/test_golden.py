@@ -35,6 +35,7 @@ def check_part(part: str) -> None:
     check(record.PARTS[part](), record.read(part))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", ["logits", "sampling", "files"])
 def test_same_numbers(part: str) -> None:
     check_part(part)
@@ -63,6 +64,7 @@ def check_losses(names: dict[str, str]) -> None:
     check(golden_training.in_process(names), {name: recorded[part][name] for name, part in names.items()})
 
 
+@pytest.mark.slow
 def test_same_losses() -> None:
     check_losses(QUICK)
 

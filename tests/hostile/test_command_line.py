@@ -137,6 +137,7 @@ def test_an_empty_path(command: Callable, words: tuple[str, ...]) -> None:
     assert not list(Path().iterdir())
 
 
+@pytest.mark.slow
 def test_an_empty_path_for_what_a_model_gives(command: Callable, trained: Path) -> None:
     model = trained / "runs/tiny"
     for words in (
@@ -256,8 +257,10 @@ def program(*words: object, redirection: str = "") -> subprocess.CompletedProces
     ("redirection", "status", "message"),
     [
         (">&-", 2, "Error: Standard output must be open for the results. Received: a closed one."),
-        (">/dev/full", 2, "Error: standard output: No space left on device"),
-        ("<&- 2>&-", 0, ""),
+        pytest.param(
+            ">/dev/full", 2, "Error: standard output: No space left on device", marks=pytest.mark.slow
+        ),
+        pytest.param("<&- 2>&-", 0, "", marks=pytest.mark.slow),
     ],
 )
 def test_a_standard_stream_that_is_closed(

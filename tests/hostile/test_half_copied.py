@@ -60,6 +60,7 @@ def test_every_file_of_an_export_is_checked(export: Path) -> None:
     assert ServedModel(export).translate(["w1ab"])
 
 
+@pytest.mark.slow
 def test_every_file_of_a_translator_is_checked(run: Path) -> None:
     names = {"model.keras", "translator.json"}
     for side in ("source", "target"):
@@ -98,6 +99,7 @@ def test_it_is_the_list_of_sha256sum(export: Path) -> None:
     assert done.stdout.decode().count(": OK\n") == len(listed(export))
 
 
+@pytest.mark.slow
 def test_an_export_without_the_list_is_one_line_too(export: Path, command: Callable[..., Any]) -> None:
     """Of earlier exports, and those of other programs, there is none."""
     (export / Checksums.file).unlink()

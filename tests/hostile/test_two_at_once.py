@@ -17,12 +17,12 @@ from keras_transformer.export import ServedModel, export_saved_model, saved_mode
 NUM_AT_ONCE = 2
 
 
+@pytest.mark.slow
 # Python's filters of warnings are those of the process: one thread undoes what another ignores.
 @pytest.mark.filterwarnings("ignore::keras_transformer.tasks.TruncationWarning")
 def test_each_of_several_threads_gets_a_version(
-    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    translator: kt.Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    translator = kt.Translator.load(run)
     barrier = threading.Barrier(NUM_AT_ONCE)
     # All are at the end before one is finished.
     monkeypatch.setattr(saved_model, "_verify_answers", lambda *arguments, **options: barrier.wait(300))
@@ -41,6 +41,12 @@ def test_each_of_several_threads_gets_a_version(
         assert ServedModel(export).translate(["w1ab"]) == translator.translate(["w1ab"])
 
 
+@pytest.fixture(scope="module")
+def translator(trained: Path) -> kt.Translator:
+    """Loaded and traced once: each export asks it for examples."""
+    return kt.Translator.load(trained / "runs/tiny")
+
+
 @pytest.fixture
 def unwritten(monkeypatch: pytest.MonkeyPatch) -> None:
     """Write everything but the graphs, which take seconds, and do not verify them."""
@@ -50,10 +56,8 @@ def unwritten(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("unwritten")
 def test_an_export_that_fails_leaves_the_next_one_its_number(
-    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    translator: kt.Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    translator = kt.Translator.load(run)
-
     def fail(*arguments: Any, **options: Any) -> None:
         raise kt.errors.ExportError("another answer")
 
@@ -66,15 +70,15 @@ def test_an_export_that_fails_leaves_the_next_one_its_number(
 
 
 @pytest.mark.usefixtures("unwritten")
-def test_a_claim_of_a_killed_process_is_no_obstacle(run: Path, tmp_path: Path) -> None:
+def test_a_claim_of_a_killed_process_is_no_obstacle(translator: kt.Translator, tmp_path: Path) -> None:
     (tmp_path / "models/.partial-claim-1").mkdir(parents=True)
-    assert export_saved_model(kt.Translator.load(run), tmp_path / "models").name == "2"
+    assert export_saved_model(translator, tmp_path / "models").name == "2"
 
 
-def test_a_directory_that_cannot_be_made_is_named(run: Path, tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_made_is_named(translator: kt.Translator, tmp_path: Path) -> None:
     (tmp_path / "models").write_text("a file")
     with pytest.raises(InputError, match=rf"^Cannot write {tmp_path}/models"):
-        export_saved_model(kt.Translator.load(run), tmp_path / "models")
+        export_saved_model(translator, tmp_path / "models")
 
 
 @pytest.mark.slow

@@ -35,6 +35,7 @@ def test_a_translator_is_not_loaded(run: Path, value: float, number: int) -> Non
         kt.Translator.load(run)
 
 
+@pytest.mark.slow
 def test_a_model_and_a_run_are_not_loaded(run: Path) -> None:
     [checkpoint] = (run / "checkpoints").glob("*.keras")
     digest = Checksums.of(checkpoint)
@@ -52,6 +53,7 @@ def test_a_model_and_a_run_are_not_loaded(run: Path) -> None:
             kt.training.load_model(run, average_last=average_last)
 
 
+@pytest.mark.slow
 def test_the_command_line_says_so_in_one_line(run: Path, command: Callable[..., Any], tmp_path: Path) -> None:
     spoil(run / "model.keras", np.nan)
     (run / Checksums.file).unlink()
@@ -69,6 +71,7 @@ def test_the_command_line_says_so_in_one_line(run: Path, command: Callable[..., 
     assert not (tmp_path / "exports").exists()
 
 
+@pytest.mark.slow
 def test_an_export_is_not_loaded(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     translator = kt.Translator.load(run)
     table = translator.model.source_embedding.embeddings

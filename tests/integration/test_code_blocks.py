@@ -21,17 +21,11 @@ PYTHON = {
     for path in sorted((ROOT / "README.md", *(ROOT / "docs").rglob("*.md")))
     for name, text in [(path.relative_to(ROOT).as_posix(), path.read_text("utf-8"))]
 }
-# Pages that take seconds, in the process of the tests.
+# Pages that take seconds, in the process of the tests, and those of them that take more than two.
 QUICK = {
-    f"docs/guide/{name}.md"
-    for name in (
-        "backends",
-        "first-run",
-        "migration",
-        "serving",
-        "single-layers",
-    )
+    f"docs/guide/{name}.md" for name in ("backends", "first-run", "migration", "serving", "single-layers")
 }
+SECONDS = {"docs/guide/backends.md", "docs/guide/serving.md", "docs/guide/single-layers.md"}
 SLOW = [name for name, blocks in PYTHON.items() if blocks and name not in QUICK]
 SMALLER = {
     "BeamSearch(4)": "BeamSearch(2), max_target_length=8",
@@ -100,7 +94,10 @@ def make_files(directory: Path) -> None:
         translator.save(directory / "trained" / name)
 
 
-@pytest.mark.parametrize("name", sorted(QUICK))
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.slow if name in SECONDS else []) for name in sorted(QUICK)],
+)
 def test_pages_that_only_compute(name: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for package in NEEDS.get(name, ()):
         pytest.importorskip(package)

@@ -63,7 +63,12 @@ def loaded(name: str) -> ServedModel:
     return ServedModel(SAVED_MODELS / name)
 
 
-@pytest.mark.parametrize("name", ANSWERS)
+SLOW = ("cmudict", "multi30k_en_de")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name in SLOW else []) for name in ANSWERS]
+)
 def test_it_answers_as_it_did(name: str) -> None:
     served, answers = loaded(name), ANSWERS[name]
     assert served.translate(list(answers)) == list(answers.values())
@@ -71,11 +76,13 @@ def test_it_answers_as_it_did(name: str) -> None:
     assert served.translate([""]) == [""]
 
 
+@pytest.mark.slow
 def test_it_answers_wherever_it_is(tmp_path: Path) -> None:
     shutil.copytree(SAVED_MODELS / "cmudict" / "1", tmp_path / "moved" / "7")
     assert ServedModel(tmp_path / "moved" / "7").translate([*ANSWERS["cmudict"]][:1]) == ["K EH R AH Z"]
 
 
+@pytest.mark.slow
 def test_every_signature_answers() -> None:
     # `tests/golden` holds those of the other exports to recordings.
     name = "multi30k_en_de"

@@ -85,7 +85,7 @@ def attention_mask(inputs: list[Any]) -> Any:
     return mask
 
 
-@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("masked", [pytest.param(False, marks=pytest.mark.slow), True])
 @pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize(("shapes", "causal"), CALLS)
 def test_same_numbers(shapes: str, options: str, causal: bool, masked: bool, close: Any) -> None:

@@ -101,7 +101,7 @@ def test_buckets_of_relative_positions(bidirectional: bool, sizes: tuple[int, in
     np.testing.assert_array_equal(array(layer.between(3, 300, start=150))[0, 0], numbers(expected))
 
 
-@pytest.mark.parametrize("kind", ["relu", "gated-gelu"])
+@pytest.mark.parametrize("kind", ["relu", pytest.param("gated-gelu", marks=pytest.mark.slow)])
 def test_t5(kind: str) -> None:
     config = transformers.T5Config(
         vocab_size=13,
@@ -171,7 +171,10 @@ def test_t5(kind: str) -> None:
     check(ours, theirs)
 
 
-@pytest.mark.parametrize("family", ["Bart", "MBart", "Marian", "Pegasus"])
+@pytest.mark.parametrize(
+    "family",
+    ["Bart", *(pytest.param(family, marks=pytest.mark.slow) for family in ("MBart", "Marian", "Pegasus"))],
+)
 def test_bart_and_its_relatives(family: str) -> None:
     sizes = {f"{side}_{name}": size for side in ("encoder", "decoder") for name, size in SIZES.items()}
     config = getattr(transformers, f"{family}Config")(

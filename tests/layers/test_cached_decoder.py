@@ -33,7 +33,7 @@ def check_steps(cached: CachedDecoder, cache: CachedDecoder.Cache, x: Any, whole
 
 @pytest.mark.parametrize("source", [SOURCE, PADDING_ONLY], ids=["padded", "nothing"])
 @pytest.mark.parametrize("norm_first", [False, True])
-@pytest.mark.parametrize("beam_size", [1, 3])
+@pytest.mark.parametrize("beam_size", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_steps_equal_the_whole_pass(norm_first: bool, beam_size: int, source: Any) -> None:
     decoder, x = made(norm_first=norm_first, dropout=0.3), draw(2 * beam_size, 5, 8)
     repeated, mask = (np.repeat(part, beam_size, axis=0) for part in (MEMORY, source))

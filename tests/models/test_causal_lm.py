@@ -1,3 +1,4 @@
+import functools
 import re
 from typing import Any
 
@@ -17,12 +18,15 @@ DESIGNS: list[dict[str, Any]] = [{}, {"norm_first": True, "tie_output": False}]
 every_design = pytest.mark.parametrize("design", DESIGNS)
 
 
-def made(**options: Any) -> Any:
+def fresh(**options: Any) -> Any:
     """A model in which every weight, biases too, is random."""
     model = CausalLM(13, **{**SIZES, **options})
     generator = np.random.default_rng(0)
     model.set_weights([generator.normal(scale=0.5, size=weight.shape) for weight in model.weights])
     return model
+
+
+made = functools.cache(fresh)  # for tests that only call a model
 
 
 @every_design

@@ -72,7 +72,9 @@ def test_half_precision_is_close_to_float32(name: str, policy: str, tolerance: f
     assert np.abs(difference).max() < tolerance
 
 
-@every_model
+@pytest.mark.parametrize(
+    "name", ["causal", *(pytest.param(name, marks=pytest.mark.slow) for name in CASES if name != "causal")]
+)
 def test_fit_lowers_the_loss(name: str) -> None:
     model, (_, _, inputs, labels) = made(name, dropout=0.0), CASES[name]
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
@@ -115,6 +117,7 @@ def test_what_was_trained_in_mixed_precision_answers_in_float32(name: str) -> No
     np.testing.assert_allclose(array(precise(inputs)), array(model(inputs)).astype("float32"), atol=0.1)
 
 
+@pytest.mark.slow
 def test_frozen_layers_inside_the_parts_are_saved(tmp_path: Path) -> None:
     sizes = {"num_layers": 2, "hidden_dim": 8, "num_heads": 2, "intermediate_dim": 11}
     model = Transformer(11, 13, **sizes)
@@ -157,7 +160,9 @@ class Comparing(keras.losses.MeanSquaredError):
         return (loss + second_loss) / 2 + 100.0 + keras.ops.mean(keras.ops.abs(y_pred - second_y_pred))
 
 
-@pytest.mark.parametrize("name", ["causal", "classes", "speech"])
+@pytest.mark.parametrize(
+    "name", ["causal", *(pytest.param(name, marks=pytest.mark.slow) for name in ("classes", "speech"))]
+)
 def test_a_loss_that_compares_passes_sees_two_in_training(name: str) -> None:
     model, inputs = made(name, dropout=0.0), CASES[name][2]
     outputs = array(model(inputs))
@@ -217,7 +222,14 @@ PRETRAINED: dict[str, Any] = {
 
 @every_model
 @pytest.mark.parametrize(
-    "options", [{}, {"positions": "relative", "gated": True, "num_key_value_heads": 1}, PRETRAINED]
+    "options",
+    [
+        pytest.param({}, marks=pytest.mark.slow),
+        pytest.param(
+            {"positions": "relative", "gated": True, "num_key_value_heads": 1}, marks=pytest.mark.slow
+        ),
+        PRETRAINED,
+    ],
 )
 def test_every_kernel_is_quantized_and_saved(name: str, options: dict[str, Any], tmp_path: Path) -> None:
     model, inputs = made(name, **options), CASES[name][2]

@@ -1,3 +1,4 @@
+import functools
 import re
 from typing import Any
 
@@ -14,12 +15,15 @@ FRAMES = np.random.default_rng(2).normal(size=(2, 5, 3)).astype("float32")
 MASK = np.array([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]])
 
 
-def made(*sizes: Any, **options: Any) -> Any:
+def fresh(*sizes: Any, **options: Any) -> Any:
     """A model in which every weight, biases too, is random."""
     model = EncoderModel(*sizes, **{**SIZES, **options})
     generator = np.random.default_rng(0)
     model.set_weights([generator.normal(scale=0.5, size=weight.shape) for weight in model.weights])
     return model
+
+
+made = functools.cache(fresh)  # for tests that only call a model
 
 
 @pytest.mark.parametrize(

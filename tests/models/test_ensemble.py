@@ -27,7 +27,7 @@ def made(seed: int, **options: Any) -> Transformer:
     return model
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def models() -> list[Transformer]:
     return [made(0), made(1, hidden_dim=12, positions="rotary", num_layers=1), made(2)]
 
@@ -60,6 +60,7 @@ def test_a_model_beside_itself_answers_as_alone(search: Any) -> None:
     np.testing.assert_allclose(array(twice.scores), array(alone.scores), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_best_of_all_answers_together(models: list[Transformer]) -> None:
     """The scores that a search gives are those of a pass over its answer."""
     ensemble = Ensemble(models)

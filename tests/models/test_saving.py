@@ -82,6 +82,7 @@ def test_sharing_and_tying_survive(share_embeddings: bool, tie_output: bool, tmp
         assert len({id(weight) for weight in tables if "embedding" in weight.path}) == 2 - share_embeddings
 
 
+@pytest.mark.slow
 def test_a_reloaded_model_trains_on_with_its_optimizer(tmp_path: Path) -> None:
     model = made(dropout=0.0)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
@@ -119,6 +120,7 @@ np.save(sys.argv[3], keras.ops.convert_to_numpy(model(inputs)))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "imports",
     [

@@ -1,5 +1,6 @@
 """Frames as the source of a Transformer, and the mask that may be left out."""
 
+import functools
 import math
 import re
 from typing import Any
@@ -18,12 +19,15 @@ MASK = np.array([[1] * 7, [1, 1, 1, 0, 0, 0, 0]])
 TARGET = np.array([[2, 5, 11, 3], [2, 12, 0, 0]])
 
 
-def made(**options: Any) -> Any:
+def fresh(**options: Any) -> Any:
     """A model in which every weight, biases too, is random."""
     model = Transformer(None, 13, **{**SIZES, "encoder_feature_dim": 5, **options})
     generator = np.random.default_rng(0)
     model.set_weights([generator.normal(scale=0.5, size=weight.shape) for weight in model.weights])
     return model
+
+
+made = functools.cache(fresh)  # for tests that only call a model
 
 
 def inputs(frames: Any = FRAMES, **masks: Any) -> dict[str, Any]:
@@ -103,7 +107,7 @@ def test_masks_of_any_type(dtype: str) -> None:
     np.testing.assert_array_equal(array(model(inputs(encoder_padding_mask=MASK.astype(dtype)))), expected)
 
 
-@pytest.mark.parametrize("masks", [{}, {"encoder_padding_mask": None}])
+@pytest.mark.parametrize("masks", [{}, pytest.param({"encoder_padding_mask": None}, marks=pytest.mark.slow)])
 def test_without_a_mask_every_frame_counts(masks: dict[str, Any]) -> None:
     model = made()
     expected = array(model(inputs(encoder_padding_mask=np.ones_like(MASK))))
@@ -122,10 +126,10 @@ def test_frames_at_padding_change_nothing() -> None:
     assert np.all(np.isfinite(logits))
 
 
-@pytest.mark.parametrize("masks", [{}, {"encoder_padding_mask": MASK}])
+@pytest.mark.parametrize("masks", [pytest.param({}, marks=pytest.mark.slow), {"encoder_padding_mask": MASK}])
 def test_fit_on_a_dataset(masks: dict[str, Any]) -> None:
     tf = pytest.importorskip("tensorflow")
-    model, data = made(dropout=0.0), tf.data.Dataset.from_tensors((inputs(**masks), TARGET))
+    model, data = fresh(dropout=0.0), tf.data.Dataset.from_tensors((inputs(**masks), TARGET))
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(keras.optimizers.SGD(0.01), loss)
     losses = model.fit(data.repeat(3), epochs=2, shuffle=False, verbose=0).history["loss"]

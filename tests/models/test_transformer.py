@@ -1,3 +1,4 @@
+import functools
 import re
 from typing import Any
 
@@ -16,12 +17,15 @@ INPUTS = {"encoder_token_ids": SOURCE, "decoder_token_ids": TARGET}
 DESIGNS = [{}, {"norm_first": True}, {"tie_output": False, "num_encoder_layers": 3, "num_decoder_layers": 2}]
 
 
-def made(**options: Any) -> Any:
+def fresh(**options: Any) -> Any:
     """A model in which every weight, biases too, is random."""
     model = Transformer(11, 13, **{**SIZES, **options})
     generator = np.random.default_rng(0)
     model.set_weights([generator.normal(scale=0.5, size=weight.shape) for weight in model.weights])
     return model
+
+
+made = functools.cache(fresh)  # for tests that only call a model
 
 
 def call(model: Any, source: Any, target: Any, **options: Any) -> Any:
@@ -78,7 +82,7 @@ class Unchanged(keras.layers.Layer):
 
 
 def test_encode() -> None:
-    model = made(dropout=0.5)
+    model = fresh(dropout=0.5)
     memory, mask = model.encode(SOURCE)
     expected = model.encoder(model.position_encoding(model.source_embedding(SOURCE)), padding_mask=mask)
     np.testing.assert_allclose(array(memory), array(expected), atol=1e-6)
@@ -90,7 +94,7 @@ def test_encode() -> None:
 
 
 @pytest.mark.parametrize("design", DESIGNS)
-@pytest.mark.parametrize("beam_size", [1, 3])
+@pytest.mark.parametrize("beam_size", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_steps_equal_the_whole_pass(design: dict[str, Any], beam_size: int) -> None:
     model = made(**design)
     target = np.random.default_rng(1).integers(1, 13, size=(2 * beam_size, 5))
@@ -127,7 +131,7 @@ def test_attention_scores() -> None:
 
 
 def test_training_moves_every_weight() -> None:
-    model = made(dropout=0.1)
+    model = fresh(dropout=0.1)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile("sgd", loss, run_eagerly=True)
     before = model.get_weights()
@@ -142,7 +146,7 @@ def test_training_moves_every_weight() -> None:
 
 
 def test_a_source_of_padding_only() -> None:
-    model = made()
+    model = fresh()
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile("sgd", loss, run_eagerly=True)
     source = np.array([[0, 0, 0, 0, 0], [4, 8, 6, 0, 0]])

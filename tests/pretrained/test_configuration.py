@@ -45,6 +45,7 @@ def write(directory: Path, table: object) -> Path:
     return directory
 
 
+@pytest.mark.slow
 @pytest.mark.backend
 def test_older_files_hold_the_search_too(tmp_path: Path) -> None:
     save_translator("marian", tmp_path, num_beams=6, max_length=20)

@@ -94,6 +94,7 @@ def weights(model: Any) -> list[np.ndarray]:
     return [array(weight) for weight in model.weights]
 
 
+@pytest.mark.slow
 def test_shards_halves_and_pickles_are_read(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     theirs = save_model("marian", tmp_path / "whole")

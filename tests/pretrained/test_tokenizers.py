@@ -329,6 +329,7 @@ print(keras_transformer.text.load_tokenizer(sys.argv[1]).fingerprint())
 """
 
 
+@pytest.mark.slow
 def test_a_program_that_only_loads_finds_the_class(root: Path, tmp_path: Path) -> None:
     tokenizer, _ = read_tokenizers(root / "byt5")
     tokenizer.save(tmp_path)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -43,13 +44,22 @@ def our_tokens(translator: Translator) -> list[list[int]]:
     return [[int(token) for token in row if token] for row in best]
 
 
-@pytest.mark.parametrize(
-    "family",
-    [
-        pytest.param(family, marks=[] if family in ("marian", "t5", "mbart") else pytest.mark.slow)
-        for family in TRANSLATORS
-    ],
-)
+@pytest.fixture
+def _without_traces() -> Iterator[None]:
+    """Search eagerly, for which tracing three searches takes longer than they do."""
+    if keras.backend.backend() != "tensorflow":
+        yield
+        return
+    import tensorflow as tf
+
+    tf.config.run_functions_eagerly(True)
+    yield
+    tf.config.run_functions_eagerly(False)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("_without_traces")
+@pytest.mark.parametrize("family", TRANSLATORS)
 def test_tokens_are_those_of_generate(family: str, tmp_path: Path) -> None:
     rules = {"length_penalty": 0.8, "no_repeat_ngram_size": 3, "min_length": 4}
     theirs = save_translator(family, tmp_path, num_beams=4, **rules)
@@ -72,6 +82,7 @@ def test_tokens_are_those_of_generate(family: str, tmp_path: Path) -> None:
     assert our_tokens(translator) == their_tokens(theirs, translator, num_beams=1, **first)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="an export")
 def test_a_language_after_the_end_is_kept(tmp_path: Path) -> None:
     save_translator("mbart", tmp_path, num_beams=2)

@@ -142,6 +142,7 @@ def test_data_that_do_not_fit(
         fitted(pairs, **options)
 
 
+@pytest.mark.slow
 def test_subword_dropout_of_one_side(fitted: Callable[..., Fitted]) -> None:
     rates = {"subword_dropout": 0.5, "target_subword_dropout": 0.0}
     [(after, same_labels)], [(before, labels)] = fitted(
@@ -158,6 +159,7 @@ def test_subword_dropout_changes_the_sides_that_have_subwords(fitted: Callable[.
     assert labels.numpy().tolist() == same_labels.numpy().tolist()
 
 
+@pytest.mark.slow
 def test_each_side_has_its_own_limit_of_subword_dropout(fitted: Callable[..., Fitted]) -> None:
     pairs = [("a dog sat on a mat", "a mat")] * 4
     options = {**SUBWORDS, "size": 24, "subword_dropout": 0.9, "max_target_length": 5}
@@ -166,12 +168,14 @@ def test_each_side_has_its_own_limit_of_subword_dropout(fitted: Callable[..., Fi
     assert after["encoder_token_ids"].shape[1] > before["encoder_token_ids"].shape[1] + 1
 
 
+@pytest.mark.slow
 def test_batches_of_an_update_are_weighed(fitted: Callable[..., Fitted]) -> None:
     training, _ = fitted([("abc", "xyz")] * 20, gradient_accumulation_steps=2, tokens_per_batch=32)
     *_, weights = training[0]
     assert len(set(weights.numpy())) == 1
 
 
+@pytest.mark.slow
 def test_shapes_are_few_where_each_is_compiled(
     fitted: Callable[..., Fitted], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -70,6 +70,7 @@ def without(options: dict[str, Any], *names: str) -> dict[str, Any]:
     return {name: value for name, value in options.items() if not name.startswith(names)}
 
 
+@pytest.mark.slow
 def test_batches_are_those_of_a_run_in_memory(shards: dict[str, Any], fitted: Fitted) -> None:
     subwords = {"kind": "subword", "size": 40, "shared": True, "subword_dropout": 0.3}
     run, wanted = fitted(shards, max_pairs_in_memory=NUM_PAIRS, **subwords)
@@ -101,6 +102,7 @@ def test_a_directory_of_shards(shards: dict[str, Any], tmp_path: Path) -> None:
         assert sorted([*train, *pairs.validation]) == sorted((f"w{n // 2} ab", f"W{n}") for n in range(90))
 
 
+@pytest.mark.slow
 def test_what_is_held_out_and_the_sample(
     shards: dict[str, Any], fitted: Fitted, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -88,6 +88,7 @@ def test_texts_are_texts(page: str) -> None:
     assert """/tiny'"'"'s' '<script>alert('"'"'w1ab""" in "".join(elements.texts["pre"])
 
 
+@pytest.mark.slow
 def test_attention_of_each_layer_and_head(page: str, directory: Path) -> None:
     answers = answers_of(page)
     assert len(answers) == len(PAIRS)

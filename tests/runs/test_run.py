@@ -144,6 +144,7 @@ def test_what_is_not_given_follows_the_corpus(
     assert models[0].config.max_length == 20
 
 
+@pytest.mark.slow
 def test_a_short_run_averages_half_of_its_epochs(copy: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = copy / "config.json"
     path.write_text(path.read_text(encoding="utf-8").replace('"average_last": null', '"average_last": 8'))
@@ -158,6 +159,7 @@ def test_a_run_is_not_overwritten_by_accident(pairs_file: Path, copy: Path) -> N
     assert kt.Run.open(copy).num_epochs == 1
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_after_its_last_epoch(copy: Path) -> None:
     epochs: list[int] = []
     run = kt.Run.open(copy, epochs=2)
@@ -299,6 +301,7 @@ def test_what_an_earlier_model_is_not(
     assert run.num_epochs == 0
 
 
+@pytest.mark.slow
 def test_as_many_key_value_heads_as_heads_are_the_earlier_architecture(
     pairs_file: Path, earlier: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

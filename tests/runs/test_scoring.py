@@ -39,6 +39,7 @@ def test_any_target_of_a_source_is_right() -> None:
     assert score(Echo(), [("a", "X"), ("a", "A")])["exact_match"] == 0.5
 
 
+@pytest.mark.slow
 def test_references_that_cannot_be_written_are_counted(
     trained: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -48,6 +48,7 @@ def test_the_readme_says_who_answered() -> None:
     assert "test double" in read("README.md")
 
 
+@pytest.mark.slow
 def test_the_answers_of_the_page_are_those_of_the_export_in_the_tree() -> None:
     model, page = ServedModel(DIRECTORY.parents[1] / "saved_models" / "dates"), read("README.md")
     texts = ["27. jan. 2094", "10. Sept 1924", "Czwartek, 16 Grudnia 2066", "2022. gada 7. Marts"]

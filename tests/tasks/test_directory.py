@@ -24,9 +24,9 @@ from keras_transformer.text import CharacterTokenizer
 from keras_transformer.types import SpecialIds
 
 
-@pytest.fixture
-def directory(transformer: keras.Model, tmp_path: Path) -> Path:
-    translator = kt.Translator(
+@pytest.fixture(scope="module")
+def translator(transformer: keras.Model) -> kt.Translator:
+    return kt.Translator(
         transformer,
         CharacterTokenizer("abcde"),
         CharacterTokenizer("wxyz"),
@@ -34,8 +34,19 @@ def directory(transformer: keras.Model, tmp_path: Path) -> Path:
         max_source_length=40,
         max_target_length=6,
     )
-    translator.save(tmp_path / "translator")
-    return tmp_path / "translator"
+
+
+@pytest.fixture(scope="module")
+def saved(translator: kt.Translator, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("saved") / "translator"
+    translator.save(directory)
+    return directory
+
+
+@pytest.fixture
+def directory(saved: Path, tmp_path: Path) -> Path:
+    """A copy of it, to be changed."""
+    return Path(shutil.copytree(saved, tmp_path / "translator"))
 
 
 def change_options(directory: Path, **options: Any) -> None:
@@ -71,10 +82,11 @@ def test_everything_is_read_back(directory: Path) -> None:
 
 
 @pytest.mark.parametrize("part", ["model.keras", "source_tokenizer", "target_tokenizer"])
-def test_parts_of_two_models_are_refused(directory: Path, tmp_path: Path, part: str) -> None:
+def test_parts_of_two_models_are_refused(
+    transformer: keras.Model, directory: Path, tmp_path: Path, part: str
+) -> None:
     """As a kill leaves them between two renames: vocabularies of one size would fit, and answer nonsense."""
-    first = kt.Translator.load(directory)
-    model = type(first.model).from_config(first.model.get_config())
+    model = type(transformer).from_config(transformer.get_config())
     other = kt.Translator(model, CharacterTokenizer("edcba"), CharacterTokenizer("zyxw"))
     other.save(tmp_path / "other")
     shutil.move(directory / part, tmp_path / "old")
@@ -106,13 +118,15 @@ def test_parts_of_two_models_are_refused(directory: Path, tmp_path: Path, part: 
         SampleSearch(0.7, top_p=0.9, num_samples=3, seed=5),
     ],
 )
-def test_every_search_is_read_back(directory: Path, search: Any) -> None:
-    translator = kt.Translator.load(directory)
-    translator.search = search
-    translator.save(directory)
+def test_every_search_is_read_back(
+    transformer: keras.Model, translator: kt.Translator, tmp_path: Path, search: Any
+) -> None:
+    sides = translator.source_tokenizer, translator.target_tokenizer
+    changed = kt.Translator(transformer, *sides, search=search)
+    changed.save(tmp_path / "changed")
     # A translator gives the ids of its tokenizers to a search that has none.
     expected = dataclasses.replace(search, special_ids=search.special_ids or SpecialIds())
-    assert kt.Translator.load(directory).search == translator.search == expected
+    assert kt.Translator.load(tmp_path / "changed").search == changed.search == expected
 
 
 def test_a_search_that_cannot_be_read_back_is_not_written(directory: Path) -> None:

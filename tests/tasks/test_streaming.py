@@ -76,7 +76,9 @@ class ByteTokenizer:
 
 
 @pytest.mark.filterwarnings("ignore::keras_transformer.tasks.TruncationWarning")
-@pytest.mark.parametrize("search", SEARCHES)
+@pytest.mark.parametrize(
+    "search", [SEARCHES[0], *(pytest.param(search, marks=pytest.mark.slow) for search in SEARCHES[1:])]
+)
 def test_the_pieces_are_the_translation(translator: kt.Translator, search: Any) -> None:
     most = 0
     translator.search = search
@@ -101,6 +103,7 @@ def test_it_stops_at_the_end_token_and_at_the_longest_length() -> None:
     assert pieces([4, 5, 6], tokenizer) == ["w", "x", "y"]
 
 
+@pytest.mark.slow
 def test_without_a_seed_each_stream_is_another(translator: kt.Translator) -> None:
     assert len({"".join(translator.stream("cab e", SampleSearch(4.0))) for _ in range(8)}) > 1
 

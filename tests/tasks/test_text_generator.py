@@ -49,7 +49,14 @@ def log_probability(model: Any, prompt: str, text: str, *, ends: bool) -> float:
     return sum(logits[at, ids[at + 1]] - totals[at] for at in range(first, len(ids) - 1))
 
 
-@pytest.mark.parametrize("search", SEARCHES, ids=lambda search: type(search).__name__)
+@pytest.mark.parametrize(
+    "search",
+    [
+        pytest.param(search, marks=[] if isinstance(search, BeamSearch) else pytest.mark.slow)
+        for search in SEARCHES
+    ],
+    ids=lambda search: type(search).__name__,
+)
 def test_each_prompt_is_continued_as_it_is_alone(generator: kt.TextGenerator, search: Any) -> None:
     generator.search = search
     together = generator.n_best(PROMPTS)
@@ -65,6 +72,7 @@ def test_each_prompt_is_continued_as_it_is_alone(generator: kt.TextGenerator, se
         assert generator.generate(PROMPTS[::-1]) == [h[0].text for h in together[::-1]]
 
 
+@pytest.mark.slow
 def test_a_prompt_is_continued_as_generate_does(generator: kt.TextGenerator, model: Any) -> None:
     """The prompt alone, without a prefix, is another way to the same tokens."""
     for prompt in ("abc", "d"):
@@ -76,6 +84,7 @@ def test_a_prompt_is_continued_as_generate_does(generator: kt.TextGenerator, mod
         assert output.score == pytest.approx(float(result.scores[0, 0]), abs=1e-4)
 
 
+@pytest.mark.slow
 def test_scores_are_those_of_what_follows(generator: kt.TextGenerator, model: Any) -> None:
     for prompt, output in zip(PROMPTS, generator.translate_with_scores(PROMPTS), strict=True):
         ends = len(output.text) < 12
@@ -103,6 +112,7 @@ def test_long_prompts_are_cut_off_and_others_are_not(generator: kt.TextGenerator
     assert outputs[2] == generator.generate(["a"])[0]
 
 
+@pytest.mark.slow
 def test_a_stream_is_the_output(generator: kt.TextGenerator) -> None:
     for prompt in PROMPTS:
         assert "".join(generator.stream(prompt)) == generator.generate([prompt])[0]
@@ -140,6 +150,7 @@ def test_what_it_is_not_made_for_is_refused(
         ).generate(["a"])
 
 
+@pytest.mark.slow
 def test_learned_positions_are_the_limit() -> None:
     model = kt.CausalLM(
         9, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=8, positions="learned", max_length=6

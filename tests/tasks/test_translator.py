@@ -55,6 +55,7 @@ def translator(transformer: Any, source_tokenizer: Any, target_tokenizer: Any) -
     )
 
 
+@pytest.mark.slow
 def test_learned_positions_are_the_limits(source_tokenizer: Any, target_tokenizer: Any) -> None:
     """A long text must not reach a position that does not exist, nor spoil its neighbours."""
     keras.utils.set_random_seed(0)
@@ -162,6 +163,7 @@ def test_own_answers_score_as_they_did(translator: kt.Translator) -> None:
     assert [score.num_tokens for score in scores] == [len(answer.text) + 1 for _, answer in ended]
 
 
+@pytest.mark.slow
 def test_first_tokens_are_part_of_a_scored_target(
     transformer: Any, source_tokenizer: Any, target_tokenizer: Any
 ) -> None:
@@ -208,11 +210,11 @@ def test_alignments_are_cut_to_the_real_lengths(translator: kt.Translator) -> No
         assert answer.attention.sum(-1) == pytest.approx([1.0] * len(answer.output_tokens), abs=1e-5)
 
 
-def test_a_search_that_is_changed_takes_effect(
-    transformer: Any, source_tokenizer: Any, target_tokenizer: Any
-) -> None:
+@pytest.mark.slow
+def test_a_search_that_is_changed_takes_effect(source_tokenizer: Any, target_tokenizer: Any) -> None:
+    model = kt.Transformer(9, 8, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=8)
     translator = kt.Translator(
-        transformer, source_tokenizer, target_tokenizer, search=GreedySearch(), max_target_length=6
+        model, source_tokenizer, target_tokenizer, search=GreedySearch(), max_target_length=6
     )
     first = translator.translate_with_scores(PLAIN)
     translator.search = BeamSearch(3)
@@ -303,6 +305,7 @@ def test_no_row_at_all(translator: kt.Translator) -> None:
     assert (tuple(token_ids.shape), tuple(scores.shape)) == ((0, 3, 6), (0, 3))
 
 
+@pytest.mark.slow
 def test_samples_do_not_depend_on_the_batches(
     transformer: Any, source_tokenizer: Any, target_tokenizer: Any
 ) -> None:
@@ -335,6 +338,7 @@ def test_sources_are_ended_cut_and_padded(transformer: Any, target_tokenizer: An
     np.testing.assert_array_equal(translator.token_ids(["aba", "a", ""]), rows[length])
 
 
+@pytest.mark.slow
 def test_a_quantized_model_answers_with_its_own_weights(source_tokenizer: Any, target_tokenizer: Any) -> None:
     """What was compiled for floats is not used again."""
     model = kt.Transformer(9, 8, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=16)

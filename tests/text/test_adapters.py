@@ -54,7 +54,10 @@ def others() -> dict[str, Any]:
     return {kind: globals()[f"make_{kind}"]() for kind in KINDS}
 
 
-@pytest.fixture(params=KINDS, scope="module")
+@pytest.fixture(
+    params=[pytest.param(kind, marks=pytest.mark.slow if kind == "word_piece" else []) for kind in KINDS],
+    scope="module",
+)
 def tokenizer(request: pytest.FixtureRequest, others: dict[str, Any]) -> Tokenizer:
     return as_tokenizer(others[request.param])
 
@@ -77,6 +80,7 @@ def test_a_text_has_no_special_tokens(tokenizer: Tokenizer) -> None:
     assert [text.decode() for text in texts][:5] == [""] * 5
 
 
+@pytest.mark.slow
 def test_the_pieces_are_those_of_the_other(others: dict[str, Any]) -> None:
     layer, tokenizer = others["words"], as_tokenizer(others["words"])
     texts = ["The dog, runs!", "a bird SITS"]

@@ -38,6 +38,7 @@ def test_lower_case_follows_unicode() -> None:
     assert lowered("ABC", "ÄÖÜ", "ПРИВЕТ", "ΑΣ", "İ", "ß漢") == ["abc", "äöü", "привет", "ας", "i̇", "ß漢"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("locale", ["tr_TR.UTF-8", pytest.param("lt_LT.UTF-8", marks=pytest.mark.slow)])
 def test_lower_case_is_the_same_in_every_locale(locale: str) -> None:
     run = subprocess.run(

@@ -316,6 +316,7 @@ def test_a_changed_vocabulary_is_refused_unless_there_is_no_checksum(directory: 
     assert ids(load_tokenizer(directory), "yz") == [[5, 6]]
 
 
+@pytest.mark.slow
 def test_importing_the_room_imports_no_subword_library() -> None:
     script = "import sys, keras_transformer.text; print({'keras_nlp', 'tensorflow_text'} & set(sys.modules))"
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

@@ -33,7 +33,11 @@ OPTIONS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("options", OPTIONS, ids=lambda options: next(iter(options), "plain"))
+@pytest.mark.parametrize(
+    "options",
+    [OPTIONS[0], *(pytest.param(options, marks=pytest.mark.slow) for options in OPTIONS[1:])],
+    ids=lambda options: next(iter(options), "plain"),
+)
 def test_it_trains_as_keras_does(options: dict[str, Any]) -> None:
     ours, theirs = trained(Adam, **options), trained(keras.optimizers.Adam, **options)
     for weight, expected in zip(ours.get_weights(), theirs.get_weights(), strict=True):
@@ -42,7 +46,9 @@ def test_it_trains_as_keras_does(options: dict[str, Any]) -> None:
         np.testing.assert_allclose(np.array(state), np.array(expected), atol=2e-6)
 
 
-@pytest.mark.parametrize("options", [{}, {"use_ema": True, "ema_momentum": 0.9}])
+@pytest.mark.parametrize(
+    "options", [pytest.param({}, marks=pytest.mark.slow), {"use_ema": True, "ema_momentum": 0.9}]
+)
 def test_schedule_and_average_count_updates(options: dict[str, Any]) -> None:
     """Keras's own count the batches that are accumulated."""
     whole, parts = trained(Adam, 32, **options), trained(Adam, 16, gradient_accumulation_steps=2, **options)

@@ -209,7 +209,7 @@ def generator_state() -> list[int]:
     return kt._backend.GeneratorState.read()
 
 
-@pytest.mark.parametrize("is_loaded", [True, False])
+@pytest.mark.parametrize("is_loaded", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_a_resumed_run_goes_on_as_if_never_stopped(is_loaded: bool, tmp_path: Path) -> None:
     """Adam, a schedule and dropout: each has a state that the next batches depend on."""
 
@@ -244,6 +244,7 @@ def test_a_resumed_run_goes_on_as_if_never_stopped(is_loaded: bool, tmp_path: Pa
     assert [len(values) for values in checkpoint.history.values()] == [4, 4]
 
 
+@pytest.mark.slow
 def test_dropout_goes_on_where_it_stood(run_epochs: RunEpochs, tmp_path: Path) -> None:
     def make_model() -> kt.Transformer:
         keras.utils.set_random_seed(3)

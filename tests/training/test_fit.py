@@ -25,6 +25,13 @@ from keras_transformer.training import (
 LABELS = np.array([[5, 2, 6, 0, 0], [1, 3, 0, 0, 0], [4, 4, 4, 6, 1]], dtype="int32")
 
 
+@pytest.fixture(autouse=True)
+def _without_pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave out the curves that each epoch draws, which take longer than these models do."""
+    if request.node.originalname != "test_the_best_epoch_is_left_in_the_model_and_in_the_directory":
+        monkeypatch.setattr("keras_transformer.training.checkpoint.plot_training", lambda *_, **__: None)
+
+
 class Scripted(keras.callbacks.Callback):
     """Gives the epochs numbers to choose by, and keeps the weights of each."""
 
@@ -161,7 +168,9 @@ def test_the_last_epochs_are_averaged(tmp_path: Path) -> None:
     np.testing.assert_allclose(table(load_model(tmp_path, average_last=3)), mean, atol=1e-6)
 
 
-@pytest.mark.parametrize("killed_in", ["_write_state", "_remove_others"])
+@pytest.mark.parametrize(
+    "killed_in", ["_write_state", pytest.param("_remove_others", marks=pytest.mark.slow)]
+)
 def test_a_run_killed_around_its_last_state_ends_as_the_whole_one(
     killed_in: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -195,6 +204,7 @@ def test_classes_that_keras_does_not_know_are_averaged(tmp_path: Path) -> None:
     np.testing.assert_allclose(table(unknown), table(expected), atol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_new_learning_rate_holds_for_a_run_that_goes_on(tmp_path: Path) -> None:
     options: dict[str, Any] = {"directory": tmp_path, "verbose": 0}
     fit(embedding(), OneBatch(), epochs=1, learning_rate=0.1, **options)
@@ -214,6 +224,7 @@ class Subclassed(keras.Model):
         return self.embedding(inputs)
 
 
+@pytest.mark.slow
 def test_a_model_that_is_not_built_goes_on(tmp_path: Path) -> None:
     dataset = tf.data.Dataset.from_tensors((LABELS, LABELS))
     for epochs in (1, 2):
@@ -283,6 +294,7 @@ def test_a_transformer_and_a_learning_rate_are_enough(tmp_path: Path) -> None:
     assert model.optimizer.beta_2 == 0.98
 
 
+@pytest.mark.slow
 def test_tensorboard_and_further_callbacks(tmp_path: Path) -> None:
     pytest.importorskip("tensorboard")
     further = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: logs.update(further=7.0))
@@ -300,6 +312,7 @@ def test_a_model_of_another_class_is_refused(tmp_path: Path) -> None:
         fit(other, OneBatch(), directory=tmp_path, epochs=2, verbose=0)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="JAX on a CPU cannot train in float16")
 def test_a_run_in_float16_ends_and_goes_on(tmp_path: Path) -> None:
     def train(epochs: int) -> keras.Model:

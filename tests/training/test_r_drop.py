@@ -132,6 +132,7 @@ def test_evaluation_has_one_pass_and_the_plain_loss() -> None:
     assert make_model(5.0).evaluate(LABELS, LABELS, verbose=0) == pytest.approx(expected, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_dropout_differs_between_the_passes_and_a_saved_model_goes_on(tmp_path: Path) -> None:
     sizes: dict[str, Any] = {"num_layers": 1, "hidden_dim": 6, "num_heads": 2, "intermediate_dim": 5}
     inputs = {"encoder_token_ids": LABELS + (LABELS > 0), "decoder_token_ids": np.maximum(LABELS, 1)}

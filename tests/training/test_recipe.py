@@ -57,6 +57,7 @@ def test_evaluate_is_the_loss_over_real_tokens(trained: Any, batch: Any) -> None
     assert results["loss"] == pytest.approx(expected, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_a_loaded_model_continues_as_if_never_saved(trained: Any, batch: Any, tmp_path: Path) -> None:
     model, (inputs, labels) = trained[0], batch
     model.save(tmp_path / "model.keras")
@@ -98,7 +99,8 @@ def test_one_step_of_accumulation_is_none() -> None:
     assert model.loss.normalize
 
 
-@pytest.mark.parametrize("kind", [pytest.param("mixed_float16", marks=pytest.mark.slow), "mixed_bfloat16"])
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["mixed_float16", "mixed_bfloat16"])
 def test_low_precision_trains_float32_weights(kind: str) -> None:
     if kind == "mixed_float16" and keras.backend.backend() == "jax":
         pytest.skip("JAX has no products of float16 with sums in float32 on a CPU")

@@ -223,6 +223,7 @@ def means(models: list[kt.Transformer]) -> list[np.ndarray]:
     return [np.mean([np.asarray(weight, "float64") for weight in column], axis=0) for column in columns]
 
 
+@pytest.mark.slow
 def test_each_weight_is_the_mean_of_files_and_models(models: list[kt.Transformer], paths: list[Path]) -> None:
     before = [weight.copy() for model in models for weight in model.get_weights()]
     for sources in (paths, [str(paths[0]), *models[1:]]):
@@ -249,6 +250,7 @@ def test_sums_do_not_lose_digits() -> None:
     assert average_weights(models).get_weights()[0].item() == 2.0**22 + 1
 
 
+@pytest.mark.slow
 def test_a_compiled_model_stays_compiled(tmp_path: Path) -> None:
     model = make_model(0)
     compile_model(model, 0.01)
