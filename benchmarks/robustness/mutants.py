@@ -97,8 +97,8 @@ MUTANTS = (
     ),
     Mutant(
         "answers come in the order in which they were asked for",
-        "for number, result in zip(numbers, SIGNATURES[signature].results(outputs), strict=True):",
-        "for number, result in enumerate(SIGNATURES[signature].results(outputs), start):",
+        "for number, result in zip(numbers, self.specification(signature).results(outputs), strict=True):",
+        "for number, result in enumerate(self.specification(signature).results(outputs), start):",
         "tests/tasks/test_translator.py",
     ),
     Mutant(
@@ -189,7 +189,8 @@ def passes(directory: Path, tests: str) -> bool:
     """Run tests, arguments of pytest, on the package in a directory; return whether they pass."""
     # No bytecode: two mutants of one file may have the same size and second.
     environment = {**os.environ, "PYTHONPATH": str(directory), "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-n0", "-p", "no:cacheprovider", *tests.split()]
+    options = ["-q", "-x", "-n0", "-m", "", "-p", "no:cacheprovider"]  # slow tests, too
+    command = [sys.executable, "-m", "pytest", *options, *tests.split()]
     finished = subprocess.run(
         command, cwd=directory, env=environment, capture_output=True, text=True, check=False
     )
