@@ -154,7 +154,7 @@ def _last_error(text: str) -> str:
 def _check_specifications(reports: dict[Signature, _SignatureReport], task: ModelTask) -> None:
     """Raise ExportError unless signatures are the documented ones, of any batch size."""
     # A search that XLA compiled takes no options.
-    if {*reports} | ({"search"} & {*task.signatures}) != {*task.signatures}:
+    if ({*reports} ^ {*task.signatures}) - {"search"}:
         raise ExportError(f"Signatures must be {sorted(task.signatures)}. Received: {sorted(reports)}.")
     for name in reports:
         specification = task.specification(name)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
+import keras_transformer as kt
 from keras_transformer.data import EncodedPairs, ParallelText, translation_dataset
 from keras_transformer.errors import InputError
 from keras_transformer.text import CharacterTokenizer, WhitespaceTokenizer
@@ -98,6 +99,21 @@ def test_wrong_pairs(pairs: Any, message: str, tokenizer: CharacterTokenizer, tm
 def test_a_wrong_limit(tokenizer: CharacterTokenizer, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="max_target_length=1"):
         labels_of(CACHED, tokenizer, tmp_path / "ids", max_target_length=1)
+
+
+@pytest.mark.slow
+def test_a_model_learns(tokenizer: CharacterTokenizer, tmp_path: Path) -> None:
+    def pairs() -> Iterator[Pair]:
+        return (("ab"[number % 2], "cd"[number % 2]) for number in range(64))
+
+    sizes = {"num_layers": 1, "hidden_dim": 8, "num_heads": 2, "intermediate_dim": 16}
+    size = tokenizer.vocabulary_size
+    model = kt.Transformer(size, size, **sizes)
+    kt.training.compile_model(model, 1e-2)
+    dataset = translation_dataset(pairs, tokenizer, tokenizer, tokens_per_batch=256, cache=tmp_path / "ids")
+    losses = model.fit(dataset, epochs=10, verbose=0, shuffle=False).history["loss"]
+    assert len(losses) == 10
+    assert losses[-1] < 0.8 * losses[0]
 
 
 def test_blank_texts_are_left_out_whatever_they_come_in(

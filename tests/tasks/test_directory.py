@@ -18,6 +18,7 @@ from keras_transformer.decoding import (
     Constraints,
     GreedySearch,
     SampleSearch,
+    Search,
 )
 from keras_transformer.errors import InputError
 from keras_transformer.text import CharacterTokenizer
@@ -127,6 +128,20 @@ def test_every_search_is_read_back(
     # A translator gives the ids of its tokenizers to a search that has none.
     expected = dataclasses.replace(search, special_ids=search.special_ids or SpecialIds())
     assert kt.Translator.load(tmp_path / "changed").search == changed.search == expected
+
+
+def test_a_search_with_a_kind_of_its_own_is_saved(
+    translator: kt.Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Search, "kinds", dict(Search.kinds))
+
+    class OwnSearch(GreedySearch):
+        kind = "own"
+
+    own = OwnSearch(special_ids=SpecialIds(), length_penalty=0.3)
+    translator.with_changes(search=own).save(tmp_path / "own")
+    assert kt.Translator.load(tmp_path / "own").search == own
+    assert type(kt.Translator.load(tmp_path / "own").search) is OwnSearch
 
 
 def test_a_search_that_cannot_be_read_back_is_not_written(directory: Path) -> None:
