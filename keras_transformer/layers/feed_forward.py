@@ -14,6 +14,7 @@ from keras_transformer._arguments import (
 from keras_transformer._backend.gather import shape_of
 from keras_transformer.layers.built_parts import _clone, _freeze_parts
 from keras_transformer.layers.normalization import Dropout
+from keras_transformer.layers.projection import _Dense
 from keras_transformer.types import Shape, Tensor
 
 
@@ -122,7 +123,7 @@ class FeedForward(keras.layers.Layer):
     def _dense(
         self, name: str, width: int, shape: Shape, activation: Callable[[Tensor], Tensor] | None = None
     ) -> keras.layers.Dense:
-        layer = keras.layers.Dense(
+        layer = _Dense(
             width,
             activation=activation,
             use_bias=self.use_bias,

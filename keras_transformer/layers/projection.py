@@ -1,9 +1,11 @@
-"""Projections of inputs to heads and back."""
+"""Projections of inputs to heads and back, and the linear layers of which all kernels are."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, MutableMapping
+from typing import Any
 
 import keras
+import numpy as np
 from keras import ops
 
 from keras_transformer._backend.loop import weights_now
@@ -12,8 +14,57 @@ from keras_transformer.layers.built_parts import _clone
 from keras_transformer.types import Tensor
 
 
+class _KeepsFactors(keras.layers.Layer):
+    """What our linear layers do otherwise than Keras's `Dense` and `EinsumDense`, with which they are mixed.
+
+    Keras saves the sum of a kernel and its LoRA factors, and loads zeros as both factors, which no gradient
+    changes again. Here factors are saved and loaded as they are.
+    """
+
+    lora_enabled: bool
+
+    def quantize(self, mode: str, type_check: bool = True, **kwargs: object) -> None:
+        """Quantize the kernel; Keras calls this, and refuses a subclass otherwise."""
+        super().quantize(mode, type_check=False, **kwargs)
+
+    def save_own_variables(self, store: MutableMapping[str, Any]) -> None:
+        """Save the kernel, and its factors beside it; Keras calls this."""
+        has_factors: bool = self.lora_enabled
+        self.lora_enabled = False
+        try:
+            super().save_own_variables(store)
+        finally:
+            self.lora_enabled = has_factors
+        if has_factors:
+            store["lora_kernel_a"], store["lora_kernel_b"] = self.lora_kernel_a, self.lora_kernel_b
+            store["lora_scale"] = np.float32(self.lora_alpha / self.lora_rank)
+
+    def load_own_variables(self, store: Mapping[str, Any]) -> None:
+        """Load the kernel and its factors; without factors of its own the layer adds them to its kernel."""
+        values = {name: store[name] for name in list(store.keys())}
+        a, b, scale = (values.pop(name, None) for name in ("lora_kernel_a", "lora_kernel_b", "lora_scale"))
+        if self.lora_enabled:
+            # A file without factors leaves `a` as it was drawn, since no gradient changes two zeros.
+            a = ops.convert_to_numpy(self.lora_kernel_a) if a is None else a
+            super().load_own_variables(values)
+            self.lora_kernel_a.assign(a)
+            if b is not None:
+                self.lora_kernel_b.assign(b)
+            return
+        super().load_own_variables(values)
+        if a is not None and self.quantization_mode:
+            raise ValueError("A kernel of integers cannot take factors in. Enable LoRA before loading.")
+        if a is not None:
+            self._kernel.assign_add(scale * np.matmul(a, b))
+
+
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class _Projection(keras.layers.EinsumDense):
+class _Dense(_KeepsFactors, keras.layers.Dense):
+    """Keras's `Dense`, with what `_KeepsFactors` says."""
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class _Projection(_KeepsFactors, keras.layers.EinsumDense):
     """Keras's linear map of an equation such as `"btd,dhk->bthk"`, computed by `_backend.projection`.
 
     So Keras's LoRA, quantization, dtype policies and files of weights reach every kernel of attention.
@@ -23,10 +74,6 @@ class _Projection(keras.layers.EinsumDense):
         kernel = _floats(self, len(self.partial_output_shape) - 1)
         bias = None if self.bias is None else ops.cast(self.bias, kernel.dtype)
         return project(self.equation, inputs, kernel, bias)
-
-    def quantize(self, mode: str, type_check: bool = True, **kwargs: object) -> None:
-        """Quantize the kernel; Keras calls this, and refuses a subclass otherwise."""
-        super().quantize(mode, type_check=False, **kwargs)
 
     def flat(self) -> tuple[Tensor, Tensor | None]:
         """Return the kernel as a matrix `(i, o)`, whose rows are its first axes, and the bias as `(o,)`."""
@@ -68,13 +115,19 @@ def _matrix_of(layer: keras.layers.Layer, num_outputs: int = 1) -> Tensor:
 
 def _floats(layer: keras.layers.Layer, num_outputs: int = 1) -> Tensor:
     """Return the kernel of a layer in the dtype that it computes in, a quantized one too."""
-    kernel = ops.cast(layer.kernel, layer.compute_dtype)
     mode = layer.quantization_mode
+    if mode is None:
+        return ops.cast(layer.kernel, layer.compute_dtype)
+    if mode not in ("int8", "float8"):  # whose kernels are packed
+        raise ValueError(f"A kernel must be of floats or int8. Received: quantization mode {mode!r}.")
+    # Not `layer.kernel`, which adds the factors of LoRA to integers.
+    kernel = ops.cast(layer._kernel, layer.compute_dtype)
     if mode == "int8":
         sizes = kernel.shape[len(kernel.shape) - num_outputs :]
-        return kernel / ops.reshape(ops.cast(layer.kernel_scale, kernel.dtype), sizes)
-    if mode not in (None, "float8"):  # whose kernels are packed
-        raise ValueError(f"A kernel must be of floats or int8. Received: quantization mode {mode!r}.")
+        kernel = kernel / ops.reshape(ops.cast(layer.kernel_scale, kernel.dtype), sizes)
+    if layer.lora_enabled:
+        scale = layer.lora_alpha / layer.lora_rank
+        kernel = kernel + ops.cast(scale * ops.matmul(layer.lora_kernel_a, layer.lora_kernel_b), kernel.dtype)
     return kernel
 
 

@@ -1,12 +1,12 @@
 """The base of the models: a configuration that is saved."""
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Self, TypeAlias, TypeVar
 
 import keras
 
-from keras_transformer._arguments import check_choice
+from keras_transformer._arguments import check_choice, check_positive
 from keras_transformer._backend.compiler import build_optimizer
 from keras_transformer.models.config import PRESETS, _ModelConfig
 from keras_transformer.models.parts import Parts
@@ -15,6 +15,9 @@ from keras_transformer.types import Config, Inputs, Tensor
 Cache = TypeVar("Cache")
 Step: TypeAlias = Callable[[Tensor, Tensor, Cache], tuple[Tensor, Cache]]
 """`(token_ids (b * n,), position, cache) -> (logits (b * n, v), cache)`."""
+
+_LINEAR = (keras.layers.Dense, keras.layers.EinsumDense)
+_STATE = ("frozen", "frozen_weights", "lora")  # of a configuration: what was done to the model since
 
 
 class ConfiguredModel(keras.Model):
@@ -81,6 +84,69 @@ class ConfiguredModel(keras.Model):
         policy = keras.saving.serialize_keras_object(keras.DTypePolicy(dtype))
         model = type(self).from_config({**self.get_config(), "dtype": policy})
         model.set_weights(self.get_weights())
+        return model
+
+    def enable_lora(
+        self, rank: int, targets: Sequence[str] = ("query", "value"), *, alpha: float | None = None
+    ) -> None:
+        """Train small factors of some kernels in place of all weights (Hu et al. 2021, "LoRA").
+
+        A kernel becomes `kernel + alpha / rank * a @ b`; `b` begins as zeros, so the outputs stay the same.
+        Every other weight is frozen. Saving, loading, decoding and exports know the factors. Compile the
+        model afterwards.
+
+        Args:
+            rank: inner size of the factors.
+            targets: names of the layers whose kernels get factors, as the paths of `model.weights` have them:
+                `query`, `key`, `value`, `attention_output`, `inner`, `outer`, `gate`. Part of a path chooses
+                those below it: `decoder`, `cross_attention`, `cross_attention/query`.
+            alpha: scale of the factors; `rank` if None.
+
+        Raises:
+            TypeError: if `rank` is not an integer.
+            ValueError: if `rank` is not above zero, a target names no kernel, or the model has factors.
+
+        Example:
+            >>> from keras_transformer import CausalLM
+            >>> model = CausalLM(100, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=16)
+            >>> model.enable_lora(2)
+            >>> sum(weight.shape.num_elements() for weight in model.trainable_weights)
+            112
+        """
+        check_positive(rank=rank)
+        if self._factors():
+            raise ValueError("LoRA is enabled already. `merge_lora` gives a model without factors.")
+        kernels = [layer for layer in self._flatten_layers() if isinstance(layer, _LINEAR)]
+        chosen = {}
+        for target in [targets] if isinstance(targets, str) else targets:
+            found = [layer for layer in kernels if f"/{target}/" in f"/{layer.path}/"]
+            if not found:
+                names = sorted({layer.name for layer in kernels})
+                raise ValueError(f"`targets` must name layers such as {names}. Received: {target!r}.")
+            chosen.update({layer.path: layer for layer in found})
+        for weight in self.weights:
+            weight.trainable = False
+        for layer in chosen.values():
+            layer.enable_lora(rank, lora_alpha=alpha)
+
+    def merge_lora(self) -> "Self":
+        """Make a model without factors that computes the same; all its weights are trainable.
+
+        Returns:
+            A new model, which is not compiled.
+
+        Raises:
+            ValueError: if the model is quantized.
+        """
+        if self.is_quantized:
+            raise ValueError("Kernels of integers cannot take factors in. Merge before `quantize`.")
+        config = {name: value for name, value in self.get_config().items() if name not in _STATE}
+        model = type(self).from_config(config)
+        factors = ("lora_kernel_a", "lora_kernel_b")
+        model.set_weights([weight for weight in self.weights if weight.name not in factors])
+        for layer, merged in zip(self._flatten_layers(), model._flatten_layers(), strict=True):
+            if getattr(layer, "lora_enabled", False):
+                merged.kernel.assign(layer.kernel)
         return model
 
     def fit(self, *args: object, class_weight: object = None, **kwargs: object) -> keras.callbacks.History:
@@ -169,7 +235,17 @@ class ConfiguredModel(keras.Model):
             "name": self.name,
             "frozen": frozen,
             "frozen_weights": frozen_weights,
+            "lora": self._factors(),
         }
+
+    def _factors(self) -> list[tuple[int, int, float]]:
+        """Return the number, rank and alpha of each layer with factors."""
+        layers = enumerate(self._flatten_layers())
+        return [
+            (number, layer.lora_rank, layer.lora_alpha)
+            for number, layer in layers
+            if getattr(layer, "lora_enabled", False)
+        ]
 
     def _policy(self) -> keras.DTypePolicy:
         """Return the dtype policy that makes such a model: a map where some layers are quantized."""
@@ -191,9 +267,11 @@ class ConfiguredModel(keras.Model):
     @classmethod
     def from_config(cls, config: Config, custom_objects: Config | None = None) -> "Self":
         config = {**config, "dtype": keras.saving.deserialize_keras_object(config["dtype"])}
-        frozen, frozen_weights = config.pop("frozen", []), config.pop("frozen_weights", [])
+        frozen, frozen_weights, factors = (config.pop(name, []) for name in _STATE)
         model = cls(**config)
         layers = list(model._flatten_layers())  # each after those that hold it
+        for number, rank, alpha in factors:  # before weights are numbered
+            layers[number].enable_lora(rank, lora_alpha=alpha)
         frozen = {range(len(layers))[number] for number in frozen}
         for number, layer in enumerate(layers):
             if layer.trainable != (number not in frozen):

@@ -138,6 +138,18 @@ def test_probabilities_are_the_same(make_model: MakeModel, options: dict[str, An
     assert np.ptp(ours) > 1  # the probabilities differ from token to token
 
 
+def test_factors_of_lora_are_added(make_model: MakeModel, tmp_path: Path) -> None:
+    model = make_model()
+    model.enable_lora(2, ("query", "inner"))
+    draw_weights(model, 5)
+    source, target = np.array([[7, 9, 3]], "int32"), np.array([[5, 8, 11, 3]])
+    theirs = ctranslate2.Translator(str(export_ctranslate2(model, tmp_path / "model"))).score_batch(
+        [["7", "9"]], [["5", "8", "11"]]
+    )
+    ours = target_log_probabilities(model, source, target)
+    np.testing.assert_allclose(ours[0], theirs[0].log_probs, rtol=1e-5, atol=2e-5)
+
+
 def test_what_ctranslate2_has_no_layer_for(make_model: MakeModel, tmp_path: Path) -> None:
     message = r"can have `activation` relu, .*sigmoid\. Received: .*activation='elu'"
     with pytest.raises(ValueError, match=message):

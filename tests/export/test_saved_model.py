@@ -19,6 +19,7 @@ from tensorflow_serving.apis import prediction_log_pb2
 from tensorflow_serving.config import model_server_config_pb2
 
 import keras_transformer as kt
+from helpers import talkative
 from keras_transformer.errors import ExportError, InputError
 from keras_transformer.export import ServedModel, export_saved_model
 from keras_transformer.export import saved_model as saved_model_module
@@ -437,3 +438,21 @@ def test_a_quantized_model_is_exported(translator: kt.Translator, tmp_path: Path
     texts = ["a rat sat", "", "the dog"]
     exported = ServedModel(export_saved_model(quantized, tmp_path / "model"))
     assert exported.translate(texts) == quantized.translate(texts)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [{}, {"optimize": "bfloat16"}, {"threads": 2}], ids=str)
+def test_factors_of_lora_are_exported(
+    translator: kt.Translator, options: dict[str, Any], tmp_path: Path
+) -> None:
+    """A user adapts a translator, saves it, loads it elsewhere, and exports that."""
+    model = kt.Transformer.from_config(translator.model.get_config())
+    talkative(model, seed=3).enable_lora(2)
+    talkative(model, seed=4)
+    tokenizers = translator.source_tokenizer, translator.target_tokenizer
+    adapted = kt.Translator(model, *tokenizers, max_target_length=7)
+    adapted.save(tmp_path / "adapted")
+    loaded, texts = kt.Translator.load(tmp_path / "adapted"), ["a rat sat", "", "the dog"]
+    assert loaded.translate(texts) == adapted.translate(texts) != translator.translate(texts)
+    exported = ServedModel(export_saved_model(loaded, tmp_path / "model", texts, **options))
+    assert exported.translate(texts) == adapted.translate(texts)

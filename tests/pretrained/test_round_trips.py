@@ -396,3 +396,13 @@ def test_a_model_of_mixed_precision_goes_out_whole(tmp_path: Path) -> None:
     save_hugging_face(translator, tmp_path / "hub")
     translator.model = model.with_dtype("float32")
     assert their_texts(tmp_path / "hub", SOURCES) == translator.translate(SOURCES)
+
+
+@pytest.mark.slow
+def test_factors_of_lora_go_out_in_the_kernels(tmp_path: Path) -> None:
+    model = randomized(kt.Transformer(41, 41, **SIZES))
+    model.enable_lora(2)
+    randomized(model)
+    translator = kt.Translator(model, alphabet(41), alphabet(41), search=BEAM, max_target_length=12)
+    save_hugging_face(translator, tmp_path / "hub")
+    assert their_texts(tmp_path / "hub", SOURCES) == translator.translate(SOURCES)

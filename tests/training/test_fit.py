@@ -113,6 +113,24 @@ def test_a_resumed_run_is_one_run(tmp_path: Path) -> None:
     assert again.history == checkpoint.history  # nothing was left to do
 
 
+def test_a_resumed_run_of_lora_is_one_run(tmp_path: Path) -> None:
+    def adapted() -> kt.CausalLM:
+        keras.utils.set_random_seed(3)
+        model = kt.CausalLM(7, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=8, dropout=0.0)
+        model.enable_lora(2)
+        compile_model(model, 0.1)
+        return model
+
+    whole, parts = adapted(), [adapted(), adapted()]
+    fit(whole, OneBatch(), directory=tmp_path / "whole", epochs=3, verbose=0)
+    fit(parts[0], OneBatch(), directory=tmp_path / "parts", epochs=2, verbose=0)
+    fit(parts[1], OneBatch(), directory=tmp_path / "parts", epochs=3, verbose=0)
+    for ours, theirs in zip(parts[1].weights, whole.weights, strict=True):
+        np.testing.assert_allclose(np.array(ours), np.array(theirs), atol=1e-6)
+    factors = [np.array(model.trainable_weights[-1]) for model in parts]
+    assert np.abs(factors[1] - factors[0]).max() > 1e-3
+
+
 def test_a_resumed_run_tells_the_scoring_what_it_scored(tmp_path: Path) -> None:
     for epochs, earlier in ((2, {}), (3, {"val_wanted": [3, 1]})):
         scoring = Scripted(3, 1, 2)
