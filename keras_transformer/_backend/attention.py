@@ -76,7 +76,8 @@ def fused_attention(key_dim: int, value_dim: int) -> Callable[..., Tensor] | Non
     Returns:
         A function of the query `(b, t, h, k)`, the key and the value `(b, s, h, k)`, and a mask of booleans
         or None, which broadcasts to `(b, h, t, s)`, True where the query may attend to the key. Its keyword
-        `flash_attention` is that of `keras.ops.dot_product_attention`; None lets the backend choose.
+        `flash_attention` is that of `keras.ops.dot_product_attention`; None lets torch choose, and is False
+        on JAX.
     """
     # On TensorFlow Keras computes the plain formula; JAX's kernel refuses two widths.
     has_kernel = keras.backend.backend() in ("jax", "torch") and key_dim == value_dim
@@ -91,6 +92,8 @@ def _attend_fused(
     *,
     flash_attention: bool | None = None,
 ) -> Tensor:
+    if keras.backend.backend() == "jax":
+        flash_attention = _checked_flash(flash_attention)
     if mask is None:
         return ops.dot_product_attention(query, key, value, flash_attention=flash_attention)
     # The kernels disagree on rows in which nothing may be attended to: the mean of the values, or NaN. Such
@@ -101,6 +104,21 @@ def _attend_fused(
     outputs = ops.dot_product_attention(query, key, value, mask=full_mask, flash_attention=flash_attention)
     # (b, h, t, 1) -> (b, t, h, 1)
     return ops.where(ops.transpose(alive, (0, 2, 1, 3)), outputs, ops.zeros_like(outputs))
+
+
+def _checked_flash(flash_attention: bool | None) -> bool:
+    """Return whether Keras on JAX shall take its flash kernel: never by its own choice."""
+    import jax
+
+    # On a TPU Keras 3.15 calls JAX's splash kernel, which takes no mask for a causal one, does not scale, and
+    # gets the mask of the first example alone. On a GPU it does not ask whether cuDNN has a kernel for the
+    # mask, so that XLA fails. What XLA itself makes of the formula is right on every device.
+    if flash_attention and jax.default_backend() == "tpu":
+        raise ValueError(
+            "`flash_attention` of Keras has other numbers than attention on a TPU. "
+            f"Received: flash_attention={flash_attention}."
+        )
+    return bool(flash_attention)
 
 
 def attend_step(query: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:

@@ -77,8 +77,8 @@ class MultiHeadAttention(keras.layers.Layer):
         output_shape: the width of the output, or several sizes; that of the query if None.
         attention_axes: the axes that are the sequence; those between the first and the last if None.
         sliding_window: a query sees only keys fewer positions away than this; all if None.
-        flash_attention: None lets the backend choose its kernel, True wants flash attention, which has
-            neither scores nor dropout, and False another.
+        flash_attention: True wants flash attention, which has neither scores nor dropout, False another
+            kernel. None lets torch choose, and XLA compile the formula.
         kernel_initializer: draws the kernels, each as the matrix it is: `(d, h * k)` and `(h * k, d)`.
         bias_initializer: draws the biases.
         kernel_regularizer: of the kernels.

@@ -1,5 +1,7 @@
 """Each fast path of attention against its formula."""
 
+import functools
+from types import SimpleNamespace
 from typing import Any
 
 import keras
@@ -111,6 +113,32 @@ def test_which_backend_has_a_fused_kernel() -> None:
     expected = _attend_fused if keras.backend.backend() in ("jax", "torch") else None
     assert fused_attention(8, 8) is expected
     assert fused_attention(8, 7) is None
+
+
+@pytest.mark.skipif(keras.backend.backend() != "jax", reason="the kernel is one of JAX")
+@pytest.mark.parametrize("mask", [None, "padding", "causal"])
+def test_a_tpu_has_the_same_attention(mask: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keras's kernel for a TPU has other numbers, as Pallas's interpreter shows on a processor."""
+    import jax
+    from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_kernel
+
+    make = functools.partial(splash_attention_kernel.make_splash_mha, interpret=True)
+    monkeypatch.setattr(splash_attention_kernel, "make_splash_mha", make)
+    monkeypatch.setattr(jax, "devices", lambda: [SimpleNamespace(platform="tpu")])
+    # Sizes that the kernel takes; it falls back for others.
+    query, key, value = (ops.convert_to_tensor(draw(2, 128, 1, 128, seed=seed)) for seed in range(3))
+    masks = {
+        "padding": np.arange(128)[None, None, None, :] < np.array([128, 90])[:, None, None, None],
+        "causal": np.tril(np.ones((1, 1, 128, 128), bool)),
+    }
+    given = None if mask is None else ops.broadcast_to(masks[mask], (2, 1, 128, 128))
+    expected, _ = dot_product_attention(query, key, value, given)
+    np.testing.assert_allclose(array(_attend_fused(query, key, value, given)), array(expected), atol=1e-5)
+    theirs = array(ops.dot_product_attention(query, key, value, mask=given))
+    assert np.abs(theirs - array(expected)).max() > 0.1
+    monkeypatch.setattr(jax, "default_backend", lambda: "tpu")
+    with pytest.raises(ValueError, match="other numbers than attention on a TPU"):
+        _attend_fused(query, key, value, given, flash_attention=True)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
