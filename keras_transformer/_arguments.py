@@ -142,11 +142,17 @@ def check_finite(origin: object, weights: Iterable[Tensor]) -> None:
 
 def as_position(position: Tensor | int, name: str = "start") -> Tensor | int:
     """Return a position as a Python integer where it is known to be one, else as an int32 tensor."""
-    if not isinstance(position, Integral):
+    values = position if isinstance(position, Integral) else known_values(position)
+    if values is None:
         return ops.cast(position, "int32")
-    given: dict[str, Any] = {name: position}
+    given: dict[str, Any] = {name: np.asarray(values).item()}
     check_number(whole=True, **given)
-    return int(position)
+    return int(given[name])
+
+
+def check_pad_id(pad_id: object) -> None:
+    """Raise TypeError for a label of padding that is not an integer; it may be one that no vocabulary has."""
+    check_number(at_least=-(2**31), whole=True, pad_id=pad_id)
 
 
 def check_token_ids(token_ids: Tensor, vocabulary_size: int, name: str = "token_ids") -> None:

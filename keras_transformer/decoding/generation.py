@@ -7,7 +7,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformer._arguments import check_token_ids, known_sizes
+from keras_transformer._arguments import check_token_ids, known_sizes, known_values
 from keras_transformer._backend.compiler import compile_function
 from keras_transformer.decoding.sampling import _IndependentSearch, _IndependentState
 from keras_transformer.decoding.search import CHUNK, Search, SearchResult, Step, _Cache, _Request
@@ -137,6 +137,12 @@ def _checked_inputs(model: _DecodableModel, inputs: Tensor, max_length: int) -> 
             raise ValueError(f"{wanted} Received: shape={shape}.")
         if not keras.backend.is_int_dtype(inputs.dtype):
             raise TypeError(f"{wanted} Received: dtype={keras.backend.standardize_dtype(inputs.dtype)}.")
+        values = known_values(inputs)
+        if values is not None and not values.all():
+            raise ValueError(
+                "Prompts must be without padding; of different lengths they are `prefix_ids`. "
+                f"Received: id 0 in prompt {int(np.argwhere(values == 0)[0][0])}."
+            )
         num_positions += shape[1] - 1
     elif len(shape) < 2:  # the model knows how many axes its own kind of source has
         raise ValueError(f"Sources must be a batch, such as token ids (b, s). Received: shape={shape}.")

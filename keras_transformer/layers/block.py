@@ -16,6 +16,7 @@ from keras_transformer._arguments import (
 from keras_transformer.layers.built_parts import _freeze_parts
 from keras_transformer.layers.config import LayerConfig
 from keras_transformer.layers.feed_forward import FeedForward, get_activation
+from keras_transformer.layers.masks import _hide_padding
 from keras_transformer.layers.multi_head_attention import POSITIONS, MultiHeadAttention
 from keras_transformer.layers.normalization import Dropout, _make_normalization
 from keras_transformer.types import Config, Shape, Tensor
@@ -63,12 +64,14 @@ class _Block(keras.layers.Layer):
             "bias_initializer": keras.initializers.serialize(self.bias_initializer),
         }
 
-    def _as_vectors(self, inputs: Tensor, attention: MultiHeadAttention) -> Tensor:
-        """Return inputs `(b, t, d)`, integers as floats; raise ValueError for another shape."""
+    def _as_vectors(
+        self, inputs: Tensor, attention: MultiHeadAttention, padding_mask: Tensor | None
+    ) -> Tensor:
+        """Return inputs `(b, t, d)` as floats, finite at padding; raise ValueError for another shape."""
         check_vectors(inputs.shape)
         check_width(attention.query_dense.kernel.shape[0], inputs=inputs.shape)
         is_float = keras.backend.is_float_dtype(inputs.dtype)
-        return inputs if is_float else ops.cast(inputs, self.compute_dtype)
+        return _hide_padding(inputs if is_float else ops.cast(inputs, self.compute_dtype), padding_mask)
 
     def _attention(
         self, name: str, query_shape: Shape, value_shape: Shape, positions: str | None = None

@@ -11,6 +11,7 @@ from keras_transformer._backend.loop import weights_now
 from keras_transformer.layers.cached_attention import _AttentionCache, _CachedAttention, _Step
 from keras_transformer.layers.decoder import Decoder, DecoderLayer, _described
 from keras_transformer.layers.feed_forward import FeedForward
+from keras_transformer.layers.masks import _hide_padding
 from keras_transformer.layers.projection import _Linear
 from keras_transformer.types import Tensor
 
@@ -144,7 +145,7 @@ class CachedDecoder:
         mask, sums = encoder_padding_mask, ()
         if encoder_output is not None:
             mask = getattr(encoder_output, "_keras_mask", None) if mask is None else mask
-            encoder_output = ops.convert_to_tensor(encoder_output)
+            encoder_output = _hide_padding(ops.convert_to_tensor(encoder_output), mask)
             batch_size, source_length = shape_of(encoder_output)[:2]
             # Once for all steps, and not again for each hypothesis.
             sources = tuple(layer.cross_attention.project(encoder_output, mask) for layer in self._layers)

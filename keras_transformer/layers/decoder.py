@@ -73,7 +73,7 @@ class DecoderLayer(_Block):
         training: bool | None = None,
     ) -> Tensor:
         self.check_encoder_output(encoder_output, cross_attention_mask)
-        x = self._as_vectors(inputs, self.self_attention)
+        x = self._as_vectors(inputs, self.self_attention, padding_mask)
 
         # Masked self-attention (b, t, d) -> (b, t, d), causal whatever the masks say: a position must not see
         # the token that it has to predict.

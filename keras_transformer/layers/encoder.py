@@ -55,7 +55,9 @@ class EncoderLayer(_Block):
         training: bool | None = None,
         mask: Tensor | None = None,
     ) -> Tensor:
-        x = self._as_vectors(inputs, self.self_attention)
+        # Keras's wrappers know only the name `mask`.
+        padding_mask = mask if padding_mask is None else padding_mask
+        x = self._as_vectors(inputs, self.self_attention, padding_mask)
 
         # Self-attention (b, s, d) -> (b, s, d)
         normalized = self.self_attention_residual.normalize(x)
@@ -63,8 +65,7 @@ class EncoderLayer(_Block):
             normalized,
             normalized,
             attention_mask=attention_mask,
-            # Keras's wrappers know only the name `mask`.
-            padding_mask=mask if padding_mask is None else padding_mask,
+            padding_mask=padding_mask,
             training=training,
         )
         x = self.self_attention_residual(x, attended, training=training)

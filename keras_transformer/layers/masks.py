@@ -4,11 +4,12 @@ One rule holds everywhere: True (1) means *may be attended to*.
 """
 
 import functools
+import warnings
 from typing import NamedTuple
 
 from keras import ops
 
-from keras_transformer._arguments import as_boolean, as_position, known_sizes
+from keras_transformer._arguments import as_boolean, as_position, check_pad_id, known_sizes, known_values
 from keras_transformer.types import Shape, Tensor
 
 
@@ -21,7 +22,11 @@ def padding_mask(token_ids: Tensor, pad_id: int = 0) -> Tensor:
 
     Returns:
         A boolean tensor `(b, s)`, True where there is a token.
+
+    Raises:
+        TypeError: a `pad_id` that is not an integer.
     """
+    check_pad_id(pad_id)
     return ops.not_equal(token_ids, pad_id)
 
 
@@ -145,6 +150,43 @@ class _Masks(NamedTuple):
     query_mask: Tensor | None = None
     value_mask: Tensor | None = None
     key_mask: Tensor | None = None
+
+
+def _hide(vectors: Tensor, seen: Tensor) -> Tensor:
+    """Return vectors `(b, s, d)` with zeros for NaN and infinity where `seen` `(b, s)` is False."""
+    # A weight of 0 hides no NaN, neither from the outputs nor from the gradients of the weights. All other
+    # numbers stay, so that outputs at padding are those of other libraries.
+    is_kept = ops.logical_or(ops.expand_dims(seen, -1), ops.isfinite(vectors))
+    return ops.where(is_kept, vectors, ops.zeros((), vectors.dtype))
+
+
+def _hide_padding(vectors: Tensor, padding_mask: Tensor | None) -> Tensor:
+    """Return vectors `(b, s, d)` that are finite at padding, whatever stands there."""
+    if padding_mask is None:
+        return vectors
+    mask = as_boolean(padding_mask, "padding_mask")
+    _check_key_mask(mask.shape, "padding_mask", (vectors.shape[0], None, None, vectors.shape[1]))
+    return _hide(vectors, mask)
+
+
+def _warn_if_inverted(masks: _Masks) -> bool:
+    """Warn of masks that leave queries no key; return whether they could be read, as in an eager call."""
+    # The masks that many tutorials make are True where a key is hidden. A single example may be all padding.
+    for name, mask, axis in (
+        ("attention_mask", masks.attention_mask, -1),
+        ("padding_mask", masks.padding_mask, None),
+    ):
+        seen = None if mask is None else known_values(as_boolean(mask, name))
+        if seen is None or not seen.size:
+            continue
+        if not seen.any(axis=axis).all():
+            warnings.warn(
+                f"A query to which `{name}` leaves no key gathers zeros. True (1) must stand where a key may "
+                "be attended to.",
+                stacklevel=2,
+            )
+        return True
+    return False
 
 
 def _mask_queries(

@@ -19,7 +19,15 @@ from keras_transformer._backend.attention import fused_attention
 from keras_transformer._backend.gather import shape_of
 from keras_transformer.layers.built_parts import _clone, _freeze_parts
 from keras_transformer.layers.dot_product_attention import _attend_without_scores, dot_product_attention
-from keras_transformer.layers.masks import _mask_queries, _Masks, _window_mask, causal_mask, combine_masks
+from keras_transformer.layers.masks import (
+    _hide,
+    _mask_queries,
+    _Masks,
+    _warn_if_inverted,
+    _window_mask,
+    causal_mask,
+    combine_masks,
+)
 from keras_transformer.layers.normalization import Dropout
 from keras_transformer.layers.projection import _as_matrix, _Projection
 from keras_transformer.layers.relative_position_bias import RelativePositionBias
@@ -191,6 +199,7 @@ class MultiHeadAttention(keras.layers.Layer):
         self.seed = seed
         self.num_key_value_heads = num_key_value_heads
         self.positions = positions
+        self._reads_masks = True  # until an eager call has shown what they are
         self.supports_masking = True
 
     def build(self, query_shape: Shape, value_shape: Shape, key_shape: Shape | None = None) -> None:
@@ -273,6 +282,11 @@ class MultiHeadAttention(keras.layers.Layer):
         """Compute section 3.2.2 for a query `(b, t, d)`, and a value and a key `(b, s, d)`."""
         mask = self._combined(masks, query, value, use_causal_mask=use_causal_mask)
         query, key, value = (ops.cast(inputs, self.compute_dtype) for inputs in (query, key, value))
+        if mask is not None:
+            self._reads_masks = self._reads_masks and not _warn_if_inverted(masks)
+            # (b, h, t, s) -> (b, s), or 1 in place of a size
+            seen = ops.any(mask, axis=(1, 2))
+            key, value = _hide(key, seen), _hide(value, seen)
         # Q W^Q: btd,dhk->bthk; K W^K and V W^V: bsd,dgk->bsgk
         queries, keys, values = self.query_dense(query), self.key_dense(key), self.value_dense(value)
         if self.positions == "rotary":

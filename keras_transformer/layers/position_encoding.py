@@ -44,9 +44,10 @@ def sinusoidal_position_encoding(
         A float32 tensor `(t, d)`.
 
     Raises:
-        ValueError: an unknown layout.
+        ValueError: an unknown layout, or a wavelength that is not above zero.
     """
     check_choice(_LAYOUTS, layout=layout)
+    check_number(above=0, max_wavelength=max_wavelength)
     num_waves = (hidden_dim + 1) // 2
     # In float64: a float32 product of a position and a rate loses a digit with each digit of the position.
     rates = np.power(max_wavelength, np.arange(num_waves) * (-2.0 / hidden_dim), dtype="float64")
@@ -57,6 +58,12 @@ def sinusoidal_position_encoding(
     # (t, waves) -> (t, waves, 2) -> (t, 2 * waves); an odd width loses the last cosine
     waves = ops.stack([ops.sin(angles), ops.cos(angles)], axis=-1)
     return ops.reshape(waves, (-1, 2 * num_waves))[:, :hidden_dim]
+
+
+def _of_tokens(positions: Tensor, padding_mask: Tensor) -> Tensor:
+    """Return the positions `(b, t)` of rows that begin with padding: the first token stands at the first."""
+    first = ops.cast(ops.argmax(ops.cast(padding_mask, "int32"), axis=1), "int32")  # (b,), 0 without a token
+    return ops.maximum(positions[None, :] - first[:, None], positions[0])
 
 
 def _check_sequence(inputs: Shape) -> None:
@@ -78,6 +85,8 @@ class PositionEncoding(keras.layers.Layer):
     Call arguments:
         inputs: `(b, t, d)`.
         start: the position of the first vector, an integer.
+        padding_mask: `(b, t)`, True (1) where there is a token: positions count from the first token of each
+            row, so that padding may stand before it. None counts from the first vector.
 
     Returns:
         `(b, t, d)`, inputs and encodings added in float32, in the layer's dtype.
@@ -100,7 +109,7 @@ class PositionEncoding(keras.layers.Layer):
         self.layout = layout
         self.supports_masking = True
 
-    def call(self, inputs: Tensor, start: Tensor | int = 0) -> Tensor:
+    def call(self, inputs: Tensor, start: Tensor | int = 0, padding_mask: Tensor | None = None) -> Tensor:
         self.compute_output_shape(inputs.shape)
         encoding = sinusoidal_position_encoding(
             shape_of(inputs)[1],
@@ -109,8 +118,12 @@ class PositionEncoding(keras.layers.Layer):
             max_wavelength=self.max_wavelength,
             layout=self.layout,
         )
-        # (t, d) -> (1, t, d)
-        return ops.cast(ops.cast(inputs, "float32") + encoding[None, :, :], self.compute_dtype)
+        if padding_mask is None:
+            encoding = encoding[None, :, :]  # (t, d) -> (1, t, d)
+        else:
+            rows = ops.arange(shape_of(inputs)[1], dtype="int32")
+            encoding = ops.take(encoding, _of_tokens(rows, padding_mask), axis=0)  # (t, d) -> (b, t, d)
+        return ops.cast(ops.cast(inputs, "float32") + encoding, self.compute_dtype)
 
     def compute_output_shape(self, inputs_shape: Shape) -> Shape:
         _check_sequence(inputs_shape)
@@ -134,6 +147,7 @@ class LearnedPositionEncoding(keras.layers.Layer):
     Call arguments:
         inputs: `(b, t, d)`.
         start: the position of the first vector, an integer.
+        padding_mask: see `PositionEncoding`.
 
     Returns:
         `(b, t, d)`. While a graph is traced in which the length is not known, a position out of range gives
@@ -162,15 +176,16 @@ class LearnedPositionEncoding(keras.layers.Layer):
             name="marks",
         )
 
-    def call(self, inputs: Tensor, start: Tensor | int = 0) -> Tensor:
+    def call(self, inputs: Tensor, start: Tensor | int = 0, padding_mask: Tensor | None = None) -> Tensor:
         start = as_position(start)
         # torch infers shapes on its device `meta`, from sizes that Keras has made up.
         is_real = getattr(getattr(inputs, "device", None), "type", "") != "meta"
         shape = inputs.shape if is_real else (None, None, inputs.shape[-1])
         self._check_shape(shape, start)
-        # (t,) -> (1, t)
-        positions = (ops.arange(shape_of(inputs)[1], dtype="int32") + start)[None, :]
-        # (1, t) -> (1, t, d); NaN for a position out of range, and never another vector
+        positions = ops.arange(shape_of(inputs)[1], dtype="int32") + start
+        # (t,) -> (1, t) or (b, t)
+        positions = positions[None, :] if padding_mask is None else _of_tokens(positions, padding_mask)
+        # -> (1, t, d) or (b, t, d); NaN for a position out of range, and never another vector
         is_known = ops.logical_and(positions >= 0, positions < self.max_length)
         vectors = ops.take(self.marks, ops.clip(positions, 0, self.max_length - 1), axis=0)
         vectors = ops.where(ops.expand_dims(is_known, -1), ops.cast(vectors, "float32"), float("nan"))

@@ -13,6 +13,7 @@ from keras_transformer.models.config import _CausalConfig
 from keras_transformer.models.configured_model import ConfiguredModel, Step
 from keras_transformer.models.decoding_step import _DecodingStep
 from keras_transformer.models.parts import Parts, _embedding, _input_parts, _positioned
+from keras_transformer.models.source import _without_hidden
 from keras_transformer.types import Tensor
 
 
@@ -21,7 +22,7 @@ class CausalLM(ConfiguredModel):
     """A Functional model from token ids to the logits of each next token.
 
     It is the decoder of Figure 1 without an encoder to attend to, as in Radford et al., "Improving Language
-    Understanding by Generative Pre-Training" (2018). 0 is padding, and stands after the tokens.
+    Understanding by Generative Pre-Training" (2018). 0 is padding.
 
     Args:
         vocabulary_size: Number of token ids, `v`.
@@ -30,6 +31,7 @@ class CausalLM(ConfiguredModel):
 
     Call arguments:
         token_ids: integers `(b, t)`, starting with the start token.
+        mask: `(b, t)`, True (1) where an id counts; others are taken for padding.
 
     Returns:
         Logits `(b, t, v)`: at each position those of the token that follows.
@@ -51,6 +53,9 @@ class CausalLM(ConfiguredModel):
         inputs, outputs = _connect(parts)
         super().__init__(inputs=inputs, outputs=outputs, **others)
         self._keep(config, parts)
+
+    def _complete(self, inputs: Tensor, mask: Tensor | None = None) -> Tensor:
+        return inputs if mask is None else _without_hidden(inputs, mask)
 
     def start_decoding(
         self,
@@ -114,8 +119,9 @@ class CausalLM(ConfiguredModel):
             A dict of `decoder/layer_{i}/self_attention`, from 1, to `(b, h, t, t)`.
         """
         token_ids = ops.convert_to_tensor(token_ids)
-        x = _positioned(self, "token", self.token_embedding(token_ids))
-        scores = self.decoder.attention_scores(x, padding_mask=padding_mask(token_ids))
+        mask = padding_mask(token_ids)
+        x = _positioned(self, "token", self.token_embedding(token_ids), mask)
+        scores = self.decoder.attention_scores(x, padding_mask=mask)
         return {f"decoder/{name}": scores[name] for name in scores}
 
 
@@ -140,6 +146,7 @@ def _connect(parts: Parts) -> tuple[Tensor, Tensor]:
     """Connect the layers as the right half of Figure 1 does, without its middle."""
     # (b, t) -> (b, t, d) -> (b, t, v)
     token_ids = keras.Input((None,), dtype="int32", name="token_ids")
-    x = _positioned(parts, "token", parts["token_embedding"](token_ids))
-    x = parts["decoder"](parts["embedding_dropout"](x), padding_mask=padding_mask(token_ids))
+    mask = padding_mask(token_ids)
+    x = _positioned(parts, "token", parts["token_embedding"](token_ids), mask)
+    x = parts["decoder"](parts["embedding_dropout"](x), padding_mask=mask)
     return token_ids, parts["output_projection"](x)

@@ -33,8 +33,12 @@ class ConfiguredModel(keras.Model):
     def _keep(self, config: _ModelConfig, parts: Parts) -> None:
         """Keep the configuration, and each part as the attribute of its name."""
         self.config = config
+        self.supports_masking = True  # it reads the Keras mask of its source
         for name, part in parts.items():
             setattr(self, name, part)
+        # By the policy of a model Keras decides whether to scale the loss.
+        policy = self.position_encoding.dtype_policy
+        self.dtype_policy = getattr(policy, "default_policy", policy)
 
     @property
     def max_length(self) -> int | None:
@@ -185,17 +189,20 @@ class ConfiguredModel(keras.Model):
             warnings.simplefilter("ignore")  # Keras warns of each layer that has no kernel.
             super().quantize(mode, **kwargs)
 
-    def __call__(self, inputs: Inputs, *args: object, **kwargs: object) -> Tensor:
+    def __call__(self, inputs: Inputs, *args: object, mask: Tensor | None = None, **kwargs: object) -> Tensor:
         """Call the model on complete inputs."""
-        return super().__call__(self._complete(inputs), *args, **kwargs)
+        return super().__call__(self._complete(inputs, mask), *args, **kwargs)
 
     def call(self, inputs: Inputs, training: bool | None = None, mask: Tensor | None = None) -> Tensor:
         # Keras on JAX trains through `call`, everything else comes through `__call__`.
-        return super().call(self._complete(inputs), training=training, mask=mask)
+        return super().call(self._complete(inputs, mask), training=training)
 
-    def _complete(self, inputs: Inputs) -> Inputs:
-        """Fill in the inputs that may be left out."""
-        return inputs
+    def compute_mask(self, inputs: Inputs, previous_mask: object = None) -> None:
+        """End the Keras mask; Keras calls this."""
+
+    def _complete(self, inputs: Inputs, mask: Tensor | None = None) -> Inputs:
+        """Fill in the inputs that may be left out; `mask` is that of the source `(b, s)`."""
+        raise NotImplementedError
 
     def compute_loss(
         self,

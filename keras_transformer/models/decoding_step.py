@@ -32,7 +32,7 @@ class _DecodingStep:
         """Return the logits `(b * n, v)` after the tokens `(b * n,)`, and the cache with them written."""
         with keras.StatelessScope(self._weights):
             # (b * n,) -> (b * n, 1) -> (b * n, 1, d)
-            x = self._positioned(self._embed(token_ids[:, None]), start=position)
+            x = self._positioned(self._embed(token_ids[:, None]), None, start=position)
         x, cache = self.decoder.step(x, position, cache)
         # (b * n, 1, d) -> (b * n, d) -> (b * n, v)
         return self._project(x[:, 0, :]), cache

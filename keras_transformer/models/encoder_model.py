@@ -103,7 +103,7 @@ def _connect(parts: Parts, source: _Source) -> tuple[Inputs, Tensor]:
     inputs = source.make_inputs()
     values, mask = source.split(inputs)
     x, mask = source.vectors(parts[source.layer], values, mask)
-    x = parts["embedding_dropout"](_positioned(parts, "source", x))
+    x = parts["embedding_dropout"](_positioned(parts, "source", x, mask))
     x = parts["encoder"](x, padding_mask=mask)
     if "pooling" in parts:
         # (b, s, d) -> (b, d)

@@ -28,8 +28,8 @@ class _EncodingModel(ConfiguredModel):
 
     _source: _Source
 
-    def _complete(self, inputs: Inputs) -> Inputs:
-        return self._source.complete(inputs, {tensor.name for tensor in self.inputs})
+    def _complete(self, inputs: Inputs, mask: Tensor | None = None) -> Inputs:
+        return self._source.complete(inputs, mask, {tensor.name for tensor in self.inputs})
 
     def encode(
         self, encoder_inputs: Tensor, training: bool = False, padding_mask: Tensor | None = None
@@ -60,4 +60,4 @@ class _EncodingModel(ConfiguredModel):
 
     def _embedded_source(self, values: Tensor, padding_mask: Tensor, training: bool) -> tuple[Tensor, Tensor]:
         x, mask = self._source.vectors(getattr(self, self._source.layer), values, padding_mask)
-        return self.embedding_dropout(_positioned(self, "source", x), training=training), mask
+        return self.embedding_dropout(_positioned(self, "source", x, mask), training=training), mask

@@ -26,6 +26,13 @@ class _FrameSource(_Source):
             self.mask_name: keras.Input((None,), dtype="bool", name=self.mask_name),
         }
 
+    def vectors(
+        self, layer: keras.layers.Layer, values: Tensor, padding_mask: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        # (b, s, w) -> (b, s, d). Not what stands at padding, which may be NaN: no gradient forgets it.
+        frames = ops.where(ops.expand_dims(padding_mask, -1), values, ops.zeros((), values.dtype))
+        return layer(frames), padding_mask
+
     def padding_mask(self, values: Tensor) -> Tensor:
         """Let every frame count."""
         # (b, s, w) -> (b, s)

@@ -44,7 +44,14 @@ def _input_parts(config: _ModelConfig, dtype: object, **stacks: Encoder | Decode
     return {**parts, "embedding_dropout": Dropout(config.dropout, dtype=dtype, name="embedding_dropout")}
 
 
-def _positioned(parts: Parts | keras.Model, side: str, vectors: Tensor, *, start: Tensor | int = 0) -> Tensor:
+def _positioned(
+    parts: Parts | keras.Model,
+    side: str,
+    vectors: Tensor,
+    padding_mask: Tensor | None,
+    *,
+    start: Tensor | int = 0,
+) -> Tensor:
     """Return what enters a stack `(b, t, d)`, before dropout: vectors with positions, perhaps normalized."""
 
     def part(name: str) -> keras.layers.Layer:
@@ -53,7 +60,7 @@ def _positioned(parts: Parts | keras.Model, side: str, vectors: Tensor, *, start
     # Positions of the target alone, where it has a table of its own.
     encoding = part(f"{side}_position_encoding") or part("position_encoding")
     normalize = part(f"{side}_normalization")
-    x = encoding(vectors, start=start)
+    x = encoding(vectors, start=start, padding_mask=padding_mask)
     return x if normalize is None else normalize(x)
 
 
@@ -65,7 +72,7 @@ class NoPositionEncoding(keras.layers.Layer):
         super().__init__(**kwargs)
         self.supports_masking = True
 
-    def call(self, inputs: Tensor, start: Tensor | int = 0) -> Tensor:
+    def call(self, inputs: Tensor, start: Tensor | int = 0, padding_mask: Tensor | None = None) -> Tensor:
         return inputs
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
@@ -77,8 +84,7 @@ class Pooling(keras.layers.Layer):
     """Turns the vectors `(b, s, d)` of a sequence into one, `(b, d)`: their mean, maximum or first.
 
     Mean and maximum are taken over tokens only, in float32; they are 0 for a sequence without any token.
-    `first` takes position 0, whatever the mask, for sequences that start with a token that stands for the
-    whole, as BERT's do.
+    `first` takes the first token, for sequences that start with one that stands for the whole, as BERT's do.
     """
 
     def __init__(self, mode: str = "mean", **kwargs: object) -> None:
@@ -88,15 +94,18 @@ class Pooling(keras.layers.Layer):
         self.supports_masking = True
 
     def call(self, inputs: Tensor, padding_mask: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
-        if self.mode == "first":
+        given = mask if padding_mask is None else padding_mask
+        if given is None and self.mode == "first":
             return inputs[:, 0, :]
         x = ops.cast(inputs, "float32")
-        given = mask if padding_mask is None else padding_mask
         if given is None:
             pooled = ops.mean(x, axis=1) if self.mode == "mean" else ops.max(x, axis=1)
             return ops.cast(pooled, self.compute_dtype)
         # (b, s) -> (b, s, 1)
         mask = ops.expand_dims(_check_padding_mask(given, inputs.shape), -1)
+        if self.mode == "first":
+            first = ops.argmax(ops.cast(mask, "int32"), axis=1)[:, :, None]  # (b, 1, 1), 0 without a token
+            return ops.take_along_axis(inputs, first, axis=1)[:, 0, :]
         # (b, s, d) -> (b, d). Chosen, not multiplied: whatever stands at padding, NaN too, stays out.
         if self.mode == "max":
             highest = ops.max(ops.where(mask, x, MINUS_INFINITY), axis=1)

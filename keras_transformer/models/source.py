@@ -4,6 +4,7 @@ import abc
 from typing import ClassVar
 
 import keras
+from keras import ops
 
 from keras_transformer._arguments import as_boolean, as_tensor, known_sizes
 from keras_transformer.models.config import _ModelConfig
@@ -53,11 +54,25 @@ class _Source(abc.ABC):
         """Return vectors `(b, s, d)` without positions, and their padding mask."""
         return layer(values), padding_mask
 
-    def complete(self, inputs: Inputs, names: set[str]) -> Inputs:
+    def hide(self, values: Tensor, mask: Tensor) -> Inputs:
+        """Return the inputs of values of which a mask `(b, s)` hides some."""
+        return {self.values_name: values, self.mask_name: mask}
+
+    def complete(self, inputs: Inputs, mask: Tensor | None, names: set[str]) -> Inputs:
         """Fill in a mask that was left out; `names` are those of the model's inputs."""
-        # Keras would drop a key that it does not know, without a word.
+        # Keras's own masks, one for each input, are read from the inputs below.
+        if mask is not None and not isinstance(mask, dict):
+            if isinstance(inputs, dict):
+                raise ValueError(
+                    "`mask` must be None for several inputs: ids tell their padding, and frames have a mask "
+                    f"among the inputs. Received: inputs {sorted(inputs)}."
+                )
+            inputs = self.hide(inputs, mask)
+        if self.mask_name in names and hasattr(inputs, "shape"):
+            inputs = {self.values_name: inputs}
         if not isinstance(inputs, dict):
             return inputs
+        # Keras would drop a key that it does not know, without a word.
         if not names - {self.mask_name} <= set(inputs) <= names:
             raise ValueError(f"`inputs` must have the keys {sorted(names)}. Received: keys {sorted(inputs)}.")
         if self.mask_name not in names:
@@ -66,6 +81,7 @@ class _Source(abc.ABC):
         # on another. Keras does not take tensors next to arrays.
         given = {name: as_tensor(value) for name, value in inputs.items() if name != self.mask_name}
         values, mask = given[self.values_name], inputs.get(self.mask_name)
+        mask = getattr(inputs[self.values_name], "_keras_mask", None) if mask is None else mask
         # Checked here, since Keras makes booleans of any numbers.
         mask = self.padding_mask(values) if mask is None else _check_padding_mask(mask, values.shape)
         return {**given, self.mask_name: mask}
@@ -83,14 +99,20 @@ class _Source(abc.ABC):
         return values, self.padding_mask(values) if mask is None else _check_padding_mask(mask, values.shape)
 
 
-def _check_padding_mask(mask: Tensor, source_shape: Shape) -> Tensor:
+def _check_padding_mask(mask: Tensor, source_shape: Shape, name: str = "padding_mask") -> Tensor:
     """Return a padding mask as booleans; raise if it is not of the shape `(b, s)` of the source."""
-    mask = as_boolean(mask, "padding_mask")
+    mask = as_boolean(mask, name)
     shape, source_shape = known_sizes(mask.shape), known_sizes(source_shape)
     sizes = zip(shape, source_shape, strict=False)
     if len(shape) != 2 or any(None not in pair and pair[0] != pair[1] for pair in sizes):
         raise ValueError(
-            "`padding_mask` must have the shape (b, s) of the source. Received: padding_mask of shape "
+            f"`{name}` must have the shape (b, s) of the source. Received: {name} of shape "
             f"{shape}, source of shape {source_shape}."
         )
     return mask
+
+
+def _without_hidden(token_ids: Tensor, mask: Tensor) -> Tensor:
+    """Return ids with padding in place of those that a mask `(b, s)` hides."""
+    token_ids = as_tensor(token_ids)
+    return ops.where(_check_padding_mask(mask, token_ids.shape, "mask"), token_ids, 0)

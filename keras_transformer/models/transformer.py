@@ -124,10 +124,9 @@ class Transformer(_EncodingModel):
         values, mask = self._source.split(inputs)
         x, mask_of_x = self.encode(values, padding_mask=mask)
         target = ops.convert_to_tensor(inputs["decoder_token_ids"])
-        y = _positioned(self, "target", self.target_embedding(target))
-        scores = self.decoder.attention_scores(
-            y, x, padding_mask=padding_mask(target), encoder_padding_mask=mask_of_x
-        )
+        target_mask = padding_mask(target)
+        y = _positioned(self, "target", self.target_embedding(target), target_mask)
+        scores = self.decoder.attention_scores(y, x, padding_mask=target_mask, encoder_padding_mask=mask_of_x)
         of_decoder = {f"decoder/{name}": scores[name] for name in scores}
         return {**self._encoder_scores(values, mask), **of_decoder}
 
@@ -173,12 +172,14 @@ def _connect(parts: Parts, source: _Source) -> tuple[dict[str, Tensor], Tensor]:
 
     # (b, s), or frames (b, s, w) -> (b, s, d), or half as many
     x, mask = source.vectors(parts[source.layer], values, mask)
-    x = parts["embedding_dropout"](_positioned(parts, "source", x))
+    x = parts["embedding_dropout"](_positioned(parts, "source", x, mask))
     x = parts["encoder"](x, padding_mask=mask)
 
     # (b, t) -> (b, t, d)
     target = inputs["decoder_token_ids"]
-    y = parts["embedding_dropout"](_positioned(parts, "target", parts["target_embedding"](target)))
-    y = parts["decoder"](y, x, padding_mask=padding_mask(target), encoder_padding_mask=mask)
+    target_mask = padding_mask(target)
+    y = _positioned(parts, "target", parts["target_embedding"](target), target_mask)
+    y = parts["embedding_dropout"](y)
+    y = parts["decoder"](y, x, padding_mask=target_mask, encoder_padding_mask=mask)
     # (b, t, d) -> (b, t, v)
     return inputs, parts["output_projection"](y)

@@ -12,7 +12,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformer._arguments import check_positive
+from keras_transformer._arguments import check_finite, check_positive
 from keras_transformer._backend.batches import weigh_updates
 from keras_transformer._backend.compiler import begins_datasets_early
 from keras_transformer.errors import InputError
@@ -168,6 +168,9 @@ class _StopOnNonFinite(keras.callbacks.Callback):
                 f"Received: 0 batches in epoch {epoch + 1}."
             )
         self._check(logs or {}, f"epoch {epoch + 1}")
+        # The loss of the last batch is that before its update, which alone may have lost the weights.
+        getattr(self.model, "jax_state_sync", lambda: None)()
+        check_finite(f"Epoch {epoch + 1}", self.model.trainable_weights)
 
     def _check(self, logs: dict[str, float], moment: str) -> None:
         for name, value in logs.items():

@@ -7,7 +7,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_transformer._arguments import check_number, check_rates
+from keras_transformer._arguments import check_number, check_pad_id, check_rates
 from keras_transformer._backend.distribution import sum_over_replicas
 from keras_transformer._backend.gradients import add_at_labels, finished
 from keras_transformer.types import Tensor
@@ -148,6 +148,7 @@ class MaskedCrossentropy(keras.losses.Loss):
         check_rates(label_smoothing=label_smoothing)
         check_number(z_loss=z_loss)
         self.label_smoothing = label_smoothing
+        check_pad_id(pad_id)
         self.pad_id = pad_id
         self.normalize = normalize
         self.z_loss = z_loss

@@ -7,6 +7,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_transformer._arguments import check_pad_id
 from keras_transformer.training.losses import _check_label_shape, _known_labels, _token_weights, _weighted_sum
 from keras_transformer.types import Tensor
 
@@ -16,6 +17,7 @@ class _TokenMean(keras.metrics.Metric):
 
     def __init__(self, pad_id: int, name: str, **kwargs: Any) -> None:
         super().__init__(name=name, **kwargs)
+        check_pad_id(pad_id)
         self.pad_id = pad_id
         self.total = self.add_weight(name="total", initializer="zeros")
         self.num_tokens = self.add_weight(name="num_tokens", initializer="zeros")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from helpers import array
-from keras_transformer.layers import PositionEncoding, sinusoidal_position_encoding
+from keras_transformer.layers import LearnedPositionEncoding, PositionEncoding, sinusoidal_position_encoding
 
 
 def marks(length: int, hidden_dim: int, start: int = 0, layout: str = "interleaved") -> np.ndarray:
@@ -39,6 +39,16 @@ def test_wavelengths_not_above_zero(wavelength: float) -> None:
     message = f"`max_wavelength` must be above zero and finite. Received: max_wavelength={wavelength}."
     with pytest.raises(ValueError, match=re.escape(message)):
         PositionEncoding(max_wavelength=wavelength)
+    with pytest.raises(ValueError, match=re.escape(message)):
+        sinusoidal_position_encoding(3, 4, max_wavelength=wavelength)
+
+
+@pytest.mark.parametrize("make", [int, np.int64, np.array, lambda n: keras.ops.convert_to_tensor(n)])
+def test_positions_that_were_not_learned_are_refused(make: Any) -> None:
+    with pytest.raises(ValueError, match=re.escape("max_length=5. Received: start=99, length=2.")):
+        LearnedPositionEncoding(5)(np.zeros((1, 2, 8), "float32"), start=make(99))
+    with pytest.raises(TypeError, match=re.escape("`start` must be an integer. Received: start=1.5.")):
+        PositionEncoding()(np.zeros((1, 2, 8), "float32"), start=1.5)
 
 
 @pytest.mark.parametrize("make", [lambda: np.int64(3), lambda: keras.ops.convert_to_tensor(3, "int16")])

@@ -270,3 +270,14 @@ def test_what_an_eager_call_refuses_is_refused_symbolically(name: str) -> None:
         assert refused_in_one_way_only(model, given) == []
     else:
         assert refused_in_one_way_only(lambda inputs: model(inputs["ids"]), {"ids": given}) == []
+
+
+@every_model
+def test_plain_compile_scales_the_loss_in_float16(name: str) -> None:
+    """Keras does so by the policy of the model, which is global in the guides of Keras."""
+    model, reference = made(name, dtype="mixed_float16"), made(name)
+    for each in (model, reference):
+        each.compile("adam", "mse")
+    assert isinstance(model.optimizer, keras.optimizers.LossScaleOptimizer)
+    assert isinstance(reference.optimizer, keras.optimizers.Adam)
+    assert type(model).from_config(model.get_config()).dtype_policy.name == "mixed_float16"

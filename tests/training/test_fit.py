@@ -434,6 +434,18 @@ def test_weights_lost_in_the_last_batch_are_not_saved(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_weights_lost_in_the_last_batch_without_a_validation(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"Epoch 1 must hold finite weights\. Received: NaN or infinity in"):
+        fit(
+            dense(learning_rate=math.inf),
+            tf.data.Dataset.from_tensors((X, Y)),
+            directory=tmp_path,
+            epochs=1,
+            verbose=0,
+        )
+    assert not [*tmp_path.glob("**/*.keras")]
+
+
 def test_another_number_may_be_infinite(tmp_path: Path) -> None:
     further = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: logs.update(further=math.nan))
     fit(dense(), batches(X), directory=tmp_path, epochs=1, callbacks=[further], verbose=0)

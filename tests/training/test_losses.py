@@ -1,5 +1,7 @@
 """The loss against its formula, with padding, weights and smoothing."""
 
+from typing import Any
+
 import keras
 import numpy as np
 import pytest
@@ -123,6 +125,12 @@ def test_a_label_of_no_vocabulary_is_no_number_unless_it_counts_nothing(label: i
     weights = (LABELS != 2).astype("float32")
     wanted = float(MaskedCrossentropy(0.1)(LABELS, LOGITS, weights))
     assert float(MaskedCrossentropy(0.1)(labels, LOGITS, weights)) == pytest.approx(wanted, rel=1e-6)
+
+
+@pytest.mark.parametrize("make", [MaskedCrossentropy, MaskedAccuracy, Perplexity])
+def test_padding_is_a_whole_number(make: Any) -> None:
+    with pytest.raises(TypeError, match=r"`pad_id` must be an integer\. Received: pad_id=1\.5"):
+        make(pad_id=1.5)
 
 
 @pytest.mark.parametrize("pad_id", [-100, 10**6])
