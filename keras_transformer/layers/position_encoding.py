@@ -60,10 +60,11 @@ def sinusoidal_position_encoding(
     return ops.reshape(waves, (-1, 2 * num_waves))[:, :hidden_dim]
 
 
-def _of_tokens(positions: Tensor, padding_mask: Tensor) -> Tensor:
-    """Return the positions `(b, t)` of rows that begin with padding: the first token stands at the first."""
-    first = ops.cast(ops.argmax(ops.cast(padding_mask, "int32"), axis=1), "int32")  # (b,), 0 without a token
-    return ops.maximum(positions[None, :] - first[:, None], positions[0])
+def _of_tokens(positions: Tensor, padding_mask: Tensor, start: Tensor | int = 0) -> Tensor:
+    """Return the positions `(b, t)` of rows that may begin with padding, counted from the first token."""
+    is_before = ops.equal(ops.cumsum(ops.cast(padding_mask, "int32"), axis=1), 0)  # (b, t)
+    num_before = ops.sum(ops.cast(is_before, "int32"), axis=1, keepdims=True)  # (b, 1)
+    return ops.maximum(positions[None, :] - num_before, start)
 
 
 def _check_sequence(inputs: Shape) -> None:
@@ -184,7 +185,7 @@ class LearnedPositionEncoding(keras.layers.Layer):
         self._check_shape(shape, start)
         positions = ops.arange(shape_of(inputs)[1], dtype="int32") + start
         # (t,) -> (1, t) or (b, t)
-        positions = positions[None, :] if padding_mask is None else _of_tokens(positions, padding_mask)
+        positions = positions[None, :] if padding_mask is None else _of_tokens(positions, padding_mask, start)
         # -> (1, t, d) or (b, t, d); NaN for a position out of range, and never another vector
         is_known = ops.logical_and(positions >= 0, positions < self.max_length)
         vectors = ops.take(self.marks, ops.clip(positions, 0, self.max_length - 1), axis=0)

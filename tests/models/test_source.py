@@ -36,7 +36,7 @@ def inputs(frames: Any = FRAMES, **masks: Any) -> dict[str, Any]:
 
 def test_composed_of_its_parts() -> None:
     model = made()
-    x = model.position_encoding(model.source_projection(FRAMES))
+    x = model.position_encoding(model.source_projection(FRAMES * MASK[..., None]))
     memory = model.encoder(x, padding_mask=MASK)
     y = model.position_encoding(model.target_embedding(TARGET))
     y = model.decoder(y, memory, padding_mask=TARGET > 0, encoder_padding_mask=MASK)
