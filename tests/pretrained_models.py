@@ -75,7 +75,7 @@ def save_model(family: str, directory: Path, **changes: Any) -> Any:
 
 
 # By name: the architecture of those that differ from it in their tokenizer.
-ARCHITECTURES = {"mbart50": "mbart"}
+ARCHITECTURES = {"mbart50": "mbart", "nllb": "m2m100"}
 TRANSLATORS = (
     "marian",
     "t5",
@@ -91,6 +91,7 @@ TRANSLATORS = (
 # Source and target, as `from_hugging_face` takes them.
 LANGUAGES = {
     "m2m100": ("de", "en"),
+    "nllb": ("deu_Latn", "eng_Latn"),
     "mbart": ("de_DE", "en_XX"),
     "mbart50": ("de_DE", "en_XX"),
 }
@@ -108,6 +109,7 @@ def save_translator(family: str, directory: Path, **generation: Any) -> Any:
         "bart": _save_bart,
         "pegasus": _save_pegasus,
         "m2m100": _save_m2m100,
+        "nllb": _save_nllb,
         "mbart": partial(_save_fairseq, name="MBartTokenizer", num_languages=25),
         "mbart50": partial(_save_fairseq, name="MBart50Tokenizer", num_languages=52),
     }
@@ -188,7 +190,7 @@ def save_whisper(directory: Path, *, is_multilingual: bool = True, **generation:
     return model, processor
 
 
-def _train_sentencepiece(path: Path, size: int, **ids: int) -> list[str]:
+def _train_sentencepiece(path: Path, size: int, **options: Any) -> list[str]:
     import sentencepiece  # late, since it is slow and few tests need it
 
     with path.open("wb") as file:
@@ -198,7 +200,7 @@ def _train_sentencepiece(path: Path, size: int, **ids: int) -> list[str]:
             vocab_size=size,
             hard_vocab_limit=False,
             minloglevel=2,
-            **ids,
+            **options,
         )
     model = sentencepiece.SentencePieceProcessor(model_file=str(path))
     return [model.id_to_piece(number) for number in range(len(model))]
@@ -241,6 +243,17 @@ def _save_fairseq(directory: Path, name: str, num_languages: int) -> dict[str, i
     pieces = _train_sentencepiece(directory / "sentencepiece.bpe.model", 90)
     _write(directory, tokenizer_config={"tokenizer_class": name})
     return {"vocab_size": len(pieces) + 1 + num_languages + 1, "pad_token_id": 1}
+
+
+def _save_nllb(directory: Path) -> dict[str, int]:
+    from transformers.models.nllb.tokenization_nllb import FAIRSEQ_LANGUAGE_CODES as CODES
+
+    pieces = _train_sentencepiece(directory / "sentencepiece.bpe.model", 90, model_type="bpe")
+    flags = dict.fromkeys(("lstrip", "rstrip", "normalized", "single_word"), False)
+    added = [*enumerate(["<s>", "<pad>", "</s>", "<unk>"]), *enumerate([*CODES, "<mask>"], len(pieces) + 1)]
+    decoder = {str(number): {"content": token, "special": True, **flags} for number, token in added}
+    _write(directory, tokenizer_config={"tokenizer_class": "NllbTokenizer", "added_tokens_decoder": decoder})
+    return {"vocab_size": len(pieces) + 1 + len(CODES) + 2, "pad_token_id": 1, "decoder_start_token_id": 2}
 
 
 def _save_m2m100(directory: Path) -> dict[str, int]:

@@ -110,6 +110,7 @@ class _Marian(_Bart):
 
     vocab_size: int = 58101
     decoder_vocab_size: int | None = None
+    share_encoder_decoder_embeddings: bool = True
     pad_token_id: int = 58100
     eos_token_id: int = 0
     decoder_start_token_id: int | None = 58100
@@ -122,6 +123,10 @@ class _Marian(_Bart):
         "layer_norm_epsilon": 1e-5,
         **_SINUSOIDS,
     }
+
+    @property
+    def has_one_table(self) -> bool:
+        return self.share_encoder_decoder_embeddings
 
     def table_sizes(self) -> dict[str, int]:
         target = self.decoder_vocab_size or self.vocab_size

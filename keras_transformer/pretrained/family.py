@@ -1,13 +1,11 @@
 """A family of encoder-decoders: one table of option names and tensor names, read in both directions."""
 
 import dataclasses
-import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, NamedTuple, Self
 
-from keras_transformer._files import read_table
 from keras_transformer.errors import InputError
-from keras_transformer.pretrained.directory import _Directory
+from keras_transformer.pretrained.directory import _Directory, _left_out
 from keras_transformer.pretrained.generation import _GENERATION_NAMES
 from keras_transformer.types import Config, Tensor
 
@@ -21,7 +19,7 @@ _ACTIVATIONS = {
     "gelu_pytorch_tanh": "gelu_tanh",
 }
 # Names that all of them may have, and that change no number of a model in use: of other tasks, of training,
-# and what each library writes down about itself.
+# and what each library writes down about itself. They are so common that no line names them.
 _UNUSED = (
     "_name_or_path _num_labels architectures classif_dropout classifier_dropout decoder_layerdrop dtype "
     "encoder_layerdrop extra_pos_embeddings force_bos_token_to_be_generated gradient_checkpointing id2label "
@@ -30,6 +28,13 @@ _UNUSED = (
     "torch_dtype transformers_version use_cache share_encoder_decoder_embeddings sep_token_id"
 )
 _IGNORED = frozenset(_UNUSED.split())
+# What would change numbers in any of them, and the only value that is read.
+_ALWAYS: Config = {
+    "is_decoder": False,
+    "is_encoder_decoder": True,
+    "pruned_heads": {},
+    "quantization_config": None,
+}
 
 
 class _Scales(NamedTuple):
@@ -69,6 +74,8 @@ class _Family:
     """Further names that change no number, or that the tokenizer follows."""
     zeros: ClassVar[tuple[str, ...]] = ()
     """How tensors end that a checkpoint leaves out, since they are zeros."""
+    prefix: ClassVar[str] = "model."
+    """How the names of tensors begin, unless the model was saved without the layer that makes logits."""
 
     @classmethod
     def read(cls, directory: _Directory) -> Self:
@@ -78,18 +85,60 @@ class _Family:
         if not set(map(str, architectures)) & set(cls.architectures):
             wanted = f"`architectures` must have {' or '.join(cls.architectures)}"
             raise InputError(f"{path}: {wanted}. Received: {architectures!r:.80}.")
-        fields = {field.name for field in dataclasses.fields(cls)}
-        given = {name: config[name] for name in fields & config.keys() if config[name] is not None}
-        family: Self = read_table(json.dumps(given).encode(), path, cls)
-        always = {**family.always(), "is_decoder": False, "is_encoder_decoder": True}
-        known = fields | always.keys() | _IGNORED | _GENERATION_NAMES | cls.ignored
+        family = directory.read(path.name, cls)
+        always = {**family.always(), **_ALWAYS}
+        known = {field.name for field in dataclasses.fields(cls)} | always.keys() | cls.ignored
+        known |= _IGNORED | _GENERATION_NAMES
         for name, value in config.items():
             if name in always and value not in (None, always[name]):
-                wanted = f"`{name}` must be {always[name]} in a {config['model_type']}"
+                kind = config.get("model_type") or cls.architectures[0]
+                wanted = f"`{name}` must be {always[name]} in a {kind}"
                 raise InputError(f"{path}: {wanted}. Received: {value!r:.80}.")
-            if name not in known and value not in (None, False):
-                raise InputError(f"{path}: the option {name!r} is not known. Received: {name}={value!r:.80}.")
+        # The classes of transformers read no other names.
+        others = {name: config[name] for name in config.keys() - known if config[name] not in (None, False)}
+        _left_out(path, (f"{name}={others[name]!r:.80}" for name in sorted(others)))
         return family
+
+    def sizes(self) -> Iterator[tuple[str, int, str, int]]:
+        """Yield names of the configuration, and the size, the tensor and its axis that each must be equal to.
+
+        So all are known before anything is built, since the headers of the weights have them.
+        """
+        options = self.options()
+        heads, width = options["num_heads"], options["hidden_dim"]
+        for stack in ("encoder", "decoder"):
+            inner, query = (
+                f"{self.layer_names(stack)[part]}.weight".format(i=0)
+                for part in ("feed_forward.inner", "self_attention.query_dense")
+            )
+            yield self._name("intermediate_dim", stack), options["intermediate_dim"], inner, 0
+            yield self._name("hidden_dim"), width, inner, 1
+            if "head_dim" in options:
+                yield (
+                    f"{self._name('num_heads')} * {self._name('head_dim')}",
+                    heads * options["head_dim"],
+                    query,
+                    0,
+                )
+            name, known, first = (
+                self.positions(stack) if options.get("positions") == "learned" else ("", None, 0)
+            )
+            if name and known is None:
+                of_source = stack == "encoder" and "max_source_positions" in options
+                ours = "max_source_positions" if of_source else "max_length"
+                yield f"{self._name(ours)} + {first}", options[ours] + first, name, 0
+
+    def layers(self) -> Iterator[tuple[str, int, str]]:
+        """Yield the name of each number of layers, the number, and a tensor that each layer `{i}` has."""
+        for stack in ("encoder", "decoder"):
+            ours = f"num_{stack}_layers"
+            tensor = f"{self.layer_names(stack)['feed_forward.inner']}.weight"
+            yield self._name(ours), self.options()[ours], tensor
+
+    def _name(self, ours: str, stack: str = "") -> str:
+        """Return the name of an option of ours, that of a stack if each has its own."""
+        names = [name for name, all_of_ours in self.names().items() if ours in all_of_ours]
+        return next((name for name in names if name.startswith(stack)), names[0])
 
     def always(self) -> Config:
         """Return further names with their only value: that of the family, or what follows from others."""
@@ -133,6 +182,11 @@ class _Family:
     def scales(self) -> _Scales:
         """Return the factors of this configuration."""
         return _Scales()
+
+    @property
+    def has_one_table(self) -> bool:
+        """Whether any of `tables` stands for those that a checkpoint leaves out."""
+        return True
 
     def table_sizes(self) -> dict[str, int]:
         """Return the rows of each of `tables`."""

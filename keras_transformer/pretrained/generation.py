@@ -1,43 +1,50 @@
 """How a pretrained model generates: a `generation_config.json` as a search, and a search as one."""
 
 import dataclasses
-import json
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from keras_transformer._files import read_table
-from keras_transformer.decoding import BeamSearch, Constraints, GreedySearch
+from keras_transformer.decoding import BeamSearch, Constraints, GreedySearch, SampleSearch
 from keras_transformer.errors import InputError
+from keras_transformer.pretrained.directory import _left_out, _typed
 from keras_transformer.types import SPECIAL_IDS, Config
 
-_Search: TypeAlias = BeamSearch | GreedySearch
+_Search: TypeAlias = BeamSearch | GreedySearch | SampleSearch
 _Ids: TypeAlias = npt.NDArray[np.int64]
 
-# Names that must be None or have the value that changes nothing: no search here does what they say.
+# Names of which only these values, or None, change nothing: no search here does what the others say.
 _NEUTRAL: dict[str, tuple[object, ...]] = {
     **dict.fromkeys(("constraints", "dola_layers", "exponential_decay_length_penalty", "max_time"), ()),
     **dict.fromkeys(("force_words_ids", "prompt_lookup_num_tokens", "sequence_bias", "stop_strings"), ()),
-    **dict.fromkeys(("do_sample", "renormalize_logits", "return_timestamps", "token_healing"), (False,)),
+    **dict.fromkeys(("return_timestamps", "token_healing"), (False,)),
     **dict.fromkeys(("num_beam_groups", "num_return_sequences"), (1,)),
-    **dict.fromkeys(("encoder_repetition_penalty", "guidance_scale", "repetition_penalty"), (1.0,)),
+    **dict.fromkeys(("encoder_repetition_penalty", "guidance_scale"), (1.0,)),
     **dict.fromkeys(("diversity_penalty", "penalty_alpha"), (0.0,)),
     "encoder_no_repeat_ngram_size": (0,),
     "remove_invalid_values": (False,),
     "watermarking_config": (),
 }
-# Of samples alone, of the cache, and of what is returned beside the tokens.
+# The same of samples: with beams or greedily nothing reads them.
+_NEUTRAL_OF_SAMPLES: dict[str, tuple[object, ...]] = {
+    **dict.fromkeys(("epsilon_cutoff", "eta_cutoff", "min_p"), (0.0,)),
+    "top_h": (),
+    "typical_p": (1.0,),
+}
+# Of the cache, of other ways to decode the same, and of what is returned beside the tokens.
 _OTHERS = (
     "_from_model_config assistant_confidence_threshold assistant_early_exit assistant_lookbehind "
-    "cache_config cache_implementation compile_config disable_compile epsilon_cutoff eta_cutoff is_assistant "
-    "low_memory max_cache_len max_matching_ngram_size min_p num_assistant_tokens "
+    "cache_config cache_implementation compile_config disable_compile is_assistant "
+    "low_memory max_cache_len max_matching_ngram_size num_assistant_tokens "
     "num_assistant_tokens_schedule output_attentions output_hidden_states output_logits output_scores "
-    "return_dict_in_generate return_legacy_cache target_lookbehind temperature top_h top_k top_p "
-    "transformers_version typical_p use_cache"
+    "return_dict_in_generate return_legacy_cache target_lookbehind "
+    "transformers_version use_cache"
 )
 _UNUSED = frozenset(_OTHERS.split())
+# More beams than this are a mistake, and take all memory.
+_MAX_BEAMS = 1000
 # What `generate` alone does, by the options of our searches and their rules.
 _ONLY = {
     "length_normalization": "length",
@@ -54,6 +61,12 @@ _ONLY = {
 class _Generation:
     """The names that a search here follows, with the defaults of transformers."""
 
+    do_sample: bool = False
+    temperature: float = 1.0
+    top_k: int = 50
+    top_p: float = 1.0
+    repetition_penalty: float = 1.0
+    renormalize_logits: bool = False
     max_length: int | None = None
     max_new_tokens: int | None = None
     min_length: int = 0
@@ -73,25 +86,27 @@ class _Generation:
     pad_token_id: int | None = None
 
     @classmethod
-    def read(cls, table: Config, path: Path) -> "_Generation":
-        """Return what a table of names says; raise InputError for what no search here can do."""
-        followed = {}
-        for name, value in table.items():
-            if name not in _GENERATION_NAMES and value not in (None, False):
-                raise InputError(f"{path}: the option {name!r} is not known. Received: {name}={value!r:.80}.")
-            if name in _NEUTRAL and value is not None and value not in _NEUTRAL[name]:
-                wanted = " or ".join(map(str, (*_NEUTRAL[name], None)))
-                raise InputError(
-                    f"{path}: `{name}` must be {wanted}, since no search here does it. "
-                    f"Received: {value!r:.80}."
-                )
-            if name not in _UNUSED and name not in _NEUTRAL and value is not None:
-                followed[name] = value
-        generation: _Generation = read_table(json.dumps(followed).encode(), path, cls)
+    def read(cls, table: Config, path: Path, *, is_followed: bool = True) -> "_Generation":
+        """Return what a table of names says.
+
+        Raises InputError for what no search here can do, unless another search is given, so that this one
+        is not followed.
+        """
+        others = {name: value for name, value in table.items() if value not in (None, False)}
+        _left_out(
+            path, (f"{name}={others[name]!r:.80}" for name in sorted(others.keys() - _GENERATION_NAMES))
+        )
+        generation = _typed(table, path, cls)
+        neutral = {**_NEUTRAL, **(_NEUTRAL_OF_SAMPLES if generation.do_sample else {})}
+        for name, value in table.items() if is_followed else ():
+            if name in neutral and value is not None and value not in neutral[name]:
+                raise _unknown_search(path, name, " or ".join(map(str, (*neutral[name], None))), value)
         return generation
 
-    def search(self, path: Path, original_ids: _Ids, first: tuple[int, ...], *, is_given: bool) -> _Search:
-        """Return the search of `generate`, with the ids of our vocabulary.
+    def search(
+        self, path: Path, original_ids: _Ids, first: tuple[int, ...], longest: int, *, is_given: bool
+    ) -> _Search:
+        """Return the search of `generate`, with the ids of our vocabulary; raise InputError for another.
 
         `first` are our ids that an output begins with, which with `is_given` no score counts.
         """
@@ -104,13 +119,17 @@ class _Generation:
                 raise InputError(f"{path}: {wanted}. Received: {unknown[0]}.")
             return tuple(ours[token_id] for token_id in token_ids)
 
+        if not 1 <= self.num_beams <= _MAX_BEAMS:
+            raise InputError(
+                f"{path}: `num_beams` must be from 1 to {_MAX_BEAMS}. Received: {self.num_beams}."
+            )
         bans = [renumbered(sequence) for sequence in self.bad_words_ids]
         banned = {each[0] for each in bans if len(each) == 1} | {*renumbered(self.suppress_tokens)}
         # Theirs may write the unknown token, which is no text, unless it is banned.
         special_ids = SPECIAL_IDS
         if SPECIAL_IDS.unknown not in banned:
             special_ids = SPECIAL_IDS._replace(unknown=SPECIAL_IDS.start)
-        if self.forced_eos_token_id not in (None, self.eos_token_id):
+        if self.forced_eos_token_id not in (None, self.eos_token_id, (self.eos_token_id,)):
             wanted = f"`forced_eos_token_id` must be {self.eos_token_id}, the end"
             raise InputError(f"{path}: {wanted}. Received: {self.forced_eos_token_id}.")
         if not first and self.forced_bos_token_id is not None:
@@ -121,28 +140,55 @@ class _Generation:
             "length_normalization": "generated_length" if is_given else "length",
             "constraints": Constraints(
                 # The start token, which counts there, is as many as the end token, which counts here.
-                min_length=self.min_length if shortest is None else shortest + 1,
+                # An end is never forbidden where an output has all tokens that it may have.
+                min_length=min(self.min_length if shortest is None else shortest + 1, longest),
                 banned_token_ids=tuple(sorted(banned - {*special_ids[:3]})),  # which need no ban
                 banned_first_token_ids=renumbered(self.begin_suppress_tokens),
                 banned_sequences=tuple(each for each in bans if len(each) > 1),
                 first_token_ids=first,
                 force_end=self.forced_eos_token_id is not None,
                 no_repeat_ngram_size=self.no_repeat_ngram_size,
+                repetition_penalty=self.repetition_penalty,
             ),
             "special_ids": special_ids,
         }
-        if self.num_beams == 1:
+        if self.renormalize_logits:
+            # The probability of what is banned is shared out: in a trained model it is next to none.
+            _left_out(path, ["renormalize_logits=True"])
+        return self._kind(path, options)
+
+    def _kind(self, path: Path, options: Config) -> _Search:
+        if not 1 <= self.num_beams <= _MAX_BEAMS:
+            raise InputError(
+                f"{path}: `num_beams` must be from 1 to {_MAX_BEAMS}. Received: {self.num_beams}."
+            )
+        if self.num_beams > 1:
+            if self.do_sample:
+                raise _unknown_search(path, "do_sample", f"False with num_beams={self.num_beams}", True)
+            options |= {"early_stopping": self.early_stopping, "cut_off_competes": True}
+            return BeamSearch(self.num_beams, **options)
+        if self.repetition_penalty != 1.0:  # there it is one of logits, here of log-probabilities
+            raise _unknown_search(path, "repetition_penalty", "1.0 without beams", self.repetition_penalty)
+        if not self.do_sample:
             return GreedySearch(**options)
-        options |= {"early_stopping": self.early_stopping, "cut_off_competes": True}
-        return BeamSearch(self.num_beams, **options)
+        top_p = None if self.top_p == 1.0 else self.top_p
+        return SampleSearch(self.temperature, self.top_k or None, top_p, **options)
 
 
-_GENERATION_NAMES = {field.name for field in dataclasses.fields(_Generation)} | {*_NEUTRAL, *_UNUSED}
+_GENERATION_NAMES = {field.name for field in dataclasses.fields(_Generation)}
+_GENERATION_NAMES |= {*_NEUTRAL, *_NEUTRAL_OF_SAMPLES, *_UNUSED}
+
+
+def _unknown_search(path: Path, name: str, wanted: str, received: object) -> InputError:
+    return InputError(
+        f"{path}: `{name}` must be {wanted}, since no search here does it; or give another search, as "
+        f"`from_hugging_face(..., search=BeamSearch(4))`. Received: {received!r:.80}."
+    )
 
 
 def _written_search(search: object, ids: _Ids, max_length: int) -> Config:
     """Return the inverse of `_Generation.search`; raise ValueError for what `generate` cannot do."""
-    if not isinstance(search, _Search):
+    if not isinstance(search, BeamSearch | GreedySearch):
         raise ValueError(
             f"`search` must be a BeamSearch or a GreedySearch. Received: a {type(search).__name__}."
         )

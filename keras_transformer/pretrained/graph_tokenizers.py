@@ -21,6 +21,8 @@ class _NamedPieceTokenizer(AdaptedTokenizer):
 
         proto: str
         """The model, in Base64."""
+        has_spaces: bool = False
+        """Whether all white space is a space, which else the model says."""
         has_codes: bool = False
         """Whether `>>deu<<` at the start of a text is one token."""
 
@@ -41,6 +43,8 @@ class _NamedPieceTokenizer(AdaptedTokenizer):
         self._numbers = tf.lookup.StaticHashTable(entries, unknown)
 
     def split(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        if self.spec.has_spaces:
+            texts = tf.strings.regex_replace(texts, r"[\t-\r\x{85}\x{2581}\p{Z}]", " ")
         if not self.spec.has_codes:
             names = self._model.tokenize(texts)
         else:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import logging
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -18,8 +19,9 @@ from keras_transformer.pretrained.directory import _Directory
 from keras_transformer.pretrained.family import _Family
 from keras_transformer.pretrained.generation import _GENERATION_NAMES, _Generation, _written_search
 from keras_transformer.pretrained.t5 import _MT5, _T5, _UMT5
+from keras_transformer.pretrained.tokenizer_files import _FAST, _SETTINGS, _read_settings
 from keras_transformer.pretrained.tokenizers import _READERS, _refuse_language, _subword_files
-from keras_transformer.pretrained.weights import _load_model
+from keras_transformer.pretrained.weights import _check_sizes, _load_model
 from keras_transformer.pretrained.whisper import _read_whisper, _Whisper
 from keras_transformer.pretrained.word_level import _read_word_level, _word_level_files
 from keras_transformer.pretrained.written_model import _write_model
@@ -28,6 +30,7 @@ from keras_transformer.text import CharacterTokenizer, Tokenizer, WhitespaceToke
 from keras_transformer.types import SPECIAL_IDS
 
 _Ids: TypeAlias = npt.NDArray[np.int64]
+_LOGGER = logging.getLogger(__name__)
 
 # By `model_type`.
 _FAMILIES: dict[str, type[_Family]] = {
@@ -47,6 +50,8 @@ _TOKENIZERS = {**_READERS, "WhisperTokenizer": _read_whisper}
 # Where a directory names no class of tokenizers, or one that says nothing.
 _ANY_CLASS = (None, "PreTrainedTokenizer", "TokenizersBackend")
 _WORD_LEVEL = "WordLevel"
+# Further classes of tokenizers that belong to one family.
+_OTHER_CLASSES = {"m2m_100": ("NllbTokenizer",), "mbart": ("MBart50Tokenizer",)}
 # Where neither the model nor its configuration has a limit.
 _LENGTHS = 512, 256
 
@@ -55,6 +60,8 @@ def from_hugging_face(
     source: str | Path,
     source_language: str | None = None,
     target_language: str | None = None,
+    *,
+    revision: str | None = None,
     **options: Any,
 ) -> Translator:
     """Read a pretrained encoder-decoder: Marian, the BARTs, Pegasus, M2M100, NLLB, the T5s, and Whisper.
@@ -70,6 +77,7 @@ def from_hugging_face(
             `huggingface_hub`.
         source_language: Of a model of many languages, see `read_tokenizers`.
         target_language: Likewise.
+        revision: Branch, tag or commit of a model on the hub. Defaults to its main branch.
         **options: Arguments of the `Translator` that replace those of the directory: `search`,
             `max_source_length`, `max_target_length`, `source_tokenizer`, `target_tokenizer`.
 
@@ -86,9 +94,11 @@ def from_hugging_face(
         translator.save("runs/de_en")
         ```
     """
-    files = _Directory(source)
+    files = _Directory(source, revision)
     family = _read_family(files)
-    generation = _read_generation(files, family)
+    tensors = files.tensors(family.prefix)
+    _check_sizes(tensors, family, files.path)
+    generation = _read_generation(files, family, is_followed="search" not in options)
     first, second = (options.get(name) for name in ("source_tokenizer", "target_tokenizer"))
     if first is None or second is None:
         first, second = _tokenizers(files, source_language, target_language)
@@ -96,16 +106,22 @@ def from_hugging_face(
     of_target = tuple(second.prefix_ids) if family.begins_with_language else ()
     is_text = isinstance(Source.of(first), TextSource)
     # Audio has no text that a score could count from: the first tokens are given.
-    search = generation.search(files.path, second.original_ids, of_target, is_given=not is_text)
     limits = _limits(family, generation) if is_text else _limits_of_speech(family, generation, second)
+    if "search" not in options:
+        options["search"] = generation.search(
+            files.path, second.original_ids, of_target, limits[1], is_given=not is_text
+        )
     ids = {"source": first.original_ids} if is_text else {}
     arguments = {
         "model": _load_model(
-            files, family, {**ids, "target": second.original_ids}, int(generation.decoder_start_token_id or 0)
+            tensors,
+            family,
+            files.path,
+            {**ids, "target": second.original_ids},
+            int(generation.decoder_start_token_id or 0),
         ),
         "source_tokenizer": first,
         "target_tokenizer": second,
-        "search": search,
         "max_source_length": limits[0],
         "max_target_length": limits[1],
     }
@@ -113,7 +129,11 @@ def from_hugging_face(
 
 
 def read_tokenizers(
-    directory: str | Path, source_language: str | None = None, target_language: str | None = None
+    directory: str | Path,
+    source_language: str | None = None,
+    target_language: str | None = None,
+    *,
+    revision: str | None = None,
 ) -> tuple[Tokenizer, Tokenizer]:
     """Read the tokenizers of a pretrained encoder-decoder.
 
@@ -149,6 +169,7 @@ def read_tokenizers(
             configuration forces at the start, or starts from. Of a Marian model with many target languages:
             `"deu"`, whose token is put in front of every source. Of Whisper `"en"`, to translate, or the one
             that is spoken, to transcribe, which it does by default.
+        revision: Branch, tag or commit of a model on the hub. Defaults to its main branch.
 
     Returns:
         The tokenizer of the source and that of the target.
@@ -157,7 +178,7 @@ def read_tokenizers(
         InputError: If a file is missing, damaged or does not fit the others; the tokenizer is none of these,
             or has tokens that cannot be reproduced; a language is missing or unknown.
     """
-    return _tokenizers(_Directory(directory), source_language, target_language)
+    return _tokenizers(_Directory(directory, revision), source_language, target_language)
 
 
 def save_hugging_face(translator: Translator, directory: str | Path) -> None:
@@ -211,22 +232,49 @@ def save_hugging_face(translator: Translator, directory: str | Path) -> None:
         with errors_named("write", partial), atomic_file(partial / "model.safetensors") as path:
             save_file(written.tensors, path, metadata={"format": "pt"})
         again = _Directory(partial)
-        _check_equal(model, _load_model(again, _read_family(again), ids, start_id))
+        family = _read_family(again)
+        _check_equal(model, _load_model(again.tensors(family.prefix), family, partial, ids, start_id))
 
 
 def _read_family(files: _Directory) -> _Family:
-    path, kind = files.path / "config.json", files.config.get("model_type")
+    path, kind = files.path / "config.json", _model_type(files)
     if kind not in _FAMILIES:
-        raise InputError(f"{path}: `model_type` must be one of {', '.join(_FAMILIES)}. Received: {kind!r}.")
+        raise InputError(
+            f"{path}: `model_type` must be one of {', '.join(_FAMILIES)}. Received: {kind!r:.80}."
+        )
     family = _FAMILIES[kind].read(files)
     try:
         TransformerConfig(**family.options())
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
         raise InputError(f"{path}: {error}") from error
     return family
 
 
-def _read_generation(files: _Directory, family: _Family) -> _Generation:
+def _model_type(files: _Directory) -> str | None:
+    """Return the name of the family; where a configuration has none, its other names may tell."""
+    kind, given = files.config.get("model_type"), files.config.get("architectures")
+    if kind is not None:
+        return kind if isinstance(kind, str) else str(kind)
+    found = [
+        name for name, family in _FAMILIES.items() if given and {*family.architectures} & {*map(str, given)}
+    ]
+    name = _tokenizer_class(files)
+    found = found or [
+        kind for kind, family in _FAMILIES.items() if family.tokenizer_class == name != "T5Tokenizer"
+    ]
+    found = found or [kind for kind, names in _OTHER_CLASSES.items() if name in names]
+    if len(found) != 1:
+        return None
+    _LOGGER.warning("%s: `model_type` is missing, and taken to be %s", files.path / "config.json", found[0])
+    return found[0]
+
+
+def _tokenizer_class(files: _Directory) -> str | None:
+    name = _read_settings(files).tokenizer_class or files.config.get("tokenizer_class")
+    return name.removesuffix("Fast") if isinstance(name, str) else None
+
+
+def _read_generation(files: _Directory, family: _Family, *, is_followed: bool) -> _Generation:
     path = files.path / "generation_config.json"
     table = files.table(path.name, optional=True)
     # Older models have its names in `config.json`.
@@ -234,31 +282,31 @@ def _read_generation(files: _Directory, family: _Family) -> _Generation:
         path = files.path / "config.json"
         table = {name: value for name, value in files.config.items() if name in _GENERATION_NAMES}
     table = {name: value for name, value in table.items() if name not in family.ignored}
-    generation = _Generation.read(table, path)
+    generation = _Generation.read(table, path, is_followed=is_followed)
     start_ids = generation.decoder_start_token_id, family.decoder_start_token_id, generation.bos_token_id
     start_id = next((each for each in start_ids if each is not None), None)
     if start_id is None:
         raise InputError(f"{path}: `decoder_start_token_id` must be an id. Received: {start_id}.")
     end_id = family.eos_token_id if generation.eos_token_id is None else generation.eos_token_id
-    if end_id != family.eos_token_id:
+    if end_id not in (family.eos_token_id, (family.eos_token_id,)):
         wanted = f"`eos_token_id` must be {family.eos_token_id}, as in the configuration of the model"
         raise InputError(f"{path}: {wanted}. Received: {end_id}.")
+    end_id = family.eos_token_id
     return dataclasses.replace(generation, decoder_start_token_id=start_id, eos_token_id=end_id)
 
 
 def _tokenizers(files: _Directory, source: str | None, target: str | None) -> tuple[Tokenizer, Tokenizer]:
-    name = files.settings.get("tokenizer_class", files.config.get("tokenizer_class"))
-    name = name.removesuffix("Fast") if isinstance(name, str) else name
+    name = _tokenizer_class(files)
     if name in _ANY_CLASS:
-        model = files.table("tokenizer.json", optional=True).get("model")
+        model = files.table(_FAST, optional=True).get("model")
         if isinstance(model, dict) and model.get("type") == _WORD_LEVEL:
             _refuse_language(files, source, target)
             return _read_word_level(files.path)
-        family = _FAMILIES.get(str(files.config.get("model_type")))
+        family = _FAMILIES.get(str(_model_type(files)))
         name = family.tokenizer_class if family else None
     if name not in _TOKENIZERS:
         wanted = f"the tokenizer must be one of {tuple(_TOKENIZERS)}"
-        raise InputError(f"{files.settings_path}: {wanted}. Received: {name!r}.")
+        raise InputError(f"{files.path / _SETTINGS}: {wanted}. Received: {name!r:.80}.")
     return _TOKENIZERS[name](files, source, target)
 
 

@@ -39,3 +39,31 @@ _LANGUAGES = {
         "yue_Hant zho_Hans zho_Hant zul_Latn"
     ),
 }
+
+# The codes of the languages of Whisper with their names, of which several may be one to it.
+_NAMED = (
+    "en=english zh=chinese,mandarin de=german es=spanish,castilian ru=russian ko=korean fr=french "
+    "ja=japanese pt=portuguese tr=turkish pl=polish ca=catalan,valencian nl=dutch,flemish ar=arabic "
+    "sv=swedish it=italian id=indonesian hi=hindi fi=finnish vi=vietnamese he=hebrew uk=ukrainian "
+    "el=greek ms=malay cs=czech ro=romanian,moldavian,moldovan da=danish hu=hungarian ta=tamil "
+    "no=norwegian th=thai ur=urdu hr=croatian bg=bulgarian lt=lithuanian la=latin mi=maori ml=malayalam "
+    "cy=welsh sk=slovak te=telugu fa=persian lv=latvian bn=bengali sr=serbian az=azerbaijani "
+    "sl=slovenian kn=kannada et=estonian mk=macedonian br=breton eu=basque is=icelandic hy=armenian "
+    "ne=nepali mn=mongolian bs=bosnian kk=kazakh sq=albanian sw=swahili gl=galician mr=marathi "
+    "pa=punjabi,panjabi si=sinhala,sinhalese km=khmer sn=shona yo=yoruba so=somali af=afrikaans "
+    "oc=occitan ka=georgian be=belarusian tg=tajik sd=sindhi gu=gujarati am=amharic yi=yiddish lo=lao "
+    "uz=uzbek fo=faroese ht=haitian_creole,haitian ps=pashto,pushto tk=turkmen nn=nynorsk mt=maltese "
+    "sa=sanskrit lb=luxembourgish,letzeburgesch my=myanmar,burmese bo=tibetan tl=tagalog mg=malagasy "
+    "as=assamese tt=tatar haw=hawaiian ln=lingala ha=hausa ba=bashkir jw=javanese su=sundanese "
+    "yue=cantonese"
+)
+_PAIRS = [pair.split("=") for pair in _NAMED.split()]
+_SPOKEN = {name.replace("_", " "): code for code, names in _PAIRS for name in names.split(",")}
+
+
+def _spoken_code(language: str | None) -> str | None:
+    """Return the code of a language of Whisper, given that, its name or its token."""
+    if language is None:
+        return None
+    name = language.removeprefix("<|").removesuffix("|>").lower()
+    return _SPOKEN.get(name, name)

@@ -36,7 +36,7 @@ class _T5(_Family):
     eos_token_id: int = 1
     decoder_start_token_id: int | None = 0
 
-    architectures: ClassVar[tuple[str, ...]] = ("T5ForConditionalGeneration", "T5WithLMHeadModel")
+    architectures: ClassVar[tuple[str, ...]] = ("T5ForConditionalGeneration", "T5WithLMHeadModel", "T5Model")
     tokenizer_class: ClassVar[str] = "T5Tokenizer"
     fixed: ClassVar[Config] = {
         "use_bias": False,
@@ -46,6 +46,7 @@ class _T5(_Family):
     }
     tables: ClassVar[Mapping[str, tuple[str, ...]]] = _tables("")
     has_output_bias: ClassVar[bool] = False
+    prefix: ClassVar[str] = ""
     # The layer whose table of relative positions a layer has: the first's is that of the whole stack.
     position_table: ClassVar[str] = "block.0.layer.0.SelfAttention.relative_attention_bias"
 
@@ -120,7 +121,7 @@ class _MT5(_T5):
     num_heads: int = 6
     feed_forward_proj: str = "gated-gelu"
 
-    architectures: ClassVar[tuple[str, ...]] = ("MT5ForConditionalGeneration",)
+    architectures: ClassVar[tuple[str, ...]] = ("MT5ForConditionalGeneration", "MT5Model")
 
     def scales(self) -> _Scales:
         return super().scales()._replace(logits=1.0)
@@ -136,5 +137,5 @@ class _UMT5(_T5):
     num_heads: int = 6
     feed_forward_proj: str = "gated-gelu"
 
-    architectures: ClassVar[tuple[str, ...]] = ("UMT5ForConditionalGeneration",)
+    architectures: ClassVar[tuple[str, ...]] = ("UMT5ForConditionalGeneration", "UMT5Model")
     position_table: ClassVar[str] = "block.{i}.layer.0.SelfAttention.relative_attention_bias"

@@ -12,9 +12,20 @@ import numpy.typing as npt
 
 from keras_transformer._files import read_file
 from keras_transformer.errors import InputError
-from keras_transformer.pretrained.directory import _Directory
+from keras_transformer.pretrained.directory import _MAX_ROWS, _Directory
 from keras_transformer.pretrained.graph_tokenizers import _ByteTokenizer, _NamedPieceTokenizer
 from keras_transformer.pretrained.languages import _LANGUAGES
+from keras_transformer.pretrained.tokenizer_files import (
+    _FAST,
+    _SETTINGS,
+    _added_tokens,
+    _BytePairs,
+    _fast_model,
+    _fast_sentence_piece,
+    _has_fast_alone,
+    _read_settings,
+    _steps,
+)
 from keras_transformer.text import AdaptedTokenizer, BytePairTokenizer, SubwordTokenizer, Tokenizer
 from keras_transformer.types import SPECIAL_IDS, SPECIAL_TOKENS, Config
 
@@ -43,50 +54,73 @@ def _vocabulary(
     *,
     size: str = "vocab_size",
     special: Sequence[tuple[str, ...]] | None = None,
-    added: Sequence[tuple[int, str, bool]] | None = None,
 ) -> Config:
     """Return the fields of a `Spec` with all ids of the model, with tokens that are added to the pieces."""
-    pieces, never_text = [*pieces], [*hidden, _START, _MASK]
-    for number, token, is_special in _added_tokens(files) if added is None else added:
+    rows = files.config.get(size)
+    pieces, never_text, split = [*pieces], [*hidden, _START, _MASK], []
+    limit = _MAX_ROWS if type(rows) is not int else min(rows, _MAX_ROWS)
+    known = {*pieces, *never_text}
+    for token in _added_tokens(files):
+        number, name = token.id, token.content
+        if number >= max(limit, len(pieces)):
+            # The model has no row for it, which only matters where a text can become it.
+            _check_unwritten(files, [name] if not token.special else [], limit, size)
+            continue
         pieces += [_NO_TOKEN.format(at) for at in range(len(pieces), number + 1)]
-        if pieces[number] != token and not is_special:
-            wanted = "added tokens must be special, since others split texts"
-            raise InputError(f"{files.settings_path}: {wanted}. Received: {token!r}.")
-        pieces[number] = token
-        never_text += [token] * is_special
-    rows = files.config.get(size, len(pieces))
-    if type(rows) is not int or rows < len(pieces):
-        wanted = f"{size} must be at least {len(pieces)}, the tokens of the vocabulary"
+        is_new = pieces[number] != name
+        if is_new and not token.special and not pieces[number].startswith("<no token "):
+            wanted = f"the added token {name!r} must have an id of its own"
+            raise InputError(f"{files.path}: {wanted}. Received: {number}, that of {pieces[number]!r}.")
+        pieces[number] = name
+        never_text += [name] * token.special
+        if not token.special or name not in known:
+            if token.single_word:
+                wanted = "`single_word` of added tokens must be false"
+                raise InputError(f"{files.path}: {wanted}. Received: true for {name!r}.")
+            split.append(name)
+    rows = len(pieces) if rows is None else rows
+    if type(rows) is not int or not 0 < rows <= _MAX_ROWS:
+        wanted = f"`{size}` must be from 1 to {_MAX_ROWS}"
         raise InputError(f"{files.path / 'config.json'}: {wanted}. Received: {rows!r}.")
-    pieces += [_NO_TOKEN.format(at) for at in range(len(pieces), rows)]
+    # Some models have no row for tokens that no text has, as <mask>.
+    _check_unwritten(files, [piece for piece in pieces[rows:] if piece not in never_text], rows, size)
+    pieces = [*pieces[:rows], *(_NO_TOKEN.format(at) for at in range(len(pieces), rows))]
     if special is None:
         # Our own models start from a token that is no text.
         start = files.config.get("decoder_start_token_id")
         is_start = _START in pieces and pieces.index(_START) == start
         special = [names if names != (_START,) or is_start else () for names in _SPECIAL]
-    for token in (token for names in special for token in names):
-        if token not in pieces:
+    for name in (name for names in special for name in names):
+        if name not in pieces:
             raise InputError(
-                f"{files.path}: the vocabulary must have {token!r}. Received: {len(pieces)} others."
+                f"{files.path}: the vocabulary must have {name!r}. Received: {len(pieces)} others."
             )
     never_text += [piece for piece in pieces if piece.startswith("<no token ")]
-    return {"pieces": tuple(pieces), "special": tuple(special), "hidden": tuple(never_text)}
+    fields = {"pieces": tuple(pieces), "special": tuple(special), "hidden": tuple(dict.fromkeys(never_text))}
+    return {**fields, "split_tokens": tuple(name for name in split if name in pieces)}
 
 
-def _added_tokens(files: _Directory) -> list[tuple[int, str, bool]]:
-    """Return id, name and whether it is special of each token that the configuration adds."""
-    try:
-        return [
-            (int(number), str(token["content"]), bool(token["special"]))
-            for number, token in files.settings.get("added_tokens_decoder", {}).items()
-        ]
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        wanted = "added_tokens_decoder must have a `content` and `special` for each id"
-        raise InputError(f"{files.settings_path}: {wanted}. Received: {error!r}.") from error
+def _check_unwritten(files: _Directory, texts: Sequence[str], rows: int, size: str) -> None:
+    if texts:
+        wanted = f"`{size}` must be at least the tokens of the vocabulary"
+        received = f"{rows}, without a row for {texts[0]!r}"
+        raise InputError(f"{files.path / 'config.json'}: {wanted}. Received: {received}.")
 
 
-def _named_pieces(vocabulary: Config, proto: str, **others: Any) -> Tokenizer:
-    spec = _NamedPieceTokenizer.Spec(**vocabulary, proto=proto, **others)
+def _split_model(files: _Directory, name: str, first: Sequence[str] = ()) -> tuple[Config, list[str], bool]:
+    """Return fields of a `Spec`, the pieces, and whether these have all ids of the model.
+
+    They are in a SentencePiece model, or else in `tokenizer.json`, which has no pieces for other ids to add.
+    """
+    if not _has_fast_alone(files, name):
+        proto, pieces = files.sentence_piece(name, first)
+        return {"proto": proto}, pieces, False
+    proto, pieces, has_spaces = _fast_sentence_piece(files)
+    return {"proto": proto, "has_spaces": has_spaces}, pieces, True
+
+
+def _named_pieces(vocabulary: Config, **others: Any) -> Tokenizer:
+    spec = _NamedPieceTokenizer.Spec(**vocabulary, **others)
     return _own_subwords(spec) or _NamedPieceTokenizer(spec)
 
 
@@ -118,7 +152,7 @@ def _refuse_language(files: _Directory, *names: str | None) -> None:
 
 def _read_marian(files: _Directory, source: str | None, target: str | None) -> tuple[Tokenizer, Tokenizer]:
     _refuse_language(files, source)
-    is_separate = files.settings.get("separate_vocabs") is True
+    is_separate = _read_settings(files).separate_vocabs
     pieces = files.vocabulary("vocab.json")
     target_pieces = files.vocabulary("target_vocab.json") if is_separate else pieces
     prefix: tuple[str, ...] = ()
@@ -127,53 +161,69 @@ def _read_marian(files: _Directory, source: str | None, target: str | None) -> t
         prefix = (f">>{_language(files, 'target_language', target, languages)}<<",)
     size = "decoder_vocab_size" if is_separate else "vocab_size"
     protos = [files.sentence_piece(f"{side}.spm")[0] for side in ("source", "target")]
+    vocabularies = _vocabulary(files, pieces), _vocabulary(files, target_pieces, size=size)
     return (
-        _named_pieces(_vocabulary(files, pieces), protos[0], has_codes=True, prefix=prefix),
-        _named_pieces(_vocabulary(files, target_pieces, size=size), protos[1], has_codes=True),
+        _named_pieces(vocabularies[0], proto=protos[0], has_codes=True, prefix=prefix),
+        _named_pieces(vocabularies[1], proto=protos[1], has_codes=True),
     )
 
 
 def _read_t5(files: _Directory, source: str | None, target: str | None) -> tuple[Tokenizer, Tokenizer]:
     _refuse_language(files, source, target)
-    proto, pieces = files.sentence_piece("spiece.model")
-    extra = [f"<extra_id_{number}>" for number in reversed(range(files.setting("extra_ids", 100)))]
-    new = [] if "<extra_id_0>" in pieces else extra
-    return (_named_pieces(_vocabulary(files, [*pieces, *new], extra), proto),) * 2
+    model, pieces, is_whole = _split_model(files, "spiece.model")
+    number = _read_settings(files).number(files, "extra_ids", 100)
+    extra = [f"<extra_id_{each}>" for each in reversed(range(number))]
+    new = [] if is_whole or "<extra_id_0>" in pieces else extra
+    hidden = [*extra, *(piece for piece in pieces if piece.startswith("<extra_id_"))]
+    return (_named_pieces(_vocabulary(files, [*pieces, *new], hidden), **model),) * 2
 
 
 def _read_pegasus(files: _Directory, source: str | None, target: str | None) -> tuple[Tokenizer, Tokenizer]:
     _refuse_language(files, source, target)
-    proto, pieces = files.sentence_piece("spiece.model", [_PAD, _END])
-    offset = files.setting("offset", 103)
+    model, pieces, is_whole = _split_model(files, "spiece.model", [_PAD, _END])
+    offset = _read_settings(files).number(files, "offset", 103)
     if offset < 2:
-        raise InputError(f"{files.settings_path}: offset must be at least 2. Received: {offset}.")
+        raise InputError(f"{files.path / _SETTINGS}: `offset` must be at least 2. Received: {offset}.")
     extra = ["<mask_1>", "<mask_2>", *(f"<unk_{number}>" for number in range(2, offset))]
-    return (_named_pieces(_vocabulary(files, [_PAD, _END, *extra, *pieces[2:]], extra), proto),) * 2
+    pieces = pieces if is_whole else [_PAD, _END, *extra, *pieces[2:]]
+    return (_named_pieces(_vocabulary(files, pieces, extra), **model),) * 2
 
 
 def _read_with_languages(
     name: str, files: _Directory, source: str | None, target: str | None
 ) -> tuple[Tokenizer, Tokenizer]:
     """Read tokenizers that put the token of a language in front of each text, or after its end."""
-    is_last = name == "MBartTokenizer"
-    languages = {code: token for token, code in _language_tokens(name).items()}
+    is_last, settings = name == "MBartTokenizer", _read_settings(files)
+    tokens = _language_tokens(name)
     if name == "M2M100Tokenizer":
-        if (codes := files.settings.get("language_codes", "m2m100")) != "m2m100":
-            wanted = "language_codes must be 'm2m100'"
-            raise InputError(f"{files.settings_path}: {wanted}. Received: {codes!r}.")
-        proto, _ = files.sentence_piece("sentencepiece.bpe.model")
-        pieces = [*files.vocabulary("vocab.json"), *languages.values()]
+        if settings.language_codes != "m2m100":
+            wanted, received = "`language_codes` must be 'm2m100'", settings.language_codes
+            raise InputError(f"{files.path / _SETTINGS}: {wanted}. Received: {received!r}.")
+        model: Config = {"proto": files.sentence_piece("sentencepiece.bpe.model")[0]}
+        pieces = [*files.vocabulary("vocab.json"), *tokens]
     else:
-        if files.settings.get("legacy_behaviour"):
-            wanted = "legacy_behaviour must be false, since the language is put in front"
-            raise InputError(f"{files.settings_path}: {wanted}. Received: true.")
-        proto, pieces = files.sentence_piece("sentencepiece.bpe.model", [_UNKNOWN, _START, _END])
-        pieces = [*_FAIRSEQ, *pieces[3:], *languages.values(), _MASK]
-    first = "decoder_start_token_id" if is_last else "forced_bos_token_id"
-    forced = files.table("generation_config.json", optional=True).get(first, files.config.get(first))
-    by_number: dict[object, str] = {pieces.index(token): code for code, token in languages.items()}
-    source = source or files.settings.get("src_lang")
-    target = target or files.settings.get("tgt_lang") or by_number.get(forced)
+        if settings.legacy_behaviour:
+            wanted = "`legacy_behaviour` must be false, since the language is put in front"
+            raise InputError(f"{files.path / _SETTINGS}: {wanted}. Received: true.")
+        model, pieces, is_whole = _split_model(files, "sentencepiece.bpe.model", [_UNKNOWN, _START, _END])
+        pieces = pieces if is_whole else [*_FAIRSEQ, *pieces[3:], *tokens, _MASK]
+    form, _ = _LANGUAGE_CLASSES[name]
+    first, last = form.split("{}")
+    # A model that was trained further may have more of them.
+    tokens |= {
+        token.content: token.content.removeprefix(first).removesuffix(last)
+        for token in _added_tokens(files)
+        if token.special and token.content.startswith(first) and token.content.endswith(last)
+        if token.content not in (*_FAIRSEQ, _MASK)
+    }
+    vocabulary = _vocabulary(files, pieces, [*tokens])
+    numbers = {piece: number for number, piece in enumerate(vocabulary["pieces"])}
+    languages = {code: token for token, code in tokens.items() if token in numbers}
+    name = "decoder_start_token_id" if is_last else "forced_bos_token_id"
+    forced = files.table("generation_config.json", optional=True).get(name, files.config.get(name))
+    of_forced = (code for code, token in languages.items() if numbers[token] == forced)
+    source = source or settings.src_lang
+    target = target or settings.tgt_lang or next(of_forced, None)
     of_source, of_target = (
         languages[_language(files, argument, given, languages)]
         for argument, given in (("source_language", source), ("target_language", target))
@@ -181,8 +231,9 @@ def _read_with_languages(
     around: list[Config] = [{"prefix": (of_source,)}, {"prefix": (of_target,)}]
     if is_last:  # the decoder starts from its language
         around = [{"suffix": (of_source,), "start": of_target}, {"start": of_target}]
-    vocabulary = _vocabulary(files, pieces, [*languages.values()])
-    return _named_pieces(vocabulary, proto, **around[0]), _named_pieces(vocabulary, proto, **around[1])
+    # Those of others are not read from a text.
+    vocabulary["split_tokens"] = tuple(each for each in vocabulary["split_tokens"] if each not in tokens)
+    return _named_pieces(vocabulary, **model, **around[0]), _named_pieces(vocabulary, **model, **around[1])
 
 
 def _read_bart(files: _Directory, source: str | None, target: str | None) -> tuple[Tokenizer, Tokenizer]:
@@ -194,35 +245,40 @@ def _read_bart(files: _Directory, source: str | None, target: str | None) -> tup
 
 def _byte_pairs(files: _Directory) -> tuple[list[str], Config]:
     """Read the pieces, and the fields of a `Spec` that say how they are merged."""
-    space: object = files.settings.get("add_prefix_space", False)
-    path = files.path / "tokenizer.json"
-    if (files.path / "vocab.json").exists() or not path.exists():
+    has_space = _read_settings(files).add_prefix_space
+    path = files.path / _FAST
+    if not _has_fast_alone(files, "vocab.json"):
         pieces, path = files.vocabulary("vocab.json"), files.path / "merges.txt"
         lines = read_file(path).decode("utf-8", "replace").splitlines()
         merges = [line for line in lines if line.strip() and not line.startswith("#version")]
     else:
-        table = files.table(path.name)
-        parts = (table.get("model"), table.get("pre_tokenizer"))
-        model, splitter = (part if isinstance(part, dict) else {} for part in parts)
-        kinds = [model.get("type"), splitter.get("type")]
-        if kinds != ["BPE", "ByteLevel"] or table.get("normalizer") is not None:
-            received = f"{kinds} and the normalizer {table.get('normalizer')!r}"
+        table, model = files.table(path.name), _fast_model(files)
+        splitters = [*_steps(path, table, "pre_tokenizer", "pretokenizers")]
+        kinds = [model.type, *(splitter.get("type") for splitter in splitters)]
+        if (
+            not isinstance(model, _BytePairs)
+            or kinds[1:] != ["ByteLevel"]
+            or table.get("normalizer") is not None
+        ):
+            received = f"{kinds} and the normalizer {table.get('normalizer')!r:.80}"
             raise InputError(f"{path} must be of byte-level BPE without a normalizer. Received: {received}.")
-        pieces = files.ordered(path, model.get("vocab"))
-        merges = [merge if isinstance(merge, str) else " ".join(merge) for merge in model.get("merges", ())]
-        space = splitter.get("add_prefix_space", space)
+        pieces = files.ordered(path, model.vocab)
+        merges = [merge if isinstance(merge, str) else " ".join(merge) for merge in model.merges]
+        has_space = splitters[0].get("add_prefix_space", has_space) is True
     known = {*pieces}
     for merge in merges:
         if merge.count(" ") != 1 or not known.issuperset([*merge.split(" "), merge.replace(" ", "")]):
-            raise InputError(f"{path}: merges must be two tokens of the vocabulary. Received: {merge!r}.")
+            raise InputError(f"{path}: merges must be two tokens of the vocabulary. Received: {merge!r:.80}.")
     if missing := [letter for letter in BytePairTokenizer.byte_letters() if letter not in known]:
         raise InputError(f"{path}: the vocabulary must have all bytes. Received: none of {missing[:3]}.")
-    return pieces, {"merges": tuple(merges), "add_prefix_space": space is True}
+    return pieces, {"merges": tuple(merges), "add_prefix_space": has_space}
 
 
 def _read_byt5(files: _Directory, source: str | None, target: str | None) -> tuple[Tokenizer, Tokenizer]:
     _refuse_language(files, source, target)
-    extra = [f"<extra_id_{number}>" for number in range(files.setting("extra_ids", 125))]
+    extra = [
+        f"<extra_id_{number}>" for number in range(_read_settings(files).number(files, "extra_ids", 125))
+    ]
     pieces = [_PAD, _END, _UNKNOWN, *map(chr, range(256)), *extra]
     return (_ByteTokenizer(_ByteTokenizer.Spec(**_vocabulary(files, pieces, extra))),) * 2
 
@@ -270,7 +326,9 @@ def _subword_files(
         # The first says that they are left out of a text, the second that they are special.
         "additional_special_tokens": [*never_text],
         "added_tokens_decoder": {
-            str(number): {"content": piece, "special": True} for piece, number in never_text.items()
+            str(number): {"content": piece, "special": piece in never_text}
+            for piece, number in numbers.items()
+            if piece in never_text or piece in {*source.split_tokens, *target.split_tokens}
         },
         **settings,
     }

@@ -1,6 +1,7 @@
 """The weights of a model and the tensors of a checkpoint: each pair once, for both directions."""
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -15,7 +16,7 @@ from keras_transformer._arguments import check_finite
 from keras_transformer._backend import assign_rows
 from keras_transformer.errors import InputError
 from keras_transformer.models import Transformer
-from keras_transformer.pretrained.directory import _Directory, _Tensors
+from keras_transformer.pretrained.directory import _Tensors
 from keras_transformer.pretrained.family import _Family
 from keras_transformer.types import Tensor
 
@@ -172,15 +173,44 @@ def _part_weights(
             )
 
 
+def _check_sizes(tensors: _Tensors, family: _Family, path: Path) -> None:
+    """Raise InputError unless the sizes of a configuration are those in the headers of the weights."""
+    for field, value, tensor in family.layers():
+        if tensor.format(i=value - 1) not in tensors:
+            found = next(i for i in itertools.count() if tensor.format(i=i) not in tensors)
+            if not found:
+                raise InputError(f"{path} is not whole: it has no tensor {tensor.format(i=0)!r}.")
+            raise _misfit(path, field, found, tensor.format(i=value - 1), value)
+    for field, value, tensor, axis in family.sizes():
+        shape = tensors.shape(tensor)
+        if shape is None:
+            raise InputError(f"{path} is not whole: it has no tensor {tensor!r}.")
+        if shape[axis : axis + 1] != (value,):
+            raise _misfit(path, field, shape[axis] if axis < len(shape) else None, tensor, value)
+    names, sizes = _given_names(tensors, family, path), family.table_sizes()
+    for role, found_names in names.items():
+        field = "vocab_size" if sizes[role] == family.vocab_size else "decoder_vocab_size"
+        for name in found_names:
+            shape = tensors.shape(name) or ()
+            if shape[:1] != (sizes[role],):
+                raise _misfit(path, field, shape[0] if shape else None, name, sizes[role])
+
+
+def _misfit(path: Path, field: str, wanted: object, tensor: str, received: object) -> InputError:
+    return InputError(
+        f"{path / 'config.json'}: `{field}` must be {wanted}, as in the weights, by {tensor!r}. "
+        f"Received: {received}."
+    )
+
+
 def _load_model(
-    directory: _Directory, family: _Family, ids: Mapping[str, _Ids], start_id: int
+    tensors: _Tensors, family: _Family, path: Path, ids: Mapping[str, _Ids], start_id: int
 ) -> Transformer:
     """Make the model with the weights of the checkpoint, for the vocabularies of tokenizers.
 
     `ids` are `Tokenizer.original_ids` of both sides, without a source if that is audio. Of a start token that
     is -1 the row is that of `start_id`; it is never generated.
     """
-    tensors, path = directory.tensors(), directory.path
     names = _table_names(tensors, family, path)
     for side, each in ids.items():
         _check_table(tensors, family, path, (side, names[side]), each)
@@ -208,29 +238,27 @@ def _load_model(
         pair.fill(tensors)
     for stack in ("encoder", "decoder"):
         name, known, first = family.positions(stack)
-        if known is None:
+        is_learned = model.config.positions == "learned"
+        if known is None or not (is_learned or name in tensors):
             continue
         # Some versions write them, though they follow from the sizes. Half precision has 3 digits.
         if name in tensors and not np.allclose(tensors.read(name, known.shape), known, atol=2e-3):
             raise InputError(f"{path} must have sinusoids in {name!r}. Received: others.")
-        if model.config.positions == "learned":
+        if is_learned:
             _positions(model, stack).marks.assign(known[first:])
     if model.config.output_bias:
         size = family.table_sizes()["output"]
         bias = tensors.read(_BIAS, (1, size))[0] if _BIAS in tensors else np.zeros(size, "float32")
         rows = np.where(is_new, 0, target_ids)
         model.output_projection.bias.assign(np.where(is_new, np.float32(_NO_TOKEN_BIAS), bias[rows]))
-    tensors.check_all_read()
+    tensors.leave_out_others()
     check_finite(path, model.weights)
     return model
 
 
 def _table_names(tensors: _Tensors, family: _Family, path: Path) -> dict[str, str]:
     """Return the name of the table of the source, the target and the output, of which they may share one."""
-    given = {role: [name for name in names if name in tensors] for role, names in family.tables.items()}
-    for role, found in given.items():
-        if not found:
-            raise InputError(f"{path} is not whole: it has no tensor {family.tables[role][-1]!r}.")
+    given = _given_names(tensors, family, path)
     # The shared one comes first, and older files have copies of it.
     roles = {name: role for role in family.tables for name in reversed(given[role])}
     first: dict[str, str] = {}
@@ -242,6 +270,19 @@ def _table_names(tensors: _Tensors, family: _Family, path: Path) -> dict[str, st
         )
         first[name] = next(equal, name)
     return {role: first.get(found[0], found[0]) for role, found in given.items()}
+
+
+def _given_names(tensors: _Tensors, family: _Family, path: Path) -> dict[str, list[str]]:
+    """Return the names of tables that a checkpoint has, by what they are."""
+    given = {role: [name for name in names if name in tensors] for role, names in family.tables.items()}
+    # Of tables that are one a checkpoint may have any: the first in the order of the roles stands for all.
+    every = [name for names in given.values() for name in names]
+    if family.has_one_table:
+        given = {role: found or every[:1] for role, found in given.items()}
+    for role, found in given.items():
+        if not found:
+            raise InputError(f"{path} is not whole: it has no tensor {family.tables[role][-1]!r}.")
+    return given
 
 
 def _read_table(tensors: _Tensors, family: _Family, name: str, role: str) -> _Array:

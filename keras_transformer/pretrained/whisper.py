@@ -6,16 +6,12 @@ from typing import Any, ClassVar
 
 from keras_transformer.errors import InputError
 from keras_transformer.pretrained.bart import _Bart, _MBart
-from keras_transformer.pretrained.directory import _Directory
+from keras_transformer.pretrained.directory import _Directory, _typed
 from keras_transformer.pretrained.family import _option
+from keras_transformer.pretrained.languages import _spoken_code
 from keras_transformer.pretrained.log_mel import _RATE, _LogMel
-from keras_transformer.pretrained.tokenizers import (
-    _added_tokens,
-    _byte_pairs,
-    _language,
-    _refuse_language,
-    _vocabulary,
-)
+from keras_transformer.pretrained.tokenizer_files import _added_tokens
+from keras_transformer.pretrained.tokenizers import _byte_pairs, _language, _refuse_language, _vocabulary
 from keras_transformer.text import BytePairTokenizer, Tokenizer
 from keras_transformer.types import Config
 
@@ -80,21 +76,49 @@ class _Whisper(_Bart):
         return f"model.{stack}.embed_positions.weight", None, 0
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Speech:
+    """What `generate` begins an output with."""
+
+    language: str | None = None
+    task: str | None = None
+    forced_decoder_ids: tuple[tuple[int, int | None], ...] = ()
+    is_multilingual: bool | None = None
+    lang_to_id: dict[str, int] | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _FeatureSettings:
+    """How samples become frames; apart from `_SIZES` every model has these."""
+
+    sampling_rate: int = _RATE
+    hop_length: int = 160
+    n_fft: int = 400
+    dither: float = 0.0
+    padding_value: float = 0.0
+    chunk_length: int = 30
+    feature_size: int = 80
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Frames:
+    """The frames that a model reads."""
+
+    max_source_positions: int = 1500
+    num_mel_bins: int = 80
+
+
+_SIZES = ("chunk_length", "feature_size")
+_MAX_MELS = 201  # the frequencies of a window
+
+
 def _read_whisper(files: _Directory, source: str | None, target: str | None) -> tuple[Tokenizer, Tokenizer]:
     """Read the settings of the features, and the tokenizer."""
     pieces, byte_pairs = _byte_pairs(files)
-    added = {number: token for number, token, _ in _added_tokens(files)}
-    if (files.path / "tokenizer.json").exists():
-        found = files.table("tokenizer.json").get("added_tokens", ())
-        added |= {token["id"]: token["content"] for token in found}
-    added |= {number: token for token, number in files.table("added_tokens.json", optional=True).items()}
-    vocabulary = _vocabulary(
-        files,
-        pieces,
-        [*added.values()],  # times are no text either
-        special=((), (), (), (_END,)),
-        added=[(number, token, True) for number, token in sorted(added.items())],
-    )
+    # Times are no text either.
+    added = [token.content for token in _added_tokens(files)]
+    vocabulary = _vocabulary(files, pieces, added, special=((), (), (), (_END,)))
+    vocabulary["split_tokens"] = ()
     prefix = _prefix(files, vocabulary["pieces"], source, target)
     spec = BytePairTokenizer.Spec(**vocabulary, **byte_pairs, prefix=prefix)
     return _features(files), BytePairTokenizer(spec)
@@ -104,22 +128,32 @@ def _prefix(
     files: _Directory, pieces: tuple[str, ...], source: str | None, target: str | None
 ) -> tuple[str, ...]:
     """Return what every output begins with: language, task, and that there are no times."""
-    wanted = ["<|startoftranscript|>", *_TASKS, _NO_TIMES]
-    if missing := [token for token in wanted if token not in pieces]:
-        raise InputError(f"{files.path}: the vocabulary must have {wanted}. Received: none of {missing}.")
-    first, end = (pieces.index(token) for token in wanted[:2])
+    path = files.path / "generation_config.json"
+    tokens = ["<|startoftranscript|>", *_TASKS, _NO_TIMES]
+    if missing := [token for token in tokens if token not in pieces]:
+        raise InputError(f"{files.path}: the vocabulary must have {tokens}. Received: none of {missing}.")
+    first, end = (pieces.index(token) for token in tokens[:2])
     languages = {piece[2:-2]: piece for piece in pieces[first + 1 : end]}
-    table = {**files.config, **files.table("generation_config.json", optional=True)}
-    language, task = table.get("language"), table.get("task")
-    forced = [pieces[each[1]] for each in table.get("forced_decoder_ids") or () if each[1] is not None]
+    table = _typed({**files.config, **files.table(path.name, optional=True)}, path, _Speech)
+    language, task = table.language, table.task
+    numbers = [each[1] for each in table.forced_decoder_ids if each[1] is not None]
+    if not all(0 <= number < len(pieces) for number in numbers):
+        wanted = f"`forced_decoder_ids` must be below {len(pieces)}"
+        raise InputError(f"{path}: {wanted}. Received: {numbers}.")
+    forced = [pieces[number] for number in numbers]
     if language is None and task is None:  # older names for the same
         language = next((piece for piece in forced if piece in languages.values()), None)
         task = next((piece[2:-2] for piece in forced if piece in _TASKS), None)
-    if not table.get("is_multilingual", bool(source or language or table.get("lang_to_id"))):
+    is_multilingual = table.is_multilingual
+    if is_multilingual is None:
+        is_multilingual = bool(source or language or table.lang_to_id)
+    if not is_multilingual:
         _refuse_language(files, source, target)
         return (_NO_TIMES,)
-    language = language.strip("<|>") if isinstance(language, str) else language
+    source, target, language = map(_spoken_code, (source, target, language))
     spoken = _language(files, "source_language", source or language, languages)
+    if task not in (None, "transcribe", "translate"):
+        raise InputError(f"{path}: `task` must be transcribe or translate. Received: {task!r:.80}.")
     if target is not None:
         _language(files, "target_language", target, {"en", spoken})
         task = "transcribe" if target == spoken else "translate"
@@ -127,16 +161,24 @@ def _prefix(
 
 
 def _features(files: _Directory) -> _LogMel:
-    table = files.table("preprocessor_config.json", optional=True)
-    table = table or files.table("processor_config.json", optional=True).get("feature_extractor", {})
-    wanted = {"sampling_rate": _RATE, "hop_length": 160, "n_fft": 400, "dither": 0.0, "padding_value": 0.0}
-    for name, value in wanted.items():
-        if table.get(name, value) != value:
-            raise InputError(f"{files.path}: {name} must be {value}. Received: {table[name]!r}.")
-    frames = files.config.get("max_source_positions", 1500), files.config.get("num_mel_bins", 80)
-    seconds, num_mels = table.get("chunk_length", 30), table.get("feature_size", 80)
-    if (seconds * 50, num_mels) != frames:
-        message = f"the features must be {frames[0] * 2} frames of {frames[1]} mels, as the model reads them"
+    name = "preprocessor_config.json"
+    table = files.table(name, optional=True)
+    if not table:
+        name = "processor_config.json"
+        table = files.table(name, optional=True).get("feature_extractor", {})
+    path = files.path / name
+    if not isinstance(table, dict):
+        raise InputError(f"{path}: `feature_extractor` must be an object. Received: {table!r:.80}.")
+    settings = _typed(table, path, _FeatureSettings)
+    for field in dataclasses.fields(settings):
+        value = getattr(settings, field.name)
+        if field.name not in _SIZES and value != field.default:
+            raise InputError(f"{path}: {field.name} must be {field.default}. Received: {value!r}.")
+    model = files.read("config.json", _Frames)
+    seconds, num_mels = settings.chunk_length, settings.feature_size
+    if (seconds * 50, num_mels) != (model.max_source_positions, model.num_mel_bins) or num_mels > _MAX_MELS:
+        frames = f"{model.max_source_positions * 2} frames of {model.num_mel_bins} mels"
         received = f"chunk_length={seconds}, feature_size={num_mels}"
-        raise InputError(f"{files.path}: {message}. Received: {received}.")
+        message = f"the features must be {frames}, as the model reads them"
+        raise InputError(f"{path}: {message}. Received: {received}.")
     return _LogMel(num_mels=num_mels, seconds=seconds)

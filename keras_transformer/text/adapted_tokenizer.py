@@ -3,6 +3,7 @@
 import abc
 import dataclasses
 import json
+import re
 from typing import ClassVar, Self
 
 import numpy as np
@@ -46,6 +47,8 @@ class AdaptedTokenizer(Tokenizer):
         """Tokens after the end of every source."""
         start: str | None = None
         """What decoding starts from, if it is a token of its own too."""
+        split_tokens: tuple[str, ...] = ()
+        """Tokens that are added to the vocabulary: where a text has one, its parts are split one by one."""
 
     def __init__(self, spec: Spec) -> None:
         # A dataclass: TensorFlow would track every entry of a list.
@@ -84,10 +87,25 @@ class AdaptedTokenizer(Tokenizer):
 
     def _compile(self) -> None:
         self.load()
+        split = self._split_between if self.spec.split_tokens else self.split
         # Compiled, since KerasHub takes another path, in Python, where there is no graph.
-        self._split = tf.function(self.split, input_signature=[tf.TensorSpec([None], tf.string)])
+        self._split = tf.function(split, input_signature=[tf.TensorSpec([None], tf.string)])
         spec = tf.RaggedTensorSpec([None, None], tf.int32)
         self._join = tf.function(self.join, input_signature=[spec])
+
+    def _split_between(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        from tensorflow_text import regex_split
+
+        # The longest of those that begin at one place.
+        names = sorted(self.spec.split_tokens, key=len, reverse=True)
+        pattern = "|".join(map(re.escape, names))
+        parts = regex_split(texts, pattern, pattern)
+        is_token = tf.strings.regex_full_match(parts.flat_values, pattern)
+        numbers = tf.constant([self.spec.pieces.index(name) for name in names])
+        found = tf.argmax(parts.flat_values[:, tf.newaxis] == tf.constant(names), axis=1)
+        tokens = tf.ragged.boolean_mask(tf.gather(numbers, found)[:, tf.newaxis], is_token[:, tf.newaxis])
+        others = tf.cast(self.split(tf.where(is_token, "", parts.flat_values)), tf.int32)
+        return parts.with_flat_values(tf.concat([tokens, others], axis=1)).merge_dims(1, 2)
 
     def _encode(self, texts: tf.Tensor) -> tf.RaggedTensor:
         self._revive()
@@ -120,7 +138,12 @@ class AdaptedTokenizer(Tokenizer):
                 self._compile()
 
     def _vocabulary_bytes(self) -> bytes:
-        return json.dumps(dataclasses.asdict(self.spec)).encode()
+        fields = dataclasses.asdict(self.spec)
+        # Without them the bytes, and so the fingerprint, are those of before there were any.
+        for name in ("split_tokens", "has_spaces"):
+            if not fields.get(name, True):
+                del fields[name]
+        return json.dumps(fields).encode()
 
     @classmethod
     def _restore(cls, vocabulary: bytes, options: dict[str, bool]) -> Self:

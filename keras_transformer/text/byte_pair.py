@@ -60,7 +60,14 @@ class BytePairTokenizer(AdaptedTokenizer):
         self._ranks = tf.lookup.StaticHashTable(entries, _NO_RANK)
         self._merged = tf.constant([numbers[left + right] for left, right in pairs] or [0], tf.int32)
         codes = {letter: code for code, letter in enumerate(letters)}
-        contents = [bytes(codes[letter] for letter in piece if letter in codes) for piece in pieces]
+        # Added tokens are text as they are.
+        as_text = {*self.spec.split_tokens}
+        contents = [
+            piece.encode()
+            if piece in as_text
+            else bytes(codes[letter] for letter in piece if letter in codes)
+            for piece in pieces
+        ]
         self._contents = tf.constant(contents, tf.string)
 
     def split(self, texts: tf.Tensor) -> tf.RaggedTensor:

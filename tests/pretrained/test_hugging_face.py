@@ -118,11 +118,12 @@ def test_damaged_or_other_weights_are_refused(tmp_path: Path) -> None:
     config = save_model("pegasus", tmp_path).config
     path = tmp_path / "model.safetensors"
     content, tensors = path.read_bytes(), numpy.load_file(path)
-    name = "model.decoder.layers.0.fc1.weight"
+    name, other = "model.decoder.layers.0.fc1.weight", "model.decoder.layers.0.fc2.weight"
     others = {
         "missing": {key: value for key, value in tensors.items() if key != name},
         "unknown": {**tensors, "model.adapter.weight": tensors[name]},
         "shape": {**tensors, name: tensors[name][:, :-1].copy()},
+        "width": {**tensors, other: tensors[other][:, :-1].copy()},
         "integers": {**tensors, name: tensors[name].astype("int32")},
         "infinite": {**tensors, name: tensors[name] * np.float32("inf")},
         "positions": {**tensors, "model.encoder.embed_positions.weight": np.ones((30, 16), "float32")},
@@ -130,8 +131,9 @@ def test_damaged_or_other_weights_are_refused(tmp_path: Path) -> None:
     messages = {
         "missing": f"no tensor '{name}'",
         "unknown": "no others. Received: 'model.adapter.weight'",
-        "shape": r"shape \(24, 16\), by the configuration. Received: float32 of shape \(24, 15\)",
-        "integers": "Received: int32",
+        "shape": r"config\.json: `d_model` must be 15, as in the weights, by .*fc1\.weight'. Received: 16",
+        "width": r"shape \(16, 24\), by the configuration. Received: F32 of shape \(16, 23\)",
+        "integers": "Received: I32",
         "infinite": "finite weights",
         "positions": "must have sinusoids",
     }

@@ -377,16 +377,30 @@ DAMAGES: list[tuple[Callable[[Path], Any], str]] = [
     (lambda path: (path / "vocab.json").write_bytes(b"{}"), r"the vocabulary must have '<pad>'"),
     (edit("vocab.json", a="b"), r"vocab\.json: the ids .* 0 to \d+, each once\. Received: no token for \d+"),
     (edit("vocab.json", new=1), r"vocab\.json: the ids .* must be 0 to"),
-    (edit("config.json", vocab_size=5), r"config\.json: vocab_size must be at least \d+.*Received: 5"),
+    (
+        edit("config.json", vocab_size=5),
+        r"config\.json: `vocab_size` must be at least .* Received: 5, without",
+    ),
+    (edit("config.json", vocab_size=10**9), r"`vocab_size` must be from 1 to 4194304\. Received: 1000000000"),
     (
         edit("tokenizer_config.json", tokenizer_class="BertTokenizer"),
         r"must be one of .*Received: 'BertTokenizer'",
     ),
     (edit("tokenizer_config.json", tokenizer_class=None), r"the tokenizer must be one of .*Received: None"),
-    (edit("tokenizer_config.json", added_tokens_decoder=[3]), r"added_tokens_decoder must have"),
+    (edit("tokenizer_config.json", added_tokens_decoder=[3]), r"`added_tokens_decoder` must have"),
+    (
+        edit(
+            "tokenizer_config.json", added_tokens_decoder={"1000000000": {"content": "x", "special": False}}
+        ),
+        r"the id of the added token 'x' must be from 0 to .* Received: 1000000000",
+    ),
+    (
+        edit("tokenizer_config.json", added_tokens_decoder={"90": {"content": 3}}),
+        r"tokenizer_config\.json is damaged: `added_tokens.0.content` must be a valid string",
+    ),
     (
         edit("tokenizer_config.json", added_tokens_decoder={"7": {"content": "Haus", "special": False}}),
-        r"added tokens must be special.*Received: 'Haus'",
+        r"the added token 'Haus' must have an id of its own\. Received: 7",
     ),
 ]
 

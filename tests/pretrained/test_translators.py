@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from keras_transformer import Translator
-from keras_transformer.decoding import BeamSearch, GreedySearch
+from keras_transformer.decoding import BeamSearch, GreedySearch, SampleSearch
 from keras_transformer.errors import InputError
 from keras_transformer.export import ServedModel, export_saved_model
 from keras_transformer.pretrained import from_hugging_face
@@ -123,11 +123,16 @@ def test_options_replace_those_of_the_directory(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("option", "message"),
     [
-        ({"do_sample": True}, "`do_sample` must be False"),
+        (
+            {"do_sample": True, "num_beams": 2},
+            "`do_sample` must be False with num_beams=2, .* search=BeamSearch",
+        ),
+        ({"do_sample": True, "typical_p": 0.9}, "`typical_p` must be 1.0"),
         ({"repetition_penalty": 1.2}, "`repetition_penalty` must be 1.0"),
+        ({"num_beams": 10**9}, "`num_beams` must be from 1 to 1000"),
+        ({"penalty_alpha": 0.6}, "`penalty_alpha` must be 0.0"),
         ({"num_beam_groups": 2}, "`num_beam_groups` must be 1"),
         ({"num_beams": "four"}, "num_beams='four'"),
-        ({"a_new_option": 3}, "'a_new_option' is not known"),
         ({"bad_words_ids": [[5000]]}, "must be in the vocabulary .* Received: 5000"),
         ({"forced_eos_token_id": 7}, "must be 0, the end"),
         ({"eos_token_id": [0, 5]}, "`eos_token_id` must be 0"),
@@ -139,3 +144,24 @@ def test_a_search_that_is_not_known_is_refused(option: dict[str, Any], message: 
     path.write_text(json.dumps({**json.loads(path.read_text()), **option}))
     with pytest.raises(InputError, match=message):
         from_hugging_face(tmp_path)
+
+
+@pytest.mark.parametrize("option", [{"num_beam_groups": 2}, {"do_sample": True, "num_beams": 3}])
+def test_a_search_that_is_given_needs_no_other(option: dict[str, Any], tmp_path: Path) -> None:
+    save_translator("marian", tmp_path)
+    path = tmp_path / "generation_config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **option}))
+    assert from_hugging_face(tmp_path, search=BeamSearch(7)).search.beam_size == 7
+
+
+def test_sampling_options_make_a_sampling_search(tmp_path: Path) -> None:
+    save_translator("marian", tmp_path, do_sample=True, temperature=0.7, top_k=20, top_p=0.9)
+    search = from_hugging_face(tmp_path).search
+    assert isinstance(search, SampleSearch)
+    assert (search.temperature, search.top_k, search.top_p) == (0.7, 20, 0.9)
+    path = tmp_path / "generation_config.json"
+    table = json.loads(path.read_text())
+    path.write_text(json.dumps({**table, "temperature": None, "top_k": None, "top_p": None}))
+    search = from_hugging_face(tmp_path).search
+    assert isinstance(search, SampleSearch)
+    assert (search.temperature, search.top_k, search.top_p) == (1.0, 50, None)  # its defaults

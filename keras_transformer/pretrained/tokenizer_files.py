@@ -1,0 +1,235 @@
+"""The JSON files of a tokenizer: its settings, the tokens that were added, and its SentencePiece model."""
+
+import base64
+import binascii
+import dataclasses
+import reprlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+from keras_transformer.errors import InputError
+from keras_transformer.pretrained.directory import _MAX_ROWS, _Directory, _typed
+from keras_transformer.types import Config
+
+_SETTINGS, _FAST = "tokenizer_config.json", "tokenizer.json"
+_SPACE = "\u2581"  # what stands for a space in pieces
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Settings:
+    """The names of `tokenizer_config.json` that change ids, with the defaults of transformers."""
+
+    tokenizer_class: str | None = None
+    add_prefix_space: bool = False
+    extra_ids: int | None = None
+    language_codes: str = "m2m100"
+    legacy_behaviour: bool = False
+    offset: int = 103
+    separate_vocabs: bool = False
+    src_lang: str | None = None
+    tgt_lang: str | None = None
+
+    def number(self, files: _Directory, name: str, default: int) -> int:
+        """Return a number of tokens."""
+        value: int | None = getattr(self, name)
+        value = default if value is None else value
+        if not 0 <= value <= _MAX_ROWS:
+            wanted = f"`{name}` must be from 0 to {_MAX_ROWS}"
+            raise InputError(f"{files.path / _SETTINGS}: {wanted}. Received: {value}.")
+        return value
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _AddedToken:
+    """A token besides those of the model that splits texts."""
+
+    id: int
+    content: str
+    special: bool = False
+    single_word: bool = False
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _AddedTokens:
+    added_tokens: tuple[_AddedToken, ...] = ()
+
+
+def _read_settings(files: _Directory) -> _Settings:
+    return files.read(_SETTINGS, _Settings, optional=True)
+
+
+def _added_tokens(files: _Directory) -> list[_AddedToken]:
+    """Return the added tokens in the order of their ids, of the three files that may have them."""
+    found: dict[int, _AddedToken] = {}
+    for path, tables in _added_tables(files):
+        names = {field.name for field in dataclasses.fields(_AddedToken)}
+        given = [
+            {name: each[name] for name in names & each.keys()} if isinstance(each, dict) else each
+            for each in tables
+        ]
+        for token in _typed({"added_tokens": given}, path, _AddedTokens).added_tokens:
+            if not 0 <= token.id <= _MAX_ROWS:
+                wanted = f"the id of the added token {token.content!r} must be from 0 to {_MAX_ROWS}"
+                raise InputError(f"{path}: {wanted}. Received: {token.id}.")
+            found.setdefault(token.id, token)
+    return [found[number] for number in sorted(found)]
+
+
+def _added_tables(files: _Directory) -> Iterator[tuple[Path, list[Any]]]:
+    path, name = files.path / _SETTINGS, "added_tokens_decoder"
+    table = files.table(path.name, optional=True).get(name) or {}
+    if not isinstance(table, dict) or not all(number.isdecimal() for number in table):
+        raise InputError(f"{path}: `{name}` must have a token for each id. Received: {reprlib.repr(table)}.")
+    yield path, [{"id": int(number[:10]), **_dict(each)} for number, each in table.items()]
+    path = files.path / _FAST
+    tokens = files.table(path.name, optional=True).get("added_tokens") or []
+    yield path, tokens if isinstance(tokens, list) else [tokens]
+    path = files.path / "added_tokens.json"
+    yield (
+        path,
+        [
+            {"id": number, "content": content}
+            for content, number in files.table(path.name, optional=True).items()
+        ],
+    )
+
+
+def _dict(value: Any) -> Config:
+    return value if isinstance(value, dict) else {"content": value}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Unigram:
+    type: Literal["Unigram"]
+    vocab: tuple[tuple[str, float], ...]
+    unk_id: int
+    byte_fallback: bool = False
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _BytePairs:
+    type: Literal["BPE"]
+    vocab: dict[str, int]
+    merges: tuple[str | tuple[str, str], ...]
+    unk_token: str | None = None
+    byte_fallback: bool = False
+
+
+def _has_fast_alone(files: _Directory, name: str) -> bool:
+    """Return whether a directory has `tokenizer.json` in place of a file."""
+    return not (files.path / name).exists() and (files.path / _FAST).exists()
+
+
+def _fast_model(files: _Directory) -> _Unigram | _BytePairs:
+    path = files.path / _FAST
+    table = files.table(_FAST).get("model")
+    kind = table.get("type") if isinstance(table, dict) else None
+    if not isinstance(table, dict) or kind not in ("Unigram", "BPE", None):
+        wanted = "`model` must be of the type 'Unigram' or 'BPE'"
+        raise InputError(f"{path}: {wanted}. Received: {reprlib.repr(table if kind is None else kind)}.")
+    # Older files do not name the type.
+    kind = kind or ("BPE" if "merges" in table else "Unigram")
+    table = {**table, "type": kind}
+    return _typed(table, path, _BytePairs) if kind == "BPE" else _typed(table, path, _Unigram)
+
+
+def _fast_sentence_piece(files: _Directory) -> tuple[str, list[str], bool]:
+    """Return the SentencePiece model that splits as a `tokenizer.json`, in Base64, and its pieces.
+
+    Besides, whether all white space is a space for it, which is else a part of the model.
+    """
+    from sentencepiece import sentencepiece_model_pb2
+
+    path, model = files.path / _FAST, _fast_model(files)
+    table = files.table(_FAST)
+    characters, has_words = _normalizer(path, table), _splits_words(path, table)
+    pieces, scores, unknown = _scored_pieces(files, path, model)
+    control = {token.content for token in _added_tokens(files) if token.special}
+    proto = sentencepiece_model_pb2.ModelProto()
+    kinds = sentencepiece_model_pb2.ModelProto.SentencePiece
+    for number, (piece, score) in enumerate(zip(pieces, scores, strict=True)):
+        kind = kinds.CONTROL if piece in control or score is None else kinds.NORMAL
+        if model.byte_fallback and len(piece) == 6 and piece.startswith("<0x"):
+            kind = kinds.BYTE
+        kind = kinds.UNKNOWN if number == unknown else kind
+        proto.pieces.add(piece=piece, score=score or 0.0, type=kind)
+    trainer, normalizer = proto.trainer_spec, proto.normalizer_spec
+    trainer.model_type = trainer.BPE if isinstance(model, _BytePairs) else trainer.UNIGRAM
+    trainer.vocab_size, trainer.unk_id, trainer.unk_piece = len(pieces), unknown, pieces[unknown]
+    trainer.bos_id = trainer.eos_id = trainer.pad_id = -1
+    trainer.byte_fallback = model.byte_fallback
+    normalizer.precompiled_charsmap = characters
+    normalizer.add_dummy_prefix = normalizer.remove_extra_whitespaces = normalizer.escape_whitespaces = True
+    return base64.b64encode(proto.SerializeToString()).decode(), pieces, has_words and not characters
+
+
+def _scored_pieces(
+    files: _Directory, path: Path, model: _Unigram | _BytePairs
+) -> tuple[list[str], list[float | None], int]:
+    """Return pieces, their scores, None for what no text becomes, and the id of the unknown token."""
+    if isinstance(model, _Unigram):
+        pieces = [piece for piece, _ in model.vocab]
+        if not 0 <= model.unk_id < len(pieces):
+            wanted = f"`unk_id` must be below {len(pieces)}, the pieces"
+            raise InputError(f"{path}: {wanted}. Received: {model.unk_id}.")
+        return pieces, [score for _, score in model.vocab], model.unk_id
+    pieces = files.ordered(path, model.vocab)
+    if model.unk_token not in model.vocab:
+        wanted = "`unk_token` must be in the vocabulary"
+        raise InputError(f"{path}: {wanted}. Received: {model.unk_token!r}.")
+    ranks: dict[str, int] = {}
+    for merge in model.merges:
+        ranks.setdefault(merge.replace(" ", "") if isinstance(merge, str) else "".join(merge), len(ranks))
+    # SentencePiece merges what makes the piece of the highest score. Letters are merged from nothing.
+    scores = [
+        -float(ranks[piece]) if piece in ranks else 0.0 if len(piece) == 1 else None for piece in pieces
+    ]
+    return pieces, scores, model.vocab[str(model.unk_token)]
+
+
+def _steps(path: Path, table: Config, name: str, inner: str) -> Iterator[Config]:
+    """Yield the steps of a part of a `tokenizer.json`, which may be a sequence of parts."""
+    step = table.get(name)
+    if step is None:
+        return
+    if not isinstance(step, dict):
+        raise InputError(f"{path}: `{name}` must be an object. Received: {reprlib.repr(step)}.")
+    steps = step.get(inner) if step.get("type") == "Sequence" else [step]
+    for each in steps if isinstance(steps, list) else [steps]:
+        if not isinstance(each, dict):
+            raise InputError(f"{path}: `{name}` must have objects. Received: {reprlib.repr(each)}.")
+        yield each
+
+
+def _normalizer(path: Path, table: Config) -> bytes:
+    """Return the table of characters of a SentencePiece model; raise InputError for what is none of it."""
+    characters = b""
+    for step in _steps(path, table, "normalizer", "normalizers"):
+        # What follows is a part of SentencePiece: several spaces are one, and none at the ends.
+        is_spaces = step.get("type") in ("Replace", "Strip") and step.get("content", " ") in (" ", _SPACE)
+        if step.get("type") == "Precompiled":
+            try:
+                characters = base64.b64decode(str(step.get("precompiled_charsmap")), validate=True)
+            except (binascii.Error, ValueError) as error:
+                raise InputError(
+                    f"{path}: `precompiled_charsmap` must be Base64. Received: {error}."
+                ) from error
+        elif not is_spaces:
+            wanted = "`normalizer` must be that of a SentencePiece model"
+            raise InputError(f"{path}: {wanted}. Received: {reprlib.repr(step)}.")
+    return characters
+
+
+def _splits_words(path: Path, table: Config) -> bool:
+    """Return whether texts are split at all white space; raise InputError for other rules."""
+    found = [*_steps(path, table, "pre_tokenizer", "pretokenizers")]
+    for step in found:
+        is_prefixed = step.get("prepend_scheme", "always") != "never" and step.get("add_prefix_space", True)
+        is_space = (
+            step.get("type") == "Metaspace" and step.get("replacement", _SPACE) == _SPACE and is_prefixed
+        )
+        if not is_space and step.get("type") != "WhitespaceSplit":
+            wanted = "`pre_tokenizer` must be that of a SentencePiece model"
+            raise InputError(f"{path}: {wanted}. Received: {reprlib.repr(step)}.")
+    return any(step["type"] == "WhitespaceSplit" for step in found)
