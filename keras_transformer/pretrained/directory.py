@@ -56,7 +56,11 @@ class _Directory:
         path = self.path / name
         if optional and not path.exists():
             return {}
-        table: Config = read_table(read_file(path), path)
+        content = read_file(path)
+        table: Config = read_table(content, path)
+        # Half of a character that has two, which no text and no other reader knows.
+        if b"\\ud" in content.lower() and (place := _place_of_half(table)):
+            raise InputError(f"{path} must hold Unicode text. Received: half of a character in {place!r}.")
         return table
 
     def read(self, name: str, kind: type[_Kind], *, optional: bool = False) -> _Kind:
@@ -100,10 +104,29 @@ class _Directory:
 
 
 def _typed(table: Config, path: Path, kind: type[_Kind]) -> _Kind:
-    names = getattr(kind, "__dataclass_fields__", {}).keys()
+    of_any: Any = kind  # the types of dataclasses know no such variable
+    names = {field.name for field in dataclasses.fields(of_any)}
     given = {name: value for name, value in table.items() if name in names and value is not None}
     result: _Kind = read_table(json.dumps(given).encode(), path, kind)
     return result
+
+
+def _place_of_half(value: object, place: str = "") -> str:
+    """Return where text is that cannot be written, as `config.name`; empty if there is none."""
+    if isinstance(value, str):
+        return place if any("\ud800" <= letter <= "\udfff" for letter in value) else ""
+    pairs = (
+        [*value.items()]
+        if isinstance(value, dict)
+        else [*enumerate(value)]
+        if isinstance(value, list)
+        else []
+    )
+    for name, each in pairs:
+        inner = f"{place}.{name!a}" if place else ascii(name)
+        if found := _place_of_half(str(name), inner) or _place_of_half(each, inner):
+            return found
+    return ""
 
 
 def _left_out(path: Path, values: Iterable[str]) -> None:

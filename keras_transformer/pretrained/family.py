@@ -82,7 +82,8 @@ class _Family:
         """Read a configuration; raise InputError for another architecture or an unknown option."""
         config, path = directory.config, directory.path / "config.json"
         architectures = config.get("architectures") or [cls.architectures[0]]
-        if not set(map(str, architectures)) & set(cls.architectures):
+        given = map(str, architectures) if isinstance(architectures, list) else ()
+        if not {*given} & {*cls.architectures}:
             wanted = f"`architectures` must have {' or '.join(cls.architectures)}"
             raise InputError(f"{path}: {wanted}. Received: {architectures!r:.80}.")
         family = directory.read(path.name, cls)
@@ -99,34 +100,30 @@ class _Family:
         _left_out(path, (f"{name}={others[name]!r:.80}" for name in sorted(others)))
         return family
 
-    def sizes(self) -> Iterator[tuple[str, int, str, int]]:
-        """Yield names of the configuration, and the size, the tensor and its axis that each must be equal to.
+    def sizes(self) -> Iterator[tuple[str, int, str, int, int]]:
+        """Yield a name of the configuration, its value, and the tensor and its axis that has this size.
 
-        So all are known before anything is built, since the headers of the weights have them.
+        The last is the number of rows that a tensor has besides. The headers of the weights have all sizes,
+        so that they are compared before anything is built.
         """
         options = self.options()
-        heads, width = options["num_heads"], options["hidden_dim"]
         for stack in ("encoder", "decoder"):
             inner, query = (
                 f"{self.layer_names(stack)[part]}.weight".format(i=0)
                 for part in ("feed_forward.inner", "self_attention.query_dense")
             )
-            yield self._name("intermediate_dim", stack), options["intermediate_dim"], inner, 0
-            yield self._name("hidden_dim"), width, inner, 1
+            yield self._name("intermediate_dim", stack), options["intermediate_dim"], inner, 0, 0
+            yield self._name("hidden_dim"), options["hidden_dim"], inner, 1, 0
             if "head_dim" in options:
-                yield (
-                    f"{self._name('num_heads')} * {self._name('head_dim')}",
-                    heads * options["head_dim"],
-                    query,
-                    0,
-                )
-            name, known, first = (
-                self.positions(stack) if options.get("positions") == "learned" else ("", None, 0)
-            )
-            if name and known is None:
+                names = f"{self._name('num_heads')} * {self._name('head_dim')}"
+                yield names, options["num_heads"] * options["head_dim"], query, 0, 0
+            if options["positions"] != "learned":
+                continue
+            name, known, first = self.positions(stack)
+            if known is None:
                 of_source = stack == "encoder" and "max_source_positions" in options
                 ours = "max_source_positions" if of_source else "max_length"
-                yield f"{self._name(ours)} + {first}", options[ours] + first, name, 0
+                yield self._name(ours), options[ours], name, 0, first
 
     def layers(self) -> Iterator[tuple[str, int, str]]:
         """Yield the name of each number of layers, the number, and a tensor that each layer `{i}` has."""
@@ -146,14 +143,15 @@ class _Family:
 
     def options(self) -> Config:
         """Return the options of our model, apart from vocabularies and tables."""
-        options = dict(self.fixed)
+        options, found = dict(self.fixed), dict[str, str]()
         for name, all_of_ours in self.names().items():
             for ours in all_of_ours:
                 value = getattr(self, name)
                 value = _activation(value) if ours == "activation" else value
+                first = found.setdefault(ours, name)
                 if options.setdefault(ours, value) != value:
                     wanted = f"Encoder and decoder must have the same `{ours}`"
-                    raise InputError(f"{wanted}. Received: {options[ours]} and {value}.")
+                    raise InputError(f"{wanted}. Received: {first}={options[ours]} and {name}={value}.")
         return options
 
     @classmethod

@@ -97,6 +97,10 @@ class _Generation:
             path, (f"{name}={others[name]!r:.80}" for name in sorted(others.keys() - _GENERATION_NAMES))
         )
         generation = _typed(table, path, cls)
+        for name, least in (("max_length", 2), ("max_new_tokens", 1)):
+            value = getattr(generation, name)
+            if value is not None and value < least:
+                raise InputError(f"{path}: `{name}` must be at least {least}. Received: {value}.")
         neutral = {**_NEUTRAL, **(_NEUTRAL_OF_SAMPLES if generation.do_sample else {})}
         for name, value in table.items() if is_followed else ():
             if name in neutral and value is not None and value not in neutral[name]:
@@ -135,27 +139,32 @@ class _Generation:
         if not first and self.forced_bos_token_id is not None:
             first = renumbered((self.forced_bos_token_id,))
         shortest = self.min_new_tokens
+        rules: Config = {
+            # The start token, which counts there, is as many as the end token, which counts here. An output
+            # that has all the tokens that it may have needs no end.
+            "min_length": min(self.min_length if shortest is None else shortest + 1, longest),
+            "banned_token_ids": tuple(sorted(banned - {*special_ids[:3]})),  # which need no ban
+            "banned_first_token_ids": renumbered(self.begin_suppress_tokens),
+            "banned_sequences": tuple(each for each in bans if len(each) > 1),
+            "first_token_ids": first,
+            "force_end": self.forced_eos_token_id is not None,
+            "no_repeat_ngram_size": self.no_repeat_ngram_size,
+            "repetition_penalty": self.repetition_penalty,
+        }
         options: Config = {
             "length_penalty": self.length_penalty,
             "length_normalization": "generated_length" if is_given else "length",
-            "constraints": Constraints(
-                # The start token, which counts there, is as many as the end token, which counts here.
-                # An end is never forbidden where an output has all tokens that it may have.
-                min_length=min(self.min_length if shortest is None else shortest + 1, longest),
-                banned_token_ids=tuple(sorted(banned - {*special_ids[:3]})),  # which need no ban
-                banned_first_token_ids=renumbered(self.begin_suppress_tokens),
-                banned_sequences=tuple(each for each in bans if len(each) > 1),
-                first_token_ids=first,
-                force_end=self.forced_eos_token_id is not None,
-                no_repeat_ngram_size=self.no_repeat_ngram_size,
-                repetition_penalty=self.repetition_penalty,
-            ),
             "special_ids": special_ids,
         }
         if self.renormalize_logits:
             # The probability of what is banned is shared out: in a trained model it is next to none.
             _left_out(path, ["renormalize_logits=True"])
-        return self._kind(path, options)
+        try:
+            return self._kind(path, {**options, "constraints": Constraints(**rules)})
+        except (TypeError, ValueError) as error:
+            if isinstance(error, InputError):
+                raise
+            raise InputError(f"{path}: {error}") from error
 
     def _kind(self, path: Path, options: Config) -> _Search:
         if not 1 <= self.num_beams <= _MAX_BEAMS:

@@ -109,7 +109,7 @@ def from_hugging_face(
     limits = _limits(family, generation) if is_text else _limits_of_speech(family, generation, second)
     if "search" not in options:
         options["search"] = generation.search(
-            files.path, second.original_ids, of_target, limits[1], is_given=not is_text
+            _generation_path(files), second.original_ids, of_target, limits[1], is_given=not is_text
         )
     ids = {"source": first.original_ids} if is_text else {}
     arguments = {
@@ -246,13 +246,17 @@ def _read_family(files: _Directory) -> _Family:
     try:
         TransformerConfig(**family.options())
     except (TypeError, ValueError) as error:
-        raise InputError(f"{path}: {error}") from error
+        # Of an option of ours, which has another name there.
+        theirs = [name for name, ours in family.names().items() if f"`{ours[0]}`" in str(error)]
+        note = f" It is `{theirs[0]}` there." if theirs else ""
+        raise InputError(f"{path}: {error}{note}") from error
     return family
 
 
 def _model_type(files: _Directory) -> str | None:
     """Return the name of the family; where a configuration has none, its other names may tell."""
     kind, given = files.config.get("model_type"), files.config.get("architectures")
+    given = given if isinstance(given, list) else []
     if kind is not None:
         return kind if isinstance(kind, str) else str(kind)
     found = [
@@ -275,13 +279,14 @@ def _tokenizer_class(files: _Directory) -> str | None:
 
 
 def _read_generation(files: _Directory, family: _Family, *, is_followed: bool) -> _Generation:
-    path = files.path / "generation_config.json"
-    table = files.table(path.name, optional=True)
+    path = _generation_path(files)
     # Older models have its names in `config.json`.
-    if not path.exists():
-        path = files.path / "config.json"
-        table = {name: value for name, value in files.config.items() if name in _GENERATION_NAMES}
-    table = {name: value for name, value in table.items() if name not in family.ignored}
+    is_old = path.name == "config.json"
+    table = {
+        name: value
+        for name, value in files.table(path.name).items()
+        if name not in family.ignored and (name in _GENERATION_NAMES or not is_old)
+    }
     generation = _Generation.read(table, path, is_followed=is_followed)
     start_ids = generation.decoder_start_token_id, family.decoder_start_token_id, generation.bos_token_id
     start_id = next((each for each in start_ids if each is not None), None)
@@ -293,6 +298,11 @@ def _read_generation(files: _Directory, family: _Family, *, is_followed: bool) -
         raise InputError(f"{path}: {wanted}. Received: {end_id}.")
     end_id = family.eos_token_id
     return dataclasses.replace(generation, decoder_start_token_id=start_id, eos_token_id=end_id)
+
+
+def _generation_path(files: _Directory) -> Path:
+    path = files.path / "generation_config.json"
+    return path if path.exists() else files.path / "config.json"
 
 
 def _tokenizers(files: _Directory, source: str | None, target: str | None) -> tuple[Tokenizer, Tokenizer]:

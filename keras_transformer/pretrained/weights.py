@@ -27,6 +27,8 @@ _BIAS = "final_logits_bias"
 # The logit of what is no token there, as our start: its probability is 0 in float32, and label smoothing,
 # which gives it a share of the target too, adds a small number to the loss.
 _NO_TOKEN_BIAS = -1000.0
+# A table of more is none of a model here.
+_MAX_POSITIONS = 2**17
 # How the tensor of a part's weight ends.
 _ENDINGS = {
     "kernel": "weight",
@@ -181,12 +183,21 @@ def _check_sizes(tensors: _Tensors, family: _Family, path: Path) -> None:
             if not found:
                 raise InputError(f"{path} is not whole: it has no tensor {tensor.format(i=0)!r}.")
             raise _misfit(path, field, found, tensor.format(i=value - 1), value)
-    for field, value, tensor, axis in family.sizes():
+    if family.max_length and family.max_length > _MAX_POSITIONS:  # positions that follow need no tensor
+        wanted = f"the number of positions must be at most {_MAX_POSITIONS}"
+        raise InputError(
+            f"{path / 'config.json'}: {wanted}. Received: max_position_embeddings={family.max_length}."
+        )
+    for field, value, tensor, axis, besides in family.sizes():
         shape = tensors.shape(tensor)
         if shape is None:
             raise InputError(f"{path} is not whole: it has no tensor {tensor!r}.")
-        if shape[axis : axis + 1] != (value,):
-            raise _misfit(path, field, shape[axis] if axis < len(shape) else None, tensor, value)
+        if shape[axis : axis + 1] != (value + besides,):
+            raise _misfit(path, field, shape[axis] - besides if axis < len(shape) else None, tensor, value)
+    _check_tables(tensors, family, path)
+
+
+def _check_tables(tensors: _Tensors, family: _Family, path: Path) -> None:
     names, sizes = _given_names(tensors, family, path), family.table_sizes()
     for role, found_names in names.items():
         field = "vocab_size" if sizes[role] == family.vocab_size else "decoder_vocab_size"

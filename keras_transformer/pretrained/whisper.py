@@ -1,7 +1,7 @@
 """Whisper: BART's layers behind two convolutions of log-mel frames, and audio in place of a text."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from keras_transformer.errors import InputError
@@ -64,6 +64,10 @@ class _Whisper(_Bart):
 
     def always(self) -> Config:
         return {**super().always(), "scale_embedding": False, "use_weighted_layer_sum": False}
+
+    def sizes(self) -> Iterator[tuple[str, int, str, int, int]]:
+        yield from super().sizes()
+        yield "num_mel_bins", self.num_mel_bins, "model.encoder.conv1.weight", 1, 0
 
     def stack_names(self, stack: str) -> dict[str, str]:
         convolutions = {

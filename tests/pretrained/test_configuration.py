@@ -72,7 +72,10 @@ def test_older_files_hold_the_search_too(tmp_path: Path) -> None:
         ({"is_encoder_decoder": False}, "`is_encoder_decoder` must be True"),
         ({"quantization_config": {"bits": 4}}, "`quantization_config` must be None in a marian"),
         ({"d_model": "512"}, "`d_model` must be a valid integer"),
-        ({"decoder_ffn_dim": 1024}, "the same `intermediate_dim`. Received: 2048 and 1024"),
+        (
+            {"decoder_ffn_dim": 1024},
+            "the same `intermediate_dim`. Received: encoder_ffn_dim=2048 and decoder_ffn_dim=1024",
+        ),
         ({"activation_function": "mish"}, "must be one of relu, .* Received: 'mish'"),
         ({"eos_token_id": [0, 1]}, "`eos_token_id` must be"),
     ],

@@ -12,6 +12,7 @@ import keras_transformer as kt
 from helpers import array, draw
 from keras_transformer.errors import InputError
 from keras_transformer.pretrained import from_hugging_face, read_tokenizers
+from keras_transformer.pretrained.languages import _spoken_code
 from keras_transformer.tasks import TruncationWarning
 from keras_transformer.text import load_tokenizer
 from pretrained_models import save_whisper
@@ -271,3 +272,17 @@ def test_an_export_of_audio(tmp_path: Path) -> None:
         kt.export.export_ctranslate2(translator, tmp_path / "ctranslate2")
     with pytest.raises(TypeError, match=r"Received: texts\[0\] of <U5"):
         served.translate(["Hallo"])
+
+
+@pytest.mark.parametrize("name", ["german", "German", "<|de|>", "de"])
+def test_a_language_has_a_name_too(name: str, tmp_path: Path) -> None:
+    save_whisper(tmp_path, language=name)
+    assert prefix(tmp_path) == "<|de|> <|transcribe|> <|notimestamps|>"
+    assert prefix(tmp_path, "mandarin") == "<|zh|> <|transcribe|> <|notimestamps|>"
+    assert prefix(tmp_path, "german", "english") == "<|de|> <|translate|> <|notimestamps|>"
+
+
+def test_languages_have_the_names_of_transformers() -> None:
+    languages = pytest.importorskip("transformers.models.whisper.tokenization_whisper")
+    for name, code in languages.TO_LANGUAGE_CODE.items():
+        assert _spoken_code(name) == code
