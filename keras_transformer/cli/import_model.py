@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from keras_transformer.cli.terminal import Verb, _show
+from keras_transformer.decoding import BeamSearch
 from keras_transformer.errors import InputError
 from keras_transformer.pretrained import from_hugging_face
 
@@ -14,8 +15,19 @@ from keras_transformer.pretrained import from_hugging_face
 @click.argument("directory", type=click.Path())
 @click.option("--source-language", help="Of a model of many languages, as it names it: de, de_DE, deu_Latn.")
 @click.option("--target-language", help="Likewise, of the output.")
+@click.option("--revision", help="Branch, tag or commit on the hub. Defaults to the main branch.")
+@click.option(
+    "--beam-size",
+    type=click.IntRange(1, 1000),
+    help="Number of hypotheses of the search. Defaults to the search of the model's generation_config.json.",
+)
 def import_model(
-    source: str, directory: str, source_language: str | None, target_language: str | None
+    source: str,
+    directory: str,
+    source_language: str | None,
+    target_language: str | None,
+    revision: str | None,
+    beam_size: int | None,
 ) -> None:
     """Make DIRECTORY of a pretrained model: a directory of Hugging Face, or a name on its hub.
 
@@ -34,5 +46,7 @@ def import_model(
     # A run's weights belong to its configuration and checkpoints.
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise InputError(f"Cannot write {directory}: it is there already.")
-    from_hugging_face(source, source_language, target_language).save(directory)
+    options = {} if beam_size is None else {"search": BeamSearch(beam_size)}
+    translator = from_hugging_face(source, source_language, target_language, revision=revision, **options)
+    translator.save(directory)
     _show(directory)

@@ -190,8 +190,8 @@ _GENERATION_NAMES |= {*_NEUTRAL, *_NEUTRAL_OF_SAMPLES, *_UNUSED}
 
 def _unknown_search(path: Path, name: str, wanted: str, received: object) -> InputError:
     return InputError(
-        f"{path}: `{name}` must be {wanted}, since no search here does it; or give another search, as "
-        f"`from_hugging_face(..., search=BeamSearch(4))`. Received: {received!r:.80}."
+        f"{path}: `{name}` must be {wanted}, since no search here does it. Received: {received!r:.80}. "
+        "Or choose a search: `search=BeamSearch(4)` in Python, `--beam-size 4` on the command line."
     )
 
 

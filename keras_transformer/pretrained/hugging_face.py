@@ -12,6 +12,7 @@ from keras import ops
 from safetensors.numpy import save_file
 
 from keras_transformer._files import as_path, atomic_directory, atomic_file, errors_named, write_file
+from keras_transformer.decoding import Search
 from keras_transformer.errors import InputError
 from keras_transformer.models import Transformer, TransformerConfig
 from keras_transformer.pretrained.bart import _M2M100, _Bart, _Marian, _MBart, _Pegasus
@@ -67,10 +68,12 @@ def from_hugging_face(
     """Read a pretrained encoder-decoder: Marian, the BARTs, Pegasus, M2M100, NLLB, the T5s, and Whisper.
 
     It has the tokenizers, the weights and the search of the original, so that it gives its outputs: beams,
-    length penalty, forced and banned tokens are those of `generation_config.json`. Padding is never
+    samples, length penalty, forced and banned tokens are those of `generation_config.json`. Padding is never
     generated. `save` makes it a directory that every command reads.
 
-    Weights are read from safetensors; from a pickle only where torch is installed, and only tensors.
+    What changes the outputs and is not known here is refused by name. What does not is left out, and a
+    message names it. Weights are read from safetensors; from a pickle only where torch is installed, and only
+    tensors. Of a model on the hub only one form of the weights is downloaded.
 
     Args:
         source: A directory as the hub has it; or the name of a model on the hub, which needs the package
@@ -79,14 +82,15 @@ def from_hugging_face(
         target_language: Likewise.
         revision: Branch, tag or commit of a model on the hub. Defaults to its main branch.
         **options: Arguments of the `Translator` that replace those of the directory: `search`,
-            `max_source_length`, `max_target_length`, `source_tokenizer`, `target_tokenizer`.
+            `max_source_length`, `max_target_length`, `source_tokenizer`, `target_tokenizer`. A search without
+            `first_token_ids` gets the token of the target language where the model needs one.
 
     Returns:
         The translator.
 
     Raises:
-        InputError: If the model is of another architecture, a file is missing or damaged, or an option of it
-            is not known here.
+        InputError: If the model is of another architecture, a file is missing or damaged, or an option that
+            changes the outputs is not known here.
 
     Example:
         ```python
@@ -98,7 +102,7 @@ def from_hugging_face(
     family = _read_family(files)
     tensors = files.tensors(family.prefix)
     _check_sizes(tensors, family, files.path)
-    generation = _read_generation(files, family, is_followed="search" not in options)
+    generation = _read_generation(files, family, is_followed=options.get("search") is None)
     first, second = (options.get(name) for name in ("source_tokenizer", "target_tokenizer"))
     if first is None or second is None:
         first, second = _tokenizers(files, source_language, target_language)
@@ -107,10 +111,14 @@ def from_hugging_face(
     is_text = isinstance(Source.of(first), TextSource)
     # Audio has no text that a score could count from: the first tokens are given.
     limits = _limits(family, generation) if is_text else _limits_of_speech(family, generation, second)
-    if "search" not in options:
-        options["search"] = generation.search(
-            _generation_path(files), second.original_ids, of_target, limits[1], is_given=not is_text
-        )
+    search = options.pop("search", None)
+    if search is None:
+        path = _generation_path(files)
+        search = generation.search(path, second.original_ids, of_target, limits[1], is_given=not is_text)
+    elif isinstance(search, Search) and of_target and not search.constraints.first_token_ids:
+        # Without its language a model of many writes anything.
+        constraints = dataclasses.replace(search.constraints, first_token_ids=of_target)
+        search = dataclasses.replace(search, constraints=constraints)
     ids = {"source": first.original_ids} if is_text else {}
     arguments = {
         "model": _load_model(
@@ -122,6 +130,7 @@ def from_hugging_face(
         ),
         "source_tokenizer": first,
         "target_tokenizer": second,
+        "search": search,
         "max_source_length": limits[0],
         "max_target_length": limits[1],
     }
@@ -146,12 +155,14 @@ def read_tokenizers(
     `WhisperFeatureExtractor`. What the target begins with is what `generate` begins with, `<|notimestamps|>`
     last, always.
 
-    `config.json` is read too, and `tokenizer_config.json` and `generation_config.json` where they are there.
+    `config.json` is read too, and `tokenizer_config.json`, `added_tokens.json` and `generation_config.json`
+    where they are there. A `tokenizer.json` takes the place of a SentencePiece model that is missing, as
+    version 5 of `transformers` writes it.
 
     A SentencePiece model splits as SentencePiece does. Differences to `transformers` remain:
 
     - special tokens that are written in a text, as `</s>` or `<extra_id_0>`, are text; only a language code
-      of Marian at the start, `>>deu<<`, is a token;
+      of Marian at the start, `>>deu<<`, and tokens that were added to the vocabulary are tokens;
     - NUL and what is not UTF-8 become U+FFFD;
     - version 5 of `transformers` has another implementation of SentencePiece for T5, Pegasus, NLLB, mBART and
       mBART-50, which makes a token of a space at the end, splits at U+0085 (T5), knows no bytes for unknown

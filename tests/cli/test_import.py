@@ -35,6 +35,21 @@ def test_what_is_no_model_is_refused(tmp_path: Path) -> None:
     assert "it is there already" in refused("import", tmp_path / "hub", tmp_path / "hub")
 
 
+@pytest.mark.backend
+def test_a_search_and_a_revision_can_be_chosen(tmp_path: Path) -> None:
+    save_translator("m2m100", tmp_path / "hub", num_beams=2, num_beam_groups=2)
+    languages = ("--source-language", "de", "--target-language", "en")
+    message = refused("import", tmp_path / "hub", tmp_path / "run", *languages)
+    assert "`num_beam_groups` must be 1" in message
+    assert "`--beam-size 4` on the command line" in message
+    assert "has revisions" in refused("import", tmp_path / "hub", tmp_path / "run", "--revision", "v1")
+    run("import", tmp_path / "hub", tmp_path / "run", *languages, "--beam-size", 3)
+    search = json.loads((tmp_path / "run" / "translator.json").read_text())["search"]
+    assert search["beam_size"] == 3
+    # An output still begins with its language.
+    assert len(search["constraints"]["first_token_ids"]) == 1
+
+
 @pytest.mark.slow
 @pytest.mark.backend
 def test_the_directory_is_one_of_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,6 @@
 """A configuration that is not known is refused before any weight is read."""
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,9 @@ import pytest
 
 from keras_transformer.errors import InputError
 from keras_transformer.pretrained import from_hugging_face
+from keras_transformer.pretrained.family import _ALWAYS, _IGNORED
+from keras_transformer.pretrained.generation import _GENERATION_NAMES
+from keras_transformer.pretrained.hugging_face import _FAMILIES
 from pretrained_models import save_translator
 
 # As OPUS-MT has it, with the names of older versions.
@@ -108,3 +112,22 @@ def test_a_directory_without_a_model_is_refused(tmp_path: Path) -> None:
     for path in (tmp_path / "absent", "absent", "a/b/c", ""):
         with pytest.raises(InputError):
             from_hugging_face(path)
+
+
+# Of how a model is run and what it returns, in every configuration of transformers.
+HOW_IT_RUNS = {
+    "chunk_size_feed_forward",
+    "output_attentions",
+    "output_hidden_states",
+    "problem_type",
+    "return_dict",
+}
+
+
+@pytest.mark.parametrize("kind", sorted(_FAMILIES))
+def test_every_name_of_transformers_is_known(kind: str) -> None:
+    """What a family does not know is left out: so a name that its class reads must be known."""
+    transformers, family = pytest.importorskip("transformers"), _FAMILIES[kind]
+    names = {name for name in transformers.AutoConfig.for_model(kind).to_dict() if not name.startswith("_")}
+    known = {field.name for field in dataclasses.fields(family)} | {*family().always(), *_ALWAYS}
+    assert names <= known | family.ignored | _IGNORED | _GENERATION_NAMES | HOW_IT_RUNS
