@@ -1,18 +1,21 @@
 """Files and directories that appear whole or not at all, are checked when read, and named in errors."""
 
 import contextlib
+import errno
 import hashlib
 import itertools
 import json
 import os
 import reprlib
 import secrets
+import select
 import shutil
+import stat
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, BinaryIO, TypeAlias
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
@@ -22,6 +25,8 @@ _PARTIAL = ".partial-"
 # What is read at once is small, a history of a million epochs, say; devices have no end.
 _MAX_BYTES = 2**28
 _MAX_DEPTH = 64
+# Within which a program begins to write to a named pipe that is to be read.
+_PIPE_SECONDS = 10
 _STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 _Parse: TypeAlias = Callable[[str], Any]
 
@@ -74,11 +79,34 @@ def write_file(path: Path, content: bytes) -> None:
 
 def read_file(path: Path) -> bytes:
     """Read a whole file; raise `InputError` if it is missing, unreadable or empty."""
-    with errors_named("read", path), path.open("rb") as file:
+    with errors_named("read", path), open_for_reading(path) as file:
         content = file.read(_MAX_BYTES)
     if len(content) in (0, _MAX_BYTES):
         raise InputError(f"Cannot read {path}: the file is {'too large' if content else 'empty'}.")
     return content
+
+
+@contextlib.contextmanager
+def open_for_reading(path: Path) -> Iterator[BinaryIO]:
+    """Open a file of bytes; raise `InputError` for a named pipe that no program begins to write to."""
+    # A pipe is opened without waiting for its other end, which may never come.
+    number = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    with os.fdopen(number, "rb") as file:
+        if stat.S_ISDIR(mode := os.fstat(number).st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        if stat.S_ISFIFO(mode):
+            _wait_for_writer(number, path)
+        if os.name == "posix":
+            os.set_blocking(number, True)
+        yield file
+
+
+def _wait_for_writer(number: int, path: Path) -> None:
+    if select.select([number], [], [], _PIPE_SECONDS)[0]:
+        return
+    with contextlib.suppress(BlockingIOError):  # of a program that is there, and has written nothing yet
+        os.read(number, 1)
+        raise InputError(f"Cannot read {path}: it is a named pipe, and no program writes to it.")
 
 
 def as_path(path: str | os.PathLike[str]) -> Path:

@@ -11,7 +11,7 @@ from keras_transformer.runs.run import score
 
 @click.command(cls=Verb)
 @model_options
-@click.option("--pairs", help="dates, tfds:NAME, a .tsv or .tsv.gz file, or a TFDS folder.")
+@click.option("--pairs", help="As for train: dates, tfds:NAME, a file, a directory.")
 @click.option("--split", default="test", show_default=True, help="Split of dates or of a TFDS dataset.")
 @click.option("--source", type=click.Path(), help="File with a source text on each line, plain or .gz.")
 @click.option("--target", type=click.Path(), help="File with the translation of each line of --source.")

@@ -10,9 +10,10 @@ from keras_transformer.data.masked_tokens import mask_tokens
 from keras_transformer.data.noise import subword_dropout
 from keras_transformer.data.packing import pack_texts
 from keras_transformer.data.pairs import mix_pairs, split_pairs
+from keras_transformer.data.parallel_text import ParallelText
 from keras_transformer.data.pipeline import translation_dataset
 from keras_transformer.data.sources import read_pairs
-from keras_transformer.data.text_files import ParallelText, read_lines
+from keras_transformer.data.text_files import read_lines
 
 __all__ = [
     "EncodedPairs",

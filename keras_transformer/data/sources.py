@@ -6,15 +6,10 @@ from typing import TYPE_CHECKING
 
 from keras_transformer._arguments import check_positive
 from keras_transformer._files import as_path
+from keras_transformer.data.formats import _is_of_pairs
 from keras_transformer.data.pairs import _drop_empty_pairs
-from keras_transformer.data.text_files import (
-    COLUMNS,
-    FilePath,
-    Files,
-    _bounded,
-    _find_shards,
-    _iterate_shards,
-)
+from keras_transformer.data.parallel_text import ENDINGS, _find_shards, split_columns
+from keras_transformer.data.text_files import FilePath, Files, _bounded
 from keras_transformer.errors import InputError
 from keras_transformer.types import Pair
 
@@ -39,14 +34,20 @@ def read_pairs(
     | origin | pairs |
     |---|---|
     | `(SOURCE, TARGET)` | two parallel text files, line by line, or as many shards of both |
-    | `PATH.tsv` | the first two columns of a file |
-    | `DIRECTORY` | those of all `.tsv` and `.tsv.gz` files in it |
+    | `PATH.tsv`, `PATH.txt` | the first two columns of a table with tabs, quoted by a spreadsheet or not |
+    | `PATH.csv` | a table with commas, semicolons or tabs whose first row names the columns |
+    | `PATH.jsonl`, `PATH.json` | objects of two texts, also `{"translation": {"de": ..., "en": ...}}` |
+    | `PATH.tmx` | the units of a translation memory |
+    | `PATH#SOURCE,TARGET` | the columns, fields or languages of these names, or numbers of columns from 1 |
+    | `DIRECTORY` | all `.tsv` files in it; if there are none, all `.csv`, `.jsonl` or `.tmx` files |
     | `tfds:NAME` | a dataset of TFDS, such as `tfds:ted_hrlr_translate/pt_to_en` |
     | `tfds:NAME#SOURCE,TARGET` | the same with a direction, such as `tfds:...#en,pt` |
     | `FOLDER` | files `LANGUAGE.SPLIT.txt`, as TFDS's `TranslateFolder` reads them; `#SOURCE,TARGET` too |
     | `dates` | dates as people write them to ISO 8601, generated |
 
-    Files may end in `.gz`, and be patterns such as `train-*.tsv.gz`. TFDS downloads a dataset the first time.
+    Files may end in `.gz`, and be patterns such as `train-*.tsv.gz`. A first row of known names, such as `en`
+    and `de`, or `source` and `target`, is not a pair. The lines of parallel SGML files are their `<seg>`
+    elements. TFDS downloads a dataset the first time.
 
     Args:
         origin: one of the table.
@@ -81,16 +82,18 @@ def read_pairs(
         files = _folder_files(spec, found, split)
         is_absent = optional and not any(path.exists() for path in files)
         return [] if is_absent else read_pairs(files, num_pairs=num_pairs)
-    if spec.endswith(COLUMNS) or (spec and Path(spec).is_dir()):
+    if spec and ((path := split_columns(spec)[0]).is_dir() or _is_of_pairs(path.name)):
         return [] if optional else _read_files(origin, further_targets=further_targets)[:num_pairs]
-    wanted = "`dates`, `tfds:NAME`, `PATH.tsv`, `PATH.tsv.gz` or a directory"
+    wanted = f"`dates`, `tfds:NAME`, a file ending in {ENDINGS}, or a directory"
     raise InputError(f"Pairs must be {wanted}. Received: {spec!r}.")
 
 
 def _read_files(source: Files, target: Files | None = None, *, further_targets: bool = False) -> list[Pair]:
     shards = _find_shards(source, target)
-    name = " and ".join(map(str, shards[0])) + (f" to {shards[-1][-1]}" if len(shards) > 1 else "")
-    pairs = _iterate_shards(shards, further_targets=further_targets)
+    name = " and ".join(map(str, shards[0].files)) + (
+        f" to {shards[-1].files[-1]}" if len(shards) > 1 else ""
+    )
+    pairs = (pair for shard in shards for pair in shard.pairs(further_targets=further_targets))
     return _drop_empty_pairs(_bounded(pairs, name), name)
 
 

@@ -1,17 +1,21 @@
-"""Lines and pairs from text files: line n of one file translates line n of the other, or columns of one."""
+"""Lines of text files: UTF-8, plain or compressed, and the segments of SGML files as lines."""
 
-import glob
+import contextlib
 import gzip
+import itertools
+import logging
 import os
+import re
 import sys
 import zlib
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import zip_longest
+from html.parser import HTMLParser
 from pathlib import Path
-from typing import BinaryIO, TypeAlias, TypeVar
+from typing import IO, BinaryIO, TypeAlias, TypeVar
 
 from keras_transformer._arguments import check_memory
-from keras_transformer._files import as_path
+from keras_transformer._files import as_path, open_for_reading
 from keras_transformer.errors import InputError
 from keras_transformer.types import Pair
 
@@ -20,16 +24,24 @@ Files: TypeAlias = FilePath | Sequence[FilePath]
 """A file, a pattern such as `train-*.de.gz`, or several of them: the shards of one text."""
 
 _MAX_LINE_BYTES = 2**24
-COLUMNS = (".tsv", ".tsv.gz")
 _Item = TypeVar("_Item", str, Pair)
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_UTF_16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+_SGML_ENDINGS = (".sgm", ".sgml", ".xml")
+# How SGML and XML files begin, and corpora with a tag on each line; no sentence does.
+_MARKUP = re.compile(
+    r"\s*<(\?xml|!doctype|srcset|refset|tstset|mteval|dataset|tmx|xliff|html|doc|url|keywords|talkid)\b", re.I
+)
+
+_LOGGER = logging.getLogger(__name__)
 
 
 def read_lines(path: str | os.PathLike[str] | BinaryIO) -> list[str]:
     r"""Read the lines of a UTF-8 file.
 
-    Only `\n` and `\r\n` end a line. `str.splitlines` also cuts at characters such as
-    U+2028, which stand inside the sentences of web corpora and would shift all that follow.
+    `\n` and `\r\n` end a line, and `\r` in a file without any `\n`. `str.splitlines` also cuts at characters
+    such as U+2028, which stand inside the sentences of web corpora and would shift all that follow. Of an
+    SGML file, such as the test sets of WMT, the lines are the texts of its `<seg>` elements.
 
     Args:
         path: the file, plain or ending in `.gz`; or an open one of bytes, such as `sys.stdin.buffer`.
@@ -39,10 +51,11 @@ def read_lines(path: str | os.PathLike[str] | BinaryIO) -> list[str]:
 
     Raises:
         InputError: the file is missing, a directory, empty, damaged gzip or not UTF-8 (with line and byte),
-            it has a line of more than 16 MiB, or it is more than the machine's memory holds.
+            it has a line of more than 16 MiB, it has tags and no `<seg>`, or it is more than the machine's
+            memory holds.
     """
     if isinstance(path, str | os.PathLike):
-        return _bounded(_iterate_lines(as_path(path)), path)
+        return _bounded(_iterate_texts(as_path(path)), path)
     name = getattr(path, "name", "standard input")
     return _bounded(_decoded_lines(path.readline, name), name)
 
@@ -58,111 +71,64 @@ def _bounded(items: Iterable[_Item], origin: object) -> list[_Item]:
     return kept
 
 
-class ParallelText:
-    """The pairs of files, read line by line in each iteration; for more pairs than memory holds.
-
-    Args:
-        source: file with one source text a line, plain or ending in `.gz`. Or several, as a list or as a
-            pattern, whose files are taken in the order of their names.
-        target: file with the translation of each line of `source`, as many as there are of `source`. If
-            None, `source` is a `.tsv` or `.tsv.gz` file of two columns, a pattern, or a directory of them.
-
-    Raises:
-        InputError: a file is missing, a pattern matches none, or there are not as many of both; in the
-            iteration, one is empty, damaged or not UTF-8, or has more lines.
-
-    Example:
-        ```python
-        pairs = kt.data.ParallelText("corpus/train-*.en.gz", "corpus/train-*.de.gz")
-        dataset = kt.data.translation_dataset(pairs, tokenizer, tokenizer, cache="token_ids")
-        ```
-    """
-
-    def __init__(self, source: Files, target: Files | None = None) -> None:
-        self._shards = _find_shards(source, target)
-        for path in self.files:
-            if not path.is_file():
-                reason = "no regular file to read in each epoch" if path.exists() else "no such file"
-                raise InputError(f"Cannot read {path}: {reason}.")
-
-    @property
-    def files(self) -> list[Path]:
-        """All files, in order."""
-        return [path for shard in self._shards for path in shard]
-
-    def __iter__(self) -> Iterator[Pair]:
-        return _iterate_shards(self._shards)
+def _iterate_texts(path: Path) -> Iterator[str]:
+    """Yield the lines of a file, or the texts of the segments of SGML."""
+    lines = _iterate_lines(path)
+    first = next(lines)
+    if _MARKUP.match(first) or path.name.lower().removesuffix(".gz").endswith(_SGML_ENDINGS):
+        yield from _iterate_segments(itertools.chain([first], lines), path)
+    else:
+        yield first
+        yield from lines
 
 
-def _find_shards(source: Files, target: Files | None = None) -> list[tuple[Path, ...]]:
-    """Return the files of each shard: a source and its target, or one of columns."""
-    if target is None:
-        return [(path,) for path in _find_files(source, of_columns=True)]
-    sources, targets = _find_files(source), _find_files(target)
-    if len(sources) != len(targets):
-        raise InputError(
-            "There must be as many files of sources as of targets. "
-            f"Received: {len(sources)} of {source}, {len(targets)} of {target}."
-        )
-    return list(zip(sources, targets, strict=True))
+class _Segments(HTMLParser):
+    """Collects the texts of `<seg>` elements; no entity of the file's own is expanded."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.texts: deque[str] = deque()
+        self.tags: set[str] = set()
+        self._parts: list[str] | None = None
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        self.tags.add(tag)
+        if tag == "seg":
+            self._parts = []
+
+    def handle_data(self, data: str) -> None:
+        if self._parts is not None:
+            self._parts.append(data)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "seg" and self._parts is not None:
+            self.texts.append(" ".join("".join(self._parts).split()))
+            self._parts = None
 
 
-def _find_files(files: Files, *, of_columns: bool = False) -> list[Path]:
-    found = []
-    for name in [files] if isinstance(files, str | os.PathLike) else files:
-        path = as_path(name)
-        if of_columns and path.is_dir():
-            paths = [inside for inside in path.iterdir() if inside.name.endswith(COLUMNS)]
-        elif of_columns and not path.name.endswith(COLUMNS):
-            raise InputError(f"A file of pairs must end in {' or '.join(COLUMNS)}. Received: {str(path)!r}.")
-        elif glob.has_magic(path.name) and not path.exists():
-            paths = list(path.parent.glob(path.name))
-        else:
-            paths = [path]
-        if not paths:
-            kind = f"a directory of {' or '.join(COLUMNS)} files" if path.is_dir() else "a pattern of files"
-            raise InputError(f"There must be {kind}. Received: {str(path)!r}, without any.")
-        found += sorted(paths)
-    return found
-
-
-def _iterate_shards(shards: list[tuple[Path, ...]], *, further_targets: bool = False) -> Iterator[Pair]:
-    for paths in shards:
-        if len(paths) == 1:
-            yield from _iterate_columns(paths[0], further_targets=further_targets)
-        else:
-            yield from _iterate_parallel(*paths)
-
-
-def _iterate_parallel(source: Path, target: Path) -> Iterator[Pair]:
-    """Yield the pairs of two files; raise InputError at the end if one has more lines."""
-    source_lines, target_lines = _iterate_lines(source), _iterate_lines(target)
-    for number, (source_line, target_line) in enumerate(zip_longest(source_lines, target_lines)):
-        if source_line is None or target_line is None:
-            num_sources = number + (source_line is not None) + sum(1 for _ in source_lines)
-            num_targets = number + (target_line is not None) + sum(1 for _ in target_lines)
+def _iterate_segments(lines: Iterable[str], path: Path) -> Iterator[str]:
+    parser, num_segments = _Segments(), 0
+    for line in lines:
+        parser.feed(f"{line}\n")
+        if parser.tags & {"tmx", "dataset", "xliff"}:
             raise InputError(
-                "Parallel files must have the same number of lines. "
-                f"Received: {num_sources} in {source}, {num_targets} in {target}."
+                f"{path} holds both sides of its pairs, and must not be read as lines. Give a TMX file "
+                "ending in .tmx as pairs; of another format, write the two sides as files of lines."
             )
-        yield source_line, target_line
-
-
-def _iterate_columns(path: Path, *, further_targets: bool) -> Iterator[Pair]:
-    """Yield the first two columns of a file, and the first with each further one; skip blank lines."""
-    for number, line in enumerate(_iterate_lines(path), start=1):
-        # A tab always ends a column: there is no quoting and no header line.
-        source, *targets = line.split("\t")
-        if targets:
-            yield from ((source, target) for target in (targets if further_targets else targets[:1]))
-        elif line.strip():
-            raise InputError(f"{path}:{number}: needs 2 columns separated by tabs. Received: 1.")
+        num_segments += len(parser.texts)
+        while parser.texts:
+            yield parser.texts.popleft()
+    if not num_segments:
+        raise InputError(
+            f"{path} must have <seg> elements, or no tags. Remove the lines of tags. "
+            f"Received: {', '.join(f'<{tag}>' for tag in sorted(parser.tags)[:5]) or 'neither'}."
+        )
 
 
 def _iterate_lines(path: Path) -> Iterator[str]:
     is_empty = True
     try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+        with open_for_reading(path) as raw, _uncompressed(raw, path) as file:
             for line in _decoded_lines(file.readline, path):
                 is_empty = False
                 yield line
@@ -173,17 +139,47 @@ def _iterate_lines(path: Path) -> Iterator[str]:
         raise InputError(f"Cannot read {path}: the file is empty.")
 
 
+def _uncompressed(file: BinaryIO, path: Path) -> contextlib.AbstractContextManager[IO[bytes] | gzip.GzipFile]:
+    if path.suffix == ".gz":
+        return contextlib.closing(gzip.GzipFile(fileobj=file))
+    return contextlib.nullcontext(file)
+
+
 def _decoded_lines(readline: Callable[[int], bytes], path: object) -> Iterator[str]:
     """Decode lines; count lines and bytes from 1 as editors do."""
     # Not by iteration: a device such as /dev/zero is one line without an end.
     lines = iter(lambda: readline(_MAX_LINE_BYTES + 1), b"")
-    for number, line in enumerate(lines, start=1):
+    first, is_warned = next(lines, b""), False
+    if first.startswith(_UTF_16_MARKS) or b"\0" in first[:1000]:
+        raise InputError(
+            f"{path}: not valid UTF-8 but UTF-16, or no text: iconv -f UTF-16 -t UTF-8 FILE > NEW_FILE. "
+            f"Received: {first[:8]!r}."
+        )
+    for number, line in enumerate(itertools.chain(_lines_of(first), lines), start=1):
         if len(line) > _MAX_LINE_BYTES:
             raise InputError(f"{path}:{number}: a line must have at most {_MAX_LINE_BYTES:,} bytes.")
         content = line.removeprefix(_BYTE_ORDER_MARK) if number == 1 else line
         try:
             if content:
-                yield content.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
+                text = content.removesuffix(b"\n").rstrip(b"\r").decode("utf-8")
+                if not is_warned and "\r" in text:
+                    is_warned = True
+                    _LOGGER.warning(
+                        "%s:%d: a carriage return inside of a line is read as a part of it. Where it ends a "
+                        "line: tr '\\r' '\\n' < FILE > NEW_FILE",
+                        *(path, number),
+                    )
+                yield text
         except UnicodeDecodeError as error:
             place, byte = f"{path}:{number}:{error.start + 1}", content[error.start]
-            raise InputError(f"{place}: not valid UTF-8. Received: byte 0x{byte:02x}.") from error
+            raise InputError(
+                f"{place}: not valid UTF-8. Received: byte 0x{byte:02x}. If it is Windows's encoding of "
+                "Western Europe: iconv -f WINDOWS-1252 -t UTF-8 FILE > NEW_FILE"
+            ) from error
+
+
+def _lines_of(first: bytes) -> list[bytes]:
+    """Split the only line of a file whose lines end in CR alone, as on the old Macintosh."""
+    if first.endswith(b"\n") or b"\r" not in first or len(first) > _MAX_LINE_BYTES:
+        return [first]
+    return [line + b"\n" for line in first.removesuffix(b"\r").split(b"\r")]

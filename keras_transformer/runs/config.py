@@ -47,10 +47,12 @@ class _DataSection(_Section):
     """Pairs to train, validate and test on, and the limits of a batch."""
 
     pairs: FileName | None = None
-    """Pairs by name: `dates`, `tfds:NAME`, a `.tsv` or `.tsv.gz` file, a directory of them, or a folder of
-    files `LANGUAGE.SPLIT.txt` as TFDS's `TranslateFolder` has them; the built-in dates if absent."""
+    """Pairs by name: `dates`, `tfds:NAME`, a file (`.tsv`, `.csv`, `.jsonl`, `.tmx`, plain or `.gz`), a
+    directory of them, or a folder of files `LANGUAGE.SPLIT.txt` as TFDS's `TranslateFolder` has them; the
+    built-in dates if absent. `FILE#SOURCE,TARGET` names columns, or counts them from 1."""
     source: Files | None = None
-    """File with a source text on each line, plain or `.gz`; several, or a pattern, for shards."""
+    """File with a source text on each line, or in each `<seg>` of SGML, plain or `.gz`; several, or a
+    pattern, for shards."""
     target: Files | None = None
     """File with the translation of each line of `source`; as many as of `source`."""
     validation_source: Files | None = None

@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeAlias
 
 from keras_transformer._files import Checksums, errors_named, read_table, write_file
 from keras_transformer.data.encoding import EncodedPairs
-from keras_transformer.data.text_files import ParallelText
+from keras_transformer.data.parallel_text import ParallelText
 from keras_transformer.errors import InputError
 from keras_transformer.runs.config import RunConfig, _DataSection
 from keras_transformer.text.tokenizer import Tokenizer
@@ -79,7 +79,14 @@ def _large_corpus(config: RunConfig) -> _LargeCorpus | None:
     _LOGGER.info("more than %s pairs: reading their files", f"{data.max_pairs_in_memory:,}")
     checksums = [Checksums.of(path) for path in texts.files]
     is_parallel = data.source is not None
-    decided = {"files": checksums, "parallel": is_parallel, "seed": data.seed, "held_out": fraction}
+    decided: dict[str, object] = {
+        "files": checksums,
+        "parallel": is_parallel,
+        "seed": data.seed,
+        "held_out": fraction,
+    }
+    if any(texts.columns):
+        decided["columns"] = texts.columns
     directory = Path(config.cache_directory, Checksums.of_values(decided)[:32])
     path = directory / _FILE
     if not path.exists():

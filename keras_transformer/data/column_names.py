@@ -1,0 +1,113 @@
+"""What the names of columns say: which holds sources, which targets, and which no texts."""
+
+import re
+from collections.abc import Sequence
+
+_SOURCE = {"source", "sources", "src", "original", "input", "question", "prompt", "from"}
+_TARGET = {
+    "target",
+    "targets",
+    "tgt",
+    "trg",
+    "translation",
+    "translated",
+    "output",
+    "answer",
+    "response",
+    "to",
+}
+_TEXT = {"text", "texts", "sentence", "sentences", "segment", "language", "lang", "phrase"}
+_OTHER = {
+    "id",
+    "ids",
+    "index",
+    "idx",
+    "no",
+    "nr",
+    "number",
+    "unnamed",
+    "key",
+    "score",
+    "url",
+    "line",
+    "split",
+}
+_OTHER |= {"attribution", "license", "domain", "corpus", "date", "notes", "note", "comment"}
+_CODES = """
+aa ab af ak am an ar as av ay az ba be bg bh bi bm bn bo br bs ca ce ch co cr cs cu cv cy da de dv dz ee
+el en eo es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho hr ht hu hy hz ia ie ig ii ik io is
+it iu ja jv ka kg ki kj kk kl km kn ko kr ks ku kv kw ky la lb lg li ln lo lt lu lv mg mh mi mk ml mn mr
+ms mt my na nb nd ne ng nl nn nr nv ny oc oj om or os pa pi pl ps pt qu rm rn ro ru rw sa sc sd se sg si
+sk sl sm sn so sq sr ss st su sv sw ta te tg th ti tk tl tn tr ts tt tw ty ug uk ur uz ve vi vo wa wo xh
+yi yo za zh zu ara ben bul cat ces cze dan deu ger ell gre eng est fin fra fre heb hin hrv hun ind isl
+ita jpn kor lav lit nld dut nor pol por ron rum rus slk slv spa srp swe tur ukr urd vie zho chi
+"""
+_LANGUAGES = """
+afrikaans albanian amharic arabic armenian azerbaijani basque belarusian bengali bosnian bulgarian
+catalan chinese croatian czech danish dutch english esperanto estonian finnish french galician georgian
+german greek gujarati hausa hebrew hindi hungarian icelandic indonesian irish italian japanese kannada
+kazakh khmer korean kurdish latin latvian lithuanian macedonian malay malayalam maltese marathi mongolian
+nepali norwegian persian polish portuguese punjabi romanian russian serbian slovak slovenian somali
+spanish swahili swedish tagalog tamil telugu thai turkish ukrainian urdu uzbek vietnamese welsh yoruba
+zulu
+"""
+_CODE = re.compile(rf"({'|'.join(_CODES.split())})([-_][a-z]{{2,4}})?", re.I)
+
+
+def role(name: str) -> str | None:
+    """Say what a column of this name holds: source, target, language, text or other; None if unknown."""
+    # Of a nested object of JSON, `translation.de`, the inner name.
+    inner = name.rpartition(".")[2].strip()
+    if _CODE.fullmatch(inner) and inner.lower() not in _OTHER:
+        return "language"
+    words = re.findall(r"[^\W\d_]+", inner.casefold())
+    kinds = [_kind(word) for word in words]
+    if None in kinds:
+        return None
+    for kind in ("other", "source", "target", "language"):
+        if kind in kinds:
+            return kind
+    return "text" if words else "other"  # the index of a table has no name
+
+
+def _kind(word: str) -> str | None:
+    words = {
+        "other": _OTHER,
+        "source": _SOURCE,
+        "target": _TARGET,
+        "text": _TEXT,
+        "language": _LANGUAGES.split(),
+    }
+    found = next((kind for kind, members in words.items() if word in members), None)
+    return found or ("language" if _CODE.fullmatch(word) else None)
+
+
+def is_header(cells: Sequence[str]) -> bool:
+    """Return whether a row is one of names: each is known, and at least two are of texts."""
+    roles = [role(cell) for cell in cells]
+    is_known = None not in roles and not any(cell.strip()[:1].isdigit() for cell in cells)
+    are_texts = sum(kind != "other" for kind in roles) >= 2
+    names = [cell.strip().casefold() for cell in cells]
+    # A code within a text, such as "to be", is a word.
+    are_words = any(_CODE.fullmatch(word) for name in names if " " in name for word in name.split())
+    return is_known and are_texts and not are_words and len({*names}) == len(names)
+
+
+def is_short_code(cell: str) -> bool:
+    """Return whether a name is a code of two letters, which may be a word: *it*, *es*, *is*."""
+    return len(cell.strip()) == 2
+
+
+def source_and_target(names: Sequence[str]) -> tuple[int, int] | None:
+    """Return the places of the two names that are of sources and of targets; None if others could be."""
+    roles = [role(name) for name in names]
+    sources, targets = (
+        [place for place, kind in enumerate(roles) if kind == side] for side in ("source", "target")
+    )
+    if len(sources) == len(targets) == 1:
+        return sources[0], targets[0]
+    texts = [place for place, kind in enumerate(roles) if kind != "other"]
+    if len(texts) != 2:
+        return None
+    first, second = texts
+    return (second, first) if roles[first] == "target" or roles[second] == "source" else (first, second)

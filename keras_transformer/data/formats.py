@@ -1,0 +1,449 @@
+"""Pairs of one file: a table with tabs or commas, JSON lines or TMX, by the ending of its name.
+
+A format is one function: it looks at a file, and returns a function that iterates over its rows, each a list
+of cells or texts by name. Which of these are source and target is decided for all formats alike, by
+`_chosen_columns`.
+"""
+
+import csv
+import functools
+import itertools
+import json
+import logging
+import re
+import zlib
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+from xml.parsers import expat
+
+from keras_transformer._files import open_for_reading
+from keras_transformer.data.column_names import is_header, is_short_code, source_and_target
+from keras_transformer.data.text_files import _iterate_lines, _uncompressed
+from keras_transformer.errors import InputError
+from keras_transformer.types import Pair
+
+_Cells: TypeAlias = list[str] | dict[str, str]
+_Rows: TypeAlias = Iterator[tuple[int, _Cells]]  # with the number of the line
+_OpenRows: TypeAlias = Callable[[], _Rows]
+
+_NUM_LOOKED_AT = 1000
+_MAX_LINES_OF_A_CELL = 100
+_MANY_QUOTED = 10
+_MAX_JSON = 2**28
+_MAX_SEGMENT = 2**24
+_DELIMITERS = ",;\t|"
+
+_LOGGER = logging.getLogger(__name__)
+
+
+class _PairsFile:
+    """The pairs of a file, read anew in each iteration; `columns` are names, or numbers from 1."""
+
+    def __init__(self, path: Path, columns: tuple[str, str] | None = None) -> None:
+        self.path, self.columns = path, columns
+        self.files = [path]
+
+    @functools.cached_property
+    def _open_rows(self) -> _OpenRows:
+        if self.path.exists() and not (self.path.is_file() or self.path.is_dir()):
+            raise InputError(f"Cannot read {self.path}: no regular file, which can be read twice.")
+        return _FORMATS[_ending(self.path)](self.path)
+
+    @functools.cached_property
+    def _layout(self) -> "_Layout":
+        head = [cells for _, cells in itertools.islice(self._open_rows(), _NUM_LOOKED_AT)]
+        if not head:
+            raise InputError(f"Cannot read {self.path}: it has no rows.")
+        return _chosen_columns(self.path, head, self.columns)
+
+    def pairs(self, *, further_targets: bool = False) -> Iterator[Pair]:
+        """Yield the pairs; with further targets also the source with each column after the second."""
+        source, target, first_row, has_more = self._layout
+        for line, cells in itertools.islice(self._open_rows(), first_row, None):
+            if isinstance(cells, dict):
+                yield cells.get(str(source), ""), cells.get(str(target), "")
+                continue
+            source, target = int(source), int(target)
+            if len(cells) <= max(source, target):
+                wanted = f"needs {max(source, target) + 1} columns"
+                form = " separated by tabs" if _ending(self.path) in (".tsv", ".txt") else ""
+                raise InputError(f"{self.path}:{line}: {wanted}{form}. Received: {len(cells)}.")
+            targets = cells[1:] if further_targets and has_more else cells[target : target + 1]
+            yield from ((cells[source], text) for text in targets)
+
+
+class _Layout(NamedTuple):
+    source: str | int
+    target: str | int
+    first_row: int = 0
+    has_more: bool = False  # targets, in the columns after the second
+
+
+def _ending(path: Path) -> str:
+    return Path(path.name.lower().removesuffix(".gz")).suffix
+
+
+def _is_of_pairs(name: str) -> bool:
+    return _ending(Path(name)) in _FORMATS
+
+
+def _chosen_columns(path: Path, rows: list[_Cells], wanted: tuple[str, str] | None) -> _Layout:
+    """Find source and target by the first rows; raise InputError where these do not tell."""
+    first = rows[0]
+    if isinstance(first, dict):
+        names = [*dict.fromkeys(name for row in rows if isinstance(row, dict) for name in row)]
+        source, target = _named(path, names, wanted)
+        return _Layout(names[source], names[target])
+    numbers = [int(each) - 1 for each in wanted or () if each.isdecimal() and int(each) > 0]
+    if wanted and len(numbers) < 2:
+        return _Layout(*_named(path, first, wanted), first_row=1)
+    if is_header(first) and not (numbers and all(map(is_short_code, first))):
+        source, target = numbers or _named(path, first, None)
+        if all(map(is_short_code, first)) and _ending(path) != ".csv":  # which has names in its first row
+            _LOGGER.warning(
+                "%s: its first row, %s, was taken for names of columns. If it is a pair: %s#1,2",
+                *(path, first, path),
+            )
+        return _Layout(source, target, first_row=1)
+    if numbers:
+        source, target = numbers
+        return _Layout(source, target, has_more=numbers == [0, 1])
+    if _ending(path) == ".csv":
+        raise _ask(path, "its first row does not say which columns are source and target", "1,2", first)
+    return _columns_of_texts(path, [row for row in rows if isinstance(row, list)])
+
+
+def _named(path: Path, names: Sequence[str], wanted: tuple[str, str] | None) -> tuple[int, int]:
+    """Return the places of the source and the target among the names of columns."""
+    if wanted is None:
+        found = source_and_target(names)
+        if found is None:
+            example = ",".join([*names, "SOURCE", "TARGET"][:2])
+            raise _ask(
+                path, "the names of its columns do not say which are source and target", example, names
+            )
+        _LOGGER.info("%s: read %r → %r", path, *(names[place] for place in found))
+        return found
+    places = []
+    for name in wanted:
+        matches = [place for place, each in enumerate(names) if each.strip() == name]
+        # The inner name of a nested object, or a language without its country.
+        matches = matches or [place for place, each in enumerate(names) if _is_short_for(name, each)]
+        if len(matches) != 1:
+            raise InputError(f"{path} must have one column {name!r}. Received: columns {_shown(names)}.")
+        places += matches
+    return places[0], places[1]
+
+
+def _is_short_for(name: str, column: str) -> bool:
+    inner = column.rpartition(".")[2].strip().casefold().replace("_", "-")
+    return inner == name.casefold().replace("_", "-") or inner.startswith(f"{name.casefold()}-")
+
+
+def _ask(path: Path, problem: str, example: str, cells: Sequence[str]) -> InputError:
+    way = "Say it by names, or by numbers if the first row is a pair"
+    return InputError(f"{path}: {problem}. {way}, such as {path}#{example}. Received: {_shown(cells)}.")
+
+
+def _shown(cells: Sequence[str]) -> str:
+    return ", ".join(repr(cell[:40]) for cell in cells[:8])
+
+
+# What is no text where it fills a column: numbers, addresses, identifiers with a digit in them, a licence.
+_NUMBER = re.compile(r"[-+]?\d[\d.,]*(e[-+]?\d+)?|https?://\S+|[\w.-]+\.\w+/\S*", re.I)
+_IDENTIFIER = re.compile(r"[\w.:/#-]*\d[\w.:/#-]*")
+_LICENCE = re.compile(r"CC-BY|.*\bAttribution:")
+
+
+def _columns_of_texts(path: Path, rows: list[list[str]]) -> _Layout:
+    """Take the first two columns, unless the first rows show that they are no texts and others are."""
+    num_columns = min(map(len, rows))
+    columns = [[row[column].strip() for row in rows] for column in range(num_columns)]
+    texts = [place for place, column in enumerate(columns) if not _is_no_text(column)]
+    # Numbers and their names are two columns.
+    if num_columns < 3 or texts[:2] == [0, 1]:
+        return _Layout(0, 1, has_more=len(texts) == num_columns)
+    if len(texts) == 2 and num_columns > 3:
+        _LOGGER.warning("%s: read columns %d and %d; the others hold no texts", path, *(n + 1 for n in texts))
+        return _Layout(texts[0], texts[1])
+    example = ",".join(str(place + 1) for place in (texts if len(texts) == 2 else (0, 1)))
+    raise _ask(path, "one of its first two columns holds no texts in the first rows", example, rows[0])
+
+
+def _is_no_text(cells: list[str]) -> bool:
+    if all(map(_LICENCE.match, cells)):
+        return True
+    if len(cells) < 2:
+        return False
+    are_different = len({*cells}) == len(cells)
+    is_constant = len({*cells}) == 1 and len(cells) > 2
+    return (
+        is_constant
+        or all(map(_NUMBER.fullmatch, cells))
+        or (are_different and all(map(_IDENTIFIER.fullmatch, cells)))
+    )
+
+
+def _open_tabs(path: Path) -> _OpenRows:
+    """Read a tab as the end of a column everywhere, unless the file can only be a spreadsheet's."""
+    return (
+        functools.partial(_delimited, path, "\t")
+        if _has_quoting(path)
+        else functools.partial(_split_at_tabs, path)
+    )
+
+
+def _split_at_tabs(path: Path) -> _Rows:
+    for number, line in enumerate(_iterate_lines(path), start=1):
+        if "\t" in line or line.strip():
+            yield number, line.split("\t")
+
+
+_QUOTED = re.compile(r'"[^"]*(?:""[^"]*)*"')
+_QUOTED_CELLS = re.compile(rf'(?:{_QUOTED.pattern}|[^"\t]*)(?:\t(?:{_QUOTED.pattern}|[^"\t]*))*')
+
+
+def _has_quoting(path: Path) -> bool:
+    """Return whether cells are in quotes as spreadsheets write them; log where that is not certain."""
+    # Excel and Python's `csv` put a cell with a tab, a quote or a line break in quotes, and double the quotes
+    # in it. One cell of another form, as texts that begin with a quote have it, shows that quotes belong to
+    # the texts.
+    widths, plain_widths = set[int](), set[int]()
+    num_records = num_cells = num_quoted = 0
+    is_doubled = has_inner = False
+    lines = _iterate_lines(path)
+    for line in lines:
+        parts = [line]
+        while sum(part.count('"') for part in parts) % 2:
+            following = next(lines, None)
+            if following is None or len(parts) == _MAX_LINES_OF_A_CELL:
+                return False
+            parts.append(following)
+        record = "\n".join(parts)
+        if not record.strip():
+            continue
+        cells = _QUOTED.findall(record) if '"' in record else []
+        # A line break in a cell leaves a line without a tab; where all have one, a text begins with a quote
+        # and another ends with one.
+        if cells and (
+            not _QUOTED_CELLS.fullmatch(record) or (len(parts) > 1 and all("\t" in each for each in parts))
+        ):
+            return False
+        width = (_QUOTED.sub("", record) if cells else record).count("\t")
+        widths.add(width)
+        plain_widths |= {part.count("\t") for part in parts}
+        num_records, num_cells, num_quoted = num_records + 1, num_cells + width + 1, num_quoted + len(cells)
+        is_doubled |= any('""' in cell[1:-1] for cell in cells)
+        has_inner |= any("\t" in cell or "\n" in cell for cell in cells)
+    if not num_quoted or 0 in widths:
+        return False
+    if is_doubled or (has_inner and (len(widths) == 1 or len(plain_widths) > 1)):
+        return True
+    if num_quoted == num_cells and num_records >= _MANY_QUOTED:
+        return True
+    _LOGGER.warning(
+        "%s: %d cells are in quotes, which are read as parts of the texts. If a spreadsheet put them there, "
+        "end the name of the file in .csv.",
+        *(path, num_quoted),
+    )
+    return False
+
+
+def _open_commas(path: Path) -> _OpenRows:
+    """Read cells in quotes, between the delimiter that gives all rows one number of cells."""
+    sample = [*itertools.islice(_iterate_lines(path), _NUM_LOOKED_AT)]
+    # Excel reads, and some programs write, a first line that names the delimiter.
+    named = re.fullmatch("sep=(.)", sample[0], re.I)
+    if named:
+        return functools.partial(_delimited, path, named[1], skipped=1, has_width=True)
+    ranks = {each: _rank(sample, each) for each in _DELIMITERS}
+    best = max(_DELIMITERS, key=lambda delimiter: ranks[delimiter])
+    if ranks[best] == (False, False, 0):
+        raise InputError(f"{path}:1: needs 2 columns separated by commas, semicolons or tabs. Received: 1.")
+    return functools.partial(_delimited, path, best, has_width=True)
+
+
+def _rank(sample: list[str], delimiter: str) -> tuple[bool, bool, int]:
+    """Return how well a delimiter fits: known names in the first row, rows of one width, that width."""
+    try:
+        rows = [row for row in csv.reader([f"{line}\n" for line in sample], delimiter=delimiter) if row]
+    except csv.Error:  # of a cell that is cut off, or far too long
+        return False, False, 0
+    if not rows or len(rows[0]) < 2:
+        return False, False, 0
+    # The last row may go on after the sample.
+    are_equal = len({*map(len, rows[:-1] if len(sample) == _NUM_LOOKED_AT else rows)}) == 1
+    return is_header(rows[0]), are_equal, len(rows[0])
+
+
+def _delimited(path: Path, delimiter: str, *, skipped: int = 0, has_width: bool = False) -> _Rows:
+    lines = itertools.islice(_iterate_lines(path), skipped, None)
+    reader = csv.reader((f"{line}\n" for line in lines), delimiter=delimiter, strict=True)
+    width = None
+    try:
+        for cells in reader:
+            width = width or len(cells)
+            if cells and has_width and len(cells) != width:
+                raise InputError(
+                    f"{path}:{reader.line_num + skipped}: must have {width} cells as the first row has; a "
+                    f"text with {delimiter!r} in it must be in quotes. Received: {len(cells)} cells."
+                )
+            if cells:
+                yield reader.line_num + skipped, cells
+    except csv.Error as error:
+        raise InputError(f"{path}:{reader.line_num + skipped}: is not valid CSV: {error}.") from error
+
+
+def _open_json(path: Path) -> _OpenRows:
+    """Read an object on each line, or an array of objects; texts may be in an object of each."""
+    first = next(line for line in itertools.chain(_iterate_lines(path), ["{}"]) if line.strip())
+    try:
+        is_row = _is_row(json.loads(first))
+    except (ValueError, RecursionError):
+        is_row = False
+    return functools.partial(_json_lines if is_row else _json_array, path)
+
+
+def _is_row(value: object) -> bool:
+    if isinstance(value, list):
+        return all(isinstance(each, str) for each in value)
+    return isinstance(value, dict) and not any(isinstance(each, list) for each in value.values())
+
+
+def _json_lines(path: Path) -> _Rows:
+    for number, line in enumerate(_iterate_lines(path), start=1):
+        if line.strip():
+            yield number, _json_cells(_parsed(line, f"{path}:{number}"), f"{path}:{number}")
+
+
+def _json_array(path: Path) -> _Rows:
+    parts, size = [], 0
+    for line in _iterate_lines(path):
+        parts.append(line)
+        size += len(line)
+        if size > _MAX_JSON:
+            raise InputError(f"{path} is too large to be read at once: write an object on each line.")
+    values = _parsed("\n".join(parts), path)
+    # An object with one list of rows: {"data": [...]}
+    lists = (
+        [each for each in values.values() if isinstance(each, list)] if isinstance(values, dict) else [values]
+    )
+    if len(lists) != 1 or not isinstance(lists[0], list):
+        raise InputError(f"{path} must hold an object of texts on each line, or one array of such objects.")
+    for number, value in enumerate(lists[0], start=1):
+        yield number, _json_cells(value, f"{path}, row {number}")
+
+
+def _parsed(text: str, origin: object) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{origin} is not valid JSON: {error}.") from error
+
+
+def _json_cells(value: object, origin: object) -> _Cells:
+    if isinstance(value, list) and all(isinstance(each, str) for each in value):
+        return [_without_surrogates(each) for each in value]
+    if not isinstance(value, dict):
+        raise InputError(f"{origin} must be a JSON object of texts. Received: {str(value)[:80]!r}.")
+    inner = {
+        f"{name}.{key}": each
+        for name, item in value.items()
+        if isinstance(item, dict)
+        for key, each in item.items()
+    }
+    # A missing text is null, and the pair is counted as empty; numbers and lists are no texts.
+    texts = {
+        name: each or "" for name, each in {**value, **inner}.items() if each is None or isinstance(each, str)
+    }
+    return {name: _without_surrogates(text) for name, text in texts.items()}
+
+
+def _without_surrogates(text: str) -> str:
+    # JSON can hold half a character, which is no text of UTF-8.
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _open_tmx(path: Path) -> _OpenRows:
+    return functools.partial(_tmx_units, path)
+
+
+class _Units:
+    """Collects the translation units of TMX, texts by language; raises InputError for entities of its own."""
+
+    def __init__(self, path: Path) -> None:
+        self.done: deque[tuple[int, _Cells]] = deque()
+        self._path, self._source, self._language = path, "", ""
+        self._unit: dict[str, str] = {}
+        self._parts: list[str] | None = None
+        self._num_hidden = self._size = 0
+        self.parser = expat.ParserCreate()
+        self.parser.buffer_text = True
+        self.parser.StartElementHandler = self._start
+        self.parser.EndElementHandler = self._end
+        self.parser.CharacterDataHandler = self._add
+        self.parser.EntityDeclHandler = self.parser.SkippedEntityHandler = self._refuse
+
+    def _refuse(self, name: str, *_: object) -> None:
+        raise InputError(f"{self._path}: must have no entities of its own. Received: {name!r}.")
+
+    def _start(self, name: str, attributes: dict[str, str]) -> None:
+        if name == "header":
+            self._source = attributes.get("srclang", "").lower()
+        elif name == "tu":
+            self._unit = {}
+        elif name == "tuv":
+            self._language = attributes.get("xml:lang", attributes.get("lang", "")).lower()
+        elif name == "seg":
+            self._parts, self._num_hidden, self._size = [], 0, 0
+        elif name in ("bpt", "ept", "it", "ph", "ut"):  # codes of another format
+            self._num_hidden += 1
+
+    def _add(self, text: str) -> None:
+        if self._parts is None or self._num_hidden:
+            return
+        self._size += len(text)
+        if self._size > _MAX_SEGMENT:
+            line = self.parser.CurrentLineNumber
+            raise InputError(f"{self._path}:{line}: a text must have at most {_MAX_SEGMENT:,} characters.")
+        self._parts.append(text)
+
+    def _end(self, name: str) -> None:
+        if name == "seg" and self._parts is not None:
+            text = re.sub(r"[ \t\r\n]+", " ", "".join(self._parts)).strip(" ")
+            self._unit.setdefault(self._language, text)
+            self._parts = None
+        elif name in ("bpt", "ept", "it", "ph", "ut"):
+            self._num_hidden -= 1
+        elif name == "tu":
+            # The language of the sources first, which some units have behind.
+            first = {each: text for each, text in self._unit.items() if self._source in (each, each[:2])}
+            self.done.append((self.parser.CurrentLineNumber, {**first, **self._unit}))
+
+
+def _tmx_units(path: Path) -> _Rows:
+    units = _Units(path)
+    try:
+        with open_for_reading(path) as raw, _uncompressed(raw, path) as file:
+            while block := file.read(1 << 16):
+                units.parser.Parse(block)
+                while units.done:
+                    yield units.done.popleft()
+            units.parser.Parse(b"", True)
+    except expat.ExpatError as error:
+        raise InputError(f"{path} is not valid XML: {error}.") from error
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(f"Cannot read {path}: {getattr(error, 'strerror', None) or error}.") from error
+
+
+_FORMATS: dict[str, Callable[[Path], _OpenRows]] = {
+    ".tsv": _open_tabs,
+    ".txt": _open_tabs,
+    ".csv": _open_commas,
+    ".jsonl": _open_json,
+    ".ndjson": _open_json,
+    ".json": _open_json,
+    ".tmx": _open_tmx,
+}

@@ -1,0 +1,208 @@
+"""Pairs from files: line n of one file translates line n of the other, or one file has both."""
+
+import glob
+import itertools
+import logging
+import os
+import re
+from collections.abc import Iterator, Sequence
+from itertools import zip_longest
+from pathlib import Path
+
+from keras_transformer._files import as_path
+from keras_transformer.data.formats import _FORMATS, _is_of_pairs, _PairsFile
+from keras_transformer.data.text_files import FilePath, Files, _iterate_texts
+from keras_transformer.errors import InputError
+from keras_transformer.types import Pair
+
+ENDINGS = f"{', '.join(_FORMATS)}, or one of these and .gz"
+# Of a directory, whose other files are about them.
+_IN_A_DIRECTORY = (".tsv", ".csv", ".jsonl", ".tmx")
+_NUM_LOOKED_AT = 1000
+_LONG = 100_000
+_FEW = 10
+_LINE_OF_TAGS = re.compile(r"\s*<[a-z/!?][^<>]*>.*(?<=>)\s*", re.I)
+_ESCAPED = re.compile("&(apos|quot|#91|#93|#124);")
+
+_LOGGER = logging.getLogger(__name__)
+
+
+class ParallelText:
+    """The pairs of files, read line by line in each iteration; for more pairs than memory holds.
+
+    Args:
+        source: file with one source text a line, plain or ending in `.gz`. Or several, as a list or as a
+            pattern, whose files are taken in the order of their names.
+        target: file with the translation of each line of `source`, as many as there are of `source`. If
+            None, `source` is a file of pairs as `read_pairs` takes it, perhaps with its columns
+            (`pairs.csv#en,de`), a pattern, or a directory of such files.
+
+    Raises:
+        InputError: a file is missing, a pattern matches none, or there are not as many of both; in the
+            iteration, one is empty, damaged or not UTF-8, has more lines, or does not tell its columns.
+
+    Example:
+        ```python
+        pairs = kt.data.ParallelText("corpus/train-*.en.gz", "corpus/train-*.de.gz")
+        dataset = kt.data.translation_dataset(pairs, tokenizer, tokenizer, cache="token_ids")
+        ```
+    """
+
+    def __init__(self, source: Files, target: Files | None = None) -> None:
+        self._shards = _find_shards(source, target)
+        for path in self.files:
+            if not path.is_file():
+                reason = "no regular file to read in each epoch" if path.exists() else "no such file"
+                raise InputError(f"Cannot read {path}: {reason}.")
+
+    @property
+    def files(self) -> list[Path]:
+        """All files, in order."""
+        return [path for shard in self._shards for path in shard.files]
+
+    @property
+    def columns(self) -> list[tuple[str, str] | None]:
+        """The columns that were named for each file of pairs."""
+        return [shard.columns for shard in self._shards]
+
+    def __iter__(self) -> Iterator[Pair]:
+        for shard in self._shards:
+            yield from shard.pairs()
+
+
+class _TwoFiles:
+    """The pairs of two files, line by line."""
+
+    def __init__(self, source: Path, target: Path) -> None:
+        self.source, self.target = source, target
+        self.files = [source, target]
+        for path in self.files:
+            if _is_of_pairs(path.name) and not path.name.removesuffix(".gz").endswith(".txt"):
+                _LOGGER.warning(
+                    "%s is read as lines of text; as a table or JSON it is one file of pairs.", path
+                )
+
+    def pairs(self, *, further_targets: bool = False) -> Iterator[Pair]:
+        """Yield the pairs; raise InputError at the end if one file has more lines."""
+        sources, targets = _iterate_texts(self.source), _iterate_texts(self.target)
+        for number, (source, target) in enumerate(zip_longest(sources, targets)):
+            if source is None or target is None:
+                num_sources = number + (source is not None) + sum(1 for _ in sources)
+                num_targets = number + (target is not None) + sum(1 for _ in targets)
+                raise InputError(
+                    "Parallel files must have the same number of lines. "
+                    f"Received: {num_sources} in {self.source}, {num_targets} in {self.target}."
+                )
+            yield source, target
+
+
+class _Shard:
+    """The pairs of one file or two; what the first of them look like is logged once."""
+
+    def __init__(self, content: _PairsFile | _TwoFiles) -> None:
+        self._content, self._is_looked_at = content, False
+        self.files = content.files
+
+    @property
+    def columns(self) -> tuple[str, str] | None:
+        return self._content.columns if isinstance(self._content, _PairsFile) else None
+
+    def pairs(self, *, further_targets: bool = False) -> Iterator[Pair]:
+        pairs = self._content.pairs(further_targets=further_targets)
+        head: list[Pair] = []
+        if not self._is_looked_at:
+            for pair in itertools.islice(pairs, _NUM_LOOKED_AT):
+                head.append(pair)
+                if len(pair[0]) > _LONG:
+                    break
+            self._look_at(head)
+            self._is_looked_at = True
+        yield from head
+        yield from pairs
+
+    def _look_at(self, pairs: list[Pair]) -> None:
+        """Log what is most often a mistake, and may be meant."""
+        name = " and ".join(map(str, self.files))
+        is_one = len(self.files) == 2 and _is_same(*self.files)
+        if (is_one or len(pairs) >= _FEW) and all(source == target for source, target in pairs):
+            _LOGGER.warning(
+                "%s: %s has the same text on both sides. Is one file named twice?",
+                *(name, f"each of the first {len(pairs)} pairs"),
+            )
+        num_tags = sum(bool(_LINE_OF_TAGS.fullmatch(source)) for source, _ in pairs)
+        if num_tags > max(2, len(pairs) / 20):
+            _LOGGER.warning(
+                "%s: %d of the first %d sources are tags, read as texts.", name, num_tags, len(pairs)
+            )
+        if num_escaped := sum(bool(_ESCAPED.search(f"{source} {target}")) for source, target in pairs):
+            _LOGGER.warning(
+                "%s: %d of the first %d pairs have entities such as &apos;, which Moses' tokenizer writes. "
+                "Texts to translate need them too; deescape-special-chars.perl of Moses removes them.",
+                *(name, num_escaped, len(pairs)),
+            )
+
+
+def _is_same(source: Path, target: Path) -> bool:
+    return source.exists() and target.exists() and source.samefile(target)
+
+
+def _find_shards(source: Files, target: Files | None = None) -> list[_Shard]:
+    """Return the shards: each a source and its target, or one file of pairs."""
+    if target is None:
+        return [_Shard(_PairsFile(path, columns)) for path, columns in _find_tables(source)]
+    sources, targets = (
+        [path for name in _several(files) for path in _matching(as_path(name))] for files in (source, target)
+    )
+    if len(sources) != len(targets):
+        raise InputError(
+            "There must be as many files of sources as of targets. "
+            f"Received: {len(sources)} of {source}, {len(targets)} of {target}."
+        )
+    return [_Shard(_TwoFiles(*paths)) for paths in zip(sources, targets, strict=True)]
+
+
+def _several(files: Files) -> Sequence[FilePath]:
+    return [files] if isinstance(files, str | os.PathLike) else files
+
+
+def _matching(path: Path) -> list[Path]:
+    if not glob.has_magic(path.name) or path.exists():
+        return [path]
+    if found := sorted(path.parent.glob(path.name)):
+        return found
+    raise InputError(f"There must be a pattern of files. Received: {str(path)!r}, without any.")
+
+
+def _find_tables(files: Files) -> Iterator[tuple[Path, tuple[str, str] | None]]:
+    for name in _several(files):
+        path, columns = split_columns(name)
+        if path.is_dir():
+            paths = _tables_of(path)
+        elif _is_of_pairs(path.name):
+            paths = _matching(path)
+        else:
+            raise InputError(f"A file of pairs must end in {ENDINGS}. Received: {str(path)!r}.")
+        yield from ((each, columns) for each in paths)
+
+
+def _tables_of(directory: Path) -> list[Path]:
+    # Of one kind: the others may be the same pairs.
+    for ending in _IN_A_DIRECTORY:
+        paths = [path for path in directory.iterdir() if path.name.endswith((ending, f"{ending}.gz"))]
+        if paths:
+            return sorted(paths)
+    kinds = f"{', '.join(_IN_A_DIRECTORY)}, or one of these and .gz"
+    raise InputError(
+        f"There must be a directory of {kinds} files. Received: {str(directory)!r}, without any."
+    )
+
+
+def split_columns(name: FilePath) -> tuple[Path, tuple[str, str] | None]:
+    """Split `pairs.csv#en,de` into the path and the columns; None where none are named."""
+    path, (start, separator, names) = as_path(name), os.fspath(name).rpartition("#")
+    if not separator or not start or path.exists():
+        return path, None
+    columns = [each.strip() for each in names.split(",")]
+    if len(columns) != 2 or not all(columns):
+        raise InputError(f"Columns are named as FILE#SOURCE,TARGET. Received: {str(path)!r}.")
+    return as_path(start), (columns[0], columns[1])
