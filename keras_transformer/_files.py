@@ -21,12 +21,17 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from keras_transformer.errors import InputError
 
-_PARTIAL = ".partial-"
+if os.name == "posix":
+    import fcntl
+
+_PARTIAL, _REPLACING = ".partial-", ".replacing"
 # What is read at once is small, a history of a million epochs, say; devices have no end.
 _MAX_BYTES = 2**28
 _MAX_DEPTH = 64
 # Within which a program begins to write to a named pipe that is to be read.
 _PIPE_SECONDS = 10
+# In which another process replaces the entries of a directory, or reads a model.
+_LOCK_SECONDS = 60
 _STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 _Parse: TypeAlias = Callable[[str], Any]
 
@@ -50,25 +55,55 @@ def atomic_directory(directory: Path, *, replace: bool = False) -> Iterator[Path
     """Yield an empty directory to write to, which takes the name of `directory` once all is on the disk.
 
     With `replace`, a directory that exists gets the new entries and keeps its others; else it must be empty.
+    `current_path` reads such a directory, also after a kill while entries were replaced.
     """
-    directory = directory.resolve()  # a link stays a link
+    directory = _resolved(directory)  # a link stays a link
     exists = replace and directory.is_dir()
     # An existing directory may be a disk of its own, and nothing is renamed from one disk to another.
     parent = directory if exists else directory.parent
     with _partial(directory, parent) as partial:
         with errors_named("write", directory):
             partial.mkdir(parents=True)
-        yield partial
+        with _leased(partial) as is_whole:
+            yield partial
+            with errors_named("write", directory):
+                if not is_whole():
+                    raise InputError(f"Cannot write {directory}: {partial} was removed meanwhile.")
+                for path in partial.rglob("*"):
+                    _flush(path)
+                _take_name(partial, directory, replace=replace)
+                _flush(parent)
+
+
+def current_path(directory: Path, name: str) -> Path:
+    """Return where an entry of a directory is: with those that replace others, until all have their names."""
+    replacing = directory / _REPLACING
+    return (replacing if (replacing / name.split("/")[0]).exists() else directory) / name
+
+
+def finish_replacement(directory: Path) -> None:
+    """Give the entries of a killed `atomic_directory` their names, if it had begun to replace others."""
+    if (replacing := directory / _REPLACING).is_dir():
         with errors_named("write", directory):
-            for path in partial.rglob("*"):
-                _flush(path)
-            # A single rename cannot replace a directory that holds something. Where nothing may be replaced
-            # that is wanted: of several processes the first to finish gets the name.
-            if exists:
-                _exchange_entries(partial, directory)
-            else:
-                partial.rename(directory)
-            _flush(parent)
+            _move_entries(replacing, directory)
+            _remove(replacing)
+
+
+@contextlib.contextmanager
+def directory_lock(directory: Path, *, shared: bool = False) -> Iterator[None]:
+    """Hold the lock of a directory whose entries are replaced, or read with `shared`."""
+    number = _open_directory(directory)
+    try:
+        for _ in range(_LOCK_SECONDS * 20):
+            if _lock(number, shared=shared):
+                break
+            time.sleep(0.05)
+        else:
+            raise InputError(f"Cannot use {directory}: another process reads or replaces it.")
+        yield
+    finally:
+        if number is not None:
+            os.close(number)
 
 
 def write_file(path: Path, content: bytes) -> None:
@@ -138,8 +173,8 @@ def remove_partials(directory: Path, name: str = "", seconds: float = 3600) -> N
     for partial in directory.glob(f"{_PARTIAL}*"):
         if not partial.name.endswith(name):
             continue
-        with contextlib.suppress(FileNotFoundError):  # its process has just renamed it
-            if time.time() - partial.stat().st_mtime >= seconds:
+        with contextlib.suppress(FileNotFoundError):  # its process has just renamed it, or a file in it
+            if _is_abandoned(partial, seconds):
                 _remove(partial)
 
 
@@ -174,7 +209,7 @@ class Checksums:
     @classmethod
     def check(cls, directory: Path) -> None:
         """Raise `InputError` for a file that is not what was written; without checksums all pass."""
-        path = directory / cls.file
+        path = current_path(directory, cls.file)
         if not path.exists():
             return
         count, *lines = read_file(path).decode(errors="replace").splitlines()
@@ -182,11 +217,12 @@ class Checksums:
             raise InputError(f"{path} is damaged: it lists {len(lines)} files. Received: {count!r}.")
         for wanted, _, name in (line.partition("  ") for line in lines):
             # A regular file: a device could be read for ever.
-            if name.startswith("/") or ".." in name.split("/") or not (directory / name).is_file():
+            is_inside = not name.startswith("/") and ".." not in name.split("/")
+            if not is_inside or not (file := current_path(directory, name)).is_file():
                 raise InputError(f"{directory} is not whole: it has no {name!r}, which {cls.file} lists.")
-            if (received := cls.of(directory / name)) != wanted:
+            if (received := cls.of(file)) != wanted:
                 raise InputError(
-                    f"{directory / name} is damaged, half copied or of another model: its SHA-256 must be "
+                    f"{file} is damaged, half copied or of another model: its SHA-256 must be "
                     f"{wanted[:16]}…, as {cls.file} says. Received: {received[:16]}…."
                 )
 
@@ -305,19 +341,106 @@ def _flush(path: Path) -> None:
         os.close(number)
 
 
+def _take_name(partial: Path, directory: Path, *, replace: bool) -> None:
+    if not (replace and directory.is_dir()):
+        try:
+            partial.rename(directory)
+        except OSError as error:
+            # Where nothing may be replaced, the first of several processes to finish gets the name.
+            if not replace or error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+        else:
+            return
+    with directory_lock(directory):
+        finish_replacement(directory)
+        _exchange_entries(partial, directory)
+
+
 def _exchange_entries(partial: Path, directory: Path) -> None:
     """Move each entry in, and the one that it replaces out; move all back if one move fails."""
-    entries, replaced = sorted(partial.iterdir()), partial / f"{_PARTIAL}replaced"
-    replaced.mkdir()
+    # A single rename cannot replace a directory that holds something. This one decides: after it `current_path`
+    # finds the new entries, and before it the old ones, wherever a kill ends the program.
+    replacing = directory / _REPLACING
+    partial.rename(replacing)
     moved: list[tuple[Path, Path]] = []
     try:
-        for entry in entries:
-            target = directory / entry.name
-            for source, destination in ((target, replaced / entry.name), (entry, target)):
-                if source.exists():
-                    source.rename(destination)
-                    moved.append((source, destination))
+        _flush(directory)
+        _move_entries(replacing, directory, moved)
     except BaseException:
         for source, destination in reversed(moved):
             destination.rename(source)
+        replacing.rename(partial)
         raise
+    _remove(replacing)
+
+
+def _move_entries(replacing: Path, directory: Path, moved: list[tuple[Path, Path]] | None = None) -> None:
+    entries, replaced = sorted(replacing.iterdir()), replacing / f"{_PARTIAL}replaced"
+    replaced.mkdir(exist_ok=True)
+    for entry in entries:
+        if entry == replaced:
+            continue
+        target = directory / entry.name
+        for source, destination in ((target, replaced / entry.name), (entry, target)):
+            if source.exists():
+                source.rename(destination)
+                if moved is not None:
+                    moved.append((source, destination))
+
+
+@contextlib.contextmanager
+def _leased(partial: Path) -> Iterator[Callable[[], bool]]:
+    """Hold the lock of a partial directory, so that no other process takes it for a killed one's."""
+    number = _open_directory(partial)
+    _lock(number)
+    # Names: a directory that was removed is made again by who writes a file to it.
+    made = partial.stat() if number is None else os.fstat(number)
+
+    def is_whole() -> bool:
+        return partial.is_dir() and os.path.samestat(made, partial.stat())
+
+    try:
+        yield is_whole
+    finally:
+        if number is not None:
+            os.close(number)
+
+
+def _open_directory(directory: Path) -> int | None:
+    # Windows opens no directories, and has no such locks.
+    return os.open(directory, os.O_RDONLY) if os.name == "posix" else None
+
+
+def _lock(number: int | None, *, shared: bool = False) -> bool:
+    """Try to lock an open directory; False if another process, or thread, has the lock."""
+    if number is None:
+        return True
+    try:
+        fcntl.flock(number, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # the file system has no locks
+        return True
+    return True
+
+
+def _is_abandoned(partial: Path, seconds: float) -> bool:
+    """Return whether a killed process left a partial file or directory: unlocked, and so long unchanged."""
+    # A directory does not change while its files grow.
+    newest = max(path.stat().st_mtime for path in (partial, *partial.rglob("*")))
+    if time.time() - newest < seconds:
+        return False
+    if not partial.is_dir() or (number := _open_directory(partial)) is None:
+        return True
+    try:
+        return _lock(number)
+    finally:
+        os.close(number)
+
+
+def _resolved(directory: Path) -> Path:
+    if directory.is_symlink() and not directory.exists():
+        raise InputError(
+            f"Cannot write {directory}: it is a link to {directory.readlink()}, which is not there."
+        )
+    return directory.resolve()

@@ -197,7 +197,7 @@ def test_a_failure_while_writing_leaves_the_old_directory(tmp_path: Path) -> Non
     assert files(tmp_path) == {"model/a": "first", "model/part/b": "first"}
 
 
-@pytest.mark.parametrize("failing", [1, 2, 3, 4])  # two entries, each moved out and in
+@pytest.mark.parametrize("failing", [1, 2, 3, 4, 5])  # the decision, and two entries, each moved out and in
 def test_a_failure_while_renaming_moves_everything_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: int
 ) -> None:

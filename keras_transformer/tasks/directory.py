@@ -8,7 +8,15 @@ from typing import Any
 
 import keras
 
-from keras_transformer._files import Checksums, atomic_directory, read_file, read_table, write_file
+from keras_transformer._files import (
+    Checksums,
+    atomic_directory,
+    current_path,
+    directory_lock,
+    read_file,
+    read_table,
+    write_file,
+)
 from keras_transformer.decoding import Search
 from keras_transformer.errors import InputError
 from keras_transformer.text import Tokenizer, load_tokenizer
@@ -29,6 +37,7 @@ def _write_task(
         name: _search_options(value) if isinstance(value, Search) else value
         for name, value in options.items()
     }
+    # A kill leaves one of the two tasks: `current_path` reads the entries of either.
     with atomic_directory(path.parent, replace=True) as partial:
         for name, tokenizer in tokenizers.items():
             tokenizer.save(partial / name)
@@ -36,17 +45,26 @@ def _write_task(
         # NumPy's numbers are numbers, too.
         content = json.dumps(options, indent=2, default=lambda number: number.item())
         write_file(partial / path.name, (content + "\n").encode())
-        # A single rename cannot replace a directory that is there. With these a task that was half replaced
-        # by another is refused: vocabularies of one size would fit, and be wrong.
+        # With these a task of which a part was replaced by hand is refused: vocabularies of one size would
+        # fit, and be wrong.
         Checksums.write(partial)
 
 
 def _read_task(path: Path, tokenizers: Sequence[str], types: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of a task; raise `InputError` for damaged parts or those of two models."""
-    directory = path.parent
-    for name in (path.name, MODEL_FILE):
-        if not (directory / name).is_file():
-            raise InputError(f"{directory} is not the directory of a model: it has no {name}.")
+    if not path.parent.is_dir():
+        raise InputError(f"{path.parent} is not the directory of a model: it has no {path.name}.")
+    with directory_lock(path.parent, shared=True):
+        return _read_parts(path.parent, path.name, tokenizers, types)
+
+
+def _read_parts(
+    directory: Path, options_file: str, tokenizers: Sequence[str], types: Mapping[str, Any]
+) -> dict[str, Any]:
+    path, model = current_path(directory, options_file), current_path(directory, MODEL_FILE)
+    for part in (path, model):
+        if not part.is_file():
+            raise InputError(f"{directory} is not the directory of a model: it has no {part.name}.")
     Checksums.check(directory)
     fields = [(name, dict[str, Any] if kind is Search else kind) for name, kind in types.items()]
     # Of files without `Checksums`, unused.
@@ -54,8 +72,8 @@ def _read_task(path: Path, tokenizers: Sequence[str], types: Mapping[str, Any]) 
     kind = dataclasses.make_dataclass("_Options", [*fields, ("parts", dict[str, str], parts)])
     options = vars(read_table(read_file(path), path, kind))
     return {
-        "model": load_model(directory / MODEL_FILE),
-        **{name: load_tokenizer(directory / name) for name in tokenizers},
+        "model": load_model(model),
+        **{name: load_tokenizer(current_path(directory, name)) for name in tokenizers},
         **{
             name: _read_search(options[name], path) if kind is Search else options[name]
             for name, kind in types.items()

@@ -284,5 +284,5 @@ def test_a_directory_and_patterns_are_read_in_the_order_of_names(tmp_path: Path)
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match=r"a directory of \.tsv, .* files\. Received: '.*empty'"):
         read_pairs(tmp_path / "empty")
-    with pytest.raises(InputError, match=r"A file of pairs must end in \.tsv or \.tsv\.gz\. Received: 'x'"):
+    with pytest.raises(InputError, match=r"A file of pairs must end in \.tsv, .*\. Received: 'x'"):
         ParallelText("x")
