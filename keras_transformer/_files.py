@@ -57,7 +57,7 @@ def atomic_directory(directory: Path, *, replace: bool = False) -> Iterator[Path
     With `replace`, a directory that exists gets the new entries and keeps its others; else it must be empty.
     `current_path` reads such a directory, also after a kill while entries were replaced.
     """
-    directory = _resolved(directory)  # a link stays a link
+    directory = resolved(directory)  # a link stays a link
     exists = replace and directory.is_dir()
     # An existing directory may be a disk of its own, and nothing is renamed from one disk to another.
     parent = directory if exists else directory.parent
@@ -112,11 +112,11 @@ def write_file(path: Path, content: bytes) -> None:
         partial.write_bytes(content)
 
 
-def read_file(path: Path) -> bytes:
-    """Read a whole file; raise `InputError` if it is missing, unreadable or empty."""
+def read_file(path: Path, *, limit: int = _MAX_BYTES, may_be_empty: bool = False) -> bytes:
+    """Read a whole file; raise `InputError` if it is missing, unreadable, empty or too large."""
     with errors_named("read", path), open_for_reading(path) as file:
-        content = file.read(_MAX_BYTES)
-    if len(content) in (0, _MAX_BYTES):
+        content = file.read(limit)
+    if len(content) == limit or not (content or may_be_empty):
         raise InputError(f"Cannot read {path}: the file is {'too large' if content else 'empty'}.")
     return content
 
@@ -358,8 +358,8 @@ def _take_name(partial: Path, directory: Path, *, replace: bool) -> None:
 
 def _exchange_entries(partial: Path, directory: Path) -> None:
     """Move each entry in, and the one that it replaces out; move all back if one move fails."""
-    # A single rename cannot replace a directory that holds something. This one decides: after it `current_path`
-    # finds the new entries, and before it the old ones, wherever a kill ends the program.
+    # A single rename cannot replace a directory that holds something. This one decides: after it
+    # `current_path` finds the new entries, and before it the old ones, wherever a kill ends the program.
     replacing = directory / _REPLACING
     partial.rename(replacing)
     moved: list[tuple[Path, Path]] = []
@@ -438,7 +438,8 @@ def _is_abandoned(partial: Path, seconds: float) -> bool:
         os.close(number)
 
 
-def _resolved(directory: Path) -> Path:
+def resolved(directory: Path) -> Path:
+    """Return the directory that a path leads to; raise `InputError` for a link to nothing."""
     if directory.is_symlink() and not directory.exists():
         raise InputError(
             f"Cannot write {directory}: it is a link to {directory.readlink()}, which is not there."

@@ -116,7 +116,7 @@ def _read_cache(directory: Path, wanted: _Values) -> _Values:
         Checksums.check(directory)
         counts = found["counts"]
         rows = {
-            side: _stored_rows(directory / side, _id_type(size))
+            side: _stored_rows(directory / side, _id_type(size), counts.get("kept", 0))
             for side, size in zip(_SIDES, wanted["vocabulary_sizes"], strict=True)
         }
     except (InputError, KeyError) as error:
@@ -125,7 +125,13 @@ def _read_cache(directory: Path, wanted: _Values) -> _Values:
     return {**rows, **{name: counts.get(key, 0) for name, key in dropped.items()}}
 
 
-def _stored_rows(path: Path, id_type: np.dtype) -> _StoredRows:
+def _stored_rows(path: Path, id_type: np.dtype, num_rows: int) -> _StoredRows:
+    ids = path.with_suffix(".ids")
     with errors_named("read", path):
         lengths = np.fromfile(path.with_suffix(".lengths"), _LENGTH)
-    return _StoredRows(path.with_suffix(".ids"), id_type, lengths)
+        size = ids.stat().st_size
+    if len(lengths) != num_rows or size != int(lengths.sum(dtype=np.int64)) * id_type.itemsize:
+        raise InputError(
+            f"{path} must hold {num_rows:,} rows. Received: {len(lengths):,} rows, {size:,} bytes of ids."
+        )
+    return _StoredRows(ids, id_type, lengths)

@@ -13,13 +13,17 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, get_type_hint
 from keras.optimizers.schedules import CosineDecay, LearningRateSchedule
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
 
-from keras_transformer._files import as_path, errors_named, read_table
+from keras_transformer._files import as_path, read_file, read_table
 from keras_transformer.errors import InputError
 from keras_transformer.models.config import PRESETS, TransformerConfig
 from keras_transformer.training.schedules import InverseSquareRootSchedule, NoamSchedule
 from keras_transformer.types import Count, Length
 
 Value: TypeAlias = str | int | float | bool | list[str]
+
+# What the file of a run has besides: checksums of its values, and of other files.
+CHECKSUMS = "checksums"
+_MAX_TOML = 2**20  # bytes
 
 # NumPy's generators take seeds of 32 bits.
 Seed: TypeAlias = Annotated[int, Field(ge=0, lt=2**32)]
@@ -324,15 +328,16 @@ class RunConfig(_Section, strict=False):
             InputError: if the file cannot be read, or a field is unknown or holds a wrong value.
         """
         path = as_path(path)
-        with errors_named("read", path):
-            content = path.read_bytes()
+        content = read_file(path, limit=_MAX_TOML, may_be_empty=True)
         return _validated(read_table(content, f"{path}:", parse=tomllib.loads), f"{path}: ")
 
     @classmethod
     def from_json(cls, text: str | bytes, origin: str = "JSON") -> "RunConfig":
         """Read the configuration in a run's directory; `origin` names the file in messages."""
         content = text if isinstance(text, bytes) else text.encode()
-        return _validated(read_table(content, f"{origin}:"), f"{origin}: ")
+        table = read_table(content, f"{origin}:")
+        table.pop(CHECKSUMS, None)  # which are asked when a run goes on
+        return _validated(table, f"{origin}: ")
 
     def override(self, **options: Value) -> "RunConfig":
         """Return the same configuration with other values.

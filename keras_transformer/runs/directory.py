@@ -3,15 +3,24 @@
 import contextlib
 import hashlib
 import json
+import logging
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from io import TextIOWrapper
 from pathlib import Path
 
-from keras_transformer._files import Checksums, read_table, write_file
+from keras_transformer._files import (
+    Checksums,
+    errors_named,
+    finish_replacement,
+    read_file,
+    read_table,
+    resolved,
+    write_file,
+)
 from keras_transformer.errors import InputError
-from keras_transformer.runs.config import RunConfig
+from keras_transformer.runs.config import CHECKSUMS, RunConfig
 from keras_transformer.types import Pair
 
 if os.name == "posix":
@@ -32,6 +41,8 @@ CONTENT = (*_BEFORE_A_CHECKPOINT, *_TRANSLATOR, ATTENTION_FILE, PAGE_FILE, REPOR
 # has written nothing yet, or nothing any more. A kill between two moves leaves a name that says which it is.
 _REPLACED, _MOVING = ".replaced", ".replaced.moving"
 
+_LOGGER = logging.getLogger(__name__)
+
 
 @contextlib.contextmanager
 def locked(directory: Path) -> Iterator[None]:
@@ -41,12 +52,17 @@ def locked(directory: Path) -> Iterator[None]:
     if os.name != "posix":
         yield
         return
-    existed = directory.parent.exists()
-    directory.parent.mkdir(parents=True, exist_ok=True)
-    # Next to the directory, not in it: a link to another disk may be replaced.
-    path = directory.with_name(f".{directory.name}.lock")
+    # Of the directory itself: a link to it is another name of the same run.
+    real = resolved(directory)
+    existed = real.parent.exists()
+    with errors_named("write", directory):
+        real.parent.mkdir(parents=True, exist_ok=True)
+        # Next to the directory, which may not be there yet; a disk may have no place next to it.
+        is_next_to = not real.is_dir() or os.access(real.parent, os.W_OK)
+        path = real.with_name(f".{real.name}.lock") if is_next_to else real / ".lock"
+        file = _locked_file(path, directory)
     try:
-        with _locked_file(path, directory):
+        with file:
             try:
                 yield
             finally:
@@ -54,7 +70,7 @@ def locked(directory: Path) -> Iterator[None]:
     finally:
         if not existed:
             with contextlib.suppress(OSError):  # it is not empty
-                directory.parent.rmdir()
+                real.parent.rmdir()
 
 
 def _locked_file(path: Path, directory: Path) -> TextIOWrapper:
@@ -79,7 +95,41 @@ def _saved_config(directory: Path) -> RunConfig:
     path = directory / CONFIG_FILE
     if not path.is_file():
         raise InputError(f"{directory} holds no run: it has no {CONFIG_FILE}.")
-    return RunConfig.from_json(path.read_bytes(), origin=str(path))
+    return RunConfig.from_json(read_file(path), origin=str(path))
+
+
+def write_config(directory: Path, config: RunConfig, *, is_complete: bool = False) -> None:
+    """Write the configuration of a run, with checksums of itself and, if complete, of what is made once."""
+    table = config.model_dump()
+    checksums = {CONFIG_FILE: Checksums.of_values(table)}
+    if is_complete:
+        parts = [
+            directory / PAIRS_FILE,
+            *(path for name in TOKENIZERS for path in (directory / name).iterdir()),
+        ]
+        checksums |= {path.relative_to(directory).as_posix(): Checksums.of(path) for path in sorted(parts)}
+    write_file(directory / CONFIG_FILE, _as_json({**table, CHECKSUMS: checksums}))
+
+
+def _check_unchanged(directory: Path) -> None:
+    """Raise InputError if a file that saved epochs depend on is not as the run left it."""
+    path = directory / CONFIG_FILE
+    table = read_table(read_file(path), path)
+    checksums = table.pop(CHECKSUMS, {})  # earlier runs have none
+    if not isinstance(checksums, dict):
+        raise InputError(f"{path} is damaged: `{CHECKSUMS}` must be a table. Received: {checksums!r:.80}.")
+    for name, wanted in checksums.items():
+        part = directory / Path(name)
+        is_inside = not Path(name).is_absolute() and ".." not in Path(name).parts
+        if not is_inside or not part.is_file():
+            raise InputError(f"{directory} cannot go on: it has no {name!r} any more. Put it back.")
+        received = Checksums.of_values(table) if part == path else Checksums.of(part)
+        if received != wanted:
+            raise InputError(
+                f"{directory} cannot go on: {name} was changed after the run began; put back what it was. "
+                f"Options are changed by flags. Received: SHA-256 {received[:16]}…, where {CONFIG_FILE} says "
+                f"{wanted!r:.18}…."
+            )
 
 
 @contextlib.contextmanager
@@ -94,7 +144,9 @@ def begun(directory: Path, config: RunConfig, *, overwrite: bool) -> Iterator[Ru
             f"Received: initial_model={initial!r}, the directory {directory}."
         )
     _check_replaceable(directory, overwrite=overwrite)
-    directory.mkdir(parents=True, exist_ok=True)
+    with errors_named("write", directory):
+        directory.mkdir(parents=True, exist_ok=True)
+    finish_replacement(directory)
     if overwrite:
         # Not removed before the new run has saved a checkpoint: a wrong option may only show when the model
         # is made. The new name appears when all of it is there.
@@ -103,7 +155,7 @@ def begun(directory: Path, config: RunConfig, *, overwrite: bool) -> Iterator[Ru
             (directory / _MOVING).rename(directory / _REPLACED)
     else:
         _remove(directory)
-    write_file(directory / CONFIG_FILE, _as_json(config.model_dump()))
+    write_config(directory, config)
     try:
         yield config
     except BaseException:
@@ -186,6 +238,10 @@ def resumed(directory: Path, config: RunConfig) -> Iterator[RunConfig]:
     """Let a run go on around its training; raise InputError if saved epochs depend on what would change."""
     # What may still be refused must leave the configuration as it was, so that the caller saves it.
     saved = _saved_config(directory)
+    _check_unchanged(directory)
+    finish_replacement(directory)
+    if not _has_checkpoint(directory):
+        _check_nothing_is_lost(directory)
     config = config.completed(saved.chosen)
     _check_resumable(saved, config)
     # A cosine schedule was made for all its epochs; fewer of them hold for one call.
@@ -195,6 +251,16 @@ def resumed(directory: Path, config: RunConfig) -> Iterator[RunConfig]:
         yield config
     finally:
         _settle(directory)
+
+
+def _check_nothing_is_lost(directory: Path) -> None:
+    """Raise InputError for a run that saved epochs and has no checkpoints; say so if it saved none."""
+    if left := [name for name in (_CURVES[0], *_TRANSLATOR, REPORT_FILE) if (directory / name).exists()]:
+        raise InputError(
+            f"{directory} cannot go on: it holds {', '.join(left)} of epochs that were saved, and no "
+            f"{CHECKPOINTS}/state.json. Copy {CHECKPOINTS} as well, or start again with --overwrite."
+        )
+    _LOGGER.warning("%s has no checkpoint: the run starts with its first epoch", directory)
 
 
 def _check_resumable(saved: RunConfig, wanted: RunConfig) -> None:
@@ -241,7 +307,7 @@ def check_pairs(directory: Path, **parts: Sequence[Pair] | str) -> None:
         write_file(path, _as_json(received))
         return
     try:
-        wanted = read_table(path.read_bytes(), path)
+        wanted = read_table(read_file(path), path)
     except InputError as error:
         message = f"{path} is damaged: {error}. Remove it if the pairs are the same as before."
         raise InputError(message) from error

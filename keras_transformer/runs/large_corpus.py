@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-from keras_transformer._files import Checksums, errors_named, read_table, write_file
+from keras_transformer._files import Checksums, errors_named, open_for_reading, read_table, write_file
 from keras_transformer.data.encoding import EncodedPairs
 from keras_transformer.data.parallel_text import ParallelText
 from keras_transformer.errors import InputError
@@ -93,8 +93,9 @@ def _large_corpus(config: RunConfig) -> _LargeCorpus | None:
         values = _draw(texts, fraction, data.seed)
         write_file(path, json.dumps({**values, "checksum": Checksums.of_values(values)}).encode())
     try:
-        with errors_named("read", path):
-            values = read_table(path.read_bytes(), path, checksum=True)
+        # Not `read_file`: 150,000 long texts may be more than it reads.
+        with errors_named("read", path), open_for_reading(path) as file:
+            values = read_table(file.read(), path, checksum=True)
     except InputError as error:
         raise InputError(f"{error} Remove {directory} to make it again.") from error
     held_out, sample = ([(source, target) for source, target in values[n]] for n in ("held_out", "sample"))

@@ -9,7 +9,6 @@ import keras
 import tensorflow as tf
 
 from keras_transformer._backend.compiler import compiles_each_shape
-from keras_transformer._files import write_file
 from keras_transformer.decoding.beam import BeamSearch
 from keras_transformer.decoding.sampling import GreedySearch
 from keras_transformer.errors import InputError
@@ -17,7 +16,7 @@ from keras_transformer.evaluation.decode_and_score import DecodeAndScore
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.runs.config import RunConfig, _ModelSection
 from keras_transformer.runs.data import _RunData
-from keras_transformer.runs.directory import CONFIG_FILE, _as_json
+from keras_transformer.runs.directory import write_config
 from keras_transformer.tasks import Translator
 from keras_transformer.text.tokenizer import Tokenizer
 from keras_transformer.training.checkpoint import Checkpoint, load_model
@@ -54,7 +53,7 @@ def _train_model(
         counts = len(data.training), len(data.validation), len(batches), model.count_params()
         # What could be refused after the training is refused now.
         model.config.check_decoding(1, config.decoding.beam_size, 1, config.decoding.max_target_length, 1)
-        write_file(directory / CONFIG_FILE, _as_json(saved.completed(data.sizes._asdict()).model_dump()))
+        write_config(directory, saved.completed(data.sizes._asdict()), is_complete=True)
         _LOGGER.info(
             "%s training pairs, %s validation pairs, %s batches an epoch, %s parameters",
             *(f"{count:,}" for count in counts),

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import keras
 
-from keras_transformer._files import as_path, read_table, write_file
+from keras_transformer._files import as_path, read_file, read_table, write_file
 from keras_transformer.errors import InputError
 from keras_transformer.evaluation.report import EvaluationReport, evaluate
 from keras_transformer.export.saved_model import export_saved_model
@@ -93,7 +93,7 @@ class Run:
         """Return some sources that the run in a directory was tested on; none where there is no report."""
         # An export needs no report: of a translator alone there is none, and one that is damaged gives none.
         try:
-            examples = read_table(Path(directory, REPORT_FILE).read_bytes(), directory)["examples"]
+            examples = read_table(read_file(Path(directory, REPORT_FILE)), directory)["examples"]
             return tuple(example for example in examples if isinstance(example, str))
         except (OSError, ValueError, KeyError, TypeError):
             return ()
