@@ -51,8 +51,8 @@ def test_a_version_and_a_label_can_be_asked(stub: Any) -> None:
     ("message", "code", "details"),
     [
         (request(name="other", text=[b"a"]), "NOT_FOUND", "Servable not found for request: Latest(other)"),
-        (request("x", text=[b"a"]), "INVALID_ARGUMENT", '"x" not found in signature def'),
-        (request(word=[b"a"]), "INVALID_ARGUMENT", "word. Inputs expected to be in the set {text}."),
+        (request("x", text=[b"a"]), "FAILED_PRECONDITION", 'Serving signature key "x" not found.'),
+        (request(word=[b"a"]), "INVALID_ARGUMENT", "Inputs expected to be in the request {word}"),
         (request("score", text=[b"a"]), "INVALID_ARGUMENT", "Missing but required: {output}."),
         (request("score", text=[b"a"], output=[]), "INVALID_ARGUMENT", "assertion failed"),
     ],

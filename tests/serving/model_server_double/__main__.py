@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from model_server_double.batching import BatchingParameters
 from model_server_double.registry import Registry
 from model_server_double.server import serving
 
@@ -17,6 +18,8 @@ PATH = click.Path(path_type=Path, exists=True)
 @click.option("--port", default=8500, show_default=True, help="Of gRPC.")
 @click.option("--rest_api_port", default=8501, show_default=True, help="Of REST.")
 @click.option("--poll_wait_seconds", default=1.0, show_default=True, help="Between two looks at the files.")
+@click.option("--enable_batching", is_flag=True, help="Join requests.")
+@click.option("--batching_parameters_file", type=PATH, help="BatchingParameters in text form.")
 @click.option("--enable_model_warmup", is_flag=True, help="Answer the recorded requests at load.")
 def main(
     models: Path,
@@ -24,10 +27,19 @@ def main(
     port: int,
     rest_api_port: int,
     poll_wait_seconds: float,
+    enable_batching: bool,
+    batching_parameters_file: Path | None,
     enable_model_warmup: bool,
 ) -> None:
     """Serve SavedModels as TensorFlow Serving would; a test double, not the real server."""
-    registry = Registry(model_config_file, models, warmup=enable_model_warmup)
+    if batching_parameters_file and not enable_batching:
+        raise click.UsageError(
+            "server_options.batching_parameters_file is set without setting server_options.enable_batching "
+            "to true."
+        )
+    text = batching_parameters_file.read_text(encoding="utf-8") if batching_parameters_file else ""
+    batching = BatchingParameters.parse(text) if enable_batching else None
+    registry = Registry(model_config_file, models, warmup=enable_model_warmup, batching=batching)
     for name, versions in registry.versions.items():
         for version, served in versions.items():
             click.echo(f"serving {name} version {version} ({served.num_warmup_requests} warm-up requests)")

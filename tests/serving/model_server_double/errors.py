@@ -1,14 +1,23 @@
 """What goes wrong, with the code that REST and gRPC answer with."""
 
+# As `http_server.cc` has them.
+HTTP_STATUSES = {
+    "INVALID_ARGUMENT": 400,
+    "FAILED_PRECONDITION": 400,
+    "NOT_FOUND": 404,
+    "INTERNAL": 500,
+    "UNAVAILABLE": 503,
+}
+
 
 class ServerError(Exception):
     """A request that has no answer.
 
     Args:
         message: for the caller.
-        http_status: 400 for a wrong request, 404 for what is not served.
+        code: the name of the status in gRPC.
     """
 
-    def __init__(self, message: str, http_status: int = 400) -> None:
+    def __init__(self, message: str, code: str = "INVALID_ARGUMENT") -> None:
         super().__init__(message)
-        self.http_status = http_status
+        self.code, self.http_status = code, HTTP_STATUSES[code]

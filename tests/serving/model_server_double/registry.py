@@ -6,6 +6,7 @@ from pathlib import Path, PurePosixPath
 from google.protobuf import text_format
 from tensorflow_serving.config import model_server_config_pb2
 
+from model_server_double.batching import Batcher, BatchingParameters
 from model_server_double.errors import ServerError
 from model_server_double.served_version import ServedVersion
 
@@ -19,10 +20,19 @@ class Registry:
         config_file: a ModelServerConfig in text form.
         models: the directory that stands for `/models`, as `docker run -v` would mount it.
         warmup: whether recorded requests are answered when a version is loaded.
+        batching: how requests are joined; None for each by itself.
     """
 
-    def __init__(self, config_file: Path, models: Path, *, warmup: bool = True) -> None:
+    def __init__(
+        self,
+        config_file: Path,
+        models: Path,
+        *,
+        warmup: bool = True,
+        batching: BatchingParameters | None = None,
+    ) -> None:
         self._config_file, self._models, self._warmup = config_file, models, warmup
+        self._batcher = None if batching is None else Batcher(batching)
         self._lock = threading.Lock()
         self.versions: dict[str, dict[int, ServedVersion]] = {}
         self.labels: dict[str, dict[str, int]] = {}
@@ -48,8 +58,11 @@ class Registry:
             version = max(versions)
         if version not in versions:
             wanted = f"Latest({name})" if version is None else f"Specific({name}, {version})"
-            raise ServerError(f"Servable not found for request: {wanted}", http_status=404)
+            raise ServerError(f"Servable not found for request: {wanted}", "NOT_FOUND")
         return version, versions[version]
+
+    def _load(self, directory: Path) -> ServedVersion:
+        return ServedVersion(directory, warmup=self._warmup, batcher=self._batcher)
 
     def _refresh_model(self, config: model_server_config_pb2.ModelConfig) -> list[str]:
         base = self._models / PurePosixPath(config.base_path).relative_to("/models")
@@ -62,8 +75,7 @@ class Registry:
         )
         served = self.versions.get(config.name, {})
         loaded = {
-            version: served.get(version) or ServedVersion(on_disk[version], warmup=self._warmup)
-            for version in wanted & {*on_disk}
+            version: served.get(version) or self._load(on_disk[version]) for version in wanted & {*on_disk}
         }
         self.versions[config.name] = loaded
         came = [

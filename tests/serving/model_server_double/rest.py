@@ -13,7 +13,13 @@ from model_server_double.json_tensors import parse_body, request_arrays, respons
 from model_server_double.registry import Registry
 
 _MODEL = r"/v1/models/(?P<name>[^/:]+)(?:/versions/(?P<version>\d+)|/labels/(?P<label>[^/:]+))?"
-_REASONS = {200: "OK", 400: "Bad Request", 404: "Not Found"}
+_REASONS = {
+    200: "OK",
+    400: "Bad Request",
+    404: "Not Found",
+    500: "Internal Server Error",
+    503: "Service Unavailable",
+}
 
 Target = dict[str, Any]
 Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
@@ -69,7 +75,7 @@ def _predict(registry: Registry, target: Target, body: bytes) -> dict[str, Any]:
 
 def _status(registry: Registry, target: Target) -> dict[str, Any]:
     if not registry.versions.get(target["name"]):
-        raise ServerError(f"Could not find any versions of model {target['name']}", http_status=404)
+        raise ServerError(f"Could not find any versions of model {target['name']}", "NOT_FOUND")
     asks_for_one = target["version"] is not None or target["label"]
     versions = [registry.find(**target)[0]] if asks_for_one else sorted(registry.versions[target["name"]])
     response = get_model_status_pb2.GetModelStatusResponse()

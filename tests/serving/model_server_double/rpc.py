@@ -16,7 +16,6 @@ from model_server_double.errors import ServerError
 from model_server_double.registry import Registry
 from model_server_double.served_version import ServedVersion
 
-CODES = {400: grpc.StatusCode.INVALID_ARGUMENT, 404: grpc.StatusCode.NOT_FOUND}
 SIGNATURE_FIELD = "signature_def"
 
 
@@ -39,7 +38,7 @@ class PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
             version, served = self._find(request.model_spec)
             outputs = served.answer(request)
         except ServerError as error:
-            context.abort(CODES[error.http_status], str(error))
+            context.abort(grpc.StatusCode[error.code], str(error))
         spec = _spec(request.model_spec.name, version, request.model_spec.signature_name or "serving_default")
         tensors = {name: tf.make_tensor_proto(array) for name, array in outputs.items()}
         return predict_pb2.PredictResponse(outputs=tensors, model_spec=spec)
@@ -54,7 +53,7 @@ class PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
             if list(request.metadata_field) != [SIGNATURE_FIELD]:
                 raise ServerError(f"Metadata field {list(request.metadata_field)} is not supported")
         except ServerError as error:
-            context.abort(CODES[error.http_status], str(error))
+            context.abort(grpc.StatusCode[error.code], str(error))
         signatures = get_model_metadata_pb2.SignatureDefMap(signature_def=served.signature_defs)
         response = get_model_metadata_pb2.GetModelMetadataResponse(
             model_spec=_spec(request.model_spec.name, version, "")
