@@ -11,6 +11,9 @@ from keras_transformer._arguments import as_strings
 from keras_transformer.text import Tokenizer
 from keras_transformer.types import SPECIAL_TOKENS, Shape, Value
 
+# All that Unicode calls white space, and characters without a width.
+_BLANK = r"[\t-\r\x1c-\x1f\x{85}\p{Z}\x{180e}\x{200b}-\x{200f}\x{2060}\x{feff}]*"
+
 
 class Source(abc.ABC):
     """The kind of a task's sources. A task knows this interface, and no kind.
@@ -90,14 +93,14 @@ class TextSource(Source):
     Args:
         tokenizer: The tokenizer of the sources.
         reads_empty: Whether an empty string is read like any other, as a prompt is. If False, its output is
-            empty.
+            empty, and so is that of white space alone.
     """
 
     reader = Tokenizer
     name = "text"
     dtype = "string"
     rank = 1
-    hard_values = ("", "  ", "\U0001f600 \u05e9\u05dc\u05d5\u05dd", b"\xff\xfe\xc3")
+    hard_values = ("", "  ", "\u3000\u2028\u200b", "\U0001f600 \u05e9\u05dc\u05d5\u05dd", b"\xff\xfe\xc3")
     about = "Bytes that are not UTF-8 are no error."
     input_spec = ((None, None), "int32")
 
@@ -136,12 +139,17 @@ class TextSource(Source):
         return _ended_ids(self.tokenizer, batch, max_length)
 
     def is_empty(self, batch: tf.Tensor) -> tf.Tensor:
-        """Return which texts are empty, none where empty texts are read."""
-        return (tf.strings.length(batch) == 0) & (not self._reads_empty)
+        """Return which texts hold nothing but white space, none where empty texts are read."""
+        return _is_blank(batch) & (not self._reads_empty)
 
     def tokens(self, inputs: tf.Tensor) -> tf.Tensor:
         """Name each token, string `(b, s)`."""
         return self.tokenizer.tokens(inputs)
+
+
+def _is_blank(texts: tf.Tensor) -> tf.Tensor:
+    """Return which texts have nothing that is seen, boolean `(b,)`; training drops such pairs."""
+    return tf.strings.regex_full_match(texts, _BLANK)
 
 
 def _ended_ids(tokenizer: Tokenizer, texts: tf.Tensor, max_length: int) -> tuple[tf.Tensor, tf.Tensor]:

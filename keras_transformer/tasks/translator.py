@@ -20,10 +20,11 @@ from keras_transformer.types import SPECIAL_IDS, Tensor, Value
 class Translator(ModelTask):
     """Translate strings with a trained encoder-decoder model.
 
-    An empty source has an empty output. A source is cut off after `max_source_length` tokens, an output after
-    `max_target_length`; a call that cuts off a source, or a target to be scored, warns once with a
-    `TruncationWarning`. Where positions are learned, limits above their number are taken down to it. `search`
-    and the limits are plain attributes, which may be assigned: the next call uses them.
+    An empty source, or one of white space alone, has an empty output. A source is cut off after
+    `max_source_length` tokens, an output after `max_target_length`; a call that cuts off a source, or a
+    target to be scored, warns once with a `TruncationWarning`. Where positions are learned, limits above
+    their number are taken down to it. `search` and the limits are plain attributes, which may be assigned:
+    the next call uses them.
 
     Args:
         model: A `Transformer` or an `Ensemble` with weights.
@@ -48,8 +49,8 @@ class Translator(ModelTask):
     tokenizer_names: ClassVar[tuple[str, ...]] = ("source_tokenizer", "target_tokenizer")
     limit_names: ClassVar[tuple[str, ...]] = ("max_source_length", "max_target_length")
     about_outputs: ClassVar[str] = (
-        "A score is a log-probability, divided by the length penalty of the search. An empty source has an\n"
-        "empty output and the score 0."
+        "A score is a log-probability, divided by the length penalty of the search. An empty source, or\n"
+        "white space alone, has an empty output and the score 0."
     )
 
     def __init__(

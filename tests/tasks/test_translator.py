@@ -129,6 +129,37 @@ def test_an_empty_text_has_an_empty_answer(translator: kt.Translator) -> None:
     assert translator.translate([]) == []
 
 
+# What Python's own Unicode tables call white space, and what has no width.
+WHITE_SPACE = [chr(code) for code in range(0x110000) if chr(code).isspace()]
+BLANK = [
+    *WHITE_SPACE,
+    "".join(WHITE_SPACE),
+    "\u200b",
+    "\ufeff",
+    "\u180e",
+    "\u2060",
+    "\u200d",
+    "\r\n \u3000" * 9,
+]
+
+
+def test_white_space_alone_is_as_empty_as_the_empty_text(translator: kt.Translator) -> None:
+    # Data of pairs leave such a side out, so that no model has learned what to say to it.
+    texts = [*BLANK, "ab"]
+    answers, nothing = translator.translate_with_scores(texts), Translation("", 0.0)
+    assert answers[:-1] == [nothing] * len(BLANK)
+    assert answers[-1] != nothing
+    assert translator.n_best(BLANK) == [[nothing]] * len(BLANK)
+    assert [[*translator.stream(text)] for text in BLANK[:40:9]] == [[]] * 4
+    assert {each.score for each in translator.score(BLANK, BLANK[::-1])} == {0.0}
+    assert {(each.text, each.source_tokens) for each in translator.align(BLANK)} == {("", ())}
+
+
+def test_what_has_more_than_white_space_is_read(translator: kt.Translator) -> None:
+    texts = [".", " a", "\u200ba\u200b", "\n\u2028b"]
+    assert Translation("", 0.0) not in translator.translate_with_scores(texts)
+
+
 def test_what_follows_the_longest_source_is_cut_off(translator: kt.Translator) -> None:
     text = "abcde" * 7 + "abcd"  # 39 characters and the end
     with pytest.warns(TruncationWarning, match=r"^2 of 3 were .* limits \(max_source_length=40\)") as caught:
