@@ -30,9 +30,7 @@ def predict_request(target: Target, signature: str, inputs: Inputs) -> Any:
     if target.label is not None:
         request.model_spec.version_label = target.label
     for name, values in inputs.items():
-        # Without a value TensorFlow could not tell that it is a text.
-        dtype = None if values else tf.string
-        request.inputs[name].CopyFrom(tf.make_tensor_proto(list(values), dtype, shape=[len(values)]))
+        request.inputs[name].CopyFrom(tf.make_tensor_proto(list(values)))
     return request
 
 

@@ -8,8 +8,13 @@
 | score | text, output | score, number of tokens |
 | search | text, max_length, length_penalty, num_hypotheses | as for n_best |
 
-Columns are separated by tabs; n_best, search and align have an empty line between two texts. Over gRPC a
-server fills in the options of search that are not given; over REST it wants all three.
+Columns are separated by tabs; n_best, search and align have an empty line between two texts. An export that
+samples also takes a seed in search. Every signature answers is_cut, too: whether a text was longer than the
+model reads.
+
+Texts are sent in parts: a server that batches refuses more rows than its largest batch, and holds a request
+of none until another one comes. Where it splits a request, it joins the parts of align wrongly, since their
+padding differs: align is asked for one text at a time.
 """
 
 import sys
@@ -19,9 +24,13 @@ from typing import Any, NamedTuple
 
 import click
 
+# Of an option of search that is not given: the export has its own.
+NOT_GIVEN = -1
 Inputs = Mapping[str, Sequence[bytes] | Sequence[float]]
 Outputs = Mapping[str, Any]
 SIGNATURES = ("serving_default", "n_best", "align", "score", "search")
+# An empty line stands between the answers to two texts.
+SEPARATED = ("n_best", "search", "align")
 # Below it an answer is none: there were fewer than the signature has room for.
 NO_ANSWER = -1e29
 # Attention maps of many texts are large; what is larger than this is no answer of a model server.
@@ -77,24 +86,30 @@ def client_command(server: str, ask: Callable[[Target, str, Inputs], Outputs]) -
         outputs: tuple[str, ...],
         max_length: int | None,
         length_penalty: float | None,
+        seed: int | None,
+        batch_size: int,
         **target: Any,
     ) -> None:
-        options = {"max_length": max_length, "length_penalty": length_penalty}
-        signature = choose_signature(signature, n_best, **options)
+        signature = choose_signature(
+            signature, n_best, max_length=max_length, length_penalty=length_penalty, seed=seed
+        )
         inputs = signature_inputs(signature, texts, outputs)
         if signature == "search":
-            # A row for each text, so that a server may join the requests of several clients.
-            options["num_hypotheses"] = n_best
-            rows = len(inputs["text"])
-            inputs |= {name: [value] * rows for name, value in options.items() if value is not None}
-        try:
-            answer = ask(choose_target(**target), signature, inputs)
-        except click.ClickException as error:
-            # The words of a server, too.
-            error.message = error.message.translate(CONTROL_CHARACTERS)
-            raise
-        for line in answer_lines(signature, answer, n_best):
-            click.echo(line)
+            inputs |= search_options(len(inputs["text"]), max_length, length_penalty, n_best, seed)
+        num_cut, known = 0, choose_target(**target)
+        for start, part in request_parts(inputs, 1 if signature == "align" else batch_size):
+            try:
+                answer = ask(known, signature, part)
+                lines = [*answer_lines(signature, answer, n_best)]
+            except click.ClickException as error:
+                # The words of a server, too.
+                error.message = error.message.translate(CONTROL_CHARACTERS)
+                raise
+            for line in ([""] if start and signature in SEPARATED else []) + lines:
+                click.echo(line)
+            num_cut += sum(map(bool, answer.get("is_cut", ())))
+        if num_cut:
+            click.echo(f"{num_cut} of {len(inputs['text'])} texts were cut off.", err=True)
 
     return click.Command(
         None,
@@ -125,6 +140,18 @@ def client_parameters(server: str) -> list[click.Parameter]:
         click.Option(["--n-best"], type=click.IntRange(min=1), help="Show so many answers; asks n_best."),
         click.Option(["--max-length"], type=int, help="Cut answers off after so many tokens; asks search."),
         click.Option(["--length-penalty"], type=float, help="Above 0 for longer answers; asks search."),
+        click.Option(
+            ["--seed"],
+            type=click.IntRange(min=0, max=2**31 - 1),
+            help="For an export that samples: that of the first text, 1 more for each that follows.",
+        ),
+        click.Option(
+            ["--batch-size"],
+            default=32,
+            show_default=True,
+            type=click.IntRange(min=1),
+            help="Texts of a request, at most what the server takes. align is asked for one.",
+        ),
         click.Option(
             ["--output", "outputs"], multiple=True, help="For score: the answer to a text, in order."
         ),
@@ -192,7 +219,7 @@ def choose_signature(signature: str | None, n_best: int | None, **options: float
     """
     if any(value is not None for value in options.values()):
         if signature not in (None, "search"):
-            names = " and ".join(f"--{name.replace('_', '-')}" for name in options)
+            names = ", ".join(f"--{name.replace('_', '-')}" for name in options)
             raise click.UsageError(f"{names} need the signature search. Received: --signature {signature}.")
         return "search"
     if n_best is not None and signature not in (None, "n_best", "search"):
@@ -225,6 +252,22 @@ def signature_inputs(signature: str, texts: Sequence[str], outputs: Sequence[str
     return {"text": sources, "output": [argument_bytes(output) for output in outputs]}
 
 
+def search_options(
+    rows: int, max_length: int | None, length_penalty: float | None, n_best: int | None, seed: int | None
+) -> dict[str, list[Any]]:
+    """Give each text its options: a server that joins requests wants a row for each, and none left out."""
+    options = {"max_length": max_length, "length_penalty": length_penalty, "num_hypotheses": n_best}
+    columns = {name: [NOT_GIVEN if value is None else value] * rows for name, value in options.items()}
+    columns["length_penalty"] = [float(value) for value in columns["length_penalty"]]
+    return columns if seed is None else {**columns, "seed": [(seed + row) % 2**31 for row in range(rows)]}
+
+
+def request_parts(inputs: Inputs, size: int) -> Iterator[tuple[int, Inputs]]:
+    """Yield the inputs of each request, with the number of its first text; none for no texts."""
+    for start in range(0, len(inputs["text"]), size):
+        yield start, {name: values[start : start + size] for name, values in inputs.items()}
+
+
 def argument_bytes(argument: str) -> bytes:
     """Give the bytes of an argument: Python hides what is no UTF-8 in lone surrogates."""
     return argument.encode("utf-8", "surrogateescape")
@@ -247,7 +290,7 @@ def answer_lines(signature: str, answer: Outputs, n_best: int | None = None) -> 
     except (KeyError, ValueError, TypeError, IndexError, AttributeError) as error:
         raise click.ClickException(f"The outputs are not those of {signature}: {sorted(answer)}.") from error
     for index, block in enumerate(blocks):
-        if index and signature in ("n_best", "search", "align"):
+        if index and signature in SEPARATED:
             yield ""
         yield from block[:n_best]
 

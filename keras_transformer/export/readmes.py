@@ -3,22 +3,27 @@
 import json
 import shlex
 import urllib.parse
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import tensorflow as tf
 
 from keras_transformer.export.verification import _needs_tensorflow_text
 from keras_transformer.tasks import ModelTask
 from keras_transformer.types import SPECIAL_IDS, SPECIAL_TOKENS, Value
 
+# The newest image of the server; it has the operations of `operations.txt`.
+_SERVER = "2.20.0"
 _TEXT_IMPORT = "    import tensorflow_text  # registers the tokenizer's operations\n"
 _NOTES = {
     "float32": "",
     "bfloat16": "\nMatrices are stored as bfloat16, in half the size, and computed with as float32.\n",
     "xla": """
 The search is compiled by XLA, for sources padded to 16, 32, 64 and so on tokens and batches padded
-to powers of two. The first request of each such size waits for the compiler; the warm-up requests are
-examples of the usual ones. It takes no options, so there is no signature `search`.
+to powers of two. The first request of each such size waits for the compiler; the warm-up requests have
+batches of up to {most_rows} rows, of the lengths of the examples. It takes no options, so there is no
+signature `search`.
 """,
 }
 _DIVIDED = """
@@ -26,10 +31,24 @@ The sources of a request are divided among up to {threads} threads, each of whic
 for processors, not for GPUs. `--tensorflow_inter_op_parallelism` of the server should not be lower.
 """
 _ALIGN = (
-    "| `align` | `{input}` | `output`, `score`; `source_tokens`, string (b, s); "
+    "| `align` | `{input}` | `output`, `score`, `is_cut`; `source_tokens`, string (b, s); "
     "`output_tokens`, string (b, t); `attention`, float32 (b, t, s) |\n"
 )
 _ENDS = "Tokens end with `[END]` and\nare padded with the empty string. "
+_SPLIT_ALIGN = (
+    "- Ask `align` for one row at a time where the server splits: it joins the parts without a look at\n"
+    "  their widths, which differ.\n"
+)
+_UNEQUAL = (
+    "- Requests of different lengths are not joined. `pad_variable_length_inputs` would fill them up with\n"
+    "  their first number: let clients fill up all to one length, with zeros.\n"
+)
+_SEED = "; `seed`, int32, from 0"
+_ABOUT_SEED = (
+    " The search samples: each `seed` gives other outputs, and\n"
+    "the same ones each time. The other signatures answer as with the seed 0."
+)
+_COMPILATIONS = "; the first of each size takes seconds, for the compiler"
 _FLAGS = {"xla": " --xla_cpu_compilation_enabled"}
 _AXES = ("b", "n", "m")
 
@@ -46,11 +65,13 @@ def _saved_model_readme(
     version: int,
     optimize: str,
     threads: int | None,
-    source: Value,
-    output: str,
+    shown: tuple[Value, str],
+    files: Path,
+    warmup_rows: Sequence[int],
 ) -> str:
-    """Return the README of a version in Markdown, with one source and its output as the example."""
-    kind, example = task.source, _as_json(source)
+    """Return the README of a version in Markdown: of a directory, with the rows of each warm-up request."""
+    kind, (source, output) = task.source, shown
+    example = _as_json(source)
     options = {option: [value] for option, value in task.default_options.items()}
     known: dict[str, object] = {
         "name": name,
@@ -60,7 +81,12 @@ def _saved_model_readme(
         "input_type": f"{kind.dtype} ({', '.join(_AXES[: kind.rank])})",
         "max_target_length": task.max_target_length,
         "num_outputs": task.num_outputs,
+        "most_rows": max(warmup_rows),
+        "seed": _SEED if task.takes_seed else "",
+        "about_seed": _ABOUT_SEED if task.takes_seed else "",
     }
+    num_bytes = sum(path.stat().st_size for path in files.rglob("*") if path.is_file())
+    unit = "tokens" if kind.input_spec[1] == "int32" else "frames"
     asked = _request(signature_name="search", inputs={kind.name: [example], **options})
     has_alignment = "align" in task.signatures
     return _fill_template(
@@ -68,9 +94,17 @@ def _saved_model_readme(
         **known,
         setting=shlex.quote(f"MODEL_NAME={name}"),
         config_flag=shlex.quote(f"--model_config_file=/models/{name}/models.config"),
-        note=_NOTES[optimize] + ("" if threads is None else _DIVIDED.format(threads=threads)),
+        server=_SERVER,
+        tensorflow=tf.__version__,
+        note=_NOTES[optimize].format(**known) + ("" if threads is None else _DIVIDED.format(threads=threads)),
         about_input=kind.about,
+        limit=f"A source is read up to {task.max_source_length} {unit}, the end included.",
         about_outputs=task.about_outputs,
+        unequal=_UNEQUAL if kind.rank > 1 else "",
+        split_align=_SPLIT_ALIGN if has_alignment else "",
+        megabytes=max(1, round(num_bytes / 1e6)),
+        num_warmup=len(warmup_rows),
+        compilations=_COMPILATIONS if optimize == "xla" else "",
         align=_ALIGN.format(**known) if has_alignment else "",
         ends=_ENDS if has_alignment else "",
         outputs="strings, scores and alignments" if has_alignment else "strings and scores",

@@ -16,8 +16,19 @@ from keras_transformer._arguments import check_choice, check_positive
 from keras_transformer._files import Checksums, as_path, errors_named, numbered_directory, write_file
 from keras_transformer.errors import InputError
 from keras_transformer.export.readmes import _fill_template, _saved_model_readme
-from keras_transformer.export.serving_graphs import _served_signatures, _ServingGraphs
-from keras_transformer.export.verification import MAX_EXAMPLES, _Answers, _request_columns, _verify_answers
+from keras_transformer.export.serving_graphs import (
+    WARM_BATCH_SIZES,
+    _bucket_lengths,
+    _served_signatures,
+    _ServingGraphs,
+)
+from keras_transformer.export.verification import (
+    MAX_EXAMPLES,
+    _Answers,
+    _request_columns,
+    _verify_answers,
+    _with_seed,
+)
 from keras_transformer.export.weights import _with_rounded_weights
 from keras_transformer.tasks import ModelTask
 from keras_transformer.types import OPTIMIZATIONS, Value
@@ -41,7 +52,8 @@ def export_saved_model(
 
     Args:
         task: A `Translator` or a `TextGenerator` on the TensorFlow backend. A generator has no signature
-            `align`.
+            `align`. Where the search samples, `search` takes a seed; other signatures give the same sample
+            each time.
         directory: The directory of the model; its last part is the model's name, and it holds the versions,
             which are named by numbers.
         examples: Real sources, of which the first 8 are used for the verification and for the warm-up
@@ -59,14 +71,10 @@ def export_saved_model(
         InputError: If the directory cannot be written, or is that of a version, or Keras runs on another
             backend.
         ExportError: If the SavedModel does not answer as the task does; nothing is left of it.
-        ValueError: If `optimize` is unknown, or the search samples, so that there is nothing to compare with.
+        ValueError: If `optimize` is unknown, or the search is random and has no `seed`.
     """
     _check_exportable(task, ModelTask)
-    if task.search.is_random:
-        raise ValueError(
-            "`task.search` must give the same answer each time to be exported. "
-            f"Received: {type(task.search).__name__}."
-        )
+    task = _with_seed(task)
     check_choice(OPTIMIZATIONS, optimize=optimize)
     if threads is not None:
         check_positive(threads=threads)
@@ -91,8 +99,9 @@ def export_saved_model(
         for entry in list(written.iterdir()):
             entry.rename(partial / entry.name)
         written.rmdir()
-        _write_warmup_requests(partial, name, task, optimize, given, answers.outputs[shown])
-        readme = _saved_model_readme(task, name, version, optimize, threads, given[0], answers.outputs[0])
+        warmup_rows = _write_warmup_requests(partial, name, task, optimize, given, answers.outputs[shown])
+        example = given[0], answers.outputs[0]
+        readme = _saved_model_readme(task, name, version, optimize, threads, example, partial, warmup_rows)
         (partial / "README.md").write_text(readme, encoding="utf-8", errors="replace")
         _verify_answers(partial, task, answers)
         Checksums.write(partial)
@@ -199,17 +208,20 @@ def _write_warmup_requests(
     optimize: str,
     sources: Sequence[Value],
     outputs: Sequence[str],
-) -> None:
-    """Write requests for all signatures, each of a single source and one of all."""
-    # So a server is warm for both batch sizes, and an XLA export has compiled the lengths of the texts.
+) -> list[int]:
+    """Write requests for all signatures, each of a single source and one of all; return their rows."""
     path, columns = directory / _WARMUP_FILE, _request_columns(task, sources, outputs)
     path.parent.mkdir(exist_ok=True)
-    batches = [slice(row, row + 1) for row in range(len(sources))]
+    batches = [[row] for row in range(len(sources))]
     if len(sources) > 1:
-        batches.append(slice(None))
+        batches.append([*range(len(sources))])
+    requests = [*itertools.product(_served_signatures(task, optimize), batches)]
+    if optimize == "xla":
+        # One search is compiled for all signatures, and each size of a batch once for each length.
+        rows = _rows_by_length(task, sources)
+        requests += [("serving_default", [row] * size) for row in rows for size in WARM_BATCH_SIZES]
     with tf.io.TFRecordWriter(str(path)) as writer:
-        for signature, rows in itertools.product(_served_signatures(task, optimize), batches):
-            # All inputs: an older server fills in no defaults.
+        for signature, rows in requests:
             given = task.specification(signature).inputs.items()
             request = predict_pb2.PredictRequest(
                 model_spec=model_pb2.ModelSpec(name=name, signature_name=signature),
@@ -217,6 +229,15 @@ def _write_warmup_requests(
             )
             log = prediction_log_pb2.PredictLog(request=request)
             writer.write(prediction_log_pb2.PredictionLog(predict_log=log).SerializeToString())
+    return [len(rows) for _, rows in requests]
+
+
+def _rows_by_length(task: ModelTask, sources: Sequence[Value]) -> list[int]:
+    """Return a source for each of the lengths that a compiled search pads them to."""
+    lengths = _bucket_lengths(task.max_source_length)
+    sizes = [task.token_ids([source]).shape[1] for source in sources]
+    rows = {next(length for length in lengths if length >= size): row for row, size in enumerate(sizes)}
+    return [*rows.values()]
 
 
 def _write_models_config(path: Path, name: str) -> None:

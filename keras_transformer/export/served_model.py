@@ -38,9 +38,7 @@ class _ServedFunction(Protocol):
 
 
 class ServedModel(TextTask):
-    """_Answers from a directory that `export_saved_model` wrote, as a `Translator` does.
-
-    What is too long is cut off without a `TruncationWarning`: an export does not tell.
+    """Answers from a directory that `export_saved_model` wrote, as a `Translator` does.
 
     Args:
         directory: of a version, or of the model: then its highest version.
@@ -76,6 +74,12 @@ class ServedModel(TextTask):
         """The number of outputs of `n_best` for a source."""
         [_, num_outputs] = self._signature("n_best").structured_outputs["score"].shape
         return int(num_outputs)
+
+    @property
+    def takes_seed(self) -> bool:
+        """Whether a request to `search` has a seed, since the search samples."""
+        serve: _ServedFunction | None = self._module.signatures.get("search")
+        return serve is not None and "seed" in serve.structured_input_signature[1]
 
     def __getitem__(self, signature: Signature) -> Callable[..., dict[str, tf.Tensor]]:
         """Return the function of a signature, from its columns to its outputs."""

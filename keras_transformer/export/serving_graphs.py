@@ -1,8 +1,7 @@
 """The graphs that a model server runs: a task's functions, traced with the weights that an export stores.
 
-The options of a request are inputs of `search`, a signature of its own. TensorFlow Serving fills in what a
-gRPC request leaves out (`SignatureDef.defaults`), but its REST interface asks for every input of a signature,
-as a function in Python does: in `serving_default` they would turn today's clients away.
+The options of a request are inputs of `search`, a signature of its own: a server asks for every input of a
+signature, so in `serving_default` they would turn today's clients away.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,6 +18,8 @@ from keras_transformer.types import SPECIAL_IDS, Signature
 _Graph = Callable[..., dict[str, tf.Tensor]]
 _Find = Callable[..., SearchResult]
 _SHORTEST = 16
+# Of the warm-up of a compiled search: the batches of the server's example, up to `max_execution_batch_size`.
+WARM_BATCH_SIZES = (1, 2, 4, 8, 16, 32)
 _LARGEST_BATCH = 2**20
 
 
@@ -47,32 +48,16 @@ class _ServingGraphs:
         return module
 
     def signatures(self) -> dict[Signature, _Graph]:
-        """Return a function for each signature; TensorFlow saves the defaults of its arguments."""
+        """Return a function for each signature."""
         graphs: dict[Signature, _Graph] = {}
         for name in _served_signatures(self._task, self._optimize):
             inputs = self._task.specification(name).inputs.items()
             specs = [tf.TensorSpec([None] * rank, dtype, name=column) for column, (dtype, rank) in inputs]
-            options = {"defaults": [*self._task.default_options.values()]} if name == "search" else {}
+            options = {"defaults": self._task.default_options} if name == "search" else {}
             serve = self._functions.served(name, **options)
             graph = tf.function(serve, input_signature=specs, autograph=False)
             graphs[name] = graph.get_concrete_function()
-            if name == "search":  # A concrete function has no defaults.
-                graphs[name] = tf.function(self._with_defaults(graphs[name]), input_signature=specs)
         return graphs
-
-    def _with_defaults(self, search: _Graph) -> _Graph:
-        """Give options their defaults, which TensorFlow saves of a Python function alone."""
-        limit, penalty, num_outputs = (tf.constant([value]) for value in self._task.default_options.values())
-
-        def with_defaults(
-            source: tf.Tensor,
-            max_length: tf.Tensor = limit,
-            length_penalty: tf.Tensor = penalty,
-            num_hypotheses: tf.Tensor = num_outputs,
-        ) -> dict[str, tf.Tensor]:
-            return search(source, max_length, length_penalty, num_hypotheses)
-
-        return with_defaults
 
 
 class _TracedFunctions:
@@ -81,9 +66,10 @@ class _TracedFunctions:
     def __init__(self, task: ModelTask, weights: _StoredWeights, optimize: str, threads: int | None) -> None:
         self._functions = task.token_functions
         self._weights = weights
-        # As for `_served_signatures`.
-        self._defaults = [] if optimize == "xla" else [*task.default_options.values()][:2]
-        options = [tf.TensorSpec([None], dtype) for dtype in (tf.int32, tf.float32) if self._defaults]
+        # As for `_served_signatures`; the number of hypotheses is no option of the loop.
+        names = [] if optimize == "xla" else [name for name in task.options if name != "num_hypotheses"]
+        self._defaults = [task.default_options[name] for name in names]
+        options = [tf.TensorSpec([None], task.options[name][0]) for name in names]
         source, search = tf.TensorSpec(*task.source.input_spec), self._search
         if optimize == "xla":
             search = _compiled_in_buckets(search, source, task.max_source_length)
@@ -92,7 +78,7 @@ class _TracedFunctions:
         self._found = graph if threads is None else partial(_found_by_threads, graph, threads)
 
     def find(self, source: tf.Tensor, *options: tf.Tensor) -> SearchResult:
-        """Find hypotheses, with maximal lengths and length penalties `(b,)`, or those of the task."""
+        """Find hypotheses, with maximal lengths, length penalties and seeds `(b,)`, or those of the task."""
         rows = tf.shape(source)[:1]
         return self._found(source, *(options or [tf.fill(rows, value) for value in self._defaults]))
 
@@ -107,8 +93,10 @@ class _TracedFunctions:
             return self._functions.attend(source, target_ids)
 
     def _search(self, source: tf.Tensor, *options: tf.Tensor) -> SearchResult:
+        # Not the rows of a batch, which has those of other requests, too.
+        seeds = options[2] if len(options) > 2 else tf.zeros(tf.shape(source)[:1], tf.int32)
         with self._weights.scope():
-            return self._functions.find(source, None, *options)
+            return self._functions.find(source, seeds, *options[:2])
 
 
 def _graph_of(find: _Find, *signature: tf.TensorSpec, jit_compile: bool | None = None) -> _Find:
@@ -156,8 +144,7 @@ def _found_by_threads(find: Any, threads: int, *inputs: tf.Tensor) -> SearchResu
 
 def _pad_to_bucket(token_ids: tf.Tensor, max_length: int) -> tf.Tensor:
     """Pad sources `(b, s)` to the next length of 16, 32, 64 and so on, and their number to a power of two."""
-    powers = [2**power for power in range(_LARGEST_BATCH.bit_length())]
-    lengths = [*(size for size in powers if _SHORTEST <= size < max_length), max_length]
+    powers, lengths = _powers_of_two(), _bucket_lengths(max_length)
     batch_size, length = tf.shape(token_ids)[0], tf.shape(token_ids)[1]
     num_rows = _next(powers, batch_size)
     num_columns = _next(lengths, length)
@@ -168,6 +155,15 @@ def _pad_to_bucket(token_ids: tf.Tensor, max_length: int) -> tf.Tensor:
     rows = tf.range(num_rows)
     rows = tf.where(rows < batch_size, rows, 0)
     return tf.gather(tf.concat([token_ids, empty], axis=0), rows)
+
+
+def _powers_of_two() -> list[int]:
+    return [2**power for power in range(_LARGEST_BATCH.bit_length())]
+
+
+def _bucket_lengths(max_length: int) -> list[int]:
+    """Return the lengths that sources of a compiled search are padded to."""
+    return [*(size for size in _powers_of_two() if _SHORTEST <= size < max_length), max_length]
 
 
 def _next(sizes: list[int], size: tf.Tensor) -> tf.Tensor:

@@ -1,5 +1,6 @@
 """Whether a SavedModel answers as its translator does, before anyone relies on it."""
 
+import dataclasses
 import math
 import os
 import pickle
@@ -82,7 +83,23 @@ def verify_saved_model(directory: str | Path, task: ModelTask, examples: Iterabl
     Raises:
         ExportError: If an answer differs; the message names it.
     """
+    task = _with_seed(task)
     _verify_answers(Path(directory), task, _Answers.of(task, examples))
+
+
+def _with_seed(task: ModelTask) -> ModelTask:
+    """Give a search that samples a seed if it has none; requests have seeds of their own."""
+    search: Any = task.search
+    if not search.is_random:
+        return task
+    if not hasattr(search, "seed"):
+        raise ValueError(
+            "`task.search` must give the same answer each time, or have a `seed`, to be exported. "
+            f"Received: {type(search).__name__}."
+        )
+    if search.seed is None:
+        return task.with_changes(search=dataclasses.replace(search, seed=0))
+    return task
 
 
 def _verify_answers(directory: Path, task: ModelTask, answers: _Answers) -> None:
@@ -108,8 +125,10 @@ def _verify_answers(directory: Path, task: ModelTask, answers: _Answers) -> None
 def _request_columns(
     task: ModelTask, sources: Sequence[Value], outputs: Sequence[str | bytes]
 ) -> dict[str, np.ndarray]:
-    """Return a column for each input of all signatures, with the default options."""
+    """Return a column for each input of all signatures, with the default options and any seeds."""
     options = {name: np.array([value] * len(sources)) for name, value in task.default_options.items()}
+    if "seed" in options:
+        options["seed"] = np.arange(len(sources))
     return {
         task.source.name: task.source.batch(sources).numpy(),
         "output": TextSource.batch(outputs).numpy(),
@@ -158,7 +177,7 @@ def _check_specifications(reports: dict[Signature, _SignatureReport], task: Mode
         raise ExportError(f"Signatures must be {sorted(task.signatures)}. Received: {sorted(reports)}.")
     for name in reports:
         specification = task.specification(name)
-        for side, documented in (("inputs", specification.inputs), ("outputs", specification.outputs)):
+        for side, documented in (("inputs", specification.inputs), ("outputs", specification.served_outputs)):
             received = reports[name]["specification"][side]
             ranks = {column: (dtype, len(shape)) for column, (dtype, shape) in received.items()}
             if ranks != documented:

@@ -13,7 +13,7 @@ from keras_transformer._files import as_path
 from keras_transformer.decoding import GreedySearch, Search, stream_tokens
 from keras_transformer.errors import InputError
 from keras_transformer.tasks.directory import _read_task, _write_task
-from keras_transformer.tasks.results import OPTIONS, TruncationWarning
+from keras_transformer.tasks.results import TruncationWarning
 from keras_transformer.tasks.sources import Source
 from keras_transformer.tasks.string_functions import _StringFunctions
 from keras_transformer.tasks.text_task import TextTask
@@ -93,10 +93,15 @@ class ModelTask(TextTask):
         return self.search.num_outputs
 
     @property
+    def takes_seed(self) -> bool:
+        """Whether a request to `search` has a seed, since the search samples."""
+        return self.search.is_random
+
+    @property
     def default_options(self) -> dict[str, float]:
         """The options with which the served `search` answers as `n_best` does."""
-        values = self.max_target_length, float(self.search.length_penalty), self.num_outputs
-        return dict(zip(OPTIONS, values, strict=True))
+        values = self.max_target_length, float(self.search.length_penalty), self.num_outputs, 0
+        return dict(zip(self.options, values, strict=False))
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -110,15 +115,22 @@ class ModelTask(TextTask):
 
     def answers(self, sources: Sequence[Value]) -> tuple[list[str], dict[Signature, Sequence[Any]]]:
         """Return the best output for each source, and the results of each signature, to judge an export."""
-        hypotheses = self.n_best(sources)
+
+        def ask(function: Callable[[Sequence[Value]], list[Any]]) -> list[Any]:
+            # A sample depends on the number of its source: on a server on the seed of the request, else 0.
+            if self.search.is_random:
+                return [function([source])[0] for source in sources]
+            return function(sources)
+
+        hypotheses = ask(self.n_best)
         best = [each[0] for each in hypotheses]
         outputs = [each.text for each in best]
         return outputs, {
             "serving_default": best,
             "n_best": hypotheses,
-            "align": self.align(sources) if "align" in self.signatures else [],
+            "align": ask(self.align) if "align" in self.signatures else [],
             "score": self.score(sources, outputs),
-            "search": hypotheses,
+            "search": self.n_best(sources) if self.search.is_random else hypotheses,
         }
 
     def token_ids(self, texts: Iterable[Value]) -> np.ndarray:

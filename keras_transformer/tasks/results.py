@@ -61,7 +61,13 @@ class _ServedSignature(NamedTuple):
 
     inputs: Columns
     outputs: Columns
+    """The outputs that a result is made of."""
     read: Callable[..., object]
+
+    @property
+    def served_outputs(self) -> Columns:
+        """All outputs: every signature says which rows were cut off, too."""
+        return {**self.outputs, "is_cut": ("bool", 1)}
 
     def results(self, outputs: Outputs) -> list[Any]:
         """Turn the arrays of a batch into one result for each row."""
@@ -105,14 +111,19 @@ _ALIGNMENT: Columns = {
     "output_tokens": ("string", 2),
     "attention": ("float32", 3),
 }
-# An option has a row for each source, or one for all: a server that joins the requests of several clients
-# joins their rows, and each source keeps the options of its own request.
+# An option has a row for each source: a server that joins the requests of several clients joins their rows,
+# and each source keeps the options of its own request. For an input that is left out such a server fills in
+# one row, and then refuses two sources: so none has a default, and a value stands for the export's own.
 OPTIONS: Columns = {
     "max_length": ("int32", 1),
     "length_penalty": ("float32", 1),
     "num_hypotheses": ("int32", 1),
 }
 """The options of a request to `search`."""
+SEED: Columns = {"seed": ("int32", 1)}
+"""One more option, where the search samples."""
+NOT_GIVEN = -1
+"""The value of an option that leaves it to the export."""
 
 SIGNATURES: dict[Signature, _ServedSignature] = {
     "serving_default": _ServedSignature({}, _BEST, _translation),

@@ -1,14 +1,14 @@
 """Strings in, strings out: the functions that a task calls and an export serves, the same in both."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
 import tensorflow as tf
 
 from keras_transformer.decoding import SearchResult
-from keras_transformer.tasks.results import OPTIONS, SIGNATURES
-from keras_transformer.tasks.sources import Source, _ended_ids
+from keras_transformer.tasks.results import NOT_GIVEN, SIGNATURES
+from keras_transformer.tasks.sources import Source, _ended_ids, _is_blank
 from keras_transformer.text import Tokenizer
 from keras_transformer.types import LOWEST_SCORE, SPECIAL_IDS, Signature
 
@@ -17,6 +17,7 @@ Tensors = dict[str, tf.Tensor]
 _LARGEST_PENALTY = 3.0
 _BLANKS: dict[str, np.ndarray] = {
     "num_tokens": np.array(0, "int32"),
+    "is_cut": np.array(False),
     **dict.fromkeys(("output", "source_tokens", "output_tokens"), np.array(b"", object)),
 }
 
@@ -35,7 +36,7 @@ class _Found(Protocol):
 
 
 class _StringFunctions:
-    """A function for each signature, from columns to the outputs that `SIGNATURES` lists, and `is_cut`.
+    """A function for each signature, from columns to the outputs that `SIGNATURES` lists.
 
     They consist of operations of TensorFlow and of `tokens`, which is compiled in a task and traced in an
     export. `is_cut`, boolean `(b,)`, says which texts were longer than a limit.
@@ -70,9 +71,9 @@ class _StringFunctions:
         }
         return functions[signature]
 
-    def served(self, signature: Signature, **options: Sequence[float]) -> Callable[..., Tensors]:
+    def served(self, signature: Signature, **options: Mapping[str, float]) -> Callable[..., Tensors]:
         """Return the function of a signature with the outputs that it promises, and no others."""
-        function, names = self[signature], SIGNATURES[signature].outputs
+        function, names = self[signature], SIGNATURES[signature].served_outputs
 
         def serve(*columns: tf.Tensor) -> Tensors:
             outputs = function(*columns, **options)
@@ -85,8 +86,8 @@ class _StringFunctions:
         inputs, is_cut = self._source.read(source, self._max_source_length)
         token_ids, scores = self.tokens.find(inputs, *options)
         output = self._target_tokenizer.detokenize(token_ids[:, 0])
-        outputs = {"output": output, "score": scores[:, 0]}
-        return {**_blanked(outputs, self._source.is_empty(source)), "is_cut": is_cut}
+        outputs = {"output": output, "score": scores[:, 0], "is_cut": is_cut}
+        return _blanked(outputs, self._source.is_empty(source))
 
     def n_best(self, source: tf.Tensor, *options: tf.Tensor) -> Tensors:
         """Return every hypothesis `(b, n)`, best first; what stands for none has `LOWEST_SCORE`."""
@@ -94,8 +95,8 @@ class _StringFunctions:
         token_ids, scores = self.tokens.find(inputs, *options)
         rows = tf.reshape(token_ids, [-1, token_ids.shape[-1]])
         output = tf.reshape(self._target_tokenizer.detokenize(rows), tf.shape(scores))
-        outputs = {"output": output, "score": scores}
-        return {**_blanked(outputs, self._source.is_empty(source)), "is_cut": is_cut}
+        outputs = {"output": output, "score": scores, "is_cut": is_cut}
+        return _blanked(outputs, self._source.is_empty(source))
 
     def align(self, source: tf.Tensor, *options: tf.Tensor) -> Tensors:
         """Return the best hypothesis, the tokens of both sides, and the attention `(b, t, s)`."""
@@ -109,8 +110,9 @@ class _StringFunctions:
             "source_tokens": self._source.tokens(inputs),
             "output_tokens": self._target_tokenizer.tokens(best_ids),
             "attention": self.tokens.attend(inputs, best_ids),
+            "is_cut": is_cut,
         }
-        return {**_blanked(outputs, self._source.is_empty(source)), "is_cut": is_cut}
+        return _blanked(outputs, self._source.is_empty(source))
 
     def score(self, source: tf.Tensor, output: tf.Tensor, *_: object) -> Tensors:
         """Return the score of an output for each source."""
@@ -119,31 +121,31 @@ class _StringFunctions:
         inputs, is_cut = self._source.read(source, self._max_source_length)
         target_ids, is_target_cut = _ended_ids(self._target_tokenizer, output, self._max_target_length)
         score, num_tokens = self.tokens.score(inputs, target_ids)
-        is_empty = self._source.is_empty(source) & (tf.strings.length(output) == 0)
-        return {
-            **_blanked({"score": score, "num_tokens": num_tokens}, is_empty),
-            "is_cut": is_cut | is_target_cut,
-        }
+        is_empty = self._source.is_empty(source) & _is_blank(output)
+        outputs = {"score": score, "num_tokens": num_tokens, "is_cut": is_cut | is_target_cut}
+        return _blanked(outputs, is_empty)
 
-    def search(self, source: tf.Tensor, *options: tf.Tensor, defaults: Sequence[float]) -> Tensors:
+    def search(self, source: tf.Tensor, *options: tf.Tensor, defaults: Mapping[str, float]) -> Tensors:
         """Return what `n_best` does, with the options of each request.
 
         A value outside its range takes the nearest one in it: an error would be that of other requests, too.
         """
-        limit, penalty, num_outputs = defaults
-        max_length, given, wanted = (
-            _of_each(name, option, source) for name, option in zip(OPTIONS, options, strict=True)
+        max_length, penalty, wanted, *seeds = (
+            _of_each(name, option, default, source)
+            for (name, default), option in zip(defaults.items(), options, strict=True)
         )
-        max_length = tf.clip_by_value(max_length, 1, int(limit))
+        max_length = tf.clip_by_value(max_length, 1, int(defaults["max_length"]))
+        most = max(defaults["length_penalty"], _LARGEST_PENALTY)
         # NaN is not above 0 either.
-        given = tf.where(given > 0, tf.minimum(given, max(penalty, _LARGEST_PENALTY)), 0.0)
-        wanted = tf.clip_by_value(wanted, 1, int(num_outputs))
-        ranks = tf.range(tf.reduce_max(tf.concat([wanted, [1]], axis=0)))  # (n,)
-        outputs = self.n_best(source, max_length, given)
-        is_wanted, width = ranks[None, :] < wanted[:, None], tf.size(ranks)  # (b, n)
+        penalty = tf.where(penalty > 0, tf.minimum(penalty, most), 0.0)
+        outputs = self.n_best(source, max_length, penalty, *seeds)
+        # Always `n` columns: a server that splits a request joins the answers to its parts without a look at
+        # their widths.
+        ranks = tf.range(int(defaults["num_hypotheses"]))  # (n,)
+        is_wanted = ranks[None, :] < tf.maximum(wanted, 1)[:, None]  # (b, n)
         return {
-            "output": tf.where(is_wanted, outputs["output"][:, :width], ""),
-            "score": tf.where(is_wanted, outputs["score"][:, :width], LOWEST_SCORE),
+            "output": tf.where(is_wanted, outputs["output"], ""),
+            "score": tf.where(is_wanted, outputs["score"], LOWEST_SCORE),
             "is_cut": outputs["is_cut"],
         }
 
@@ -166,10 +168,11 @@ def _trimmed(token_ids: tf.Tensor) -> tf.Tensor:
     return token_ids[:, : tf.reduce_max(tf.concat([lengths, [1]], axis=0))]
 
 
-def _of_each(name: str, given: tf.Tensor, source: tf.Tensor) -> tf.Tensor:
+def _of_each(name: str, given: tf.Tensor, default: float, source: tf.Tensor) -> tf.Tensor:
     """Return an option `(b,)` of each source, given with a row for each or one for all."""
     rows = tf.shape(source)[0]
     fits = tf.reduce_any(tf.size(given) == [1, rows])
     message = f"`{name}` must have a row for each text, or one for all. Rows and texts received:"
     with tf.control_dependencies([tf.debugging.Assert(fits, [message, tf.size(given), rows])]):
-        return tf.broadcast_to(given, [rows])
+        given = tf.broadcast_to(given, [rows])
+    return tf.where(given == NOT_GIVEN, tf.cast(default, given.dtype), given)

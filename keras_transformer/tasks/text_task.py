@@ -10,6 +10,8 @@ import tensorflow as tf
 
 from keras_transformer._arguments import as_strings, check_number
 from keras_transformer.tasks.results import (
+    OPTIONS,
+    SEED,
     SIGNATURES,
     Alignment,
     PairScore,
@@ -18,7 +20,7 @@ from keras_transformer.tasks.results import (
     _ServedSignature,
 )
 from keras_transformer.tasks.sources import Source, TextSource
-from keras_transformer.types import Progress, Signature, Value
+from keras_transformer.types import Columns, Progress, Signature, Value
 
 
 class _Functions(Protocol):
@@ -56,10 +58,21 @@ class TextTask:
         """The number of outputs of `n_best` for a source."""
         raise NotImplementedError
 
+    @property
+    def takes_seed(self) -> bool:
+        """Whether a request to `search` has a seed, since the search samples."""
+        raise NotImplementedError
+
+    @property
+    def options(self) -> Columns:
+        """The options of a request to `search`."""
+        return {**OPTIONS, **(SEED if self.takes_seed else {})}
+
     def specification(self, signature: Signature) -> _ServedSignature:
         """Return the inputs of a signature, its outputs, and what reads them."""
         source, served = self.source, SIGNATURES[signature]
-        return served._replace(inputs={source.name: (source.dtype, source.rank), **served.inputs})
+        inputs = self.options if signature == "search" else served.inputs
+        return served._replace(inputs={source.name: (source.dtype, source.rank), **inputs})
 
     def translate(
         self, texts: Iterable[Value], batch_size: int = 64, progress: Progress | None = None
@@ -72,7 +85,8 @@ class TextTask:
             progress: Called after each batch with the number of sources in it.
 
         Returns:
-            The best output for each source, in the same order; the empty string for an empty source.
+            The best output for each source, in the same order; the empty string for an empty source
+            and for white space alone.
 
         Raises:
             TypeError: If `texts` is a single string, or holds something else.
@@ -213,5 +227,7 @@ class TextTask:
 
     def _warn(self, subject: str, num_limits: int) -> None:
         limits = ", ".join(f"{name}={limit}" for name, limit in [*self.limits.items()][:num_limits])
-        message = f"{subject} longer than the translator's limits ({limits}) and were cut off."
+        # Those of an export are not known.
+        limits = f"limits ({limits})" if limits else "limits"
+        message = f"{subject} longer than the translator's {limits} and were cut off."
         warnings.warn(message, TruncationWarning, stacklevel=4)

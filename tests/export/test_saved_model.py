@@ -240,13 +240,11 @@ def test_the_directory_of_a_version_is_refused(exported: Path, translator: kt.Tr
 def test_what_cannot_be_compared_is_refused(
     translator: kt.Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sampling = kt.Translator(
-        translator.model,
-        translator.source_tokenizer,
-        translator.target_tokenizer,
-        search=kt.decoding.SampleSearch(),
-    )
-    with pytest.raises(ValueError, match=r"same answer each time .* Received: SampleSearch\."):
+    class Random(kt.decoding.GreedySearch):
+        is_random = True
+
+    sampling = translator.with_changes(search=Random())
+    with pytest.raises(ValueError, match=r"same answer each time, or have a `seed`.* Received: Random\."):
         export_saved_model(sampling, tmp_path / "tiny")
     with pytest.raises(ValueError, match=r"`optimize` must be one of .* Received: optimize='int4'\."):
         export_saved_model(translator, tmp_path / "tiny", optimize="int4")
@@ -327,6 +325,14 @@ def test_warmup_requests_are_those_of_the_examples(
             first, second = wanted[column]
             values = [tf.make_ndarray(batch[column]).tolist() for batch in batches]
             assert values == [[first], [second], [first, second]]
+
+
+def test_a_compiled_search_is_warm_for_all_batch_sizes_of_each_length(export: Export, tmp_path: Path) -> None:
+    requests = warmup_requests(export(tmp_path, ["a dog", "a rat", "a dog " * 3], optimize="xla"))
+    asked = [tf.make_ndarray(each.inputs["text"]).tolist() for each in requests]
+    for text in (b"a rat", b"a dog " * 3):  # padded to 16 and 20 tokens
+        sizes = {len(texts) for texts in asked if {*texts} == {text}}
+        assert sizes == {1, 2, 4, 8, 16, 32}
 
 
 def test_a_single_example_is_asked_once(export: Export, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A model made by hand with the four documented signatures, and the double that serves it.
+"""A model made by hand with the documented signatures, and the double that serves it.
 
 The double stands for the real model server, whose binary the tests cannot install.
 """
@@ -19,6 +19,7 @@ os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
 # The clients are programs too, each run in its directory.
 ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT / "tests" / "serving"), str(ROOT / "examples" / "tf_serving")]
+batching = importlib.import_module("model_server_double.batching")
 registry = importlib.import_module("model_server_double.registry")
 server = importlib.import_module("model_server_double.server")
 
@@ -35,8 +36,9 @@ class ToyTranslator(tf.Module):
 
     @tf.function(input_signature=[TEXT])
     def serving_default(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
-        score = -tf.cast(tf.strings.length(text), tf.float32)
-        return {"output": tf.strings.upper(text) + self.suffix, "score": score}
+        size = tf.strings.length(text)
+        output = tf.strings.upper(text) + self.suffix
+        return {"output": output, "score": -tf.cast(size, tf.float32), "is_cut": size > 20}
 
     @tf.function(input_signature=[TEXT])
     def n_best(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -71,19 +73,27 @@ class ToyTranslator(tf.Module):
         return {"copy_bytes": tf.identity(text)}
 
     def search(self) -> Any:
-        """Read the first bytes of a text; the penalty is taken off the score, and rows have two answers."""
-        limit, penalty, two = tf.constant([9]), tf.constant([0.0]), tf.constant([2])
+        """Read the first bytes of a text; the penalty is taken off the score, and rows have two answers.
+
+        An option of -1 is that of the model. Unlike our exports it has defaults, as a server may meet them.
+        """
+        own, own_penalty = tf.constant([-1]), tf.constant([-1.0])
 
         def search(
             text: tf.Tensor,
-            max_length: tf.Tensor = limit,
-            length_penalty: tf.Tensor = penalty,
-            num_hypotheses: tf.Tensor = two,
+            max_length: tf.Tensor = own,
+            length_penalty: tf.Tensor = own_penalty,
+            num_hypotheses: tf.Tensor = own,
         ) -> dict[str, tf.Tensor]:
+            max_length = tf.where(max_length == -1, 9, max_length)
             answers = self.n_best(tf.strings.substr(text, tf.zeros_like(max_length), max_length))
-            columns = tf.range(num_hypotheses[0])
-            scores = tf.gather(answers["score"], columns, axis=1) - length_penalty[:, None]
-            return {"output": tf.gather(answers["output"], columns, axis=1), "score": scores}
+            wanted = tf.where(num_hypotheses == -1, 2, num_hypotheses)
+            is_wanted = tf.range(2)[None, :] < wanted[:, None]
+            scores = answers["score"] - tf.where(length_penalty == -1, 0.0, length_penalty)[:, None]
+            return {
+                "output": tf.where(is_wanted, answers["output"], ""),
+                "score": tf.where(is_wanted, scores, -1e30),
+            }
 
         numbers = {"max_length": tf.int32, "length_penalty": tf.float32, "num_hypotheses": tf.int32}
         specs = [TEXT, *(tf.TensorSpec([None], dtype, name=name) for name, dtype in numbers.items())]
@@ -125,4 +135,21 @@ def toy_registry(toy_models: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 def ports(toy_registry: Any) -> Iterator[Any]:
     """Where the double serves the model."""
     with server.serving(toy_registry) as bound:
+        yield bound
+
+
+@pytest.fixture(scope="session")
+def batching_registry(toy_models: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The model behind the batching that the example's file asks for."""
+    path = tmp_path_factory.mktemp("config") / "models.config"
+    path.write_text(CONFIG.format(""))
+    file = ROOT / "examples" / "tf_serving" / "batching_parameters.txt"
+    parameters = batching.BatchingParameters.parse(file.read_text(encoding="utf-8"))
+    return registry.Registry(path, toy_models, batching=parameters)
+
+
+@pytest.fixture(scope="module")
+def batching_ports(batching_registry: Any) -> Iterator[Any]:
+    """Where the double serves it."""
+    with server.serving(batching_registry) as bound:
         yield bound

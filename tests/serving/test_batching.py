@@ -3,16 +3,13 @@
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from model_server_double.batching import Batcher, BatchingParameters, Queue
 from model_server_double.errors import ServerError
-from model_server_double.registry import Registry
 
-FILE = Path(__file__).parents[2] / "examples" / "tf_serving" / "batching_parameters.txt"
 SPLITTING = {
     "max_batch_size": 1024,
     "enable_large_batch_splitting": True,
@@ -170,15 +167,7 @@ def test_parameters_with_which_the_server_does_not_start(text: str, message: str
         BatchingParameters.parse(text)
 
 
-@pytest.fixture(scope="module")
-def batching_registry(toy_models: Path, tmp_path_factory: pytest.TempPathFactory) -> Registry:
-    """The model `toy` behind the batching that the example's file asks for."""
-    path = tmp_path_factory.mktemp("config") / "models.config"
-    path.write_text("model_config_list { config { name: 'toy' base_path: '/models/toy' } }")
-    return Registry(path, toy_models, batching=BatchingParameters.parse(FILE.read_text(encoding="utf-8")))
-
-
-def test_a_default_of_one_row_stands_beside_two_texts(batching_registry: Registry) -> None:
+def test_a_default_of_one_row_stands_beside_two_texts(batching_registry: Any) -> None:
     _, served = batching_registry.find("toy")
     assert len(served.predict("search", texts("a"))["output"]) == 1
     with pytest.raises(ServerError, match="equal 0th-dimension size"):

@@ -66,12 +66,47 @@ def test_options_of_a_search(ask: Ask) -> None:
     assert "Received: --signature align." in error(ask("a", "--max-length", "2", "--signature", "align"))
 
 
-def test_options_left_out_are_filled_in_over_grpc_alone(ports: Any) -> None:
-    asked = "--model", "toy", "--max-length", "2", "aBc"
-    filled = run("grpc", "--server", f"127.0.0.1:{ports.grpc}", *asked)
-    assert answer(filled) == ["1\t-2.000\tAB", "2\t-3.000\tab"]
-    refused = run("rest", "--server", f"http://127.0.0.1:{ports.rest}", *asked)
-    assert error(refused).endswith("Missing named input: length_penalty in 'inputs' object.")
+def test_options_left_out_are_those_of_the_model(ask: Ask) -> None:
+    assert answer(ask("--max-length", "2", "aBc")) == ["1\t-2.000\tAB", "2\t-3.000\tab"]
+    assert answer(ask("--signature", "search", "--n-best", "1", "aB", "c"))[-1] == "1\t-1.000\tC"
+
+
+@pytest.fixture(params=["rest", "grpc"])
+def ask_batching(request: pytest.FixtureRequest, batching_ports: Any) -> Ask:
+    """Run one of the clients on the model `toy`, behind the batching of the example's file."""
+    ports = batching_ports
+    server = f"http://127.0.0.1:{ports.rest}" if request.param == "rest" else f"127.0.0.1:{ports.grpc}"
+    return functools.partial(run, request.param, "--server", server, "--model", "toy")
+
+
+@pytest.mark.parametrize("words", [(), ("--batch-size", "100"), ("--batch-size", "7")])
+def test_a_file_of_more_lines_than_a_batch(ask_batching: Ask, words: tuple[str, ...]) -> None:
+    lines = [f"line {number}" for number in range(100)]
+    found = answer(ask_batching(*words, stdin="\n".join(lines).encode()))
+    assert [line.split("\t")[1] for line in found] == [line.upper() for line in lines]
+
+
+def test_options_for_two_texts_hold_with_batching(ask_batching: Ask) -> None:
+    # The server fills in one row for what is left out, and refuses two texts beside it.
+    assert answer(ask_batching("--max-length", "2", "aBc", "d"))[::3] == ["1\t-2.000\tAB", "1\t-1.000\tD"]
+
+
+def test_alignments_are_asked_one_by_one(ask_batching: Ask) -> None:
+    texts = [*"ab" * 20, "abc"]
+    found = "\n".join(answer(ask_batching("--signature", "align", *texts))).split("\n\n")
+    assert found[:2] == ["A\ta\t1.00", "B\tb\t1.00"]
+    assert found[-1] == "A\ta\t1.00\nB\tb\t1.00\nC\tc\t1.00"
+
+
+def test_no_texts_are_no_request(ask_batching: Ask) -> None:
+    # Which would wait until another one comes.
+    assert answer(ask_batching("--timeout", "5", stdin=b"")) == []
+
+
+def test_texts_that_were_cut_are_counted(ask: Ask) -> None:
+    finished = ask("ab", "a" * 30)
+    assert len(answer(finished)) == 2
+    assert finished.stderr == "1 of 2 texts were cut off.\n"
 
 
 def test_versions(ask: Ask) -> None:

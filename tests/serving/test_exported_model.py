@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -10,9 +11,12 @@ from typing import Any
 
 import grpc_client
 import keras
+import numpy as np
 import pytest
 import rest_client
 from click.testing import CliRunner
+from model_server_double.batching import BatchingParameters
+from model_server_double.errors import ServerError
 from model_server_double.registry import Registry
 from model_server_double.rest import respond
 from model_server_double.server import serving
@@ -76,12 +80,52 @@ def test_rows_over_rest(registry: Registry, translator: kt.Translator) -> None:
 
 
 def test_both_clients_print_the_answers(ports: Any, translator: kt.Translator) -> None:
-    servers = {rest_client: f"http://127.0.0.1:{ports.rest}", grpc_client: f"127.0.0.1:{ports.grpc}"}
-    for client, server in servers.items():
+    for client, server in clients(ports).items():
         finished = CliRunner().invoke(client.main, ["--server", server, "--model", "rats", *TEXTS])
         assert finished.exit_code == 0, finished.output
         outputs = [line.split("\t")[1] for line in finished.stdout.splitlines()]
         assert outputs == translator.translate(TEXTS)
+
+
+@pytest.fixture(scope="module")
+def batching(version: Path, registry: Registry) -> Registry:
+    """The export behind the batching that its README and the example ask for, with its warm-up."""
+    text = (PROGRAM.parent / "batching_parameters.txt").read_text(encoding="utf-8")
+    lines = (version / "README.md").read_text(encoding="utf-8").splitlines()
+    assert {*text.splitlines()} <= {line.strip() for line in lines}
+    models = version.parents[1]
+    return Registry(models.with_name("models.config"), models, batching=BatchingParameters.parse(text))
+
+
+def test_options_of_many_texts_hold_with_batching(batching: Registry, translator: kt.Translator) -> None:
+    texts = TEXTS * 20
+    own = {"max_length": np.int32, "length_penalty": np.float32, "num_hypotheses": np.int32}
+    options = {name: np.full(80, -1, dtype) for name, dtype in own.items()}
+    # Parts of a request ask for other numbers of answers, and are joined all the same.
+    options["num_hypotheses"][40:] = 1
+    column = np.array([text.encode() for text in texts], object)
+    answer = batching.find("rats")[1].predict("search", {"text": column, **options})
+    wanted = [each.text.encode() for each in translator.translate_with_scores(texts)]
+    assert answer["output"][:, 0].tolist() == wanted
+    assert {*answer["output"][40:, 1]} == {b""}
+    del options["length_penalty"]
+    with pytest.raises(ServerError, match=re.escape("Missing but required: {length_penalty}")):
+        batching.find("rats")[1].predict("search", {"text": column, **options})
+
+
+def test_many_texts_hold_with_batching(batching: Registry, translator: kt.Translator) -> None:
+    texts = [*TEXTS * 25, " ", "\u3000"]
+    with serving(batching) as ports:
+        for client, server in clients(ports).items():
+            words = ["--server", server, "--model", "rats", "--batch-size", "100"]
+            finished = CliRunner().invoke(client.main, [*words, *texts])
+            assert finished.exit_code == 0, finished.output
+            outputs = [line.split("\t")[1] for line in finished.stdout.splitlines()]
+            assert outputs == translator.translate(texts)
+
+
+def clients(ports: Any) -> dict[Any, str]:
+    return {rest_client: f"http://127.0.0.1:{ports.rest}", grpc_client: f"127.0.0.1:{ports.grpc}"}
 
 
 def package_directory(name: str) -> Path:

@@ -13,12 +13,13 @@ def ask(registry: Any, document: dict[str, Any], target: str = "toy") -> tuple[i
 
 
 def test_the_highest_version_answers(toy_registry: Any) -> None:
-    answer = {"predictions": [{"output": "AB", "score": -2.0}, {"output": "", "score": 0.0}]}
+    rows = [{"output": "AB", "score": -2.0}, {"output": "", "score": 0.0}]
+    answer = {"predictions": [{**row, "is_cut": False} for row in rows]}
     assert ask(toy_registry, {"instances": ["ab", ""]}) == (200, answer)
 
 
 def test_a_version_and_a_label_can_be_asked(toy_registry: Any) -> None:
-    columns = {"outputs": {"output": ["AB?"], "score": [-2.0]}}
+    columns = {"outputs": {"output": ["AB?"], "score": [-2.0], "is_cut": [False]}}
     for target in ("toy/versions/1", "toy/labels/old"):
         assert ask(toy_registry, {"inputs": ["ab"]}, target) == (200, columns)
 

@@ -6,13 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from google.protobuf import text_format
+from model_server_double.batching import BatchingParameters
 from tensorflow_serving.config import model_server_config_pb2
 
 from keras_transformer.export import ServedModel
+from keras_transformer.export.serving_graphs import WARM_BATCH_SIZES
 
 DIRECTORY = Path(__file__).parents[2] / "examples" / "tf_serving"
-# Of the message BatchingParameters, which tensorflow-serving-api does not carry.
-WRAPPED = {"max_batch_size", "batch_timeout_micros", "num_batch_threads", "max_enqueued_batches"}
 
 
 def read(name: str) -> str:
@@ -28,14 +28,10 @@ def test_the_configuration_is_that_of_a_server(name: str) -> None:
 
 
 def test_the_batching_parameters_are_known_and_fit() -> None:
-    text = read("batching_parameters.txt")
-    values = dict(re.findall(r"^(\w+) \{ value: (\d+) \}$", text, flags=re.MULTILINE))
-    sizes = [int(size) for size in re.findall(r"^allowed_batch_sizes: (\d+)$", text, flags=re.MULTILINE)]
-    assert set(values) == WRAPPED
-    assert len(text.splitlines()) == len(values) + len(sizes)
-    # Both are demanded by the server, which otherwise does not start.
-    assert sizes == sorted(set(sizes))
-    assert sizes[-1] == int(values["max_batch_size"])
+    # Unknown names, and sizes with which the server does not start, are refused by the double, too.
+    parameters = BatchingParameters.parse(read("batching_parameters.txt"))
+    assert parameters.max_batch_size >= 1000
+    assert parameters.largest_execution == max(WARM_BATCH_SIZES)
 
 
 def test_the_readme_names_every_file() -> None:
