@@ -22,10 +22,10 @@ class TextGenerator(ModelTask):
 
     A score is the log-probability of what follows the prompt, divided by the search's length penalty for the
     whole text. `n_best`, `score`, `stream`, `save` and `load` are those of `Translator`, and
-    `export.export_saved_model` takes a generator, too, if its search does not sample. `score(prompts, texts)`
-    reads whole texts: what each of them shares with its prompt is given, and not scored or counted; with `""`
-    for a prompt all is scored. A prompt keeps at most `max_length - 1` tokens; a call that cuts one off
-    warns once with a `TruncationWarning`. `search` and `max_length` may be assigned.
+    `export.export_saved_model` takes a generator, too. `score(prompts, texts)` reads whole texts: what each
+    of them shares with its prompt is given, and not scored or counted; with `""` for a prompt all is scored.
+    A prompt keeps at most `max_length - 1` tokens; a call that cuts one off warns once with a
+    `TruncationWarning`. `search` and `max_length` may be assigned.
 
     Args:
         model: A `CausalLM` with weights.

@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 from keras_transformer.data import read_pairs
 from keras_transformer.evaluation import evaluate
@@ -90,6 +91,15 @@ def test_every_signature_answers() -> None:
     assert served.n_best([text], 1)[0][0].text == answer
     assert served.align([text])[0].text == answer
     assert served.score([text], [answer])[0].score < 0
+
+
+@pytest.mark.parametrize("name", ["dates", "cmudict"])
+def test_all_signatures_are_there_and_no_input_has_a_default(name: str) -> None:
+    path = SAVED_MODELS / name / "1" / "saved_model.pb"
+    [graph] = SavedModel.FromString(path.read_bytes()).meta_graphs
+    served = {key: each for key, each in graph.signature_def.items() if not key.startswith("__")}
+    assert {*served} == {"serving_default", "n_best", "align", "score", "search"}
+    assert all("is_cut" in each.outputs and not each.defaults for each in served.values())
 
 
 def test_exports_are_small() -> None:
