@@ -29,6 +29,7 @@ from keras_transformer.training.checkpoint_state import (
     _whole,
     _write_state,
 )
+from keras_transformer.training.metrics import _rises
 from keras_transformer.visualization.training_curves import plot_training
 
 # A picture takes 0.3 s, of which short epochs would spend most of their time.
@@ -47,8 +48,9 @@ class Checkpoint(keras.callbacks.Callback):
 
     Args:
         directory: Of the run. What it holds is read, the newest whole checkpoint first.
-        monitor: The metric whose lowest value is the best. None for that of the run so far, and `val_loss`
-            in a new run. Epochs without a value of it are not compared.
+        monitor: What chooses the best epoch: its highest value for a metric that says that it rises, as
+            `MaskedAccuracy` and Keras's own do, else its lowest. None for that of the run so far, and
+            `val_loss` in a new run. Epochs without a value of it are not compared.
         keep: The number of newest epochs to keep. With 1, no checkpoint is left if it is damaged.
         patience: Stop training after so many epochs in a row that are no better, those before a stop
             included. None to go on to the end.
@@ -95,7 +97,7 @@ class Checkpoint(keras.callbacks.Callback):
 
     @property
     def best_epoch(self) -> int:
-        """The epoch with the lowest monitored value, counted from 1; 0 in a new run."""
+        """The epoch with the best monitored value, counted from 1; 0 in a new run."""
         return self._state.best.epoch if self._state.saved else 0
 
     @property
@@ -183,7 +185,9 @@ class Checkpoint(keras.callbacks.Callback):
         # Each file is written next to its place, flushed to the disk and renamed, the state after the
         # checkpoint, and only then are older files removed.
         saved = _save_epoch(self.model, self._checkpoints, epoch + 1)
-        state = self._state.add(saved, logs, _describe(self.model)).keep(self.keep)
+        state = self._state.add(saved, logs, _describe(self.model))
+        # Not sooner: Keras makes its metrics when it sees the first batch.
+        state = dataclasses.replace(state, monitor_rises=_rises(self.model, self.monitor)).keep(self.keep)
         # The state comes last: a run killed before has at most a row of an epoch that is trained again.
         write_file(self.directory / "training.csv", _table(state.history).encode())
         if time.monotonic() - self._drawn > _SECONDS_BETWEEN_PICTURES:

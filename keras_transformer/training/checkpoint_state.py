@@ -52,6 +52,7 @@ class _CheckpointState:
     """Everything about a run except weights and optimizer."""
 
     monitor: str = ""
+    monitor_rises: bool = False  # whether its highest value is the best
     # NaN for what was not measured.
     history: dict[str, list[_Number]] = dataclasses.field(default_factory=dict)
     saved: list[_SavedEpoch] = dataclasses.field(default_factory=list)  # the oldest first
@@ -72,10 +73,11 @@ class _CheckpointState:
     # Derived from the history, so that it needs no state of its own when an epoch is dropped.
     @property
     def best(self) -> _SavedEpoch:
-        """The saved epoch with the lowest monitored value; the newest where none has a value."""
+        """The saved epoch with the best monitored value; the newest where none has a value."""
         values = self.history.get(self.monitor, [math.nan] * self.epoch)
         measured = [saved for saved in self.saved if not math.isnan(values[saved.epoch - 1])]
-        return min(measured, key=lambda saved: values[saved.epoch - 1], default=self.saved[-1])
+        sign = -1 if self.monitor_rises else 1
+        return min(measured, key=lambda saved: sign * values[saved.epoch - 1], default=self.saved[-1])
 
     def add(self, saved: _SavedEpoch, logs: dict[str, float], model: dict[str, object]) -> "_CheckpointState":
         history = {}

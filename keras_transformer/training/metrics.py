@@ -2,7 +2,7 @@
 
 import math
 import time
-from typing import Any
+from typing import Any, Literal
 
 import keras
 from keras import ops
@@ -14,6 +14,8 @@ from keras_transformer.types import Tensor
 
 class _TokenMean(keras.metrics.Metric):
     """The mean of a number for each token that is not padding; it also counts, for `Throughput`."""
+
+    _direction: Literal["up", "down"]  # what is better, for Keras's callbacks
 
     def __init__(self, pad_id: int, name: str, **kwargs: Any) -> None:
         super().__init__(name=name, **kwargs)
@@ -54,6 +56,8 @@ class MaskedAccuracy(_TokenMean):
     Call arguments are those of `MaskedCrossentropy`.
     """
 
+    _direction = "up"
+
     def __init__(self, pad_id: int = 0, name: str = "accuracy", **kwargs: Any) -> None:
         super().__init__(pad_id, name, **kwargs)
 
@@ -75,6 +79,8 @@ class Perplexity(_TokenMean):
 
     Call arguments are those of `MaskedCrossentropy`.
     """
+
+    _direction = "down"
 
     def __init__(self, pad_id: int = 0, name: str = "perplexity", **kwargs: Any) -> None:
         super().__init__(pad_id, name, **kwargs)
@@ -126,9 +132,9 @@ class Throughput(keras.callbacks.Callback):
     def _read(self) -> dict[str, float]:
         # No step is slower for it: the metrics keep these counts on the device for their means, and they are
         # read once an epoch.
-        # Keras puts the metrics of `compile` into one metric that has them as its `metrics`.
-        metrics = [each for metric in self.model.metrics for each in getattr(metric, "metrics", [metric])]
-        counting = next((metric for metric in metrics if isinstance(metric, _TokenMean)), None)
+        counting = next(
+            (each for each in _compiled_metrics(self.model) if isinstance(each, _TokenMean)), None
+        )
         if counting is None:
             return {}
         # First the counts, then the clock: reading them waits for the last step on the device.
@@ -140,3 +146,15 @@ class Throughput(keras.callbacks.Callback):
             "tokens_per_second": num_tokens / seconds,
             "padding": 1 - num_tokens / max(num_positions, 1.0),
         }
+
+
+def _compiled_metrics(model: keras.Model) -> list[keras.metrics.Metric]:
+    # Keras puts the metrics of `compile` into one metric that has them as its `metrics`.
+    return [each for metric in model.metrics for each in getattr(metric, "metrics", [metric])]
+
+
+def _rises(model: keras.Model, monitor: str) -> bool:
+    """Return whether the highest value of a number in the logs is the best, as Keras's callbacks do."""
+    name = monitor.removeprefix("val_")
+    directions = [getattr(each, "_direction", "") for each in _compiled_metrics(model) if each.name == name]
+    return "up" in directions

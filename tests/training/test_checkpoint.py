@@ -301,6 +301,22 @@ def test_another_metric_compares_the_epochs_that_are_kept(
         assert Checkpoint(tmp_path, monitor="loss").best_epoch == 1
 
 
+@pytest.mark.parametrize(("metric", "best"), [("accuracy", 2), ("mean_squared_error", 1)])
+def test_the_best_epoch_is_that_of_a_callback_of_keras(metric: str, best: int, tmp_path: Path) -> None:
+    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1, activation="sigmoid", use_bias=False)])
+    model.compile("sgd", "binary_crossentropy", metrics=[metric])
+    checkpoint = Checkpoint(tmp_path / "run", monitor=metric)
+    theirs = keras.callbacks.ModelCheckpoint(tmp_path / "{epoch}.keras", metric, save_best_only=True)
+    right = np.ones((4, 1), "float32")
+    for epoch, weight in enumerate((-3.0, 0.5, -2.0) if metric == "accuracy" else (3.0, 0.5, 2.0)):
+        model.set_weights([np.array([[weight]])])
+        model.optimizer.learning_rate = 0.0
+        options: dict[str, Any] = {"initial_epoch": epoch, "epochs": epoch + 1, "verbose": 0}
+        model.fit(right, right, callbacks=[checkpoint, theirs], **options)
+    saved = [int(path.stem) for path in tmp_path.glob("*.keras")]
+    assert checkpoint.best_epoch == Checkpoint(tmp_path / "run").best_epoch == max(saved) == best
+
+
 STATE = {
     "": "{",
     "0.5": "0.7",

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from keras import ops
 
+from keras_transformer import training
 from keras_transformer.training import MaskedAccuracy, MaskedCrossentropy, Perplexity, Throughput
 
 Batches = list[tuple[np.ndarray, np.ndarray]]
@@ -161,6 +162,42 @@ def test_tensorboard_gets_both(tmp_path: Path) -> None:
     events = loader.EventAccumulator(str(tmp_path / "train"))
     events.Reload()
     assert {"epoch_tokens_per_second", "epoch_padding"} <= set(events.Tags()["tensors"])
+
+
+# Keras has no perplexity; of its own metrics that one falls whose exponential it is.
+WITNESSES = {
+    MaskedAccuracy: keras.metrics.SparseCategoricalAccuracy,
+    Perplexity: keras.metrics.SparseCategoricalCrossentropy,
+}
+MONITORING = [
+    keras.callbacks.EarlyStopping,
+    keras.callbacks.ReduceLROnPlateau,
+    lambda monitor, mode="auto": keras.callbacks.ModelCheckpoint(
+        "{epoch}.weights.h5", monitor, save_best_only=True, save_weights_only=True, mode=mode
+    ),
+]
+
+
+def test_every_metric_that_is_sold_has_a_witness() -> None:
+    sold = [getattr(training, name) for name in training.__all__]
+    metrics = [each for each in sold if isinstance(each, type) and issubclass(each, keras.metrics.Metric)]
+    assert set(metrics) == set(WITNESSES)
+
+
+@pytest.mark.parametrize("make_callback", MONITORING)
+@pytest.mark.parametrize("metric_class", WITNESSES)
+def test_callbacks_of_keras_know_what_is_better(
+    metric_class: Any, make_callback: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    metric = metric_class()
+    callback = make_callback(f"val_{metric.name}")
+    make_model(metric).fit(LABELS, LABELS, validation_data=(LABELS, LABELS), verbose=0, callbacks=[callback])
+    same = WITNESSES[metric_class](name=metric.name)
+    expected = make_callback(f"val_{metric.name}")
+    expected.set_model(make_model(same))
+    expected.model.fit(LABELS, LABELS, validation_data=(LABELS, LABELS), verbose=0, callbacks=[expected])
+    assert callback.monitor_op is expected.monitor_op
 
 
 def test_a_model_that_counts_nothing_gets_no_numbers() -> None:
