@@ -20,7 +20,7 @@ import numpy.typing as npt
 from keras import KerasTensor, ops
 
 from keras_transformer.errors import InputError
-from keras_transformer.types import Shape, Tensor
+from keras_transformer.types import Pair, Shape, Tensor
 
 
 def check_number(
@@ -220,6 +220,24 @@ def as_strings(**texts: Iterable[Any]) -> list[str]:
         if not isinstance(text, str):
             raise TypeError(f"`{name}` must hold strings. Received: {name}[{row}]={text!r}.")
     return strings
+
+
+def is_pair(pair: object) -> bool:
+    """Return whether a value is two texts, unlike the NaN that an empty cell of a table becomes."""
+    texts = pair if isinstance(pair, tuple | list) else ()
+    return len(texts) == 2 and all(isinstance(text, str | bytes) for text in texts)
+
+
+def as_pairs(**pairs: Iterable[Any]) -> list[Pair]:
+    """Return pairs of texts as a list; raise TypeError for other things."""
+    [(name, given)] = pairs.items()
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        raise TypeError(f"`{name}` must be pairs of texts, such as a list. Received: {name}={given!r:.200}.")
+    several = list(given)
+    for number, pair in enumerate(several):
+        if not is_pair(pair):
+            raise TypeError(f"Each pair must be two strings. Received: {name}[{number}]={pair!r:.200}.")
+    return several
 
 
 def import_extra(name: str, model: str, extra: str) -> ModuleType:

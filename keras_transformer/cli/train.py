@@ -77,6 +77,7 @@ def train(config: str | None, resume: bool, overwrite: bool, export: bool, **fla
         _show_next(run, written[1:])
         if report.warning:
             click.echo(f"Warning: {report.warning}", err=True)
+        _show_whether_it_ended(run)
 
 
 def _run(config: str | None, given: dict[str, _Value], *, resume: bool) -> Run:
@@ -93,14 +94,28 @@ def _run(config: str | None, given: dict[str, _Value], *, resume: bool) -> Run:
 def _interrupted(run: Run) -> str:
     if not run.num_epochs:
         return "Interrupted before an epoch was saved: nothing to resume, the same command starts again."
+    return (
+        f"Interrupted. Epoch {run.num_epochs} of {run.config.training.epochs} is saved; "
+        f"go on with: {_resume(run)}"
+    )
+
+
+def _resume(run: Run) -> str:
     config = run.config
     flags = "" if config.name == "dates" else f" --name {shlex.quote(config.name)}"
     if config.run_directory != _DEFAULTS.run_directory:
         flags += f" --run-directory {shlex.quote(config.run_directory)}"
-    return (
-        f"Interrupted. Epoch {run.num_epochs} of {config.training.epochs} is saved; "
-        f"go on with: keras-transformer train{flags} --resume"
-    )
+    return f"keras-transformer train{flags} --resume"
+
+
+def _show_whether_it_ended(run: Run) -> None:
+    # The end of a cosine is a fall, and a run with one may not get more epochs.
+    if run.is_improving and run.config.training.schedule != "cosine":
+        monitor, epochs = run.config.training.monitor, run.num_epochs
+        what = "validation loss was still falling" if monitor == "loss" else f"{monitor} was still improving"
+        click.echo(
+            f"The {what} in epoch {epochs}; go on with: {_resume(run)} --epochs {2 * epochs}", err=True
+        )
 
 
 def _show_next(run: Run, exported: list[Path]) -> None:

@@ -14,9 +14,10 @@ from typing import Self, TypeAlias
 import numpy as np
 import tensorflow as tf
 
+from keras_transformer._arguments import as_pairs, is_pair
 from keras_transformer._files import as_path
 from keras_transformer.data.id_cache import _read_cache, _StoredRows, _write_cache
-from keras_transformer.data.pairs import _has_text, _is_pair, _log_dropped, _report_empty
+from keras_transformer.data.pairs import _has_text, _log_dropped, _report_empty
 from keras_transformer.errors import InputError
 from keras_transformer.text.tokenizer import Tokenizer
 from keras_transformer.types import SPECIAL_IDS, Pair
@@ -79,12 +80,9 @@ class EncodedPairs:
             ValueError: a limit is below 2, which no text fits.
         """
         _check_length_limits(max_source_length, max_target_length)
-        pairs = list(pairs)
+        pairs = as_pairs(pairs=pairs)
         if not pairs:
             raise InputError("There must be at least one pair. Received: 0 pairs.")
-        for number, pair in enumerate(pairs):
-            if not _is_pair(pair):
-                raise TypeError(f"Each pair must be two strings. Received: pairs[{number}]={pair!r}.")
         if num_empty := sum(not _has_text(pair) for pair in pairs):
             _LOGGER.warning("%d of %d pairs have no text on one side, and are kept.", num_empty, len(pairs))
         tokenizers, limits = (source_tokenizer, target_tokenizer), (max_source_length, max_target_length)
@@ -229,7 +227,7 @@ def _mapped(
 def _with_text(pairs: Iterable[Pair], is_kept: Counter[bool]) -> Iterator[Pair]:
     """Leave out pairs with an empty side, as `read_pairs` does, and count both kinds."""
     for row in pairs.as_numpy_iterator() if isinstance(pairs, tf.data.Dataset) else pairs:
-        if not _is_pair(row):
+        if not is_pair(row):
             wanted = "Each element must be a pair of texts, source and target."
             raise InputError(f"{wanted} Received: {row!r:.200}.")
         # As text: the white space of bytes is that of ASCII alone.

@@ -111,12 +111,6 @@ def mix_pairs(corpora: Sequence[tuple[Sequence[Pair], float]], *, seed: int = 0)
     return mixed
 
 
-def _is_pair(pair: object) -> bool:
-    """Return whether a value is two texts, unlike the NaN that an empty cell of a table becomes."""
-    texts = pair if isinstance(pair, tuple | list) else ()
-    return len(texts) == 2 and all(isinstance(text, str | bytes) for text in texts)
-
-
 def _has_text(pair: Pair) -> bool:
     """Return whether neither side is empty or only white space."""
     source, target = pair

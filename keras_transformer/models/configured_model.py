@@ -9,6 +9,7 @@ import keras
 from keras_transformer._arguments import check_choice, check_positive
 from keras_transformer._backend.compiler import build_optimizer
 from keras_transformer.models.config import PRESETS, _ModelConfig
+from keras_transformer.models.fit_notes import _FitNotes
 from keras_transformer.models.parts import Parts
 from keras_transformer.types import Config, Inputs, Tensor
 
@@ -156,6 +157,10 @@ class ConfiguredModel(keras.Model):
     def fit(self, *args: object, class_weight: object = None, **kwargs: object) -> keras.callbacks.History:
         """Train the model, as `keras.Model.fit` does; raise ValueError for a weight of each token."""
         self._check_class_weight(class_weight)
+        given = kwargs.get("callbacks") or []
+        # `callbacks` is the sixth argument. Keras takes a list of lists.
+        if len(args) <= 5 and not isinstance(given, keras.callbacks.CallbackList):
+            kwargs["callbacks"] = [given, _FitNotes()]
         return super().fit(*args, class_weight=class_weight, **kwargs)
 
     def train_on_batch(self, *args: Any, class_weight: object = None, **kwargs: Any) -> object:

@@ -1,7 +1,8 @@
 """A run: its configuration, its directory, its data, and how a model is trained in it."""
 
 from keras_transformer.runs.config import RunConfig
+from keras_transformer.runs.recipe import Recipe
 from keras_transformer.runs.run import Run, score
 
-__all__ = ["Run", "RunConfig", "score"]
+__all__ = ["Recipe", "Run", "RunConfig", "score"]
 __dir__ = __all__.copy  # `dir()` shows what is public

@@ -106,8 +106,8 @@ class _DataSection(_Section):
 class _VocabularySection(_Section):
     """Tokens that text is cut into."""
 
-    kind: TokenizerKind = "subword"
-    """Kind of token."""
+    kind: TokenizerKind | None = None
+    """Kind of token. If absent `subword`; for short texts of digits, codes or single words `character`."""
     target_kind: TokenizerKind | None = None
     """Kind of the target's tokens where it differs, such as phones between spaces."""
     size: Annotated[int, Field(ge=5, lt=2**31)] | None = None
@@ -126,17 +126,24 @@ class _VocabularySection(_Section):
 
     @model_validator(mode="after")
     def _check(self) -> "_VocabularySection":
-        if self.subword_dropout and "subword" not in (self.kind, self.target_kind):
+        if self.subword_dropout and "subword" not in (self.kind or "subword", self.target_kind):
             raise ValueError(
                 "`subword_dropout` is for subword vocabularies. Received: subword_dropout="
                 f"{self.subword_dropout}, kind={self.kind!r}, target_kind={self.target_kind!r}."
             )
-        if self.shared and self.target_kind not in (None, self.kind):
+        if self.shared and self.target_kind not in (None, self.kind or self.target_kind):
             raise ValueError(
                 "A shared vocabulary is of one kind; set `shared` to false. "
                 f"Received: kind={self.kind!r}, target_kind={self.target_kind!r}."
             )
         return self
+
+    @property
+    def asked_kind(self) -> TokenizerKind | None:
+        """Kind that was asked for, in its own name or by an option of it; None to choose one."""
+        if self.kind is None and (self.subword_dropout or self.target_subword_dropout):
+            return "subword"
+        return self.kind or (self.target_kind if self.shared else None)
 
 
 # What the vocabularies and the data decide; there are as many learned positions as a run's limits allow.

@@ -1,7 +1,6 @@
 """Data of a run: its pairs, its vocabularies, and the batches that train and validate a model."""
 
 import logging
-import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -19,13 +18,11 @@ from keras_transformer.errors import InputError
 from keras_transformer.runs.config import RunConfig, _DataSection, _VocabularySection
 from keras_transformer.runs.directory import TOKENIZERS, _has_checkpoint
 from keras_transformer.runs.large_corpus import Progress, _large_corpus, _LargeCorpus
+from keras_transformer.runs.recipe import choose_kind, choose_sizes, train_tokenizer
 from keras_transformer.tasks import Translator
-from keras_transformer.text.lookup import CharacterTokenizer, WhitespaceTokenizer
 from keras_transformer.text.subword import SubwordTokenizer
 from keras_transformer.text.tokenizer import Tokenizer, load_tokenizer
-from keras_transformer.types import SPECIAL_TOKENS, Pair
-
-_LARGEST = 8000  # vocabulary, if not given
+from keras_transformer.types import Pair
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -63,7 +60,8 @@ def _read_part(data: _DataSection, part: str, prefix: str) -> list[Pair]:
 def _train_tokenizers(vocabulary: _VocabularySection, pairs: list[Pair]) -> tuple[Tokenizer, Tokenizer]:
     # From training pairs alone: held-out texts with unknown tokens are scored as such.
     sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
-    kind, target_kind = vocabulary.kind, vocabulary.target_kind or vocabulary.kind
+    kind = choose_kind(vocabulary.asked_kind, sources, targets)
+    target_kind = vocabulary.target_kind or kind
     if vocabulary.shared:
         tokenizer = _train_tokenizer(vocabulary, kind, [*sources, *targets])
         return tokenizer, tokenizer
@@ -71,19 +69,12 @@ def _train_tokenizers(vocabulary: _VocabularySection, pairs: list[Pair]) -> tupl
 
 
 def _train_tokenizer(vocabulary: _VocabularySection, kind: str, texts: list[str]) -> Tokenizer:
-    size, lowercase = vocabulary.size or _LARGEST, vocabulary.lowercase
-    if kind == "subword":
-        # In 8,000 entries for 2,470 numbers and their names each number is one: 0 % exact, with 192 entries
-        # 60 %. No fewer than letters need.
-        fitting = max(sum(map(len, texts)) // 400, 2 * len(set().union(*texts)) + len(SPECIAL_TOKENS))
-        if not vocabulary.size and fitting < size:
-            size = fitting
-            _LOGGER.info("chosen for these texts: a vocabulary of %d", size)
-        return SubwordTokenizer.train(texts, size, lowercase=lowercase)
-    if kind == "whitespace":
-        return WhitespaceTokenizer.train(texts, lowercase=lowercase, max_vocabulary_size=size)
-    return CharacterTokenizer.train(
-        texts, lowercase=lowercase, normalize_spaces=vocabulary.normalize_spaces, max_vocabulary_size=size
+    return train_tokenizer(
+        texts,
+        kind,
+        vocabulary.size,
+        lowercase=vocabulary.lowercase,
+        normalize_spaces=vocabulary.normalize_spaces,
     )
 
 
@@ -118,27 +109,6 @@ def _run_tokenizers(
     return tokenizers
 
 
-class _Sizes(NamedTuple):
-    tokens_per_batch: int
-    epochs: int
-    warmup_steps: int
-
-
-def _choose_sizes(config: RunConfig, num_tokens: int) -> _Sizes:
-    """Choose what is not given, so that a small corpus gets updates enough, most after the warm-up."""
-    # 2,470 pairs in ten epochs of 4,096 tokens a batch got 40 updates in a warm-up of 1,000: all empty.
-    data, training = config.data, config.training
-    holds = max(512, data.max_source_length, data.max_target_length)
-    tokens_per_batch = data.tokens_per_batch or max(min(num_tokens // 100, 4096), holds)
-    updates_per_epoch = max(num_tokens / tokens_per_batch, 1) / training.gradient_accumulation_steps
-    epochs = training.epochs or min(max(math.ceil(3000 / updates_per_epoch), 10), 100)
-    warmup_steps = training.warmup_steps or min(max(int(epochs * updates_per_epoch / 5), 1), 1000)
-    sizes = _Sizes(tokens_per_batch, epochs, warmup_steps)
-    if chosen := [f"{name}={value}" for name, value in sizes._asdict().items() if not config.chosen[name]]:
-        _LOGGER.info("chosen for %s training tokens: %s", f"{num_tokens:,}", ", ".join(chosen))
-    return sizes
-
-
 class _RunData:
     """Pairs of a run as token ids, and the batches of them; what is too long is dropped and counted."""
 
@@ -155,7 +125,12 @@ class _RunData:
         self.search = GreedySearch() if initial is None else Translator.load(initial).search
         self.training = self._encode(pairs.train if pairs.corpus is None else pairs.corpus, "training")
         self.validation = self._encode(pairs.validation, "validation")
-        self.sizes = _choose_sizes(config, int(self.training.lengths().max(axis=1).sum()))
+        self.sizes = choose_sizes(
+            int(self.training.lengths().max(axis=1).sum()),
+            holds=max(config.data.max_source_length, config.data.max_target_length),
+            gradient_accumulation_steps=config.training.gradient_accumulation_steps,
+            **config.chosen,
+        )
 
     def _encode(self, pairs: list[Pair] | _LargeCorpus, part: str) -> EncodedPairs:
         limits = self.config.data.max_source_length, self.config.data.max_target_length

@@ -13,10 +13,12 @@ from keras_transformer.decoding.beam import BeamSearch
 from keras_transformer.decoding.sampling import GreedySearch
 from keras_transformer.errors import InputError
 from keras_transformer.evaluation.decode_and_score import DecodeAndScore
+from keras_transformer.models.config import PRESETS
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.runs.config import RunConfig, _ModelSection
 from keras_transformer.runs.data import _RunData
 from keras_transformer.runs.directory import write_config
+from keras_transformer.runs.recipe import choose_dropout
 from keras_transformer.tasks import Translator
 from keras_transformer.text.tokenizer import Tokenizer
 from keras_transformer.training.checkpoint import Checkpoint, load_model
@@ -159,6 +161,7 @@ def _untrained_model(
         source_vocabulary_size=sizes[0],
         target_vocabulary_size=sizes[1],
         share_embeddings=config.vocabulary.shared,
+        dropout=choose_dropout(PRESETS[config.model.preset].dropout, tokenizers),
     )
     options.check_memory(bytes_per_weight=12)  # with Adam's two means of the gradients
     return Transformer(**options.options(), dtype=dtype)

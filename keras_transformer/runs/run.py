@@ -118,6 +118,12 @@ class Run:
         """Number of epochs that are saved."""
         return Checkpoint(self.directory).epoch
 
+    @property
+    def is_improving(self) -> bool:
+        """Whether the last epoch that is saved is the best, so that further ones may be better."""
+        checkpoint = Checkpoint(self.directory)
+        return checkpoint.best_epoch == checkpoint.epoch > 1
+
     def train(
         self,
         *,

@@ -128,6 +128,20 @@ def test_it_shows_scores_outputs_and_what_to_type_next(trained: Path) -> None:
 
 
 @pytest.mark.slow
+def test_the_last_line_says_how_to_go_on_where_the_loss_still_falls(command: Callable, trained: Path) -> None:
+    shutil.copytree(trained / "runs", "runs")
+    result = command("train", *flags(name="tiny", epochs=3), "--resume", "--no-export")
+    assert result.exit_code == 0, result.output
+    assert result.stderr.splitlines()[-1] == (
+        "The validation loss was still falling in epoch 3; go on with: "
+        "keras-transformer train --name tiny --resume --epochs 6"
+    )
+    goes_on = command(*result.stderr.rpartition("keras-transformer ")[2].split(), "--no-export")
+    assert goes_on.exit_code == 0, goes_on.output
+    assert kt.Run.open("runs/tiny").num_epochs == 6
+
+
+@pytest.mark.slow
 def test_without_an_export_it_says_how_to_make_one_and_what_failed(command: Callable, trained: Path) -> None:
     shutil.copytree(trained / "runs", "runs")
     result = command("train", *flags(name="tiny", export_directory="saved_models"), "--resume", "--no-export")

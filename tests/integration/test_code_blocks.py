@@ -31,10 +31,11 @@ SMALLER = {
     "BeamSearch(4)": "BeamSearch(2), max_target_length=8",
     "8000": "120",
     "epochs=20": "epochs=1",
+    "epochs=recipe.epochs": "epochs=1",
     "epochs=2,": "epochs=1,",
-    "size, size, share_embeddings=True": "size, size, share_embeddings=True, num_layers=1, hidden_dim=16",
     "size, tokenizer.vocabulary_size)": "size, tokenizer.vocabulary_size, num_layers=1, hidden_dim=16)",
     "validation_count=1000": "validation_count=10",
+    "dropout=recipe.dropout": "dropout=recipe.dropout, num_layers=1, hidden_dim=16",
 }
 NEEDS = {
     "docs/guide/other-engines.md": ("onnxruntime", "tf2onnx", "ctranslate2"),
