@@ -6,9 +6,10 @@ message. Values of tensors are checked only where they are known: while a graph 
 
 import contextlib
 import importlib
+import itertools
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from numbers import Integral, Real
 from pathlib import Path
 from types import ModuleType
@@ -210,15 +211,27 @@ def as_boolean(mask: Tensor, name: str) -> Tensor:
     return mask > 0
 
 
-def as_strings(**texts: Iterable[Any]) -> list[str]:
-    """Return strings of any iterable as a list; raise TypeError for a single string and for other things."""
+def is_text(value: object) -> bool:
+    """Return whether a value is one text: a string, its bytes, or an array or tensor of no axes."""
+    shape = getattr(value, "shape", None)
+    return isinstance(value, str | bytes) or (shape is not None and len(shape) == 0)
+
+
+def as_strings(**texts: Any) -> list[str]:
+    """Return texts of an iterable, an array, a tensor or a dataset as a list; raise TypeError for others."""
     [(name, given)] = texts.items()
-    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
-        raise TypeError(f"`{name}` must be several strings, such as a list. Received: {name}={given!r}.")
-    strings: list[str] = list(given)
+    if is_text(given) or isinstance(given, Mapping) or not isinstance(given, Iterable):
+        wanted = "several strings, such as a list"
+        raise TypeError(f"`{name}` must be {wanted}. Received: {name}={given!r:.200}.")
+    values: Iterable[Any] = (value.numpy() if hasattr(value, "numpy") else value for value in given)
+    if hasattr(given, "element_spec"):  # a dataset of `tf.data`, of texts or of batches of them
+        values = itertools.chain.from_iterable(
+            value.tolist() if getattr(value, "ndim", 0) == 1 else [value] for value in values
+        )
+    strings = [value.decode("utf-8", "replace") if isinstance(value, bytes) else value for value in values]
     for row, text in enumerate(strings):
         if not isinstance(text, str):
-            raise TypeError(f"`{name}` must hold strings. Received: {name}[{row}]={text!r}.")
+            raise TypeError(f"`{name}` must hold strings. Received: {name}[{row}]={text!r:.200}.")
     return strings
 
 

@@ -12,7 +12,7 @@ from keras_transformer._backend.compiler import compile_function
 from keras_transformer.decoding.sampling import _IndependentSearch, _IndependentState
 from keras_transformer.decoding.search import CHUNK, Search, SearchResult, Step, _Cache, _Request
 from keras_transformer.models.causal_lm import CausalLM
-from keras_transformer.types import Tensor
+from keras_transformer.types import Inputs, Tensor
 
 
 class _DecodableModel(Protocol):
@@ -25,7 +25,7 @@ class _DecodableModel(Protocol):
 
 def generate(
     model: _DecodableModel,
-    inputs: Tensor,
+    inputs: Inputs,
     search: Search,
     max_length: int,
     *,
@@ -54,7 +54,8 @@ def generate(
     Args:
         model: a `Transformer`, an `Ensemble` or a `CausalLM` with weights.
         inputs: sources, integers `(b, s)` padded with 0, or features `(b, s, w)` where the model takes them;
-            or prompts, integers `(b, p)`. Lists are taken too.
+            or prompts, integers `(b, p)`. Lists are taken too, and so is the dictionary that `fit` takes: of
+            a `Transformer`, whose `decoder_token_ids` are not read.
         search: `GreedySearch`, `BeamSearch` or `SampleSearch`.
         max_length: the most tokens to generate, the end token included, `T`.
         padding_mask: `(b, s)`, True (1) where the source has a token or a frame; None leaves it to the model.
@@ -86,6 +87,7 @@ def generate(
         >>> tuple(generate(model, [[2, 7, 9]], search, max_length=5).token_ids.shape)
         (1, 1, 5)
     """
+    inputs, padding_mask = _unpacked(model, inputs, padding_mask)
     inputs = _checked_inputs(model, inputs, max_length)
     embedding = getattr(model, "target_embedding", getattr(model, "token_embedding", None))
     if prefix_ids is not None:
@@ -119,6 +121,29 @@ def generate(
         in_place=request.sizes_change,  # then the loop makes all buffers, and nobody else holds them
     )
     return search(step, cache, request)
+
+
+def _unpacked(
+    model: _DecodableModel, inputs: Inputs, padding_mask: Tensor | None
+) -> tuple[Tensor, Tensor | None]:
+    """Return the source of a dictionary of inputs, and its padding mask."""
+    if not isinstance(inputs, dict):
+        return inputs, padding_mask
+    [member, *_] = getattr(model, "members", (model,))  # of an ensemble
+    names = [each.name for each in getattr(member, "inputs", ()) if each.name.startswith("encoder_")]
+    source, *mask = names or ["encoder_token_ids"]
+    known = {source, *mask, "decoder_token_ids"}
+    if not names or source not in inputs or not set(inputs) <= known:
+        raise ValueError(
+            f"`inputs` must be {'an array' if not names else f'an array, or have the key {source!r}'}. "
+            f"Received: keys {sorted(inputs)}."
+        )
+    given = inputs.get(mask[0]) if mask else None
+    if given is not None and padding_mask is not None:
+        raise ValueError(
+            f"`padding_mask` must be given once. Received: padding_mask, and {mask[0]} in `inputs`."
+        )
+    return inputs[source], padding_mask if given is None else given
 
 
 def _checked_inputs(model: _DecodableModel, inputs: Tensor, max_length: int) -> Tensor:

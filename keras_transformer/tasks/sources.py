@@ -7,7 +7,7 @@ from typing import ClassVar
 import keras
 import tensorflow as tf
 
-from keras_transformer._arguments import as_strings
+from keras_transformer._arguments import as_strings, is_text
 from keras_transformer.text import Tokenizer
 from keras_transformer.types import SPECIAL_TOKENS, Shape, Value
 
@@ -70,6 +70,11 @@ class Source(abc.ABC):
         """Return sources as a list; raise `TypeError` or `ValueError` for a value of another kind."""
 
     @classmethod
+    def is_one(cls, value: object) -> bool:
+        """Return whether a value is one source, and not several; only for strings is that certain."""
+        return False
+
+    @classmethod
     @abc.abstractmethod
     def batch(cls, values: Sequence[Value]) -> tf.Tensor:
         """Join sources into one tensor of `dtype` and `rank`."""
@@ -123,6 +128,11 @@ class TextSource(Source):
     def check(cls, argument: str, values: Iterable[object]) -> list[Value]:
         """Return strings as a list; raise `TypeError` for a single string and for other values."""
         return [*as_strings(**{argument: values})]
+
+    @classmethod
+    def is_one(cls, value: object) -> bool:
+        """Return whether a value is one string, and not several."""
+        return is_text(value)
 
     @classmethod
     def batch(cls, values: Sequence[Value]) -> tf.Tensor:

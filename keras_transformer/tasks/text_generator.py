@@ -1,7 +1,7 @@
 """Strings in, longer strings out: a decoder alone, its tokenizer and a search."""
 
 from collections.abc import Iterable
-from typing import ClassVar
+from typing import ClassVar, overload
 
 from keras_transformer._arguments import check_number
 from keras_transformer.decoding import GreedySearch, Search
@@ -90,21 +90,31 @@ class TextGenerator(ModelTask):
         """The model and its search as they are now, in numbers; not compiled."""
         return _PromptFunctions(self.model, self.search, self.max_length)
 
+    @overload
+    def generate(  # type: ignore[overload-overlap]
+        self, prompts: str | bytes, batch_size: int = 64, progress: Progress | None = None
+    ) -> str: ...
+
+    @overload
     def generate(
         self, prompts: Iterable[str], batch_size: int = 64, progress: Progress | None = None
-    ) -> list[str]:
-        """Continue any number of strings; another name for `translate`.
+    ) -> list[str]: ...
+
+    def generate(
+        self, prompts: bytes | Iterable[str], batch_size: int = 64, progress: Progress | None = None
+    ) -> str | list[str]:
+        """Continue one string, or any number of them; another name for `translate`.
 
         Args:
-            prompts: Strings of any length.
+            prompts: A string, or strings as for `translate`.
             batch_size: Number of prompts that are continued together.
             progress: Called after each batch with the number of prompts in it.
 
         Returns:
-            The best text for each prompt, in the same order, the prompt included.
+            The best text for each prompt, in the same order, the prompt included; for a string a string.
 
         Raises:
-            TypeError: If `prompts` is a single string, or holds something else.
+            TypeError: If `prompts` holds something else.
 
         Warns:
             TruncationWarning: Once, if prompts were too long.

@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from numbers import Integral
-from typing import Any, ClassVar, Protocol, get_args
+from typing import Any, ClassVar, Protocol, get_args, overload
 
 import numpy as np
 import tensorflow as tf
@@ -74,35 +74,49 @@ class TextTask:
         inputs = self.options if signature == "search" else served.inputs
         return served._replace(inputs={source.name: (source.dtype, source.rank), **inputs})
 
+    @overload
+    def translate(  # type: ignore[overload-overlap]
+        self, texts: str | bytes, batch_size: int = 64, progress: Progress | None = None
+    ) -> str: ...
+
+    @overload
     def translate(
         self, texts: Iterable[Value], batch_size: int = 64, progress: Progress | None = None
-    ) -> list[str]:
-        """Translate any number of sources.
+    ) -> list[str]: ...
+
+    def translate(
+        self, texts: bytes | Iterable[Value], batch_size: int = 64, progress: Progress | None = None
+    ) -> str | list[str]:
+        """Translate one source, or any number of them.
 
         Args:
-            texts: Strings of any length, or what else the model reads.
+            texts: A string, or strings in a list, an array, a tensor of TensorFlow or a dataset, or what else
+                the model reads.
             batch_size: Number of sources that are decoded together.
             progress: Called after each batch with the number of sources in it.
 
         Returns:
             The best output for each source, in the same order; the empty string for an empty source
-            and for white space alone.
+            and for white space alone. For a single string a string.
 
         Raises:
-            TypeError: If `texts` is a single string, or holds something else.
+            TypeError: If `texts` holds something else.
 
         Warns:
             TruncationWarning: Once, if sources were too long; see `Translator`.
         """
-        sources = self.source.check("texts", texts)
-        return [result.text for result in self._in_batches("serving_default", sources, batch_size, progress)]
+        is_one = self.source.is_one(texts)
+        one = texts if isinstance(texts, str | bytes) else np.asarray(texts).item() if is_one else None
+        sources = self.source.check("texts", [one] if is_one else texts)
+        results = self._in_batches("serving_default", sources, batch_size, progress)
+        return results[0].text if is_one else [result.text for result in results]
 
     def translate_with_scores(
         self, texts: Iterable[Value], batch_size: int = 64, progress: Progress | None = None
     ) -> list[Translation]:
         """Translate any number of sources, with the score of each output.
 
-        The arguments are those of `translate`.
+        The arguments are those of `translate`, without a single string.
 
         Returns:
             The best output for each source, in the same order.

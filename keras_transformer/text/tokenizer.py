@@ -56,6 +56,10 @@ class Tokenizer(tf.Module, abc.ABC):
         self.original_ids: np.ndarray = np.arange(self.vocabulary_size)
         """Of each token id the one in the vocabulary that it comes from, -1 for none: int64 (v,)."""
 
+    def __repr__(self) -> str:
+        options = "".join(f", {name}={value}" for name, value in self.options.items() if value)
+        return f"<{type(self).__name__}: kind={self.kind!r}, vocabulary_size={self.vocabulary_size}{options}>"
+
     @property
     def vocabulary_size(self) -> int:
         """The number of token ids, the special ones included."""
@@ -86,6 +90,14 @@ class Tokenizer(tf.Module, abc.ABC):
             raise ValueError(f"`texts` must have shape (b,). Received: shape={texts.shape}.")
         texts = tf.ensure_shape(texts, [None])
         return self._encode(_normalize(texts, lowercase=self.lowercase))
+
+    def __call__(self, texts: tf.Tensor | Sequence[str | bytes] | str | bytes) -> tf.Tensor | tf.RaggedTensor:
+        """Do what `tokenize` does, and take a single text too, as tokenizers of KerasHub: int32 (t,)."""
+        if isinstance(texts, str | bytes):
+            return self.tokenize([texts])[0]
+        if isinstance(texts, tf.Tensor) and texts.shape.rank == 0:
+            return self.tokenize(texts[tf.newaxis])[0]
+        return self.tokenize(texts)
 
     def padded_ids(self, texts: tf.Tensor | Sequence[str | bytes], max_length: int) -> tf.Tensor:
         """Split texts into token ids, end each row with `end_ids` and pad to the longest.

@@ -347,3 +347,32 @@ def test_a_quantized_model_decodes_nearly_as_it_did(source_ids: np.ndarray) -> N
 @pytest.mark.parametrize("search", SEARCHES)
 def test_scores_keep_no_gradient(transformer: Any, source_ids: np.ndarray, search: Any) -> None:
     assert not generate(transformer, source_ids, search, 5).scores.requires_grad
+
+
+@pytest.mark.parametrize("kind", ["ids", "frames", "frames without a mask", "ensemble"])
+def test_what_fit_takes_is_taken(kind: str) -> None:
+    sizes = {"num_layers": 1, "hidden_dim": 8, "num_heads": 2, "intermediate_dim": 8}
+    keras.utils.set_random_seed(0)
+    rng, mask = np.random.default_rng(0), None
+    if kind.startswith("frames"):
+        model = kt.Transformer(None, 9, encoder_feature_dim=3, **sizes)
+        source = rng.normal(size=(2, 4, 3)).astype("float32")
+        mask = np.array([[1, 1, 0, 0], [1, 1, 1, 1]]) if kind == "frames" else None
+        inputs = {"encoder_features": source, **({} if mask is None else {"encoder_padding_mask": mask})}
+    else:
+        model = kt.Transformer(9, 9, **sizes)
+        source = rng.integers(4, 9, (2, 4))
+        inputs = {"encoder_token_ids": source}
+        model = kt.models.Ensemble([model, kt.Transformer(9, 9, **sizes)]) if kind == "ensemble" else model
+    inputs["decoder_token_ids"] = labels = rng.integers(4, 9, (2, 5))
+    if kind != "ensemble":
+        kt.training.compile_model(model, 1e-3)
+        model.fit(inputs, labels, verbose=0)
+    search = GreedySearch()
+    assert_same(generate(model, inputs, search, 5), generate(model, source, search, 5, padding_mask=mask))
+
+
+@pytest.mark.parametrize("inputs", [{}, {"token_ids": [[4]]}, {"encoder_token_ids": [[4]], "other": 1}])
+def test_a_dictionary_of_other_names_is_refused(inputs: Any, transformer: Any) -> None:
+    with pytest.raises(ValueError, match=r"`inputs` must be an array, or have the key 'encoder_token_ids'\."):
+        generate(transformer, inputs, GreedySearch(), 5)

@@ -1,10 +1,12 @@
 """The calls that a task in memory and a served one share, over fake functions; and what they return."""
 
+import re
 from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from keras_transformer.tasks import (
     Alignment,
@@ -101,11 +103,14 @@ def test_a_row_for_each_text_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_is_wrong_is_named() -> None:
-    for wrong in ("abc", b"abc", None, 3):
+    for wrong in (None, 3, {"a": "b"}):
         with pytest.raises(
-            TypeError, match=rf"`texts` must be several strings.* Received: texts={wrong!r}\."
+            TypeError, match=rf"`texts` must be several strings.* Received: texts={re.escape(repr(wrong))}\."
         ):
             Echo().translate(wrong)
+    for wrong in ("abc", b"abc"):
+        with pytest.raises(TypeError, match=rf"several strings.* Received: texts={wrong!r}\."):
+            Echo().n_best(wrong)
     with pytest.raises(TypeError, match=r"`texts` must hold strings\. Received: texts\[1\]=3\."):
         Echo().align(["a", 3])
     with pytest.raises(TypeError, match=r"Received: targets='abc'\."):
@@ -117,6 +122,32 @@ def test_what_is_wrong_is_named() -> None:
             ValueError, match=rf"`batch_size` must be above zero\. Received: batch_size={size}\."
         ):
             Echo().translate(["a"], batch_size=size)
+
+
+def test_texts_come_as_people_have_them() -> None:
+    pairs = tf.data.Dataset.from_tensor_slices((TEXTS, TEXTS))
+    dataset = pairs.map(lambda source, target: source)
+    for texts in (
+        np.array(TEXTS),
+        np.array(TEXTS, object),
+        tf.constant(TEXTS),
+        dataset,
+        dataset.batch(2),
+        [text.encode() for text in TEXTS],
+    ):
+        assert Echo().translate(texts) == TEXTS
+        assert [each.text for each in Echo().translate_with_scores(texts)] == TEXTS
+    for wrong in (pairs, tf.constant([TEXTS]), np.array([TEXTS]), tf.constant([1.0])):
+        with pytest.raises(TypeError, match=r"`texts` must hold strings\. Received: texts\[0\]="):
+            Echo().translate(wrong)
+
+
+@pytest.mark.parametrize("text", ["bb\0", b"bb\0", tf.constant("bb\0")])
+def test_a_single_string_has_a_single_string(text: Any) -> None:
+    assert Echo().translate(text) == "bb\0"
+    for wrong in (np.array(3), tf.constant(2)):
+        with pytest.raises(TypeError, match="must hold strings"):
+            Echo().translate(wrong)
 
 
 def test_hypotheses_without_a_sequence_are_left_out() -> None:

@@ -264,9 +264,8 @@ def test_the_search_is_a_beam_of_four_by_default(source_tokenizer: Any) -> None:
     assert translator.search.beam_size == 4
 
 
-def test_a_single_string_is_refused(translator: kt.Translator) -> None:
-    with pytest.raises(TypeError, match=r"`texts` must be several strings.*Received: texts='abc'\."):
-        translator.translate("abc")
+def test_a_single_string_has_a_single_output(translator: kt.Translator) -> None:
+    assert translator.translate("abc") == translator.translate(["abc"])[0]
 
 
 @pytest.mark.parametrize("wrong", [b"abc", None, 3])

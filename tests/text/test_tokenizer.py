@@ -321,3 +321,21 @@ def test_importing_the_room_imports_no_subword_library() -> None:
     script = "import sys, keras_transformer.text; print({'keras_nlp', 'tensorflow_text'} & set(sys.modules))"
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "set()"
+
+
+def test_it_is_called_as_a_tokenizer_of_keras_hub_is(tokenizer: Tokenizer) -> None:
+    theirs = pytest.importorskip("keras_hub").tokenizers.ByteTokenizer()
+    for texts in ("a cat", ["a cat"], tf.constant(["a cat"]), tf.constant("a cat")):
+        ours, expected = tokenizer(texts), theirs(texts)
+        assert {np.ndim(each) for each in ours} == {np.ndim(each) for each in expected}
+        flat = ours.flat_values if isinstance(ours, tf.RaggedTensor) else ours
+        assert flat.numpy().tolist() == ids(tokenizer, "a cat")[0]
+    dataset = tf.data.Dataset.from_tensor_slices(["a cat"]).map(tokenizer)
+    assert [row.tolist() for row in dataset.as_numpy_iterator()] == ids(tokenizer, "a cat")
+
+
+def test_it_shows_its_kind_and_size(tokenizer: Tokenizer) -> None:
+    size, name = tokenizer.vocabulary_size, type(tokenizer).__name__
+    assert repr(tokenizer) == f"<{name}: kind={tokenizer.kind!r}, vocabulary_size={size}>"
+    lower = CharacterTokenizer(["a"], lowercase=True)
+    assert repr(lower) == "<CharacterTokenizer: kind='character', vocabulary_size=5, lowercase=True>"
