@@ -1,7 +1,7 @@
 """Strings in, longer strings out: a decoder alone, its tokenizer and a search."""
 
 from collections.abc import Iterable
-from typing import ClassVar, overload
+from typing import Any, ClassVar
 
 from keras_transformer._arguments import check_number
 from keras_transformer.decoding import GreedySearch, Search
@@ -90,19 +90,7 @@ class TextGenerator(ModelTask):
         """The model and its search as they are now, in numbers; not compiled."""
         return _PromptFunctions(self.model, self.search, self.max_length)
 
-    @overload
-    def generate(  # type: ignore[overload-overlap]
-        self, prompts: str | bytes, batch_size: int = 64, progress: Progress | None = None
-    ) -> str: ...
-
-    @overload
-    def generate(
-        self, prompts: Iterable[str], batch_size: int = 64, progress: Progress | None = None
-    ) -> list[str]: ...
-
-    def generate(
-        self, prompts: bytes | Iterable[str], batch_size: int = 64, progress: Progress | None = None
-    ) -> str | list[str]:
+    def generate(self, prompts: Iterable[str], batch_size: int = 64, progress: Progress | None = None) -> Any:
         """Continue one string, or any number of them; another name for `translate`.
 
         Args:

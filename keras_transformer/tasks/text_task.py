@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from numbers import Integral
-from typing import Any, ClassVar, Protocol, get_args, overload
+from typing import Any, ClassVar, Protocol, get_args
 
 import numpy as np
 import tensorflow as tf
@@ -74,19 +74,9 @@ class TextTask:
         inputs = self.options if signature == "search" else served.inputs
         return served._replace(inputs={source.name: (source.dtype, source.rank), **inputs})
 
-    @overload
-    def translate(  # type: ignore[overload-overlap]
-        self, texts: str | bytes, batch_size: int = 64, progress: Progress | None = None
-    ) -> str: ...
-
-    @overload
     def translate(
         self, texts: Iterable[Value], batch_size: int = 64, progress: Progress | None = None
-    ) -> list[str]: ...
-
-    def translate(
-        self, texts: bytes | Iterable[Value], batch_size: int = 64, progress: Progress | None = None
-    ) -> str | list[str]:
+    ) -> Any:
         """Translate one source, or any number of them.
 
         Args:
