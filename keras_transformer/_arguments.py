@@ -9,7 +9,7 @@ import importlib
 import itertools
 import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from numbers import Integral, Real
 from pathlib import Path
 from types import ModuleType
@@ -59,10 +59,57 @@ def check_rates(**rates: Any) -> None:
     check_number(below=1, **rates)
 
 
+def check_flags(**flags: Any) -> None:
+    """Raise TypeError for a flag that is neither True nor False, as 1, which a file would not hold."""
+    for name, value in flags.items():
+        if not isinstance(value, bool | np.bool_):
+            raise TypeError(f"`{name}` must be True or False. Received: {name}={value!r:.200}.")
+
+
+def check_kind(*kinds: Any, **values: Any) -> None:
+    """Raise TypeError for a value of none of the classes; None among them stands for itself."""
+    for name, value in values.items():
+        classes = tuple(type(None) if kind is None else kind for kind in kinds)
+        # For Python a boolean is an integer.
+        if not isinstance(value, classes) or (isinstance(value, bool) and bool not in kinds):
+            wanted = " or ".join(_named(kind) for kind in kinds)
+            # A class in place of an object is the mistake that its text alone does not tell.
+            received = f"the class {value.__name__}" if isinstance(value, type) else f"{name}={value!r:.200}"
+            raise TypeError(f"`{name}` must be {wanted}. Received: {received}.")
+
+
+def _named(kind: Any) -> str:
+    names: dict[Any, str] = {
+        str: "a string",
+        bytes: "bytes",
+        Integral: "an integer",
+        Real: "a number",
+        None: "None",
+    }
+    names |= {bool: "True or False", Callable: "a function", Sequence: "a list"}
+    article = "an" if getattr(kind, "__name__", "")[:1] in "AEIOU" else "a"
+    return names.get(kind) or f"{article} {kind.__name__}"
+
+
+def check_several(kind: Any, **values: Any) -> None:
+    """Raise TypeError for what is no list, or holds something else than objects of a class."""
+    for name, several in values.items():
+        if is_text(several) or isinstance(several, Mapping) or not isinstance(several, Iterable):
+            received = f"{name}={several!r:.200}"
+            raise TypeError(f"`{name}` must be several, such as a list. Received: {received}.")
+        for number, value in enumerate(several):
+            if not isinstance(value, kind):
+                wanted = " or ".join(map(_named, kind)) if isinstance(kind, tuple) else _named(kind)
+                raise TypeError(
+                    f"`{name}` must hold {wanted} each. Received: {name}[{number}]={value!r:.200}."
+                )
+
+
 def check_choice(choices: tuple[object, ...], **options: object) -> None:
     """Raise ValueError for an option that is none of the choices."""
     for name, value in options.items():
-        if value not in choices:
+        # For Python True is 1; and an array has no truth value.
+        if not isinstance(value, tuple(map(type, choices))) or value not in choices:
             allowed = ", ".join(map(repr, choices))
             raise ValueError(f"`{name}` must be one of {allowed}. Received: {name}={value!r}.")
 
@@ -149,11 +196,6 @@ def as_position(position: Tensor | int, name: str = "start") -> Tensor | int:
     given: dict[str, Any] = {name: np.asarray(values).item()}
     check_number(whole=True, **given)
     return int(given[name])
-
-
-def check_pad_id(pad_id: object) -> None:
-    """Raise TypeError for a label of padding that is not an integer; it may be one that no vocabulary has."""
-    check_number(at_least=-(2**31), whole=True, pad_id=pad_id)
 
 
 def check_token_ids(token_ids: Tensor, vocabulary_size: int, name: str = "token_ids") -> None:

@@ -146,6 +146,8 @@ def _wait_for_writer(number: int, path: Path) -> None:
 
 def as_path(path: str | os.PathLike[str]) -> Path:
     """Return a path; raise `InputError` for an empty one, which would be the working directory."""
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(f"A path must be a string or a `pathlib.Path`. Received: {path!r:.200}.")
     if "\0" in (text := os.fspath(path)) or not text:
         raise InputError(f"A path must not be empty, and hold no NUL. Received: {text!r}.")
     return Path(text)

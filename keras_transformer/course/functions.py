@@ -4,17 +4,35 @@ from collections.abc import Callable
 from typing import Any
 
 import keras
+import numpy as np
+import numpy.typing as npt
 from keras import ops
 
-from keras_transformer._arguments import as_boolean, as_tensor
+from keras_transformer._arguments import as_boolean, as_tensor, check_number, check_positive
 from keras_transformer.layers.dot_product_attention import dot_product_attention
 from keras_transformer.layers.masks import causal_mask, padding_mask
 from keras_transformer.layers.position_encoding import sinusoidal_position_encoding
 from keras_transformer.types import Tensor
 
 
+def get_angles(pos: npt.ArrayLike, k: npt.ArrayLike, d: int) -> npt.NDArray[np.floating]:
+    """Compute the angles with which the assignment begins, `pos / 10000 ** (2 * (k // 2) / d)`.
+
+    Args:
+        pos: Positions `(t, 1)`.
+        k: The columns 0 to `d - 1`, `(1, d)`.
+        d: The width of the encoding.
+
+    Returns:
+        A NumPy array `(t, d)`: of its even columns the encoding is the sine, of the odd ones the cosine.
+    """
+    check_positive(d=d)
+    return np.asarray(pos) / np.power(10000, 2 * (np.asarray(k) // 2) / d)
+
+
 def positional_encoding(positions: int, d: int) -> Tensor:
     """Return the sinusoidal encoding of the first `t` positions, float32 `(1, t, d)`."""
+    check_number(whole=True, positions=positions)
     return sinusoidal_position_encoding(positions, d)[None, :, :]
 
 

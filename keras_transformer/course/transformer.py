@@ -4,7 +4,7 @@ from typing import Any, ClassVar
 
 import keras
 
-from keras_transformer._arguments import check_positive, check_rates, check_width
+from keras_transformer._arguments import check_number, check_positive, check_rates, check_width
 from keras_transformer.course.functions import FullyConnected, _over_keys
 from keras_transformer.layers.multi_head_attention import MultiHeadAttention
 from keras_transformer.layers.position_encoding import PositionEncoding
@@ -58,6 +58,7 @@ class _CourseLayer(keras.layers.Layer):
             embedding_dim=embedding_dim, num_heads=num_heads, fully_connected_dim=fully_connected_dim
         )
         check_rates(dropout_rate=dropout_rate)
+        check_number(above=0, layernorm_eps=layernorm_eps)
         self.embedding_dim = embedding_dim
         self.supports_masking = True
         # In the order of the course, so that the weights of its layers can be set here.

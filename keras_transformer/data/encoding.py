@@ -14,7 +14,7 @@ from typing import Self, TypeAlias
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer._arguments import as_pairs, is_pair
+from keras_transformer._arguments import as_pairs, check_kind, check_number, is_pair
 from keras_transformer._files import as_path
 from keras_transformer.data.id_cache import _read_cache, _StoredRows, _write_cache
 from keras_transformer.data.pairs import _has_text, _log_dropped, _report_empty
@@ -79,6 +79,7 @@ class EncodedPairs:
             InputError: there are no pairs, or none fits.
             ValueError: a limit is below 2, which no text fits.
         """
+        _check_tokenizers(source_tokenizer, target_tokenizer)
         _check_length_limits(max_source_length, max_target_length)
         pairs = as_pairs(pairs=pairs)
         if not pairs:
@@ -124,6 +125,7 @@ class EncodedPairs:
             InputError: as in `encode`; the directory is damaged, of others, or cannot be written.
             ValueError: a limit is below 2, which no text fits.
         """
+        _check_tokenizers(source_tokenizer, target_tokenizer)
         _check_length_limits(max_source_length, max_target_length)
         tokenizers, limits = (source_tokenizer, target_tokenizer), (max_source_length, max_target_length)
         path, description = as_path(directory), _description(tokenizers, limits)
@@ -240,7 +242,12 @@ def _with_text(pairs: Iterable[Pair], is_kept: Counter[bool]) -> Iterator[Pair]:
             yield source, target
 
 
+def _check_tokenizers(source_tokenizer: Tokenizer, target_tokenizer: Tokenizer) -> None:
+    check_kind(Tokenizer, source_tokenizer=source_tokenizer, target_tokenizer=target_tokenizer)
+
+
 def _check_length_limits(max_source_length: int, max_target_length: int) -> None:
+    check_number(whole=True, max_source_length=max_source_length, max_target_length=max_target_length)
     if min(max_source_length, max_target_length) < 2:
         raise ValueError(
             "Length limits must be at least 2, a token and a special token. "

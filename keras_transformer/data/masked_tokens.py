@@ -7,7 +7,7 @@ masks and the model must keep an eye on every token.
 
 import tensorflow as tf
 
-from keras_transformer._arguments import check_number
+from keras_transformer._arguments import check_kind, check_number
 from keras_transformer.types import SPECIAL_IDS, SPECIAL_TOKENS
 
 _MASK_SHARE = 0.8
@@ -46,6 +46,7 @@ def mask_tokens(
         >>> labels.numpy().tolist()
         [0, 4, 5, 6, 0, 0]
     """
+    check_kind(tf.data.Dataset, dataset=dataset)
     _check(dataset.element_spec, mask_id, vocabulary_size, rate, seed)
 
     @tf.autograph.experimental.do_not_convert

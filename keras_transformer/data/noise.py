@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 import tensorflow as tf
 
-from keras_transformer._arguments import check_positive, check_rates
+from keras_transformer._arguments import check_kind, check_number, check_positive, check_rates
 from keras_transformer.data.batching import Transformation
 from keras_transformer.text.subword import SubwordTokenizer
 from keras_transformer.types import SPECIAL_TOKENS
@@ -52,8 +52,10 @@ def subword_dropout(
     Raises:
         ValueError: a rate outside [0, 1), no samples, or a vocabulary of another type.
     """
+    check_kind(SubwordTokenizer, None, source_tokenizer=source_tokenizer, target_tokenizer=target_tokenizer)
     check_rates(rate=rate)
-    check_positive(num_samples=num_samples)
+    check_positive(num_samples=num_samples, max_length=1 if max_length is None else max_length)
+    check_number(whole=True, seed=seed)
     source = _respelling(source_tokenizer, rate, num_samples, max_length, seed)
     same = target_tokenizer is source_tokenizer
     target = source if same else _respelling(target_tokenizer, rate, num_samples, max_length, seed)

@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from keras_transformer._arguments import check_positive
+from keras_transformer._arguments import check_kind, check_positive
 from keras_transformer.types import SPECIAL_IDS
 
 
@@ -30,6 +30,7 @@ def pack_texts(token_ids: tf.RaggedTensor, length: int) -> tf.data.Dataset:
         [2 5 6 7] [5 6 7 3]
         [2 8 0 0] [8 3 0 0]
     """
+    check_kind(tf.RaggedTensor, token_ids=token_ids)
     check_positive(length=length)
     start = tf.fill([token_ids.nrows(), 1], SPECIAL_IDS.start)
     end = tf.fill([token_ids.nrows(), 1], SPECIAL_IDS.end)

@@ -5,9 +5,11 @@ import math
 import random
 from collections import Counter
 from collections.abc import Sequence
+from numbers import Integral, Real
 
 import numpy as np
 
+from keras_transformer._arguments import as_pairs, check_kind, check_number, check_several
 from keras_transformer.errors import InputError
 from keras_transformer.types import Pair
 
@@ -41,7 +43,11 @@ def split_pairs(
         ValueError: both or none of the sizes are given, or one is out of range.
         InputError: nothing would be left to train on.
     """
+    pairs = as_pairs(pairs=pairs)
+    check_number(whole=True, seed=seed)
     fraction, count = validation_fraction, validation_count
+    check_kind(Real, None, validation_fraction=fraction)
+    check_kind(Integral, None, validation_count=count)
     if (fraction is None) == (count is None):
         raise ValueError(
             "Give one of `validation_fraction` and `validation_count`. "
@@ -100,7 +106,10 @@ def mix_pairs(corpora: Sequence[tuple[Sequence[Pair], float]], *, seed: int = 0)
         [('a', 'b'), ('a', 'b'), ('c', 'd'), ('e', 'f')]
     """
     mixed: list[Pair] = []
+    check_several(tuple, corpora=corpora)
+    check_number(whole=True, seed=seed)
     for number, (pairs, weight) in enumerate(corpora):
+        check_kind(Real, weight=weight)
         if not (math.isfinite(weight) and weight >= 0):
             raise ValueError(f"A weight must be at least 0 and finite. Received: weight={weight}.")
         whole = int(weight)

@@ -1,11 +1,13 @@
 """From pairs to the batches that `model.fit` takes."""
 
 from collections.abc import Callable, Sequence
+from numbers import Integral
 from pathlib import Path
 from typing import TypeAlias
 
 import tensorflow as tf
 
+from keras_transformer._arguments import check_flags, check_kind, check_number, check_positive, check_several
 from keras_transformer.data.batching import Transformation, _choose_boundaries, _EpochOrder, _plan_batches
 from keras_transformer.data.encoding import EncodedPairs, PairSource
 from keras_transformer.text.tokenizer import Tokenizer
@@ -82,6 +84,12 @@ def translation_dataset(
         >>> sorted(inputs), labels.shape
         (['decoder_token_ids', 'encoder_token_ids'], (2, 3))
     """
+    check_flags(shuffle=shuffle, pad_to_bucket_boundary=pad_to_bucket_boundary)
+    check_positive(tokens_per_batch=tokens_per_batch)
+    check_number(whole=True, seed=seed, first_epoch=first_epoch)
+    check_several(Callable, noise=noise)
+    if bucket_boundaries is not None:
+        check_several(Integral, bucket_boundaries=bucket_boundaries)
     if isinstance(pairs, EncodedPairs):
         if cache is not None:
             raise ValueError(f"`cache` is for texts. Received: {len(pairs)} EncodedPairs.")
@@ -116,6 +124,7 @@ def _encode(
 
 
 def _both(source: Tokenizer | None, target: Tokenizer | None) -> tuple[Tokenizer, Tokenizer]:
+    check_kind(Tokenizer, None, source_tokenizer=source, target_tokenizer=target)
     if source is None or target is None:
         raise TypeError(
             "Pairs of texts need a tokenizer of each side. "

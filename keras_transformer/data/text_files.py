@@ -56,6 +56,8 @@ def read_lines(path: str | os.PathLike[str] | BinaryIO) -> list[str]:
     """
     if isinstance(path, str | os.PathLike):
         return _bounded(_iterate_texts(as_path(path)), path)
+    if not hasattr(path, "readline"):
+        raise TypeError(f"`path` must be a path, or an open file of bytes. Received: path={path!r:.200}.")
     name = getattr(path, "name", "standard input")
     return _bounded(_decoded_lines(path.readline, name), name)
 

@@ -3,12 +3,13 @@
 import dataclasses
 import functools
 from collections.abc import Callable, Iterable
+from numbers import Integral
 from typing import NamedTuple
 
 import numpy as np
 from keras import ops
 
-from keras_transformer._arguments import check_number
+from keras_transformer._arguments import check_flags, check_number, check_several
 from keras_transformer.decoding.log_probabilities import FORCED_LOG_PROBABILITY, _is_possible
 from keras_transformer.types import LOWEST_SCORE, SpecialIds, Tensor
 
@@ -23,6 +24,7 @@ def _is_absent(part: Tensor) -> bool:
 
 def _checked_ids(name: str, token_ids: Iterable[int]) -> tuple[int, ...]:
     """Return ids as integers of Python."""
+    check_several(Integral, **{name: token_ids})
     token_ids = tuple(token_ids)
     for token_id in token_ids:
         named: dict[str, int] = {name: token_id}
@@ -103,8 +105,10 @@ class Constraints:
             max_length_offset=self.max_length_offset,
             no_repeat_ngram_size=self.no_repeat_ngram_size,
         )
+        check_flags(force_end=self.force_end)
         for name in ("banned_token_ids", "banned_first_token_ids", "first_token_ids"):
             object.__setattr__(self, name, _checked_ids(name, getattr(self, name)))
+        check_several((tuple, list), banned_sequences=self.banned_sequences)
         sequences = tuple(_checked_ids("banned_sequences", each) for each in self.banned_sequences)
         object.__setattr__(self, "banned_sequences", sequences)
         if any(len(sequence) < 2 for sequence in sequences):

@@ -7,7 +7,14 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformer._arguments import check_token_ids, known_sizes, known_values
+from keras_transformer._arguments import (
+    check_flags,
+    check_kind,
+    check_positive,
+    check_token_ids,
+    known_sizes,
+    known_values,
+)
 from keras_transformer._backend.compiler import compile_function
 from keras_transformer.decoding.sampling import _IndependentSearch, _IndependentState
 from keras_transformer.decoding.search import CHUNK, Search, SearchResult, Step, _Cache, _Request
@@ -87,6 +94,9 @@ def generate(
         >>> tuple(generate(model, [[2, 7, 9]], search, max_length=5).token_ids.shape)
         (1, 1, 5)
     """
+    check_kind(Search, search=search)
+    check_flags(score_prefix=score_prefix)
+    check_positive(max_length=max_length, room=room)
     inputs, padding_mask = _unpacked(model, inputs, padding_mask)
     inputs = _checked_inputs(model, inputs, max_length)
     embedding = getattr(model, "target_embedding", getattr(model, "token_embedding", None))
@@ -214,6 +224,8 @@ def stream_tokens(
     Raises:
         ValueError: If the search has several hypotheses.
     """
+    check_kind(Search, search=search)
+    check_positive(max_length=max_length)
     # A beam of one hypothesis goes on with the next best token when the end is the best.
     if not isinstance(search, _IndependentSearch) or search.beam_size != 1:
         raise ValueError(

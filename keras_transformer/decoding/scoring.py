@@ -1,12 +1,13 @@
 """Scores and alignments of given targets, by one teacher-forced pass."""
 
 from collections.abc import Callable
+from numbers import Integral
 from typing import NamedTuple
 
 import keras
 from keras import ops
 
-from keras_transformer._arguments import known_values
+from keras_transformer._arguments import check_kind, known_values
 from keras_transformer.models.ensemble import Ensemble
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.types import SpecialIds, Tensor
@@ -112,6 +113,7 @@ def align_targets(
         >>> tuple(align_targets(model, [[4, 5, 3]], [[7, 9, 6, 3]], special_ids=SpecialIds()).shape)
         (1, 4, 3)
     """
+    check_kind(Integral, layer=layer)
     target_ids = _checked_targets(target_ids, special_ids)
     scores = target_attention(model, inputs, target_ids, padding_mask, special_ids=special_ids)
     # (b, h, t, s) -> (b, t, s)
@@ -141,6 +143,10 @@ def target_attention(
         What `model.attention_scores` returns: `(b, h, t, s)` by names such as
         `decoder/layer_1/cross_attention`. A row of the decoder belongs to the token that it predicts.
     """
+    if not hasattr(model, "attention_scores"):
+        raise TypeError(
+            f"`model` must show its attention, as a `Transformer` does. Received: model={model!r:.200}."
+        )
     return model.attention_scores(_teacher_forcing(inputs, target_ids, padding_mask, special_ids))
 
 
@@ -159,6 +165,7 @@ def _teacher_forcing(
 
 def _checked_targets(target_ids: Tensor, special_ids: SpecialIds) -> Tensor:
     """Return targets as int32."""
+    check_kind(SpecialIds, special_ids=special_ids)
     target_ids = ops.convert_to_tensor(target_ids)
     shape = tuple(target_ids.shape)
     if not keras.backend.is_int_dtype(target_ids.dtype):

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias, get_args
 import keras
 from keras import ops
 
-from keras_transformer._arguments import check_choice, check_number
+from keras_transformer._arguments import check_choice, check_kind, check_number
 from keras_transformer._backend.gather import shape_of, take
 from keras_transformer._backend.loop import PositionBuffer
 from keras_transformer.decoding.constraints import (
@@ -128,6 +128,8 @@ class Search(abc.ABC):
 
     def __post_init__(self) -> None:
         check_number(length_penalty=self.length_penalty)
+        check_kind(Constraints, constraints=self.constraints)
+        check_kind(SpecialIds, None, special_ids=self.special_ids)
         check_choice(get_args(LengthNormalization), length_normalization=self.length_normalization)
         if self.special_ids is not None:
             check_number(whole=True, **self.special_ids._asdict())

@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 import keras
 
-from keras_transformer._arguments import check_choice, check_positive
+from keras_transformer._arguments import check_choice, check_kind, check_positive, check_several
 from keras_transformer.errors import InputError
 from keras_transformer.evaluation.error_rates import References
-from keras_transformer.evaluation.report import METRICS, evaluate
+from keras_transformer.evaluation.report import METRICS, TOKENIZATIONS, evaluate
 from keras_transformer.tasks import TextTask
 from keras_transformer.training.averages import moving_average
 
@@ -72,7 +72,10 @@ class DecodeAndScore(keras.callbacks.Callback):
         tokenize: str = "13a",
     ) -> None:
         super().__init__()
+        check_kind(Callable, make_translator=make_translator)
+        check_several((tuple, list), pairs=pairs)
         check_choice(METRICS, metric=metric)
+        check_choice(TOKENIZATIONS, tokenize=tokenize)
         check_positive(every=every, batch_size=batch_size, limit=1 if limit is None else limit)
         if not pairs:
             raise ValueError(f"`pairs` must hold at least one pair. Received: pairs={pairs!r}.")

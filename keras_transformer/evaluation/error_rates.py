@@ -1,8 +1,10 @@
 """Edit distance, and the rates of wrong sequences, words and characters."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 from typing import TypeAlias
+
+from keras_transformer._arguments import check_several
 
 # One reference, or all that count as right.
 References: TypeAlias = Sequence[str | Sequence[str]]
@@ -53,6 +55,8 @@ def _checked_references(hypotheses: Sequence[str], references: References) -> li
     for name, texts in (("hypotheses", hypotheses), ("references", references)):
         if isinstance(texts, str):
             raise TypeError(f"`{name}` must be a list of strings. Received one string: {texts[:50]!r}.")
+        if not (hasattr(texts, "__len__") and hasattr(texts, "__getitem__")) or isinstance(texts, Mapping):
+            raise TypeError(f"`{name}` must be a list of strings. Received: {texts!r:.200}.")
     if len(hypotheses) != len(references):
         raise ValueError(
             "`references` must have one item for each hypothesis. "
@@ -61,6 +65,7 @@ def _checked_references(hypotheses: Sequence[str], references: References) -> li
     # By length, since an array has no truth value.
     if not len(hypotheses):
         raise ValueError("`hypotheses` must have at least one item. Received: 0 hypotheses.")
+    check_several((str, bytes, list, tuple), references=references)
     tuples = [(item,) if isinstance(item, str) else tuple(item) for item in references]
     if () in tuples:
         raise ValueError(

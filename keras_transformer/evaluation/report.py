@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from sacrebleu.metrics import BLEU, CHRF
 
-from keras_transformer._arguments import check_choice
+from keras_transformer._arguments import check_choice, check_flags, check_several
 from keras_transformer.evaluation.error_rates import (
     References,
     _checked_references,
@@ -27,6 +27,7 @@ _RATES: Mapping[str, _Measure] = {
 }
 
 METRICS = ("bleu", "chrf", *_RATES)
+TOKENIZATIONS = tuple(BLEU.TOKENIZERS)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -139,10 +140,12 @@ def evaluate(
     answers: 1
     """
     metrics = METRICS if metrics is None else metrics
+    check_flags(lowercase=lowercase)
+    check_several(str, metrics=metrics)
     unknown = [metric for metric in metrics if metric not in METRICS]
     if unknown or not metrics:
         raise ValueError(f"`metrics` must name some of {', '.join(METRICS)}. Received: {unknown or metrics}.")
-    check_choice(tuple(BLEU.TOKENIZERS), tokenize=tokenize)
+    check_choice(TOKENIZATIONS, tokenize=tokenize)
     rights = _checked_references(hypotheses, references)
     scores = {metric: _measure(metric, hypotheses, rights, tokenize, lowercase) for metric in metrics}
     num_empty = sum(not hypothesis.strip() for hypothesis in hypotheses)

@@ -8,6 +8,7 @@ from typing import Any, Literal, Self, TypeAlias, get_args, get_origin
 from keras_transformer._arguments import (
     check_choice,
     check_divides,
+    check_flags,
     check_number,
     check_positive,
     check_rates,
@@ -71,6 +72,12 @@ class LayerConfig:
         # file or by a flag meet the same message.
         for field in dataclasses.fields(self):
             _check_value(field, getattr(self, field.name))
+        if self.num_heads > self.intermediate_dim:
+            raise ValueError(
+                "`intermediate_dim` must be at least `num_heads`; the order is (num_heads, "
+                "intermediate_dim), in KerasHub the other one. "
+                f"Received: num_heads={self.num_heads}, intermediate_dim={self.intermediate_dim}."
+            )
         check_divides(num_key_value_heads=self.num_key_value_heads, num_heads=self.num_heads)
 
     @classmethod
@@ -118,7 +125,7 @@ def _check_value(field: dataclasses.Field[Any], value: Any) -> None:
     elif get_origin(field.type) is Literal:
         check_choice(get_args(field.type), **named)
     elif field.type in (bool, bool | None):
-        check_choice((True, False), **named)
+        check_flags(**named)
     elif field.type is float:
         check_number(above=0, below=1, **named)
     elif field.name == "activation":

@@ -6,6 +6,8 @@ import keras
 from keras import ops
 
 from keras_transformer._arguments import (
+    check_flags,
+    check_kind,
     check_positive,
     check_rates,
     check_width,
@@ -25,6 +27,7 @@ def _gelu_tanh(inputs: Tensor) -> Tensor:
 
 def get_activation(activation: object) -> Callable[[Tensor], Tensor]:
     """Return the function that a name stands for; raise ValueError for an unknown one."""
+    check_kind(str, Callable, dict, None, activation=activation)
     # Keras has a name for the exact GELU alone.
     if activation == "gelu_tanh":
         return _gelu_tanh
@@ -91,6 +94,7 @@ class FeedForward(keras.layers.Layer):
         super().__init__(**kwargs)
         check_positive(intermediate_dim=intermediate_dim)
         check_rates(dropout=dropout)
+        check_flags(gated=gated, use_bias=use_bias)
         self.intermediate_dim = intermediate_dim
         self.activation = get_activation(activation)
         self.gated = gated

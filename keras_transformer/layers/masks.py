@@ -5,11 +5,12 @@ One rule holds everywhere: True (1) means *may be attended to*.
 
 import functools
 import warnings
+from numbers import Integral
 from typing import NamedTuple
 
 from keras import ops
 
-from keras_transformer._arguments import as_boolean, as_position, check_pad_id, known_sizes, known_values
+from keras_transformer._arguments import as_boolean, as_position, check_kind, known_sizes, known_values
 from keras_transformer.types import Shape, Tensor
 
 
@@ -26,7 +27,7 @@ def padding_mask(token_ids: Tensor, pad_id: int = 0) -> Tensor:
     Raises:
         TypeError: a `pad_id` that is not an integer.
     """
-    check_pad_id(pad_id)
+    check_kind(Integral, pad_id=pad_id)
     return ops.not_equal(token_ids, pad_id)
 
 

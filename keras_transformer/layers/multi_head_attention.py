@@ -1,6 +1,7 @@
 """Multi-head attention, "Attention Is All You Need", section 3.2.2."""
 
 from collections.abc import Sequence
+from numbers import Integral
 from typing import Any
 
 import keras
@@ -10,8 +11,11 @@ from keras_transformer._arguments import (
     as_tensor,
     check_choice,
     check_divides,
+    check_flags,
+    check_kind,
     check_positive,
     check_rates,
+    check_several,
     check_width,
     known_width,
 )
@@ -175,6 +179,11 @@ class MultiHeadAttention(keras.layers.Layer):
         check_divides(num_key_value_heads=num_key_value_heads, num_heads=num_heads)
         check_rates(dropout=dropout)
         check_choice(POSITIONS, positions=positions)
+        check_flags(use_bias=use_bias, use_gate=use_gate)
+        check_kind(bool, None, flash_attention=flash_attention)
+        if attention_axes is not None:
+            axes = attention_axes if isinstance(attention_axes, list | tuple) else [attention_axes]
+            check_several(Integral, attention_axes=axes)
         if flash_attention and dropout:
             raise ValueError(
                 "`flash_attention` has no dropout. "
@@ -423,6 +432,8 @@ class MultiHeadAttention(keras.layers.Layer):
 
 def _check_optional_sizes(**sizes: int | Sequence[int] | None) -> None:
     for name, given in sizes.items():
-        for size in given if isinstance(given, Sequence) else [given]:
+        # The output alone may have several sizes.
+        several = given if name == "output_shape" and isinstance(given, list | tuple) else [given]
+        for size in several:
             if size is not None:
                 check_positive(**{name: size})

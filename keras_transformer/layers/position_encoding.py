@@ -47,6 +47,7 @@ def sinusoidal_position_encoding(
         ValueError: an unknown layout, or a wavelength that is not above zero.
     """
     check_choice(_LAYOUTS, layout=layout)
+    check_positive(hidden_dim=hidden_dim)
     check_number(above=0, max_wavelength=max_wavelength)
     num_waves = (hidden_dim + 1) // 2
     # In float64: a float32 product of a position and a rate loses a digit with each digit of the position.

@@ -1,13 +1,15 @@
 """Projections of inputs to heads and back, and the linear layers of which all kernels are."""
 
+import contextlib
 import math
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from typing import Any
 
 import keras
 import numpy as np
 from keras import ops
 
+from keras_transformer._backend.gather import take
 from keras_transformer._backend.loop import weights_now
 from keras_transformer._backend.projection import project
 from keras_transformer.layers.built_parts import _clone
@@ -29,13 +31,9 @@ class _KeepsFactors(keras.layers.Layer):
 
     def save_own_variables(self, store: MutableMapping[str, Any]) -> None:
         """Save the kernel, and its factors beside it; Keras calls this."""
-        has_factors: bool = self.lora_enabled
-        self.lora_enabled = False
-        try:
+        with _without_factors(self):
             super().save_own_variables(store)
-        finally:
-            self.lora_enabled = has_factors
-        if has_factors:
+        if self.lora_enabled:
             store["lora_kernel_a"], store["lora_kernel_b"] = self.lora_kernel_a, self.lora_kernel_b
             store["lora_scale"] = np.float32(self.lora_alpha / self.lora_rank)
 
@@ -118,17 +116,36 @@ def _floats(layer: keras.layers.Layer, num_outputs: int = 1) -> Tensor:
     mode = layer.quantization_mode
     if mode is None:
         return ops.cast(layer.kernel, layer.compute_dtype)
-    if mode not in ("int8", "float8"):  # whose kernels are packed
-        raise ValueError(f"A kernel must be of floats or int8. Received: quantization mode {mode!r}.")
-    # Not `layer.kernel`, which adds the factors of LoRA to integers.
-    kernel = ops.cast(layer._kernel, layer.compute_dtype)
+    if mode not in ("int8", "int4", "float8"):
+        raise ValueError(f"A kernel must be of floats, int8 or int4. Received: quantization mode {mode!r}.")
+    with _without_factors(layer):  # which are of floats, and beside the integers
+        kernel = ops.cast(layer.kernel, layer.compute_dtype)
     if mode == "int8":
         sizes = kernel.shape[len(kernel.shape) - num_outputs :]
         kernel = kernel / ops.reshape(ops.cast(layer.kernel_scale, kernel.dtype), sizes)
+    if mode == "int4":
+        scale = ops.cast(layer.kernel_scale, kernel.dtype)
+        rows = ops.reshape(kernel, (-1, scale.shape[-1]))
+        if len(scale.shape) == 1:
+            rows = rows / scale
+        else:  # of groups of rows, each with its scale, which multiplies, and its zero
+            groups = ops.cast(layer.g_idx, "int32")
+            rows = (rows - ops.cast(take(layer.kernel_zero, groups), kernel.dtype)) * take(scale, groups)
+        kernel = ops.reshape(rows, kernel.shape)
     if layer.lora_enabled:
         scale = layer.lora_alpha / layer.lora_rank
         kernel = kernel + ops.cast(scale * ops.matmul(layer.lora_kernel_a, layer.lora_kernel_b), kernel.dtype)
     return kernel
+
+
+@contextlib.contextmanager
+def _without_factors(layer: keras.layers.Layer) -> Iterator[None]:
+    """Let a layer show its kernel without the factors of LoRA."""
+    has_factors, layer.lora_enabled = layer.lora_enabled, False
+    try:
+        yield
+    finally:
+        layer.lora_enabled = has_factors
 
 
 def _as_matrix(initializer: Callable[..., Tensor], num_summed: int) -> Callable[..., Tensor]:

@@ -10,6 +10,8 @@ from keras import ops
 
 from keras_transformer._arguments import (
     as_tensor,
+    check_flags,
+    check_kind,
     check_positive,
     check_token_ids,
     check_width,
@@ -63,6 +65,7 @@ class TokenEmbedding(keras.layers.Layer):
     ) -> None:
         super().__init__(**kwargs)
         check_positive(vocabulary_size=vocabulary_size, hidden_dim=hidden_dim)
+        check_flags(scale=scale, mask_zero=mask_zero)
         self.vocabulary_size = vocabulary_size
         self.hidden_dim = hidden_dim
         self.scale = scale
@@ -160,6 +163,8 @@ class OutputProjection(keras.layers.Layer):
     ) -> None:
         super().__init__(**kwargs)
         check_positive(vocabulary_size=vocabulary_size)
+        check_flags(use_bias=use_bias)
+        check_kind(TokenEmbedding, None, embedding=embedding)
         if embedding is not None and embedding.vocabulary_size != vocabulary_size:
             raise ValueError(
                 "`embedding` must have the vocabulary of the projection. Received: "

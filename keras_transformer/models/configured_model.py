@@ -158,9 +158,9 @@ class ConfiguredModel(keras.Model):
         """Train the model, as `keras.Model.fit` does; raise ValueError for a weight of each token."""
         self._check_class_weight(class_weight)
         given = kwargs.get("callbacks") or []
-        # `callbacks` is the sixth argument. Keras takes a list of lists.
+        # `callbacks` is the sixth argument.
         if len(args) <= 5 and not isinstance(given, keras.callbacks.CallbackList):
-            kwargs["callbacks"] = [given, _FitNotes()]
+            kwargs["callbacks"] = [*keras.tree.flatten(given), _FitNotes()]
         return super().fit(*args, class_weight=class_weight, **kwargs)
 
     def train_on_batch(self, *args: Any, class_weight: object = None, **kwargs: Any) -> object:
@@ -183,13 +183,15 @@ class ConfiguredModel(keras.Model):
         A call quantizes its activations too, and decoding multiplies them as they are.
 
         Args:
-            mode: `int8`.
-            **kwargs: see `keras.Model.quantize`.
+            mode: `int8`, `int4`, or `float8`, whose kernels stay floats, for a training whose products are of
+                float8; None for that of the `config`.
+            **kwargs: `config` and `filters`, see `keras.Model.quantize`.
 
         Raises:
             ValueError: another mode.
         """
-        check_choice(("int8",), mode=mode)
+        mode = mode or getattr(kwargs.get("config"), "mode", None)
+        check_choice(("int8", "int4", "float8"), mode=mode)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Keras warns of each layer that has no kernel.
             super().quantize(mode, **kwargs)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import keras
 from keras import ops
 
+from keras_transformer._arguments import check_kind
 from keras_transformer.layers.cached_decoder import CachedDecoder
 from keras_transformer.models.configured_model import Step
 from keras_transformer.models.transformer import Transformer
@@ -145,6 +146,7 @@ class Ensemble(keras.Model):
 
 
 def _check(models: Sequence[Transformer]) -> None:
+    check_kind(Sequence, models=models)
     if others := [type(model).__name__ for model in models if not isinstance(model, Transformer)]:
         raise TypeError(f"`models` must be Transformers. Received: {', '.join(others)}.")
     if len(models) < 2:

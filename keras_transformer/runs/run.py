@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import cached_property
 from os import PathLike
@@ -10,6 +10,7 @@ from pathlib import Path
 
 import keras
 
+from keras_transformer._arguments import as_pairs, check_flags, check_kind
 from keras_transformer._files import as_path, read_file, read_table, write_file
 from keras_transformer.errors import InputError
 from keras_transformer.evaluation.report import EvaluationReport, evaluate
@@ -55,6 +56,11 @@ class Run:
     """
 
     def __init__(self, config: RunConfig | None = None) -> None:
+        if not isinstance(config, RunConfig | None):
+            raise TypeError(
+                "`config` must be a RunConfig or None; `Run.from_toml(path)` reads a file. "
+                f"Received: config={config!r:.200}."
+            )
         self.config = RunConfig.default() if config is None else config
         self.outputs: list[Translation] = []
         """The translations of the test pairs, in their order; empty before `train`."""
@@ -274,6 +280,10 @@ def _scored(
     unique: bool,
     progress: Progress | None,
 ) -> tuple[EvaluationReport, list[Translation]]:
+    check_kind(TextTask, translator=translator)
+    check_kind(Callable, None, progress=progress)
+    check_flags(unique=unique)
+    pairs = as_pairs(pairs=pairs)
     # Sources that are equal share a key, and so their references, only where each is to count once.
     references: dict[tuple[int, str], list[str]] = {}
     for number, (source, target) in enumerate(pairs):

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 import keras
 import numpy as np
 
+from keras_transformer._arguments import check_kind
 from keras_transformer._files import as_path
 from keras_transformer.decoding import GreedySearch, Search, stream_tokens
 from keras_transformer.errors import InputError
@@ -67,6 +68,7 @@ class ModelTask(TextTask):
     @search.setter
     def search(self, search: Search) -> None:
         """Use another search; without special ids, it gets those of the tokenizers."""
+        check_kind(Search, search=search)
         self._search = _with_ids(search)
 
     @property
@@ -157,6 +159,7 @@ class ModelTask(TextTask):
         Warns:
             TruncationWarning: If the text is too long.
         """
+        check_kind(Search, None, search=search)
         functions = self.token_functions._replace(search=_with_ids(search or GreedySearch()))
         key = (functions.search, functions.max_length, self._dtypes())
         if key not in self._streams:

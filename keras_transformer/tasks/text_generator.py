@@ -63,7 +63,7 @@ class TextGenerator(ModelTask):
         _check_vocabulary("tokenizer", tokenizer, model.token_embedding.vocabulary_size)
         check_number(at_least=2, whole=True, max_length=max_length)
         source, limits = TextSource(tokenizer, reads_empty=True), (max_length, max_length)
-        super().__init__(model, source, tokenizer, search or GreedySearch(), limits)
+        super().__init__(model, source, tokenizer, GreedySearch() if search is None else search, limits)
 
     @property
     def tokenizer(self) -> Tokenizer:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Protocol, get_args
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer._arguments import as_strings, check_number
+from keras_transformer._arguments import as_strings, check_kind, check_number
 from keras_transformer.tasks.results import (
     OPTIONS,
     SEED,
@@ -206,6 +206,7 @@ class TextTask:
                 f"`{signature}` needs a model with an encoder. Received: a {type(self).__name__}."
             )
         check_number(above=0, whole=True, batch_size=batch_size)
+        check_kind(Callable, None, progress=progress)
         # Characters stand for tokens, which are not known yet; texts of one length need the least padding.
         lengths = [len(source) for source in sources]
         if targets is not None:

@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from typing import ClassVar
 
+import keras
 import numpy as np
 from keras import ops
 
-from keras_transformer._arguments import check_number
+from keras_transformer._arguments import check_kind, check_number
 from keras_transformer.decoding import BeamSearch, Search, SearchResult, target_attention
 from keras_transformer.models import Ensemble, Transformer
 from keras_transformer.tasks.model_task import ModelTask
@@ -63,6 +64,7 @@ class Translator(ModelTask):
         max_source_length: int = 256,
         max_target_length: int = 256,
     ) -> None:
+        check_kind(keras.Model, model=model)
         source = Source.of(source_tokenizer)
         sides = ("source", "target") if isinstance(source, TextSource) else ("target",)
         if not all(hasattr(model, f"{side}_embedding") for side in sides):
@@ -76,7 +78,7 @@ class Translator(ModelTask):
             at_least=2, whole=True, max_source_length=max_source_length, max_target_length=max_target_length
         )
         limits = max_source_length, max_target_length
-        super().__init__(model, source, target_tokenizer, search or BeamSearch(4), limits)
+        super().__init__(model, source, target_tokenizer, BeamSearch(4) if search is None else search, limits)
         self.source_tokenizer = source_tokenizer
 
     @property

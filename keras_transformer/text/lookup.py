@@ -4,10 +4,12 @@ import abc
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from numbers import Integral
 from typing import ClassVar, Self
 
 import tensorflow as tf
 
+from keras_transformer._arguments import check_flags, check_kind
 from keras_transformer.errors import InputError
 from keras_transformer.text.normalization import (
     REPLACEMENT_CHARACTER,
@@ -26,6 +28,7 @@ class _LookupTokenizer(Tokenizer):
     separator: ClassVar[str]
 
     def __init__(self, vocabulary: Sequence[str], *, lowercase: bool = False) -> None:
+        check_flags(lowercase=lowercase)
         _check_vocabulary(vocabulary, lowercase)
         super().__init__((*SPECIAL_TOKENS, *vocabulary), lowercase=lowercase)
         ids = tf.range(len(SPECIAL_TOKENS), self.vocabulary_size, dtype=tf.int32)
@@ -100,6 +103,8 @@ class CharacterTokenizer(_LookupTokenizer):
     def __init__(
         self, vocabulary: Sequence[str], *, lowercase: bool = False, normalize_spaces: bool = False
     ) -> None:
+        check_flags(normalize_spaces=normalize_spaces)
+        check_kind(Sequence, vocabulary=vocabulary)
         for piece in vocabulary:
             if isinstance(piece, str) and len(piece) > 1:
                 raise ValueError(f"`vocabulary` must hold single characters. Received: {piece!r}.")
@@ -130,6 +135,7 @@ class CharacterTokenizer(_LookupTokenizer):
             ValueError: `max_vocabulary_size` has no room for a character.
             InputError: the corpus holds no character.
         """
+        check_flags(lowercase=lowercase, normalize_spaces=normalize_spaces)
         batches = _normalized_batches(texts, lowercase=lowercase)
         pieces = (_characters(batch, normalize_spaces) for batch in batches)
         vocabulary = _most_frequent(pieces, max_vocabulary_size)
@@ -163,6 +169,7 @@ class WhitespaceTokenizer(_LookupTokenizer):
     separator: ClassVar[str] = " "
 
     def __init__(self, vocabulary: Sequence[str], *, lowercase: bool = False) -> None:
+        check_kind(Sequence, vocabulary=vocabulary)
         for piece in vocabulary:
             if isinstance(piece, str) and piece.split() != [piece]:
                 raise ValueError(f"`vocabulary` must hold single words. Received: {piece!r}.")
@@ -209,6 +216,8 @@ def _words(texts: tf.Tensor) -> tf.RaggedTensor:
 
 def _most_frequent(batches: Iterable[tf.RaggedTensor], max_vocabulary_size: int | None) -> list[str]:
     """Return the pieces of a corpus, most frequent first, equally frequent ones in code point order."""
+    if max_vocabulary_size is not None:
+        check_kind(Integral, max_vocabulary_size=max_vocabulary_size)
     if max_vocabulary_size is not None and max_vocabulary_size <= len(SPECIAL_TOKENS):
         raise ValueError(
             f"`max_vocabulary_size` must exceed the {len(SPECIAL_TOKENS)} special tokens. "

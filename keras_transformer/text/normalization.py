@@ -4,9 +4,11 @@ They trace in a `tf.function`, accept every byte string and treat each row alone
 """
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import tensorflow as tf
+
+from keras_transformer._arguments import check_flags, check_kind
 
 # Stands for bytes that are not UTF-8, and therefore never is in a vocabulary.
 REPLACEMENT_CHARACTER = "\N{REPLACEMENT CHARACTER}"
@@ -49,13 +51,16 @@ def _single_spaces(texts: tf.Tensor) -> tf.Tensor:
 
 def _as_utf8(text: str | bytes) -> bytes:
     """Encode a text; a lone surrogate, which JSON may hold, becomes bytes that `normalize` replaces."""
+    check_kind(str, bytes, text=text)
     return text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
 
 
 def _normalized_batches(texts: Iterable[str], *, lowercase: bool) -> Iterator[tf.Tensor]:
     """Yield the texts of a corpus as tokenizers see them, string (b,) each."""
-    if isinstance(texts, str):  # whose characters would be taken for texts
-        raise TypeError(f"`texts` must be several strings. Received: {texts[:60]!r}.")
+    # The characters of a string would be taken for texts.
+    if isinstance(texts, str | bytes | Mapping) or not isinstance(texts, Iterable):
+        raise TypeError(f"`texts` must be several strings. Received: {texts!r:.60}.")
+    check_flags(lowercase=lowercase)
     rows = map(_as_utf8, texts)
     while batch := list(itertools.islice(rows, _TEXTS_PER_BATCH)):
         yield _normalize(tf.constant(batch, tf.string), lowercase=lowercase)

@@ -8,10 +8,12 @@ import io
 import re
 import warnings
 from collections.abc import Iterable
+from numbers import Integral
 from typing import TYPE_CHECKING, ClassVar, Self
 
 import tensorflow as tf
 
+from keras_transformer._arguments import check_choice, check_flags, check_kind
 from keras_transformer.errors import InputError
 from keras_transformer.text.normalization import REPLACEMENT_CHARACTER, _normalized_batches
 from keras_transformer.text.tokenizer import Tokenizer
@@ -93,8 +95,9 @@ class SubwordTokenizer(Tokenizer):
         Warns:
             VocabularyWarning: the corpus yields fewer pieces; all that it yields are taken.
         """
-        if model_type not in _MODEL_TYPES:
-            raise ValueError(f"`model_type` must be one of {_MODEL_TYPES}. Received: {model_type!r}.")
+        check_choice(_MODEL_TYPES, model_type=model_type)
+        check_kind(Integral, vocabulary_size=vocabulary_size)
+        check_flags(lowercase=lowercase)
         if vocabulary_size <= len(SPECIAL_TOKENS):
             raise InputError(
                 f"`vocabulary_size` must be above {len(SPECIAL_TOKENS)}, the number of special tokens. "

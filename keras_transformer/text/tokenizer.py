@@ -12,6 +12,7 @@ from typing import ClassVar, Self
 import numpy as np
 import tensorflow as tf
 
+from keras_transformer._arguments import as_strings, check_flags, check_kind, check_positive, check_several
 from keras_transformer._files import as_path, read_file, read_table, write_file
 from keras_transformer.errors import InputError
 from keras_transformer.text.normalization import _as_utf8, _normalize
@@ -50,6 +51,7 @@ class Tokenizer(tf.Module, abc.ABC):
             _KINDS[cls.kind] = cls
 
     def __init__(self, pieces: Sequence[str], *, lowercase: bool = False) -> None:
+        check_flags(lowercase=lowercase)
         super().__init__()
         self.lowercase = lowercase
         self._pieces = tf.constant(list(pieces), tf.string)
@@ -84,8 +86,12 @@ class Tokenizer(tf.Module, abc.ABC):
             ValueError: `texts` is not of rank 1.
         """
         if isinstance(texts, list | tuple):
+            check_several((str, bytes), texts=texts)
             texts = [_as_utf8(text) for text in texts]
-        texts = tf.convert_to_tensor(texts, tf.string)
+        check_kind(list, np.ndarray, tf.Tensor, texts=texts)
+        texts = tf.convert_to_tensor(texts, tf.string if isinstance(texts, list) else None)
+        if texts.dtype != tf.string:
+            raise TypeError(f"`texts` must hold strings. Received: dtype={texts.dtype.name}.")
         if texts.shape.rank not in (1, None):
             raise ValueError(f"`texts` must have shape (b,). Received: shape={texts.shape}.")
         texts = tf.ensure_shape(texts, [None])
@@ -115,6 +121,7 @@ class Tokenizer(tf.Module, abc.ABC):
         self, texts: tf.Tensor | Sequence[str | bytes], max_length: int
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Do what `padded_ids` does, and say which texts were cut off, boolean (b,)."""
+        check_positive(max_length=max_length)
         token_ids, room = self.tokenize(texts), max_length - len(self.end_ids)
         is_cut = token_ids.row_lengths() > room
         ends = tf.tile(tf.constant([self.end_ids], tf.int32), [token_ids.nrows(), 1])
@@ -147,7 +154,7 @@ class Tokenizer(tf.Module, abc.ABC):
         Returns:
             The texts in lower case, with other spaces or characters, where the tokenizer reads them so.
         """
-        joined = self.detokenize(self.tokenize(list(texts))).numpy().tolist()
+        joined = self.detokenize(self.tokenize(as_strings(texts=texts))).numpy().tolist()
         return [text.decode("utf-8", "replace") for text in joined]
 
     def tokens(self, token_ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:

@@ -7,6 +7,7 @@ from keras_transformer.training.distribution import distributed
 from keras_transformer.training.fit import fit
 from keras_transformer.training.losses import MaskedCrossentropy
 from keras_transformer.training.metrics import MaskedAccuracy, Perplexity, Throughput
+from keras_transformer.training.muon import Muon
 from keras_transformer.training.r_drop import RDropCrossentropy
 from keras_transformer.training.recipe import compile_model
 from keras_transformer.training.schedules import InverseSquareRootSchedule, NoamSchedule
@@ -17,6 +18,7 @@ __all__ = [
     "InverseSquareRootSchedule",
     "MaskedAccuracy",
     "MaskedCrossentropy",
+    "Muon",
     "NoamSchedule",
     "Perplexity",
     "RDropCrossentropy",

@@ -8,6 +8,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_transformer._arguments import check_several
 from keras_transformer.training.checkpoint_state import _read_model
 
 
@@ -34,6 +35,7 @@ def average_weights(models: Sequence[str | Path | keras.Model]) -> keras.Model:
         >>> average_weights([first, second]).get_weights()[0].item()
         2.5
     """
+    check_several((str, Path, keras.Model), models=models)
     if not models:
         raise ValueError(f"`models` must hold at least one file or model. Received: models={models!r}.")
     mean = _Mean()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import keras
 
-from keras_transformer._arguments import check_finite, check_positive
+from keras_transformer._arguments import check_finite, check_kind, check_positive
 from keras_transformer._backend.random import GeneratorState
 from keras_transformer._files import as_path, remove_partials, write_file
 from keras_transformer.errors import InputError
@@ -72,6 +72,7 @@ class Checkpoint(keras.callbacks.Callback):
         self, directory: str | Path, *, monitor: str | None = None, keep: int = 2, patience: int | None = None
     ) -> None:
         super().__init__()
+        check_kind(str, None, monitor=monitor)
         check_positive(keep=keep, patience=1 if patience is None else patience)
         self.directory = as_path(directory)
         self._checkpoints = self.directory / CHECKPOINTS
@@ -243,6 +244,7 @@ def load_model(path: str | Path, *, average_last: int | None = None) -> keras.Mo
             or the directory holds no whole checkpoint.
     """
     path = as_path(path)
+    check_positive(average_last=1 if average_last is None else average_last)
     if path.is_dir():
         directory = path / CHECKPOINTS
         state = _whole(directory, _read_state(directory))

@@ -12,7 +12,14 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformer._arguments import check_finite, check_positive
+from keras_transformer._arguments import (
+    check_choice,
+    check_finite,
+    check_flags,
+    check_kind,
+    check_positive,
+    check_several,
+)
 from keras_transformer._backend.batches import weigh_updates
 from keras_transformer._backend.compiler import begins_datasets_early
 from keras_transformer.errors import InputError
@@ -97,6 +104,11 @@ def fit(
         kt.training.fit(model, dataset, validation_dataset, directory="run", scoring=scoring, patience=5)
         ```
     """
+    check_kind(keras.Model, model=model)
+    check_flags(tensorboard=tensorboard)
+    check_several(keras.callbacks.Callback, callbacks=callbacks)
+    check_positive(epochs=epochs, patience=1 if patience is None else patience)
+    check_choice(("auto", 0, 1, 2), verbose=verbose)
     check_positive(epochs=epochs, average_last=1 if average_last is None else average_last)
     _check_dataset("training", training)
     _check_dataset("validation", validation)

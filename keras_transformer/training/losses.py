@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Callable
+from numbers import Integral
 from typing import Any
 
 import keras
 from keras import ops
 
-from keras_transformer._arguments import check_number, check_pad_id, check_rates
+from keras_transformer._arguments import check_flags, check_kind, check_number, check_rates
 from keras_transformer._backend.distribution import sum_over_replicas
 from keras_transformer._backend.gradients import add_at_labels, finished
 from keras_transformer.types import Tensor
@@ -147,8 +148,9 @@ class MaskedCrossentropy(keras.losses.Loss):
         super().__init__(name=name, reduction=None, **kwargs)
         check_rates(label_smoothing=label_smoothing)
         check_number(z_loss=z_loss)
+        check_kind(Integral, pad_id=pad_id)
+        check_flags(normalize=normalize)
         self.label_smoothing = label_smoothing
-        check_pad_id(pad_id)
         self.pad_id = pad_id
         self.normalize = normalize
         self.z_loss = z_loss

@@ -2,12 +2,13 @@
 
 import math
 import time
+from numbers import Integral
 from typing import Any, Literal
 
 import keras
 from keras import ops
 
-from keras_transformer._arguments import check_pad_id
+from keras_transformer._arguments import check_kind
 from keras_transformer.training.losses import _check_label_shape, _known_labels, _token_weights, _weighted_sum
 from keras_transformer.types import Tensor
 
@@ -18,8 +19,8 @@ class _TokenMean(keras.metrics.Metric):
     _direction: Literal["up", "down"]  # what is better, for Keras's callbacks
 
     def __init__(self, pad_id: int, name: str, **kwargs: Any) -> None:
+        check_kind(Integral, pad_id=pad_id)
         super().__init__(name=name, **kwargs)
-        check_pad_id(pad_id)
         self.pad_id = pad_id
         self.total = self.add_weight(name="total", initializer="zeros")
         self.num_tokens = self.add_weight(name="num_tokens", initializer="zeros")

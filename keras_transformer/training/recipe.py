@@ -1,8 +1,10 @@
 """The usual way to compile a Transformer; every part can also be used alone."""
 
+from numbers import Integral
+
 import keras
 
-from keras_transformer._arguments import check_number, check_positive
+from keras_transformer._arguments import check_kind, check_number, check_positive, check_rates
 from keras_transformer._backend.compiler import compiles_each_shape
 from keras_transformer.models.causal_lm import CausalLM
 from keras_transformer.models.encoder_model import EncoderModel
@@ -52,6 +54,10 @@ def compile_model(
         TypeError: If `gradient_accumulation_steps` is not an integer.
         ValueError: If a number is out of its range, or R-Drop is asked of a model of another package.
     """
+    check_kind(keras.Model, model=model)
+    check_kind(Integral, pad_id=pad_id)
+    if ema_momentum is not None:
+        check_rates(ema_momentum=ema_momentum)
     if r_drop and not isinstance(model, CausalLM | EncoderModel | Transformer):
         raise ValueError(
             f"R-Drop needs a model of this package. Received: r_drop={r_drop}, a model of class "

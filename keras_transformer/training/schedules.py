@@ -27,6 +27,7 @@ class InverseSquareRootSchedule(keras.optimizers.schedules.LearningRateSchedule)
     ) -> None:
         check_positive(warmup_steps=warmup_steps)
         check_number(above=0, peak_learning_rate=peak_learning_rate)
+        check_number(initial_learning_rate=initial_learning_rate)
         self.peak_learning_rate = peak_learning_rate
         self.warmup_steps = warmup_steps
         self.initial_learning_rate = initial_learning_rate

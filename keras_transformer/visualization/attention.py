@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
+from keras_transformer._arguments import check_kind, check_several
 from keras_transformer._files import as_path
 from keras_transformer.types import Tensor
 from keras_transformer.visualization.figures import (
@@ -57,6 +58,8 @@ def plot_attention(
         ValueError: `scores` do not have the shape that the tokens ask for, or are not finite.
         InputError: the picture cannot be written.
     """
+    check_kind(str, source_label=source_label, target_label=target_label)
+    check_several(object, source_tokens=source_tokens, target_tokens=target_tokens)
     maps = _attention_maps("scores", scores, source_tokens, target_tokens)  # (h, t, s)
     num_columns = min(len(maps), _MAX_COLUMNS)
     num_rows = math.ceil(len(maps) / num_columns)

@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.ticker import MaxNLocator
 
+from keras_transformer._arguments import check_kind
 from keras_transformer._files import as_path, write_file
 from keras_transformer.errors import InputError
 from keras_transformer.types import Tensor
@@ -30,6 +31,7 @@ _HIDDEN_ALONE = (*_HIDDEN, "Cf")
 
 def _new_figure(size: tuple[float, float], title: str) -> Figure:
     """Make a figure of a width and height in inches, with a title in any script."""
+    check_kind(str, title=title)
     figure = Figure(size, layout="constrained")
     _show_any_script(figure.suptitle(title))
     return figure

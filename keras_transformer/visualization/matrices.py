@@ -9,6 +9,7 @@ from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
+from keras_transformer._arguments import check_kind, check_several
 from keras_transformer.types import Tensor
 from keras_transformer.visualization.figures import (
     _finite_array,
@@ -63,6 +64,7 @@ def plot_mask(
         >>> [label.get_text() for label in figure.axes[0].get_yticklabels()]
         ['a', 'b']
     """
+    check_kind(str, query_label=query_label, key_label=key_label)
     allowed = _cells(mask)  # (t, s)
     rows, columns = allowed.shape
     _check_tokens("query_tokens", query_tokens, rows, "row")
@@ -99,6 +101,8 @@ def _cells(mask: Tensor) -> np.ndarray:
 
 
 def _check_tokens(name: str, tokens: Sequence[str] | None, size: int, cell: str) -> None:
+    if tokens is not None:
+        check_several(object, **{name: tokens})
     if tokens is not None and len(tokens) != size:
         raise ValueError(
             f"`{name}` must have a token for each {cell} of the mask. Received: {len(tokens)} tokens "

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from matplotlib.figure import Figure
 
+from keras_transformer._arguments import check_kind, check_positive
 from keras_transformer.visualization.figures import _label_axis, _new_figure, _saved_figure
 
 _MAX_COLUMNS = 3
@@ -36,6 +37,8 @@ def plot_training(
         ValueError: `history` has no values, or has others than one for each epoch.
         InputError: the picture cannot be written.
     """
+    check_kind(Mapping, history=history)
+    check_positive(validation_freq=validation_freq)
     if not any(len(values) for values in history.values()):
         raise ValueError(f"`history` must have values of at least one epoch. Received: {dict(history)}.")
     history = {name: values for name, values in history.items() if len(values)}

@@ -19,6 +19,16 @@ def softmax(logits: Any) -> Any:
     return exponentials / exponentials.sum(-1, keepdims=True)
 
 
+def test_get_angles() -> None:
+    # The example of the assignment: four columns, eight positions.
+    angles = course.get_angles(np.arange(8)[:, np.newaxis], np.arange(4)[np.newaxis, :], 4)
+    expected = [[position, position, position / 100, position / 100] for position in range(8)]
+    assert isinstance(angles, np.ndarray)
+    np.testing.assert_allclose(angles, expected, rtol=1e-12)
+    encoding = array(course.positional_encoding(8, 4))[0]
+    np.testing.assert_allclose(encoding[:, 0::2], np.sin(angles[:, 0::2]), atol=1e-6)
+
+
 def test_positional_encoding() -> None:
     encoding = course.positional_encoding(7, 16)
     assert keras.ops.is_tensor(encoding)

@@ -174,3 +174,19 @@ def test_flash_attention_is_refused_where_keras_refuses_it() -> None:
         if keras.backend.backend() == "tensorflow":
             with pytest.raises(ValueError, match=r"(?i)flash.attention"):
                 layer(2, 4, flash_attention=True)(x, x)
+
+
+@pytest.mark.parametrize("layer_class", [MultiHeadAttention, keras.layers.MultiHeadAttention])
+def test_what_reads_the_same_tensor_afterwards_sees_its_mask(layer_class: Any) -> None:
+    """The fifth difference on the page of single layers."""
+    keras.utils.set_random_seed(0)
+    source, target = keras.Input((None,), dtype="int32"), keras.Input((3,), dtype="int32")
+    embedding = keras.layers.Embedding(9, 8, mask_zero=True)
+    memory, x = embedding(source), embedding(target)
+    for _ in range(2):
+        x = x + layer_class(2, 4)(x, memory)
+    model = keras.Model([source, target], x)
+    few, many = np.array([[4, 5, 6]]), np.array([[4, 5, 6, 0, 0, 0, 0]])
+    outputs = [array(model([ids, np.array([[2, 3, 4]])])) for ids in (few, many)]
+    changes = np.abs(outputs[0] - outputs[1]).max()
+    assert changes < 1e-5 if layer_class is MultiHeadAttention else changes > 1e-3

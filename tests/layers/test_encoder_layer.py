@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from helpers import array, draw
-from keras_transformer.layers import EncoderLayer
+from keras_transformer.layers import DecoderLayer, EncoderLayer
 
 
 def made(**options: Any) -> Any:
@@ -91,3 +91,13 @@ def test_a_wrapper_of_keras_hands_the_mask_over() -> None:
     alone = keras.ops.convert_to_numpy(embedding(token_ids))[:, 0, :3]
     expected = keras.ops.convert_to_numpy(layer(alone))
     np.testing.assert_allclose(outputs[:, 0, :3], expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("layer_class", [EncoderLayer, DecoderLayer])
+def test_the_order_of_keras_hub_is_noticed(layer_class: Any) -> None:
+    hub = pytest.importorskip("keras_hub").layers
+    assert hub.TransformerEncoder(16, 2).num_heads == 2
+    with pytest.raises(
+        ValueError, match=r"in KerasHub the other one\. Received: num_heads=16, intermediate_dim=2\."
+    ):
+        layer_class(16, 2)

@@ -111,9 +111,21 @@ def test_the_kernel_of_logits_is_quantized_too() -> None:
     np.testing.assert_allclose(X @ array(layer.flat()[0]), before, atol=0.1)
 
 
-def test_packed_kernels_are_no_matrix(pair: tuple[Any, Any]) -> None:
-    ours, _ = pair
-    ours.query_dense.quantize("int4")
-    assert array(ours(X, MEMORY)).shape == X.shape
-    with pytest.raises(ValueError, match=r"floats or int8\. Received: quantization mode 'int4'"):
-        ours.query_dense.flat()
+@pytest.mark.parametrize("mode", ["int4", "float8"])
+def test_other_quantizations_are_those_of_keras(pair: tuple[Any, Any], mode: str) -> None:
+    for layer in pair:
+        for part in layer._flatten_layers():
+            if isinstance(part, keras.layers.EinsumDense):
+                part.quantize(mode)
+    ours, theirs = pair
+    np.testing.assert_allclose(array(ours(X, MEMORY)), array(theirs(X, MEMORY)), atol=1e-5)
+
+
+@pytest.mark.parametrize("block_size", [-1, 2, 128])
+def test_packed_kernels_are_a_matrix_for_who_asks(pair: tuple[Any, Any], block_size: int) -> None:
+    part = pair[0].query_dense
+    config = keras.quantizers.Int4QuantizationConfig(activation_quantizer=None, block_size=block_size)
+    part.quantize("int4", config=config)
+    rows = np.eye(part.kernel.shape[0], dtype="float32")[None]
+    expected = array(part(rows))[0] - array(part.bias)  # what the quantized layer makes of each row
+    np.testing.assert_allclose(array(part.flat()[0]).reshape(expected.shape), expected, atol=1e-6)

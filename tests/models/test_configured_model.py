@@ -8,8 +8,9 @@ import keras
 import numpy as np
 import pytest
 
-from helpers import array, refused_in_one_way_only
+from helpers import GreedySearch, array, refused_in_one_way_only
 from keras_transformer import CausalLM, EncoderModel, Transformer
+from keras_transformer.decoding import generate
 from keras_transformer.training import MaskedCrossentropy, load_model
 
 SIZES: dict[str, Any] = {"num_layers": 1, "hidden_dim": 8, "num_heads": 2, "intermediate_dim": 11}
@@ -258,9 +259,29 @@ def test_a_quantized_model_has_one_precision() -> None:
         model.with_dtype("float32")
 
 
-def test_other_quantizations_are_refused() -> None:
-    with pytest.raises(ValueError, match="Received: mode='int4'"):
-        made("causal").quantize("int4")
+@pytest.mark.parametrize("mode", ["int4", "float8"])
+def test_the_other_quantizations_of_keras(mode: str, tmp_path: Path) -> None:
+    model, inputs = made("speech"), CASES["speech"][2]
+    model.quantize(mode)
+    projections = [layer for layer in model._flatten_layers() if isinstance(layer, keras.layers.EinsumDense)]
+    assert {layer.quantization_mode for layer in projections} == {mode}
+    after = array(model(inputs))
+    model.save(tmp_path / "model.keras")
+    loaded = load_model(tmp_path / "model.keras")
+    assert loaded.get_config() == model.get_config()
+    np.testing.assert_array_equal(array(loaded(inputs)), after)
+    results = [generate(each, inputs, GreedySearch(), 4) for each in (model, loaded)]
+    np.testing.assert_array_equal(array(results[0].token_ids), array(results[1].token_ids))
+    assert np.isfinite(array(results[0].scores)).all()
+
+
+def test_a_quantization_that_needs_data_is_refused() -> None:
+    for wrong in ("gptq", "int3"):
+        with pytest.raises(ValueError, match=r"(?i)gptq|int3"):
+            made("causal").quantize(wrong)
+    model = made("causal")
+    model.quantize(config=keras.quantizers.Int8QuantizationConfig())
+    assert model.is_quantized
 
 
 @every_model
