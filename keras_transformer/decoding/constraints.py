@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 from collections.abc import Callable, Iterable
-from numbers import Integral
 from typing import NamedTuple
 
 import numpy as np
@@ -24,7 +23,7 @@ def _is_absent(part: Tensor) -> bool:
 
 def _checked_ids(name: str, token_ids: Iterable[int]) -> tuple[int, ...]:
     """Return ids as integers of Python."""
-    check_several(Integral, **{name: token_ids})
+    check_several(object, **{name: token_ids})
     token_ids = tuple(token_ids)
     for token_id in token_ids:
         named: dict[str, int] = {name: token_id}

@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 from typing import ClassVar
 
-import keras
 import numpy as np
 from keras import ops
 
-from keras_transformer._arguments import check_kind, check_number
+from keras_transformer._arguments import check_number
 from keras_transformer.decoding import BeamSearch, Search, SearchResult, target_attention
 from keras_transformer.models import Ensemble, Transformer
 from keras_transformer.tasks.model_task import ModelTask
@@ -64,13 +63,12 @@ class Translator(ModelTask):
         max_source_length: int = 256,
         max_target_length: int = 256,
     ) -> None:
-        check_kind(keras.Model, model=model)
         source = Source.of(source_tokenizer)
         sides = ("source", "target") if isinstance(source, TextSource) else ("target",)
         if not all(hasattr(model, f"{side}_embedding") for side in sides):
             raise ValueError(
                 "`model` must read and write token ids; `decoding.generate` decodes other models. "
-                f"Received: {type(model).__name__} {model.name!r}."
+                f"Received: {type(model).__name__} {getattr(model, 'name', model)!r:.200}."
             )
         source.check_model(model)
         _check_vocabulary("target_tokenizer", target_tokenizer, model.target_embedding.vocabulary_size)

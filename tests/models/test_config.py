@@ -156,8 +156,6 @@ def test_rates_out_of_range(name: str, rate: float) -> None:
         ({"positions": "rotary", "head_dim": 3}, "hidden_dim=512, num_heads=8, head_dim=3."),
         ({"share_positions": False}, "share_positions=False, positions='sinusoidal'."),
         ({"head_dim": 0}, "`head_dim` must be above zero. Received: head_dim=0."),
-        ({"use_bias": None}, "`use_bias` must be one of True, False. Received: use_bias=None."),
-        ({"final_norm": 2}, "`final_norm` must be one of True, False. Received: final_norm=2."),
         (
             {"share_embeddings": True, "source_vocabulary_size": 11, "target_vocabulary_size": 13},
             "same size. Received: source_vocabulary_size=11, target_vocabulary_size=13",
@@ -249,3 +247,11 @@ def test_learned_positions_end() -> None:
     model = EncoderModel(11, **SIZES, positions="learned", max_length=7)
     with pytest.raises(ValueError, match=re.escape("max_length=7. Received: start=0, length=8.")):
         model.encode(np.ones((1, 8), "int32"))
+
+
+@pytest.mark.parametrize("option", [{"use_bias": None}, {"use_bias": 1}, {"final_norm": 2}, {"gated": "yes"}])
+def test_what_is_neither_true_nor_false(option: dict[str, Any]) -> None:
+    [(name, value)] = option.items()
+    message = f"`{name}` must be True or False. Received: {name}={value!r}."
+    with pytest.raises(TypeError, match=re.escape(message)):
+        TransformerConfig(**option)

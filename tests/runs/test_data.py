@@ -46,23 +46,6 @@ def test_a_dataset_may_have_one_split(monkeypatch: pytest.MonkeyPatch) -> None:
     assert read.test == read.validation
 
 
-@pytest.mark.parametrize(
-    ("num_tokens", "given", "chosen"),
-    [
-        (19_000, {}, (512, 81, 601)),  # 2,470 short pairs
-        (435_000, {}, (4096, 29, 615)),  # Multi30k
-        (10_000_000, {}, (4096, 10, 1000)),
-        (19_000, {"epochs": 3, "gradient_accumulation_steps": 2}, (512, 3, 11)),
-        (19_000, {"tokens_per_batch": 4096, "warmup_steps": 5}, (4096, 100, 5)),
-        (19_000, {"max_source_length": 1000}, (1000, 100, 380)),
-    ],
-)
-def test_what_is_not_given_follows_the_number_of_tokens(
-    num_tokens: int, given: dict[str, int], chosen: tuple[int, ...]
-) -> None:
-    assert run_data._choose_sizes(RunConfig().override(**given), num_tokens) == chosen
-
-
 Fitted = tuple[list[Any], list[Any]]
 
 
