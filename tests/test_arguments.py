@@ -6,6 +6,7 @@ import keras
 import numpy as np
 import pytest
 
+import keras_transformer as kt
 from keras_transformer._arguments import (
     as_position,
     check_choice,
@@ -187,3 +188,74 @@ def test_positions_of_any_integer_type() -> None:
     assert keras.backend.standardize_dtype(as_position(keras.ops.ones((), "int16")).dtype) == "int32"
     with pytest.raises(ValueError, match=r"`start` must be at least 0\. Received: start=-1\."):
         as_position(-1)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (
+            lambda: kt.text.CharacterTokenizer(["a"], lowercase=1),
+            "`lowercase` must be True or False. Received: lowercase=1.",
+        ),
+        (
+            lambda: kt.text.SubwordTokenizer.train(["a b"], "60"),
+            "must be an integer. Received: vocabulary_size='60'.",
+        ),
+        (
+            lambda: kt.text.WhitespaceTokenizer.train(["a"], max_vocabulary_size=5.5),
+            "Received: max_vocabulary_size=5.5.",
+        ),
+        (
+            lambda: kt.decoding.GreedySearch(constraints="x"),
+            "must be a Constraints. Received: constraints='x'.",
+        ),
+        (lambda: kt.decoding.BeamSearch(special_ids=(0, 1, 2, 3)), "must be a SpecialIds or None. Received"),
+        (lambda: kt.training.MaskedAccuracy(1.5), "`pad_id` must be an integer. Received: pad_id=1.5."),
+        (lambda: kt.training.MaskedCrossentropy(normalize="no"), "True or False. Received: normalize='no'."),
+        (lambda: kt.layers.MultiHeadAttention(2, 4, use_bias=1), "True or False. Received: use_bias=1."),
+        (
+            lambda: kt.layers.OutputProjection(9, embedding=kt.layers.TokenEmbedding),
+            "Received: the class TokenEmbedding.",
+        ),
+        (lambda: kt.Run("run.toml"), "`Run.from_toml(path)` reads a file. Received: config='run.toml'."),
+        (lambda: kt.Run.open(3), "A path must be a string or a `pathlib.Path`. Received: 3."),
+        (
+            lambda: kt.data.split_pairs([("a",)], validation_fraction=0.5),
+            "two strings. Received: pairs[0]=('a',).",
+        ),
+    ],
+)
+def test_a_wrong_kind_is_refused_where_it_is_given(call: Any, words: str) -> None:
+    with pytest.raises(TypeError, match=re.escape(words)):
+        call()
+
+
+@pytest.mark.parametrize("search", ["beam", kt.decoding.BeamSearch, 4])
+def test_a_search_is_an_object(search: Any) -> None:
+    tokenizer = kt.text.CharacterTokenizer(["a"])
+    size = tokenizer.vocabulary_size
+    model = kt.Transformer(size, size, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=8)
+    received = "the class BeamSearch" if isinstance(search, type) else f"search={search!r}"
+    with pytest.raises(TypeError, match=rf"`search` must be a Search\. Received: {received}\."):
+        kt.Translator(model, tokenizer, tokenizer, search=search)
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        kt.layers.EncoderLayer(2, 8),
+        kt.layers.DecoderLayer(2, 8),
+        kt.layers.MultiHeadAttention(2, 4),
+        kt.layers.FeedForward(8),
+        kt.layers.TokenEmbedding(8, 8),
+        kt.layers.PositionEncoding(),
+    ],
+    ids=lambda layer: type(layer).__name__,
+)
+def test_a_shape_is_no_integer_as_in_keras(layer: keras.layers.Layer) -> None:
+    theirs = keras.layers.MultiHeadAttention(2, 4)
+    with pytest.raises(TypeError) as expected:
+        theirs.compute_output_shape(3, 3)
+    several = isinstance(layer, kt.layers.MultiHeadAttention)
+    with pytest.raises(expected.type):
+        layer.compute_output_shape(*[3, 3] if several else [3])

@@ -1,5 +1,6 @@
 """Every model: config, presets, saving, precision, one step of training."""
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
@@ -302,3 +303,14 @@ def test_plain_compile_scales_the_loss_in_float16(name: str) -> None:
     assert isinstance(model.optimizer, keras.optimizers.LossScaleOptimizer)
     assert isinstance(reference.optimizer, keras.optimizers.Adam)
     assert type(model).from_config(model.get_config()).dtype_policy.name == "mixed_float16"
+
+
+def test_activations_that_are_computed_again_change_nothing() -> None:
+    losses = []
+    for mode in (None, "activations"):
+        keras.utils.set_random_seed(0)
+        with keras.RematScope(mode=mode) if mode else contextlib.nullcontext():
+            model = made("causal")
+        model.compile("adam", MaskedCrossentropy(), jit_compile=False)
+        losses.append(model.fit(IDS, IDS, epochs=2, shuffle=False, verbose=0).history["loss"])
+    np.testing.assert_allclose(losses[1], losses[0], rtol=1e-5)
