@@ -156,12 +156,13 @@ def _untrained_model(
             f"vocabularies of {sizes[0]:,} and {sizes[1]:,} entries."
         )
     limits = config.data.max_source_length, config.data.max_target_length, config.decoding.max_target_length
+    asked, preset = config.model.changes.get("dropout"), PRESETS[config.model.preset].dropout
     options = config.model.transformer(
         longest=max(limits),
         source_vocabulary_size=sizes[0],
         target_vocabulary_size=sizes[1],
         share_embeddings=config.vocabulary.shared,
-        dropout=choose_dropout(PRESETS[config.model.preset].dropout, tokenizers),
+        dropout=choose_dropout(preset, tokenizers) if asked is None else asked,
     )
     options.check_memory(bytes_per_weight=12)  # with Adam's two means of the gradients
     return Transformer(**options.options(), dtype=dtype)

@@ -162,6 +162,7 @@ def choose_sizes(
 def choose_dropout(dropout: float, tokenizers: tuple[Tokenizer, Tokenizer]) -> float:
     """Return the rate of dropout that suits the tokens, where that of a preset is not asked for by name."""
     # What characters of short texts have in common is a rule, and not to be learned by heart.
-    if all(tokenizer.kind == "character" for tokenizer in tokenizers):
-        return min(dropout, 0.1)
+    if dropout > 0.1 and all(tokenizer.kind == "character" for tokenizer in tokenizers):
+        _LOGGER.info("chosen for characters: dropout=0.1")
+        return 0.1
     return dropout
