@@ -280,7 +280,8 @@ def _scored(
     unique: bool,
     progress: Progress | None,
 ) -> tuple[EvaluationReport, list[Translation]]:
-    check_kind(TextTask, translator=translator)
+    if isinstance(translator, type) or not hasattr(translator, "translate_with_scores"):
+        raise TypeError(f"`translator` must translate. Received: translator={translator!r:.200}.")
     check_kind(Callable, None, progress=progress)
     check_flags(unique=unique)
     pairs = as_pairs(pairs=pairs)
