@@ -147,7 +147,7 @@ class _Family:
         for name, all_of_ours in self.names().items():
             for ours in all_of_ours:
                 value = getattr(self, name)
-                value = _activation(value) if ours == "activation" else value
+                value = _activation(value, name) if ours == "activation" else value
                 first = found.setdefault(ours, name)
                 if options.setdefault(ours, value) != value:
                     wanted = f"Encoder and decoder must have the same `{ours}`"
@@ -213,9 +213,10 @@ def _attention(ours: str, theirs: str, names: str) -> dict[str, str]:
     return {f"{ours}.{part}_dense": f"{theirs}.{name}" for part, name in parts}
 
 
-def _activation(name: str) -> str:
+def _activation(name: str, field: str) -> str:
     if name not in _ACTIVATIONS:
-        raise InputError(f"The activation must be one of {', '.join(_ACTIVATIONS)}. Received: {name!r}.")
+        wanted = f"`{field}`: the activation must be one of {', '.join(_ACTIVATIONS)}"
+        raise InputError(f"{wanted}. Received: {name!r:.80}.")
     return _ACTIVATIONS[name]
 
 

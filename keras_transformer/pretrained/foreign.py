@@ -15,11 +15,15 @@ _KINDS: tuple[tuple[tuple[str, ...], str], ...] = (
         "a preset of KerasHub: load it with `keras_hub.models`, or import the model of transformers",
     ),
     (
-        ("model.bin", "*vocabulary.*"),
+        ("metadata.json", "task.json"),
+        "a preset of KerasHub: load it with `keras_hub.models`, or import the model of transformers",
+    ),
+    (
+        ("*_vocabulary.*",),
         "a model of CTranslate2, whose weights are made for its engine: import the model that it came from",
     ),
     (
-        ("dict.*.txt", "*.pt"),
+        ("dict.*.txt",),
         "a model of fairseq: convert it with the scripts `convert_*_original_*checkpoint*` of transformers",
     ),
     (

@@ -116,10 +116,10 @@ class _Generation:
         """
         ours = {int(theirs): number for number, theirs in enumerate(original_ids) if theirs >= 0}
 
-        def renumbered(token_ids: tuple[int, ...]) -> tuple[int, ...]:
+        def renumbered(name: str, token_ids: tuple[int, ...]) -> tuple[int, ...]:
             unknown = [token_id for token_id in token_ids if token_id not in ours]
             if unknown:
-                wanted = f"ids of the generation must be in the vocabulary of {len(ours)}"
+                wanted = f"`{name}` must be in the vocabulary of {len(ours)}"
                 raise InputError(f"{path}: {wanted}. Received: {unknown[0]}.")
             return tuple(ours[token_id] for token_id in token_ids)
 
@@ -127,8 +127,10 @@ class _Generation:
             raise InputError(
                 f"{path}: `num_beams` must be from 1 to {_MAX_BEAMS}. Received: {self.num_beams}."
             )
-        bans = [renumbered(sequence) for sequence in self.bad_words_ids]
-        banned = {each[0] for each in bans if len(each) == 1} | {*renumbered(self.suppress_tokens)}
+        bans = [renumbered("bad_words_ids", sequence) for sequence in self.bad_words_ids]
+        banned = {each[0] for each in bans if len(each) == 1} | {
+            *renumbered("suppress_tokens", self.suppress_tokens)
+        }
         # Theirs may write the unknown token, which is no text, unless it is banned.
         special_ids = SPECIAL_IDS
         if SPECIAL_IDS.unknown not in banned:
@@ -137,14 +139,14 @@ class _Generation:
             wanted = f"`forced_eos_token_id` must be {self.eos_token_id}, the end"
             raise InputError(f"{path}: {wanted}. Received: {self.forced_eos_token_id}.")
         if not first and self.forced_bos_token_id is not None:
-            first = renumbered((self.forced_bos_token_id,))
+            first = renumbered("forced_bos_token_id", (self.forced_bos_token_id,))
         shortest = self.min_new_tokens
         rules: Config = {
             # The start token, which counts there, is as many as the end token, which counts here. An output
             # that has all the tokens that it may have needs no end.
             "min_length": min(self.min_length if shortest is None else shortest + 1, longest),
             "banned_token_ids": tuple(sorted(banned - {*special_ids[:3]})),  # which need no ban
-            "banned_first_token_ids": renumbered(self.begin_suppress_tokens),
+            "banned_first_token_ids": renumbered("begin_suppress_tokens", self.begin_suppress_tokens),
             "banned_sequences": tuple(each for each in bans if len(each) > 1),
             "first_token_ids": first,
             "force_end": self.forced_eos_token_id is not None,
@@ -190,8 +192,9 @@ _GENERATION_NAMES |= {*_NEUTRAL, *_NEUTRAL_OF_SAMPLES, *_UNUSED}
 
 def _unknown_search(path: Path, name: str, wanted: str, received: object) -> InputError:
     return InputError(
-        f"{path}: `{name}` must be {wanted}, since no search here does it. Received: {received!r:.80}. "
-        "Or choose a search: `search=BeamSearch(4)` in Python, `--beam-size 4` on the command line."
+        f"{path}: `{name}` must be {wanted}, since no search here does it; or choose another search, "
+        "`search=BeamSearch(4)` in Python, `--beam-size 4` on the command line. "
+        f"Received: {received!r:.80}."
     )
 
 

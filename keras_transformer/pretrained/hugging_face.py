@@ -261,6 +261,11 @@ def _read_family(files: _Directory) -> _Family:
         theirs = [name for name, ours in family.names().items() if f"`{ours[0]}`" in str(error)]
         note = f" It is `{theirs[0]}` there." if theirs else ""
         raise InputError(f"{path}: {error}{note}") from error
+    size = family.table_sizes()["target"]
+    for name in ("pad_token_id", "eos_token_id"):
+        if not 0 <= getattr(family, name) < size:
+            wanted = f"`{name}` must be an id below {size}, the size of the vocabulary"
+            raise InputError(f"{path}: {wanted}. Received: {getattr(family, name)}.")
     return family
 
 
@@ -301,8 +306,10 @@ def _read_generation(files: _Directory, family: _Family, *, is_followed: bool) -
     generation = _Generation.read(table, path, is_followed=is_followed)
     start_ids = generation.decoder_start_token_id, family.decoder_start_token_id, generation.bos_token_id
     start_id = next((each for each in start_ids if each is not None), None)
-    if start_id is None:
-        raise InputError(f"{path}: `decoder_start_token_id` must be an id. Received: {start_id}.")
+    size = family.table_sizes()["target"]
+    if start_id is None or not 0 <= start_id < size:
+        wanted = f"`decoder_start_token_id` must be an id below {size}, the size of the vocabulary"
+        raise InputError(f"{path}: {wanted}. Received: {start_id}.")
     end_id = family.eos_token_id if generation.eos_token_id is None else generation.eos_token_id
     if end_id not in (family.eos_token_id, (family.eos_token_id,)):
         wanted = f"`eos_token_id` must be {family.eos_token_id}, as in the configuration of the model"

@@ -72,7 +72,7 @@ class _T5(_Family):
         return {
             **super().options(),
             "num_decoder_layers": self.num_decoder_layers or self.num_layers,
-            "activation": _activation(self._activation),
+            "activation": _activation(self._activation, "feed_forward_proj"),
             "gated": self._is_gated,
         }
 

@@ -72,6 +72,8 @@ def _added_tokens(files: _Directory) -> list[_AddedToken]:
             if not 0 <= token.id <= _MAX_ROWS:
                 wanted = f"the id of the added token {token.content!r} must be from 0 to {_MAX_ROWS}"
                 raise InputError(f"{path}: {wanted}. Received: {token.id}.")
+            if not token.content:
+                raise InputError(f"{path}: the added token {token.id} must have a `content`. Received: ''.")
             found.setdefault(token.id, token)
     return [found[number] for number in sorted(found)]
 
@@ -139,7 +141,7 @@ def _fast_sentence_piece(files: _Directory) -> tuple[str, list[str], bool]:
 
     Besides, whether all white space is a space for it, which is else a part of the model.
     """
-    from sentencepiece import sentencepiece_model_pb2
+    from sentencepiece import SentencePieceProcessor, sentencepiece_model_pb2
 
     path, model = files.path / _FAST, _fast_model(files)
     table = files.table(_FAST)
@@ -161,7 +163,13 @@ def _fast_sentence_piece(files: _Directory) -> tuple[str, list[str], bool]:
     trainer.byte_fallback = model.byte_fallback
     normalizer.precompiled_charsmap = characters
     normalizer.add_dummy_prefix = normalizer.remove_extra_whitespaces = normalizer.escape_whitespaces = True
-    return base64.b64encode(proto.SerializeToString()).decode(), pieces, has_words and not characters
+    content = proto.SerializeToString()
+    try:
+        SentencePieceProcessor(model_proto=content)
+    except RuntimeError as error:  # a piece is there twice, or empty
+        message = " ".join(str(error).split())
+        raise InputError(f"{path}: `vocab` must be that of a SentencePiece model: {message:.200}.") from error
+    return base64.b64encode(content).decode(), pieces, has_words and not characters
 
 
 def _scored_pieces(

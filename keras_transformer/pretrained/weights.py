@@ -225,10 +225,7 @@ def _load_model(
     names = _table_names(tensors, family, path)
     for side, each in ids.items():
         _check_table(tensors, family, path, (side, names[side]), each)
-    size, target_ids = family.table_sizes()["target"], ids["target"]
-    if not 0 <= start_id < size:
-        wanted = f"`decoder_start_token_id` must be an id below {size}, the size of the vocabulary"
-        raise InputError(f"{path}: {wanted}. Received: {start_id}.")
+    target_ids = ids["target"]
     is_new = target_ids < 0
     is_tied = names["output"] == names["target"]
     is_shared = names.get("source") == names["target"] and np.array_equal(ids["source"], target_ids)

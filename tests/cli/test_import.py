@@ -1,7 +1,9 @@
 """`keras-transformer import`, and what the other verbs do with its directory."""
 
 import json
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
@@ -36,12 +38,33 @@ def test_what_is_no_model_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.backend
+def test_the_first_example_of_the_guide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name on the hub, whose files are as those of OPUS-MT are: old flags, a pickle of before torch 1.6."""
+    monkeypatch.chdir(tmp_path)
+    torch, safetensors = pytest.importorskip("torch"), pytest.importorskip("safetensors.torch")
+    save_translator("marian", tmp_path / "hub", num_beams=2, max_length=12, renormalize_logits=True)
+    weights = safetensors.load_file("hub/model.safetensors")
+    Path("hub/model.safetensors").unlink()
+    torch.save(weights, "hub/pytorch_model.bin", _use_new_zipfile_serialization=False)
+    (tmp_path / "hub" / "tf_model.h5").write_bytes(b"another form")
+    hub = SimpleNamespace(snapshot_download=lambda name, **_: str(tmp_path / "hub"))
+    monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
+    result = CliRunner().invoke(main, ["import", "Helsinki-NLP/opus-mt-de-en", "runs/de_en"])
+    assert (result.exit_code, result.stdout) == (0, "runs/de_en\n")
+    [line] = result.stderr.splitlines()
+    assert line.endswith(
+        "generation_config.json: left out, since outputs do not depend on it: renormalize_logits=True"
+    )
+    assert run("translate", "--model", "runs/de_en", "Ein Hund läuft.").count("\n") == 1
+
+
+@pytest.mark.backend
 def test_a_search_and_a_revision_can_be_chosen(tmp_path: Path) -> None:
     save_translator("m2m100", tmp_path / "hub", num_beams=2, num_beam_groups=2)
     languages = ("--source-language", "de", "--target-language", "en")
     message = refused("import", tmp_path / "hub", tmp_path / "run", *languages)
     assert "`num_beam_groups` must be 1" in message
-    assert "`--beam-size 4` on the command line" in message
+    assert "`--beam-size 4` on the command line. Received: 2" in message
     assert "has revisions" in refused("import", tmp_path / "hub", tmp_path / "run", "--revision", "v1")
     run("import", tmp_path / "hub", tmp_path / "run", *languages, "--beam-size", 3)
     search = json.loads((tmp_path / "run" / "translator.json").read_text())["search"]
