@@ -49,11 +49,15 @@ class _Directory:
         self.path = _local(as_path(source), revision)
         if other := _foreign_kind(self.path):
             raise InputError(other)
+        # A `tokenizer.json` has 20 MB, and several readers.
+        self._tables: dict[str, Config] = {}
         self.config = self.table("config.json")
 
     def table(self, name: str, *, optional: bool = False) -> Config:
         """Read an object of JSON; return an empty one for an optional file that is not there."""
         path = self.path / name
+        if name in self._tables:
+            return self._tables[name]
         if optional and not path.exists():
             return {}
         content = read_file(path)
@@ -61,6 +65,7 @@ class _Directory:
         # Half of a character that has two, which no text and no other reader knows.
         if b"\\ud" in content.lower() and (place := _place_of_half(table)):
             raise InputError(f"{path} must hold Unicode text. Received: half of a character in {place!r}.")
+        self._tables[name] = table
         return table
 
     def read(self, name: str, kind: type[_Kind], *, optional: bool = False) -> _Kind:

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+_KERAS_HUB = "a preset of KerasHub: load it with `keras_hub.models`, or import the model of transformers"
 # The first files that are all there say which program wrote a directory.
 _KINDS: tuple[tuple[tuple[str, ...], str], ...] = (
     (
@@ -10,14 +11,8 @@ _KINDS: tuple[tuple[tuple[str, ...], str], ...] = (
     ),
     (("translator.json",), "a model of this package already: read it with `Translator.load`"),
     (("saved_model.pb",), "a SavedModel, which cannot be trained or converted: it is served as it is"),
-    (
-        ("*.weights.h5",),
-        "a preset of KerasHub: load it with `keras_hub.models`, or import the model of transformers",
-    ),
-    (
-        ("metadata.json", "task.json"),
-        "a preset of KerasHub: load it with `keras_hub.models`, or import the model of transformers",
-    ),
+    (("*.weights.h5",), _KERAS_HUB),
+    (("metadata.json", "task.json"), _KERAS_HUB),
     (
         ("*_vocabulary.*",),
         "a model of CTranslate2, whose weights are made for its engine: import the model that it came from",

@@ -125,7 +125,7 @@ def test_options_replace_those_of_the_directory(tmp_path: Path) -> None:
     [
         (
             {"do_sample": True, "num_beams": 2},
-            "`do_sample` must be False with num_beams=2, .* search=BeamSearch",
+            "`do_sample` must be False with num_beams=2, .*`search=BeamSearch",
         ),
         ({"do_sample": True, "typical_p": 0.9}, "`typical_p` must be 1.0"),
         ({"repetition_penalty": 1.2}, "`repetition_penalty` must be 1.0"),
