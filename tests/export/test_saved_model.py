@@ -409,6 +409,28 @@ def test_the_readme_names_the_version_the_examples_and_the_limits(exported: Path
     assert "An output ends at 7 tokens, finished or not." in page
 
 
+def test_the_readme_is_enough_for_an_operator(exported: Path) -> None:
+    page = readme(exported)
+    assert "A source is read up to 20 tokens" in page
+    commands = re.findall(r"tensorflow/serving\S*", page)
+    assert commands == ["tensorflow/serving:2.20.0"] * 2
+    assert "sha256sum --check SHA256SUMS" in page
+    # The state answers 200 whatever it is, and gRPC's health service has this name in the server's code.
+    assert "livenessProbe:\n      grpc: {port: 8500, service: PredictionService}" in page.replace(
+        "    ", "", 1
+    )
+    assert page.count('httpGet: {path: "/v1/models/tiny/metadata", port: 8501}') == 2
+    for words in (
+        "--enable_grpc_healthcheck_service",
+        "--monitoring_config_file",
+        "model_version_policy",
+        " MB.",
+    ):
+        assert words in page
+    assert f"The warm-up asks {len(warmup_requests(exported))} requests" in page
+    assert "requests of up to 2 rows" in page
+
+
 @pytest.mark.slow
 def test_the_readme_says_what_is_particular(
     export: Export, subword_translator: kt.Translator, tmp_path: Path
