@@ -11,8 +11,9 @@ from keras_transformer._arguments import as_strings, is_text
 from keras_transformer.text import Tokenizer
 from keras_transformer.types import SPECIAL_TOKENS, Shape, Value
 
-# All that Unicode calls white space, and characters without a width.
-_BLANK = r"[\t-\r\x1c-\x1f\x{85}\p{Z}\x{180e}\x{200b}-\x{200f}\x{2060}\x{feff}]*"
+# Control characters, of which tokenizers of subwords read nothing, all that Unicode calls white space, and
+# marks without a width.
+_BLANK = r"[\p{Cc}\p{Z}\x{180e}\x{200b}-\x{200f}\x{202a}-\x{202e}\x{2060}-\x{206f}\x{feff}]*"
 
 
 class Source(abc.ABC):
