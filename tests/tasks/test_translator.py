@@ -153,7 +153,7 @@ def test_white_space_alone_is_as_empty_as_the_empty_text(translator: kt.Translat
     assert answers[:-1] == [nothing] * len(BLANK)
     assert answers[-1] != nothing
     assert translator.n_best(BLANK) == [[nothing]] * len(BLANK)
-    assert [[*translator.stream(text)] for text in BLANK[:40:9]] == [[]] * 4
+    assert not any([*translator.stream(text)] for text in BLANK[::9])
     assert {each.score for each in translator.score(BLANK, BLANK[::-1])} == {0.0}
     assert {(each.text, each.source_tokens) for each in translator.align(BLANK)} == {("", ())}
 
