@@ -156,7 +156,8 @@ def as_path(path: str | os.PathLike[str]) -> Path:
 def check_writable(directory: Path) -> None:
     """Raise `InputError` if a directory cannot be made, or nothing can be written to it."""
     with errors_named("write", directory):
-        place = next(path for path in (directory.resolve(), *directory.resolve().parents) if path.exists())
+        real = resolved(directory)
+        place = next(path for path in (real, *real.parents) if path.exists())
         # What the system allows shows when it is tried.
         tempfile.TemporaryDirectory(prefix=_PARTIAL, dir=place).cleanup()
 

@@ -1,5 +1,9 @@
+import collections
 import hashlib
 import os
+import subprocess
+import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -9,6 +13,9 @@ from keras_transformer._files import (
     Checksums,
     atomic_directory,
     atomic_file,
+    check_writable,
+    current_path,
+    open_for_reading,
     read_file,
     remove_partials,
     write_file,
@@ -215,3 +222,154 @@ def test_a_failure_while_renaming_moves_everything_back(
         write(tmp_path / "model", "second")
     assert files(tmp_path) == {"model/a": "first", "model/part/b": "first"}
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+# Kills a process that replaces a directory at each of its operations on files, and tells what can be read then.
+KILLS = """
+import os, shutil, signal, sys
+from pathlib import Path
+from keras_transformer._files import Checksums, atomic_directory, current_path
+
+root, count, limit = Path(sys.argv[1]), 0, 0
+
+def watch(event, arguments):
+    global count
+    if event in ("open", "os.rename", "os.mkdir", "os.remove", "os.rmdir") and str(root) in str(arguments[0]):
+        count += 1
+        if count == limit:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+def write(content):
+    with atomic_directory(root / "task", replace=True) as partial:
+        (partial / "options").write_text(content)
+        (partial / "tokenizer").mkdir()
+        (partial / "tokenizer" / "vocabulary").write_text(content)
+        Checksums.write(partial)
+
+def read():
+    Checksums.check(root / "task")
+    names = ("options", "tokenizer/vocabulary")
+    return "+".join({current_path(root / "task", name).read_text() for name in names})
+
+limit = 1
+while True:
+    shutil.rmtree(root / "task", ignore_errors=True)
+    write("old")
+    (root / "task" / "mine").touch()
+    child = os.fork()
+    if not child:
+        count = 0
+        sys.addaudithook(watch)
+        try:
+            write("new")
+        finally:
+            os._exit(0)
+    if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0:
+        break
+    try:
+        print(read() if (root / "task" / "mine").exists() else "lost")
+    except Exception as error:
+        print(error)
+    write("next")
+    assert read() == "next" and not (root / "task" / ".replacing").exists()
+    limit += 1
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_kill_at_any_moment_leaves_the_old_or_the_new_directory(tmp_path: Path) -> None:
+    found = subprocess.run(
+        [sys.executable, "-c", KILLS, str(tmp_path)], check=True, capture_output=True, text=True, timeout=120
+    )
+    counts = collections.Counter(found.stdout.split())
+    assert {*counts} == {"old", "new"}, found.stdout
+    assert counts["old"] > 10
+    assert counts["new"] > 5
+
+
+def test_threads_save_to_one_new_directory(tmp_path: Path) -> None:
+    barrier = threading.Barrier(4)
+
+    def write_together(content: str) -> None:
+        with atomic_directory(tmp_path / "new" / "model", replace=True) as partial:
+            (partial / "a").write_text(content)
+            Checksums.write(partial)
+            barrier.wait(10)
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(write_together, "abcd"))
+    Checksums.check(tmp_path / "new" / "model")
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["model"]
+    assert {*files(tmp_path / "new" / "model")} == {"a", Checksums.file}
+
+
+@pytest.mark.skipif(os.name != "posix", reason="Windows has no such locks")
+def test_a_directory_that_is_being_written_is_not_taken_for_an_abandoned_one(tmp_path: Path) -> None:
+    with atomic_directory(tmp_path / "cache") as partial:
+        (partial / "ids").write_bytes(b"x")
+        for path in (partial, partial / "ids"):
+            os.utime(path, (0, 0))
+        remove_partials(tmp_path)  # as another process does that writes the same
+        assert (partial / "ids").exists()
+    assert files(tmp_path) == {"cache/ids": "x"}
+
+
+def test_files_of_an_old_directory_that_still_grow(tmp_path: Path) -> None:
+    (tmp_path / ".partial-x-cache").mkdir()
+    (tmp_path / ".partial-x-cache" / "ids").touch()
+    os.utime(tmp_path / ".partial-x-cache", (0, 0))
+    remove_partials(tmp_path)
+    assert (tmp_path / ".partial-x-cache").exists()
+
+
+def test_a_directory_that_was_removed_meanwhile_is_not_called_whole(tmp_path: Path) -> None:
+    def write_cache() -> None:
+        with atomic_directory(tmp_path / "cache") as partial:
+            partial.rmdir()
+            write_file(partial / "cache.json", b"{}")  # which makes the directory again
+
+    with pytest.raises(InputError, match=r"Cannot write .*cache: .* was removed meanwhile"):
+        write_cache()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_link_to_nothing_is_not_written_through(tmp_path: Path) -> None:
+    (tmp_path / "model").symlink_to(tmp_path / "disk" / "model")
+    with pytest.raises(
+        InputError, match=r"Cannot write .*/model: it is a link to .*/disk/model, which is not"
+    ):
+        write(tmp_path / "model", "x")
+    with pytest.raises(InputError, match=r"it is a link to .*/disk/model"):
+        check_writable(tmp_path / "model")
+    assert not (tmp_path / "disk").exists()
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_named_pipe_is_read_if_a_program_writes_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("keras_transformer._files._PIPE_SECONDS", 0.1)
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InputError, match=r"Cannot read .*pipe: it is a named pipe, and no program writes"):
+        read_file(tmp_path / "pipe")
+    monkeypatch.setattr("keras_transformer._files._PIPE_SECONDS", 10)
+    with ThreadPoolExecutor(1) as threads:
+        writing = threads.submit((tmp_path / "pipe").write_bytes, b"text" * 50_000)
+        with open_for_reading(tmp_path / "pipe") as file:
+            assert file.read() == b"text" * 50_000
+        writing.result()
+
+
+def test_no_more_is_read_than_a_limit(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"12345")
+    assert read_file(tmp_path / "file", limit=6) == b"12345"
+    with pytest.raises(InputError, match=r"file: the file is too large"):
+        read_file(tmp_path / "file", limit=5)
+
+
+def test_an_entry_is_where_the_last_rename_left_it(tmp_path: Path) -> None:
+    (tmp_path / ".replacing").mkdir()
+    for path in ("a", ".replacing/a", "b"):
+        (tmp_path / path).touch()
+    assert current_path(tmp_path, "a") == tmp_path / ".replacing" / "a"
+    assert current_path(tmp_path, "b") == tmp_path / "b"

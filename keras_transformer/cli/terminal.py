@@ -3,6 +3,7 @@
 import contextlib
 import io
 import logging
+import re
 import sys
 import traceback
 import warnings
@@ -16,6 +17,10 @@ from keras_transformer.errors import ExportError, InputError
 
 _PACKAGE = __package__.partition(".")[0]
 # What a terminal obeys: control characters may hide or colour a text, or type one.
+_NO_MEMORY = re.compile(
+    r"RESOURCE_EXHAUSTED|OOM when|out of memory|cannot allocate memory|bad_alloc|failed to allocate",
+    re.IGNORECASE,
+)
 _ESCAPED = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *range(127, 160))}
 
 
@@ -41,9 +46,27 @@ class Verb(click.Command):
             _fail(str(error))
         except MemoryError as error:
             _fail(f"There must be enough memory. {error}")
+        except Exception as error:
+            # Backends have errors of their own for it, with pages about their allocators.
+            if (reason := _lack_of_memory(error)) is None:
+                raise
+            _fail(
+                "There must be enough memory: a smaller --tokens-per-batch, --batch-size, --preset or --size "
+                f"needs less. Received: {reason}"
+            )
         except KeyboardInterrupt:
             _fail("Interrupted.")
         return None
+
+
+def _lack_of_memory(error: BaseException | None) -> str | None:
+    """Return what an error, or one that caused it, says of memory that could not be had; else None."""
+    while error is not None:
+        for line in str(error).splitlines():
+            if _NO_MEMORY.search(line):
+                return line.strip()[:200]
+        error = error.__cause__ or error.__context__
+    return None
 
 
 def _fail(message: str, status: int = 2) -> None:

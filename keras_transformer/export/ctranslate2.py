@@ -10,7 +10,7 @@ import numpy.typing as npt
 from keras import ops
 
 from keras_transformer._arguments import check_choice, import_extra
-from keras_transformer._files import as_path, atomic_directory, errors_named
+from keras_transformer._files import Checksums, as_path, atomic_directory, errors_named
 from keras_transformer.errors import InputError
 from keras_transformer.export.readmes import _ctranslate2_readme
 from keras_transformer.layers.decoder import Decoder
@@ -52,7 +52,8 @@ def export_ctranslate2(
 ) -> Path:
     """Write a CTranslate2 model with the weights of a Transformer.
 
-    The directory of a translator also gets both tokenizers, as `Tokenizer.save` writes them. The tokens of
+    The directory of a translator also gets both tokenizers, as `Tokenizer.save` writes them, and every
+    directory `SHA256SUMS`, for `sha256sum --check`. The tokens of
     the vocabularies are the tokenizers' pieces; a model alone has its ids in decimal.
 
     Args:
@@ -92,6 +93,7 @@ def export_ctranslate2(
             translator.target_tokenizer.save(partial / "target_tokenizer")
         readme = _ctranslate2_readme(directory.name, *lengths)
         (partial / "README.md").write_text(readme, encoding="utf-8")
+        Checksums.write(partial)
     return directory
 
 

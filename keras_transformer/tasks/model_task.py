@@ -178,6 +178,10 @@ class ModelTask(TextTask):
         # `quantize` gives a model other variables.
         return tuple(str(variable.dtype) for variable in getattr(self.model, "variables", ()))
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a copy in another process needs; it compiles functions of its own."""
+        return {**vars(self), "_functions": {}, "_streams": {}}
+
     def save(self, directory: str | Path) -> None:
         """Write the model, its tokenizers and the search, to be read by `load`.
 

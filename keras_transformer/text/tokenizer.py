@@ -18,6 +18,9 @@ from keras_transformer.errors import InputError
 from keras_transformer.text.normalization import _as_utf8, _normalize
 from keras_transformer.types import SPECIAL_IDS, SPECIAL_TOKENS
 
+# Of a text that is tokenized up to a number of tokens, so many bytes at least are read.
+_MAX_BYTES, _MAX_PIECE_BYTES = 2**18, 64
+
 _KINDS: dict[str, type["Tokenizer"]] = {}
 
 
@@ -85,17 +88,7 @@ class Tokenizer(tf.Module, abc.ABC):
         Raises:
             ValueError: `texts` is not of rank 1.
         """
-        if isinstance(texts, list | tuple):
-            check_several((str, bytes), texts=texts)
-            texts = [_as_utf8(text) for text in texts]
-        check_kind(list, np.ndarray, tf.Tensor, texts=texts)
-        texts = tf.convert_to_tensor(texts, tf.string if isinstance(texts, list) else None)
-        if texts.dtype != tf.string:
-            raise TypeError(f"`texts` must hold strings. Received: dtype={texts.dtype.name}.")
-        if texts.shape.rank not in (1, None):
-            raise ValueError(f"`texts` must have shape (b,). Received: shape={texts.shape}.")
-        texts = tf.ensure_shape(texts, [None])
-        return self._encode(_normalize(texts, lowercase=self.lowercase))
+        return self._encode(_normalize(_as_texts(texts), lowercase=self.lowercase))
 
     def __call__(self, texts: tf.Tensor | Sequence[str | bytes] | str | bytes) -> tf.Tensor | tf.RaggedTensor:
         """Do what `tokenize` does, and take a single text too, as tokenizers of KerasHub: int32 (t,)."""
@@ -122,8 +115,13 @@ class Tokenizer(tf.Module, abc.ABC):
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Do what `padded_ids` does, and say which texts were cut off, boolean (b,)."""
         check_positive(max_length=max_length)
-        token_ids, room = self.tokenize(texts), max_length - len(self.end_ids)
-        is_cut = token_ids.row_lengths() > room
+        texts = _as_texts(texts)
+        # SentencePiece takes hours for ten megabytes of unknown characters, of which the first tokens are
+        # wanted. Few pieces are as long as this.
+        limit = max(_MAX_BYTES, _MAX_PIECE_BYTES * max_length)
+        is_cut = tf.strings.length(texts) > limit
+        token_ids, room = self.tokenize(tf.strings.substr(texts, 0, limit)), max_length - len(self.end_ids)
+        is_cut |= token_ids.row_lengths() > room
         ends = tf.tile(tf.constant([self.end_ids], tf.int32), [token_ids.nrows(), 1])
         return tf.concat([token_ids[:, :room], ends], axis=1).to_tensor(SPECIAL_IDS.pad), is_cut
 

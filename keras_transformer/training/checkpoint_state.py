@@ -173,6 +173,8 @@ def _whole(directory: Path, state: _CheckpointState, *, best: bool = False) -> _
 @contextlib.contextmanager
 def _archive(path: Path, use: str) -> Iterator[None]:
     """Check the sizes in a `.keras` file before it is read; raise InputError for whatever fails then."""
+    if path.exists() and not path.is_file():
+        raise InputError(f"{path} cannot be read {use}: it is no regular file.")
     try:
         if zipfile.is_zipfile(path):
             # Keras compresses nothing, and refuses what expands to more than 4 GB.

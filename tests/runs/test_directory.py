@@ -11,7 +11,7 @@ import pytest
 
 from keras_transformer.errors import InputError
 from keras_transformer.runs import Run, RunConfig
-from keras_transformer.runs.directory import CONTENT, begun, check_pairs, locked, resumed
+from keras_transformer.runs.directory import CONTENT, begun, check_pairs, locked, resumed, write_config
 
 CONFIG = RunConfig().override(name="tiny", kind="character", shared=False, epochs=7)
 PAIRS = [("ab", "xyz"), ("b", "z")]
@@ -342,3 +342,100 @@ def test_a_file_that_its_process_removes_meanwhile_is_made_again(
     with locked(tmp_path / "run"):
         assert (tmp_path / ".run.lock").exists()
     assert len(calls) == 2
+
+
+@needs_locks
+@pytest.mark.parametrize("names", [("real", "link"), ("link", "real"), ("link", "other/../link")])
+def test_a_link_is_another_name_of_one_run(names: tuple[str, str], tmp_path: Path) -> None:
+    for name in ("real", "other"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    with (
+        locked(tmp_path / names[0]),
+        pytest.raises(InputError, match="Another process is training"),
+        locked(tmp_path / names[1]),
+    ):
+        pass
+    assert {path.name for path in tmp_path.iterdir()} == {"real", "link", "other"}
+
+
+def test_a_run_at_a_link_to_nothing(tmp_path: Path) -> None:
+    (tmp_path / "run").symlink_to(tmp_path / "disk")
+    with (
+        pytest.raises(InputError, match=r"Cannot write .*/run: it is a link to .*/disk"),
+        locked(tmp_path / "run"),
+    ):
+        pass
+
+
+@pytest.fixture
+def complete(tmp_path: Path) -> Path:
+    """A run with a checkpoint, and all that it wrote before."""
+    directory = tmp_path / "run"
+    with begun(directory, CONFIG, overwrite=False):
+        check_pairs(directory, train=PAIRS)
+        for name in ("source_tokenizer", "target_tokenizer"):
+            (directory / name).mkdir()
+            (directory / name / "tokenizer.json").write_text('{"lowercase": false}')
+            (directory / name / "vocabulary.txt").write_text("a\nb\n")
+        write_config(directory, CONFIG, is_complete=True)
+        save(directory, "{}")
+    return directory
+
+
+def go_on(directory: Path) -> None:
+    with resumed(directory, Run.open(directory).config):
+        pass
+
+
+def test_what_is_unchanged_goes_on(complete: Path) -> None:
+    go_on(complete)
+    table = json.loads((complete / "config.json").read_text())
+    # As runs of earlier versions, and of who edits the file, have it.
+    (complete / "config.json").write_text(
+        json.dumps({name: table[name] for name in table if name != "checksums"})
+    )
+    (complete / "pairs.json").unlink()
+    go_on(complete)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "pairs.json",
+        *(
+            f"{side}_tokenizer/{file}"
+            for side in ("source", "target")
+            for file in ("tokenizer.json", "vocabulary.txt")
+        ),
+    ],
+)
+@pytest.mark.parametrize("change", ["changed", "removed"])
+def test_what_was_changed_by_hand_is_named(name: str, change: str, complete: Path) -> None:
+    if change == "removed":
+        (complete / name).unlink()
+    else:
+        (complete / name).write_text((complete / name).read_text() + " ")
+    wanted = f"no '{name}' any more" if change == "removed" else f"{name} was changed after the run began"
+    with pytest.raises(InputError, match=wanted):
+        go_on(complete)
+
+
+@pytest.mark.parametrize(("old", "new"), [('"epochs": 7', '"epochs": 8'), ('"seed": 0', '"seed": 1')])
+def test_a_configuration_that_was_changed_by_hand(old: str, new: str, complete: Path) -> None:
+    text = (complete / "config.json").read_text()
+    assert old in text
+    (complete / "config.json").write_text(text.replace(old, new))
+    with pytest.raises(InputError, match=r"config\.json was changed after the run began"):
+        go_on(complete)
+
+
+def test_checkpoints_that_were_not_copied(complete: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (complete / "checkpoints/state.json").unlink()
+    go_on(complete)
+    assert caplog.messages == [f"{complete} has no checkpoint: the run starts with its first epoch"]
+    (complete / "training.csv").touch()
+    with pytest.raises(
+        InputError, match=r"cannot go on: it holds training\.csv of epochs .*Copy checkpoints"
+    ):
+        go_on(complete)
