@@ -224,7 +224,7 @@ def test_a_failure_while_renaming_moves_everything_back(
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
-# Kills a process that replaces a directory at each of its operations on files, and tells what can be read then.
+# Kills a process that replaces a directory at each of its operations on files, and tells what is read then.
 KILLS = """
 import os, shutil, signal, sys
 from pathlib import Path

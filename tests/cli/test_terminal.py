@@ -5,11 +5,18 @@ import logging
 import warnings
 
 import pytest
+import tensorflow as tf
 from click.testing import CliRunner, Result
 
 from keras_transformer.cli.terminal import Verb, _EpochProgress, progress_bar
 from keras_transformer.errors import ExportError, InputError
 from keras_transformer.text import VocabularyWarning
+
+OUT_OF_MEMORY = tf.errors.ResourceExhaustedError(
+    None,
+    None,
+    "Detected at node\n  File a.py, line 1\nOOM when allocating tensor with shape[9,9]\nHint: a page",
+)
 
 
 def failing(error: BaseException) -> Result:
@@ -31,6 +38,9 @@ def test_an_export_that_is_not_right_is_one_line_and_status_1() -> None:
         (OSError(28, "No space left on device", "model.keras"), "model.keras: No space left on device"),
         (PermissionError(13, "Permission denied", "runs"), "Error: runs: Permission denied\n"),
         (KeyboardInterrupt(), "Error: Interrupted.\n"),
+        (MemoryError("Unable to allocate 9 TiB"), "enough memory. Unable to allocate 9 TiB"),
+        (OUT_OF_MEMORY, "Received: OOM when allocating tensor with shape[9,9]"),
+        (RuntimeError("INTERNAL\nRESOURCE_EXHAUSTED: Out of memory"), "RESOURCE_EXHAUSTED: Out of memory"),
     ],
 )
 def test_a_mistake_is_one_line_and_status_2(error: BaseException, line: str) -> None:

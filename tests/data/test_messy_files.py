@@ -9,14 +9,16 @@ import gzip
 import io
 import json
 import logging
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
-from keras_transformer.data import read_pairs
+from keras_transformer.data import ParallelText, read_pairs
 from keras_transformer.errors import InputError
+from keras_transformer.runs import Run, RunConfig
 
 Pairs = list[tuple[str, str]]
 THREE = [("one", "un"), ("two", "deux"), ("three", "trois")]
@@ -272,6 +274,55 @@ def outcome(messy: Messy, folder: Path, warned: Callable[[], list[str]]) -> tupl
 def test_messy_file(name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     found, details = outcome(MESSY[name], tmp_path, lambda: caplog.messages)
     assert found == ("asked" if MESSY[name].right is None else "right"), details
+
+
+@pytest.mark.parametrize("name", ["x.csv#en,de", "x.csv#1,2", "x.csv"])
+def test_a_table_is_read_alike_from_everywhere(name: str, tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_bytes(table(GREETINGS, ",", header="en de"))
+    path = f"{tmp_path}/{name}"
+    assert read_pairs(path) == read_pairs(tmp_path / name) == list(ParallelText(path)) == GREETINGS
+    run = Run(RunConfig().override(pairs=path, validation_fraction=0.3))
+    assert sorted([*run.pairs.train, *run.pairs.validation]) == sorted(GREETINGS)
+    assert read_pairs(f"{path.partition('#')[0]}#2,1") == [(target, source) for source, target in GREETINGS]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("x.jsonl", b'{"a": "x", "b": "y"}\n{"a": \n', r"x\.jsonl:2 is not valid JSON"),
+        (
+            "x.jsonl",
+            b'{"a": "x", "b": "y"}\n7\n',
+            r"x\.jsonl:2 must be a JSON object of texts\. Received: '7'",
+        ),
+        ("x.jsonl", b"[" * 100_000, r"is not valid JSON: maximum recursion"),
+        ("x.jsonl", b'{"a": "x"}\n', r"the names of its columns do not say"),
+        ("x.json", b'{"a": [], "b": []}', r"must hold an object of texts on each line"),
+        ("x.csv", b"one\ntwo\n", r"x\.csv:1: needs 2 columns"),
+        ("x.csv", b'en,de\n"a"b,c\n', r"x\.csv:2: is not valid CSV"),
+        ("x.csv#en,fr", b"en,de\na,b\n", r"must have one column 'fr'\. Received: columns 'en', 'de'"),
+        ("x.csv#en", b"en,de\na,b\n", r"FILE#SOURCE,TARGET"),
+        ("x.tsv#2,3", b"a\tb\n", r"x\.tsv:1: needs 3 columns separated by tabs\. Received: 2"),
+        ("x.tmx", b"<tmx><body><tu>", r"x\.tmx is not valid XML"),
+        ("x.tmx", b"<tmx><body></body></tmx>", r"it has no rows"),
+    ],
+)
+def test_a_file_that_cannot_be_read(name: str, content: bytes, message: str, tmp_path: Path) -> None:
+    (tmp_path / name.partition("#")[0]).write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        read_pairs(f"{tmp_path}/{name}")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_pipe_is_no_file_of_pairs(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "x.tsv")
+    with pytest.raises(InputError, match="no regular file"):
+        read_pairs(tmp_path / "x.tsv")
+
+
+def test_half_a_character_of_json_is_no_text(tmp_path: Path) -> None:
+    (tmp_path / "x.jsonl").write_bytes(rb'{"source": "\ud83d\ude00 \ud83d.", "target": "x"}')
+    assert read_pairs(tmp_path / "x.jsonl") == [("\U0001f600 \N{REPLACEMENT CHARACTER}.", "x")]
 
 
 def _print_counts() -> None:

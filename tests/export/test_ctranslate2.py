@@ -17,6 +17,7 @@ from keras import ops
 
 import keras_transformer as kt
 from helpers import BeamSearch, GreedySearch
+from keras_transformer._files import Checksums
 from keras_transformer.errors import InputError
 from keras_transformer.export import export_ctranslate2
 
@@ -290,6 +291,9 @@ def test_a_translator_is_written_with_its_tokens(translator: kt.Translator, tmp_
     assert len(set(tokens)) == tokenizer.vocabulary_size
     config = json.loads((directory / "config.json").read_text(encoding="utf-8"))
     assert (config["unk_token"], config["eos_token"]) == ("[UNK]", "[END]")
+    Checksums.check(directory)
+    listed = (directory / Checksums.file).read_text(encoding="utf-8")
+    assert all(name in listed for name in ("model.bin", "config.json", "source_tokenizer/", "README.md"))
     readme = (directory / "README.md").read_text(encoding="utf-8")
     assert 'Translator("mine"' in readme
     assert "max_input_length=256,\n        max_decoding_length=7,\n" in readme

@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import os
+import pickle
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -261,3 +263,21 @@ def test_a_save_that_fails_leaves_the_old_translator(
         translator.save(directory)
     assert {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()} == before
     assert list(directory.parent.iterdir()) == [directory]
+
+
+def test_a_task_that_has_answered_can_be_given_to_another_process(translator: kt.Translator) -> None:
+    answer = translator.translate(["ab"])
+    list(translator.stream("ab"))
+    assert pickle.loads(pickle.dumps(translator)).translate(["ab"]) == answer
+
+
+def test_a_link_to_nothing_and_a_pipe_are_refused(directory: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "disk")
+    with pytest.raises(InputError, match=r"Cannot write .*link: it is a link to .*disk, which is not there"):
+        kt.Translator.load(directory).save(tmp_path / "link")
+    (directory / "model.keras").unlink()
+    os.mkfifo(directory / "model.keras")
+    with pytest.raises(InputError, match=r"has no model\.keras"):
+        kt.Translator.load(directory)
+    with pytest.raises(InputError, match=r"model\.keras cannot be read .*: it is no regular file"):
+        kt.training.load_model(directory / "model.keras")

@@ -117,6 +117,14 @@ def test_padded_ids_end_each_text_and_cut_the_long_ones() -> None:
     assert tokenizer.padded_ids([], 10).shape == (0, 0)
 
 
+def test_of_a_long_text_no_more_is_tokenized_than_is_wanted(tokenizer: Tokenizer) -> None:
+    """SentencePiece takes hours for ten megabytes of characters that it does not know."""
+    [short] = tokenizer.padded_ids(["a cat " * 30], 20).numpy().tolist()
+    for text in ("a cat " * 2_000_000, "a cat " * 30 + "\u2603" * 3_000_000):
+        [long], [is_cut] = (part.numpy().tolist() for part in tokenizer.ended_ids([text], 20))
+        assert (long, is_cut) == (short, True)
+
+
 def test_a_round_trip_writes_texts_as_a_model_would() -> None:
     texts = ["A  B", "a\ud800b", "", "ac"]
     assert CharacterTokenizer("ab ", lowercase=True, normalize_spaces=True).round_trip(texts) == [
