@@ -270,6 +270,20 @@ def _sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
+def _as_texts(texts: tf.Tensor | Sequence[str | bytes]) -> tf.Tensor:
+    """Return texts as a tensor of strings (b,); raise TypeError or ValueError for anything else."""
+    if isinstance(texts, list | tuple):
+        check_several((str, bytes), texts=texts)
+        texts = [_as_utf8(text) for text in texts]
+    check_kind(list, np.ndarray, tf.Tensor, texts=texts)
+    texts = tf.convert_to_tensor(texts, tf.string if isinstance(texts, list) else None)
+    if texts.dtype != tf.string:
+        raise TypeError(f"`texts` must hold strings. Received: dtype={texts.dtype.name}.")
+    if texts.shape.rank not in (1, None):
+        raise ValueError(f"`texts` must have shape (b,). Received: shape={texts.shape}.")
+    return tf.ensure_shape(texts, [None])
+
+
 def _dense(token_ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
     """Return int32 (b, t), padded where the input was ragged."""
     if isinstance(token_ids, tf.RaggedTensor):
