@@ -99,9 +99,11 @@ def _chosen_columns(path: Path, rows: list[_Cells], wanted: tuple[str, str] | No
     numbers = [int(each) - 1 for each in wanted or () if each.isdecimal() and int(each) > 0]
     if wanted and len(numbers) < 2:
         return _Layout(*_named(path, first, wanted), first_row=1)
-    if is_header(first) and not (numbers and all(map(is_short_code, first))):
+    # Names of two letters may be words, but for a format that has names in its first row.
+    are_words = all(map(is_short_code, first)) and _ending(path) != ".csv"
+    if is_header(first) and not (numbers and are_words):
         source, target = numbers or _named(path, first, None)
-        if all(map(is_short_code, first)) and _ending(path) != ".csv":  # which has names in its first row
+        if are_words:
             _LOGGER.warning(
                 "%s: its first row, %s, was taken for names of columns. If it is a pair: %s#1,2",
                 *(path, first, path),
