@@ -150,7 +150,8 @@ class _Generation:
             "banned_sequences": tuple(each for each in bans if len(each) > 1),
             "first_token_ids": first,
             "force_end": self.forced_eos_token_id is not None,
-            "no_repeat_ngram_size": self.no_repeat_ngram_size,
+            # What is longer than an output never comes twice.
+            "no_repeat_ngram_size": self.no_repeat_ngram_size if self.no_repeat_ngram_size <= longest else 0,
             "repetition_penalty": self.repetition_penalty,
         }
         options: Config = {

@@ -91,6 +91,15 @@ def test_a_large_number_takes_no_memory(
     assert "1000000000" in str(raised.value) or key == "d_kv" or key == "num_heads"
 
 
+def test_rules_that_no_output_meets_cost_nothing(original: Callable[[str], Path], tmp_path: Path) -> None:
+    shutil.copytree(original("marian"), tmp_path / "hub")
+    wanted = from_hugging_face(tmp_path / "hub")
+    edited(tmp_path / "hub", "generation_config.json", "no_repeat_ngram_size", value=MANY)
+    assert from_hugging_face(tmp_path / "hub").search == wanted.search
+    edited(tmp_path / "hub", "generation_config.json", "min_length", value=MANY)
+    assert from_hugging_face(tmp_path / "hub").search.constraints.min_length == wanted.max_target_length
+
+
 VALUES = [
     ("config.json", ("model_type",), []),
     ("config.json", ("architectures",), 5),
