@@ -63,9 +63,10 @@ def sinusoidal_position_encoding(
 
 def _of_tokens(positions: Tensor, padding_mask: Tensor, start: Tensor | int = 0) -> Tensor:
     """Return the positions `(b, t)` of rows that may begin with padding, counted from the first token."""
-    is_before = ops.equal(ops.cumsum(ops.cast(padding_mask, "int32"), axis=1), 0)  # (b, t)
-    num_before = ops.sum(ops.cast(is_before, "int32"), axis=1, keepdims=True)  # (b, 1)
-    return ops.maximum(positions[None, :] - num_before, start)
+    num_tokens = ops.cumsum(ops.cast(padding_mask, "int32"), axis=1)  # (b, t), up to each position
+    num_before = ops.sum(ops.cast(ops.equal(num_tokens, 0), "int32"), axis=1, keepdims=True)  # (b, 1)
+    counted = ops.maximum(positions[None, :] - num_before, start)
+    return ops.where(ops.any(padding_mask, axis=1, keepdims=True), counted, positions[None, :])
 
 
 def _check_sequence(inputs: Shape) -> None:

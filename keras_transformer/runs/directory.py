@@ -55,13 +55,13 @@ def locked(directory: Path) -> Iterator[None]:
     # Of the directory itself: a link to it is another name of the same run.
     real = resolved(directory)
     existed = real.parent.exists()
-    with errors_named("write", directory):
-        real.parent.mkdir(parents=True, exist_ok=True)
-        # Next to the directory, which may not be there yet; a disk may have no place next to it.
-        is_next_to = not real.is_dir() or os.access(real.parent, os.W_OK)
-        path = real.with_name(f".{real.name}.lock") if is_next_to else real / ".lock"
-        file = _locked_file(path, directory)
     try:
+        with errors_named("write", directory):
+            real.parent.mkdir(parents=True, exist_ok=True)
+            # Next to the directory, which may not be there yet; a disk may have no place next to it.
+            is_next_to = not real.is_dir() or os.access(real.parent, os.W_OK)
+            path = real.with_name(f".{real.name}.lock") if is_next_to else real / ".lock"
+            file = _locked_file(path, directory)
         with file:
             try:
                 yield

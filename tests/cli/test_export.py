@@ -79,15 +79,6 @@ def test_a_directory_that_is_no_model(command: Callable) -> None:
     assert not Path("served").exists()
 
 
-def test_a_model_that_samples(command: Callable, trained: Path) -> None:
-    translator = kt.Translator.load(trained / "runs/tiny")
-    translator.search = kt.decoding.SampleSearch()
-    translator.save("sampling")
-    result = command("export", "sampling", "served/tiny")
-    assert result.exit_code == 2
-    assert "must give the same answer each time to be exported. Received: SampleSearch." in result.stderr
-
-
 def test_an_unknown_optimization(command: Callable) -> None:
     result = command("export", "model", "served/tiny", "--optimize", "int4")
     assert result.exit_code == 2

@@ -18,6 +18,9 @@ pytestmark = pytest.mark.skipif(
 TOLERANCE = 3e-5
 # Of the same with bfloat16, whose numbers have 8 bits.
 HALF_TOLERANCE = 2.0**-5
+# Losses that are compared: of the others every one. By its tenth step a change of one rounding of all weights
+# (6e-8) has changed the loss of this run by 8e-5, later by 4e-3.
+STABLE_STEPS = {"CausalLM": 9}
 # What trains in the quick tests; all others do in the slow ones.
 QUICK = {"z_loss": "training"}
 
@@ -61,7 +64,11 @@ def test_saved_models_give_the_logits_of_those_that_were_saved() -> None:
 def check_losses(names: dict[str, str]) -> None:
     """Train runs of these names, each of a part, and compare the losses of each step."""
     recorded = {part: record.read(part) for part in {*names.values()}}
-    check(golden_training.in_process(names), {name: recorded[part][name] for name, part in names.items()})
+    found = golden_training.in_process(names)
+    check(
+        {name: found[name][: STABLE_STEPS.get(name)] for name in names},
+        {name: recorded[part][name][: STABLE_STEPS.get(name)] for name, part in names.items()},
+    )
 
 
 @pytest.mark.slow

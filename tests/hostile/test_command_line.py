@@ -92,10 +92,12 @@ def test_a_search_that_no_memory_holds(command: Callable, trained: Path) -> None
 @pytest.mark.skipif(not Path("/dev/zero").exists(), reason="needs a device without an end")
 def test_a_device_without_an_end(command: Callable, trained: Path) -> None:
     model = ["--model", trained / "runs/tiny"]
-    line = "Error: /dev/zero:1: a line must have at most 16,777,216 bytes."
-    assert refused(command("translate", *model, "--input", "/dev/zero")) == line
     words = ["evaluate", *model, "--source", "/dev/zero", "--target", "/dev/zero"]
-    assert refused(command(*words)) == line
+    for line in (
+        refused(command("translate", *model, "--input", "/dev/zero")),
+        refused(command(*words)),
+    ):
+        assert line.startswith("Error: /dev/zero: not valid UTF-8 but UTF-16, or no text: ")
 
 
 def test_lines_without_an_end(limit_memory: Callable[[int], None]) -> None:
@@ -206,7 +208,7 @@ def test_a_refused_resume_changes_nothing(command: Callable, trained: Path, tmp_
     Path("runs/tiny/pairs.json").write_text(json.dumps({"train": "0", "validation": "0"}), encoding="utf-8")
     before = content(Path("runs"))
     words = ("--name", "tiny", "--resume", "--epochs", "9")
-    assert "must have the pairs that it began with" in refused(command("train", *words))
+    assert "pairs.json was changed after the run began" in refused(command("train", *words))
     assert content(Path("runs")) == before
 
 

@@ -76,8 +76,9 @@ def test_a_graph_that_writes_a_file_is_not_loaded(export: Path, command: Callabl
         InputError, match=r"saved_model\.pb has operations that no export has.*: WriteFile\. "
     ):
         ServedModel(export)
-    for verb in (["translate", "ab"], ["evaluate", "--source", "texts", "--target", "texts"]):
+    for verb in (["translate", "ab"], ["evaluate", "--source", "texts", "--target", "others"]):
         Path("texts").write_text("ab\n")
+        Path("others").write_text("AB\n")
         result = command(*verb, "--saved-model", export)
         assert result.exit_code == 2
         assert re.fullmatch(r"Error: .*: WriteFile\. .* --trust.*\n", result.stderr)

@@ -58,9 +58,10 @@ def test_the_command_line_says_so_in_one_line(run: Path, command: Callable[..., 
     spoil(run / "model.keras", np.nan)
     (run / Checksums.file).unlink()
     Path("texts").write_text("w1ab\n")
+    Path("others").write_text("W1AB\n")
     for words in (
         ["translate", "--model", run, "w1ab"],
-        ["evaluate", "--model", run, "--source", "texts", "--target", "texts"],
+        ["evaluate", "--model", run, "--source", "texts", "--target", "others"],
         ["plot", "attention", "--model", run, "w1ab"],
         ["export", run, tmp_path / "model.tflite", "--format", "litert"],
         ["export", run, tmp_path / "exports"],
