@@ -116,7 +116,7 @@ class ConfiguredModel(keras.Model):
             >>> model = CausalLM(100, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=16)
             >>> model.enable_lora(2)
             >>> sum(weight.shape.num_elements() for weight in model.trainable_weights)
-            112
+            80
         """
         check_positive(rank=rank)
         if self._factors():

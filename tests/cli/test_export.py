@@ -5,8 +5,6 @@ from pathlib import Path
 
 import pytest
 
-import keras_transformer as kt
-
 
 @pytest.mark.slow
 def test_versions_go_up(command: Callable, trained: Path) -> None:
