@@ -35,7 +35,7 @@ def examples(version: Path) -> list[str]:
 
 def number_nodes(function: FunctionDef) -> None:
     """Name the nodes of a function by numbers."""
-    names = {node.name: f"n{number}" for number, node in enumerate(function.node_def)}
+    names = {node.name: f"{number:x}" for number, node in enumerate(function.node_def)}
 
     def renamed(name: str) -> str:
         start, (head, *rest) = name[: name.startswith("^")], name.removeprefix("^").split(":")

@@ -28,6 +28,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     root = tmp_path_factory.mktemp("families")
 
     def made(family: str) -> Path:
+        pytest.importorskip("transformers")
         if not (root / family).exists():
             save = save_whisper if family == "whisper" else lambda path: save_translator(family, path)
             save(root / family)

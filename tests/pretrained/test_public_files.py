@@ -235,6 +235,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     root = tmp_path_factory.mktemp("families")
 
     def made(family: str) -> Path:
+        pytest.importorskip("transformers")
         if not (root / family).exists():
             save_translator(family, root / family, num_beams=3)
         return root / family
