@@ -86,6 +86,7 @@ def test_texts_and_a_file(command: Callable) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::keras_transformer.tasks.TruncationWarning")
 def test_hard_texts_get_a_line_each(command: Callable, trained: Path) -> None:
     texts = ["", "\U0001f600", "שלום", "x" * 100_000, "w1ab"]
     output = command(

@@ -39,6 +39,7 @@ def test_what_is_cut_off_is_said(exported: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::keras_transformer.tasks.TruncationWarning")
 def test_answers_do_not_depend_on_the_batch(exported: Path) -> None:
     served = ServedModel(exported)
     alone = [served.translate([text])[0] for text in TEXTS]

@@ -175,7 +175,8 @@ def test_an_inverted_mask_is_told_once(make: Callable[[], Any], mask: dict[str, 
     mask = {name: np.array(value) for name, value in mask.items()}
     with pytest.warns(UserWarning, match="leaves no key gathers zeros") as told:
         layer(*inputs, **mask)
-    assert len(told) == getattr(layer, "num_layers", 1)
+    found = [each for each in told if "gathers zeros" in str(each.message)]  # torch has warnings of its own
+    assert len(found) == getattr(layer, "num_layers", 1)
     layer(*inputs, **mask)  # without a warning
 
 
