@@ -173,6 +173,7 @@ def _hide_padding(vectors: Tensor, padding_mask: Tensor | None) -> Tensor:
 def _warn_if_inverted(masks: _Masks) -> bool:
     """Warn of masks that leave queries no key; return whether they could be read, as in an eager call."""
     # The masks that many tutorials make are True where a key is hidden. A single example may be all padding.
+    is_known = False
     for name, mask, axis in (
         ("attention_mask", masks.attention_mask, -1),
         ("padding_mask", masks.padding_mask, None),
@@ -180,14 +181,14 @@ def _warn_if_inverted(masks: _Masks) -> bool:
         seen = None if mask is None else known_values(as_boolean(mask, name))
         if seen is None or not seen.size:
             continue
+        is_known = True
         if not seen.any(axis=axis).all():
             warnings.warn(
                 f"A query to which `{name}` leaves no key gathers zeros. True (1) must stand where a key may "
                 "be attended to.",
                 stacklevel=2,
             )
-        return True
-    return False
+    return is_known
 
 
 def _mask_queries(

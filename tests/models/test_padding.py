@@ -182,3 +182,9 @@ def test_an_inverted_mask_is_told_once(make: Callable[[], Any], mask: dict[str, 
 
 def test_one_example_of_padding_is_no_mistake() -> None:
     EncoderLayer(2, 11)(draw(2, 5, 8), padding_mask=MASK * [[0], [1]])
+
+
+def test_a_right_mask_hides_no_inverted_one() -> None:
+    masks = {"attention_mask": np.ones((5, 5)), "padding_mask": np.zeros((2, 5))}
+    with pytest.warns(UserWarning, match="`padding_mask` leaves no key"):
+        EncoderLayer(2, 11)(draw(2, 5, 8), **masks)
