@@ -14,10 +14,13 @@ from safetensors.numpy import save_file
 from keras_transformer._files import as_path, atomic_directory, atomic_file, errors_named, write_file
 from keras_transformer.decoding import Search
 from keras_transformer.errors import InputError
-from keras_transformer.models import Transformer, TransformerConfig
+from keras_transformer.models import EncoderModel, Transformer, TransformerConfig
 from keras_transformer.pretrained.bart import _M2M100, _Bart, _Marian, _MBart, _Pegasus
+from keras_transformer.pretrained.bert import _Bert, _DistilBert, _EncoderFamily, _Roberta
 from keras_transformer.pretrained.directory import _Directory
-from keras_transformer.pretrained.family import _Family
+from keras_transformer.pretrained.encoder_tokenizers import _ENCODER_READERS
+from keras_transformer.pretrained.encoders import _read_encoder
+from keras_transformer.pretrained.family import _EncoderDecoder, _Family
 from keras_transformer.pretrained.generation import _GENERATION_NAMES, _Generation, _written_search
 from keras_transformer.pretrained.t5 import _MT5, _T5, _UMT5
 from keras_transformer.pretrained.tokenizer_files import _FAST, _SETTINGS, _read_settings
@@ -36,11 +39,14 @@ _LOGGER = logging.getLogger(__name__)
 # By `model_type`.
 _FAMILIES: dict[str, type[_Family]] = {
     "bart": _Bart,
+    "bert": _Bert,
+    "distilbert": _DistilBert,
     "m2m_100": _M2M100,
     "marian": _Marian,
     "mbart": _MBart,
     "mt5": _MT5,
     "pegasus": _Pegasus,
+    "roberta": _Roberta,
     "t5": _T5,  # and ByT5
     "umt5": _UMT5,
     "whisper": _Whisper,
@@ -100,6 +106,8 @@ def from_hugging_face(
     """
     files = _Directory(source, revision)
     family = _read_family(files)
+    if not isinstance(family, _EncoderDecoder):
+        raise NotImplementedError
     tensors = files.tensors(family.prefix)
     _check_sizes(tensors, family, files.path)
     generation = _read_generation(files, family, is_followed=options.get("search") is None)
@@ -135,6 +143,50 @@ def from_hugging_face(
         "max_target_length": limits[1],
     }
     return Translator(**{**arguments, **options})
+
+
+def read_encoder(
+    directory: str | Path,
+    num_outputs: int | None = None,
+    *,
+    pooling: str | None = None,
+    revision: str | None = None,
+) -> tuple[EncoderModel, Tokenizer]:
+    """Read a pretrained encoder: BERT, DistilBERT and RoBERTa, with what is on top or with new outputs.
+
+    Args:
+        directory: A directory as the hub has it; or the name of a model on the hub, which needs the package
+            `huggingface_hub`.
+        num_outputs: Number of new logits, whose weights are random: of each token, or with `pooling` of each
+            text. Defaults to what the directory has on top: logits of classes, tags or hidden tokens, or
+            vectors of a plain encoder.
+        pooling: `first`, as BERT's classifiers, whose layer before the logits is read where the directory has
+            it; `mean` or `max`. Needs `num_outputs`.
+        revision: Branch, tag or commit of a model on the hub. Defaults to its main branch.
+
+    Returns:
+        The model, whose inputs are what `tokenizer.padded_ids(texts, model.max_length)` returns, and the
+        tokenizer, see `read_tokenizers`.
+
+    Raises:
+        InputError: As `from_hugging_face`.
+        ValueError: If `pooling` is given without `num_outputs`.
+
+    Example:
+        ```python
+        model, tokenizer = kt.pretrained.read_encoder("google-bert/bert-base-uncased", 3, pooling="first")
+        ```
+    """
+    if pooling is not None and num_outputs is None:
+        raise ValueError(f"`pooling` needs `num_outputs`. Received: pooling={pooling!r}, num_outputs=None.")
+    files = _Directory(directory, revision)
+    family = _read_family(files)
+    if not isinstance(family, _EncoderFamily):
+        kinds = ", ".join(kind for kind, each in _FAMILIES.items() if issubclass(each, _EncoderFamily))
+        wanted = f"`model_type` must be one of {kinds}"
+        raise InputError(f"{files.path / 'config.json'}: {wanted}. Received: {_model_type(files)!r:.80}.")
+    new = None if num_outputs is None else {"num_outputs": num_outputs, "pooling": pooling}
+    return _read_encoder(files, family, _tokenizers(files, None, None)[0], new)[:2]
 
 
 def read_tokenizers(
@@ -223,7 +275,8 @@ def save_hugging_face(translator: Translator, directory: str | Path) -> None:
     generation = _written_search(translator.search, ids["target"], lengths[1])
     model = _checked_model(translator.model)
     start_id, ids = _start(model, ids)
-    written = _write_model(model, ids, max(lengths), {kind: _FAMILIES[kind] for kind in _WRITTEN})
+    families = {kind: kind_of for kind in _WRITTEN if issubclass(kind_of := _FAMILIES[kind], _EncoderDecoder)}
+    written = _write_model(model, ids, max(lengths), families)
     special = {
         "decoder_start_token_id": start_id,
         "eos_token_id": written.family.eos_token_id,
@@ -261,8 +314,8 @@ def _read_family(files: _Directory) -> _Family:
         theirs = [name for name, ours in family.names().items() if f"`{ours[0]}`" in str(error)]
         note = f" It is `{theirs[0]}` there." if theirs else ""
         raise InputError(f"{path}: {error}{note}") from error
-    size = family.table_sizes()["target"]
-    for name in ("pad_token_id", "eos_token_id"):
+    size = family.table_sizes()[family.last_side]
+    for name in ("pad_token_id", *(["eos_token_id"] if isinstance(family, _EncoderDecoder) else [])):
         if not 0 <= getattr(family, name) < size:
             wanted = f"`{name}` must be an id below {size}, the size of the vocabulary"
             raise InputError(f"{path}: {wanted}. Received: {getattr(family, name)}.")
@@ -294,7 +347,7 @@ def _tokenizer_class(files: _Directory) -> str | None:
     return name.removesuffix("Fast") if isinstance(name, str) else None
 
 
-def _read_generation(files: _Directory, family: _Family, *, is_followed: bool) -> _Generation:
+def _read_generation(files: _Directory, family: _EncoderDecoder, *, is_followed: bool) -> _Generation:
     path = _generation_path(files)
     # Older models have its names in `config.json`.
     is_old = path.name == "config.json"
@@ -324,18 +377,18 @@ def _generation_path(files: _Directory) -> Path:
 
 
 def _tokenizers(files: _Directory, source: str | None, target: str | None) -> tuple[Tokenizer, Tokenizer]:
-    name = _tokenizer_class(files)
+    family, name = _FAMILIES.get(str(_model_type(files))), _tokenizer_class(files)
     if name in _ANY_CLASS:
         model = files.table(_FAST, optional=True).get("model")
         if isinstance(model, dict) and model.get("type") == _WORD_LEVEL:
             _refuse_language(files, source, target)
             return _read_word_level(files.path)
-        family = _FAMILIES.get(str(_model_type(files)))
         name = family.tokenizer_class if family else None
-    if name not in _TOKENIZERS:
-        wanted = f"the tokenizer must be one of {tuple(_TOKENIZERS)}"
+    readers = _TOKENIZERS if family is None or "decoder" in family.stacks else _ENCODER_READERS
+    if name not in readers:
+        wanted = f"the tokenizer must be one of {tuple(readers)}"
         raise InputError(f"{files.path / _SETTINGS}: {wanted}. Received: {name!r:.80}.")
-    return _TOKENIZERS[name](files, source, target)
+    return readers[name](files, source, target)
 
 
 def _limits(family: _Family, generation: _Generation) -> tuple[int, int]:

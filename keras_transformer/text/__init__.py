@@ -6,11 +6,13 @@ from keras_transformer.text.byte_pair import BytePairTokenizer
 from keras_transformer.text.lookup import CharacterTokenizer, WhitespaceTokenizer
 from keras_transformer.text.subword import SubwordTokenizer, VocabularyWarning
 from keras_transformer.text.tokenizer import Tokenizer, load_tokenizer
+from keras_transformer.text.word_piece import BertTokenizer
 from keras_transformer.types import SPECIAL_IDS
 
 __all__ = [
     "SPECIAL_IDS",
     "AdaptedTokenizer",
+    "BertTokenizer",
     "BytePairTokenizer",
     "CharacterTokenizer",
     "SubwordTokenizer",
