@@ -7,7 +7,6 @@ import keras
 
 from keras_transformer._arguments import check_divides, check_memory
 from keras_transformer.layers.config import LayerConfig
-from keras_transformer.layers.feed_forward import get_activation
 from keras_transformer.types import Config
 
 _DEPTHS = ("num_encoder_layers", "num_decoder_layers")
@@ -215,7 +214,6 @@ class _EncoderConfig(_ModelConfig):
             raise ValueError(
                 "`head_norm` needs `head_activation`. Received: head_norm=True, head_activation=None."
             )
-        get_activation(self.head_activation)
 
 
 def _check_exactly_one(**options: int | None) -> None:

@@ -5,7 +5,6 @@ from typing import Any
 import keras
 
 from keras_transformer.layers.encoder import Encoder
-from keras_transformer.layers.feed_forward import get_activation
 from keras_transformer.layers.normalization import Dropout
 from keras_transformer.layers.token_embedding import OutputProjection
 from keras_transformer.models.config import _EncoderConfig
@@ -96,7 +95,8 @@ def _parts(config: _EncoderConfig, source: _Source, dtype: object) -> Parts:
     if config.pooling is not None:
         parts["pooling"] = Pooling(config.pooling, dtype=dtype, name="pooling")
     if config.head_activation is not None:
-        activation = get_activation(config.head_activation)
+        name = config.head_activation
+        activation = keras.saving.get_registered_object(f"keras_transformer>{name}") or name  # `gelu_tanh`
         parts["head"] = keras.layers.Dense(config.hidden_dim, activation=activation, dtype=dtype, name="head")
         parts["head_end"] = (
             encoder.make_normalization("head_normalization")

@@ -1,4 +1,4 @@
-"""Pretrained encoders: a directory as an `EncoderModel` and its tokenizer."""
+"""Pretrained encoders: a directory as an `EncoderModel` with its tokenizer, and as a task."""
 
 import dataclasses
 from pathlib import Path
@@ -10,7 +10,8 @@ from keras_transformer.models import EncoderModel
 from keras_transformer.pretrained.bert import _EncoderFamily, _Head
 from keras_transformer.pretrained.directory import _Directory, _Tensors
 from keras_transformer.pretrained.weights import _check_sizes, _check_table, _fill, _table_names
-from keras_transformer.text import Tokenizer
+from keras_transformer.tasks import TextClassifier, TextTagger
+from keras_transformer.text import BytePairTokenizer, Tokenizer
 from keras_transformer.types import Config
 
 _OUTPUT = "output_projection"
@@ -25,13 +26,41 @@ class _Labels:
 
 
 class _Encoder(NamedTuple):
-    """What a directory has."""
+    """What a directory has; without labels where the logits are of no classes."""
 
     model: EncoderModel
-    tokenizer: Tokenizer
-    architecture: str
-    labels: tuple[str, ...]
-    is_multi_label: bool
+    labels: tuple[str, ...] = ()
+    multi_label: bool = False
+
+
+def _read_encoder_task(
+    files: _Directory, family: _EncoderFamily, tokenizer: Tokenizer, options: Config
+) -> TextClassifier | TextTagger:
+    """Read a classifier or a tagger; `labels` or `tags` of a plain encoder are those of new logits."""
+    new, names = None, "labels"
+    architecture = _architecture(files, family)
+    if architecture.endswith("ForTokenClassification"):
+        names = "tags"
+    elif not architecture.endswith("ForSequenceClassification"):
+        given = [name for name in ("labels", "tags") if name in options]
+        if len(given) != 1:
+            wanted = f"a {architecture} has no classes: give `labels` of texts or `tags` of words"
+            raise InputError(
+                f"{files.path / 'config.json'}: {wanted}, or read it by `read_encoder`. Received: neither."
+            )
+        names = given[0]
+        pooling = "first" if names == "labels" else None
+        new = {"num_outputs": len(options[names]), "pooling": pooling}
+    encoder = _read_encoder(files, family, tokenizer, new)
+    read = (
+        {"max_length": family.max_length} if new else {"max_length": family.max_length, names: encoder.labels}
+    )
+    if names == "tags":
+        if isinstance(tokenizer, BytePairTokenizer):
+            # Words are read one by one, for which the original wants a space before each.
+            tokenizer = BytePairTokenizer(dataclasses.replace(tokenizer.spec, add_prefix_space=True))
+        return TextTagger(encoder.model, tokenizer, **{**read, **options})
+    return TextClassifier(encoder.model, tokenizer, **{**read, "multi_label": encoder.multi_label, **options})
 
 
 def _read_encoder(
@@ -40,12 +69,11 @@ def _read_encoder(
     """Read an encoder with what is on top, or, with the options `new`, with another layer of logits."""
     path, tensors = files.path, files.tensors(family.prefix)
     _check_sizes(tensors, family, path)
-    architecture = _architecture(files, family)
-    head = family.head(architecture) if new is None else _new_head(family, tensors, new)
-    options, labels = dict(head.options), _Labels()
-    if new is None and _OUTPUT in head.names:
-        labels = files.read("config.json", _Labels)
+    head = family.head(_architecture(files, family)) if new is None else _new_head(family, tensors, new)
+    options, names_of, multi_label = dict(head.options), (), False
+    if _OUTPUT in head.names:
         options["num_outputs"] = _num_outputs(tensors, f"{head.names[_OUTPUT]}.weight", path)
+        names_of, multi_label = _label_names(files, options)
     ids = tokenizer.original_ids
     names = _table_names(tensors, family, path)
     _check_table(tensors, family, path, ("source", names["source"]), ids)
@@ -63,10 +91,7 @@ def _read_encoder(
         model.output_projection.bias.assign(tensors.read(name, (family.vocab_size,))[ids])
     tensors.leave_out_others()
     check_finite(path, model.weights)
-    names_of = _label_names(files, labels, options) if _OUTPUT in head.names and new is None else ()
-    return _Encoder(
-        model, tokenizer, architecture, names_of, labels.problem_type == "multi_label_classification"
-    )
+    return _Encoder(model, names_of, multi_label)
 
 
 def _architecture(files: _Directory, family: _EncoderFamily) -> str:
@@ -89,9 +114,10 @@ def _num_outputs(tensors: _Tensors, name: str, path: Path) -> int:
     return shape[0]
 
 
-def _label_names(files: _Directory, labels: _Labels, options: Config) -> tuple[str, ...]:
-    """Return the label of each logit; raise InputError for logits that are no classes."""
+def _label_names(files: _Directory, options: Config) -> tuple[tuple[str, ...], bool]:
+    """Return the label of each logit, and whether a text may have several; raise for logits of no classes."""
     path, number = files.path / "config.json", options["num_outputs"]
+    labels = files.read(path.name, _Labels)
     problems = ("single_label_classification", "multi_label_classification", None)
     if labels.problem_type not in problems or (number == 1 and "pooling" in options):
         wanted = f"`problem_type` must be {problems[0]} or {problems[1]}, of at least two labels"
@@ -100,4 +126,6 @@ def _label_names(files: _Directory, labels: _Labels, options: Config) -> tuple[s
     if sorted(names) != [*range(number)]:
         wanted = f"`id2label` must have a label for each of the {number} logits, as in the weights"
         raise InputError(f"{path}: {wanted}. Received: {len(names)} labels, {names!s:.80}.")
-    return tuple(names[each] for each in range(number))
+    if len({*names.values()}) < number:
+        raise InputError(f"{path}: `id2label` must have each label once. Received: {names!s:.80}.")
+    return tuple(names[each] for each in range(number)), labels.problem_type == problems[1]

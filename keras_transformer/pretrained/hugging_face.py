@@ -19,7 +19,7 @@ from keras_transformer.pretrained.bart import _M2M100, _Bart, _Marian, _MBart, _
 from keras_transformer.pretrained.bert import _Bert, _DistilBert, _EncoderFamily, _Roberta
 from keras_transformer.pretrained.directory import _Directory
 from keras_transformer.pretrained.encoder_tokenizers import _ENCODER_READERS
-from keras_transformer.pretrained.encoders import _read_encoder
+from keras_transformer.pretrained.encoders import _read_encoder, _read_encoder_task
 from keras_transformer.pretrained.family import _EncoderDecoder, _Family
 from keras_transformer.pretrained.generation import _GENERATION_NAMES, _Generation, _written_search
 from keras_transformer.pretrained.t5 import _MT5, _T5, _UMT5
@@ -28,8 +28,9 @@ from keras_transformer.pretrained.tokenizers import _READERS, _refuse_language, 
 from keras_transformer.pretrained.weights import _check_sizes, _load_model
 from keras_transformer.pretrained.whisper import _read_whisper, _Whisper
 from keras_transformer.pretrained.word_level import _read_word_level, _word_level_files
+from keras_transformer.pretrained.written_encoder import _written_encoder
 from keras_transformer.pretrained.written_model import _write_model
-from keras_transformer.tasks import Source, TextSource, Translator
+from keras_transformer.tasks import Source, TextClassifier, TextSource, TextTagger, Translator
 from keras_transformer.text import CharacterTokenizer, Tokenizer, WhitespaceTokenizer
 from keras_transformer.types import SPECIAL_IDS
 
@@ -70,12 +71,16 @@ def from_hugging_face(
     *,
     revision: str | None = None,
     **options: Any,
-) -> Translator:
-    """Read a pretrained encoder-decoder: Marian, the BARTs, Pegasus, M2M100, NLLB, the T5s, and Whisper.
+) -> Translator | TextClassifier | TextTagger:
+    """Read a pretrained model: Marian, the BARTs, Pegasus, M2M100, NLLB, the T5s, Whisper, and the BERTs.
 
-    It has the tokenizers, the weights and the search of the original, so that it gives its outputs: beams,
-    samples, length penalty, forced and banned tokens are those of `generation_config.json`. Padding is never
-    generated. `save` makes it a directory that every command reads.
+    An encoder-decoder is a translator. It has the tokenizers, the weights and the search of the original, so
+    that it gives its outputs: beams, samples, length penalty, forced and banned tokens are those of
+    `generation_config.json`. Padding is never generated. `save` makes it a directory that every command
+    reads.
+
+    BERT, DistilBERT and RoBERTa are a `TextClassifier` or a `TextTagger`, with the labels of the
+    configuration. Of a plain encoder `labels` or `tags` are those of new logits, to be trained.
 
     What changes the outputs and is not known here is refused by name. What does not is left out, and a
     message names it. Weights are read from safetensors; from a pickle only where torch is installed, and only
@@ -87,12 +92,13 @@ def from_hugging_face(
         source_language: Of a model of many languages, see `read_tokenizers`.
         target_language: Likewise.
         revision: Branch, tag or commit of a model on the hub. Defaults to its main branch.
-        **options: Arguments of the `Translator` that replace those of the directory: `search`,
-            `max_source_length`, `max_target_length`, `source_tokenizer`, `target_tokenizer`. A search without
-            `first_token_ids` gets the token of the target language where the model needs one.
+        **options: Arguments of the task that replace those of the directory. Of a `Translator` `search`,
+            `max_source_length`, `max_target_length`, `source_tokenizer`, `target_tokenizer`; a search without
+            `first_token_ids` gets the token of the target language where the model needs one. Of the others
+            `tokenizer`, `labels` or `tags`, `multi_label`, `max_length`.
 
     Returns:
-        The translator.
+        The task.
 
     Raises:
         InputError: If the model is of another architecture, a file is missing or damaged, or an option that
@@ -102,12 +108,15 @@ def from_hugging_face(
         ```python
         translator = kt.from_hugging_face("Helsinki-NLP/opus-mt-de-en")
         translator.save("runs/de_en")
+        classifier = kt.from_hugging_face("distilbert/distilbert-base-uncased-finetuned-sst-2-english")
+        classifier.classify("What a film!").label
         ```
     """
     files = _Directory(source, revision)
     family = _read_family(files)
-    if not isinstance(family, _EncoderDecoder):
-        raise NotImplementedError
+    if isinstance(family, _EncoderFamily):
+        tokenizer = options.pop("tokenizer", None) or _tokenizers(files, source_language, target_language)[0]
+        return _read_encoder_task(files, family, tokenizer, options)
     tensors = files.tensors(family.prefix)
     _check_sizes(tensors, family, files.path)
     generation = _read_generation(files, family, is_followed=options.get("search") is None)
@@ -186,7 +195,8 @@ def read_encoder(
         wanted = f"`model_type` must be one of {kinds}"
         raise InputError(f"{files.path / 'config.json'}: {wanted}. Received: {_model_type(files)!r:.80}.")
     new = None if num_outputs is None else {"num_outputs": num_outputs, "pooling": pooling}
-    return _read_encoder(files, family, _tokenizers(files, None, None)[0], new)[:2]
+    [tokenizer, _] = _tokenizers(files, None, None)
+    return _read_encoder(files, family, tokenizer, new).model, tokenizer
 
 
 def read_tokenizers(
@@ -244,8 +254,11 @@ def read_tokenizers(
     return _tokenizers(_Directory(directory, revision), source_language, target_language)
 
 
-def save_hugging_face(translator: Translator, directory: str | Path) -> None:
+def save_hugging_face(translator: Translator | TextClassifier | TextTagger, directory: str | Path) -> None:
     """Write the model, the tokenizers and the search of a translator as a directory of `transformers`.
+
+    A classifier or a tagger that has the options of BERT, DistilBERT or RoBERTa, such as one that was read
+    and trained further, becomes a directory of that family; token types have no part in it.
 
     `AutoModelForSeq2SeqLM.from_pretrained(directory)` and `AutoTokenizer.from_pretrained(directory)` give the
     outputs of this translator, and `from_hugging_face` reads it again. The family is the one that has the
@@ -254,7 +267,7 @@ def save_hugging_face(translator: Translator, directory: str | Path) -> None:
     must give the logits of the model.
 
     Args:
-        translator: What is written.
+        translator: What is written: a translator, a classifier or a tagger.
         directory: Made by this call, or empty.
 
     Raises:
@@ -269,6 +282,13 @@ def save_hugging_face(translator: Translator, directory: str | Path) -> None:
         kt.pretrained.save_hugging_face(translator, "hub/de_en")
         ```
     """
+    if isinstance(translator, TextClassifier | TextTagger):
+        _save_encoder(translator, as_path(directory))
+    else:
+        _save_translator(translator, as_path(directory))
+
+
+def _save_translator(translator: Translator, directory: Path) -> None:
     source, target = translator.source_tokenizer, translator.target_tokenizer
     lengths = translator.max_source_length, translator.max_target_length
     ids = {"source": _original_ids(source), "target": _original_ids(target)}
@@ -290,14 +310,34 @@ def save_hugging_face(translator: Translator, directory: str | Path) -> None:
     of_words = isinstance(source, CharacterTokenizer | WhitespaceTokenizer)
     make = _word_level_files if of_words else _subword_files
     files |= make((source, target), (ids["source"], ids["target"]), lengths[0])
-    with atomic_directory(as_path(directory)) as partial:
-        for name, content in files.items():
-            write_file(partial / name, content)
-        with errors_named("write", partial), atomic_file(partial / "model.safetensors") as path:
-            save_file(written.tensors, path, metadata={"format": "pt"})
+    with atomic_directory(directory) as partial:
+        _write_files(partial, files, written.tensors)
         again = _Directory(partial)
         family = _read_family(again)
         _check_equal(model, _load_model(again.tensors(family.prefix), family, partial, ids, start_id))
+
+
+def _save_encoder(task: TextClassifier | TextTagger, directory: Path) -> None:
+    families = {kind: each for kind, each in _FAMILIES.items() if issubclass(each, _EncoderFamily)}
+    files, tensors = _written_encoder(task, families)
+    with atomic_directory(directory) as partial:
+        _write_files(partial, files, tensors)
+        again = from_hugging_face(partial)
+        texts = [*task.source.hard_values, task.source.example()]
+        token_ids = task.token_ids(texts)
+        if not np.array_equal(token_ids, again.token_ids(texts)):
+            raise ValueError("What is written must split texts as the tokenizer. Received: other token ids.")
+        wanted, logits = (ops.convert_to_numpy(each.model(token_ids)) for each in (task, again))
+        _check_close(wanted, logits, "float32 weights")
+
+
+def _write_files(
+    directory: Path, files: dict[str, bytes], tensors: dict[str, npt.NDArray[np.float32]]
+) -> None:
+    for name, content in files.items():
+        write_file(directory / name, content)
+    with errors_named("write", directory), atomic_file(directory / "model.safetensors") as path:
+        save_file(tensors, path, metadata={"format": "pt"})
 
 
 def _read_family(files: _Directory) -> _Family:
@@ -460,10 +500,14 @@ def _check_equal(model: Transformer, again: Transformer) -> None:
     )
     # It is never generated, and not every family can say so.
     wanted, logits = (np.delete(each, SPECIAL_IDS.start, axis=-1) for each in (wanted, logits))
+    epsilons = again.config.layer_norm_epsilon, model.config.layer_norm_epsilon
+    _check_close(wanted, logits, "layer_norm_epsilon={} in place of {}".format(*epsilons))
+
+
+def _check_close(wanted: npt.NDArray[Any], logits: npt.NDArray[Any], difference_of: str) -> None:
     difference = float(np.abs(logits - wanted).max())
     if difference > 1e-4 * max(1.0, float(np.abs(wanted).max())):
         raise ValueError(
             "What is written must give the logits of the model. "
-            f"Received: a difference of {difference:.1e}, with layer_norm_epsilon="
-            f"{again.config.layer_norm_epsilon} in place of {model.config.layer_norm_epsilon}."
+            f"Received: a difference of {difference:.1e}, with {difference_of}."
         )
