@@ -352,7 +352,7 @@ def _read_family(files: _Directory) -> _Family:
     except (TypeError, ValueError) as error:
         # Of an option of ours, which has another name there.
         theirs = [name for name, ours in family.names().items() if f"`{ours[0]}`" in str(error)]
-        note = f" It is `{theirs[0]}` there." if theirs else ""
+        note = f" There: {', '.join(f'`{name}`' for name in theirs)}." if theirs else ""
         raise InputError(f"{path}: {error}{note}") from error
     size = family.table_sizes()[family.last_side]
     for name in ("pad_token_id", *(["eos_token_id"] if isinstance(family, _EncoderDecoder) else [])):
