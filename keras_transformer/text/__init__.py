@@ -6,6 +6,7 @@ from keras_transformer.text.byte_pair import BytePairTokenizer
 from keras_transformer.text.lookup import CharacterTokenizer, WhitespaceTokenizer
 from keras_transformer.text.subword import SubwordTokenizer, VocabularyWarning
 from keras_transformer.text.tokenizer import Tokenizer, load_tokenizer
+from keras_transformer.text.words import WordIds, Words, encode_words, split_words
 from keras_transformer.types import SPECIAL_IDS
 
 __all__ = [
@@ -17,7 +18,11 @@ __all__ = [
     "Tokenizer",
     "VocabularyWarning",
     "WhitespaceTokenizer",
+    "WordIds",
+    "Words",
     "as_tokenizer",
+    "encode_words",
     "load_tokenizer",
+    "split_words",
 ]
 __dir__ = __all__.copy  # `dir()` shows what is public
