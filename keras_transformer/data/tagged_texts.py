@@ -16,7 +16,7 @@ from keras_transformer.errors import InputError
 from keras_transformer.types import TaggedText
 
 _FORM = "TOKENS,TAGS"
-_COMMENT = re.compile(r"#( .* = |$)|# \w+$|-DOCSTART-")
+_COMMENT = re.compile(r"-DOCSTART-|#( [^\t]* = [^\t]*| new(par|doc)\b[^\t]*)?$")
 _PREFIXED = re.compile(r"[BIES]-.")
 
 
@@ -81,12 +81,11 @@ def _paragraphs(path: Path, columns: tuple[str, str] | None) -> Iterator[TaggedT
     token_at, tag_at = (int(each) - 1 for each in columns) if columns else (0, -1)
     rows: list[tuple[str, str]] = []
     for number, line in enumerate(_iterate_lines(path), start=1):
-        # In a table a line of one cell is a comment; "#" with a tag is a token.
         cells = line.split("\t") if "\t" in line else line.split()
         if not line.strip():
             yield from _text_of(rows)
             rows = []
-        elif not ("\t" not in line and _COMMENT.match(line)):
+        elif not _COMMENT.match(line):
             if len(cells) < max(2, token_at + 1, tag_at + 1):
                 raise InputError(f"{path}:{number}: needs a token and a tag. Received: {line[:60]!r}.")
             rows.append(_token_and_tag(cells[token_at], cells[tag_at], f"{path}:{number}"))
