@@ -7,7 +7,7 @@ the disk where they are more than memory holds. For labels there are `read_label
 """
 
 from keras_transformer.data.encoding import EncodedPairs
-from keras_transformer.data.label_batches import classification_dataset, tagging_dataset
+from keras_transformer.data.label_batches import EncodedLabels, classification_dataset, tagging_dataset
 from keras_transformer.data.labelled_texts import read_labelled
 from keras_transformer.data.labels import label_names
 from keras_transformer.data.masked_tokens import mask_tokens
@@ -21,6 +21,7 @@ from keras_transformer.data.tagged_texts import TagSpan, read_tagged, tag_spans
 from keras_transformer.data.text_files import read_lines
 
 __all__ = [
+    "EncodedLabels",
     "EncodedPairs",
     "ParallelText",
     "TagSpan",

@@ -1,5 +1,6 @@
 """Datasets of labelled and of tagged texts, for `model.fit`."""
 
+import dataclasses
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias, TypeVar
@@ -25,10 +26,52 @@ _Item = TypeVar("_Item", str, list[str])
 _LOGGER = logging.getLogger(__name__)
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EncodedLabels:
+    """Token ids of n labelled texts, and the numbers of their labels."""
+
+    token_ids: tf.RaggedTensor
+    """int32 (n, ragged), each row ended"""
+    labels: np.ndarray
+    """int32 (n,), or float32 (n, c) of zeros and ones where a text has any number of labels"""
+    num_dropped: int = 0
+    """Texts left out as too long: none, since they are cut off."""
+
+    @classmethod
+    def encode(
+        cls,
+        examples: Iterable[LabelledText],
+        tokenizer: Tokenizer,
+        labels: Sequence[str],
+        *,
+        multi_label: bool = False,
+        max_length: int = 256,
+    ) -> "EncodedLabels":
+        """Tokenize labelled texts.
+
+        The arguments, and what is raised, are those of `classification_dataset`.
+        """
+        check_flags(multi_label=multi_label)
+        several, numbers = _checked_examples(examples), _LabelNumbers(labels=labels)
+        texts = [_as_text(text, number) for number, (text, _) in enumerate(several)]
+        wanted = [_label_of(label, number, multi_label) for number, (_, label) in enumerate(several)]
+        token_ids = _encoded(
+            texts, lambda chunk: tokenizer.ended_ids(chunk, max_length), max_length, tokenizer
+        )
+        return cls(token_ids=token_ids, labels=numbers.targets(wanted, multi_label=multi_label))
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def lengths(self) -> np.ndarray:
+        """Return the length of each text with its end, int32 (n, 1)."""
+        return np.asarray(self.token_ids.row_lengths(), np.int32)[:, np.newaxis]
+
+
 def classification_dataset(
-    examples: Iterable[LabelledText],
-    tokenizer: Tokenizer,
-    labels: Sequence[str],
+    examples: Iterable[LabelledText] | EncodedLabels,
+    tokenizer: Tokenizer | None = None,
+    labels: Sequence[str] = (),
     *,
     multi_label: bool = False,
     class_weight: str | Mapping[str, float] | None = None,
@@ -44,8 +87,9 @@ def classification_dataset(
     `TextClassifier` does, and counted in the log.
 
     Args:
-        examples: Texts and their labels: what `read_labelled` returns, or `(text, label)` of one's own.
-        tokenizer: The tokenizer of the model.
+        examples: Texts and their labels: what `read_labelled` returns, or `(text, label)` of one's own; or
+            `EncodedLabels`.
+        tokenizer: The tokenizer of the model; not used for `EncodedLabels`.
         labels: The names of the labels; the number of a label is its place among them.
         multi_label: Whether a text has any number of labels, which are tuples or lists then.
         class_weight: How much an example of each label counts, such as `{"spam": 5.0}`; 1 for labels
@@ -73,27 +117,29 @@ def classification_dataset(
         dataset = kt.data.classification_dataset(examples, tokenizer, labels, class_weight="balanced")
         ```
     """
-    check_flags(multi_label=multi_label)
     check_kind(str, Mapping, None, class_weight=class_weight)
-    several, numbers = _checked_examples(examples), _LabelNumbers(labels=labels)
-    if class_weight is not None and multi_label:
-        raise ValueError(
-            "`class_weight` is for texts with one label each. "
-            f"Received: class_weight={class_weight!r}, multi_label=True."
+    if isinstance(examples, EncodedLabels):
+        encoded = examples
+    else:
+        check_kind(Tokenizer, tokenizer=tokenizer)
+        encoded = EncodedLabels.encode(
+            examples, tokenizer, labels, multi_label=multi_label, max_length=max_length
         )
-    texts = [_as_text(text, number) for number, (text, _) in enumerate(several)]
-    wanted = [_label_of(label, number, multi_label) for number, (_, label) in enumerate(several)]
-    targets = numbers.targets(wanted, multi_label=multi_label)
-    weights = () if class_weight is None else (numbers.weights(class_weight, targets),)
-    columns = [tf.constant(column) for column in (targets, *weights)]
-    token_ids = _encoded(texts, lambda chunk: tokenizer.ended_ids(chunk, max_length), max_length, tokenizer)
+    columns = [tf.constant(encoded.labels)]
+    if class_weight is not None:
+        if encoded.labels.ndim > 1:
+            raise ValueError(
+                "`class_weight` is for texts with one label each. "
+                f"Received: class_weight={class_weight!r}, multi_label=True."
+            )
+        columns.append(tf.constant(_LabelNumbers(labels=labels).weights(class_weight, encoded.labels)))
 
     def rows(indices: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        inputs = tf.gather(token_ids, indices).to_tensor(SPECIAL_IDS.pad)
+        inputs = tf.gather(encoded.token_ids, indices).to_tensor(SPECIAL_IDS.pad)
         return tf.ensure_shape(inputs, [None, None]), *(tf.gather(each, indices) for each in columns)
 
     order = _EpochOrder(shuffle, seed, first_epoch)
-    return _in_batches(rows, token_ids, tokens_per_batch, order)
+    return _in_batches(rows, encoded.token_ids, tokens_per_batch, order)
 
 
 def tagging_dataset(
