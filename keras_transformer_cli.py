@@ -15,6 +15,7 @@ VERBS = {
     "import": "Make DIRECTORY of a pretrained model: a directory of Hugging Face, or a name on its hub.",
     "train": "Train a model, score it and export it.",
     "translate": "Translate texts, one output on each line.",
+    "classify": "Give texts labels, one line for each text.",
     "evaluate": "Score a model: BLEU, chrF, exact match and error rates.",
     "export": "Write MODEL, a directory of train, as the next version of the SavedModel in DIRECTORY.",
     "plot": "Draw attention maps, position encodings and masks; prints the paths of the pictures.",
