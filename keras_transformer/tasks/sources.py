@@ -8,7 +8,7 @@ import keras
 import tensorflow as tf
 
 from keras_transformer._arguments import as_strings, is_text
-from keras_transformer.text import Tokenizer
+from keras_transformer.text import Reader, Tokenizer
 from keras_transformer.types import SPECIAL_TOKENS, Shape, Value
 
 # Control characters, of which tokenizers of subwords read nothing, all that Unicode calls white space, and
@@ -42,14 +42,14 @@ class Source(abc.ABC):
         Source.kinds[cls.name] = cls
 
     @classmethod
-    def of(cls, reader: Tokenizer) -> "Source":
+    def of(cls, reader: Reader) -> "Source":
         """Return the source that a tokenizer, or another reader, makes."""
         # The readers of other kinds are saved like tokenizers, and so are tokenizers, too.
         kinds = [kind for kind in cls.kinds.values() if kind is not TextSource]
         return next((kind(reader) for kind in kinds if isinstance(reader, kind.reader)), TextSource(reader))
 
     @abc.abstractmethod
-    def __init__(self, reader: Tokenizer) -> None:
+    def __init__(self, reader: Reader) -> None:
         """Keep the reader."""
 
     @property
