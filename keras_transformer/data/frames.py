@@ -49,7 +49,8 @@ class FrameNormalizer(Reader):
                 f"with minimum {min(self.variance, default=None)}."
             )
         scale = np.sqrt(np.where(np.equal(self.variance, 0), 1.0, self.variance))
-        self._mean, self._scale = (tf.constant(each, tf.float32) for each in (self.mean, scale))
+        # Not tensors, which a graph would take for inputs.
+        self._mean, self._scale = np.array(self.mean, "float32"), scale.astype("float32")
 
     @classmethod
     def adapt(cls, frames: Iterable[object]) -> Self:
