@@ -6,6 +6,8 @@ the disk where they are more than memory holds.
 """
 
 from keras_transformer.data.encoding import EncodedPairs
+from keras_transformer.data.frame_files import read_frame_pairs, read_frames
+from keras_transformer.data.frames import FrameNormalizer, as_frames
 from keras_transformer.data.masked_tokens import mask_tokens
 from keras_transformer.data.noise import subword_dropout
 from keras_transformer.data.packing import pack_texts
@@ -17,10 +19,14 @@ from keras_transformer.data.text_files import read_lines
 
 __all__ = [
     "EncodedPairs",
+    "FrameNormalizer",
     "ParallelText",
+    "as_frames",
     "mask_tokens",
     "mix_pairs",
     "pack_texts",
+    "read_frame_pairs",
+    "read_frames",
     "read_lines",
     "read_pairs",
     "split_pairs",

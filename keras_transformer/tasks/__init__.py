@@ -1,5 +1,6 @@
 """Tasks: a model with what turns a user's data into its inputs, and its outputs into what the user wants."""
 
+from keras_transformer.tasks.frame_source import FrameSource
 from keras_transformer.tasks.loading import load_task
 from keras_transformer.tasks.model_task import ModelTask
 from keras_transformer.tasks.results import (
@@ -18,6 +19,7 @@ from keras_transformer.tasks.translator import Translator
 
 __all__ = [
     "Alignment",
+    "FrameSource",
     "ModelTask",
     "PairScore",
     "SearchTask",

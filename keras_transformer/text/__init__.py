@@ -4,6 +4,7 @@ from keras_transformer.text.adapted_tokenizer import AdaptedTokenizer
 from keras_transformer.text.adapters import as_tokenizer
 from keras_transformer.text.byte_pair import BytePairTokenizer
 from keras_transformer.text.lookup import CharacterTokenizer, WhitespaceTokenizer
+from keras_transformer.text.reader import Reader, load_reader
 from keras_transformer.text.subword import SubwordTokenizer, VocabularyWarning
 from keras_transformer.text.tokenizer import Tokenizer, load_tokenizer
 from keras_transformer.types import SPECIAL_IDS
@@ -13,11 +14,13 @@ __all__ = [
     "AdaptedTokenizer",
     "BytePairTokenizer",
     "CharacterTokenizer",
+    "Reader",
     "SubwordTokenizer",
     "Tokenizer",
     "VocabularyWarning",
     "WhitespaceTokenizer",
     "as_tokenizer",
+    "load_reader",
     "load_tokenizer",
 ]
 __dir__ = __all__.copy  # `dir()` shows what is public
