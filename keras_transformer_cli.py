@@ -15,7 +15,8 @@ VERBS = {
     "import": "Make DIRECTORY of a pretrained model: a directory of Hugging Face, or a name on its hub.",
     "train": "Train a model, score it and export it.",
     "translate": "Translate texts, one output on each line.",
-    "evaluate": "Score a model: BLEU, chrF, exact match and error rates.",
+    "generate": "Continue prompts, one text on each line.",
+    "evaluate": "Score a model: BLEU, chrF, exact match and error rates, or perplexity.",
     "export": "Write MODEL, a directory of train, as the next version of the SavedModel in DIRECTORY.",
     "plot": "Draw attention maps, position encodings and masks; prints the paths of the pictures.",
 }

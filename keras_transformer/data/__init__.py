@@ -15,10 +15,13 @@ from keras_transformer.data.pairs import mix_pairs, split_pairs
 from keras_transformer.data.parallel_text import ParallelText
 from keras_transformer.data.pipeline import translation_dataset
 from keras_transformer.data.sources import read_pairs
+from keras_transformer.data.text_batches import EncodedTexts, text_dataset
 from keras_transformer.data.text_files import read_lines
+from keras_transformer.data.texts import read_texts
 
 __all__ = [
     "EncodedPairs",
+    "EncodedTexts",
     "FrameNormalizer",
     "ParallelText",
     "as_frames",
@@ -29,8 +32,10 @@ __all__ = [
     "read_frames",
     "read_lines",
     "read_pairs",
+    "read_texts",
     "split_pairs",
     "subword_dropout",
+    "text_dataset",
     "translation_dataset",
 ]
 __dir__ = __all__.copy  # `dir()` shows what is public

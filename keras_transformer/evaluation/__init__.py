@@ -5,7 +5,8 @@
 """
 
 from keras_transformer.evaluation.decode_and_score import DecodeAndScore
+from keras_transformer.evaluation.perplexity import evaluate_texts
 from keras_transformer.evaluation.report import EvaluationReport, evaluate
 
-__all__ = ["DecodeAndScore", "EvaluationReport", "evaluate"]
+__all__ = ["DecodeAndScore", "EvaluationReport", "evaluate", "evaluate_texts"]
 __dir__ = __all__.copy  # `dir()` shows what is public
