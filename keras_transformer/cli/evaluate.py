@@ -45,7 +45,7 @@ def evaluate(
     length_penalty: float | None,
     unique: bool,
 ) -> None:
-    """Score a model: BLEU, chrF, exact match and error rates, or perplexity.
+    """Score a model: BLEU, chrF, exact match and error rates, F1, or perplexity.
 
     \b
       keras-transformer evaluate --model runs/dates --pairs dates

@@ -1,5 +1,6 @@
 """A run: its configuration, its directory, its data, and how a model is trained in it."""
 
+from keras_transformer.runs.classification import ClassificationRun
 from keras_transformer.runs.config import RunConfig
 from keras_transformer.runs.generation import GenerationRun
 from keras_transformer.runs.recipe import Recipe
@@ -10,6 +11,7 @@ from keras_transformer.runs.translation import TranslationRun
 _KINDS = (
     TranslationRun,
     GenerationRun,
+    ClassificationRun,
 )  # what can be trained: a configuration and a kind of run, each known by its import
 
 __all__ = ["Recipe", "Run", "RunConfig", "score"]

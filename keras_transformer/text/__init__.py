@@ -7,6 +7,7 @@ from keras_transformer.text.lookup import CharacterTokenizer, WhitespaceTokenize
 from keras_transformer.text.reader import Reader, load_reader
 from keras_transformer.text.subword import SubwordTokenizer, VocabularyWarning
 from keras_transformer.text.tokenizer import Tokenizer, load_tokenizer
+from keras_transformer.text.words import WordIds, Words, encode_words, split_words
 from keras_transformer.types import SPECIAL_IDS
 
 __all__ = [
@@ -19,8 +20,12 @@ __all__ = [
     "Tokenizer",
     "VocabularyWarning",
     "WhitespaceTokenizer",
+    "WordIds",
+    "Words",
     "as_tokenizer",
+    "encode_words",
     "load_reader",
     "load_tokenizer",
+    "split_words",
 ]
 __dir__ = __all__.copy  # `dir()` shows what is public
