@@ -4,7 +4,13 @@ from keras_transformer.decoding.beam import BeamSearch
 from keras_transformer.decoding.constraints import Constraints
 from keras_transformer.decoding.generation import generate, stream_tokens
 from keras_transformer.decoding.sampling import GreedySearch, SampleSearch
-from keras_transformer.decoding.scoring import align_targets, score_targets, target_attention
+from keras_transformer.decoding.scoring import (
+    TokenScores,
+    align_targets,
+    score_targets,
+    score_tokens,
+    target_attention,
+)
 from keras_transformer.decoding.search import Search, SearchResult
 
 __all__ = [
@@ -14,9 +20,11 @@ __all__ = [
     "SampleSearch",
     "Search",
     "SearchResult",
+    "TokenScores",
     "align_targets",
     "generate",
     "score_targets",
+    "score_tokens",
     "stream_tokens",
     "target_attention",
 ]

@@ -3,6 +3,7 @@
 from keras_transformer.text.adapted_tokenizer import AdaptedTokenizer
 from keras_transformer.text.adapters import as_tokenizer
 from keras_transformer.text.byte_pair import BytePairTokenizer
+from keras_transformer.text.long_texts import TextPieces, split_texts
 from keras_transformer.text.lookup import CharacterTokenizer, WhitespaceTokenizer
 from keras_transformer.text.subword import SubwordTokenizer, VocabularyWarning
 from keras_transformer.text.tokenizer import Tokenizer, load_tokenizer
@@ -14,10 +15,12 @@ __all__ = [
     "BytePairTokenizer",
     "CharacterTokenizer",
     "SubwordTokenizer",
+    "TextPieces",
     "Tokenizer",
     "VocabularyWarning",
     "WhitespaceTokenizer",
     "as_tokenizer",
     "load_tokenizer",
+    "split_texts",
 ]
 __dir__ = __all__.copy  # `dir()` shows what is public
