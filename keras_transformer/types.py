@@ -1,7 +1,7 @@
 """Type names that say what annotations mean."""
 
 from collections.abc import Callable
-from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
+from typing import Annotated, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from pydantic import Field
@@ -72,5 +72,5 @@ OPTIMIZATIONS = ("float32", "bfloat16", "xla")
 FIXED_OPTIMIZATIONS = ("float32", "int8")
 """Values of `optimize` of single files, whose sizes are fixed: nothing, weights of a third of the size."""
 
-Signature: TypeAlias = Literal["serving_default", "n_best", "align", "score", "search"]
-"""What an export can be asked for, by the names of its signatures."""
+Signature: TypeAlias = str
+"""What a task and its export can be asked for, such as `serving_default`."""

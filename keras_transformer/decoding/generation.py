@@ -218,8 +218,8 @@ def stream_tokens(
         max_length: Maximum number of tokens, the end token included.
 
     Returns:
-        A function of inputs and `prefix_ids`, both as for `generate`, that returns an iterator over int32
-        `(b,)`: the next token of each row, padding for rows that have ended, until every row has.
+        A function of `inputs`, `prefix_ids` and `padding_mask`, as for `generate`, that returns an iterator
+        over int32 `(b,)`: the next token of each row, padding for rows that have ended, until every row has.
 
     Raises:
         ValueError: If the search has several hypotheses.
@@ -235,29 +235,34 @@ def stream_tokens(
 
     # A step is no tensor, so no graph can return it: each round prepares the model again, of which the
     # compiler leaves out what only the cache needs.
-    def advance(inputs: Tensor, state: _IndependentState) -> _IndependentState:
-        return search.advance(state, model.start_decoding(inputs, max_length)[0], max_length)
+    def prepare(inputs: Tensor, padding_mask: Tensor | None) -> tuple[Step, _Cache]:
+        return model.start_decoding(inputs, max_length, padding_mask=padding_mask)
+
+    def advance(inputs: Tensor, padding_mask: Tensor | None, state: _IndependentState) -> _IndependentState:
+        return search.advance(state, prepare(inputs, padding_mask)[0], max_length)
 
     variables = getattr(model, "variables", ())
-    first_cache = compile_function(
-        lambda x: model.start_decoding(x, max_length)[1], variables, num_inputs=None
-    )
+    first_cache = compile_function(lambda *x: prepare(*x)[1], variables, num_inputs=None)
     next_state = compile_function(advance, variables, num_inputs=None)
 
-    def stream(inputs: Tensor, prefix_ids: Tensor | None = None) -> Iterator[np.ndarray]:
+    def stream(
+        inputs: Tensor, prefix_ids: Tensor | None = None, padding_mask: Tensor | None = None
+    ) -> Iterator[np.ndarray]:
         """Yield a token of each row, padding for those that have ended, until every row has."""
         inputs = _checked_inputs(model, inputs, max_length)
         if next_state is advance:  # nothing is compiled, and the step is kept
-            step, cache = model.start_decoding(inputs, max_length)
+            step, cache = prepare(inputs, padding_mask)
         else:
-            step, cache = None, first_cache(inputs)
+            step, cache = None, first_cache(inputs, padding_mask)
         # A prompt is no source, and length ratios need one.
-        lengths = None if isinstance(model, CausalLM) else _source_lengths(inputs, None)
+        lengths = None if isinstance(model, CausalLM) else _source_lengths(inputs, padding_mask)
         request = _Request(inputs.shape[0], max_length, lengths, prefix_ids)
         # Not compiled: so JAX draws other random numbers each time where there is no seed.
         state = search.initialize(cache, request, max_length)
         while int(state.position) < max_length and bool(ops.any(search.is_running(state, max_length))):
-            state = search.advance(state, step, max_length) if step else next_state(inputs, state)
+            state = (
+                search.advance(state, step, max_length) if step else next_state(inputs, padding_mask, state)
+            )
             yield np.array(ops.convert_to_numpy(state.last_ids[:, 0]))
 
     return stream

@@ -22,7 +22,7 @@ tf = importlib.import_module("tensorflow")
 saved_model_pb2 = importlib.import_module("tensorflow.core.protobuf.saved_model_pb2")
 op_def_registry = importlib.import_module("tensorflow.python.framework.op_def_registry")
 
-_Columns = dict[str, list[Any]]
+_Columns = dict[str, Any]
 
 
 def _load_text_operations() -> None:
@@ -43,17 +43,13 @@ def _foreign_operations(directory: str) -> list[str]:
     return sorted(op for op in used - own if "PyFunc" in op or op_def_registry.get(op) is None)
 
 
-def _shape(rows: list[Any], rank: int) -> list[int]:
-    return [len(rows), *(len(rows[0]) if len(rows) else 0 for _ in range(rank - 1))]
-
-
 def _report(serve: Any, columns: _Columns) -> dict[str, object]:
     """Describe a signature, and ask it for all rows together, for each alone, and for none."""
     inputs, outputs = serve.structured_input_signature[1], serve.structured_outputs
 
     def ask(rows: _Columns) -> dict[str, object]:
         tensors = {
-            name: tf.constant(rows[name], spec.dtype, _shape(rows[name], spec.shape.rank))
+            name: tf.constant(rows[name].tolist(), spec.dtype, rows[name].shape)
             for name, spec in inputs.items()
         }
         return {name: values.numpy() for name, values in serve(**tensors).items()}
@@ -66,9 +62,9 @@ def _report(serve: Any, columns: _Columns) -> dict[str, object]:
         "together": ask(columns),
         "alone": [
             ask({name: rows[number : number + 1] for name, rows in columns.items()})
-            for number in range(len(columns["output"]))
+            for number in range(len(next(iter(columns.values()))))
         ],
-        "of_nothing": ask({name: [] for name in columns}),
+        "of_nothing": ask({name: rows[:0] for name, rows in columns.items()}),
     }
 
 

@@ -6,57 +6,34 @@ import urllib.parse
 from collections.abc import Sequence
 from pathlib import Path
 
+import jinja2
 import numpy as np
 import tensorflow as tf
 
 from keras_transformer.export.verification import _needs_tensorflow_text
 from keras_transformer.tasks import ModelTask
-from keras_transformer.types import SPECIAL_IDS, SPECIAL_TOKENS, Value
+from keras_transformer.types import SPECIAL_IDS, SPECIAL_TOKENS
 
 # The newest image of the server; it has the operations of `operations.txt`.
 _SERVER = "2.20.0"
-_TEXT_IMPORT = "    import tensorflow_text  # registers the tokenizer's operations\n"
-_NOTES = {
-    "float32": "",
-    "bfloat16": "\nMatrices are stored as bfloat16, in half the size, and computed with as float32.\n",
-    "xla": """
-The search is compiled by XLA, for sources padded to 16, 32, 64 and so on tokens and batches padded
-to powers of two. The first request of each such size waits for the compiler; the warm-up requests have
-batches of up to {most_rows} rows, of the lengths of the examples. It takes no options, so there is no
-signature `search`.
-""",
-}
-_DIVIDED = """
-The sources of a request are divided among up to {threads} threads, each of which searches for its part. It is
-for processors, not for GPUs. `--tensorflow_inter_op_parallelism` of the server should not be lower.
-"""
-_ALIGN = (
-    "| `align` | `{input}` | `output`, `score`, `is_cut`; `source_tokens`, string (b, s); "
-    "`output_tokens`, string (b, t); `attention`, float32 (b, t, s) |\n"
-)
-_ENDS = "Tokens end with `[END]` and\nare padded with the empty string. "
-_SPLIT_ALIGN = (
-    "- Ask `align` for one row at a time where the server splits: it joins the parts without a look at\n"
-    "  their widths, which differ.\n"
-)
-_UNEQUAL = (
-    "- Requests of different lengths are not joined. `pad_variable_length_inputs` would fill them up with\n"
-    "  their first number: let clients fill up all to one length, with zeros.\n"
-)
-_SEED = "; `seed`, int32, from 0"
-_ABOUT_SEED = (
-    " The search samples: each `seed` gives other outputs, and\n"
-    "the same ones each time. The other signatures answer as with the seed 0."
-)
-_COMPILATIONS = "; the first of each size takes seconds, for the compiler"
-_FLAGS = {"xla": " --xla_cpu_compilation_enabled"}
-_AXES = ("b", "n", "m")
+_AXES = ("b", "s", "w")
+_NUM_SHOWN = 3  # frames or samples of a source
+_FIELDS = {"string": "string_val", "float32": "float_val", "int32": "int_val", "bool": "bool_val"}
 
 
 def _fill_template(file: str, /, **values: object) -> str:
     """Return a template with values in its braces."""
-    text = Path(__file__).with_name("templates").joinpath(file).read_text(encoding="utf-8")
-    return text.format(**values)
+    templates = jinja2.FileSystemLoader(Path(__file__).with_name("templates"), encoding="utf-8")
+    environment = jinja2.Environment(
+        loader=templates,
+        autoescape=False,  # it is no HTML
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters["python"] = repr
+    return environment.get_template(file).render(**values, request=_request)
 
 
 def _saved_model_readme(
@@ -65,63 +42,56 @@ def _saved_model_readme(
     version: int,
     optimize: str,
     threads: int | None,
-    shown: tuple[Value, str],
+    columns: dict[str, np.ndarray],
     files: Path,
     warmup_rows: Sequence[int],
 ) -> str:
-    """Return the README of a version in Markdown: of a directory, with the rows of each warm-up request."""
-    kind, (source, output) = task.source, shown
-    example = _as_json(source)
-    options = {option: [value] for option, value in task.default_options.items()}
-    known: dict[str, object] = {
-        "name": name,
-        "url_name": urllib.parse.quote(name),
-        "version": version,
-        "input": kind.name,
-        "input_type": f"{kind.dtype} ({', '.join(_AXES[: kind.rank])})",
-        "max_target_length": task.max_target_length,
-        "num_outputs": task.num_outputs,
-        "most_rows": max(warmup_rows),
-        "seed": _SEED if task.takes_seed else "",
-        "about_seed": _ABOUT_SEED if task.takes_seed else "",
+    """Return the README of a version in Markdown: of a directory, with the rows of each warm-up request.
+
+    The template is the task's own. Its examples are made of the first rows of the columns of requests.
+    """
+    first = {column: [_as_json(values[0])] for column, values in columns.items()}
+    requests = {
+        name: {column: first[column] for column in task.specification(name).inputs}
+        for name in task.signatures
     }
+    served = task.specification("serving_default")
+    row = {column: first[column][0] for column in served.inputs}
+    kinds = ((f"`{key}`", dtype, ", ".join(_AXES[:rank])) for key, (dtype, rank) in served.inputs.items())
     num_bytes = sum(path.stat().st_size for path in files.rglob("*") if path.is_file())
-    unit = "tokens" if kind.input_spec[1] == "int32" else "frames"
-    asked = _request(signature_name="search", inputs={kind.name: [example], **options})
-    has_alignment = "align" in task.signatures
     return _fill_template(
-        "saved_model.md",
-        **known,
+        task.readme_template,
+        task=task,
+        name=name,
+        url_name=urllib.parse.quote(name),
+        version=version,
+        optimize=optimize,
+        threads=threads,
+        tensorflow=tf.__version__,
+        server=_SERVER,
         setting=shlex.quote(f"MODEL_NAME={name}"),
         config_flag=shlex.quote(f"--model_config_file=/models/{name}/models.config"),
-        server=_SERVER,
-        tensorflow=tf.__version__,
-        note=_NOTES[optimize].format(**known) + ("" if threads is None else _DIVIDED.format(threads=threads)),
-        about_input=kind.about,
-        limit=f"A source is read up to {task.max_source_length} {unit}, the end included.",
-        about_outputs=task.about_outputs,
-        unequal=_UNEQUAL if kind.rank > 1 else "",
-        split_align=_SPLIT_ALIGN if has_alignment else "",
+        inputs=", ".join(f"`{column}`" for column in served.inputs),
+        typed_inputs="; ".join(f"{key}, {dtype} ({axes})" for key, dtype, axes in kinds),
+        fields={output: _FIELDS[dtype] for output, (dtype, _) in served.outputs.items()},
+        is_padded=any(rank > 1 for _, rank in served.inputs.values()),
+        # A request to each signature by column, and one row, which is the value alone where there is one.
+        requests=requests,
+        columns=requests["serving_default"],
+        columns_of="n_best" if "n_best" in requests else "serving_default",
+        row=row if len(row) > 1 else row[task.source.name],
         megabytes=max(1, round(num_bytes / 1e6)),
         num_warmup=len(warmup_rows),
-        compilations=_COMPILATIONS if optimize == "xla" else "",
-        align=_ALIGN.format(**known) if has_alignment else "",
-        ends=_ENDS if has_alignment else "",
-        outputs="strings, scores and alignments" if has_alignment else "strings and scores",
-        search="" if optimize == "xla" else _fill_template("search.md", **known, options=asked),
-        num_scored=task.max_target_length - 1,
-        rows=_request(instances=[example]),
-        columns=_request(signature_name="n_best", inputs={kind.name: [example]}),
-        pairs=_request(signature_name="score", instances=[{kind.name: example, "output": output}]),
-        example=example,
-        flags=_FLAGS.get(optimize, ""),
-        text_import=_TEXT_IMPORT if _needs_tensorflow_text(task) else "",
+        most_rows=max(warmup_rows),
+        needs_text=_needs_tensorflow_text(task),
     )
 
 
-def _as_json(source: Value) -> object:
-    """Return a source as a request holds it, of an array the first numbers."""
-    return source[:3].tolist() if isinstance(source, np.ndarray) else source
+def _as_json(value: object) -> object:
+    """Return one value of a column as a request holds it, of an array the first numbers."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return value[:_NUM_SHOWN].tolist() if isinstance(value, np.ndarray) else np.asarray(value).item()
 
 
 def _request(**body: object) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import keras
+import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework.function_pb2 import FunctionDef
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
@@ -22,15 +23,9 @@ from keras_transformer.export.serving_graphs import (
     _served_signatures,
     _ServingGraphs,
 )
-from keras_transformer.export.verification import (
-    MAX_EXAMPLES,
-    _Answers,
-    _request_columns,
-    _verify_answers,
-    _with_seed,
-)
+from keras_transformer.export.verification import MAX_EXAMPLES, _Answers, _verify_answers
 from keras_transformer.export.weights import _with_rounded_weights
-from keras_transformer.tasks import ModelTask
+from keras_transformer.tasks import ModelTask, SearchTask
 from keras_transformer.types import OPTIMIZATIONS, Value
 
 _WARMUP_FILE = Path("assets.extra", "tf_serving_warmup_requests")
@@ -51,9 +46,8 @@ def export_saved_model(
     renamed to its number, so that a server which watches the directory never sees half a model.
 
     Args:
-        task: A `Translator` or a `TextGenerator` on the TensorFlow backend. A generator has no signature
-            `align`. Where the search samples, `search` takes a seed; other signatures give the same sample
-            each time.
+        task: A task, such as a `Translator`, on the TensorFlow backend. Where the search samples, `search`
+            takes a seed; other signatures give the same sample each time.
         directory: The directory of the model; its last part is the model's name, and it holds the versions,
             which are named by numbers.
         examples: Real sources, of which the first 8 are used for the verification and for the warm-up
@@ -74,7 +68,7 @@ def export_saved_model(
         ValueError: If `optimize` is unknown, or the search is random and has no `seed`.
     """
     _check_exportable(task, ModelTask)
-    task = _with_seed(task)
+    task = task.repeatable()
     check_choice(OPTIMIZATIONS, optimize=optimize)
     if threads is not None:
         check_positive(threads=threads)
@@ -83,14 +77,19 @@ def export_saved_model(
         raise InputError(
             f"`directory` must be that of a model, with its versions in it. Received: {directory}, a version."
         )
-    if optimize == "xla" and len(task.source.input_spec[0]) != 2:
+    if (optimize == "xla" or threads is not None) and not isinstance(task, SearchTask):
+        raise ValueError(
+            "`optimize` 'xla' and `threads` are for tasks that search. Received: "
+            f"optimize={optimize!r}, threads={threads}, a {type(task).__name__}."
+        )
+    if optimize == "xla" and task.source.unit != "tokens":
         raise ValueError(
             "`optimize` must not be 'xla' for a model that reads frames: its sizes are those of token ids. "
             f"Received: optimize={optimize!r}."
         )
     given = task.source.check("examples", examples)[:MAX_EXAMPLES] or [task.source.example()]
     answers = _Answers.of(_with_rounded_weights(task) if optimize == "bfloat16" else task, given)
-    name, shown = _model_name(directory), slice(len(given))
+    name, columns = _model_name(directory), task.request_columns(given, answers.results)
     with errors_named("write", directory), numbered_directory(directory) as (version, partial):
         written = partial / "written"
         written.mkdir()
@@ -99,9 +98,9 @@ def export_saved_model(
         for entry in list(written.iterdir()):
             entry.rename(partial / entry.name)
         written.rmdir()
-        warmup_rows = _write_warmup_requests(partial, name, task, optimize, given, answers.outputs[shown])
-        example = given[0], answers.outputs[0]
-        readme = _saved_model_readme(task, name, version, optimize, threads, example, partial, warmup_rows)
+        rows = _rows_by_length(task, given) if optimize == "xla" else []
+        warmup_rows = _write_warmup_requests(partial, name, task, optimize, columns, rows)
+        readme = _saved_model_readme(task, name, version, optimize, threads, columns, partial, warmup_rows)
         (partial / "README.md").write_text(readme, encoding="utf-8", errors="replace")
         _verify_answers(partial, task, answers)
         Checksums.write(partial)
@@ -112,7 +111,7 @@ def export_saved_model(
 def _check_exportable(task: object, kind: type) -> None:
     """Raise InputError unless Keras runs on TensorFlow, TypeError for another kind of object."""
     if not isinstance(task, kind):
-        wanted = "Translator or a TextGenerator" if kind is ModelTask else kind.__name__
+        wanted = "task, such as a Translator" if kind is ModelTask else kind.__name__
         received = type(task).__name__
         raise TypeError(f"`task` must be a {wanted}, of a model and tokenizers. Received: a {received}.")
     if keras.backend.backend() != "tensorflow":
@@ -206,20 +205,18 @@ def _write_warmup_requests(
     name: str,
     task: ModelTask,
     optimize: str,
-    sources: Sequence[Value],
-    outputs: Sequence[str],
+    columns: dict[str, np.ndarray],
+    repeated: Sequence[int],
 ) -> list[int]:
     """Write requests for all signatures, each of a single source and one of all; return their rows."""
-    path, columns = directory / _WARMUP_FILE, _request_columns(task, sources, outputs)
+    path, size = directory / _WARMUP_FILE, len(columns[task.source.name])
     path.parent.mkdir(exist_ok=True)
-    batches = [[row] for row in range(len(sources))]
-    if len(sources) > 1:
-        batches.append([*range(len(sources))])
+    batches = [[row] for row in range(size)]
+    if size > 1:
+        batches.append([*range(size)])
     requests = [*itertools.product(_served_signatures(task, optimize), batches)]
-    if optimize == "xla":
-        # One search is compiled for all signatures, and each size of a batch once for each length.
-        rows = _rows_by_length(task, sources)
-        requests += [("serving_default", [row] * size) for row in rows for size in WARM_BATCH_SIZES]
+    # One search is compiled for all signatures, and each size of a batch once for each length.
+    requests += [("serving_default", [row] * size) for row in repeated for size in WARM_BATCH_SIZES]
     with tf.io.TFRecordWriter(str(path)) as writer:
         for signature, rows in requests:
             given = task.specification(signature).inputs.items()

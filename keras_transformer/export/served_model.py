@@ -3,7 +3,7 @@
 import importlib
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, Self
 
 import tensorflow as tf
 from google.protobuf.message import DecodeError
@@ -14,7 +14,7 @@ from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 from keras_transformer._arguments import check_finite
 from keras_transformer._files import Checksums, as_path, read_file, version_numbers
 from keras_transformer.errors import InputError
-from keras_transformer.tasks import Source, TextSource, TextTask
+from keras_transformer.tasks import Source, Task, TextSource, TextTask
 from keras_transformer.types import Signature
 
 # What exports have, with every tokenizer, search, option of a model and activation of Keras. None of them
@@ -37,18 +37,8 @@ class _ServedFunction(Protocol):
         """Compute the outputs of a batch."""
 
 
-class ServedModel(TextTask):
-    """Answers from a directory that `export_saved_model` wrote, as a `Translator` does.
-
-    Args:
-        directory: of a version, or of the model: then its highest version.
-        trust: whether to load a SavedModel with operations that no export has. It is a program, which may
-            read and write every file that you may.
-
-    Raises:
-        InputError: there is no whole SavedModel, it is damaged, has operations that no export has or weights
-            that are not finite, or no `serving_default` of strings.
-    """
+class ServedTask(Task):
+    """A task whose functions are those of a SavedModel; see `ServedModel`."""
 
     def __init__(self, directory: str | Path, *, trust: bool = False) -> None:
         # For its operations, which a SavedModel with subwords needs to load.
@@ -65,21 +55,9 @@ class ServedModel(TextTask):
         check_finite(self.directory, self._signature("serving_default").variables)
 
     @property
-    def functions(self) -> "ServedModel":
+    def functions(self) -> Self:
         """The functions of the signatures: the SavedModel's own."""
         return self
-
-    @property
-    def num_outputs(self) -> int:
-        """The number of outputs of `n_best` for a source."""
-        [_, num_outputs] = self._signature("n_best").structured_outputs["score"].shape
-        return int(num_outputs)
-
-    @property
-    def takes_seed(self) -> bool:
-        """Whether a request to `search` has a seed, since the search samples."""
-        serve: _ServedFunction | None = self._module.signatures.get("search")
-        return serve is not None and "seed" in serve.structured_input_signature[1]
 
     def __getitem__(self, signature: Signature) -> Callable[..., dict[str, tf.Tensor]]:
         """Return the function of a signature, from its columns to its outputs."""
@@ -107,6 +85,32 @@ class ServedModel(TextTask):
         if received != wanted:
             raise InputError(f"{self.directory}: {name} must take {wanted}. Received: {received}.")
         return serve
+
+
+class ServedModel(ServedTask, TextTask):
+    """Answers from a directory that `export_saved_model` wrote, as a `Translator` does.
+
+    Args:
+        directory: of a version, or of the model: then its highest version.
+        trust: whether to load a SavedModel with operations that no export has. It is a program, which may
+            read and write every file that you may.
+
+    Raises:
+        InputError: there is no whole SavedModel, it is damaged, has operations that no export has or weights
+            that are not finite, or no `serving_default` of strings.
+    """
+
+    @property
+    def num_outputs(self) -> int:
+        """The number of outputs of `n_best` for a source."""
+        [_, num_outputs] = self._signature("n_best").structured_outputs["score"].shape
+        return int(num_outputs)
+
+    @property
+    def takes_seed(self) -> bool:
+        """Whether a request to `search` has a seed, since the search samples."""
+        serve: _ServedFunction | None = self._module.signatures.get("search")
+        return serve is not None and "seed" in serve.structured_input_signature[1]
 
 
 def _saved_model_directory(directory: Path) -> Path:

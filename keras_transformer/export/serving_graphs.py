@@ -6,15 +6,16 @@ signature, so in `serving_default` they would turn today's clients away.
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import tensorflow as tf
 
 from keras_transformer.decoding import SearchResult
 from keras_transformer.export.weights import _StoredWeights
-from keras_transformer.tasks import ModelTask
+from keras_transformer.tasks import ModelTask, SearchTask
 from keras_transformer.types import SPECIAL_IDS, Signature
 
+Batch: TypeAlias = tuple[tf.Tensor, ...]
 _Graph = Callable[..., dict[str, tf.Tensor]]
 _Find = Callable[..., SearchResult]
 _SHORTEST = 16
@@ -35,7 +36,10 @@ class _ServingGraphs:
     def __init__(self, task: ModelTask, optimize: str = "float32", threads: int | None = None) -> None:
         self._task, self._optimize = task, optimize
         self._weights = _StoredWeights(task.model, optimize)
-        self._functions = task.string_functions(_TracedFunctions(task, self._weights, optimize, threads))
+        traced = _TracedFunctions(task.token_functions, self._weights)
+        if isinstance(task, SearchTask):
+            traced = _TracedSearch(task, self._weights, optimize, threads)
+        self._functions = task.string_functions(traced)
 
     def module(self, vocabulary_files: Sequence[str]) -> tf.Module:
         """Return a module with what the graphs of `signatures` read, made before, and the vocabularies."""
@@ -51,52 +55,74 @@ class _ServingGraphs:
         """Return a function for each signature."""
         graphs: dict[Signature, _Graph] = {}
         for name in _served_signatures(self._task, self._optimize):
-            inputs = self._task.specification(name).inputs.items()
-            specs = [tf.TensorSpec([None] * rank, dtype, name=column) for column, (dtype, rank) in inputs]
-            options = {"defaults": self._task.default_options} if name == "search" else {}
-            serve = self._functions.served(name, **options)
+            served = self._task.specification(name)
+            specs = [
+                tf.TensorSpec([None] * rank, dtype, name=column)
+                for column, (dtype, rank) in served.inputs.items()
+            ]
+            serve = partial(_promised, self._functions[name], [*served.served_outputs])
             graph = tf.function(serve, input_signature=specs, autograph=False)
             graphs[name] = graph.get_concrete_function()
         return graphs
 
 
+def _promised(function: _Graph, names: Sequence[str], *columns: tf.Tensor) -> dict[str, tf.Tensor]:
+    """Return the outputs that a signature promises, and no others."""
+    outputs = function(*columns)
+    return {name: outputs[name] for name in names}
+
+
 class _TracedFunctions:
     """The token functions of a task as graphs over stored weights."""
 
-    def __init__(self, task: ModelTask, weights: _StoredWeights, optimize: str, threads: int | None) -> None:
-        self._functions = task.token_functions
+    def __init__(self, functions: Any, weights: _StoredWeights) -> None:
+        self._functions = functions
         self._weights = weights
+
+    def predict(self, inputs: Batch) -> tf.Tensor:
+        """Return the logits of a model that writes no tokens."""
+        with self._weights.scope():
+            return self._functions.predict(inputs)
+
+    def score(self, inputs: Batch, target_ids: tf.Tensor) -> Sequence[tf.Tensor]:
+        """Score targets."""
+        with self._weights.scope():
+            return self._functions.score(inputs, target_ids)
+
+    def attend(self, inputs: Batch, target_ids: tf.Tensor) -> tf.Tensor:
+        """Return the attention of targets."""
+        with self._weights.scope():
+            return self._functions.attend(inputs, target_ids)
+
+
+class _TracedSearch(_TracedFunctions):
+    """Those of a task that searches: one loop for all signatures."""
+
+    def __init__(self, task: SearchTask, weights: _StoredWeights, optimize: str, threads: int | None) -> None:
+        super().__init__(task.token_functions, weights)
         # As for `_served_signatures`; the number of hypotheses is no option of the loop.
         names = [] if optimize == "xla" else [name for name in task.options if name != "num_hypotheses"]
         self._defaults = [task.default_options[name] for name in names]
         options = [tf.TensorSpec([None], task.options[name][0]) for name in names]
-        source, search = tf.TensorSpec(*task.source.input_spec), self._search
+        source = [tf.TensorSpec(*spec) for spec in task.source.input_specs]
+        self._num_inputs, search = len(source), self._search
         if optimize == "xla":
-            search = _compiled_in_buckets(search, source, task.max_source_length)
+            search = _compiled_in_buckets(search, source[0], task.max_source_length)
         # Traced once, for four signatures.
-        graph = _graph_of(search, source, *options)
+        graph = _graph_of(search, *source, *options)
         self._found = graph if threads is None else partial(_found_by_threads, graph, threads)
 
-    def find(self, source: tf.Tensor, *options: tf.Tensor) -> SearchResult:
+    def find(self, inputs: Batch, *options: tf.Tensor) -> SearchResult:
         """Find hypotheses, with maximal lengths, length penalties and seeds `(b,)`, or those of the task."""
-        rows = tf.shape(source)[:1]
-        return self._found(source, *(options or [tf.fill(rows, value) for value in self._defaults]))
+        rows = tf.shape(inputs[0])[:1]
+        return self._found(*inputs, *(options or [tf.fill(rows, value) for value in self._defaults]))
 
-    def score(self, source: tf.Tensor, target_ids: tf.Tensor) -> Sequence[tf.Tensor]:
-        """Score targets."""
-        with self._weights.scope():
-            return self._functions.score(source, target_ids)
-
-    def attend(self, source: tf.Tensor, target_ids: tf.Tensor) -> tf.Tensor:
-        """Return the attention of targets."""
-        with self._weights.scope():
-            return self._functions.attend(source, target_ids)
-
-    def _search(self, source: tf.Tensor, *options: tf.Tensor) -> SearchResult:
+    def _search(self, *columns: tf.Tensor) -> SearchResult:
+        inputs, options = columns[: self._num_inputs], columns[self._num_inputs :]
         # Not the rows of a batch, which has those of other requests, too.
-        seeds = options[2] if len(options) > 2 else tf.zeros(tf.shape(source)[:1], tf.int32)
+        seeds = options[2] if len(options) > 2 else tf.zeros(tf.shape(inputs[0])[:1], tf.int32)
         with self._weights.scope():
-            return self._functions.find(source, seeds, *options[:2])
+            return self._functions.find(inputs, seeds, *options[:2])
 
 
 def _graph_of(find: _Find, *signature: tf.TensorSpec, jit_compile: bool | None = None) -> _Find:

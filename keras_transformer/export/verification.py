@@ -1,6 +1,5 @@
 """Whether a SavedModel answers as its translator does, before anyone relies on it."""
 
-import dataclasses
 import math
 import os
 import pickle
@@ -15,7 +14,7 @@ from typing import Any, NamedTuple, TypedDict
 import numpy as np
 
 from keras_transformer.errors import ExportError
-from keras_transformer.tasks import ModelTask, TextSource, Translation, TruncationWarning
+from keras_transformer.tasks import ModelTask, Translation, TruncationWarning
 from keras_transformer.types import Signature, Value
 
 MAX_EXAMPLES = 8
@@ -47,8 +46,6 @@ class _Answers(NamedTuple):
     """What a task answers to some sources, by which an export is judged."""
 
     sources: list[Value]
-    outputs: list[str]
-    """The best output for each source."""
     results: dict[Signature, Sequence[Any]]
     """The results of each signature."""
 
@@ -58,7 +55,7 @@ class _Answers(NamedTuple):
         sources = _compared_sources(task, examples)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", TruncationWarning)
-            return cls(sources, *task.answers(sources))
+            return cls(sources, task.answers(sources))
 
 
 def _compared_sources(task: ModelTask, examples: Iterable[Value]) -> list[Value]:
@@ -83,29 +80,14 @@ def verify_saved_model(directory: str | Path, task: ModelTask, examples: Iterabl
     Raises:
         ExportError: If an answer differs; the message names it.
     """
-    task = _with_seed(task)
+    task = task.repeatable()
     _verify_answers(Path(directory), task, _Answers.of(task, examples))
-
-
-def _with_seed(task: ModelTask) -> ModelTask:
-    """Give a search that samples a seed if it has none; requests have seeds of their own."""
-    search: Any = task.search
-    if not search.is_random:
-        return task
-    if not hasattr(search, "seed"):
-        raise ValueError(
-            "`task.search` must give the same answer each time, or have a `seed`, to be exported. "
-            f"Received: {type(search).__name__}."
-        )
-    if search.seed is None:
-        return task.with_changes(search=dataclasses.replace(search, seed=0))
-    return task
 
 
 def _verify_answers(directory: Path, task: ModelTask, answers: _Answers) -> None:
     """Raise ExportError unless a SavedModel gives the answers of a task."""
     raw = [value for value in task.source.hard_values if isinstance(value, bytes)]
-    columns = _request_columns(task, [*answers.sources, *raw], [*answers.outputs, *raw])
+    columns = task.request_columns([*answers.sources, *raw], answers.results)
     fresh = _ask_fresh_process(directory, columns, needs_text=_needs_tensorflow_text(task))
     if fresh["foreign_operations"]:
         raise ExportError(
@@ -122,20 +104,6 @@ def _verify_answers(directory: Path, task: ModelTask, answers: _Answers) -> None
             raise ExportError(f"{name} must answer no rows with no rows. Received: {rows_of_nothing} rows.")
 
 
-def _request_columns(
-    task: ModelTask, sources: Sequence[Value], outputs: Sequence[str | bytes]
-) -> dict[str, np.ndarray]:
-    """Return a column for each input of all signatures, with the default options and any seeds."""
-    options = {name: np.array([value] * len(sources)) for name, value in task.default_options.items()}
-    if "seed" in options:
-        options["seed"] = np.arange(len(sources))
-    return {
-        task.source.name: task.source.batch(sources).numpy(),
-        "output": TextSource.batch(outputs).numpy(),
-        **options,
-    }
-
-
 def _needs_tensorflow_text(task: ModelTask) -> bool:
     """Return whether the graph of a task has operations of TensorFlow Text."""
     tokenizers = (getattr(task, name) for name in task.tokenizer_names)
@@ -145,8 +113,9 @@ def _needs_tensorflow_text(task: ModelTask) -> bool:
 def _ask_fresh_process(directory: Path, columns: dict[str, np.ndarray], *, needs_text: bool) -> _FreshReport:
     """Run `fresh_process.py`; raise ExportError if it fails."""
     program = Path(__file__).with_name("fresh_process.py").read_text(encoding="utf-8")
+    # -P: files of the working directory, such as a numbers.py, are not modules of this process.
     process = subprocess.run(
-        [sys.executable, "-c", program, str(directory), *(["text"] if needs_text else [])],
+        [sys.executable, "-P", "-c", program, str(directory), *(["text"] if needs_text else [])],
         input=pickle.dumps(columns),
         capture_output=True,
         env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2"},

@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Iterable, Sequence
-from typing import ClassVar, Self
+from typing import ClassVar, Self, TypeAlias
 
 import keras
 import numpy as np
@@ -12,7 +12,9 @@ import tensorflow as tf
 
 from keras_transformer.tasks import Source
 from keras_transformer.text import Tokenizer
-from keras_transformer.types import Shape, Value
+from keras_transformer.types import Columns, Shape, Value
+
+_Batch: TypeAlias = tuple[tf.Tensor, ...]
 
 _RATE = 16_000  # samples in a second
 _HOP = 160  # samples from one frame to the next
@@ -86,9 +88,8 @@ class _Audio(Source):
     """Samples at 16 kHz, whose log-mel features a model reads."""
 
     reader = _LogMel
-    name = "audio"
-    dtype = "float32"
-    rank = 2
+    columns: ClassVar[Columns] = {"audio": ("float32", 2)}
+    unit = "frames"
     # The least audio, and silence.
     hard_values = (np.ones(1, "float32"), np.zeros(700, "float32"))
 
@@ -101,8 +102,8 @@ class _Audio(Source):
         )
 
     @property
-    def input_spec(self) -> tuple[Shape, str]:
-        return (None, None, self._features.num_mels), "float32"
+    def input_specs(self) -> tuple[tuple[Shape, str], ...]:
+        return (((None, None, self._features.num_mels), "float32"),)
 
     def check_model(self, model: keras.Model) -> None:
         config = getattr(model, "config", None)
@@ -136,23 +137,24 @@ class _Audio(Source):
         return [samples.astype("float32", copy=False) for samples in arrays]
 
     @classmethod
-    def batch(cls, values: Sequence[Value]) -> tf.Tensor:
+    def batch(cls, values: Sequence[Value]) -> _Batch:
         joined = np.zeros((len(values), max(map(len, values), default=0)), "float32")
         for row, samples in zip(joined, values, strict=True):
             row[: len(samples)] = samples
-        return tf.constant(joined)
+        return (tf.constant(joined),)
 
-    def read(self, batch: tf.Tensor, max_length: int) -> tuple[tf.Tensor, tf.Tensor]:
+    def read(self, columns: _Batch, max_length: int) -> tuple[_Batch, tf.Tensor]:
+        [samples] = columns
         # Zeros are the padding of a batch, too.
-        is_cut = tf.reduce_any(batch[:, self._features.longest(max_length) :] != 0, axis=1)
-        return self._features.frames(batch, max_length), is_cut
+        is_cut = tf.reduce_any(samples[:, self._features.longest(max_length) :] != 0, axis=1)
+        return (self._features.frames(samples, max_length),), is_cut
 
-    def is_empty(self, batch: tf.Tensor) -> tf.Tensor:
+    def is_empty(self, columns: _Batch) -> tf.Tensor:
         # In a batch nothing tells silence from no audio.
-        return tf.zeros(tf.shape(batch)[:1], "bool")
+        return tf.zeros(tf.shape(columns[0])[:1], "bool")
 
-    def tokens(self, inputs: tf.Tensor) -> tf.Tensor:
-        return self._features.tokens(inputs)
+    def tokens(self, inputs: _Batch) -> tf.Tensor:
+        return self._features.tokens(inputs[0])
 
 
 def _mel_filters(num_mels: int) -> npt.NDArray[np.float64]:

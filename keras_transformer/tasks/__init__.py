@@ -1,8 +1,16 @@
-"""Tasks: a model with what turns a user's data into its inputs, and its outputs into strings."""
+"""Tasks: a model with what turns a user's data into its inputs, and its outputs into what the user wants."""
 
 from keras_transformer.tasks.model_task import ModelTask
-from keras_transformer.tasks.results import Alignment, PairScore, Translation, TruncationWarning
+from keras_transformer.tasks.results import (
+    Alignment,
+    PairScore,
+    ServedSignature,
+    Translation,
+    TruncationWarning,
+)
+from keras_transformer.tasks.search_task import SearchTask
 from keras_transformer.tasks.sources import Source, TextSource
+from keras_transformer.tasks.task import Task
 from keras_transformer.tasks.text_generator import TextGenerator
 from keras_transformer.tasks.text_task import TextTask
 from keras_transformer.tasks.translator import Translator
@@ -11,7 +19,10 @@ __all__ = [
     "Alignment",
     "ModelTask",
     "PairScore",
+    "SearchTask",
+    "ServedSignature",
     "Source",
+    "Task",
     "TextGenerator",
     "TextSource",
     "TextTask",

@@ -56,8 +56,8 @@ Outputs: TypeAlias = Mapping[str, np.ndarray]
 """The arrays of an answer, by their names."""
 
 
-class _ServedSignature(NamedTuple):
-    """What a signature takes, what it returns, and what one row of that becomes."""
+class ServedSignature(NamedTuple):
+    """What a signature takes besides the source, what it returns, and what one row of that becomes."""
 
     inputs: Columns
     outputs: Columns
@@ -125,13 +125,13 @@ SEED: Columns = {"seed": ("int32", 1)}
 NOT_GIVEN = -1
 """The value of an option that leaves it to the export."""
 
-SIGNATURES: dict[Signature, _ServedSignature] = {
-    "serving_default": _ServedSignature({}, _BEST, _translation),
-    "n_best": _ServedSignature({}, _HYPOTHESES, _hypotheses),
-    "align": _ServedSignature({}, {**_BEST, **_ALIGNMENT}, _alignment),
-    "score": _ServedSignature(
+TEXT_SIGNATURES: dict[Signature, ServedSignature] = {
+    "serving_default": ServedSignature({}, _BEST, _translation),
+    "n_best": ServedSignature({}, _HYPOTHESES, _hypotheses),
+    "align": ServedSignature({}, {**_BEST, **_ALIGNMENT}, _alignment),
+    "score": ServedSignature(
         {"output": ("string", 1)}, {"score": ("float32", 1), "num_tokens": ("int32", 1)}, _pair_score
     ),
-    "search": _ServedSignature(OPTIONS, _HYPOTHESES, _hypotheses),
+    "search": ServedSignature({}, _HYPOTHESES, _hypotheses),  # and its options
 }
-"""What a task can be asked for, in memory and on a server; the inputs are those besides the source."""
+"""What tasks that write texts can be asked for; the inputs are those besides the source."""

@@ -2,14 +2,16 @@
 
 import abc
 from collections.abc import Iterable, Sequence
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
 import keras
 import tensorflow as tf
 
 from keras_transformer._arguments import as_strings, is_text
 from keras_transformer.text import Tokenizer
-from keras_transformer.types import SPECIAL_TOKENS, Shape, Value
+from keras_transformer.types import SPECIAL_TOKENS, Columns, Shape, Value
+
+Batch: TypeAlias = tuple[tf.Tensor, ...]
 
 # Control characters, of which tokenizers of subwords read nothing, all that Unicode calls white space, and
 # marks without a width.
@@ -19,19 +21,20 @@ _BLANK = r"[\p{Cc}\p{Z}\x{180e}\x{200b}-\x{200f}\x{202a}-\x{202e}\x{2060}-\x{206
 class Source(abc.ABC):
     """The kind of a task's sources. A task knows this interface, and no kind.
 
-    `read` and `is_empty` consist of TensorFlow operations: an export serves them.
+    A batch is a tuple of tensors, one for each column of a request; what a model reads is another one. `read`
+    and `is_empty` consist of TensorFlow operations: an export serves them.
     """
 
     kinds: ClassVar[dict[str, type["Source"]]] = {}
-    """The classes by the names of their inputs, for a served model, which has no tokenizer."""
+    """The classes by their names, for a served model, which has no tokenizer."""
     reader: ClassVar[type]
     """What turns a source into numbers, such as a tokenizer; it can be saved, and makes a `Source`."""
+    columns: ClassVar[Columns]
+    """The inputs of a served signature, with the batch as their first axis."""
     name: ClassVar[str]
-    """The name of the input of a served signature."""
-    dtype: ClassVar[str]
-    """Its dtype."""
-    rank: ClassVar[int]
-    """Its rank, with the batch."""
+    """The name of the first of them."""
+    unit: ClassVar[str] = "tokens"
+    """What its length counts."""
     hard_values: ClassVar[tuple[Value, ...]]
     """Sources that users send by mistake, with which an export is verified."""
     about: str
@@ -39,6 +42,7 @@ class Source(abc.ABC):
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
+        cls.name = next(iter(cls.columns))
         Source.kinds[cls.name] = cls
 
     @classmethod
@@ -54,8 +58,8 @@ class Source(abc.ABC):
 
     @property
     @abc.abstractmethod
-    def input_spec(self) -> tuple[Shape, str]:
-        """The shape and dtype of what the model reads."""
+    def input_specs(self) -> tuple[tuple[Shape, str], ...]:
+        """The shape and dtype of each tensor that the model reads: the values, and perhaps their mask."""
 
     @abc.abstractmethod
     def check_model(self, model: keras.Model) -> None:
@@ -77,20 +81,20 @@ class Source(abc.ABC):
 
     @classmethod
     @abc.abstractmethod
-    def batch(cls, values: Sequence[Value]) -> tf.Tensor:
-        """Join sources into one tensor of `dtype` and `rank`."""
+    def batch(cls, values: Sequence[Value]) -> Batch:
+        """Join sources into a tensor for each of the columns."""
 
     @abc.abstractmethod
-    def read(self, batch: tf.Tensor, max_length: int) -> tuple[tf.Tensor, tf.Tensor]:
+    def read(self, columns: Batch, max_length: int) -> tuple[Batch, tf.Tensor]:
         """Return what the model reads, at most `max_length` long, and which rows were cut off, `(b,)`."""
 
     @abc.abstractmethod
-    def is_empty(self, batch: tf.Tensor) -> tf.Tensor:
+    def is_empty(self, columns: Batch) -> tf.Tensor:
         """Return which rows are empty, so that their outputs are empty too, boolean `(b,)`."""
 
     @abc.abstractmethod
-    def tokens(self, inputs: tf.Tensor) -> tf.Tensor:
-        """Name each position of what the encoder returns for `inputs`, string `(b, s)`."""
+    def tokens(self, inputs: Batch) -> tf.Tensor:
+        """Name each position of what the encoder returns for what `read` gives, string `(b, s)`."""
 
 
 class TextSource(Source):
@@ -103,12 +107,10 @@ class TextSource(Source):
     """
 
     reader = Tokenizer
-    name = "text"
-    dtype = "string"
-    rank = 1
+    columns: ClassVar[Columns] = {"text": ("string", 1)}
     hard_values = ("", "  ", "\u3000\u2028\u200b", "\U0001f600 \u05e9\u05dc\u05d5\u05dd", b"\xff\xfe\xc3")
     about = "Bytes that are not UTF-8 are no error."
-    input_spec = ((None, None), "int32")
+    input_specs = (((None, None), "int32"),)
 
     def __init__(self, tokenizer: Tokenizer, *, reads_empty: bool = False) -> None:
         self.tokenizer = tokenizer
@@ -136,26 +138,30 @@ class TextSource(Source):
         return is_text(value)
 
     @classmethod
-    def batch(cls, values: Sequence[Value]) -> tf.Tensor:
+    def batch(cls, values: Sequence[Value]) -> Batch:
         """Encode strings, string `(b,)`."""
         # A lone surrogate is no UTF-8, and an unknown token to a tokenizer.
         texts = (
             value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogatepass")
             for value in values
         )
-        return tf.constant([*texts], tf.string, [len(values)])
+        return (tf.constant([*texts], tf.string, [len(values)]),)
 
-    def read(self, batch: tf.Tensor, max_length: int) -> tuple[tf.Tensor, tf.Tensor]:
+    def read(self, columns: Batch, max_length: int) -> tuple[Batch, tf.Tensor]:
         """Return ended and padded token ids, int32 `(b, s)`, and which texts were cut off, `(b,)`."""
-        return _ended_ids(self.tokenizer, batch, max_length)
+        [texts] = columns
+        token_ids, is_cut = _ended_ids(self.tokenizer, texts, max_length)
+        return (token_ids,), is_cut
 
-    def is_empty(self, batch: tf.Tensor) -> tf.Tensor:
+    def is_empty(self, columns: Batch) -> tf.Tensor:
         """Return which texts hold nothing but white space, none where empty texts are read."""
-        return _is_blank(batch) & (not self._reads_empty)
+        [texts] = columns
+        return _is_blank(texts) & (not self._reads_empty)
 
-    def tokens(self, inputs: tf.Tensor) -> tf.Tensor:
+    def tokens(self, inputs: Batch) -> tf.Tensor:
         """Name each token, string `(b, s)`."""
-        return self.tokenizer.tokens(inputs)
+        [token_ids] = inputs
+        return self.tokenizer.tokens(token_ids)
 
 
 def _is_blank(texts: tf.Tensor) -> tf.Tensor:

@@ -7,8 +7,8 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.decoding import SearchResult
-from keras_transformer.tasks.results import NOT_GIVEN, SIGNATURES
-from keras_transformer.tasks.sources import Source, _ended_ids, _is_blank
+from keras_transformer.tasks.results import NOT_GIVEN
+from keras_transformer.tasks.sources import Batch, Source, _ended_ids, _is_blank
 from keras_transformer.text import Tokenizer
 from keras_transformer.types import LOWEST_SCORE, SPECIAL_IDS, Signature
 
@@ -25,18 +25,18 @@ _BLANKS: dict[str, np.ndarray] = {
 class _Found(Protocol):
     """`_TokenFunctions`, compiled or traced."""
 
-    def find(self, source: tf.Tensor, *options: tf.Tensor) -> SearchResult:
+    def find(self, inputs: Batch, *options: tf.Tensor) -> SearchResult:
         """Find the outputs of a batch."""
 
-    def score(self, source: tf.Tensor, target_ids: tf.Tensor) -> Sequence[tf.Tensor]:
+    def score(self, inputs: Batch, target_ids: tf.Tensor) -> Sequence[tf.Tensor]:
         """Score targets."""
 
-    def attend(self, source: tf.Tensor, target_ids: tf.Tensor) -> tf.Tensor:
+    def attend(self, inputs: Batch, target_ids: tf.Tensor) -> tf.Tensor:
         """Return the attention of targets."""
 
 
 class _StringFunctions:
-    """A function for each signature, from columns to the outputs that `SIGNATURES` lists.
+    """A function for each signature, from columns to the outputs that `TEXT_SIGNATURES` lists.
 
     They consist of operations of TensorFlow and of `tokens`, which is compiled in a task and traced in an
     export. `is_cut`, boolean `(b,)`, says which texts were longer than a limit.
@@ -47,6 +47,7 @@ class _StringFunctions:
         target_tokenizer: The tokenizer of the outputs.
         max_source_length: Maximum length of a source, in tokens or frames.
         max_target_length: Maximum number of tokens of a target to score, the end token included.
+        defaults: The options with which `search` answers as `n_best` does.
     """
 
     def __init__(
@@ -56,12 +57,14 @@ class _StringFunctions:
         target_tokenizer: Tokenizer,
         max_source_length: int,
         max_target_length: int,
+        defaults: Mapping[str, float],
     ) -> None:
         self.tokens, self._source, self._target_tokenizer = tokens, source, target_tokenizer
         self._max_source_length, self._max_target_length = max_source_length, max_target_length
+        self._defaults = defaults
 
     def __getitem__(self, signature: Signature) -> Callable[..., Tensors]:
-        """Return the function of a signature: of a batch of sources, what is given besides, and options."""
+        """Return the function of a signature: of columns of sources, what else is given, and options."""
         functions: dict[Signature, Callable[..., Tensors]] = {
             "serving_default": self.best,
             "n_best": self.n_best,
@@ -69,19 +72,10 @@ class _StringFunctions:
             "score": self.score,
             "search": self.search,
         }
-        return functions[signature]
+        size = len(self._source.columns)
+        return lambda *columns: functions[signature](columns[:size], *columns[size:])
 
-    def served(self, signature: Signature, **options: Mapping[str, float]) -> Callable[..., Tensors]:
-        """Return the function of a signature with the outputs that it promises, and no others."""
-        function, names = self[signature], SIGNATURES[signature].served_outputs
-
-        def serve(*columns: tf.Tensor) -> Tensors:
-            outputs = function(*columns, **options)
-            return {name: outputs[name] for name in names}
-
-        return serve
-
-    def best(self, source: tf.Tensor, *options: tf.Tensor) -> Tensors:
+    def best(self, source: Batch, *options: tf.Tensor) -> Tensors:
         """Return the best hypothesis of each source."""
         inputs, is_cut = self._source.read(source, self._max_source_length)
         token_ids, scores = self.tokens.find(inputs, *options)
@@ -89,7 +83,7 @@ class _StringFunctions:
         outputs = {"output": output, "score": scores[:, 0], "is_cut": is_cut}
         return _blanked(outputs, self._source.is_empty(source))
 
-    def n_best(self, source: tf.Tensor, *options: tf.Tensor) -> Tensors:
+    def n_best(self, source: Batch, *options: tf.Tensor) -> Tensors:
         """Return every hypothesis `(b, n)`, best first; what stands for none has `LOWEST_SCORE`."""
         inputs, is_cut = self._source.read(source, self._max_source_length)
         token_ids, scores = self.tokens.find(inputs, *options)
@@ -98,7 +92,7 @@ class _StringFunctions:
         outputs = {"output": output, "score": scores, "is_cut": is_cut}
         return _blanked(outputs, self._source.is_empty(source))
 
-    def align(self, source: tf.Tensor, *options: tf.Tensor) -> Tensors:
+    def align(self, source: Batch, *options: tf.Tensor) -> Tensors:
         """Return the best hypothesis, the tokens of both sides, and the attention `(b, t, s)`."""
         inputs, is_cut = self._source.read(source, self._max_source_length)
         token_ids, scores = self.tokens.find(inputs, *options)
@@ -114,10 +108,10 @@ class _StringFunctions:
         }
         return _blanked(outputs, self._source.is_empty(source))
 
-    def score(self, source: tf.Tensor, output: tf.Tensor, *_: object) -> Tensors:
+    def score(self, source: Batch, output: tf.Tensor, *_: object) -> Tensors:
         """Return the score of an output for each source."""
         same_size = "The sources and `output` must have the same number of rows."
-        tf.debugging.assert_equal(tf.shape(source)[:1], tf.shape(output), same_size)
+        tf.debugging.assert_equal(tf.shape(source[0])[:1], tf.shape(output), same_size)
         inputs, is_cut = self._source.read(source, self._max_source_length)
         target_ids, is_target_cut = _ended_ids(self._target_tokenizer, output, self._max_target_length)
         score, num_tokens = self.tokens.score(inputs, target_ids)
@@ -125,13 +119,14 @@ class _StringFunctions:
         outputs = {"score": score, "num_tokens": num_tokens, "is_cut": is_cut | is_target_cut}
         return _blanked(outputs, is_empty)
 
-    def search(self, source: tf.Tensor, *options: tf.Tensor, defaults: Mapping[str, float]) -> Tensors:
+    def search(self, source: Batch, *options: tf.Tensor) -> Tensors:
         """Return what `n_best` does, with the options of each request.
 
         A value outside its range takes the nearest one in it: an error would be that of other requests, too.
         """
+        defaults, rows = self._defaults, tf.shape(source[0])[0]
         max_length, penalty, wanted, *seeds = (
-            _of_each(name, option, default, source)
+            _of_each(name, option, default, rows)
             for (name, default), option in zip(defaults.items(), options, strict=True)
         )
         max_length = tf.clip_by_value(max_length, 1, int(defaults["max_length"]))
@@ -168,9 +163,8 @@ def _trimmed(token_ids: tf.Tensor) -> tf.Tensor:
     return token_ids[:, : tf.reduce_max(tf.concat([lengths, [1]], axis=0))]
 
 
-def _of_each(name: str, given: tf.Tensor, default: float, source: tf.Tensor) -> tf.Tensor:
+def _of_each(name: str, given: tf.Tensor, default: float, rows: tf.Tensor) -> tf.Tensor:
     """Return an option `(b,)` of each source, given with a row for each or one for all."""
-    rows = tf.shape(source)[0]
     fits = tf.reduce_any(tf.size(given) == [1, rows])
     message = f"`{name}` must have a row for each text, or one for all. Rows and texts received:"
     with tf.control_dependencies([tf.debugging.Assert(fits, [message, tf.size(given), rows])]):

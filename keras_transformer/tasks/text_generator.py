@@ -1,19 +1,20 @@
 """Strings in, longer strings out: a decoder alone, its tokenizer and a search."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 from keras_transformer._arguments import check_number
 from keras_transformer.decoding import GreedySearch, Search
 from keras_transformer.models import CausalLM
-from keras_transformer.tasks.model_task import ModelTask
+from keras_transformer.tasks.results import TEXT_SIGNATURES, ServedSignature
+from keras_transformer.tasks.search_task import SearchTask
 from keras_transformer.tasks.sources import TextSource, _check_vocabulary
 from keras_transformer.tasks.token_functions import _PromptFunctions
 from keras_transformer.text import Tokenizer
 from keras_transformer.types import Progress, Signature
 
 
-class TextGenerator(ModelTask):
+class TextGenerator(SearchTask):
     """Continue strings with a trained language model.
 
     **An output is the whole text, its prompt included**, as in KerasHub's `generate`: so subwords join as
@@ -53,7 +54,10 @@ class TextGenerator(ModelTask):
         "beginning. A score is the log-probability of what follows the prompt, divided by the length\n"
         "penalty of the search. `num_tokens` counts what follows the prompt."
     )
-    signatures: ClassVar[tuple[Signature, ...]] = ("serving_default", "n_best", "score", "search")
+    # There is no source to attend to.
+    signatures: ClassVar[Mapping[Signature, ServedSignature]] = {
+        name: served for name, served in TEXT_SIGNATURES.items() if name != "align"
+    }
 
     def __init__(
         self, model: CausalLM, tokenizer: Tokenizer, *, search: Search | None = None, max_length: int = 256

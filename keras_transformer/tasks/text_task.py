@@ -1,57 +1,32 @@
-"""Any number of sources in, results in the same order out: what tasks in memory and on a server share."""
+"""Any number of sources in, texts out: what tasks that write texts have, in memory and on a server."""
 
-import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from numbers import Integral
-from typing import Any, ClassVar, Protocol, get_args
+from typing import Any, ClassVar
 
 import numpy as np
-import tensorflow as tf
 
-from keras_transformer._arguments import as_strings, check_kind, check_number
+from keras_transformer._arguments import as_strings
 from keras_transformer.tasks.results import (
     OPTIONS,
     SEED,
-    SIGNATURES,
+    TEXT_SIGNATURES,
     Alignment,
     PairScore,
+    ServedSignature,
     Translation,
-    TruncationWarning,
-    _ServedSignature,
 )
-from keras_transformer.tasks.sources import Source, TextSource
+from keras_transformer.tasks.task import Task
 from keras_transformer.types import Columns, Progress, Signature, Value
 
 
-class _Functions(Protocol):
-    """`_StringFunctions`, or those of a SavedModel."""
-
-    def __getitem__(self, signature: Signature) -> Callable[..., dict[str, tf.Tensor]]:
-        """Return the function of a signature; options of a source follow the columns."""
-
-
-class TextTask:
+class TextTask(Task):
     """Base of `Translator`, `TextGenerator` and `export.ServedModel`.
 
-    Every call takes any iterable of sources, decodes sources of similar length together, and returns the
-    results in the order of the sources. A subclass sets `source` and `functions`, and `limits` and
-    `num_outputs` as far as it knows them.
+    A subclass sets `num_outputs` and `takes_seed`, too.
     """
 
-    signatures: ClassVar[tuple[Signature, ...]] = get_args(Signature)
-    """What sources can be asked for."""
-    source: Source | type[Source]
-    """The kind of the sources; the class alone checks and batches them."""
-
-    @property
-    def functions(self) -> _Functions:
-        """The functions of the signatures, from the columns of a batch to its outputs."""
-        raise NotImplementedError
-
-    @property
-    def limits(self) -> dict[str, int]:
-        """The maximum lengths of a source and of a target to score, by the names of the arguments."""
-        return {}
+    signatures: ClassVar[Mapping[Signature, ServedSignature]] = TEXT_SIGNATURES
 
     @property
     def num_outputs(self) -> int:
@@ -68,11 +43,11 @@ class TextTask:
         """The options of a request to `search`."""
         return {**OPTIONS, **(SEED if self.takes_seed else {})}
 
-    def specification(self, signature: Signature) -> _ServedSignature:
+    def specification(self, signature: Signature) -> ServedSignature:
         """Return the inputs of a signature, its outputs, and what reads them."""
-        source, served = self.source, SIGNATURES[signature]
-        inputs = self.options if signature == "search" else served.inputs
-        return served._replace(inputs={source.name: (source.dtype, source.rank), **inputs})
+        known = super().specification(signature)
+        options = self.options if signature == "search" else {}
+        return known._replace(inputs={**known.inputs, **options})
 
     def translate(
         self, texts: Iterable[Value], batch_size: int = 64, progress: Progress | None = None
@@ -191,48 +166,3 @@ class TextTask:
             `decoding.align_targets`. Empty for an empty source.
         """
         return self._in_batches("align", self.source.check("texts", texts), batch_size, progress)
-
-    def _in_batches(
-        self,
-        signature: Signature,
-        sources: Sequence[Value],
-        batch_size: int,
-        progress: Progress | None,
-        targets: Sequence[str] | None = None,
-    ) -> list[Any]:
-        """Ask for batches of similar length, the longest first: a lack of memory shows at once."""
-        if signature not in self.signatures:
-            raise TypeError(
-                f"`{signature}` needs a model with an encoder. Received: a {type(self).__name__}."
-            )
-        check_number(above=0, whole=True, batch_size=batch_size)
-        check_kind(Callable, None, progress=progress)
-        # Characters stand for tokens, which are not known yet; texts of one length need the least padding.
-        lengths = [len(source) for source in sources]
-        if targets is not None:
-            lengths = [max(length, len(target)) for length, target in zip(lengths, targets, strict=True)]
-        order = sorted(range(len(lengths)), key=lambda number: -lengths[number])
-        functions, num_cut = self.functions, 0
-        results: list[Any] = [None] * len(order)
-        for start in range(0, len(order), batch_size):
-            numbers = order[start : start + batch_size]
-            columns = [self.source.batch([sources[number] for number in numbers])]
-            if targets is not None:
-                columns.append(TextSource.batch([targets[number] for number in numbers]))
-            answer = functions[signature](*columns, numbers)
-            outputs = {name: np.asarray(values) for name, values in answer.items()}
-            num_cut += int(outputs.pop("is_cut", np.zeros(0)).sum())
-            for number, result in zip(numbers, self.specification(signature).results(outputs), strict=True):
-                results[number] = result
-            if progress is not None:
-                progress(len(numbers))
-        if num_cut:
-            self._warn(f"{num_cut} of {len(results)} were", 1 if targets is None else 2)
-        return results
-
-    def _warn(self, subject: str, num_limits: int) -> None:
-        limits = ", ".join(f"{name}={limit}" for name, limit in [*self.limits.items()][:num_limits])
-        # Those of an export are not known.
-        limits = f"limits ({limits})" if limits else "limits"
-        message = f"{subject} longer than the translator's {limits} and were cut off."
-        warnings.warn(message, TruncationWarning, stacklevel=4)

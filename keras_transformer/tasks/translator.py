@@ -9,15 +9,15 @@ from keras import ops
 from keras_transformer._arguments import check_number
 from keras_transformer.decoding import BeamSearch, Search, SearchResult, target_attention
 from keras_transformer.models import Ensemble, Transformer
-from keras_transformer.tasks.model_task import ModelTask
 from keras_transformer.tasks.results import Alignment, Translation
+from keras_transformer.tasks.search_task import SearchTask
 from keras_transformer.tasks.sources import Source, TextSource, _check_vocabulary, _ended_ids
 from keras_transformer.tasks.token_functions import _TokenFunctions
 from keras_transformer.text import Tokenizer
 from keras_transformer.types import SPECIAL_IDS, Tensor, Value
 
 
-class Translator(ModelTask):
+class Translator(SearchTask):
     """Translate strings with a trained encoder-decoder model.
 
     An empty source, or one of white space alone, has an empty output. A source is cut off after
@@ -105,7 +105,7 @@ class Translator(ModelTask):
             Hypotheses `(b, n, T)` and scores `(b, n)`, best first.
         """
         numbers = range(len(encoder_token_ids)) if source_numbers is None else source_numbers
-        return self.functions.tokens.find(encoder_token_ids, numbers)
+        return self.functions.tokens.find((encoder_token_ids,), numbers)
 
     def attention_maps(
         self, text: Value, output: Translation | None = None
@@ -121,16 +121,18 @@ class Translator(ModelTask):
             `decoder/layer_1/cross_attention`. A row of the decoder belongs to the token that it writes; it
             has read those before.
         """
-        inputs = ops.convert_to_tensor(self.token_ids([text]))
+        batch = self.source.batch(self.source.check("text", [text]))
+        inputs, _ = self.source.read(batch, self.max_source_length)
+        values, *mask = (ops.convert_to_tensor(np.asarray(each)) for each in inputs)
         if output is None:
             [output] = self.translate_with_scores([text])
         # An output that the search cut off has no end token.
         limit = self.max_target_length
         target_ids = _ended_ids(self.target_tokenizer, [output.text], limit + 1)[0].numpy()[:, :limit]
-        found = target_attention(self.model, inputs, target_ids, special_ids=SPECIAL_IDS)
+        found = target_attention(self.model, values, target_ids, *mask, special_ids=SPECIAL_IDS)
         # (1, h, t, s) -> (h, t, s)
         maps = {name: ops.convert_to_numpy(each)[0].astype("float32") for name, each in found.items()}
         last = [name for name in maps if name.endswith("/cross_attention")][-1]
-        names = self.source.tokens(ops.convert_to_numpy(inputs)), self.target_tokenizer.tokens(target_ids)
+        names = self.source.tokens(inputs), self.target_tokenizer.tokens(target_ids)
         read, written = (tuple(name.decode("utf-8") for name in each.numpy()[0]) for each in names)
         return Alignment(output.text, output.score, read, written, maps[last].mean(axis=0)), maps

@@ -375,7 +375,7 @@ def test_requests_of_the_readme_are_json_that_a_shell_leaves_alone(
         {"signature_name": "search", "inputs": {"text": [text], **options}},
         {"instances": [text]},
         {"signature_name": "n_best", "inputs": {"text": [text]}},
-        {"signature_name": "score", "instances": [{"text": text, "output": output}]},
+        {"signature_name": "score", "inputs": {"text": [text], "output": [output]}},
     ]
 
 

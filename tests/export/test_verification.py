@@ -212,3 +212,11 @@ def test_the_process_imports_nothing_but_tensorflow(process: Any) -> None:
     assert modules == {"importlib", "importlib.util", "pickle", "sys"}
     assert re.findall(r"import_module\(\"(\w+)", program) == ["tensorflow"] * 3
     assert all(f'"{name}": None' in program for name in ("keras", "keras_transformer"))
+
+
+def test_files_of_the_working_directory_are_no_modules(
+    exported: Path, translator: kt.Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "numbers.py").write_text("raise ImportError('not the module of Python')")
+    monkeypatch.chdir(tmp_path)
+    verify_saved_model(exported, translator)

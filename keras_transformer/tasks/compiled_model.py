@@ -1,0 +1,36 @@
+"""What a task computes with its model, compiled: arrays in, arrays out."""
+
+from collections.abc import Callable, Sequence
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_transformer._backend import compile_function
+from keras_transformer.types import Tensor
+
+
+class CompiledModel:
+    """Functions of a model, each compiled by the backend when it is first called."""
+
+    def __init__(self, model: keras.Model) -> None:
+        self._variables = getattr(model, "variables", ())
+        self._compiled: dict[str, Callable[..., Sequence[Tensor]]] = {}
+
+    def call(
+        self, name: str, function: Callable[..., Sequence[Tensor]], inputs: Sequence[object], *others: object
+    ) -> list[np.ndarray]:
+        """Call a function of what the model reads and other tensors, which a name tells from the others."""
+        given = [np.asarray(array) for array in (*inputs, *others)]
+        if name not in self._compiled:
+            # Sources that are not token ids have ranks and dtypes of their own.
+            num_inputs = len(given) if all(array.ndim == 2 for array in given) else None
+            size = len(inputs)
+            self._compiled[name] = compile_function(
+                lambda *arrays: function(arrays[:size], *arrays[size:]),
+                self._variables,
+                num_inputs=num_inputs,
+            )
+        dtypes = [{"f": "float32", "b": "bool"}.get(array.dtype.kind, "int32") for array in given]
+        found = self._compiled[name](*map(ops.convert_to_tensor, given, dtypes))
+        return [ops.convert_to_numpy(each) for each in found]

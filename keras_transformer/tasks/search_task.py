@@ -1,0 +1,196 @@
+"""A task that searches for its outputs: what `Translator` and `TextGenerator` share."""
+
+import dataclasses
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, ClassVar, Self
+
+import keras
+import numpy as np
+
+from keras_transformer._arguments import check_kind
+from keras_transformer.decoding import GreedySearch, Search, stream_tokens
+from keras_transformer.tasks.model_task import ModelTask
+from keras_transformer.tasks.results import TruncationWarning
+from keras_transformer.tasks.sources import Source, TextSource
+from keras_transformer.tasks.string_functions import _StringFunctions
+from keras_transformer.tasks.text_task import TextTask
+from keras_transformer.tasks.token_functions import _CompiledFunctions, _TokenFunctions
+from keras_transformer.text import Tokenizer
+from keras_transformer.types import SPECIAL_IDS, Signature, Value
+
+# Stands for bytes that are no character, or not yet.
+_REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+
+
+class SearchTask(ModelTask, TextTask):
+    """A task whose outputs a search finds, token by token."""
+
+    option_types: ClassVar[dict[str, Any]] = {"search": Search}
+    readme_template: ClassVar[str] = "text_task.md"
+    about_outputs: ClassVar[str]
+    """What the README of an export says about outputs and scores."""
+
+    def __init__(
+        self,
+        model: keras.Model,
+        source: Source,
+        target_tokenizer: Tokenizer,
+        search: Search,
+        limits: tuple[int, int],
+    ) -> None:
+        super().__init__(model, source, limits[0])
+        self.target_tokenizer = target_tokenizer
+        self.search = search
+        self.max_target_length = min(limits[1], getattr(model, "max_length", None) or limits[1])
+        self._streams: dict[tuple[object, ...], Callable[..., Iterator[np.ndarray]]] = {}
+
+    @property
+    def search(self) -> Search:
+        """How outputs are found; an assigned search takes effect."""
+        return self._search
+
+    @search.setter
+    def search(self, search: Search) -> None:
+        """Use another search; without special ids, it gets those of the tokenizers."""
+        check_kind(Search, search=search)
+        self._search = _with_ids(search)
+
+    @property
+    def token_functions(self) -> _TokenFunctions:
+        """The model and its search as they are now, in numbers; not compiled."""
+        return _TokenFunctions(self.model, self.search, self.max_target_length)
+
+    @property
+    def functions(self) -> _StringFunctions:
+        """The functions of the signatures, as the search and the limits are now."""
+        key = (self.search, self.max_source_length, self.max_target_length)
+        return self._kept(key, lambda: self.string_functions(_CompiledFunctions(self.token_functions)))
+
+    def string_functions(self, tokens: Any) -> _StringFunctions:
+        """Return the functions of the signatures over token functions, compiled or traced."""
+        limits = self.max_source_length, self.max_target_length
+        return _StringFunctions(tokens, self.source, self.target_tokenizer, *limits, self.default_options)
+
+    @property
+    def num_outputs(self) -> int:
+        """The number of outputs of `n_best` for a source."""
+        return self.search.num_outputs
+
+    @property
+    def takes_seed(self) -> bool:
+        """Whether a request to `search` has a seed, since the search samples."""
+        return self.search.is_random
+
+    @property
+    def default_options(self) -> dict[str, float]:
+        """The options with which the served `search` answers as `n_best` does."""
+        values = self.max_target_length, float(self.search.length_penalty), self.num_outputs, 0
+        return dict(zip(self.options, values, strict=False))
+
+    def repeatable(self) -> Self:
+        """Return the task with a seed where its search samples and has none."""
+        search: Any = self.search
+        if not search.is_random:
+            return self
+        if not hasattr(search, "seed"):
+            raise ValueError(
+                "`task.search` must give the same answer each time, or have a `seed`, to be exported. "
+                f"Received: {type(search).__name__}."
+            )
+        # Requests have seeds of their own.
+        seeded = search if search.seed is not None else dataclasses.replace(search, seed=0)
+        return self.with_changes(search=seeded)
+
+    def answers(self, sources: Sequence[Value]) -> dict[Signature, Sequence[Any]]:
+        """Return the results of each signature for some sources, to judge an export."""
+
+        def ask(function: Callable[[Sequence[Value]], list[Any]]) -> list[Any]:
+            # A sample depends on the number of its source: on a server on the seed of the request, else 0.
+            if self.search.is_random:
+                return [function([source])[0] for source in sources]
+            return function(sources)
+
+        hypotheses = ask(self.n_best)
+        best = [each[0] for each in hypotheses]
+        return {
+            "serving_default": best,
+            "n_best": hypotheses,
+            "align": ask(self.align) if "align" in self.signatures else [],
+            "score": self.score(sources, [each.text for each in best]),
+            "search": self.n_best(sources) if self.search.is_random else hypotheses,
+        }
+
+    def request_columns(
+        self, sources: Sequence[Value], results: dict[Signature, Sequence[Any]]
+    ) -> dict[str, np.ndarray]:
+        """Return a column for each input of all signatures, with the default options and any seeds."""
+        outputs: list[Any] = [best.text for best in results["serving_default"]]
+        outputs += sources[len(outputs) :]  # bytes that are not UTF-8 are their own outputs
+        [output] = TextSource.batch(outputs)
+        options = {name: np.array([value] * len(sources)) for name, value in self.default_options.items()}
+        if "seed" in options:
+            options["seed"] = np.arange(len(sources))
+        return {**super().request_columns(sources, results), "output": output.numpy(), **options}
+
+    def stream(self, text: Value, search: Search | None = None) -> Iterator[str]:
+        """Yield the output for one source in pieces, each as soon as it is certain.
+
+        Args:
+            text: The source or the prompt, read as in `translate`.
+            search: The search. Defaults to `GreedySearch()`, whatever search `self` has: a beam does not know
+                its output before the end. `SampleSearch` of one sample also works.
+
+        Returns:
+            An iterator over non-empty pieces; together they are the output. A character of several tokens
+            comes when it is complete.
+
+        Raises:
+            TypeError: If `text` is not a source.
+            ValueError: If the search has several hypotheses.
+
+        Warns:
+            TruncationWarning: If the text is too long.
+        """
+        check_kind(Search, None, search=search)
+        functions = self.token_functions._replace(search=_with_ids(search or GreedySearch()))
+        key = (functions.search, functions.max_length, self._dtypes())
+        if key not in self._streams:
+            self._streams[key] = stream_tokens(self.model, functions.search, functions.max_length)
+        batch = self.source.batch(self.source.check("text", [text]))
+        if bool(self.source.is_empty(batch)[0]):
+            return iter(())
+        inputs, is_cut = self.source.read(batch, self.max_source_length)
+        if bool(is_cut[0]):
+            message = f"The text was longer than the translator's {self.max_source_length} {self.source.unit}"
+            warnings.warn(f"{message} and was cut off.", TruncationWarning, stacklevel=2)
+        given, padding_mask, prefix_ids = functions.begun(tuple(map(np.asarray, inputs)))
+        steps = self._streams[key](given, prefix_ids, padding_mask)
+        token_ids = (int(step[0]) for step in steps)
+        return _join_pieces(token_ids, self.target_tokenizer)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a copy in another process needs; it compiles functions of its own."""
+        return {**super().__getstate__(), "_streams": {}}
+
+
+def _with_ids(search: Search) -> Search:
+    """Return a search with special ids: if it has none, those of the tokenizers."""
+    return search if search.special_ids else dataclasses.replace(search, special_ids=SPECIAL_IDS)
+
+
+def _join_pieces(token_ids: Iterable[int], tokenizer: Tokenizer) -> Iterator[str]:
+    """Yield what each token adds to a text, once no later token can change it; no piece is empty."""
+    so_far: list[int] = []
+    given = text = ""
+    for token_id in token_ids:
+        so_far.append(token_id)
+        # All are joined again at each step, since what a token adds depends on its neighbors.
+        text = tokenizer.detokenize([so_far]).numpy()[0].decode("utf-8")
+        # The bytes of a character may come one by one: until the last, they are no character.
+        certain = text.rstrip(_REPLACEMENT)
+        if certain.startswith(given) and certain != given:
+            yield certain[len(given) :]
+            given = certain
+    if text != given:
+        yield text[len(given) :]
