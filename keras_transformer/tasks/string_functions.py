@@ -77,7 +77,13 @@ class _StringFunctions:
 
     def best(self, source: Batch, *options: tf.Tensor) -> Tensors:
         """Return the best hypothesis of each source."""
-        inputs, is_cut = self._source.read(source, self._max_source_length)
+        return self._best(source, *self._read(source), *options)
+
+    def _read(self, source: Batch) -> tuple[Batch, tf.Tensor]:
+        """Return what the model reads, and which sources are too long."""
+        return self._source.read(source, self._max_source_length)
+
+    def _best(self, source: Batch, inputs: Batch, is_cut: tf.Tensor, *options: tf.Tensor) -> Tensors:
         token_ids, scores = self.tokens.find(inputs, *options)
         output = self._target_tokenizer.detokenize(token_ids[:, 0])
         outputs = {"output": output, "score": scores[:, 0], "is_cut": is_cut}
@@ -85,7 +91,7 @@ class _StringFunctions:
 
     def n_best(self, source: Batch, *options: tf.Tensor) -> Tensors:
         """Return every hypothesis `(b, n)`, best first; what stands for none has `LOWEST_SCORE`."""
-        inputs, is_cut = self._source.read(source, self._max_source_length)
+        inputs, is_cut = self._read(source)
         token_ids, scores = self.tokens.find(inputs, *options)
         rows = tf.reshape(token_ids, [-1, token_ids.shape[-1]])
         output = tf.reshape(self._target_tokenizer.detokenize(rows), tf.shape(scores))
@@ -94,7 +100,7 @@ class _StringFunctions:
 
     def align(self, source: Batch, *options: tf.Tensor) -> Tensors:
         """Return the best hypothesis, the tokens of both sides, and the attention `(b, t, s)`."""
-        inputs, is_cut = self._source.read(source, self._max_source_length)
+        inputs, is_cut = self._read(source)
         token_ids, scores = self.tokens.find(inputs, *options)
         # (b, n, T) -> (b, t): attention to padding would be computed for nothing
         best_ids = _trimmed(tf.convert_to_tensor(token_ids)[:, 0])
@@ -112,7 +118,7 @@ class _StringFunctions:
         """Return the score of an output for each source."""
         same_size = "The sources and `output` must have the same number of rows."
         tf.debugging.assert_equal(tf.shape(source[0])[:1], tf.shape(output), same_size)
-        inputs, is_cut = self._source.read(source, self._max_source_length)
+        inputs, is_cut = self._read(source)
         target_ids, is_target_cut = _ended_ids(self._target_tokenizer, output, self._max_target_length)
         score, num_tokens = self.tokens.score(inputs, target_ids)
         is_empty = self._source.is_empty(source) & _is_blank(output)
