@@ -1,37 +1,32 @@
-"""Texts that are longer than a translator reads at once: translated in pieces, in memory and in an export."""
+"""Texts that a translator does not read at once: translated in pieces, in memory and in an export."""
 
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, cast
 
 import tensorflow as tf
 
-from keras_transformer.tasks.sources import Batch
+from keras_transformer.tasks.sources import Batch, TextSource
 from keras_transformer.tasks.string_functions import Tensors, _blanked, _StringFunctions
 from keras_transformer.text import split_texts
 from keras_transformer.types import SPECIAL_IDS
 
-LongTexts: TypeAlias = Literal["split", "cut"]
-"""What a translator does with a text that is longer than it reads at once."""
+WhichTexts: TypeAlias = Literal["long", "all", "none"]
+"""Which texts a translator splits: those that are longer than it reads at once, all, or none."""
 
 # Pieces that are translated together: a document has hundreds, and each needs memory.
 _ROWS = 64
 
 
-class _SplittingFunctions(_StringFunctions):
-    """Those of a translator that translates long texts in pieces, as far as `translate` goes."""
+class _SplitAll(_StringFunctions):
+    """Those of a translator that translates texts in pieces, as far as `translate` goes."""
 
     def best(self, source: Batch, *options: tf.Tensor) -> Tensors:
-        """Return the best hypothesis of each source, of a long text that of its pieces, joined."""
-        inputs, is_long = self._read(source)
-        # A batch without a long text costs this question.
-        return tf.cond(
-            tf.reduce_any(is_long),
-            lambda: self._in_pieces(source, is_long, *options),
-            lambda: self._best(source, inputs, is_long, *options),
-        )
+        """Return the best hypotheses of the pieces of each source, joined."""
+        return self._in_pieces(source, tf.ones_like(source[0] == "", tf.bool), *options)
 
     def _in_pieces(self, source: Batch, is_long: tf.Tensor, *options: tf.Tensor) -> Tensors:
         [texts] = source
-        pieces = split_texts(texts, self._source.tokenizer, self._max_source_length, is_long)
+        tokenizer = cast("TextSource", self._source).tokenizer
+        pieces = split_texts(texts, tokenizer, self._max_source_length, is_long)
         # Of similar length, since the longest of a batch decides what it costs.
         order = tf.argsort(tf.strings.length(pieces.pieces), direction="DESCENDING")
         num_pieces = tf.size(order)
@@ -80,3 +75,24 @@ class _SplittingFunctions(_StringFunctions):
             "is_cut": is_cut | ~tf.reduce_any(best_ids == SPECIAL_IDS.end, axis=1),
         }
         return _blanked(outputs, self._source.is_empty(part))
+
+
+class _SplitLong(_SplitAll):
+    """Those of a translator that splits only what it cannot read at once."""
+
+    def best(self, source: Batch, *options: tf.Tensor) -> Tensors:
+        """Return the best hypothesis of each source, of a long text those of its pieces, joined."""
+        inputs, is_long = self._read(source)
+        # A batch without a long text costs this question.
+        return tf.cond(
+            tf.reduce_any(is_long),
+            lambda: self._in_pieces(source, is_long, *options),
+            lambda: self._best(source, inputs, is_long, *options),
+        )
+
+
+SPLITTING: dict[WhichTexts, type[_StringFunctions]] = {
+    "long": _SplitLong,
+    "all": _SplitAll,
+    "none": _StringFunctions,
+}

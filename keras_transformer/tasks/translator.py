@@ -9,7 +9,7 @@ from keras import ops
 from keras_transformer._arguments import check_choice, check_number
 from keras_transformer.decoding import BeamSearch, Search, SearchResult, target_attention
 from keras_transformer.models import Ensemble, Transformer
-from keras_transformer.tasks.long_texts import LongTexts, _SplittingFunctions
+from keras_transformer.tasks.long_texts import SPLITTING, WhichTexts
 from keras_transformer.tasks.results import Alignment, Translation
 from keras_transformer.tasks.search_task import SearchTask
 from keras_transformer.tasks.sources import Source, TextSource, _check_vocabulary, _ended_ids
@@ -28,7 +28,7 @@ class Translator(SearchTask):
     mean of those of the pieces, in which each counts by its tokens. `n_best`, `score`, `align` and `stream`
     cut off what follows the limit. A call that cuts off anything of a source, or of a target to be scored,
     warns once with a `TruncationWarning`. An output ends after `max_target_length` tokens. Where positions
-    are learned, limits above their number are taken down to it. `search`, `long_texts` and the limits are
+    are learned, limits above their number are taken down to it. `search`, `split_texts` and the limits are
     plain attributes, which may be assigned: the next call uses them.
 
     Args:
@@ -39,12 +39,13 @@ class Translator(SearchTask):
         search: How outputs are found. Defaults to `BeamSearch(4)`.
         max_source_length: Maximum number of tokens of a source, the end token included.
         max_target_length: Maximum number of tokens of an output, the end token included.
-        long_texts: What `translate` does with a text of more than `max_source_length` tokens: "split", or
-            "cut" to cut it off. Sources that are not texts are always cut off.
+        split_texts: Which texts `translate` splits: "long" for those of more than `max_source_length` tokens,
+            "all" for each text of several sentences, "none" to cut off long texts, too. Sources that are not
+            texts are always cut off.
 
     Raises:
         ValueError: If a tokenizer's vocabulary does not have the model's size, a limit is below 2, or
-            `long_texts` is another word.
+            `split_texts` is another word.
 
     Example:
         ```python
@@ -56,7 +57,7 @@ class Translator(SearchTask):
     options_file: ClassVar[str] = "translator.json"
     tokenizer_names: ClassVar[tuple[str, ...]] = ("source_tokenizer", "target_tokenizer")
     limit_names: ClassVar[tuple[str, ...]] = ("max_source_length", "max_target_length")
-    option_types: ClassVar[dict[str, Any]] = {**SearchTask.option_types, "long_texts": LongTexts | None}
+    option_types: ClassVar[dict[str, Any]] = {**SearchTask.option_types, "split_texts": WhichTexts | None}
     about_outputs: ClassVar[str] = (
         "A score is a log-probability, divided by the length penalty of the search. An empty source, or\n"
         "white space alone, has an empty output and the score 0."
@@ -71,7 +72,7 @@ class Translator(SearchTask):
         search: Search | None = None,
         max_source_length: int = 256,
         max_target_length: int = 256,
-        long_texts: LongTexts = "split",
+        split_texts: WhichTexts = "long",
     ) -> None:
         source = Source.of(source_tokenizer)
         sides = ("source", "target") if isinstance(source, TextSource) else ("target",)
@@ -85,11 +86,11 @@ class Translator(SearchTask):
         check_number(
             at_least=2, whole=True, max_source_length=max_source_length, max_target_length=max_target_length
         )
-        check_choice(get_args(LongTexts), long_texts=long_texts)
+        check_choice(get_args(WhichTexts), split_texts=split_texts)
         limits = max_source_length, max_target_length
         super().__init__(model, source, target_tokenizer, BeamSearch(4) if search is None else search, limits)
         self.source_tokenizer = source_tokenizer
-        self.long_texts = long_texts
+        self.split_texts = split_texts
 
     @property
     def limits(self) -> dict[str, int]:
@@ -106,10 +107,11 @@ class Translator(SearchTask):
 
     def string_functions(self, tokens: Any) -> _StringFunctions:
         """Return the functions of the signatures over token functions, compiled or traced."""
-        if self.long_texts == "cut" or not isinstance(self.source, TextSource):
-            return super().string_functions(tokens)
+        split_texts = self.split_texts if isinstance(self.source, TextSource) else "none"
         limits = self.max_source_length, self.max_target_length
-        return _SplittingFunctions(tokens, self.source, self.target_tokenizer, *limits, self.default_options)
+        return SPLITTING[split_texts](
+            tokens, self.source, self.target_tokenizer, *limits, self.default_options
+        )
 
     def generate(
         self, encoder_token_ids: Tensor, source_numbers: Sequence[int] | None = None

@@ -100,9 +100,10 @@ def split_texts(
     # What follows the last word of a sentence is what follows the sentence.
     is_last = _is_last(words.value_rowids())
     after = tf.where(is_last, tf.gather(ends.flat_values, words.value_rowids()), spaces.flat_values)
-    # White space may be a token: that in front of a word counts.
+    # White space may be a token: that in front of a word counts, but in front of a piece.
     before = tf.concat([tf.constant([""]), tf.where(is_last, "", spaces.flat_values)], axis=0)[:-1]
-    is_start = _pack(count(tf.strings.join([before, words.flat_values])), words.row_splits, room)
+    later = count(tf.strings.join([before, words.flat_values]))
+    is_start = _pack(count(words.flat_values), later, words.row_splits, room)
     numbers = tf.cumsum(tf.cast(is_start, tf.int32))  # of the piece of each word, from 1
     is_end = _is_last(numbers)
     parts = tf.strings.join([words.flat_values, tf.where(is_end, "", after)])
@@ -142,12 +143,15 @@ def _mark_words(texts: tf.Tensor) -> tf.Tensor:
     return tf.strings.regex_replace(texts, _WORDS, rf"\1{_MARK}\2\3{_MARK}")
 
 
-def _pack(lengths: tf.Tensor, row_splits: tf.Tensor, room: tf.Tensor) -> tf.Tensor:
-    """Put as many neighbors of a row together as fit; return which words begin a piece, boolean `(u,)`."""
-    ends = tf.cumsum(lengths)  # (u,)
-    num_words = tf.size(lengths)
+def _pack(first: tf.Tensor, later: tf.Tensor, row_splits: tf.Tensor, room: tf.Tensor) -> tf.Tensor:
+    """Put as many neighbors of a row together as fit; return which words begin a piece, boolean `(u,)`.
+
+    The lengths are those of each word as the first of a piece and as a later one.
+    """
+    ends = tf.cumsum(later)  # (u,)
+    num_words = tf.size(ends)
     # The first word that no longer fits behind each one, in the same row.
-    first_after = tf.searchsorted(ends, ends - lengths + room + 1)
+    first_after = tf.searchsorted(ends, ends - first + room + 1)
     row_ends = tf.cast(tf.repeat(row_splits[1:], row_splits[1:] - row_splits[:-1]), tf.int32)
     following = tf.clip_by_value(first_after, tf.range(num_words) + 1, row_ends)
     # From the first word by 1, 2, 4, 8 pieces at once: a walk from piece to piece takes a round for each.
