@@ -159,7 +159,7 @@ def choose_sizes(
     return sizes
 
 
-def choose_dropout(dropout: float, tokenizers: tuple[Tokenizer, Tokenizer]) -> float:
+def choose_dropout(dropout: float, tokenizers: Sequence[Tokenizer]) -> float:
     """Return the rate of dropout that suits the tokens, where that of a preset is not asked for by name."""
     # What characters of short texts have in common is a rule, and not to be learned by heart.
     if dropout > 0.1 and all(tokenizer.kind == "character" for tokenizer in tokenizers):

@@ -1,5 +1,6 @@
 """Tasks: a model with what turns a user's data into its inputs, and its outputs into what the user wants."""
 
+from keras_transformer.tasks.loading import load_task
 from keras_transformer.tasks.model_task import ModelTask
 from keras_transformer.tasks.results import (
     Alignment,
@@ -29,5 +30,6 @@ __all__ = [
     "Translation",
     "Translator",
     "TruncationWarning",
+    "load_task",
 ]
 __dir__ = __all__.copy  # `dir()` shows what is public

@@ -96,3 +96,15 @@ SPLITTING: dict[WhichTexts, type[_StringFunctions]] = {
     "all": _SplitAll,
     "none": _StringFunctions,
 }
+
+_HOW = """, `serving_default` splits it at the ends
+of sentences and at line breaks, a longer sentence between words, translates the pieces, and joins their
+outputs with the white space of the text. The score is then the mean of those of the pieces, each with the
+weight of its tokens, and `is_cut` is true where a word, or the output of a piece, was longer than the limits.
+The other signatures cut off a long text."""
+ABOUT_SPLITTING: dict[WhichTexts, str] = {
+    "long": f"Where a text is longer{_HOW}",
+    "all": f"Where a text has several sentences{_HOW}",
+    "none": "",
+}
+"""What the README of an export says about it."""

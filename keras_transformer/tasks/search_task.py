@@ -62,6 +62,11 @@ class SearchTask(ModelTask, TextTask):
         return _TokenFunctions(self.model, self.search, self.max_target_length)
 
     @property
+    def about_long_texts(self) -> str:
+        """What the README of an export says about texts that are too long, besides that they are cut off."""
+        return ""
+
+    @property
     def functions(self) -> _StringFunctions:
         """The functions of the signatures, as the search and the limits are now."""
         key = tuple(getattr(self, name) for name in (*self.option_types, *self.limit_names))

@@ -9,7 +9,7 @@ from keras import ops
 from keras_transformer._arguments import check_choice, check_number
 from keras_transformer.decoding import BeamSearch, Search, SearchResult, target_attention
 from keras_transformer.models import Ensemble, Transformer
-from keras_transformer.tasks.long_texts import SPLITTING, WhichTexts
+from keras_transformer.tasks.long_texts import ABOUT_SPLITTING, SPLITTING, WhichTexts
 from keras_transformer.tasks.results import Alignment, Translation
 from keras_transformer.tasks.search_task import SearchTask
 from keras_transformer.tasks.sources import Source, TextSource, _check_vocabulary, _ended_ids
@@ -98,6 +98,15 @@ class Translator(SearchTask):
         return {name: getattr(self, name) for name in self.limit_names}
 
     @property
+    def about_long_texts(self) -> str:
+        """What the README of an export says about texts that are too long, besides that they are cut off."""
+        return ABOUT_SPLITTING[self._split_texts]
+
+    @property
+    def _split_texts(self) -> WhichTexts:
+        return self.split_texts if isinstance(self.source, TextSource) else "none"
+
+    @property
     def token_functions(self) -> _TokenFunctions:
         """The model and its search as they are now, in numbers; not compiled."""
         # A tokenizer of many languages puts its token in front of a target itself.
@@ -107,9 +116,8 @@ class Translator(SearchTask):
 
     def string_functions(self, tokens: Any) -> _StringFunctions:
         """Return the functions of the signatures over token functions, compiled or traced."""
-        split_texts = self.split_texts if isinstance(self.source, TextSource) else "none"
         limits = self.max_source_length, self.max_target_length
-        return SPLITTING[split_texts](
+        return SPLITTING[self._split_texts](
             tokens, self.source, self.target_tokenizer, *limits, self.default_options
         )
 
