@@ -5,7 +5,6 @@ from keras_transformer.decoding.constraints import Constraints
 from keras_transformer.decoding.generation import generate, stream_tokens
 from keras_transformer.decoding.sampling import GreedySearch, SampleSearch
 from keras_transformer.decoding.scoring import (
-    TokenScores,
     align_targets,
     score_targets,
     score_tokens,
@@ -20,7 +19,6 @@ __all__ = [
     "SampleSearch",
     "Search",
     "SearchResult",
-    "TokenScores",
     "align_targets",
     "generate",
     "score_targets",

@@ -22,7 +22,7 @@ class _TargetScores(NamedTuple):
     """int32 `(b,)`: the tokens that were summed, the end token included if it is there."""
 
 
-class TokenScores(NamedTuple):
+class _TokenScores(NamedTuple):
     """The log-probability of each token of targets, and the most likely tokens in its place."""
 
     log_probabilities: Tensor
@@ -96,7 +96,7 @@ def score_tokens(
     special_ids: SpecialIds,
     num_given: Tensor | None = None,
     num_alternatives: int = 5,
-) -> TokenScores:
+) -> _TokenScores:
     """Compute the log-probability of each token of targets, with the most likely tokens in its place.
 
     Args:
@@ -107,7 +107,7 @@ def score_tokens(
         special_ids: The special tokens of the target.
         num_given: As for `score_targets`.
         num_alternatives: Number of most likely tokens for each position, `k`. The token of the target is
-            among them where it is likely enough. 0 for none.
+            among them where it is likely enough. 0 for none; a smaller vocabulary has no more.
 
     Returns:
         Log-probabilities of the tokens `(b, t)`, and `k` token ids with theirs for each.
@@ -115,7 +115,7 @@ def score_tokens(
     Raises:
         TypeError: If targets are not integers.
         ValueError: If targets have another rank, no token, or begin with the start token; if
-            `num_alternatives` is negative or above the size of the vocabulary.
+            `num_alternatives` is negative.
 
     Example:
         >>> from keras_transformer.models import Transformer
@@ -127,11 +127,6 @@ def score_tokens(
     check_number(at_least=0, whole=True, num_alternatives=num_alternatives)
     target_ids = _checked_targets(target_ids, special_ids)
     logits = model(_teacher_forcing(inputs, target_ids, padding_mask, special_ids))
-    if num_alternatives > logits.shape[-1]:
-        raise ValueError(
-            "`num_alternatives` must be at most the number of tokens in the vocabulary. "
-            f"Received: num_alternatives={num_alternatives}, {logits.shape[-1]} tokens."
-        )
     log_probabilities = ops.log_softmax(ops.cast(logits, "float32"), axis=-1)
     # (b, t, v) -> (b, t)
     chosen = ops.take_along_axis(log_probabilities, target_ids[..., None], axis=-1)[..., 0]
@@ -141,10 +136,10 @@ def score_tokens(
         is_scored = ops.logical_and(is_scored, positions[None, :] >= num_given[:, None])
     # (b, t, v) -> (b, t, k); k of 0 is no `top_k` of every backend
     if num_alternatives:
-        best, best_ids = ops.top_k(log_probabilities, num_alternatives)
+        best, best_ids = ops.top_k(log_probabilities, min(num_alternatives, logits.shape[-1]))
     else:
         best, best_ids = log_probabilities[..., :0], target_ids[..., None][..., :0]
-    return TokenScores(
+    return _TokenScores(
         # Not a product: an impossible token may have minus infinity where there is padding.
         log_probabilities=ops.where(is_scored, chosen, 0.0),
         is_scored=is_scored,

@@ -6,6 +6,7 @@ from keras_transformer.tasks.results import (
     Alignment,
     PairScore,
     ServedSignature,
+    TokenScore,
     Translation,
     TruncationWarning,
 )
@@ -27,6 +28,7 @@ __all__ = [
     "TextGenerator",
     "TextSource",
     "TextTask",
+    "TokenScore",
     "Translation",
     "Translator",
     "TruncationWarning",

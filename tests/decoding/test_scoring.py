@@ -94,7 +94,7 @@ def test_greedy_tokens_are_the_best_and_sum_to_their_score(
     np.testing.assert_array_equal(first, token_ids[:, 0])
 
 
-@pytest.mark.parametrize("num", [-1, 12, 1.5])
+@pytest.mark.parametrize("num", [-1, 1.5])
 def test_other_numbers_of_alternatives_are_refused(
     transformer: keras.Model, source_ids: np.ndarray, num: float
 ) -> None:
