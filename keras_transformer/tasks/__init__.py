@@ -7,6 +7,7 @@ from keras_transformer.tasks.results import (
     Alignment,
     PairScore,
     ServedSignature,
+    TokenScore,
     Translation,
     TruncationWarning,
 )
@@ -38,6 +39,7 @@ __all__ = [
     "TextSpan",
     "TextTagger",
     "TextTask",
+    "TokenScore",
     "Translation",
     "Translator",
     "TruncationWarning",

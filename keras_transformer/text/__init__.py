@@ -3,6 +3,7 @@
 from keras_transformer.text.adapted_tokenizer import AdaptedTokenizer
 from keras_transformer.text.adapters import as_tokenizer
 from keras_transformer.text.byte_pair import BytePairTokenizer
+from keras_transformer.text.long_texts import TextPieces, split_texts
 from keras_transformer.text.lookup import CharacterTokenizer, WhitespaceTokenizer
 from keras_transformer.text.reader import Reader, load_reader
 from keras_transformer.text.subword import SubwordTokenizer, VocabularyWarning
@@ -17,6 +18,7 @@ __all__ = [
     "CharacterTokenizer",
     "Reader",
     "SubwordTokenizer",
+    "TextPieces",
     "Tokenizer",
     "VocabularyWarning",
     "WhitespaceTokenizer",
@@ -26,6 +28,7 @@ __all__ = [
     "encode_words",
     "load_reader",
     "load_tokenizer",
+    "split_texts",
     "split_words",
 ]
 __dir__ = __all__.copy  # `dir()` shows what is public
