@@ -6,7 +6,7 @@ from keras_transformer.cli.options import _change_search, _search_options, model
 from keras_transformer.cli.terminal import Verb, _show, progress_bar
 from keras_transformer.data.sources import read_pairs
 from keras_transformer.errors import InputError
-from keras_transformer.runs.run import score
+from keras_transformer.runs.scoring import score
 
 
 @click.command(cls=Verb)
