@@ -148,7 +148,11 @@ class TorchEngine:
             self.wait(None)
         names = [event.key for event in profile.key_averages()]
         # `aten::_scaled_dot_product_flash_attention` and so on; `_attention_math` is the formula.
-        found = {re.sub(r"^aten::_scaled_dot_product_", "", name) for name in names if "_scaled_dot_product" in name}
+        found = {
+            re.sub(r"^aten::_scaled_dot_product_", "", name)
+            for name in names
+            if "_scaled_dot_product" in name
+        }
         return ", ".join(sorted(found)) or "none"
 
     def working_bytes(self, function: Callable[..., Any], *inputs: Any) -> int | None:
@@ -184,7 +188,10 @@ def difference(actual: Any, expected: Any) -> float:
     """Return the largest difference, as a share of the largest expected number; infinity where one is NaN."""
     import keras
 
-    actual, expected = (np.asarray(keras.ops.convert_to_numpy(keras.ops.cast(x, "float32")), "float64") for x in (actual, expected))
+    actual, expected = (
+        np.asarray(keras.ops.convert_to_numpy(keras.ops.cast(x, "float32")), "float64")
+        for x in (actual, expected)
+    )
     if not (np.isfinite(actual).all() and np.isfinite(expected).all()):
         return float("inf")
     return float(np.abs(actual - expected).max() / max(np.abs(expected).max(), 1e-12))

@@ -75,7 +75,9 @@ def _plain(query: Any, key: Any, value: Any, mask: Any) -> Any:
     return kt.layers.dot_product_attention(query, key, value, mask)[0]
 
 
-def _compare_attention(setting: Setting, dtype: str, lengths: tuple[int, int], key_dim: int, flash: bool | None) -> dict[str, float]:
+def _compare_attention(
+    setting: Setting, dtype: str, lengths: tuple[int, int], key_dim: int, flash: bool | None
+) -> dict[str, float]:
     """Return how far fused attention is from the formula in float32, by mask; outputs and gradients."""
     engine, (t, s) = setting.engine, lengths
     kernel = fused_attention(key_dim, key_dim)
@@ -101,7 +103,11 @@ def _compare_attention(setting: Setting, dtype: str, lengths: tuple[int, int], k
     return found
 
 
-@check("fused against plain attention", "outputs and gradients within 1e-4 in float32, 2e-2 in half precision", seconds=120)
+@check(
+    "fused against plain attention",
+    "outputs and gradients within 1e-4 in float32, 2e-2 in half precision",
+    seconds=120,
+)
 def attention(setting: Setting) -> Outcome:
     """Compare every length, width and mask in each precision."""
     lengths = setting.size([(7, 7), (33, 33), (128, 128), (129, 129), (33, 128), (129, 7)], [(7, 7), (9, 17)])
@@ -118,7 +124,12 @@ def attention(setting: Setting) -> Outcome:
     return Outcome(passed, worst)
 
 
-@check("flash attention of JAX by its option", "within 2e-2 in half precision, or refused by name", seconds=60, backends=("jax",))
+@check(
+    "flash attention of JAX by its option",
+    "within 2e-2 in half precision, or refused by name",
+    seconds=60,
+    backends=("jax",),
+)
 def flash(setting: Setting) -> Outcome:
     """Compare what `flash_attention=True` computes; it is never the default on JAX."""
     if setting.engine.platform() != "gpu":
@@ -141,7 +152,10 @@ def kernels(setting: Setting) -> Outcome:
     assert kernel is not None  # noqa: S101
     table: dict[str, str] = {}
     for dtype in ("float32", *_HALF):
-        heads = [engine.array(np.random.default_rng(i).normal(size=(b, t, h, k)).astype("float32"), dtype) for i in range(3)]
+        heads = [
+            engine.array(np.random.default_rng(i).normal(size=(b, t, h, k)).astype("float32"), dtype)
+            for i in range(3)
+        ]
         for name, mask in _masks(b, t, t).items():
             mask = None if mask is None else engine.array(mask)
             table[f"{dtype}, {name}"] = engine.kernel(lambda *x, mask=mask: kernel(*x, mask), *heads)
@@ -161,14 +175,18 @@ def invariance(setting: Setting) -> Outcome:
     numbers = {}
     for dtype in ("float32", "mixed_bfloat16", "mixed_float16"):
         with setting.engine.precision("float32"):
-            model = models.with_weights(kt.Transformer(models.V, models.V, dtype=dtype, **models.SIZES), scale=0.1)
+            model = models.with_weights(
+                kt.Transformer(models.V, models.V, dtype=dtype, **models.SIZES), scale=0.1
+            )
             inputs = models.inputs_of(model, setting.size(64, 8), 33)
             logits = model(inputs)
             row = {name: values[5:6] for name, values in inputs.items()}
             numbers[f"{dtype}, a row alone"] = difference(model(row), logits[5:6])
             wider = {name: np.pad(values, ((0, 0), (0, 31))) for name, values in inputs.items()}
             is_token = inputs["decoder_token_ids"] != 0
-            padded = keras.ops.convert_to_numpy(keras.ops.cast(model(wider), "float32"))[:, : is_token.shape[1]]
+            padded = keras.ops.convert_to_numpy(keras.ops.cast(model(wider), "float32"))[
+                :, : is_token.shape[1]
+            ]
             given = keras.ops.convert_to_numpy(keras.ops.cast(logits, "float32"))
             numbers[f"{dtype}, further padding"] = difference(padded[is_token], given[is_token])
             other = {**inputs, "decoder_token_ids": inputs["decoder_token_ids"].copy()}
@@ -184,7 +202,9 @@ def decoding(setting: Setting) -> Outcome:
     engine, numbers = setting.engine, {}
 
     def make_model() -> Any:
-        return models.with_weights(kt.Transformer(models.V, models.V, **{**models.SIZES, "tie_output": False}), scale=0.5)
+        return models.with_weights(
+            kt.Transformer(models.V, models.V, **{**models.SIZES, "tie_output": False}), scale=0.5
+        )
 
     with engine.precision("float32"):
         model = make_model()
@@ -196,7 +216,9 @@ def decoding(setting: Setting) -> Outcome:
                 found = kt.decoding.generate(model, source, search, max_length=24)
                 with engine.on_cpu():
                     expected = kt.decoding.generate(expected_model, source, search, max_length=24)
-                pairs = [np.array(keras.ops.convert_to_numpy(each.token_ids))[:, 0] for each in (found, expected)]
+                pairs = [
+                    np.array(keras.ops.convert_to_numpy(each.token_ids))[:, 0] for each in (found, expected)
+                ]
                 numbers[f"{name}, batch of {size}"] = float((pairs[0] == pairs[1]).all(axis=1).mean())
     return Outcome(min(numbers.values()) >= 0.98, numbers)
 
@@ -232,7 +254,12 @@ def files(setting: Setting) -> Outcome:
     return Outcome(max(numbers.values()) <= 1e-5, numbers)
 
 
-@check("two processes, deterministic flags, cache of compilations", "the same bits; the second's first step within 2 s", seconds=100, backends=("jax",))
+@check(
+    "two processes, deterministic flags, cache of compilations",
+    "the same bits; the second's first step within 2 s",
+    seconds=100,
+    backends=("jax",),
+)
 def processes(setting: Setting) -> Outcome:
     """Train a few steps in two new processes, which share a cache of compiled steps."""
     flags = os.environ.get("XLA_FLAGS", "")
@@ -248,7 +275,9 @@ def processes(setting: Setting) -> Outcome:
     numbers = {"first": runs[0], "second": runs[1]}
     if runs[0]["weights"] != runs[1]["weights"]:
         return Outcome(False, numbers)
-    return setting.on_card(runs[1]["first_step"] <= 2, numbers, "The bits are the same; the time is a card's.")
+    return setting.on_card(
+        runs[1]["first_step"] <= 2, numbers, "The bits are the same; the time is a card's."
+    )
 
 
 @check("deterministic operations twice", "the same bits", seconds=60, backends=("torch",))

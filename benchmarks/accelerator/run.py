@@ -31,11 +31,19 @@ def run_backend(backend: str, options: argparse.Namespace, seconds: float) -> No
         if left <= 0:
             return
         command = [sys.executable, "-m", "benchmarks.accelerator.worker", backend, str(results)]
-        command += ["--seconds", str(left), "--only", options.only, *(["--dry-run"] if options.dry_run else [])]
+        command += [
+            "--seconds",
+            str(left),
+            "--only",
+            options.only,
+            *(["--dry-run"] if options.dry_run else []),
+        ]
         log = options.directory / f"{backend}.log"
         began: dict[str, Any] = {}
         with log.open("ab") as errors:
-            process = subprocess.Popen(command, cwd=ROOT, env=environment(), stdout=subprocess.PIPE, stderr=errors, text=True)
+            process = subprocess.Popen(
+                command, cwd=ROOT, env=environment(), stdout=subprocess.PIPE, stderr=errors, text=True
+            )
             assert process.stdout is not None  # noqa: S101
             try:
                 output, _ = process.communicate(timeout=left + 30)
@@ -73,7 +81,9 @@ def main() -> None:
     )
     parser.add_argument("--directory", type=Path, required=True, help="for results.jsonl and the logs")
     parser.add_argument("--seconds", type=float, default=470, help="time in all")
-    parser.add_argument("--backend", choices=tuple(SHARES), action="append", help="one alone; both by default")
+    parser.add_argument(
+        "--backend", choices=tuple(SHARES), action="append", help="one alone; both by default"
+    )
     parser.add_argument("--only", default="", help="part of the names of the checks to run")
     parser.add_argument("--dry-run", action="store_true", help="tiny sizes, for a processor")
     options = parser.parse_args()

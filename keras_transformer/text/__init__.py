@@ -8,12 +8,14 @@ from keras_transformer.text.lookup import CharacterTokenizer, WhitespaceTokenize
 from keras_transformer.text.reader import Reader, load_reader
 from keras_transformer.text.subword import SubwordTokenizer, VocabularyWarning
 from keras_transformer.text.tokenizer import Tokenizer, load_tokenizer
+from keras_transformer.text.word_piece import BertTokenizer
 from keras_transformer.text.words import WordIds, Words, encode_words, split_words
 from keras_transformer.types import SPECIAL_IDS
 
 __all__ = [
     "SPECIAL_IDS",
     "AdaptedTokenizer",
+    "BertTokenizer",
     "BytePairTokenizer",
     "CharacterTokenizer",
     "Reader",
