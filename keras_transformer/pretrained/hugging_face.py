@@ -38,7 +38,7 @@ _Ids: TypeAlias = npt.NDArray[np.int64]
 _LOGGER = logging.getLogger(__name__)
 
 # By `model_type`.
-_FAMILIES: dict[str, type[_Family]] = {
+_FAMILIES: dict[str, type[_EncoderDecoder] | type[_EncoderFamily]] = {
     "bart": _Bart,
     "bert": _Bert,
     "distilbert": _DistilBert,
@@ -340,7 +340,7 @@ def _write_files(
         save_file(tensors, path, metadata={"format": "pt"})
 
 
-def _read_family(files: _Directory) -> _Family:
+def _read_family(files: _Directory) -> _EncoderDecoder | _EncoderFamily:
     path, kind = files.path / "config.json", _model_type(files)
     if kind not in _FAMILIES:
         raise InputError(

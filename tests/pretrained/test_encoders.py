@@ -454,6 +454,10 @@ def test_what_a_directory_cannot_be(bert: Path, tmp_path: Path) -> None:
         kt.from_hugging_face(tmp_path / "plain")
     with pytest.raises(InputError, match="has no languages"):
         kt.from_hugging_face(bert, "de")
+    with pytest.raises(
+        InputError, match=r"options of a BertForSequenceClassification are .* Received: search"
+    ):
+        kt.from_hugging_face(bert, search=kt.decoding.BeamSearch(4))
     with pytest.raises(ValueError, match="`pooling` needs `num_outputs`"):
         read_encoder(bert, pooling="first")
     (tmp_path / "marian").mkdir()
