@@ -47,13 +47,13 @@ def theirs(directory: Path, model: Any, texts: list[str], max_length: int) -> tu
     return batch["input_ids"].numpy(), outputs.numpy()
 
 
-FAST = {("bert", "SequenceClassification"), ("distilbert", "MaskedLM"), ("roberta", "TokenClassification")}
+FAST = ("bert", "SequenceClassification")
 
 
 @pytest.mark.parametrize(
     ("kind", "task"),
     [
-        pytest.param(kind, task, marks=[] if (kind, task) in FAST else [pytest.mark.slow])
+        pytest.param(kind, task, marks=[] if (kind, task) == FAST else [pytest.mark.slow])
         for kind in ENCODERS
         for task in TASKS
     ],
@@ -99,6 +99,7 @@ def without_prefix(directory: Path, tensors: dict[str, Any]) -> None:
     save_file({name.removeprefix("bert."): each.clone() for name, each in tensors.items()}, path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("task", "rewrite"), [("MaskedLM", old_pickle), ("", without_prefix)])
 def test_older_forms(task: str, rewrite: Callable[..., None], tmp_path: Path) -> None:
     original = save_encoder("bert", task, tmp_path)
@@ -171,7 +172,7 @@ def rarely(values: list[Any]) -> list[Any]:
     return [values[0], *(pytest.param(value, marks=pytest.mark.slow) for value in values[1:])]
 
 
-@pytest.mark.parametrize("form", ["vocab.txt", "tokenizer.json", "fast class"])
+@pytest.mark.parametrize("form", rarely(["vocab.txt", "tokenizer.json", "fast class"]))
 @pytest.mark.parametrize("settings", rarely(SETTINGS))
 def test_token_ids_are_those_of_transformers(settings: dict[str, Any], form: str, tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
@@ -192,6 +193,7 @@ def test_token_ids_are_those_of_transformers(settings: dict[str, Any], form: str
         assert token_ids == original(text)["input_ids"], ascii(text)
 
 
+@pytest.mark.slow
 def test_byte_pairs_are_those_of_transformers(tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
     save_encoder("roberta", "", tmp_path)
@@ -224,14 +226,13 @@ def many_texts(count: int) -> list[str]:
         "x,y",
         "1",
     ]
-    return [" ".join(draw.choices(words, k=draw.randint(1, 6))) for _ in range(count)]
+    return [" ".join(draw.choices(words, k=draw.randint(1, 4))) for _ in range(count)]
 
 
-@pytest.mark.parametrize(
-    ("kind", "changes"),
-    rarely([("bert", SEVERAL), ("distilbert", {}), ("roberta", SEVERAL)]),
-)
-def test_a_classifier_gives_their_probabilities(kind: str, changes: dict[str, Any], tmp_path: Path) -> None:
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ENCODERS)
+def test_a_classifier_gives_their_probabilities(kind: str, tmp_path: Path) -> None:
+    changes = {} if kind == "distilbert" else SEVERAL
     names = {0: "bad", 1: "good", 2: "odd"}
     original = save_encoder(kind, "SequenceClassification", tmp_path, id2label=names, **changes)
     classifier, texts = kt.from_hugging_face(tmp_path, max_length=10), many_texts(50)
@@ -263,6 +264,7 @@ def test_a_server_gives_their_labels(kind: str, tmp_path: Path) -> None:
         np.testing.assert_allclose(probabilities, wanted, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_tagger_tags_words(tmp_path: Path) -> None:
     names = {0: "O", 1: "B-LOC", 2: "I-LOC"}
     original = save_encoder("bert", "TokenClassification", tmp_path, id2label=names)
@@ -274,16 +276,18 @@ def test_a_tagger_tags_words(tmp_path: Path) -> None:
     assert result.tags == tuple(names[row.argmax()] for row in logits[0][is_first])
 
 
+@pytest.mark.slow
 def test_new_labels_on_a_pretrained_encoder(tmp_path: Path) -> None:
     """It is fine-tuned as any model, and goes out as a directory that transformers reads."""
     save_encoder("bert", "", tmp_path / "hub")
+    keras.utils.set_random_seed(1)
     classifier = kt.from_hugging_face(tmp_path / "hub", labels=["animal", "film"])
     texts = ["the dog runs", "a cat runs fast", "good film", "a bad film!"] * 8
     labels = np.array([0, 0, 1, 1] * 8)
     classifier.model.compile(
-        keras.optimizers.Adam(3e-3), keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        keras.optimizers.Adam(1e-3), keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     )
-    classifier.model.fit(classifier.token_ids(texts), labels, epochs=12, batch_size=32, verbose=0)
+    classifier.model.fit(classifier.token_ids(texts), labels, epochs=40, batch_size=16, verbose=0)
     found = [result.label for result in classifier.classify(texts)]
     assert found == [classifier.labels[label] for label in labels]
     save_hugging_face(classifier, tmp_path / "out")
@@ -362,7 +366,7 @@ VALUES: list[tuple[str, tuple[str, ...], object, str]] = [
     ("config.json", ("id2label",), {"0": "a", "1": "b", "2": "b"}, "`id2label` must have each label once"),
     ("config.json", ("id2label",), 7, "`id2label` must be"),
     ("config.json", ("hidden_act",), "mish", "`hidden_act`: the activation must be one of"),
-    ("config.json", ("hidden_size",), 3 * MANY, "`hidden_size` must be 24"),
+    ("config.json", ("hidden_size",), 6 * 10**8, "`hidden_size` must be 24"),
     ("config.json", ("num_hidden_layers",), MANY, "`num_hidden_layers` must be 2"),
     ("config.json", ("num_attention_heads",), 5, "`num_heads` must divide .*There: .*`num_attention_heads`"),
     ("config.json", ("intermediate_size",), "x", "`intermediate_size` must be a valid integer"),
