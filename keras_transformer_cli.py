@@ -16,7 +16,7 @@ VERBS = {
     "train": "Train a model, score it and export it.",
     "translate": "Translate texts, one output on each line.",
     "classify": "Give texts labels, one line for each text.",
-    "evaluate": "Score a model: BLEU, chrF, exact match and error rates.",
+    "evaluate": "Score a model: BLEU, chrF, exact match and error rates; of a classifier F1.",
     "export": "Write MODEL, a directory of train, as the next version of the SavedModel in DIRECTORY.",
     "plot": "Draw attention maps, position encodings and masks; prints the paths of the pictures.",
 }
