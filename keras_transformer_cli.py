@@ -16,7 +16,8 @@ VERBS = {
     "train": "Train a model, score it and export it.",
     "translate": "Translate texts, one output on each line.",
     "classify": "Give texts labels, one line for each text.",
-    "evaluate": "Score a model: BLEU, chrF, exact match and error rates; of a classifier F1.",
+    "generate": "Continue prompts, one text on each line.",
+    "evaluate": "Score a model: BLEU, chrF, exact match and error rates, F1, or perplexity.",
     "export": "Write MODEL, a directory of train, as the next version of the SavedModel in DIRECTORY.",
     "plot": "Draw attention maps, position encodings and masks; prints the paths of the pictures.",
 }

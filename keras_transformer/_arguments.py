@@ -270,6 +270,8 @@ def as_strings(**texts: Any) -> list[str]:
         values = itertools.chain.from_iterable(
             value.tolist() if getattr(value, "ndim", 0) == 1 else [value] for value in values
         )
+    # A string as an array of no axes.
+    values = (value.item() if getattr(value, "shape", None) == () else value for value in values)
     strings = [value.decode("utf-8", "replace") if isinstance(value, bytes) else value for value in values]
     for row, text in enumerate(strings):
         if not isinstance(text, str):

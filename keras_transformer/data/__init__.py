@@ -7,6 +7,8 @@ the disk where they are more than memory holds. For labels there are `read_label
 """
 
 from keras_transformer.data.encoding import EncodedPairs
+from keras_transformer.data.frame_files import read_frame_pairs, read_frames
+from keras_transformer.data.frames import FrameNormalizer, as_frames
 from keras_transformer.data.label_batches import EncodedLabels, classification_dataset, tagging_dataset
 from keras_transformer.data.labelled_texts import read_labelled
 from keras_transformer.data.labels import label_names
@@ -18,26 +20,35 @@ from keras_transformer.data.parallel_text import ParallelText
 from keras_transformer.data.pipeline import translation_dataset
 from keras_transformer.data.sources import read_pairs
 from keras_transformer.data.tagged_texts import TagSpan, read_tagged, tag_spans
+from keras_transformer.data.text_batches import EncodedTexts, text_dataset
 from keras_transformer.data.text_files import read_lines
+from keras_transformer.data.texts import read_texts
 
 __all__ = [
     "EncodedLabels",
     "EncodedPairs",
+    "EncodedTexts",
+    "FrameNormalizer",
     "ParallelText",
     "TagSpan",
+    "as_frames",
     "classification_dataset",
     "label_names",
     "mask_tokens",
     "mix_pairs",
     "pack_texts",
+    "read_frame_pairs",
+    "read_frames",
     "read_labelled",
     "read_lines",
     "read_pairs",
     "read_tagged",
+    "read_texts",
     "split_pairs",
     "subword_dropout",
     "tag_spans",
     "tagging_dataset",
+    "text_dataset",
     "translation_dataset",
 ]
 __dir__ = __all__.copy  # `dir()` shows what is public

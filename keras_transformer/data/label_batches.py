@@ -121,7 +121,8 @@ def classification_dataset(
     if isinstance(examples, EncodedLabels):
         encoded = examples
     else:
-        check_kind(Tokenizer, tokenizer=tokenizer)
+        if not isinstance(tokenizer, Tokenizer):
+            raise TypeError(f"Texts need `tokenizer`, a Tokenizer. Received: tokenizer={tokenizer!r}.")
         encoded = EncodedLabels.encode(
             examples, tokenizer, labels, multi_label=multi_label, max_length=max_length
         )

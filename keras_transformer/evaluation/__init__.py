@@ -12,6 +12,7 @@ from keras_transformer.evaluation.label_report import (
     evaluate_labels,
     evaluate_tags,
 )
+from keras_transformer.evaluation.perplexity import evaluate_texts
 from keras_transformer.evaluation.report import EvaluationReport, evaluate
 
 __all__ = [
@@ -22,5 +23,6 @@ __all__ = [
     "evaluate",
     "evaluate_labels",
     "evaluate_tags",
+    "evaluate_texts",
 ]
 __dir__ = __all__.copy  # `dir()` shows what is public

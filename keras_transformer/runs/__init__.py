@@ -2,6 +2,7 @@
 
 from keras_transformer.runs.classification import ClassificationRun, score_labels
 from keras_transformer.runs.config import RunConfig
+from keras_transformer.runs.generation import GenerationRun
 from keras_transformer.runs.recipe import Recipe
 from keras_transformer.runs.run import Run
 from keras_transformer.runs.scoring import score
@@ -9,6 +10,7 @@ from keras_transformer.runs.translation import TranslationRun
 
 _KINDS = (
     TranslationRun,
+    GenerationRun,
     ClassificationRun,
 )  # what can be trained: a configuration and a kind of run, each known by its import
 

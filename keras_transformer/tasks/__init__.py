@@ -1,11 +1,13 @@
 """Tasks: a model with what turns a user's data into its inputs, and its outputs into what the user wants."""
 
+from keras_transformer.tasks.frame_source import FrameSource
 from keras_transformer.tasks.loading import load_task
 from keras_transformer.tasks.model_task import ModelTask
 from keras_transformer.tasks.results import (
     Alignment,
     PairScore,
     ServedSignature,
+    TokenScore,
     Translation,
     TruncationWarning,
 )
@@ -22,6 +24,7 @@ __all__ = [
     "Alignment",
     "Classification",
     "Classifier",
+    "FrameSource",
     "ModelTask",
     "PairScore",
     "SearchTask",
@@ -36,6 +39,7 @@ __all__ = [
     "TextSpan",
     "TextTagger",
     "TextTask",
+    "TokenScore",
     "Translation",
     "Translator",
     "TruncationWarning",
