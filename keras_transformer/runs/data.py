@@ -10,7 +10,7 @@ from keras_transformer.errors import InputError
 from keras_transformer.runs.directory import _has_checkpoint
 from keras_transformer.runs.kind import Encoded, Progress, Readers, RunData, RunKind
 from keras_transformer.runs.recipe import choose_sizes
-from keras_transformer.text.tokenizer import load_tokenizer
+from keras_transformer.text import load_reader
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -21,7 +21,7 @@ def _run_readers(kind: RunKind, directory: Path, data: RunData) -> Readers:
     paths = [directory / name for name in names]
     # A run that was killed may have left half a vocabulary; the file of options is written last.
     if all((path / "tokenizer.json").exists() for path in paths):
-        return tuple(load_tokenizer(path) for path in paths)
+        return tuple(load_reader(path) for path in paths)
     # Made anew from the same examples they might have other numbers, which a resumed model would not notice.
     if _has_checkpoint(directory):
         raise InputError(

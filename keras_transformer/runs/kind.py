@@ -16,12 +16,11 @@ from keras.optimizers.schedules import LearningRateSchedule
 from keras_transformer.evaluation import EvaluationReport
 from keras_transformer.runs.config import RunConfig
 from keras_transformer.tasks import ModelTask
-from keras_transformer.text import Tokenizer
 from keras_transformer.training import compile_model
 
 # Shows something long with its length and its name; what it gives is told how many more items are done.
 Progress: TypeAlias = Callable[[int, str], AbstractContextManager[Callable[[int], None]]]
-Readers: TypeAlias = tuple[Tokenizer, ...]
+Readers: TypeAlias = tuple[Any, ...]
 """What turns examples into numbers; a run saves them under the names that the task has for them."""
 
 

@@ -20,7 +20,7 @@ from keras_transformer._files import (
 )
 from keras_transformer.decoding import Search
 from keras_transformer.errors import InputError
-from keras_transformer.text import Tokenizer, load_tokenizer
+from keras_transformer.text import Reader, load_reader
 from keras_transformer.training import load_model
 from keras_transformer.types import Config
 
@@ -30,7 +30,7 @@ MODEL_FILE = "model.keras"
 def _write_task(
     path: Path,
     model: keras.Model,
-    tokenizers: Mapping[str, Tokenizer],
+    tokenizers: Mapping[str, Reader],
     options: Mapping[str, Any],
 ) -> None:
     """Write a task with the options file `path`; the directory changes when everything is written."""
@@ -77,7 +77,7 @@ def _read_parts(
     options = vars(read_table(read_file(path), path, kind))
     return {
         "model": load_model(model),
-        **{name: load_tokenizer(current_path(directory, name)) for name in tokenizers},
+        **{name: load_reader(current_path(directory, name)) for name in tokenizers},
         **{
             name: _read_search(options[name], path) if kind is Search else options[name]
             for name, kind in types.items()

@@ -32,6 +32,8 @@ class Task:
     """What sources can be asked for."""
     source: Source | type[Source]
     """The kind of the sources; the class alone checks and batches them."""
+    noun: ClassVar[str] = "translator"
+    """What messages call the task."""
 
     @property
     def functions(self) -> _Functions:
@@ -94,5 +96,5 @@ class Task:
         limits = ", ".join(f"{name}={limit}" for name, limit in [*self.limits.items()][:num_limits])
         # Those of an export are not known.
         limits = f"limits ({limits})" if limits else "limits"
-        message = f"{subject} longer than the translator's {limits} and were cut off."
+        message = f"{subject} longer than the {self.noun}'s {limits} and were cut off."
         warnings.warn(message, TruncationWarning, stacklevel=4)

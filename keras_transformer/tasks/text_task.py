@@ -5,8 +5,6 @@ from collections.abc import Iterable, Mapping
 from numbers import Integral
 from typing import Any, ClassVar
 
-import numpy as np
-
 from keras_transformer._arguments import as_strings
 from keras_transformer.tasks.results import (
     OPTIONS,
@@ -56,8 +54,9 @@ class TextTask(Task):
         """Translate one source, or any number of them.
 
         Args:
-            texts: A string, or strings in a list, an array, a tensor of TensorFlow or a dataset, or what else
-                the model reads.
+            texts: A string, or strings in a list, an array, a tensor of TensorFlow or a dataset. For a model
+                of frames an array `(s, w)`, or several in a list or an array `(b, s, w)`; whole frames of NaN
+                at their ends are padding.
             batch_size: Number of sources that are decoded together.
             progress: Called after each batch with the number of sources in it.
 
@@ -72,8 +71,7 @@ class TextTask(Task):
             TruncationWarning: Once, if sources were too long; see `Translator`.
         """
         is_one = self.source.is_one(texts)
-        one = texts if isinstance(texts, str | bytes) else np.asarray(texts).item() if is_one else None
-        sources = self.source.check("texts", [one] if is_one else texts)
+        sources = self.source.check("texts", [texts] if is_one else texts)
         results = self._in_batches("serving_default", sources, batch_size, progress)
         return results[0].text if is_one else [result.text for result in results]
 

@@ -15,12 +15,12 @@ from keras_transformer.tasks.search_task import SearchTask
 from keras_transformer.tasks.sources import Source, TextSource, _check_vocabulary, _ended_ids
 from keras_transformer.tasks.string_functions import _StringFunctions
 from keras_transformer.tasks.token_functions import _TokenFunctions
-from keras_transformer.text import Tokenizer
+from keras_transformer.text import Reader, Tokenizer
 from keras_transformer.types import SPECIAL_IDS, Tensor, Value
 
 
 class Translator(SearchTask):
-    """Translate strings with a trained encoder-decoder model.
+    """Translate strings, or frames, with a trained encoder-decoder model.
 
     An empty source, or one of white space alone, has an empty output. `translate` splits a text of more than
     `max_source_length` tokens at the ends of its sentences and at line breaks, a longer sentence between
@@ -33,8 +33,9 @@ class Translator(SearchTask):
 
     Args:
         model: A `Transformer` or an `Ensemble` with weights.
-        source_tokenizer: The tokenizer of the source language; for sources that are not strings the reader of
-            a `Source`, such as the features that `from_hugging_face` gives a model of speech.
+        source_tokenizer: The tokenizer of the source language; for a model of frames the
+            `data.FrameNormalizer` of its training data, or None if it was trained on frames as they are; for
+            speech the features that `from_hugging_face` gives.
         target_tokenizer: The tokenizer of the target language.
         search: How outputs are found. Defaults to `BeamSearch(4)`.
         max_source_length: Maximum number of tokens of a source, the end token included.
@@ -44,6 +45,7 @@ class Translator(SearchTask):
             texts are always cut off.
 
     Raises:
+        TypeError: If a tokenizer is missing.
         ValueError: If a tokenizer's vocabulary does not have the model's size, a limit is below 2, or
             `split_texts` is another word.
 
@@ -51,6 +53,9 @@ class Translator(SearchTask):
         ```python
         translator = Translator(model, source_tokenizer, target_tokenizer, search=BeamSearch(4))
         translator.translate(["Ein Hund läuft."])
+
+        translator = Translator(frame_model, normalizer, target_tokenizer)
+        translator.translate(frames)  # (s, w): one source
         ```
     """
 
@@ -66,19 +71,26 @@ class Translator(SearchTask):
     def __init__(
         self,
         model: Transformer | Ensemble,
-        source_tokenizer: Tokenizer,
-        target_tokenizer: Tokenizer,
+        source_tokenizer: Reader | None = None,
+        target_tokenizer: Tokenizer | None = None,
         *,
         search: Search | None = None,
         max_source_length: int = 256,
         max_target_length: int = 256,
         split_texts: WhichTexts = "long",
     ) -> None:
-        source = Source.of(source_tokenizer)
+        reader = Source.default_reader(model) if source_tokenizer is None else source_tokenizer
+        if reader is None or target_tokenizer is None:
+            raise TypeError(
+                "A tokenizer of each side must be given; a model of frames needs none for its source. "
+                f"Received: source_tokenizer={source_tokenizer}, target_tokenizer={target_tokenizer}."
+            )
+        source = Source.of(reader)
         sides = ("source", "target") if isinstance(source, TextSource) else ("target",)
         if not all(hasattr(model, f"{side}_embedding") for side in sides):
             raise ValueError(
-                "`model` must read and write token ids; `decoding.generate` decodes other models. "
+                "`model` must write token ids, and read what the source gives: for frames it is None, or a "
+                "`data.FrameNormalizer`. `decoding.generate` decodes other models. "
                 f"Received: {type(model).__name__} {getattr(model, 'name', model)!r:.200}."
             )
         source.check_model(model)
@@ -89,7 +101,7 @@ class Translator(SearchTask):
         check_choice(get_args(WhichTexts), split_texts=split_texts)
         limits = max_source_length, max_target_length
         super().__init__(model, source, target_tokenizer, BeamSearch(4) if search is None else search, limits)
-        self.source_tokenizer = source_tokenizer
+        self.source_tokenizer = reader
         self.split_texts = split_texts
 
     @property
