@@ -1,11 +1,9 @@
 """Two sources for one decoder: a time that was said, and a note that tells whether it was morning.
 
-Each source has an encoder, and the decoder attends to the outputs of both, one behind the other. Anything of the
-shape `(b, s, d)` can take the place of either, such as the output of an encoder of frames.
-python examples/several_sources.py    half a minute, 100 % exact; at least 95 %
+Each source has an encoder; the decoder attends to the outputs of both, one behind the other. An encoder of
+frames, or of anything else that becomes `(b, s, d)`, can take the place of either. A minute, 100 % exact.
 """
 
-import itertools
 import tempfile
 from typing import Any
 
@@ -48,10 +46,8 @@ class Writer:
 
 keras.utils.set_random_seed(0)
 said = [(past + hour, h, m) for past, m in MINUTES.items() for h, hour in enumerate(HOURS)]
-rows = [
-    (text, note, f"{h + pm:02}:{m:02}") for (text, h, m), (note, pm) in itertools.product(said, NOTES.items())
-]
-texts, notes, times = np.random.default_rng(0).permutation(rows).T.tolist()
+noted = [(a, note, f"{h + pm:02}:{m:02}") for a, h, m in said for note, pm in NOTES.items()]
+texts, notes, times = np.random.default_rng(0).permutation(noted).T.tolist()
 words, digits = kt.text.WhitespaceTokenizer.train(texts + notes), kt.text.CharacterTokenizer.train(times)
 inputs = [keras.Input((None,), dtype="int32", name=name) for name in ("text", "note", "time")]
 memory = keras.ops.concatenate([encode(each, words.vocabulary_size) for each in inputs[:2]], axis=1)
@@ -61,10 +57,9 @@ vectors = writer.positions(writer.embedding(inputs[2]))
 vectors = writer.decoder(vectors, memory, kt.layers.padding_mask(inputs[2]), mask)
 model = keras.Model(inputs, writer.projection(vectors))
 model.compile(keras.optimizers.Adam(3e-3), loss=kt.training.MaskedCrossentropy())
-targets = digits.padded_ids(times, 6).numpy()
-begun = np.pad(targets[:, :-1], [(0, 0), (1, 0)], constant_values=kt.text.SPECIAL_IDS.start)
-ids = [words.padded_ids(texts, 9).numpy(), words.padded_ids(notes, 9).numpy(), begun]
-model.fit([each[72:] for each in ids], targets[72:], batch_size=32, epochs=60, verbose=0)
+ids = [words.padded_ids(texts, 9), words.padded_ids(notes, 9), digits.padded_ids(times, 6)]
+begun = np.pad(ids[2][:, :-1], [(0, 0), (1, 0)], constant_values=kt.text.SPECIAL_IDS.start)
+model.fit([ids[0][72:], ids[1][72:], begun[72:]], ids[2][72:], batch_size=32, epochs=60, verbose=0)
 
 
 @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name) for name in ("text", "note")])
@@ -78,9 +73,8 @@ def serve(text: tf.Tensor, note: tf.Tensor) -> dict[str, tf.Tensor]:
 module = tf.Module()
 module.model, module.tokenizers, directory = model, [words, digits], tempfile.mkdtemp()
 tf.saved_model.save(module, directory, signatures=serve)
-served = tf.saved_model.load(directory).signatures["serving_default"]
-answers = served(text=tf.constant(texts[:72]), note=tf.constant(notes[:72]))["output"].numpy().tolist()
-exact = np.mean([answer.decode() == time for answer, time in zip(answers, times[:72], strict=True)])
+columns = {"text": tf.constant(texts[:72]), "note": tf.constant(notes[:72])}
+answers = tf.saved_model.load(directory).signatures["serving_default"](**columns)["output"].numpy()
+exact = np.mean([answer.decode() == time for answer, time in zip(answers, times, strict=False)])
 print(f"{exact:.1%} of 72 held out are exact, wanted 95%: {texts[0]}, {notes[0]}: {answers[0].decode()}")
-assert exact >= 0.95
-assert answers == serve(tf.constant(texts[:72]), tf.constant(notes[:72]))["output"].numpy().tolist()
+assert all([*(answers == serve(**columns)["output"].numpy()), exact >= 0.95])

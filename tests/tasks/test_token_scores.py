@@ -8,7 +8,7 @@ import pytest
 
 import keras_transformer as kt
 from helpers import array, talkative
-from keras_transformer.decoding import BeamSearch, Constraints
+from keras_transformer.decoding import BeamSearch
 from keras_transformer.text import CharacterTokenizer
 
 SIZES: dict[str, Any] = {"num_layers": 1, "hidden_dim": 16, "num_heads": 2, "intermediate_dim": 16}
@@ -19,9 +19,9 @@ SOURCES, TARGETS = ["abc", "e", "", ""], ["wx?", "zy.w", "", "w"]
 def translator() -> kt.Translator:
     keras.utils.set_random_seed(0)
     source, target = CharacterTokenizer.train(["abcde .!\n"]), CharacterTokenizer("wxyz.")
-    model = talkative(kt.Transformer(source.vocabulary_size, target.vocabulary_size, **SIZES), 20)
-    search = BeamSearch(3, length_penalty=0.0, constraints=Constraints(force_end=True))
-    return kt.Translator(model, source, target, search=search, max_target_length=8)
+    model = talkative(kt.Transformer(source.vocabulary_size, target.vocabulary_size, **SIZES), 23)
+    search = BeamSearch(3, length_penalty=0.0, early_stopping="never")
+    return kt.Translator(model, source, target, search=search, max_target_length=20)
 
 
 def test_tokens_have_the_numbers_of_numpy(translator: kt.Translator) -> None:
@@ -48,15 +48,20 @@ def test_tokens_have_the_numbers_of_numpy(translator: kt.Translator) -> None:
 
 
 def test_those_of_hypotheses_add_up_to_their_scores(translator: kt.Translator) -> None:
-    plain = translator.n_best(["abc", "", "bad."], 2)
-    for hypotheses, others in zip(translator.n_best(["abc", "", "bad."], 2, tokens=True), plain, strict=True):
+    plain, num_ended = translator.n_best(["abc", "", "bad.", "e"]), 0
+    detailed = translator.n_best(["abc", "", "bad.", "e"], tokens=True)
+    for hypotheses, others in zip(detailed, plain, strict=True):
         assert [(each.text, each.score) for each in hypotheses] == [
             (each.text, each.score) for each in others
         ]
         for each in hypotheses:
             assert each.tokens is not None
+            if len(each.tokens) == 20:
+                continue  # cut off, so that its last token is another one here
+            num_ended += bool(each.tokens)
             assert "".join(token.token for token in each.tokens[:-1]) == each.text
             assert sum(token.score for token in each.tokens) == pytest.approx(each.score, abs=1e-4)
+    assert num_ended > 2
 
 
 def test_what_is_given_has_no_token() -> None:
