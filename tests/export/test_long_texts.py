@@ -1,4 +1,4 @@
-"""A server translates long texts in pieces, as the translator does; every form of export is verified with one."""
+"""A server translates long texts in pieces, as the translator does, whatever the form of the export."""
 
 from pathlib import Path
 from typing import Any
