@@ -60,13 +60,14 @@ def _one_or_several(_: click.Context, _flag: click.Parameter, values: tuple[str,
 
 def _click_type(annotation: object) -> click.Choice[str] | type:
     origin = get_origin(annotation)
-    # Each task may have choices of its own.
-    parts = (annotation,) if origin is Literal else get_args(annotation)
-    if choices := [choice for part in parts if get_origin(part) is Literal for choice in get_args(part)]:
-        return click.Choice([*dict.fromkeys(map(str, choices))])
-    # A union is one with None, which comes last; ranges are checked with the rest of the configuration.
+    if origin is Literal:
+        return click.Choice([str(choice) for choice in get_args(annotation)])
+    # A union is one of the choices of several tasks, or one with None, which comes last; ranges are checked
+    # with the rest of the configuration.
     if origin in (Annotated, Union, types.UnionType):
-        return _click_type(get_args(annotation)[0])
+        kinds = [_click_type(each) for each in get_args(annotation)]
+        choices = [choice for kind in kinds if isinstance(kind, click.Choice) for choice in kind.choices]
+        return click.Choice([*dict.fromkeys(choices)]) if choices else kinds[0]
     return annotation if isinstance(annotation, type) else str
 
 
