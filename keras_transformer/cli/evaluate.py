@@ -1,9 +1,12 @@
 """`keras-transformer evaluate`."""
 
+from typing import Any
+
 import click
 
 from keras_transformer.cli.options import _change_search, _search_options, model_options, open_model
 from keras_transformer.cli.terminal import Verb, _show, progress_bar
+from keras_transformer.data.frame_files import read_frame_pairs
 from keras_transformer.data.sources import read_pairs
 from keras_transformer.errors import InputError
 from keras_transformer.runs.scoring import score
@@ -15,6 +18,8 @@ from keras_transformer.runs.scoring import score
 @click.option("--split", default="test", show_default=True, help="Split of dates or of a TFDS dataset.")
 @click.option("--source", type=click.Path(), help="File with a source text on each line, plain or .gz.")
 @click.option("--target", type=click.Path(), help="File with the translation of each line of --source.")
+@click.option("--frames", type=click.Path(), help="As for train: a directory or file of frames.")
+@click.option("--targets", type=click.Path(), help="Targets of --frames, unless they are in its file.")
 @click.option(
     "--bleu-tokenize",
     default="13a",
@@ -33,6 +38,8 @@ def evaluate(
     split: str,
     source: str | None,
     target: str | None,
+    frames: str | None,
+    targets: str | None,
     bleu_tokenize: str,
     beam_size: int | None,
     length_penalty: float | None,
@@ -45,13 +52,19 @@ def evaluate(
       keras-transformer evaluate --saved-model saved_models/de_en --source test.de --target test.en
       keras-transformer evaluate --model runs/de_en --length-penalty 1.5 --source val.de --target val.en
     """
-    if (pairs is None) == (source is None) or (source is None) != (target is None):
-        received = f"--pairs {pairs}, --source {source}, --target {target}"
-        raise InputError(f"Give --pairs, or --source and --target. Received: {received}.")
-    origin = str(pairs) if source is None or target is None else (source, target)
+    num_origins = sum(each is not None for each in (pairs, source, frames))
+    if num_origins != 1 or (source is None) != (target is None) or (targets and not frames):
+        received = f"--pairs {pairs}, --source {source}, --target {target}, --frames {frames}"
+        raise InputError(f"Give --pairs, or --source and --target, or --frames. Received: {received}.")
     # Before the model, which takes seconds to load: a wrong path is told at once.
-    examples = read_pairs(origin, split, further_targets=unique)
-    translator = open_model(model, saved_model, trust=trust)
+    examples: list[Any]
+    if frames is not None:
+        examples = [*read_frame_pairs(frames, targets)]
+    else:
+        origin = str(pairs) if source is None or target is None else (source, target)
+        examples = [*read_pairs(origin, split, further_targets=unique)]
+    reads = "text" if frames is None else "features"
+    translator = open_model(model, saved_model, trust=trust, reads=reads)
     _change_search(translator, beam_size, length_penalty)
     report = score(
         translator,

@@ -64,7 +64,10 @@ def _click_type(annotation: object) -> click.Choice[str] | type:
         return click.Choice([str(choice) for choice in get_args(annotation)])
     # A union is one with None, which comes last; ranges are checked with the rest of the configuration.
     if origin in (Annotated, Union, types.UnionType):
-        return _click_type(get_args(annotation)[0])
+        kinds = [_click_type(each) for each in get_args(annotation)]
+        # Of choices that several tasks have, those of all.
+        choices = [choice for kind in kinds if isinstance(kind, click.Choice) for choice in kind.choices]
+        return click.Choice([*dict.fromkeys(choices)]) if choices else kinds[0]
     return annotation if isinstance(annotation, type) else str
 
 
@@ -88,26 +91,31 @@ def _choose_model(command: _Command) -> _Command:
     return click.option("--model", type=click.Path(), help=text)(command)
 
 
-def open_model(model: str | None, saved_model: str | None, *, trust: bool = False) -> TextTask:
+def open_model(
+    model: str | None, saved_model: str | None, *, trust: bool = False, reads: str = "text"
+) -> TextTask:
     """Load the trained model or the export that is named; raise InputError if it is not clear which."""
     if model is not None and saved_model is not None:
         raise InputError(f"Give --model or --saved-model. Received: {model} and {saved_model}.")
     if model is not None:
-        return _of_texts(Translator.load(model), model)
+        return _reading(reads, Translator.load(model), model)
     if saved_model is not None:
-        return _of_texts(ServedModel(saved_model, trust=trust), saved_model)
+        return _reading(reads, ServedModel(saved_model, trust=trust), saved_model)
     root = Path("saved_models")
     found = sorted(path for path in root.iterdir() if path.is_dir()) if root.is_dir() else []
     if len(found) != 1:
         names = ", ".join(str(path) for path in found) or "none"
         raise InputError(f"Name a model with --model or --saved-model. Found in {root}: {names}.")
-    return _of_texts(ServedModel(found[0], trust=trust), found[0])
+    return _reading(reads, ServedModel(found[0], trust=trust), found[0])
 
 
-def _of_texts(translator: TextTask, path: str | Path) -> TextTask:
-    if translator.source.name != "text":
-        wanted = "the model must read texts; others are for Python, or a server"
-        raise InputError(f"{path}: {wanted}. Received: a model that reads {translator.source.name}.")
+def _reading(reads: str, translator: TextTask, path: str | Path) -> TextTask:
+    if translator.source.name != reads:
+        wanted = {
+            "text": "the model must read texts; frames are given with --frames, audio in Python",
+            "features": "--frames is for models of frames",
+        }
+        raise InputError(f"{path}: {wanted[reads]}. Received: a model that reads {translator.source.name}.")
     return translator
 
 
