@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from keras_transformer import data, evaluation, export, pretrained, runs, tasks, text, visualization
     from keras_transformer.pretrained import from_hugging_face
     from keras_transformer.runs import Run
-    from keras_transformer.tasks import TextGenerator, Translator
+    from keras_transformer.tasks import TextClassifier, TextGenerator, TextTagger, Translator
 
 __all__ = [
     "CausalLM",
@@ -27,7 +27,9 @@ __all__ = [
     "InputError",
     "Run",
     "SpecialIds",
+    "TextClassifier",
     "TextGenerator",
+    "TextTagger",
     "Transformer",
     "Translator",
     "course",
@@ -50,7 +52,9 @@ __all__ = [
 # What needs TensorFlow or draws is imported when it is first used.
 _LATE = {
     "Run": "runs",
+    "TextClassifier": "tasks",
     "TextGenerator": "tasks",
+    "TextTagger": "tasks",
     "Translator": "tasks",
     "from_hugging_face": "pretrained",
 }
@@ -60,10 +64,26 @@ def __getattr__(name: str) -> Any:
     if name == "__version__":  # that of `pyproject.toml`
         return importlib.metadata.version("keras-transformer")
     if name in _LATE:
-        return getattr(importlib.import_module(f"keras_transformer.{_LATE[name]}"), name)
+        return getattr(_room(_LATE[name]), name)
     if name in __all__:
-        return importlib.import_module(f"keras_transformer.{name}")
+        return _room(name)
     raise AttributeError(f"module 'keras_transformer' has no attribute {name!r}")
+
+
+def _room(name: str) -> Any:
+    """Import a room; say in one sentence which package it needs if there is none."""
+    try:
+        return importlib.import_module(f"keras_transformer.{name}")
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").split(".")[0]
+        if missing in ("", "keras_transformer"):
+            raise
+        # Models, training and decoding work on each backend alone, as on a machine that has only JAX.
+        raise ImportError(
+            f"`keras_transformer.{name}` needs the package {missing}, which is not installed; `layers`, "
+            "`models`, `training` and `decoding` do not.",
+            name=missing,
+        ) from error
 
 
 def __dir__() -> list[str]:

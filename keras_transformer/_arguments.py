@@ -297,6 +297,20 @@ def as_pairs(**pairs: Iterable[Any]) -> list[Pair]:
     return several
 
 
+def as_labels(**labels: Iterable[Any]) -> tuple[str, ...]:
+    """Return the names of classes; raise TypeError for other things, ValueError for equal or too few ones."""
+    [name], names = labels, as_strings(**labels)
+    if len(names) < 2:
+        raise ValueError(f"`{name}` must hold at least two names. Received: {name}={names}.")
+    seen: set[str] = set()
+    for label in names:
+        if not label.strip() or label in seen:
+            fault = f"{label!r} twice" if label in seen else repr(label)
+            raise ValueError(f"`{name}` must hold different names, none empty. Received: {fault}.")
+        seen.add(label)
+    return tuple(names)
+
+
 def import_extra(name: str, model: str, extra: str) -> ModuleType:
     """Import what an extra installs; raise InputError that names the extra."""
     try:

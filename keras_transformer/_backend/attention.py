@@ -94,6 +94,9 @@ def _attend_fused(
 ) -> Tensor:
     if keras.backend.backend() == "jax":
         flash_attention = _checked_flash(flash_attention)
+        if _lacks_products(query):
+            wide = (ops.cast(heads, "float32") for heads in (query, key, value))
+            return ops.cast(_attend_fused(*wide, mask, flash_attention=flash_attention), query.dtype)
     if mask is None:
         return ops.dot_product_attention(query, key, value, flash_attention=flash_attention)
     # The kernels disagree on rows in which nothing may be attended to: the mean of the values, or NaN. Such
@@ -119,6 +122,15 @@ def _checked_flash(flash_attention: bool | None) -> bool:
             f"Received: flash_attention={flash_attention}."
         )
     return bool(flash_attention)
+
+
+def _lacks_products(query: Tensor) -> bool:
+    """Return whether JAX's formula asks for products that the device does not have."""
+    # JAX (0.10) wants products of float16 that are added up in float32 by the name of an algorithm, which only
+    # GPUs have: on a processor a step with the policy `mixed_float16` did not compile.
+    import jax
+
+    return keras.backend.standardize_dtype(query.dtype) == "float16" and jax.default_backend() != "gpu"
 
 
 def attend_step(query: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:

@@ -13,7 +13,7 @@ from keras_transformer.decoding.sampling import GreedySearch
 from keras_transformer.errors import InputError
 from keras_transformer.export.served_model import ServedModel
 from keras_transformer.runs.config import RunConfig
-from keras_transformer.tasks import TextTask, Translator
+from keras_transformer.tasks import SearchTask, Task, TextTask, load_task
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
 
@@ -98,7 +98,7 @@ def open_model(
     if model is not None and saved_model is not None:
         raise InputError(f"Give --model or --saved-model. Received: {model} and {saved_model}.")
     if model is not None:
-        return _reading(reads, Translator.load(model), model)
+        return _reading(reads, load_task(model), model)
     if saved_model is not None:
         return _reading(reads, ServedModel(saved_model, trust=trust), saved_model)
     root = Path("saved_models")
@@ -109,14 +109,16 @@ def open_model(
     return _reading(reads, ServedModel(found[0], trust=trust), found[0])
 
 
-def _reading(reads: str, translator: TextTask, path: str | Path) -> TextTask:
-    if translator.source.name != reads:
+def _reading(reads: str, task: Task, path: str | Path) -> TextTask:
+    if task.source.name != reads:
         wanted = {
             "text": "the model must read texts; frames are given with --frames, audio in Python",
             "features": "--frames is for models of frames",
         }
-        raise InputError(f"{path}: {wanted[reads]}. Received: a model that reads {translator.source.name}.")
-    return translator
+        raise InputError(f"{path}: {wanted[reads]}. Received: a model that reads {task.source.name}.")
+    if not isinstance(task, TextTask):
+        raise InputError(f"{path}: the model must write texts. Received: a {type(task).__name__}.")
+    return task
 
 
 def _search_options(command: _Command) -> _Command:
@@ -131,7 +133,7 @@ def _change_search(translator: TextTask, beam_size: int | None, length_penalty: 
     """Give a trained model another beam or length penalty; raise InputError for an export."""
     if beam_size is None and length_penalty is None:
         return
-    if not isinstance(translator, Translator):
+    if not isinstance(translator, SearchTask):
         received = f"--beam-size {beam_size}, --length-penalty {length_penalty}"
         raise InputError(f"An export searches as it was exported; name a --model. Received: {received}.")
     search = translator.search

@@ -39,6 +39,7 @@ def train(config: str | None, resume: bool, overwrite: bool, export: bool, **fla
       keras-transformer train --source 'train-*.en.gz' --target 'train-*.de.gz'
       keras-transformer train --pairs tfds:ted_hrlr_translate/pt_to_en --preset small
       keras-transformer train --task frames --frames windows.npz --targets events.txt
+      keras-transformer train --task classify --pairs reviews.csv
       keras-transformer train --config run.toml --epochs 20
       keras-transformer train --resume
 

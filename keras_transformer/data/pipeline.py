@@ -99,9 +99,10 @@ def translation_dataset(
     else:
         limits = max_source_length, max_target_length
         encoded = _encode(pairs, *_both(source_tokenizer, target_tokenizer), limits, cache)
-    longest = int(encoded.lengths().max())
+    lengths = encoded.lengths()
+    longest = int(lengths.max())
     boundaries = _choose_boundaries(bucket_boundaries, longest, coarse=pad_to_bucket_boundary)
-    batches = _plan_batches(encoded, boundaries, tokens_per_batch).epochs(
+    batches = _plan_batches(lengths, boundaries, tokens_per_batch).epochs(
         _EpochOrder(shuffle, seed, first_epoch)
     )
     dataset = batches.map(encoded._rows, num_parallel_calls=tf.data.AUTOTUNE)

@@ -1,7 +1,9 @@
 """A run: its configuration, its directory, its data, and how a model is trained in it."""
 
+from keras_transformer.runs.classification import ClassificationRun
 from keras_transformer.runs.config import RunConfig
 from keras_transformer.runs.frames import FrameRun
+from keras_transformer.runs.generation import GenerationRun
 from keras_transformer.runs.recipe import Recipe
 from keras_transformer.runs.run import Run
 from keras_transformer.runs.scoring import score
@@ -9,6 +11,8 @@ from keras_transformer.runs.translation import TranslationRun
 
 _KINDS = (
     TranslationRun,
+    GenerationRun,
+    ClassificationRun,
     FrameRun,
 )  # what can be trained: a configuration and a kind of run, each known by its import
 

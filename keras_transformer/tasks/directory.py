@@ -4,7 +4,8 @@ import dataclasses
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from types import NoneType
+from typing import Any, get_args
 
 import keras
 
@@ -66,10 +67,13 @@ def _read_parts(
         if not part.is_file():
             raise InputError(f"{directory} is not the directory of a model: it has no {part.name}.")
     Checksums.check(directory)
-    fields = [(name, dict[str, Any] if kind is Search else kind) for name, kind in types.items()]
+    fields: list[Any] = [(name, dict[str, Any] if kind is Search else kind) for name, kind in types.items()]
+    # Files from before there was an option lack it: the constructor's default, as for None.
+    absent = dataclasses.field(default=None)
+    fields = [(*field, absent) if NoneType in get_args(field[1]) else field for field in fields]
     # Of files without `Checksums`, unused.
     parts: dict[str, str] = dataclasses.field(default_factory=dict)
-    kind = dataclasses.make_dataclass("_Options", [*fields, ("parts", dict[str, str], parts)])
+    kind = dataclasses.make_dataclass("_Options", [*fields, ("parts", dict[str, str], parts)], kw_only=True)
     options = vars(read_table(read_file(path), path, kind))
     return {
         "model": load_model(model),
@@ -77,6 +81,7 @@ def _read_parts(
         **{
             name: _read_search(options[name], path) if kind is Search else options[name]
             for name, kind in types.items()
+            if options[name] is not None
         },
     }
 

@@ -2,6 +2,7 @@
 
 import csv
 import dataclasses
+import importlib.util
 import io
 import math
 import time
@@ -30,7 +31,6 @@ from keras_transformer.training.checkpoint_state import (
     _write_state,
 )
 from keras_transformer.training.metrics import _rises
-from keras_transformer.visualization.training_curves import plot_training
 
 # A picture takes 0.3 s, of which short epochs would spend most of their time.
 _SECONDS_BETWEEN_PICTURES = 10
@@ -42,9 +42,9 @@ class Checkpoint(keras.callbacks.Callback):
     """Saves a run after each epoch: model, optimizer, random state and history.
 
     The directory gets `checkpoints/epoch-{n}.keras` for the newest epochs and the best one,
-    `checkpoints/state.json` and `training.csv`, and in the end or after some seconds `training.png`. Whenever
-    the process is killed, the directory holds a whole checkpoint. Each has a SHA-256: a damaged file costs an
-    epoch, with a warning.
+    `checkpoints/state.json` and `training.csv`, and in the end or after some seconds `training.png`, if
+    matplotlib is installed. Whenever the process is killed, the directory holds a whole checkpoint. Each has
+    a SHA-256: a damaged file costs an epoch, with a warning.
 
     Args:
         directory: Of the run. What it holds is read, the newest whole checkpoint first.
@@ -205,6 +205,12 @@ class Checkpoint(keras.callbacks.Callback):
             self._draw(self._state)
 
     def _draw(self, state: _CheckpointState) -> None:
+        # Matplotlib draws no number that the table lacks: where there is none, as on a machine that has only
+        # what trains, a run goes on without the picture.
+        if importlib.util.find_spec("matplotlib") is None:
+            return
+        from keras_transformer.visualization import plot_training
+
         plot_training(state.history, path=self.directory / "training.png")
         self._drawn = time.monotonic()
 

@@ -10,7 +10,7 @@ import pytest
 from keras import ops
 
 from helpers import array, draw, input_gradient
-from keras_transformer._backend import attend_step, fused_attention, masked_softmax
+from keras_transformer._backend import attend_step, compile_function, fused_attention, masked_softmax
 from keras_transformer._backend.attention import _attend_fused
 from keras_transformer.layers import dot_product_attention
 from keras_transformer.types import MINUS_INFINITY
@@ -98,6 +98,14 @@ def test_fused_attention_in_half_precision(dtype: str, tolerance: float) -> None
     output = array(ops.cast(output, "float32"))
     np.testing.assert_allclose(output, array(expected), atol=tolerance)
     assert not output[1, 3].any()
+
+
+def test_a_compiled_step_in_float16() -> None:
+    """Not eager: what a device lacks shows when a step is compiled."""
+    mask = ops.convert_to_tensor(DEAD)
+    expected = dot_product_attention(*heads(), mask)[0]
+    compiled = compile_function(lambda *inputs: _attend_fused(*inputs, mask), num_inputs=None)
+    np.testing.assert_allclose(array(compiled(*heads("float16"))), array(expected), atol=0.003)
 
 
 def test_gradients_of_fused_attention() -> None:

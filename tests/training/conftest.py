@@ -22,7 +22,7 @@ def model() -> keras.Model:
 @pytest.fixture
 def run_epochs(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Save an epoch for each value of `val_loss`, without its picture."""
-    monkeypatch.setattr("keras_transformer.training.checkpoint.plot_training", lambda *_, **__: None)
+    monkeypatch.setattr("keras_transformer.visualization.plot_training", lambda *_, **__: None)
 
     def run(checkpoint: Checkpoint, model: keras.Model, values: list[float]) -> None:
         checkpoint.set_model(model)

@@ -103,7 +103,7 @@ def test_curves_are_drawn_while_a_long_run_trains(
     times, drawn = iter([0.0, 9.0, 11.0, 11.0, 20.0]), []
     monkeypatch.setattr("time.monotonic", lambda: next(times))
     monkeypatch.setattr(
-        "keras_transformer.training.checkpoint.plot_training",
+        "keras_transformer.visualization.plot_training",
         lambda history, path: drawn.append(len(history["loss"])),
     )
     checkpoint = Checkpoint(tmp_path, monitor="loss")

@@ -29,7 +29,7 @@ LABELS = np.array([[5, 2, 6, 0, 0], [1, 3, 0, 0, 0], [4, 4, 4, 6, 1]], dtype="in
 def _without_pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave out the curves that each epoch draws, which take longer than these models do."""
     if request.node.originalname != "test_the_best_epoch_is_left_in_the_model_and_in_the_directory":
-        monkeypatch.setattr("keras_transformer.training.checkpoint.plot_training", lambda *_, **__: None)
+        monkeypatch.setattr("keras_transformer.visualization.plot_training", lambda *_, **__: None)
 
 
 class Scripted(keras.callbacks.Callback):
