@@ -1,7 +1,7 @@
 """Windows of three sensors to what happened in them: numbers in, strings out.
 
-Each window is 30 to 120 frames of three channels, as of an accelerometer, with noise, drift and up to four events.
-The answer names them in their order, such as "tap shake turn". All windows are made here.
+Each window has 20 to 114 frames of three channels, as of an accelerometer, with noise, drift and up to four
+events. The answer names them in their order, such as "tap shake turn". All windows are made here.
 
 python examples/sensor_events.py          minutes, at least 95 % of the windows held out exact
 python examples/sensor_events.py --small  seconds, a tenth of the training; at least 20 %
