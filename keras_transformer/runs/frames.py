@@ -1,19 +1,16 @@
 """A run from frames to strings: arrays and their targets, statistics and a tokenizer, a `Translator`."""
 
 import hashlib
-import logging
 import shlex
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import keras
 import numpy as np
 import tensorflow as tf
 from pydantic import model_validator
 
-from keras_transformer.data.frame_files import read_frame_pairs
-from keras_transformer.data.frame_pairs import EncodedFrames
-from keras_transformer.data.frames import FrameNormalizer, Frames
+from keras_transformer.data import EncodedFrames, FrameNormalizer, read_frame_pairs
 from keras_transformer.errors import InputError
 from keras_transformer.models.config import PRESETS, TransformerConfig
 from keras_transformer.models.transformer import Transformer
@@ -26,8 +23,7 @@ from keras_transformer.runs.translation_report import _page
 from keras_transformer.tasks import Translator
 from keras_transformer.types import Length
 
-_LOGGER = logging.getLogger(__name__)
-_Pair = tuple[Frames, str]
+_Pair: TypeAlias = tuple[np.ndarray, str]
 
 
 class _FramesSection(_DataSection):
@@ -125,7 +121,7 @@ class FrameRun(TranslationRun):
             digest.update(f"{frames.shape} {len(target)} {target}\n".encode() + frames.tobytes())
         return digest.hexdigest()
 
-    def shown(self, source: Frames) -> str:
+    def shown(self, source: np.ndarray) -> str:
         """Return frames by their number."""
         return f"{len(source)} frames of {source.shape[1]}"
 

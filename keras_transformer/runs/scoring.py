@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from keras_transformer._arguments import as_pairs, as_strings, check_flags, check_kind
-from keras_transformer.data.frame_pairs import FramePair
 from keras_transformer.evaluation.report import EvaluationReport, evaluate
 from keras_transformer.runs.kind import Progress
 from keras_transformer.tasks import TextTask, Translation, Translator
@@ -21,7 +20,7 @@ _METRICS_WITHOUT_WORDS = ("exact_match", "character_error_rate")
 
 def score(
     translator: TextTask,
-    pairs: Sequence[Pair] | Sequence[FramePair],
+    pairs: Sequence[Pair] | Sequence[tuple[np.ndarray, str]],
     *,
     batch_size: int = 64,
     tokenize: str = "13a",
@@ -47,7 +46,7 @@ def score(
 
 def _scored(
     translator: TextTask,
-    pairs: Sequence[Pair] | Sequence[FramePair],
+    pairs: Sequence[Pair] | Sequence[tuple[np.ndarray, str]],
     batch_size: int,
     tokenize: str,
     *,
