@@ -62,10 +62,10 @@ def _click_type(annotation: object) -> click.Choice[str] | type:
     origin = get_origin(annotation)
     if origin is Literal:
         return click.Choice([str(choice) for choice in get_args(annotation)])
-    # A union is one with None, which comes last; ranges are checked with the rest of the configuration.
+    # A union is one of the choices of several tasks, or one with None, which comes last; ranges are checked
+    # with the rest of the configuration.
     if origin in (Annotated, Union, types.UnionType):
         kinds = [_click_type(each) for each in get_args(annotation)]
-        # Of choices that several tasks have, those of all.
         choices = [choice for kind in kinds if isinstance(kind, click.Choice) for choice in kind.choices]
         return click.Choice([*dict.fromkeys(choices)]) if choices else kinds[0]
     return annotation if isinstance(annotation, type) else str

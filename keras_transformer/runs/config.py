@@ -3,6 +3,7 @@
 import ast
 import functools
 import inspect
+import operator
 import re
 import tomllib
 from collections.abc import Mapping
@@ -325,12 +326,22 @@ class RunConfig(_Section, strict=False):
         """Return all that a run can be given by name, in the order of the sections; of any task here."""
         if cls is not RunConfig:
             return _options(cls)
-        options: dict[str, _Option] = {}
-        for task in RunConfig.tasks.values():
-            for name, option in _options(task).items():
-                known = options.setdefault(name, option)
-                if known.annotation != option.annotation:  # choices of several tasks
-                    options[name] = known._replace(annotation=known.annotation | option.annotation)
+        options = dict(_options(RunConfig.tasks[_DEFAULT_TASK]))
+        tasks = {task: _options(each) for task, each in RunConfig.tasks.items() if task != _DEFAULT_TASK}
+        for name in dict.fromkeys(name for each in tasks.values() for name in each):
+            others = {task: each[name] for task, each in tasks.items() if name in each}
+            known = options.get(name)
+            texts = {
+                task: option.text for task, option in others.items() if not known or option.text != known.text
+            }
+            text = f"{known.text} " if known else ""
+            for each in dict.fromkeys(texts.values()):
+                text += f"To {', '.join(task for task in texts if texts[task] == each)}: {each} "
+            annotations = [option.annotation for option in ([known] if known else []) + [*others.values()]]
+            first = known or next(iter(others.values()))
+            options[name] = first._replace(
+                text=text.strip(), annotation=functools.reduce(operator.or_, dict.fromkeys(annotations))
+            )
         return options
 
 
