@@ -1,11 +1,14 @@
 """`keras-transformer evaluate`."""
 
+from typing import Any
+
 import click
 
 from keras_transformer.cli.classify import is_classifier, open_classifier
 from keras_transformer.cli.options import _change_search, _search_options, model_options, open_model
 from keras_transformer.cli.terminal import Verb, _show, progress_bar
 from keras_transformer.data import read_labelled
+from keras_transformer.data.frame_files import read_frame_pairs
 from keras_transformer.data.sources import read_pairs
 from keras_transformer.data.texts import read_texts
 from keras_transformer.errors import InputError
@@ -21,6 +24,8 @@ from keras_transformer.tasks import TextGenerator, load_task
 @click.option("--split", default="test", show_default=True, help="Split of dates or of a TFDS dataset.")
 @click.option("--source", type=click.Path(), help="File with a source text on each line, plain or .gz.")
 @click.option("--target", type=click.Path(), help="File with the translation of each line of --source.")
+@click.option("--frames", type=click.Path(), help="As for train: a directory or file of frames.")
+@click.option("--targets", type=click.Path(), help="Targets of --frames, unless they are in its file.")
 @click.option("--texts", multiple=True, help="Of a model that continues texts: its texts, as for train.")
 @click.option("--packed", is_flag=True, help="Read --texts one after the other, in pieces.")
 @click.option(
@@ -42,6 +47,8 @@ def evaluate(
     split: str,
     source: str | None,
     target: str | None,
+    frames: str | None,
+    targets: str | None,
     texts: tuple[str, ...],
     packed: bool,
     bleu_tokenize: str,
@@ -62,19 +69,25 @@ def evaluate(
     if texts:
         _show(str(_evaluate_texts(texts, model, packed=packed, split=split)))
         return
-    if (pairs is None) == (source is None) or (source is None) != (target is None):
-        received = f"--pairs {pairs}, --source {source}, --target {target}"
-        raise InputError(f"Give --pairs, or --source and --target. Received: {received}.")
+    num_origins = sum(each is not None for each in (pairs, source, frames))
+    if num_origins != 1 or (source is None) != (target is None) or (targets and not frames):
+        received = f"--pairs {pairs}, --source {source}, --target {target}, --frames {frames}"
+        raise InputError(f"Give --pairs, or --source and --target, or --frames. Received: {received}.")
     origin = str(pairs) if source is None or target is None else (source, target)
-    if is_classifier(model, saved_model):
+    if frames is None and is_classifier(model, saved_model):
         labelled = read_labelled(origin, multi_label=multi_label)
         classifier = open_classifier(model, saved_model, trust=trust)
         found, _ = score_labels(classifier, labelled, batch_size=batch_size, progress=progress_bar)
         _show(str(found))
         return
     # Before the model, which takes seconds to load: a wrong path is told at once.
-    examples = read_pairs(origin, split, further_targets=unique)
-    translator = open_model(model, saved_model, trust=trust)
+    examples: list[Any]
+    if frames is not None:
+        examples = [*read_frame_pairs(frames, targets)]
+    else:
+        examples = [*read_pairs(origin, split, further_targets=unique)]
+    reads = "text" if frames is None else "features"
+    translator = open_model(model, saved_model, trust=trust, reads=reads)
     _change_search(translator, beam_size, length_penalty)
     report = score(
         translator,

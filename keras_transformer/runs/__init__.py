@@ -2,6 +2,7 @@
 
 from keras_transformer.runs.classification import ClassificationRun, score_labels
 from keras_transformer.runs.config import RunConfig
+from keras_transformer.runs.frames import FrameRun
 from keras_transformer.runs.generation import GenerationRun
 from keras_transformer.runs.recipe import Recipe
 from keras_transformer.runs.run import Run
@@ -12,6 +13,7 @@ _KINDS = (
     TranslationRun,
     GenerationRun,
     ClassificationRun,
+    FrameRun,
 )  # what can be trained: a configuration and a kind of run, each known by its import
 
 __all__ = ["Recipe", "Run", "RunConfig", "score", "score_labels"]
