@@ -28,7 +28,12 @@ def train(*, tiny: bool) -> dict[str, Any]:
     digest = hashlib.sha256()
     for weight in model.trainable_variables:
         digest.update(keras.ops.convert_to_numpy(weight).tobytes())
-    return {"first_step": seconds[0], "last_step": seconds[-1], "loss": loss, "weights": digest.hexdigest()[:16]}
+    return {
+        "first_step": seconds[0],
+        "last_step": seconds[-1],
+        "loss": loss,
+        "weights": digest.hexdigest()[:16],
+    }
 
 
 def main() -> None:

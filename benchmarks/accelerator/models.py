@@ -33,7 +33,9 @@ OPTIONS: dict[str, dict[str, Any]] = {
 def with_weights(model: Any, seed: int = 0, scale: float = 0.3) -> Any:
     """Give a model random weights, and return it."""
     rng = np.random.default_rng(seed)
-    model.set_weights([rng.normal(scale=scale, size=weight.shape).astype("float32") for weight in model.weights])
+    model.set_weights(
+        [rng.normal(scale=scale, size=weight.shape).astype("float32") for weight in model.weights]
+    )
     return model
 
 
@@ -68,8 +70,8 @@ def preset(name: str, dtype: str, dropout: float = 0.1, vocabulary_size: int = 3
 def batch(vocabulary_size: int, batch_size: int, length: int, seed: int = 0) -> tuple[dict[str, Any], Any]:
     """Return random inputs and labels without padding."""
     rng = np.random.default_rng(seed)
-    source, target = (rng.integers(4, vocabulary_size, (batch_size, length)).astype("int32") for _ in range(2))
+    source, target = (
+        rng.integers(4, vocabulary_size, (batch_size, length)).astype("int32") for _ in range(2)
+    )
     shifted = np.concatenate([np.full((batch_size, 1), 2, "int32"), target[:, :-1]], axis=1)
     return {"encoder_token_ids": source, "decoder_token_ids": shifted}, target
-
-

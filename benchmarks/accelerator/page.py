@@ -1,6 +1,6 @@
 """Makes the tables of `docs/accelerators.md` from the JSON of a run.
 
-    python -m benchmarks.accelerator.page build/accelerator/results.jsonl
+python -m benchmarks.accelerator.page build/accelerator/results.jsonl
 """
 
 import argparse

@@ -24,7 +24,10 @@ def main() -> None:
     results = {}
     for name in OPTIONS:
         model = make(name, "float64")
-        inputs = {key: np.asarray(value, "float64" if value.dtype.kind == "f" else None) for key, value in inputs_of(model).items()}
+        inputs = {
+            key: np.asarray(value, "float64" if value.dtype.kind == "f" else None)
+            for key, value in inputs_of(model).items()
+        }
         results[name] = keras.ops.convert_to_numpy(model(inputs)).astype("float32")
     np.savez_compressed(FILE, **results)
     print(f"{FILE}: {FILE.stat().st_size:,} bytes, {len(results)} models")

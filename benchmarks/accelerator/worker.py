@@ -24,7 +24,7 @@ def main() -> None:
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # as torch's deterministic products want it
 
-    from benchmarks.accelerator import numbers, training  # noqa: F401 (they add their checks)
+    from benchmarks.accelerator import correctness, training  # noqa: F401 (they add their checks)
     from benchmarks.accelerator.checks import CHECKS, Setting, read_lines, run_check, write_line
     from benchmarks.accelerator.engines import make_engine
 

@@ -1,6 +1,6 @@
 """Lowers every jitted step for a TPU and a CUDA card, on a machine that has neither; a JSON line for each.
 
-It runs in a process of its own, since Keras has one backend: `KERAS_BACKEND=jax python lowering.py [case ...]`.
+It is a program, since Keras has one backend in a process: `KERAS_BACKEND=jax python lowering.py [case ...]`.
 """
 
 import json
@@ -79,18 +79,25 @@ def lower_call(model: Any, x: Any) -> export.Exported:
     def call(trainable: Any, others: Any, x: Any) -> Any:
         return model.stateless_call(trainable, others, x, training=False)[0]
 
-    values = [[variable.value for variable in group] for group in (model.trainable_variables, model.non_trainable_variables)]
+    values = [
+        [variable.value for variable in group]
+        for group in (model.trainable_variables, model.non_trainable_variables)
+    ]
     return export.export(jax.jit(call), platforms=PLATFORMS)(*values, x)
 
 
-def lower_decoding(model: Any, inputs: Any, search: kt.decoding.Search, max_length: int = 20) -> export.Exported:
+def lower_decoding(
+    model: Any, inputs: Any, search: kt.decoding.Search, max_length: int = 20
+) -> export.Exported:
     """Lower what `Translator` compiles, for one size of batch."""
 
     def decode(values: Any, inputs: Any) -> Any:
         with keras.StatelessScope(zip(model.variables, values, strict=True)):
             return tuple(kt.decoding.generate(model, inputs, search, max_length))
 
-    return export.export(jax.jit(decode), platforms=PLATFORMS)([each.value for each in model.variables], inputs)
+    return export.export(jax.jit(decode), platforms=PLATFORMS)(
+        [each.value for each in model.variables], inputs
+    )
 
 
 def muon(model: Any) -> Any:
@@ -101,7 +108,14 @@ def muon(model: Any) -> Any:
 GREEDY = kt.decoding.GreedySearch(special_ids=SPECIAL_IDS)
 BEAM = kt.decoding.BeamSearch(beam_size=4, special_ids=SPECIAL_IDS, length_penalty=0.6)
 SAMPLE = kt.decoding.SampleSearch(special_ids=SPECIAL_IDS, top_k=5, top_p=0.9, seed=1)
-ALL = {"positions": "rotary", "num_key_value_heads": 2, "gated": True, "norm_first": True, "normalization": "rms", "use_bias": False}
+ALL = {
+    "positions": "rotary",
+    "num_key_value_heads": 2,
+    "gated": True,
+    "norm_first": True,
+    "normalization": "rms",
+    "use_bias": False,
+}
 
 CASES: dict[str, Callable[[], export.Exported]] = {
     "train Transformer": lambda: lower_training(transformer(), PAIRS, target),
@@ -115,7 +129,9 @@ CASES: dict[str, Callable[[], export.Exported]] = {
     "train Transformer, dropouts": lambda: lower_training(
         transformer(attention_dropout=0.1, intermediate_dropout=0.1), PAIRS, target
     ),
-    "train Transformer, rotary, groups, gates, RMS": lambda: lower_training(transformer(**ALL), PAIRS, target),
+    "train Transformer, rotary, groups, gates, RMS": lambda: lower_training(
+        transformer(**ALL), PAIRS, target
+    ),
     "train Transformer, relative": lambda: lower_training(transformer(positions="relative"), PAIRS, target),
     "train Transformer, learned": lambda: lower_training(
         transformer(positions="learned", max_length=32), PAIRS, target
@@ -127,7 +143,9 @@ CASES: dict[str, Callable[[], export.Exported]] = {
         frame_model(source_convolutions=True), FRAMES, target
     ),
     "train CausalLM": lambda: lower_training(language_model(), target, target),
-    "train CausalLM, rotary, groups, gates, RMS": lambda: lower_training(language_model(**ALL), target, target),
+    "train CausalLM, rotary, groups, gates, RMS": lambda: lower_training(
+        language_model(**ALL), target, target
+    ),
     "train EncoderModel": lambda: lower_training(encoder(num_outputs=V, tie_output=True), source, source),
     **{
         f"call EncoderModel, pooling {pooling}": lambda pooling=pooling: lower_call(
@@ -138,7 +156,9 @@ CASES: dict[str, Callable[[], export.Exported]] = {
     "call Transformer, int8": lambda: lower_call(quantized(transformer()), PAIRS),
     "call Transformer, int4": lambda: lower_call(quantized(transformer(), "int4"), PAIRS),
     "greedy": lambda: lower_decoding(transformer(), source, GREEDY),
-    "greedy of many sources": lambda: lower_decoding(transformer(), np.repeat(source, 8, axis=0), GREEDY, 100),
+    "greedy of many sources": lambda: lower_decoding(
+        transformer(), np.repeat(source, 8, axis=0), GREEDY, 100
+    ),
     "greedy, rotary, groups, gates, RMS": lambda: lower_decoding(transformer(**ALL), source, GREEDY),
     "greedy, bfloat16": lambda: lower_decoding(transformer(dtype="mixed_bfloat16"), source, GREEDY),
     "greedy, int8": lambda: lower_decoding(quantized(transformer()), source, GREEDY),
@@ -162,10 +182,29 @@ CASES: dict[str, Callable[[], export.Exported]] = {
         ),
     ),
     "beam, relative": lambda: lower_decoding(transformer(positions="relative"), source, BEAM),
-    "beam of an ensemble": lambda: lower_decoding(kt.models.Ensemble([transformer(), transformer()]), source, BEAM),
+    "beam of an ensemble": lambda: lower_decoding(
+        kt.models.Ensemble([transformer(), transformer()]), source, BEAM
+    ),
     "sample": lambda: lower_decoding(transformer(), source, SAMPLE),
     "continue a prompt": lambda: lower_decoding(language_model(), target[:, :3], SAMPLE),
 }
+
+
+def _open() -> export.Exported:
+    """Lower a function of arrays of any length, which has no lowering of known sizes."""
+    [size] = export.symbolic_shape("b")
+    return export.export(jax.jit(lambda x: x + 1), platforms=PLATFORMS)(
+        jax.ShapeDtypeStruct((size,), "float32")
+    )
+
+
+def _library() -> export.Exported:
+    """Lower a function that calls a library of each device."""
+    return export.export(jax.jit(jax.numpy.linalg.eigh), platforms=PLATFORMS)(np.eye(3, dtype="float32"))
+
+
+# What the program must find, for a test of itself.
+COUNTEREXAMPLES = {"a size that is not known": _open, "a library's operation": _library}
 
 
 def examine(exported: export.Exported) -> dict[str, Any]:
@@ -176,16 +215,16 @@ def examine(exported: export.Exported) -> dict[str, Any]:
         "dynamic": sorted(set(re.findall(r"tensor<[^>]*\?[^>]*>", text)))[:3],
         "calls": sorted(set(re.findall(r"custom_call @(\w+)", text)) - KNOWN_CALLS),
         # A TPU has no numbers of 64 bits but integers, which take two registers.
-        "wide": sorted(set(re.findall(r"x(f64|c128)>", text))),
+        "wide": sorted(set(re.findall(r"[x<](f64|complex<f64>)>", text))),
         "operations": len(re.findall(r"stablehlo\.", text)),
     }
 
 
 def main() -> None:
-    for name in sys.argv[1:] or CASES:
+    for name in sys.argv[1:] or list(CASES):
         keras.utils.clear_session()
         try:
-            line = {"case": name, **examine(CASES[name]())}
+            line = {"case": name, **examine({**CASES, **COUNTEREXAMPLES}[name]())}
         except Exception:  # noqa: BLE001 (each case stands alone)
             line = {"case": name, "error": traceback.format_exc()}
         print(json.dumps(line), flush=True)
