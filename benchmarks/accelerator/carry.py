@@ -49,7 +49,7 @@ def download(directory: Path, python: str, *packages: str) -> None:
 
 
 def core_of(wheel: Path) -> str:
-    """Return the version of pydantic-core that a wheel of pydantic asks for, as in `pydantic-core==2.50.5`."""
+    """Return the pydantic-core that a wheel of pydantic asks for, as in `pydantic-core==2.50.5`."""
     with zipfile.ZipFile(wheel) as archive:
         name = next(name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
         text = archive.read(name).decode()

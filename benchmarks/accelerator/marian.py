@@ -26,7 +26,8 @@ def make_pair(preset: str, vocabulary_size: int) -> tuple[Any, Any]:
     torch.manual_seed(0)
     theirs = MarianMTModel(config).eval()
     ours = kt.Transformer(
-        vocabulary_size, vocabulary_size, num_layers=n, hidden_dim=sizes.hidden_dim, num_heads=h, intermediate_dim=f,
+        vocabulary_size, vocabulary_size, num_layers=n, hidden_dim=sizes.hidden_dim, num_heads=h,
+        intermediate_dim=f,
         dropout=0.0, share_embeddings=True, positions="sinusoidal_concatenated", layer_norm_epsilon=1e-5,
     )  # fmt: skip
     weights = {name: value.detach().cpu().numpy() for name, value in theirs.state_dict().items()}
@@ -67,7 +68,7 @@ def _theirs(weights: dict[str, np.ndarray], path: str) -> np.ndarray:
 def compare(
     engine: Engine, theirs: Any, ours: Any, source: np.ndarray, num_beams: int, length: int
 ) -> dict[str, float]:
-    """Decode with both, to the same length; return the share of equal outputs, and how much faster ours is."""
+    """Decode with both to the same length; return how many outputs agree, and how much faster ours is."""
     options = {"special_ids": SPECIAL_IDS, "length_penalty": 1.0, "length_normalization": "length"}
     # The unknown token is never generated here; `min_length` keeps both at work to the end.
     constraints = kt.decoding.Constraints(min_length=length, banned_token_ids=(0, 2))

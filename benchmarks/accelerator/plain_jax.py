@@ -1,7 +1,7 @@
 """The shortest JAX of the same model and step: what `training.py` measures the package against.
 
-Post-norm Transformer of the paper (Vaswani et al. 2017) with one table of embeddings, label smoothing and Adam. It takes the
-weights of a `kt.Transformer` by their paths, so that both have the same loss.
+The post-norm Transformer of the paper (Vaswani et al. 2017) with one table of embeddings, label smoothing and
+Adam. It takes the weights of a `kt.Transformer` by their paths, so that both have the same loss.
 """
 
 from typing import Any
@@ -69,7 +69,7 @@ def loss(
         return drop(x, rate, next(keys))
 
     def residual(name: str, x: Any, y: Any) -> Any:
-        return norm(w, name, x + drop(y, rate, next(keys)))
+        return norm(w, f"{name}/norm", x + drop(y, rate, next(keys)))
 
     seen = (source != 0)[:, None, None, :]
     causal = jnp.tril(jnp.ones((target.shape[1],) * 2, bool))[None, None] & (target != 0)[:, None, None, :]

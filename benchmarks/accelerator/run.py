@@ -96,7 +96,7 @@ def main() -> None:
     parser.add_argument(
         "--backend", choices=tuple(SHARES), action="append", help="one alone; both by default"
     )
-    parser.add_argument("--only", default="", help="part of the names of the checks to run")
+    parser.add_argument("--only", default="", help="regular expression of the names of the checks to run")
     parser.add_argument("--dry-run", action="store_true", help="tiny sizes, for a processor")
     options = parser.parse_args()
     options.directory = options.directory.resolve()
