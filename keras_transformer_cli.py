@@ -15,7 +15,9 @@ VERBS = {
     "import": "Make DIRECTORY of a pretrained model: a directory of Hugging Face, or a name on its hub.",
     "train": "Train a model, score it and export it.",
     "translate": "Translate texts, one output on each line.",
-    "evaluate": "Score a model: BLEU, chrF, exact match and error rates.",
+    "classify": "Give texts labels, one line for each text.",
+    "generate": "Continue prompts, one text on each line.",
+    "evaluate": "Score a model: BLEU, chrF, exact match and error rates, F1, or perplexity.",
     "export": "Write MODEL, a directory of train, as the next version of the SavedModel in DIRECTORY.",
     "plot": "Draw attention maps, position encodings and masks; prints the paths of the pictures.",
 }

@@ -50,17 +50,26 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 
 def field_tables() -> str:
-    """Return a table for what stands before the sections, and one for each section."""
-    sections = {
-        name: type(field.default)
-        for name, field in RunConfig.model_fields.items()
-        if isinstance(field.default, BaseModel)
-    }
-    first = HEADER + "\n".join(row for row in rows(RunConfig) if row.split("`")[1] not in sections)
-    tables = [f"## Before the sections\n\n{first}"]
-    for name, section in sections.items():
-        all_rows = [*rows(section), *(model_rows(section) if name == "model" else ())]
-        tables.append(f"## [{name}]\n\n{section.__doc__}\n\n{HEADER}" + "\n".join(all_rows))
+    """Return a table for what stands before the sections, and one for each section that a task has."""
+    tables: list[str] = []
+    shown: set[type[BaseModel]] = set()
+    for task, config in RunConfig.tasks.items():
+        sections = {
+            name: type(field.default)
+            for name, field in config.model_fields.items()
+            if isinstance(field.default, BaseModel)
+        }
+        if not tables:
+            first = HEADER + "\n".join(row for row in rows(config) if row.split("`")[1] not in sections)
+            tables.append(f"## Before the sections\n\n{first}")
+        for name, section in sections.items():
+            if section in shown:
+                continue
+            all_rows = [*rows(section), *(model_rows(section) if name == "model" else ())]
+            table = f"{section.__doc__}\n\n{HEADER}" + "\n".join(all_rows)
+            heading = f"[{name}]" if not shown else f'[{name}] of `task = "{task}"`'
+            tables.append(f"## {heading}\n\n{table}")
+        shown |= {*sections.values()}
     return "\n\n".join(tables)
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from keras_transformer import data, evaluation, export, pretrained, runs, tasks, text, visualization
     from keras_transformer.pretrained import from_hugging_face
     from keras_transformer.runs import Run
-    from keras_transformer.tasks import TextGenerator, Translator
+    from keras_transformer.tasks import TextClassifier, TextGenerator, TextTagger, Translator
 
 __all__ = [
     "CausalLM",
@@ -27,7 +27,9 @@ __all__ = [
     "InputError",
     "Run",
     "SpecialIds",
+    "TextClassifier",
     "TextGenerator",
+    "TextTagger",
     "Transformer",
     "Translator",
     "course",
@@ -50,7 +52,9 @@ __all__ = [
 # What needs TensorFlow or draws is imported when it is first used.
 _LATE = {
     "Run": "runs",
+    "TextClassifier": "tasks",
     "TextGenerator": "tasks",
+    "TextTagger": "tasks",
     "Translator": "tasks",
     "from_hugging_face": "pretrained",
 }

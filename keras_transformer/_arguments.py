@@ -270,6 +270,8 @@ def as_strings(**texts: Any) -> list[str]:
         values = itertools.chain.from_iterable(
             value.tolist() if getattr(value, "ndim", 0) == 1 else [value] for value in values
         )
+    # A string as an array of no axes.
+    values = (value.item() if getattr(value, "shape", None) == () else value for value in values)
     strings = [value.decode("utf-8", "replace") if isinstance(value, bytes) else value for value in values]
     for row, text in enumerate(strings):
         if not isinstance(text, str):
@@ -293,6 +295,20 @@ def as_pairs(**pairs: Iterable[Any]) -> list[Pair]:
         if not is_pair(pair):
             raise TypeError(f"Each pair must be two strings. Received: {name}[{number}]={pair!r:.200}.")
     return several
+
+
+def as_labels(**labels: Iterable[Any]) -> tuple[str, ...]:
+    """Return the names of classes; raise TypeError for other things, ValueError for equal or too few ones."""
+    [name], names = labels, as_strings(**labels)
+    if len(names) < 2:
+        raise ValueError(f"`{name}` must hold at least two names. Received: {name}={names}.")
+    seen: set[str] = set()
+    for label in names:
+        if not label.strip() or label in seen:
+            fault = f"{label!r} twice" if label in seen else repr(label)
+            raise ValueError(f"`{name}` must hold different names, none empty. Received: {fault}.")
+        seen.add(label)
+    return tuple(names)
 
 
 def import_extra(name: str, model: str, extra: str) -> ModuleType:

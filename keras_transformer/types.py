@@ -27,6 +27,12 @@ Batches: TypeAlias = object
 # A source text and its target text.
 Pair: TypeAlias = tuple[str, str]
 
+# A text and its label, or its labels.
+LabelledText: TypeAlias = tuple[str, str | tuple[str, ...]]
+
+# The tokens of a text, and the tag of each.
+TaggedText: TypeAlias = tuple[tuple[str, ...], tuple[str, ...]]
+
 # A static shape as Keras passes it to `build`: None where a size is not known.
 Shape: TypeAlias = tuple[int | None, ...]
 

@@ -22,6 +22,7 @@ GreedySearch, SampleSearch, BeamSearch = (
     for kind in (decoding.GreedySearch, decoding.SampleSearch, decoding.BeamSearch)
 )
 score_targets = partial(decoding.score_targets, special_ids=SPECIAL_IDS)
+score_tokens = partial(decoding.score_tokens, special_ids=SPECIAL_IDS)
 align_targets = partial(decoding.align_targets, special_ids=SPECIAL_IDS)
 
 

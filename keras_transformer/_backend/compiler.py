@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 import keras
 
-from keras_transformer.types import Tensor
+from keras_transformer.types import Shape, Tensor
 
 Output = TypeVar("Output")
 
@@ -50,14 +50,17 @@ def build_optimizer(model: keras.Model) -> None:
 
 
 def compile_function(
-    function: Callable[..., Output], variables: Sequence[keras.Variable] = (), num_inputs: int | None = 1
+    function: Callable[..., Output],
+    variables: Sequence[keras.Variable] = (),
+    inputs: Sequence[tuple[Shape, str]] | None = (((None, None), "int32"),),
 ) -> Callable[..., Output]:
     """Compile a function; torch, which compiles nothing, gets the function itself.
 
     Args:
-        function: takes int32 `(b, s)`, as often as `num_inputs` says, and returns tensors.
+        function: takes tensors and returns tensors.
         variables: of the models that it uses, so that what changes later is seen.
-        num_inputs: the number of matrices of token ids, each of its own size; None for nests of any tensors.
+        inputs: the shape and dtype of each tensor that it takes, one matrix of token ids if not given; None
+            for nests of any tensors.
 
     Returns:
         A function that returns the same.
@@ -76,9 +79,9 @@ def compile_function(
         return function
     import tensorflow as tf
 
-    if num_inputs is None:
+    if inputs is None:
         # What changes between calls is left free, after a few traces.
         return tf.function(function, autograph=False, reduce_retracing=True)
-    # One graph in which both sizes stay free, where JAX compiles for each shape.
-    signature = [tf.TensorSpec([None, None], tf.int32)] * num_inputs
+    # One graph in which the sizes stay free, where JAX compiles for each shape.
+    signature = [tf.TensorSpec(*each) for each in inputs]
     return tf.function(function, input_signature=signature, autograph=False)

@@ -52,7 +52,7 @@ def draw_normal(shape: Shape, dtype: str, stddev: float) -> Tensor:
     # in place, but one without an input is folded, eagerly. TensorFlow warns of new lambdas.
     seed = tf.constant([initializer.seed % (tf.int32.max - 1), 0])
     draw = partial(tf.random.stateless_normal, shape, stddev=stddev, dtype=dtype)
-    return compile_function(draw, num_inputs=None)(seed)
+    return compile_function(draw, inputs=None)(seed)
 
 
 def draw_uniforms(seed: Tensor | int | None, max_length: int, rows: Tensor) -> Tensor:

@@ -5,8 +5,11 @@ import click
 from keras_transformer.cli.options import _change_search, _search_options, model_options, open_model
 from keras_transformer.cli.terminal import Verb, _show, progress_bar
 from keras_transformer.data.sources import read_pairs
+from keras_transformer.data.texts import read_texts
 from keras_transformer.errors import InputError
-from keras_transformer.runs.run import score
+from keras_transformer.evaluation import EvaluationReport, evaluate_texts
+from keras_transformer.runs.scoring import score
+from keras_transformer.tasks import TextGenerator, load_task
 
 
 @click.command(cls=Verb)
@@ -15,6 +18,8 @@ from keras_transformer.runs.run import score
 @click.option("--split", default="test", show_default=True, help="Split of dates or of a TFDS dataset.")
 @click.option("--source", type=click.Path(), help="File with a source text on each line, plain or .gz.")
 @click.option("--target", type=click.Path(), help="File with the translation of each line of --source.")
+@click.option("--texts", multiple=True, help="Of a model that continues texts: its texts, as for train.")
+@click.option("--packed", is_flag=True, help="Read --texts one after the other, in pieces.")
 @click.option(
     "--bleu-tokenize",
     default="13a",
@@ -33,18 +38,24 @@ def evaluate(
     split: str,
     source: str | None,
     target: str | None,
+    texts: tuple[str, ...],
+    packed: bool,
     bleu_tokenize: str,
     beam_size: int | None,
     length_penalty: float | None,
     unique: bool,
 ) -> None:
-    """Score a model: BLEU, chrF, exact match and error rates.
+    """Score a model: BLEU, chrF, exact match and error rates, F1, or perplexity.
 
     \b
       keras-transformer evaluate --model runs/dates --pairs dates
       keras-transformer evaluate --saved-model saved_models/de_en --source test.de --target test.en
       keras-transformer evaluate --model runs/de_en --length-penalty 1.5 --source val.de --target val.en
+      keras-transformer evaluate --model runs/tales --texts test.txt
     """
+    if texts:
+        _show(str(_evaluate_texts(texts, model, packed=packed, split=split)))
+        return
     if (pairs is None) == (source is None) or (source is None) != (target is None):
         received = f"--pairs {pairs}, --source {source}, --target {target}"
         raise InputError(f"Give --pairs, or --source and --target. Received: {received}.")
@@ -62,3 +73,15 @@ def evaluate(
         progress=progress_bar,
     )
     _show(str(report))
+
+
+def _evaluate_texts(
+    texts: tuple[str, ...], model: str | None, *, packed: bool, split: str
+) -> EvaluationReport:
+    given = read_texts(texts, split)
+    if model is None:
+        raise InputError(f"--texts are scored by a --model. Received: --texts {texts[0]}, no --model.")
+    task = load_task(model)
+    if not isinstance(task, TextGenerator):
+        raise InputError(f"--texts are for a model that continues texts. Received: a {type(task).__name__}.")
+    return evaluate_texts(task, given, packed=packed)

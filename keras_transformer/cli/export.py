@@ -8,7 +8,7 @@ from keras_transformer.export.ctranslate2 import export_ctranslate2
 from keras_transformer.export.fixed_size import export_litert, export_onnx
 from keras_transformer.export.saved_model import export_saved_model
 from keras_transformer.runs.run import Run
-from keras_transformer.tasks import Translator
+from keras_transformer.tasks import Translator, load_task
 from keras_transformer.types import FIXED_OPTIMIZATIONS, OPTIMIZATIONS
 
 _LENGTH = click.IntRange(min=2)  # with the end token
@@ -76,21 +76,24 @@ def export(
     if optimize not in known:
         wanted = f"--optimize must be one of {', '.join(known)} for the format {file_format}"
         raise click.UsageError(f"{wanted}. Received: {optimize}.")
-    translator = Translator.load(model)
-    if examples and translator.source.name != "text":
+    task = load_task(model)
+    if examples and task.source.name != "text":
         raise InputError(f"--example is for models that read texts. Received: {examples[0]!r}, for {model}.")
     examples = examples or Run.examples(model)
-    if file_format == "ctranslate2":
-        written = export_ctranslate2(translator, directory)
-    elif file_format in _FIXED:
+    if file_format == "saved_model":
+        written = export_saved_model(task, directory, examples, optimize, threads)
+    elif not isinstance(task, Translator):
+        wanted = f"--format {file_format} is for models that translate"
+        raise InputError(f"{wanted}. Received: {model}, a {type(task).__name__}.")
+    elif file_format == "ctranslate2":
+        written = export_ctranslate2(task, directory)
+    else:
         written = _FIXED[file_format](
-            translator,
+            task,
             directory,
             examples,
             source_length=source_length,
             max_length=max_length,
             optimize=optimize,
         )
-    else:
-        written = export_saved_model(translator, directory, examples, optimize, threads)
     _show(str(written))

@@ -13,7 +13,7 @@ from keras_transformer.decoding.sampling import GreedySearch
 from keras_transformer.errors import InputError
 from keras_transformer.export.served_model import ServedModel
 from keras_transformer.runs.config import RunConfig
-from keras_transformer.tasks import TextTask, Translator
+from keras_transformer.tasks import SearchTask, Task, TextTask, load_task
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
 
@@ -62,9 +62,12 @@ def _click_type(annotation: object) -> click.Choice[str] | type:
     origin = get_origin(annotation)
     if origin is Literal:
         return click.Choice([str(choice) for choice in get_args(annotation)])
-    # A union is one with None, which comes last; ranges are checked with the rest of the configuration.
+    # A union is one of the choices of several tasks, or one with None, which comes last; ranges are checked
+    # with the rest of the configuration.
     if origin in (Annotated, Union, types.UnionType):
-        return _click_type(get_args(annotation)[0])
+        kinds = [_click_type(each) for each in get_args(annotation)]
+        choices = [choice for kind in kinds if isinstance(kind, click.Choice) for choice in kind.choices]
+        return click.Choice([*dict.fromkeys(choices)]) if choices else kinds[0]
     return annotation if isinstance(annotation, type) else str
 
 
@@ -93,7 +96,7 @@ def open_model(model: str | None, saved_model: str | None, *, trust: bool = Fals
     if model is not None and saved_model is not None:
         raise InputError(f"Give --model or --saved-model. Received: {model} and {saved_model}.")
     if model is not None:
-        return _of_texts(Translator.load(model), model)
+        return _of_texts(load_task(model), model)
     if saved_model is not None:
         return _of_texts(ServedModel(saved_model, trust=trust), saved_model)
     root = Path("saved_models")
@@ -104,11 +107,13 @@ def open_model(model: str | None, saved_model: str | None, *, trust: bool = Fals
     return _of_texts(ServedModel(found[0], trust=trust), found[0])
 
 
-def _of_texts(translator: TextTask, path: str | Path) -> TextTask:
-    if translator.source.name != "text":
+def _of_texts(task: Task, path: str | Path) -> TextTask:
+    if task.source.name != "text":
         wanted = "the model must read texts; others are for Python, or a server"
-        raise InputError(f"{path}: {wanted}. Received: a model that reads {translator.source.name}.")
-    return translator
+        raise InputError(f"{path}: {wanted}. Received: a model that reads {task.source.name}.")
+    if not isinstance(task, TextTask):
+        raise InputError(f"{path}: the model must write texts. Received: a {type(task).__name__}.")
+    return task
 
 
 def _search_options(command: _Command) -> _Command:
@@ -123,7 +128,7 @@ def _change_search(translator: TextTask, beam_size: int | None, length_penalty: 
     """Give a trained model another beam or length penalty; raise InputError for an export."""
     if beam_size is None and length_penalty is None:
         return
-    if not isinstance(translator, Translator):
+    if not isinstance(translator, SearchTask):
         received = f"--beam-size {beam_size}, --length-penalty {length_penalty}"
         raise InputError(f"An export searches as it was exported; name a --model. Received: {received}.")
     search = translator.search

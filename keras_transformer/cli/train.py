@@ -19,7 +19,7 @@ from keras_transformer.runs.run import Run
 _NUM_SHOWN = 8
 _DEFAULTS = RunConfig()
 _Value: TypeAlias = str | int | float | bool | list[str]
-_PLACE = ("name", "run_directory", "pairs", "source", "target")
+_PLACE = ("name", "run_directory", "task", "pairs", "source", "target")
 
 
 @click.command(cls=Verb)
@@ -39,6 +39,7 @@ def train(config: str | None, resume: bool, overwrite: bool, export: bool, **fla
       keras-transformer train --source train.en.gz --target train.de.gz
       keras-transformer train --source 'train-*.en.gz' --target 'train-*.de.gz'
       keras-transformer train --pairs tfds:ted_hrlr_translate/pt_to_en --preset small
+      keras-transformer train --task classify --pairs reviews.csv
       keras-transformer train --config run.toml --epochs 20
       keras-transformer train --resume
 
@@ -63,10 +64,8 @@ def train(config: str | None, resume: bool, overwrite: bool, export: bool, **fla
     except KeyboardInterrupt as error:
         raise InputError(_interrupted(run)) from error
     _show(str(report))
-    _show("outputs (score, source, output, and the reference where it differs):")
-    for (source, target), output in zip(run.pairs.test[:_NUM_SHOWN], run.outputs, strict=False):
-        reference = "" if output.text == target else f"  ({target})"
-        _show(f"  {output.score:7.3f}  {source.strip()}  →  {output.text}{reference}")
+    for line in run.kind.lines(run.data.test[:_NUM_SHOWN], run.outputs):
+        _show(line)
     written = [run.directory / "report.html"]
     try:
         if exports:
@@ -128,7 +127,7 @@ def _show_next(run: Run, exported: list[Path]) -> None:
         return
     # Windows's shell knows double quotes alone; a source is an example, which may lose its own.
     version, quote = shlex.quote(str(exported[0])), "'" if os.name == "posix" else '"'
-    source = run.pairs.test[0][0].strip().replace(quote, "")
+    source = str(run.kind.source(run.data.test[0])).strip().replace(quote, "")
     _show("next:")
-    _show(f"  echo {quote}{source}{quote} | keras-transformer translate --saved-model {version}")
+    _show(f"  echo {quote}{source}{quote} | keras-transformer {run.kind.verb} --saved-model {version}")
     _show(f"  saved_model_cli show --dir {version} --tag_set serve --signature_def serving_default")

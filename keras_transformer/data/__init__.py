@@ -1,11 +1,17 @@
-"""Sentence pairs from files and datasets, and the batches that train a model on them.
+"""Sentence pairs and labelled texts from files and datasets, and the batches that train a model on them.
 
 The way of the data: `read_pairs` gives a list of pairs, `EncodedPairs.encode` makes token ids of
 them, `translation_dataset` batches these; it also takes pairs of texts, and keeps their token ids on
-the disk where they are more than memory holds.
+the disk where they are more than memory holds. For labels there are `read_labelled` and
+`classification_dataset`, for the tags of tokens `read_tagged` and `tagging_dataset`.
 """
 
 from keras_transformer.data.encoding import EncodedPairs
+from keras_transformer.data.frame_files import read_frame_pairs, read_frames
+from keras_transformer.data.frames import FrameNormalizer, as_frames
+from keras_transformer.data.label_batches import EncodedLabels, classification_dataset, tagging_dataset
+from keras_transformer.data.labelled_texts import read_labelled
+from keras_transformer.data.labels import label_names
 from keras_transformer.data.masked_tokens import mask_tokens
 from keras_transformer.data.noise import subword_dropout
 from keras_transformer.data.packing import pack_texts
@@ -13,18 +19,36 @@ from keras_transformer.data.pairs import mix_pairs, split_pairs
 from keras_transformer.data.parallel_text import ParallelText
 from keras_transformer.data.pipeline import translation_dataset
 from keras_transformer.data.sources import read_pairs
+from keras_transformer.data.tagged_texts import TagSpan, read_tagged, tag_spans
+from keras_transformer.data.text_batches import EncodedTexts, text_dataset
 from keras_transformer.data.text_files import read_lines
+from keras_transformer.data.texts import read_texts
 
 __all__ = [
+    "EncodedLabels",
     "EncodedPairs",
+    "EncodedTexts",
+    "FrameNormalizer",
     "ParallelText",
+    "TagSpan",
+    "as_frames",
+    "classification_dataset",
+    "label_names",
     "mask_tokens",
     "mix_pairs",
     "pack_texts",
+    "read_frame_pairs",
+    "read_frames",
+    "read_labelled",
     "read_lines",
     "read_pairs",
+    "read_tagged",
+    "read_texts",
     "split_pairs",
     "subword_dropout",
+    "tag_spans",
+    "tagging_dataset",
+    "text_dataset",
     "translation_dataset",
 ]
 __dir__ = __all__.copy  # `dir()` shows what is public

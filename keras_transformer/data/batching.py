@@ -14,8 +14,6 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.data.encoding import EncodedPairs
-
 Transformation: TypeAlias = Callable[[tf.data.Dataset], tf.data.Dataset]
 """A step of the input pipeline; steps are chained with `dataset.apply`, in reading order."""
 
@@ -82,10 +80,9 @@ def _shuffled_order(keys: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
     return tf.gather(shuffled, tf.argsort(tf.gather(keys, shuffled), stable=True))
 
 
-def _plan_batches(encoded: EncodedPairs, boundaries: Sequence[int], tokens_per_batch: int) -> _BatchPlan:
-    """Sort pairs into buckets, of which the last holds the longest, and cut these into batches."""
+def _plan_batches(lengths: np.ndarray, boundaries: Sequence[int], tokens_per_batch: int) -> _BatchPlan:
+    """Sort pairs of lengths `(n, 2)` into buckets, the last with the longest, and cut these into batches."""
     # Rejected: `bucket_by_sequence_length`, whose leftovers make many small batches.
-    lengths = encoded.lengths()
     buckets, target_buckets = (
         np.searchsorted(boundaries, each).astype(np.int32) for each in (lengths.max(axis=1), lengths[:, 1])
     )

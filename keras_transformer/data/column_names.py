@@ -33,6 +33,17 @@ _OTHER = {
     "split",
 }
 _OTHER |= {"attribution", "license", "domain", "corpus", "date", "notes", "note", "comment"}
+# Of a table of labelled texts, where some names mean something else than in one of pairs.
+_LABEL = """
+label labels class classes category categories sentiment intent topic topics tag tags genre emotion
+emotions rating stars polarity spam toxic gold target targets y label_text label_name class_name
+"""
+_LABELLED = """
+text texts sentence sentences review reviews comment comments message messages document documents content
+body tweet utterance query question headline abstract description input sms email x phrase
+"""
+_TOKENS = ["tokens", "words", "token", "word", "form", "text"]
+_TAGS = ["tags", "ner_tags", "pos_tags", "labels", "ner", "tag", "upos", "pos", "label"]
 _CODES = """
 aa ab af ak am an ar as av ay az ba be bg bh bi bm bn bo br bs ca ce ch co cr cs cu cv cy da de dv dz ee
 el en eo es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho hr ht hu hy hz ia ie ig ii ik io is
@@ -111,3 +122,18 @@ def source_and_target(names: Sequence[str]) -> tuple[int, int] | None:
         return None
     first, second = texts
     return (second, first) if roles[first] == "target" or roles[second] == "source" else (first, second)
+
+
+def text_and_label(names: Sequence[str]) -> tuple[int, int] | None:
+    """Return the places of the two names that are of texts and of their labels; None if others could be."""
+    plain = [name.rpartition(".")[2].strip().casefold() for name in names]
+    texts, labels = (
+        [place for place, name in enumerate(plain) if name in known.split()] for known in (_LABELLED, _LABEL)
+    )
+    return (texts[0], labels[0]) if len(texts) == len(labels) == 1 else None
+
+
+def tokens_and_tags(names: Sequence[str]) -> tuple[str, str] | None:
+    """Return the best known of the names that are of tokens, and of those of tags; None without either."""
+    tokens, tags = ([name for name in known if name in names] for known in (_TOKENS, _TAGS))
+    return (tokens[0], tags[0]) if tokens and tags else None

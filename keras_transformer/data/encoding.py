@@ -22,6 +22,7 @@ from keras_transformer.errors import InputError
 from keras_transformer.text.tokenizer import Tokenizer
 from keras_transformer.types import SPECIAL_IDS, Pair
 
+Example: TypeAlias = tuple[dict[str, tf.Tensor], tf.Tensor]  # inputs by name, and labels
 PairSource: TypeAlias = Iterable[Pair] | Callable[[], Iterable[Pair]] | tf.data.Dataset
 
 # So many texts are tokenized at once: enough for speed, few enough for the memory of a large corpus.
@@ -166,6 +167,21 @@ class EncodedPairs:
             for side in (self.source, self.target)
         )
         return source, target
+
+    @tf.autograph.experimental.do_not_convert
+    def _example(self, source: tf.RaggedTensor, target: tf.RaggedTensor) -> Example:
+        """Make inputs and labels, so that the decoder predicts each token from the true ones before it."""
+        start, end = (
+            tf.fill([target.nrows(), 1], tf.constant(token_id, tf.int32))  # (b, 1)
+            for token_id in (SPECIAL_IDS.start, SPECIAL_IDS.end)
+        )
+        decoder = {"decoder_token_ids": tf.concat([start, target], axis=1)}
+        return {**self._source_inputs(source), **decoder}, tf.concat([target, end], axis=1)
+
+    def _source_inputs(self, source: tf.RaggedTensor) -> dict[str, tf.RaggedTensor]:
+        """Return the inputs of an encoder, by name."""
+        ends = tf.tile(tf.constant([self.source_end_ids], tf.int32), [source.nrows(), 1])
+        return {"encoder_token_ids": tf.concat([source, ends], axis=1)}
 
     def lengths(self) -> np.ndarray:
         """Return the lengths of each source and target with their ends, int32 (n, 2)."""

@@ -27,6 +27,7 @@ from keras_transformer.types import Pair
 _Cells: TypeAlias = list[str] | dict[str, str]
 _Rows: TypeAlias = Iterator[tuple[int, _Cells]]  # with the number of the line
 _OpenRows: TypeAlias = Callable[[], _Rows]
+_CellsOf: TypeAlias = Callable[[object, object], _Cells]  # of a row of JSON, and its origin
 
 _NUM_LOOKED_AT = 1000
 _MAX_LINES_OF_A_CELL = 100
@@ -49,6 +50,9 @@ class _PairsFile:
     def _open_rows(self) -> _OpenRows:
         if self.path.exists() and not (self.path.is_file() or self.path.is_dir()):
             raise InputError(f"Cannot read {self.path}: no regular file, which can be read twice.")
+        return self._open_format()
+
+    def _open_format(self) -> _OpenRows:
         return _FORMATS[_ending(self.path)](self.path)
 
     @functools.cached_property
@@ -56,6 +60,9 @@ class _PairsFile:
         head = [cells for _, cells in itertools.islice(self._open_rows(), _NUM_LOOKED_AT)]
         if not head:
             raise InputError(f"Cannot read {self.path}: it has no rows.")
+        return self._choose_columns(head)
+
+    def _choose_columns(self, head: list[_Cells]) -> "_Layout":
         return _chosen_columns(self.path, head, self.columns)
 
     def pairs(self, *, further_targets: bool = False) -> Iterator[Pair]:
@@ -298,14 +305,16 @@ def _delimited(path: Path, delimiter: str, *, skipped: int = 0, has_width: bool 
         raise InputError(f"{path}:{reader.line_num + skipped}: is not valid CSV: {error}.") from error
 
 
-def _open_json(path: Path) -> _OpenRows:
+def _open_json(
+    path: Path, is_row: Callable[[object], bool] | None = None, cells_of: _CellsOf | None = None
+) -> _OpenRows:
     """Read an object on each line, or an array of objects; texts may be in an object of each."""
     first = next(line for line in itertools.chain(_iterate_lines(path), ["{}"]) if line.strip())
     try:
-        is_row = _is_row(json.loads(first))
+        has_rows = (is_row or _is_row)(json.loads(first))
     except (ValueError, RecursionError):
-        is_row = False
-    return functools.partial(_json_lines if is_row else _json_array, path)
+        has_rows = False
+    return functools.partial(_json_lines if has_rows else _json_array, path, cells_of or _json_cells)
 
 
 def _is_row(value: object) -> bool:
@@ -314,13 +323,13 @@ def _is_row(value: object) -> bool:
     return isinstance(value, dict) and not any(isinstance(each, list) for each in value.values())
 
 
-def _json_lines(path: Path) -> _Rows:
+def _json_lines(path: Path, cells_of: _CellsOf) -> _Rows:
     for number, line in enumerate(_iterate_lines(path), start=1):
         if line.strip():
-            yield number, _json_cells(_parsed(line, f"{path}:{number}"), f"{path}:{number}")
+            yield number, cells_of(_parsed(line, f"{path}:{number}"), f"{path}:{number}")
 
 
-def _json_array(path: Path) -> _Rows:
+def _json_array(path: Path, cells_of: _CellsOf) -> _Rows:
     parts, size = [], 0
     for line in _iterate_lines(path):
         parts.append(line)
@@ -335,7 +344,7 @@ def _json_array(path: Path) -> _Rows:
     if len(lists) != 1 or not isinstance(lists[0], list):
         raise InputError(f"{path} must hold an object of texts on each line, or one array of such objects.")
     for number, value in enumerate(lists[0], start=1):
-        yield number, _json_cells(value, f"{path}, row {number}")
+        yield number, cells_of(value, f"{path}, row {number}")
 
 
 def _parsed(text: str, origin: object) -> Any:

@@ -6,32 +6,35 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 from numbers import Integral, Real
+from typing import Any, TypeVar
 
 import numpy as np
 
 from keras_transformer._arguments import as_pairs, check_kind, check_number, check_several
 from keras_transformer.errors import InputError
-from keras_transformer.types import Pair
+from keras_transformer.types import LabelledText, Pair, TaggedText
 
 _MANY_DROPPED = 0.05
+
+_Pair = TypeVar("_Pair", Pair, LabelledText, TaggedText)
 
 _LOGGER = logging.getLogger(__name__)
 
 
 def split_pairs(
-    pairs: Sequence[Pair],
+    pairs: Sequence[_Pair],
     *,
     validation_fraction: float | None = None,
     validation_count: int | None = None,
     seed: int = 0,
-) -> tuple[list[Pair], list[Pair]]:
+) -> tuple[list[_Pair], list[_Pair]]:
     """Split pairs at random into training and validation pairs.
 
     Pairs with the same source text stay on the same side: corpora repeat sentences, and a validation sentence
     that was trained on measures memory. So a few more pairs than asked for may be held out.
 
     Args:
-        pairs: source and target texts.
+        pairs: source and target texts; or labelled or tagged texts.
         validation_fraction: part of the pairs to hold out, between 0 and 1; or
         validation_count: number of pairs to hold out. Give one of the two.
         seed: the same seed and pairs give the same split.
@@ -43,7 +46,11 @@ def split_pairs(
         ValueError: both or none of the sizes are given, or one is out of range.
         InputError: nothing would be left to train on.
     """
-    pairs = as_pairs(pairs=pairs)
+    # Labels and tags come in tuples.
+    has_labels = isinstance(pairs, list) and all(
+        isinstance(pair, tuple) and isinstance(pair[-1], tuple) for pair in pairs
+    )
+    several: list[Any] = [*pairs] if has_labels else as_pairs(pairs=pairs)
     check_number(whole=True, seed=seed)
     fraction, count = validation_fraction, validation_count
     check_kind(Real, None, validation_fraction=fraction)
@@ -59,23 +66,23 @@ def split_pairs(
         )
     if count is not None and count < 1:
         raise ValueError(f"`validation_count` must be at least 1. Received: validation_count={count}.")
-    count = count or max(1, round(len(pairs) * (fraction or 0.0)))
-    held_out = _choose_sources([source for source, _ in pairs], count, seed)
-    train = [pair for pair in pairs if pair[0] not in held_out]
-    validation = [pair for pair in pairs if pair[0] in held_out]
+    count = count or max(1, round(len(several) * (fraction or 0.0)))
+    held_out = _choose_sources([source for source, _ in several], count, seed)
+    train = [pair for pair in several if pair[0] not in held_out]
+    validation = [pair for pair in several if pair[0] in held_out]
     if not train:
         raise InputError(
-            f"No pair is left to train on. Received: {len(pairs)} pairs, {count} of them for validation."
+            f"No pair is left to train on. Received: {len(several)} pairs, {count} of them for validation."
         )
     return train, validation
 
 
-def _choose_sources(sources: list[str], count: int, seed: int) -> set[str]:
+def _choose_sources(sources: list[Any], count: int, seed: int) -> set[Any]:
     """Draw source texts until they cover `count` pairs, none with more pairs than that alone."""
     repeats = Counter(sources)  # it keeps the order, which a set of strings does not
     order = list(repeats)
     random.Random(seed).shuffle(order)
-    chosen: set[str] = set()
+    chosen: set[Any] = set()
     left = count
     for source in order:
         if left > 0 and repeats[source] <= count:

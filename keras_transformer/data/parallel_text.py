@@ -173,15 +173,17 @@ def _matching(path: Path) -> list[Path]:
     raise InputError(f"There must be a pattern of files. Received: {str(path)!r}, without any.")
 
 
-def _find_tables(files: Files) -> Iterator[tuple[Path, tuple[str, str] | None]]:
+def _find_tables(
+    files: Files, form: str = "SOURCE,TARGET", content: str = "pairs"
+) -> Iterator[tuple[Path, tuple[str, str] | None]]:
     for name in _several(files):
-        path, columns = split_columns(name)
+        path, columns = split_columns(name, form)
         if path.is_dir():
             paths = _tables_of(path)
         elif _is_of_pairs(path.name):
             paths = _matching(path)
         else:
-            raise InputError(f"A file of pairs must end in {ENDINGS}. Received: {str(path)!r}.")
+            raise InputError(f"A file of {content} must end in {ENDINGS}. Received: {str(path)!r}.")
         yield from ((each, columns) for each in paths)
 
 
@@ -197,12 +199,12 @@ def _tables_of(directory: Path) -> list[Path]:
     )
 
 
-def split_columns(name: FilePath) -> tuple[Path, tuple[str, str] | None]:
+def split_columns(name: FilePath, form: str = "SOURCE,TARGET") -> tuple[Path, tuple[str, str] | None]:
     """Split `pairs.csv#en,de` into the path and the columns; None where none are named."""
     path, (start, separator, names) = as_path(name), os.fspath(name).rpartition("#")
     if not separator or not start or path.exists():
         return path, None
     columns = [each.strip() for each in names.split(",")]
     if len(columns) != 2 or not all(columns):
-        raise InputError(f"Columns are named as FILE#SOURCE,TARGET. Received: {str(path)!r}.")
+        raise InputError(f"Columns are named as FILE#{form}. Received: {str(path)!r}.")
     return as_path(start), (columns[0], columns[1])

@@ -1,19 +1,18 @@
 """From pairs to the batches that `model.fit` takes."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from numbers import Integral
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any
 
 import tensorflow as tf
 
 from keras_transformer._arguments import check_flags, check_kind, check_number, check_positive, check_several
 from keras_transformer.data.batching import Transformation, _choose_boundaries, _EpochOrder, _plan_batches
-from keras_transformer.data.encoding import EncodedPairs, PairSource
+from keras_transformer.data.encoding import EncodedPairs, Example, PairSource
+from keras_transformer.data.frame_pairs import EncodedFrames, FramePair
+from keras_transformer.data.frames import FrameNormalizer
 from keras_transformer.text.tokenizer import Tokenizer
-from keras_transformer.types import SPECIAL_IDS
-
-Example: TypeAlias = tuple[dict[str, tf.Tensor], tf.Tensor]  # inputs by name, and labels
 
 # Batches that wait to be trained on.
 _NUM_READY = 8
@@ -25,8 +24,8 @@ _NUM_REGROUPED = 256
 
 
 def translation_dataset(
-    pairs: PairSource | EncodedPairs,
-    source_tokenizer: Tokenizer | None = None,
+    pairs: PairSource | Iterable[FramePair] | EncodedPairs,
+    source_tokenizer: Tokenizer | FrameNormalizer | None = None,
     target_tokenizer: Tokenizer | None = None,
     *,
     tokens_per_batch: int = 4096,
@@ -49,10 +48,11 @@ def translation_dataset(
 
     Args:
         pairs: source and target texts, or `EncodedPairs`. With `cache` also what gives more of them than
-            memory holds; see `EncodedPairs.cached`.
-        source_tokenizer: tokenizer of the sources; not used for `EncodedPairs`.
+            memory holds; see `EncodedPairs.cached`. Sources may be frames, arrays `(s, w)`.
+        source_tokenizer: tokenizer of the sources, for frames a `FrameNormalizer`; not used for
+            `EncodedPairs`.
         target_tokenizer: tokenizer of the targets; likewise.
-        tokens_per_batch: most tokens of a batch on either side, padding included.
+        tokens_per_batch: most tokens, or frames, of a batch on either side, padding included.
         max_source_length: see `EncodedPairs.encode`; longer pairs are left out, counted and logged.
         max_target_length: likewise.
         shuffle: whether each epoch draws new batches; otherwise they come from short to long.
@@ -68,7 +68,9 @@ def translation_dataset(
 
     Returns:
         A finite dataset that knows its number of batches, with elements `({"encoder_token_ids": (b, s),
-        "decoder_token_ids": (b, t)}, labels (b, t))`, all int32 and padded with 0.
+        "decoder_token_ids": (b, t)}, labels (b, t))`, all int32 and padded with 0. Frames have
+        `"encoder_features": (b, s, w)`, float32, and `"encoder_padding_mask": (b, s)`, boolean, in place of
+        `"encoder_token_ids"`.
 
     Raises:
         InputError: there are no pairs, or none fits the limits; the cache is of other tokenizers or limits,
@@ -96,10 +98,11 @@ def translation_dataset(
         encoded = pairs
     else:
         limits = max_source_length, max_target_length
-        encoded = _encode(pairs, _both(source_tokenizer, target_tokenizer), limits, cache)
-    longest = int(encoded.lengths().max())
+        encoded = _encode(pairs, *_both(source_tokenizer, target_tokenizer), limits, cache)
+    lengths = encoded.lengths()
+    longest = int(lengths.max())
     boundaries = _choose_boundaries(bucket_boundaries, longest, coarse=pad_to_bucket_boundary)
-    batches = _plan_batches(encoded, boundaries, tokens_per_batch).epochs(
+    batches = _plan_batches(lengths, boundaries, tokens_per_batch).epochs(
         _EpochOrder(shuffle, seed, first_epoch)
     )
     dataset = batches.map(encoded._rows, num_parallel_calls=tf.data.AUTOTUNE)
@@ -107,27 +110,57 @@ def translation_dataset(
         dataset = dataset.apply(step)
     if noise and shuffle:
         dataset = dataset.apply(_regroup_by_length(seed))
-    dataset = dataset.map(_teacher_forcing(encoded.source_end_ids), num_parallel_calls=tf.data.AUTOTUNE)
+    dataset = dataset.map(encoded._example, num_parallel_calls=tf.data.AUTOTUNE)
     dataset = dataset.apply(_pad(boundaries if pad_to_bucket_boundary else None))
     dataset = dataset.apply(tf.data.experimental.assert_cardinality(batches.cardinality()))
     return _keep_ready(dataset)
 
 
 def _encode(
-    pairs: PairSource, both: tuple[Tokenizer, Tokenizer], limits: tuple[int, int], cache: str | Path | None
+    pairs: Any,
+    source_tokenizer: Tokenizer | FrameNormalizer,
+    target_tokenizer: Tokenizer,
+    limits: tuple[int, int],
+    cache: str | Path | None,
 ) -> EncodedPairs:
-    source, target = limits
+    longest, longest_target = limits
+    given = pairs() if callable(pairs) and cache is None else pairs
+    if isinstance(source_tokenizer, FrameNormalizer):
+        if cache is not None:
+            raise ValueError(f"`cache` is for texts. Received: cache={str(cache)!r} for frames.")
+        return EncodedFrames.of(
+            given,
+            source_tokenizer,
+            target_tokenizer,
+            max_source_length=longest,
+            max_target_length=longest_target,
+        )
     if cache is None:
-        texts = pairs() if callable(pairs) else pairs
-        return EncodedPairs.encode(texts, *both, max_source_length=source, max_target_length=target)
-    return EncodedPairs.cached(pairs, *both, cache, max_source_length=source, max_target_length=target)
+        return EncodedPairs.encode(
+            given,
+            source_tokenizer,
+            target_tokenizer,
+            max_source_length=longest,
+            max_target_length=longest_target,
+        )
+    return EncodedPairs.cached(
+        given,
+        source_tokenizer,
+        target_tokenizer,
+        cache,
+        max_source_length=longest,
+        max_target_length=longest_target,
+    )
 
 
-def _both(source: Tokenizer | None, target: Tokenizer | None) -> tuple[Tokenizer, Tokenizer]:
-    check_kind(Tokenizer, None, source_tokenizer=source, target_tokenizer=target)
+def _both(
+    source: Tokenizer | FrameNormalizer | None, target: Tokenizer | None
+) -> tuple[Tokenizer | FrameNormalizer, Tokenizer]:
+    check_kind(Tokenizer, FrameNormalizer, None, source_tokenizer=source)
+    check_kind(Tokenizer, None, target_tokenizer=target)
     if source is None or target is None:
         raise TypeError(
-            "Pairs of texts need a tokenizer of each side. "
+            "Pairs of texts need a tokenizer of each side. That of frames is a `FrameNormalizer`. "
             f"Received: source_tokenizer={source}, target_tokenizer={target}."
         )
     return source, target
@@ -158,26 +191,6 @@ def _regroup_by_length(seed: int) -> Transformation:
     return lambda dataset: dataset.ragged_batch(_NUM_REGROUPED).enumerate().flat_map(regroup)
 
 
-def _teacher_forcing(
-    source_end_ids: tuple[int, ...],
-) -> Callable[[tf.RaggedTensor, tf.RaggedTensor], Example]:
-    """Make inputs and labels, so that the decoder predicts each token from the true ones before it."""
-
-    @tf.autograph.experimental.do_not_convert
-    def make(source: tf.RaggedTensor, target: tf.RaggedTensor) -> Example:
-        start, end, source_end = (
-            tf.tile(tf.constant([ids], tf.int32), [target.nrows(), 1])  # (b, 1), or more of a source
-            for ids in ((SPECIAL_IDS.start,), (SPECIAL_IDS.end,), source_end_ids)
-        )
-        inputs = {
-            "encoder_token_ids": tf.concat([source, source_end], axis=1),
-            "decoder_token_ids": tf.concat([start, target], axis=1),
-        }
-        return inputs, tf.concat([target, end], axis=1)
-
-    return make
-
-
 def _pad(boundaries: Sequence[int] | None) -> Transformation:
     """Pad rows: all matrices of a batch to the first boundary that fits, or each to its longest row."""
 
@@ -190,10 +203,13 @@ def _pad(boundaries: Sequence[int] | None) -> Transformation:
             width = widths[tf.searchsorted(widths[:-1], longest[tf.newaxis])[0]]
             shape = tf.stack([labels.nrows(), width])
 
-        def pad_rows(ids: tf.RaggedTensor) -> tf.Tensor:
-            return tf.ensure_shape(ids.to_tensor(SPECIAL_IDS.pad, shape=shape), [None, None])
+        def pad_rows(rows: tf.RaggedTensor) -> tf.Tensor:
+            # (b, ragged), or frames (b, ragged, w). Zero is the padding of all: of ids, masks and frames.
+            width = rows.shape[2:]
+            padded = rows.to_tensor(shape=None if shape is None else tf.concat([shape, width], axis=0))
+            return tf.ensure_shape(padded, [None, None, *width])
 
-        return {name: pad_rows(ids) for name, ids in inputs.items()}, pad_rows(labels)
+        return {name: pad_rows(rows) for name, rows in inputs.items()}, pad_rows(labels)
 
     return lambda dataset: dataset.map(pad, num_parallel_calls=tf.data.AUTOTUNE)
 

@@ -4,7 +4,12 @@ from keras_transformer.decoding.beam import BeamSearch
 from keras_transformer.decoding.constraints import Constraints
 from keras_transformer.decoding.generation import generate, stream_tokens
 from keras_transformer.decoding.sampling import GreedySearch, SampleSearch
-from keras_transformer.decoding.scoring import align_targets, score_targets, target_attention
+from keras_transformer.decoding.scoring import (
+    align_targets,
+    score_targets,
+    score_tokens,
+    target_attention,
+)
 from keras_transformer.decoding.search import Search, SearchResult
 
 __all__ = [
@@ -17,6 +22,7 @@ __all__ = [
     "align_targets",
     "generate",
     "score_targets",
+    "score_tokens",
     "stream_tokens",
     "target_attention",
 ]

@@ -242,8 +242,8 @@ def stream_tokens(
         return search.advance(state, prepare(inputs, padding_mask)[0], max_length)
 
     variables = getattr(model, "variables", ())
-    first_cache = compile_function(lambda *x: prepare(*x)[1], variables, num_inputs=None)
-    next_state = compile_function(advance, variables, num_inputs=None)
+    first_cache = compile_function(lambda *x: prepare(*x)[1], variables, inputs=None)
+    next_state = compile_function(advance, variables, inputs=None)
 
     def stream(
         inputs: Tensor, prefix_ids: Tensor | None = None, padding_mask: Tensor | None = None

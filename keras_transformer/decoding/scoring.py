@@ -7,7 +7,7 @@ from typing import NamedTuple
 import keras
 from keras import ops
 
-from keras_transformer._arguments import check_kind, known_values
+from keras_transformer._arguments import check_kind, check_number, known_values
 from keras_transformer.models.ensemble import Ensemble
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.types import SpecialIds, Tensor
@@ -20,6 +20,20 @@ class _TargetScores(NamedTuple):
     """float32 `(b,)`: the sum over the tokens, not divided by anything."""
     num_tokens: Tensor
     """int32 `(b,)`: the tokens that were summed, the end token included if it is there."""
+
+
+class _TokenScores(NamedTuple):
+    """The log-probability of each token of targets, and the most likely tokens in its place."""
+
+    log_probabilities: Tensor
+    """float32 `(b, t)`: 0 where there is padding or a given token. Their sum is that of the target."""
+    is_scored: Tensor
+    """boolean `(b, t)`: True where there is a token that is not given."""
+    alternative_ids: Tensor
+    """int32 `(b, t, k)`: the most likely tokens after the tokens before, best first; padding where nothing is
+    scored."""
+    alternative_log_probabilities: Tensor
+    """float32 `(b, t, k)`: theirs, 0 where nothing is scored."""
 
 
 def score_targets(
@@ -58,19 +72,79 @@ def score_targets(
         >>> int(score_targets(model, [[4, 5, 3]], [[7, 9, 3, 0]], special_ids=SpecialIds()).num_tokens[0])
         3
     """
+    found = score_tokens(
+        model,
+        inputs,
+        target_ids,
+        padding_mask,
+        special_ids=special_ids,
+        num_given=num_given,
+        num_alternatives=0,
+    )
+    return _TargetScores(
+        log_probabilities=ops.sum(found.log_probabilities, axis=1),
+        num_tokens=ops.sum(ops.cast(found.is_scored, "int32"), axis=1),
+    )
+
+
+def score_tokens(
+    model: Callable[[dict[str, Tensor]], Tensor],
+    inputs: Tensor,
+    target_ids: Tensor,
+    padding_mask: Tensor | None = None,
+    *,
+    special_ids: SpecialIds,
+    num_given: Tensor | None = None,
+    num_alternatives: int = 5,
+) -> _TokenScores:
+    """Compute the log-probability of each token of targets, with the most likely tokens in its place.
+
+    Args:
+        model: As for `score_targets`.
+        inputs: As for `generate`.
+        target_ids: As for `score_targets`.
+        padding_mask: As for `score_targets`.
+        special_ids: The special tokens of the target.
+        num_given: As for `score_targets`.
+        num_alternatives: Number of most likely tokens for each position, `k`. The token of the target is
+            among them where it is likely enough. 0 for none; a smaller vocabulary has no more.
+
+    Returns:
+        Log-probabilities of the tokens `(b, t)`, and `k` token ids with theirs for each.
+
+    Raises:
+        TypeError: If targets are not integers.
+        ValueError: If targets have another rank, no token, or begin with the start token; if
+            `num_alternatives` is negative.
+
+    Example:
+        >>> from keras_transformer.models import Transformer
+        >>> model = Transformer(9, 11, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=16)
+        >>> found = score_tokens(model, [[4, 5, 3]], [[7, 9, 3, 0]], special_ids=SpecialIds())
+        >>> tuple(found.log_probabilities.shape), tuple(found.alternative_ids.shape)
+        ((1, 4), (1, 4, 5))
+    """
+    check_number(at_least=0, whole=True, num_alternatives=num_alternatives)
     target_ids = _checked_targets(target_ids, special_ids)
     logits = model(_teacher_forcing(inputs, target_ids, padding_mask, special_ids))
     log_probabilities = ops.log_softmax(ops.cast(logits, "float32"), axis=-1)
     # (b, t, v) -> (b, t)
     chosen = ops.take_along_axis(log_probabilities, target_ids[..., None], axis=-1)[..., 0]
-    is_token = ops.not_equal(target_ids, special_ids.pad)
+    is_scored = ops.not_equal(target_ids, special_ids.pad)
     if num_given is not None:
         positions = ops.arange(ops.shape(target_ids)[1], dtype="int32")
-        is_token = ops.logical_and(is_token, positions[None, :] >= num_given[:, None])
-    return _TargetScores(
+        is_scored = ops.logical_and(is_scored, positions[None, :] >= num_given[:, None])
+    # (b, t, v) -> (b, t, k); k of 0 is no `top_k` of every backend
+    if num_alternatives:
+        best, best_ids = ops.top_k(log_probabilities, min(num_alternatives, logits.shape[-1]))
+    else:
+        best, best_ids = log_probabilities[..., :0], target_ids[..., None][..., :0]
+    return _TokenScores(
         # Not a product: an impossible token may have minus infinity where there is padding.
-        log_probabilities=ops.sum(ops.where(is_token, chosen, 0.0), axis=1),
-        num_tokens=ops.sum(ops.cast(is_token, "int32"), axis=1),
+        log_probabilities=ops.where(is_scored, chosen, 0.0),
+        is_scored=is_scored,
+        alternative_ids=ops.where(is_scored[..., None], ops.cast(best_ids, "int32"), special_ids.pad),
+        alternative_log_probabilities=ops.where(is_scored[..., None], best, 0.0),
     )
 
 

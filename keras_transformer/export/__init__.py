@@ -3,11 +3,13 @@
 from keras_transformer.export.ctranslate2 import export_ctranslate2
 from keras_transformer.export.fixed_size import export_litert, export_onnx
 from keras_transformer.export.saved_model import export_saved_model
-from keras_transformer.export.served_model import ServedModel
+from keras_transformer.export.served_model import ServedClassifier, ServedModel, ServedTagger
 from keras_transformer.export.verification import verify_saved_model
 
 __all__ = [
+    "ServedClassifier",
     "ServedModel",
+    "ServedTagger",
     "export_ctranslate2",
     "export_litert",
     "export_onnx",

@@ -1,4 +1,4 @@
-"""A translator as one file for LiteRT or ONNX: greedy decoding of token ids, with every size fixed.
+"""A translator as one file for LiteRT or ONNX: greedy decoding of token ids or frames, with every size fixed.
 
 The loop of the SavedModel grows its caches and lets sources leave the batch, which converters cannot express.
 """
@@ -24,19 +24,19 @@ from keras_transformer.export.saved_model import _check_exportable
 from keras_transformer.export.verification import _compared_sources, _is_close
 from keras_transformer.export.weights import _StoredWeights
 from keras_transformer.tasks import Translator
-from keras_transformer.types import FIXED_OPTIMIZATIONS
+from keras_transformer.types import FIXED_OPTIMIZATIONS, Value
 
 _OPSET = 18  # the version of the ONNX operations that are written
 
 _Ids: TypeAlias = npt.NDArray[np.int32]
-# From int32 `(b, s)` to token ids `(b, T)` and scores `(b,)`.
-_Ask: TypeAlias = Callable[[_Ids], tuple[_Ids, npt.NDArray[np.float32]]]
+# From the inputs by name to token ids `(b, T)` and scores `(b,)`.
+_Ask: TypeAlias = Callable[[dict[str, npt.NDArray[Any]]], tuple[_Ids, npt.NDArray[np.float32]]]
 
 
 def export_litert(
     translator: Translator,
     path: str | Path,
-    examples: Iterable[str] = (),
+    examples: Iterable[Value] = (),
     *,
     source_length: int | None = None,
     max_length: int | None = None,
@@ -48,14 +48,16 @@ def export_litert(
     Every size is fixed. The file has the signature `serving_default`: from `source_ids`, int32 `(b, s)`, each
     row ended with the end token and padded with 0, to `token_ids`, int32 `(b, T)`, ended and padded likewise,
     and `score`, float32 `(b,)`: the log-probability, divided by the length penalty. Texts become ids outside
-    of it, with the tokenizers. The time follows what is generated: the loop ends when every row has its end
-    token.
+    of it, with the tokenizers. Frames are read as they were measured, in place of `source_ids`: `features`,
+    float32 `(b, s, w)`, and `padding_mask`, boolean `(b, s)`. The time follows what is generated: the loop
+    ends when every row has its end token.
 
     Args:
         translator: on the TensorFlow backend. Of its search, the length penalty and the constraints count.
         path: the file; an existing one is replaced.
         examples: real sources, of which the first 8 are compared, besides what users send by mistake.
-        source_length: the tokens of a source, the end token included, `s`; the translator's limit if None.
+        source_length: the tokens of a source, the end token included, or its frames, `s`; the translator's
+            limit if None.
         max_length: the tokens of an output, likewise, `T`.
         batch_size: the number of sources, `b`.
         optimize: `float32` for the weights as they are, or `int8` for matrices of integers, by the quantizer
@@ -89,7 +91,7 @@ def export_litert(
 def export_onnx(
     translator: Translator,
     path: str | Path,
-    examples: Iterable[str] = (),
+    examples: Iterable[Value] = (),
     *,
     source_length: int | None = None,
     max_length: int | None = None,
@@ -113,7 +115,9 @@ def export_onnx(
     path, graph = as_path(path), _GreedyGraph(translator, source_length, max_length, batch_size)
     function = graph.function
     try:
-        model, _ = converter.convert.from_function(function, function.input_signature, opset=_OPSET)
+        model, _ = converter.convert.from_function(
+            function, function.input_signature, opset=_OPSET, custom_op_handlers={"Erfc": (_write_erfc, [])}
+        )
     except tf.errors.OpError as error:
         raise _missing_operation("ONNX", error) from error
     # TensorFlow has them by the alphabet, and some clients count.
@@ -135,9 +139,9 @@ class _GreedyGraph:
         self, translator: Translator, source_length: int | None, max_length: int | None, batch_size: int
     ) -> None:
         _check_exportable(translator, Translator)
-        if translator.source.name != "text":
+        if translator.source.name not in ("text", "features"):
             raise ValueError(
-                "`translator` must read texts: other sources are exported as a SavedModel only. "
+                "`translator` must read texts or frames: other sources are exported as a SavedModel only. "
                 f"Received: a translator that reads {translator.source.name!r}."
             )
         check_positive(batch_size=batch_size)
@@ -156,39 +160,64 @@ class _GreedyGraph:
         shape = (batch_size, self.translator.max_source_length)
         # An engine of fixed sizes computes the whole matrix of attention scores.
         check_memory(4 * shape[0] * shape[1] ** 2, batch_size=batch_size, source_length=shape[1])
-        spec = tf.TensorSpec(shape, tf.int32, name="source_ids")
-        self.function = tf.function(self._answer, input_signature=[spec], autograph=False)
+        # No engine reads strings: of a text it gets the token ids.
+        self._reads_ids = translator.source.name == "text"
+        names = ("source_ids",) if self._reads_ids else tuple(translator.source.columns)
+        self.specs = [
+            tf.TensorSpec((*shape, *others[2:]), dtype, name=name)
+            for name, (others, dtype) in zip(names, translator.source.input_specs, strict=True)
+        ]
+        self.function = tf.function(self._answer, input_signature=self.specs, autograph=False)
 
-    def _answer(self, source_ids: tf.Tensor) -> dict[str, tf.Tensor]:
+    def _answer(self, *given: tf.Tensor) -> dict[str, tf.Tensor]:
         translator, max_length = self.translator, self.translator.max_target_length
+        if not self._reads_ids:
+            given, _ = translator.source.read(given, translator.max_source_length)
+        source, *mask = given
         token_ids, scores = generate(
-            translator.model, source_ids, translator.search, max_length, room=max_length
+            translator.model,
+            source,
+            translator.search,
+            max_length,
+            padding_mask=mask[0] if mask else None,
+            room=max_length,
         )
         return {"token_ids": token_ids[:, 0], "score": scores[:, 0]}
 
-    def check(self, engine: str, ask: _Ask, examples: Iterable[str], *, is_exact: bool) -> None:
+    def check(self, engine: str, ask: _Ask, examples: Iterable[Value], *, is_exact: bool) -> None:
         """Raise ExportError unless an engine gives the tokens and scores of the translator.
 
         If not `is_exact`, as of rounded weights, it must give the tokens of half of the texts.
         """
-        texts = _compared_sources(self.translator, examples)
-        short = self.translator.token_ids(texts)
-        # The engine reads more padding than the translator does, which must not matter.
-        padding = self.translator.max_source_length - short.shape[1]
-        source_ids = np.pad(short, [(0, 0), (0, padding)])  # (texts, s)
-        token_ids, scores = (np.array(part)[:, 0] for part in self.translator.generate(short))
-        differing: dict[str, str] = {}
+        texts, source = _compared_sources(self.translator, examples), self.translator.source
+        batch = source.batch(texts)
+        inputs, _ = source.read(batch, self.translator.max_source_length)
+        found = self.translator.functions.tokens.find(inputs, range(len(texts)))
+        token_ids, scores = (np.array(part)[:, 0] for part in found)
+        given = {
+            spec.name: _padded(np.asarray(column), self.translator.max_source_length)
+            for spec, column in zip(self.specs, inputs if self._reads_ids else batch, strict=True)
+        }
+        differing: dict[int, str] = {}
         for first in range(0, len(texts), self.batch_size):
             rows = np.arange(first, first + self.batch_size) % len(texts)
-            for row, received_ids, received_score in zip(rows, *ask(source_ids[rows]), strict=True):
+            answer = ask({name: column[rows] for name, column in given.items()})
+            for row, received_ids, received_score in zip(rows, *answer, strict=True):
                 is_same = np.array_equal(received_ids, token_ids[row])
                 if not (is_same and (_is_close(received_score, scores[row]) or not is_exact)):
                     wanted = _described(token_ids[row], scores[row])
                     received = _described(received_ids, received_score)
-                    differing[str(texts[row])] = f"{texts[row]!r} with {wanted}. Received: {received}"
+                    differing[int(row)] = f"{texts[row]!r:.200} with {wanted}. Received: {received}"
         if len(differing) > (0 if is_exact else len(texts) // 2):
             others = "" if is_exact else f", one of {len(differing)} texts of {len(texts)} that differ"
             raise ExportError(f"{engine} must answer {next(iter(differing.values()))}{others}.")
+
+
+def _padded(column: npt.NDArray[Any], length: int) -> npt.NDArray[Any]:
+    """Return sources `(b, s, ...)` of a length; a longer one is cut off, as the translator does."""
+    # The engine reads more padding than the translator does, which must not matter.
+    room = [(0, 0), (0, max(0, length - column.shape[1])), *[(0, 0)] * (column.ndim - 2)]
+    return np.pad(column[:, :length], room)
 
 
 def _described(token_ids: _Ids, score: float) -> str:
@@ -203,8 +232,8 @@ def _litert_engine(content: bytes) -> _Ask:
     interpreter.allocate_tensors()
     run = interpreter.get_signature_runner("serving_default")
 
-    def ask(source_ids: _Ids) -> tuple[_Ids, npt.NDArray[np.float32]]:
-        answer = run(source_ids=source_ids)
+    def ask(given: dict[str, npt.NDArray[Any]]) -> tuple[_Ids, npt.NDArray[np.float32]]:
+        answer = run(**given)
         return answer["token_ids"], answer["score"]
 
     return ask
@@ -217,7 +246,17 @@ def _onnx_engine(runtime: ModuleType, content: bytes) -> _Ask:
     # Here it shows that the converter left an operation as TensorFlow has it.
     except (errors.Fail, errors.InvalidGraph, errors.NotImplemented, errors.InvalidArgument) as error:
         raise _missing_operation("ONNX", error) from error
-    return lambda source_ids: tuple(session.run(None, {"source_ids": source_ids}))
+    return lambda given: tuple(session.run(None, given))
+
+
+def _write_erfc(graph: Any, node: Any, _name: str, _arguments: list[Any]) -> None:
+    """Write TensorFlow's `Erfc`, of GELU, as ONNX has it: 1 - erf(x)."""
+    shape, dtype = graph.get_shape(node.output[0]), graph.get_dtype(node.output[0])
+    [value, output] = [node.input[0], node.output[0]]
+    graph.remove_node(node.name)
+    one = graph.make_const(f"{node.name}_one", np.ones((), "float32")).output[0]
+    erf = graph.make_node("Erf", [value]).output[0]
+    graph.make_node("Sub", [one, erf], outputs=[output], shapes=[shape], dtypes=[dtype])
 
 
 def _rounded_onnx(content: bytes) -> bytes:

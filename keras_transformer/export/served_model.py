@@ -14,7 +14,7 @@ from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 from keras_transformer._arguments import check_finite
 from keras_transformer._files import Checksums, as_path, read_file, version_numbers
 from keras_transformer.errors import InputError
-from keras_transformer.tasks import Source, Task, TextSource, TextTask
+from keras_transformer.tasks import Classifier, Source, Tagger, Task, TextSource, TextTask
 from keras_transformer.types import Signature
 
 # What exports have, with every tokenizer, search, option of a model and activation of Keras. None of them
@@ -85,6 +85,20 @@ class ServedTask(Task):
         if received != wanted:
             raise InputError(f"{self.directory}: {name} must take {wanted}. Received: {received}.")
         return serve
+
+
+class ServedClassifier(ServedTask, Classifier):
+    """Answers from a directory that `export_saved_model` wrote, as a `TextClassifier` does.
+
+    The arguments are those of `ServedModel`.
+    """
+
+
+class ServedTagger(ServedTask, Tagger):
+    """Answers from a directory that `export_saved_model` wrote, as a `TextTagger` does.
+
+    The arguments are those of `ServedModel`.
+    """
 
 
 class ServedModel(ServedTask, TextTask):

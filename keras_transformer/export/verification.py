@@ -187,6 +187,9 @@ def _is_same_value(value: object, wanted: object) -> bool:
         return _is_close(value, wanted)
     if isinstance(value, np.ndarray) and isinstance(wanted, np.ndarray):
         return value.shape == wanted.shape and np.allclose(value, wanted, atol=_SCORE_TOLERANCE)
+    if isinstance(value, dict) and isinstance(wanted, dict):
+        same_names = value.keys() == wanted.keys()
+        return same_names and all(_is_same_value(value[name], wanted[name]) for name in wanted)
     return value == wanted
 
 

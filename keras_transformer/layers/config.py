@@ -128,5 +128,5 @@ def _check_value(field: dataclasses.Field[Any], value: Any) -> None:
         check_flags(**named)
     elif field.type is float:
         check_number(above=0, below=1, **named)
-    elif field.name == "activation":
-        get_activation(value)
+    elif field.name.endswith("activation"):
+        get_activation(value, field.name)

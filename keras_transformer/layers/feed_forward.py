@@ -25,9 +25,9 @@ def _gelu_tanh(inputs: Tensor) -> Tensor:
     return keras.activations.gelu(inputs, approximate=True)
 
 
-def get_activation(activation: object) -> Callable[[Tensor], Tensor]:
+def get_activation(activation: object, option: str = "activation") -> Callable[[Tensor], Tensor]:
     """Return the function that a name stands for; raise ValueError for an unknown one."""
-    check_kind(str, Callable, dict, None, activation=activation)
+    check_kind(str, Callable, dict, None, **{option: activation})
     # Keras has a name for the exact GELU alone.
     if activation == "gelu_tanh":
         return _gelu_tanh
@@ -35,8 +35,8 @@ def get_activation(activation: object) -> Callable[[Tensor], Tensor]:
         return keras.activations.get(activation)
     except ValueError as error:
         raise ValueError(
-            f"`activation` must be a name that Keras knows, `gelu_tanh`, or a function. "
-            f"Received: activation={activation!r}."
+            f"`{option}` must be a name that Keras knows, `gelu_tanh`, or a function. "
+            f"Received: {option}={activation!r}."
         ) from error
 
 

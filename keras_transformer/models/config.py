@@ -190,6 +190,13 @@ class _EncoderConfig(_ModelConfig):
     position."""
     tie_output: bool = False
     """Whether the logits use the embedding's table; then there are as many of them as ids."""
+    output_bias: bool = False
+    """Whether each token has a bias that is added to its logit; for `tie_output`. Other logits have one."""
+    head_activation: str | None = None
+    """Activation of a dense layer of width `d` before the logits, as BERT has: `tanh` for classes, `gelu` for
+    hidden tokens. Defaults to no such layer."""
+    head_norm: bool = False
+    """Whether that layer is followed by a normalization, as for hidden tokens; else dropout follows it."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -198,6 +205,14 @@ class _EncoderConfig(_ModelConfig):
             raise ValueError(
                 "`tie_output` needs `num_outputs` to be `vocabulary_size`. Received: "
                 f"num_outputs={self.num_outputs}, vocabulary_size={self.vocabulary_size}."
+            )
+        if self.output_bias and not self.tie_output:
+            raise ValueError(
+                "`output_bias` needs `tie_output`. Received: output_bias=True, tie_output=False."
+            )
+        if self.head_norm and self.head_activation is None:
+            raise ValueError(
+                "`head_norm` needs `head_activation`. Received: head_norm=True, head_activation=None."
             )
 
 

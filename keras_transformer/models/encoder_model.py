@@ -5,6 +5,7 @@ from typing import Any
 import keras
 
 from keras_transformer.layers.encoder import Encoder
+from keras_transformer.layers.normalization import Dropout
 from keras_transformer.layers.token_embedding import OutputProjection
 from keras_transformer.models.config import _EncoderConfig
 from keras_transformer.models.encoding_model import _EncodingModel, _make_source
@@ -30,6 +31,11 @@ class EncoderModel(_EncodingModel):
         pooling: `mean` or `max` over the tokens, or `first`, for one output per example; None for one at each
             position.
         tie_output: Whether the logits use the embedding's table, of which `num_outputs` is the size then.
+        output_bias: Whether each token has a bias that is added to its logit; for `tie_output`.
+        head_activation: Activation of a dense layer of width `d` before the logits, as BERT has: `tanh` for
+            classes, `gelu` for hidden tokens. Defaults to no such layer.
+        head_norm: Whether that layer is followed by a normalization, as for hidden tokens; else dropout
+            follows.
         **options: The options of `TransformerConfig` that do not concern a target, and `name` and `dtype` of
             a Keras model.
 
@@ -88,10 +94,25 @@ def _parts(config: _EncoderConfig, source: _Source, dtype: object) -> Parts:
     }
     if config.pooling is not None:
         parts["pooling"] = Pooling(config.pooling, dtype=dtype, name="pooling")
+    if config.head_activation is not None:
+        name = config.head_activation
+        activation = keras.saving.get_registered_object(f"keras_transformer>{name}") or name  # `gelu_tanh`
+        parts["head"] = keras.layers.Dense(config.hidden_dim, activation=activation, dtype=dtype, name="head")
+        parts["head_end"] = (
+            encoder.make_normalization("head_normalization")
+            if config.head_norm
+            else Dropout(config.dropout, dtype=dtype, name="head_dropout")
+        )
     if config.num_outputs is not None:
         name = "output_projection"
         parts[name] = (
-            OutputProjection(config.num_outputs, embedding=parts["source_embedding"], dtype=dtype, name=name)
+            OutputProjection(
+                config.num_outputs,
+                embedding=parts["source_embedding"],
+                use_bias=config.output_bias,
+                dtype=dtype,
+                name=name,
+            )
             if config.tie_output
             else keras.layers.Dense(config.num_outputs, dtype=dtype, name=name)
         )
@@ -108,6 +129,8 @@ def _connect(parts: Parts, source: _Source) -> tuple[Inputs, Tensor]:
     if "pooling" in parts:
         # (b, s, d) -> (b, d)
         x = parts["pooling"](x, padding_mask=mask)
+    if "head" in parts:
+        x = parts["head_end"](parts["head"](x))
     if "output_projection" in parts:
         x = parts["output_projection"](x)
     return values if len(inputs) == 1 else inputs, x

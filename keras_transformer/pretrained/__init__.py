@@ -1,6 +1,11 @@
 """Models of the Hugging Face hub: their directories as tasks, and tasks as their directories."""
 
-from keras_transformer.pretrained.hugging_face import from_hugging_face, read_tokenizers, save_hugging_face
+from keras_transformer.pretrained.hugging_face import (
+    from_hugging_face,
+    read_encoder,
+    read_tokenizers,
+    save_hugging_face,
+)
 
-__all__ = ["from_hugging_face", "read_tokenizers", "save_hugging_face"]
+__all__ = ["from_hugging_face", "read_encoder", "read_tokenizers", "save_hugging_face"]
 __dir__ = __all__.copy  # `dir()` shows what is public

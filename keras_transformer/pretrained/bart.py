@@ -8,7 +8,7 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.layers import sinusoidal_position_encoding
-from keras_transformer.pretrained.family import _attention, _Family, _option, _Scales, _tables
+from keras_transformer.pretrained.family import _attention, _EncoderDecoder, _option, _Scales, _tables
 from keras_transformer.types import Config, Tensor
 
 _LEARNED = {"positions": "learned", "share_positions": False}
@@ -16,7 +16,7 @@ _SINUSOIDS = {"positions": "sinusoidal_concatenated"}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class _Bart(_Family):
+class _Bart(_EncoderDecoder):
     """Post-norm, normalized embeddings, a table of learned positions for each stack."""
 
     vocab_size: int = 50265

@@ -158,7 +158,9 @@ class _Tensors:
 
     def __init__(self, directory: Path, prefix: str) -> None:
         self._directory = directory
-        self._tensors = {name: each for path in _weight_files(directory) for name, each in _headers(path)}
+        self._tensors = {
+            _renamed(name): each for path in _weight_files(directory) for name, each in _headers(path)
+        }
         if not any(name.startswith(prefix) for name in self._tensors):
             # Saved as the model without the layer that makes logits.
             self._tensors = {prefix + name: each for name, each in self._tensors.items()}
@@ -194,6 +196,13 @@ class _Tensors:
                     f"Received: {name!r}. Merge an adapter into the weights before it is imported."
                 )
         _left_out(self._directory, map(repr, others))
+
+
+def _renamed(name: str) -> str:
+    """Return the name of today; normalizations of BERT that came from TensorFlow have older ones."""
+    owner, _, last = name.rpartition(".")
+    new = {"gamma": "weight", "beta": "bias"}.get(last)
+    return f"{owner}.{new}" if new and owner else name
 
 
 def _local(path: Path, revision: str | None) -> Path:

@@ -1,4 +1,4 @@
-"""A family of encoder-decoders: one table of option names and tensor names, read in both directions."""
+"""A family of models: one table of option names and tensor names, read in both directions."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping
@@ -31,7 +31,6 @@ _IGNORED = frozenset(_UNUSED.split())
 # What would change numbers in any of them, and the only value that is read.
 _ALWAYS: Config = {
     "is_decoder": False,
-    "is_encoder_decoder": True,
     "pruned_heads": {},
     "quantization_config": None,
 }
@@ -55,11 +54,10 @@ class _Family:
     """Fields of a `config.json` with the defaults of its library, which leaves out what equals them."""
 
     vocab_size: int
-    d_model: int
     pad_token_id: int
-    eos_token_id: int
-    decoder_start_token_id: int | None
 
+    stacks: ClassVar[tuple[str, ...]]
+    """Which a model has: `encoder`, `decoder`, or both."""
     architectures: ClassVar[tuple[str, ...]]
     tokenizer_class: ClassVar[str]
     """Where a directory names no class of tokenizers, or one that says nothing."""
@@ -67,15 +65,17 @@ class _Family:
     """Our options that have one value in the family."""
     tables: ClassVar[Mapping[str, tuple[str, ...]]]
     """Names of the tables of token vectors, of which a checkpoint has the first or the next."""
-    has_output_bias: ClassVar[bool] = True
-    begins_with_language: ClassVar[bool] = False
-    """Whether the decoder must write the tokens that the tokenizer of the target begins with."""
     ignored: ClassVar[frozenset[str]] = frozenset()
     """Further names that change no number, or that the tokenizer follows."""
     zeros: ClassVar[tuple[str, ...]] = ()
     """How tensors end that a checkpoint leaves out, since they are zeros."""
     prefix: ClassVar[str] = "model."
     """How the names of tensors begin, unless the model was saved without the layer that makes logits."""
+
+    @property
+    def last_side(self) -> str:
+        """The side of the vocabulary that logits are of."""
+        return "target" if "decoder" in self.stacks else "source"
 
     @classmethod
     def read(cls, directory: _Directory) -> Self:
@@ -87,7 +87,7 @@ class _Family:
             wanted = f"`architectures` must have {' or '.join(cls.architectures)}"
             raise InputError(f"{path}: {wanted}. Received: {architectures!r:.80}.")
         family = directory.read(path.name, cls)
-        always = {**family.always(), **_ALWAYS}
+        always = {**family.always(), **_ALWAYS, "is_encoder_decoder": "decoder" in cls.stacks}
         known = {field.name for field in dataclasses.fields(cls)} | always.keys() | cls.ignored
         known |= _IGNORED | _GENERATION_NAMES
         for name, value in config.items():
@@ -107,7 +107,7 @@ class _Family:
         so that they are compared before anything is built.
         """
         options = self.options()
-        for stack in ("encoder", "decoder"):
+        for stack in self.stacks:
             inner, query = (
                 f"{self.layer_names(stack)[part]}.weight".format(i=0)
                 for part in ("feed_forward.inner", "self_attention.query_dense")
@@ -123,11 +123,12 @@ class _Family:
             if known is None:
                 of_source = stack == "encoder" and "max_source_positions" in options
                 ours = "max_source_positions" if of_source else "max_length"
-                yield self._name(ours), options[ours], name, 0, first
+                value = getattr(self, self._name(ours))  # of which some families count the first rows too
+                yield self._name(ours), value, name, 0, first + options[ours] - value
 
     def layers(self) -> Iterator[tuple[str, int, str]]:
         """Yield the name of each number of layers, the number, and a tensor that each layer `{i}` has."""
-        for stack in ("encoder", "decoder"):
+        for stack in self.stacks:
             ours = f"num_{stack}_layers"
             tensor = f"{self.layer_names(stack)['feed_forward.inner']}.weight"
             yield self._name(ours), self.options()[ours], tensor
@@ -177,6 +178,10 @@ class _Family:
         limits = [getattr(self, name) for name, ours in self.names().items() if "max_length" in ours]
         return limits[0] if limits else None
 
+    def added(self) -> dict[str, tuple[int, int]]:
+        """Return the shapes of tables, by name, whose first row is added to each learned position."""
+        return {}
+
     def scales(self) -> _Scales:
         """Return the factors of this configuration."""
         return _Scales()
@@ -201,6 +206,19 @@ class _Family:
     def positions(self, stack: str) -> tuple[str, Tensor | None, int]:
         """Return the name of a table of positions, its values where they are known, and rows to leave out."""
         return "", None, 0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _EncoderDecoder(_Family):
+    """A family whose decoder writes what a search chooses."""
+
+    eos_token_id: int
+    decoder_start_token_id: int | None
+
+    stacks: ClassVar[tuple[str, ...]] = ("encoder", "decoder")
+    has_output_bias: ClassVar[bool] = True
+    begins_with_language: ClassVar[bool] = False
+    """Whether the decoder must write the tokens that the tokenizer of the target begins with."""
 
 
 def _tables(prefix: str) -> dict[str, tuple[str, ...]]:

@@ -14,10 +14,13 @@ from safetensors.numpy import save_file
 from keras_transformer._files import as_path, atomic_directory, atomic_file, errors_named, write_file
 from keras_transformer.decoding import Search
 from keras_transformer.errors import InputError
-from keras_transformer.models import Transformer, TransformerConfig
+from keras_transformer.models import EncoderModel, Transformer, TransformerConfig
 from keras_transformer.pretrained.bart import _M2M100, _Bart, _Marian, _MBart, _Pegasus
+from keras_transformer.pretrained.bert import _Bert, _DistilBert, _EncoderFamily, _Roberta
 from keras_transformer.pretrained.directory import _Directory
-from keras_transformer.pretrained.family import _Family
+from keras_transformer.pretrained.encoder_tokenizers import _ENCODER_READERS
+from keras_transformer.pretrained.encoders import _read_encoder, _read_encoder_task
+from keras_transformer.pretrained.family import _EncoderDecoder, _Family
 from keras_transformer.pretrained.generation import _GENERATION_NAMES, _Generation, _written_search
 from keras_transformer.pretrained.t5 import _MT5, _T5, _UMT5
 from keras_transformer.pretrained.tokenizer_files import _FAST, _SETTINGS, _read_settings
@@ -25,8 +28,9 @@ from keras_transformer.pretrained.tokenizers import _READERS, _refuse_language, 
 from keras_transformer.pretrained.weights import _check_sizes, _load_model
 from keras_transformer.pretrained.whisper import _read_whisper, _Whisper
 from keras_transformer.pretrained.word_level import _read_word_level, _word_level_files
+from keras_transformer.pretrained.written_encoder import _written_encoder
 from keras_transformer.pretrained.written_model import _write_model
-from keras_transformer.tasks import Source, TextSource, Translator
+from keras_transformer.tasks import Source, TextClassifier, TextSource, TextTagger, Translator
 from keras_transformer.text import CharacterTokenizer, Tokenizer, WhitespaceTokenizer
 from keras_transformer.types import SPECIAL_IDS
 
@@ -36,11 +40,14 @@ _LOGGER = logging.getLogger(__name__)
 # By `model_type`.
 _FAMILIES: dict[str, type[_Family]] = {
     "bart": _Bart,
+    "bert": _Bert,
+    "distilbert": _DistilBert,
     "m2m_100": _M2M100,
     "marian": _Marian,
     "mbart": _MBart,
     "mt5": _MT5,
     "pegasus": _Pegasus,
+    "roberta": _Roberta,
     "t5": _T5,  # and ByT5
     "umt5": _UMT5,
     "whisper": _Whisper,
@@ -64,12 +71,16 @@ def from_hugging_face(
     *,
     revision: str | None = None,
     **options: Any,
-) -> Translator:
-    """Read a pretrained encoder-decoder: Marian, the BARTs, Pegasus, M2M100, NLLB, the T5s, and Whisper.
+) -> Translator | TextClassifier | TextTagger:
+    """Read a pretrained model: Marian, the BARTs, Pegasus, M2M100, NLLB, the T5s, Whisper, and the BERTs.
 
-    It has the tokenizers, the weights and the search of the original, so that it gives its outputs: beams,
-    samples, length penalty, forced and banned tokens are those of `generation_config.json`. Padding is never
-    generated. `save` makes it a directory that every command reads.
+    An encoder-decoder is a translator. It has the tokenizers, the weights and the search of the original, so
+    that it gives its outputs: beams, samples, length penalty, forced and banned tokens are those of
+    `generation_config.json`. Padding is never generated. `save` makes it a directory that every command
+    reads.
+
+    BERT, DistilBERT and RoBERTa are a `TextClassifier` or a `TextTagger`, with the labels of the
+    configuration. Of a plain encoder `labels` or `tags` are those of new logits, to be trained.
 
     What changes the outputs and is not known here is refused by name. What does not is left out, and a
     message names it. Weights are read from safetensors; from a pickle only where torch is installed, and only
@@ -81,12 +92,13 @@ def from_hugging_face(
         source_language: Of a model of many languages, see `read_tokenizers`.
         target_language: Likewise.
         revision: Branch, tag or commit of a model on the hub. Defaults to its main branch.
-        **options: Arguments of the `Translator` that replace those of the directory: `search`,
-            `max_source_length`, `max_target_length`, `source_tokenizer`, `target_tokenizer`. A search without
-            `first_token_ids` gets the token of the target language where the model needs one.
+        **options: Arguments of the task that replace those of the directory. Of a `Translator` `search`,
+            `max_source_length`, `max_target_length`, `source_tokenizer`, `target_tokenizer`; a search without
+            `first_token_ids` gets the token of the target language where the model needs one. Of the others
+            `tokenizer`, `labels` or `tags`, `multi_label`, `max_length`.
 
     Returns:
-        The translator.
+        The task.
 
     Raises:
         InputError: If the model is of another architecture, a file is missing or damaged, or an option that
@@ -96,10 +108,15 @@ def from_hugging_face(
         ```python
         translator = kt.from_hugging_face("Helsinki-NLP/opus-mt-de-en")
         translator.save("runs/de_en")
+        classifier = kt.from_hugging_face("distilbert/distilbert-base-uncased-finetuned-sst-2-english")
+        classifier.classify("What a film!").label
         ```
     """
     files = _Directory(source, revision)
     family = _read_family(files)
+    if isinstance(family, _EncoderFamily):
+        tokenizer = options.pop("tokenizer", None) or _tokenizers(files, source_language, target_language)[0]
+        return _read_encoder_task(files, family, tokenizer, options)
     tensors = files.tensors(family.prefix)
     _check_sizes(tensors, family, files.path)
     generation = _read_generation(files, family, is_followed=options.get("search") is None)
@@ -135,6 +152,51 @@ def from_hugging_face(
         "max_target_length": limits[1],
     }
     return Translator(**{**arguments, **options})
+
+
+def read_encoder(
+    directory: str | Path,
+    num_outputs: int | None = None,
+    *,
+    pooling: str | None = None,
+    revision: str | None = None,
+) -> tuple[EncoderModel, Tokenizer]:
+    """Read a pretrained encoder: BERT, DistilBERT and RoBERTa, with what is on top or with new outputs.
+
+    Args:
+        directory: A directory as the hub has it; or the name of a model on the hub, which needs the package
+            `huggingface_hub`.
+        num_outputs: Number of new logits, whose weights are random: of each token, or with `pooling` of each
+            text. Defaults to what the directory has on top: logits of classes, tags or hidden tokens, or
+            vectors of a plain encoder.
+        pooling: `first`, as BERT's classifiers, whose layer before the logits is read where the directory has
+            it; `mean` or `max`. Needs `num_outputs`.
+        revision: Branch, tag or commit of a model on the hub. Defaults to its main branch.
+
+    Returns:
+        The model, whose inputs are what `tokenizer.padded_ids(texts, model.max_length)` returns, and the
+        tokenizer, see `read_tokenizers`.
+
+    Raises:
+        InputError: As `from_hugging_face`.
+        ValueError: If `pooling` is given without `num_outputs`.
+
+    Example:
+        ```python
+        model, tokenizer = kt.pretrained.read_encoder("google-bert/bert-base-uncased", 3, pooling="first")
+        ```
+    """
+    if pooling is not None and num_outputs is None:
+        raise ValueError(f"`pooling` needs `num_outputs`. Received: pooling={pooling!r}, num_outputs=None.")
+    files = _Directory(directory, revision)
+    family = _read_family(files)
+    if not isinstance(family, _EncoderFamily):
+        kinds = ", ".join(kind for kind, each in _FAMILIES.items() if issubclass(each, _EncoderFamily))
+        wanted = f"`model_type` must be one of {kinds}"
+        raise InputError(f"{files.path / 'config.json'}: {wanted}. Received: {_model_type(files)!r:.80}.")
+    new = None if num_outputs is None else {"num_outputs": num_outputs, "pooling": pooling}
+    [tokenizer, _] = _tokenizers(files, None, None)
+    return _read_encoder(files, family, tokenizer, new).model, tokenizer
 
 
 def read_tokenizers(
@@ -192,8 +254,11 @@ def read_tokenizers(
     return _tokenizers(_Directory(directory, revision), source_language, target_language)
 
 
-def save_hugging_face(translator: Translator, directory: str | Path) -> None:
+def save_hugging_face(translator: Translator | TextClassifier | TextTagger, directory: str | Path) -> None:
     """Write the model, the tokenizers and the search of a translator as a directory of `transformers`.
+
+    A classifier or a tagger that has the options of BERT, DistilBERT or RoBERTa, such as one that was read
+    and trained further, becomes a directory of that family; token types have no part in it.
 
     `AutoModelForSeq2SeqLM.from_pretrained(directory)` and `AutoTokenizer.from_pretrained(directory)` give the
     outputs of this translator, and `from_hugging_face` reads it again. The family is the one that has the
@@ -202,7 +267,7 @@ def save_hugging_face(translator: Translator, directory: str | Path) -> None:
     must give the logits of the model.
 
     Args:
-        translator: What is written.
+        translator: What is written: a translator, a classifier or a tagger.
         directory: Made by this call, or empty.
 
     Raises:
@@ -217,13 +282,21 @@ def save_hugging_face(translator: Translator, directory: str | Path) -> None:
         kt.pretrained.save_hugging_face(translator, "hub/de_en")
         ```
     """
+    if isinstance(translator, TextClassifier | TextTagger):
+        _save_encoder(translator, as_path(directory))
+    else:
+        _save_translator(translator, as_path(directory))
+
+
+def _save_translator(translator: Translator, directory: Path) -> None:
     source, target = translator.source_tokenizer, translator.target_tokenizer
     lengths = translator.max_source_length, translator.max_target_length
     ids = {"source": _original_ids(source), "target": _original_ids(target)}
     generation = _written_search(translator.search, ids["target"], lengths[1])
     model = _checked_model(translator.model)
     start_id, ids = _start(model, ids)
-    written = _write_model(model, ids, max(lengths), {kind: _FAMILIES[kind] for kind in _WRITTEN})
+    families = {kind: kind_of for kind in _WRITTEN if issubclass(kind_of := _FAMILIES[kind], _EncoderDecoder)}
+    written = _write_model(model, ids, max(lengths), families)
     special = {
         "decoder_start_token_id": start_id,
         "eos_token_id": written.family.eos_token_id,
@@ -237,14 +310,34 @@ def save_hugging_face(translator: Translator, directory: str | Path) -> None:
     of_words = isinstance(source, CharacterTokenizer | WhitespaceTokenizer)
     make = _word_level_files if of_words else _subword_files
     files |= make((source, target), (ids["source"], ids["target"]), lengths[0])
-    with atomic_directory(as_path(directory)) as partial:
-        for name, content in files.items():
-            write_file(partial / name, content)
-        with errors_named("write", partial), atomic_file(partial / "model.safetensors") as path:
-            save_file(written.tensors, path, metadata={"format": "pt"})
+    with atomic_directory(directory) as partial:
+        _write_files(partial, files, written.tensors)
         again = _Directory(partial)
         family = _read_family(again)
         _check_equal(model, _load_model(again.tensors(family.prefix), family, partial, ids, start_id))
+
+
+def _save_encoder(task: TextClassifier | TextTagger, directory: Path) -> None:
+    families = {kind: each for kind, each in _FAMILIES.items() if issubclass(each, _EncoderFamily)}
+    files, tensors = _written_encoder(task, families)
+    with atomic_directory(directory) as partial:
+        _write_files(partial, files, tensors)
+        again = from_hugging_face(partial)
+        texts = [*task.source.hard_values, task.source.example()]
+        token_ids = task.token_ids(texts)
+        if not np.array_equal(token_ids, again.token_ids(texts)):
+            raise ValueError("What is written must split texts as the tokenizer. Received: other token ids.")
+        wanted, logits = (ops.convert_to_numpy(each.model(token_ids)) for each in (task, again))
+        _check_close(wanted, logits, "float32 weights")
+
+
+def _write_files(
+    directory: Path, files: dict[str, bytes], tensors: dict[str, npt.NDArray[np.float32]]
+) -> None:
+    for name, content in files.items():
+        write_file(directory / name, content)
+    with errors_named("write", directory), atomic_file(directory / "model.safetensors") as path:
+        save_file(tensors, path, metadata={"format": "pt"})
 
 
 def _read_family(files: _Directory) -> _Family:
@@ -261,8 +354,8 @@ def _read_family(files: _Directory) -> _Family:
         theirs = [name for name, ours in family.names().items() if f"`{ours[0]}`" in str(error)]
         note = f" It is `{theirs[0]}` there." if theirs else ""
         raise InputError(f"{path}: {error}{note}") from error
-    size = family.table_sizes()["target"]
-    for name in ("pad_token_id", "eos_token_id"):
+    size = family.table_sizes()[family.last_side]
+    for name in ("pad_token_id", *(["eos_token_id"] if isinstance(family, _EncoderDecoder) else [])):
         if not 0 <= getattr(family, name) < size:
             wanted = f"`{name}` must be an id below {size}, the size of the vocabulary"
             raise InputError(f"{path}: {wanted}. Received: {getattr(family, name)}.")
@@ -294,7 +387,7 @@ def _tokenizer_class(files: _Directory) -> str | None:
     return name.removesuffix("Fast") if isinstance(name, str) else None
 
 
-def _read_generation(files: _Directory, family: _Family, *, is_followed: bool) -> _Generation:
+def _read_generation(files: _Directory, family: _EncoderDecoder, *, is_followed: bool) -> _Generation:
     path = _generation_path(files)
     # Older models have its names in `config.json`.
     is_old = path.name == "config.json"
@@ -324,18 +417,18 @@ def _generation_path(files: _Directory) -> Path:
 
 
 def _tokenizers(files: _Directory, source: str | None, target: str | None) -> tuple[Tokenizer, Tokenizer]:
-    name = _tokenizer_class(files)
+    family, name = _FAMILIES.get(str(_model_type(files))), _tokenizer_class(files)
     if name in _ANY_CLASS:
         model = files.table(_FAST, optional=True).get("model")
         if isinstance(model, dict) and model.get("type") == _WORD_LEVEL:
             _refuse_language(files, source, target)
             return _read_word_level(files.path)
-        family = _FAMILIES.get(str(_model_type(files)))
         name = family.tokenizer_class if family else None
-    if name not in _TOKENIZERS:
-        wanted = f"the tokenizer must be one of {tuple(_TOKENIZERS)}"
+    readers = _TOKENIZERS if family is None or "decoder" in family.stacks else _ENCODER_READERS
+    if name not in readers:
+        wanted = f"the tokenizer must be one of {tuple(readers)}"
         raise InputError(f"{files.path / _SETTINGS}: {wanted}. Received: {name!r:.80}.")
-    return _TOKENIZERS[name](files, source, target)
+    return readers[name](files, source, target)
 
 
 def _limits(family: _Family, generation: _Generation) -> tuple[int, int]:
@@ -407,10 +500,14 @@ def _check_equal(model: Transformer, again: Transformer) -> None:
     )
     # It is never generated, and not every family can say so.
     wanted, logits = (np.delete(each, SPECIAL_IDS.start, axis=-1) for each in (wanted, logits))
+    epsilons = again.config.layer_norm_epsilon, model.config.layer_norm_epsilon
+    _check_close(wanted, logits, "layer_norm_epsilon={} in place of {}".format(*epsilons))
+
+
+def _check_close(wanted: npt.NDArray[Any], logits: npt.NDArray[Any], difference_of: str) -> None:
     difference = float(np.abs(logits - wanted).max())
     if difference > 1e-4 * max(1.0, float(np.abs(wanted).max())):
         raise ValueError(
             "What is written must give the logits of the model. "
-            f"Received: a difference of {difference:.1e}, with layer_norm_epsilon="
-            f"{again.config.layer_norm_epsilon} in place of {model.config.layer_norm_epsilon}."
+            f"Received: a difference of {difference:.1e}, with {difference_of}."
         )

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from keras_transformer.tasks import Source
-from keras_transformer.text import Tokenizer
+from keras_transformer.text import Reader
 from keras_transformer.types import Columns, Shape, Value
 
 _Batch: TypeAlias = tuple[tf.Tensor, ...]
@@ -26,15 +26,14 @@ _FLOOR, _RANGE = 1e-10, 8.0
 _BREAK, _PER_MEL, _STEP = 1000.0, 200.0 / 3.0, math.log(6.4) / 27.0
 
 
-class _LogMel(Tokenizer):
+class _LogMel(Reader):
     """Frames in place of token ids: 100 for each second of audio at 16 kHz, as Whisper reads them."""
 
     kind: ClassVar[str] = "log_mel"
     vocabulary_file: ClassVar[str] = "features.json"
-    option_names: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, num_mels: int, seconds: int) -> None:
-        super().__init__([])
+        super().__init__()
         self.num_mels, self.seconds = num_mels, seconds
         self._filters = tf.constant(_mel_filters(num_mels), tf.float64)
 
@@ -66,12 +65,6 @@ class _LogMel(Tokenizer):
         logs = tf.math.log(tf.maximum(power @ self._filters, _FLOOR)) / math.log(10)
         logs = tf.maximum(logs, tf.reduce_max(logs) - _RANGE)
         return tf.cast((logs + 4.0) / 4.0, tf.float32)
-
-    def _encode(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        raise TypeError(f"Audio has frames, and no token ids. Received: a tensor of {texts.dtype.name}.")
-
-    def _decode(self, token_ids: tf.RaggedTensor) -> tf.Tensor:
-        raise TypeError(f"Frames are no text. Received: a tensor of {token_ids.dtype.name}.")
 
     def _vocabulary_bytes(self) -> bytes:
         return json.dumps({"num_mels": self.num_mels, "seconds": self.seconds}).encode()

@@ -7,7 +7,7 @@ from typing import ClassVar
 from keras_transformer.pretrained.family import (
     _activation,
     _attention,
-    _Family,
+    _EncoderDecoder,
     _option,
     _Scales,
     _tables,
@@ -17,7 +17,7 @@ from keras_transformer.types import Config
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class _T5(_Family):
+class _T5(_EncoderDecoder):
     """Pre-norm of root mean squares, no biases, relative positions, scores without scaling."""
 
     vocab_size: int = 32128

@@ -48,6 +48,7 @@ class _AddedToken:
     content: str
     special: bool = False
     single_word: bool = False
+    lstrip: bool = False
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

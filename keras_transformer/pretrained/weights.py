@@ -5,6 +5,7 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TypeAlias
 
 import keras
@@ -15,7 +16,7 @@ from keras import ops
 from keras_transformer._arguments import check_finite
 from keras_transformer._backend import assign_rows
 from keras_transformer.errors import InputError
-from keras_transformer.models import Transformer
+from keras_transformer.models import EncoderModel, Transformer
 from keras_transformer.pretrained.directory import _Tensors
 from keras_transformer.pretrained.family import _Family
 from keras_transformer.types import Tensor
@@ -82,9 +83,12 @@ class _Table:
     factor: float = 1.0
     is_kernel: bool = False  # (d, v) here
     width_axis: int | None = 1
+    added: Mapping[str, tuple[int, int]] = dataclasses.field(default_factory=dict)  # their first rows
 
     def fill(self, tensors: _Tensors) -> None:
         table, factor = tensors.read(self.name, self.shape), np.float32(self.factor)
+        for name, shape in self.added.items():
+            table = table + tensors.read(name, shape)[0]
         # A source has no start, and its vocabulary may be smaller where there are two.
         rows = np.minimum(np.where(self.ids < 0, self.start_id, self.ids), len(table) - 1)
         if self.is_kernel:
@@ -98,14 +102,21 @@ class _Table:
 
 
 def _pairs(
-    model: Transformer, family: _Family, ids: Mapping[str, _Ids], roles: Mapping[str, str], start_id: int = 0
+    model: Transformer | EncoderModel,
+    family: _Family,
+    ids: Mapping[str, _Ids],
+    roles: Mapping[str, str],
+    start_id: int = 0,
+    head: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[_Part | _Table]:
     """Yield each weight with its tensor, apart from known positions and the bias of the logits.
 
     `ids` are those of the checkpoint by side; `roles` say for each name of a table whether it is of the
-    source, the target or the output.
+    source, the target or the output; `head` has the names of further parts of the model.
     """
-    for stack in ("encoder", "decoder"):
+    for path, name in head.items():
+        yield from _part_weights(_part(model, path), name, 1.0, family.zeros)
+    for stack in family.stacks:
         for number, layer in enumerate(getattr(model, stack).layers):
             for path, name in family.layer_names(stack).items():
                 factor = family.scales().queries if path.endswith("query_dense") else 1.0
@@ -116,13 +127,12 @@ def _pairs(
         if name and known is None:
             marks = _positions(model, stack).marks
             length, width = marks.shape
-            yield _Table(
-                marks, name, (length + first, width), np.arange(first, first + length), width_axis=None
-            )
+            rows = np.arange(first, first + length)
+            yield _Table(marks, name, (length + first, width), rows, width_axis=None, added=family.added())
     scales, width = family.scales(), model.config.hidden_dim
     factor = scales.embeddings / (width**0.5 if model.config.scale_embeddings else 1.0)
     for name, role in roles.items():
-        side = "source" if role == "source" else "target"
+        side = "source" if role == "source" else family.last_side
         shape = family.table_sizes()[role], width
         if role == "output" and not model.config.tie_output:
             kernel = model.output_projection.dense.kernel
@@ -242,9 +252,31 @@ def _load_model(
     )
     others = [*(["source"] if is_shared else []), *(["output"] if is_tied else [])]
     roles = {name: role for role, name in names.items() if role not in others}
-    for pair in _pairs(model, family, ids, roles, start_id):
+    _fill(model, tensors, family, path, ids, roles, start_id)
+    if model.config.output_bias:
+        size = family.table_sizes()["output"]
+        bias = tensors.read(_BIAS, (1, size))[0] if _BIAS in tensors else np.zeros(size, "float32")
+        rows = np.where(is_new, 0, target_ids)
+        model.output_projection.bias.assign(np.where(is_new, np.float32(_NO_TOKEN_BIAS), bias[rows]))
+    tensors.leave_out_others()
+    check_finite(path, model.weights)
+    return model
+
+
+def _fill(
+    model: Transformer | EncoderModel,
+    tensors: _Tensors,
+    family: _Family,
+    path: Path,
+    ids: Mapping[str, _Ids],
+    roles: Mapping[str, str],
+    start_id: int = 0,
+    head: Mapping[str, str] = MappingProxyType({}),
+) -> None:
+    """Give each weight the values of its tensor, see `_pairs`, and known positions theirs."""
+    for pair in _pairs(model, family, ids, roles, start_id, head):
         pair.fill(tensors)
-    for stack in ("encoder", "decoder"):
+    for stack in family.stacks:
         name, known, first = family.positions(stack)
         is_learned = model.config.positions == "learned"
         if known is None or not (is_learned or name in tensors):
@@ -254,14 +286,6 @@ def _load_model(
             raise InputError(f"{path} must have sinusoids in {name!r}. Received: others.")
         if is_learned:
             _positions(model, stack).marks.assign(known[first:])
-    if model.config.output_bias:
-        size = family.table_sizes()["output"]
-        bias = tensors.read(_BIAS, (1, size))[0] if _BIAS in tensors else np.zeros(size, "float32")
-        rows = np.where(is_new, 0, target_ids)
-        model.output_projection.bias.assign(np.where(is_new, np.float32(_NO_TOKEN_BIAS), bias[rows]))
-    tensors.leave_out_others()
-    check_finite(path, model.weights)
-    return model
 
 
 def _table_names(tensors: _Tensors, family: _Family, path: Path) -> dict[str, str]:
@@ -294,7 +318,7 @@ def _given_names(tensors: _Tensors, family: _Family, path: Path) -> dict[str, li
 
 
 def _read_table(tensors: _Tensors, family: _Family, name: str, role: str) -> _Array:
-    return tensors.read(name, (family.table_sizes()[role], family.d_model))
+    return tensors.read(name, (family.table_sizes()[role], family.options()["hidden_dim"]))
 
 
 def _check_table(tensors: _Tensors, family: _Family, path: Path, table: tuple[str, str], ids: _Ids) -> None:
@@ -313,10 +337,9 @@ def _check_table(tensors: _Tensors, family: _Family, path: Path, table: tuple[st
         )
 
 
-def _positions(model: Transformer, stack: str) -> keras.layers.Layer:
-    is_own = stack == "decoder" and not model.config.share_positions
-    layer: keras.layers.Layer = model.target_position_encoding if is_own else model.position_encoding
-    return layer
+def _positions(model: Transformer | EncoderModel, stack: str) -> keras.layers.Layer:
+    own = getattr(model, "target_position_encoding", None) if stack == "decoder" else None
+    return own or model.position_encoding
 
 
 def _scatter(table: _Array, ids: _Ids, size: int) -> _Array:

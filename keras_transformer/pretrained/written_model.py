@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from keras_transformer.models import Transformer, TransformerConfig
-from keras_transformer.pretrained.family import _Family
+from keras_transformer.pretrained.family import _EncoderDecoder
 from keras_transformer.pretrained.weights import _BIAS, _NO_TOKEN_BIAS, _array, _pairs, _positions, _scatter
 from keras_transformer.types import SPECIAL_IDS, Config
 
@@ -27,7 +27,7 @@ _COMPARED = _NAMES.split()
 class _Written(NamedTuple):
     """A configuration and tensors by name, of a family."""
 
-    family: _Family
+    family: _EncoderDecoder
     config: Config
     tensors: dict[str, _Array]
 
@@ -35,7 +35,7 @@ class _Written(NamedTuple):
 class _MisfitError(Exception):
     """A family has other values of some options than a model."""
 
-    def __init__(self, family: type[_Family], **pairs: tuple[object, object]) -> None:
+    def __init__(self, family: type[_EncoderDecoder], **pairs: tuple[object, object]) -> None:
         received, theirs = (
             ", ".join(f"{name}={pair[side]!r}" for name, pair in pairs.items()) for side in (0, 1)
         )
@@ -47,7 +47,10 @@ class _MisfitError(Exception):
 
 
 def _write_model(
-    model: Transformer, ids: Mapping[str, _Ids], num_positions: int, families: Mapping[str, type[_Family]]
+    model: Transformer,
+    ids: Mapping[str, _Ids],
+    num_positions: int,
+    families: Mapping[str, type[_EncoderDecoder]],
 ) -> _Written:
     """Return a model as that of the first family that has its options; raise ValueError if none has them."""
     misfits = []
@@ -61,7 +64,7 @@ def _write_model(
 
 
 def _as_family(
-    model: Transformer, ids: Mapping[str, _Ids], num_positions: int, kind: str, of: type[_Family]
+    model: Transformer, ids: Mapping[str, _Ids], num_positions: int, kind: str, of: type[_EncoderDecoder]
 ) -> _Written:
     has_two = "decoder_vocab_size" in of.__dataclass_fields__
     is_shared = model.config.share_embeddings and np.array_equal(ids["source"], ids["target"])
@@ -126,7 +129,7 @@ def _is_same(name: str, ours: object, theirs: object) -> bool:
 
 
 def _table_roles(
-    model: Transformer, family: _Family, *, is_shared: bool, is_separate: bool
+    model: Transformer, family: _EncoderDecoder, *, is_shared: bool, is_separate: bool
 ) -> dict[str, str]:
     """Return for each name of a table what it is: that of the source, the target or the output."""
     first, shared = family.tables["source"]
@@ -153,7 +156,7 @@ def _feature_order(model: Transformer) -> _Ids | None:
 
 
 def _tensors_of(
-    model: Transformer, family: _Family, ids: Mapping[str, _Ids], roles: Mapping[str, str]
+    model: Transformer, family: _EncoderDecoder, ids: Mapping[str, _Ids], roles: Mapping[str, str]
 ) -> dict[str, _Array]:
     tensors: dict[str, _Array] = {}
     order = _feature_order(model)
@@ -177,7 +180,7 @@ def _tensors_of(
     return tensors if bias is None else {**tensors, _BIAS: bias}
 
 
-def _output_bias(model: Transformer, family: _Family, ids: _Ids) -> _Array | None:
+def _output_bias(model: Transformer, family: _EncoderDecoder, ids: _Ids) -> _Array | None:
     """Return the bias of the logits `(1, v)`; None if there is none."""
     bias = model.output_projection.bias
     given = np.zeros((len(ids), 1), "float32") if bias is None else _array(bias)[:, None]

@@ -1,8 +1,18 @@
 """A run: its configuration, its directory, its data, and how a model is trained in it."""
 
+from keras_transformer.runs.classification import ClassificationRun
 from keras_transformer.runs.config import RunConfig
+from keras_transformer.runs.generation import GenerationRun
 from keras_transformer.runs.recipe import Recipe
-from keras_transformer.runs.run import Run, score
+from keras_transformer.runs.run import Run
+from keras_transformer.runs.scoring import score
+from keras_transformer.runs.translation import TranslationRun
+
+_KINDS = (
+    TranslationRun,
+    GenerationRun,
+    ClassificationRun,
+)  # what can be trained: a configuration and a kind of run, each known by its import
 
 __all__ = ["Recipe", "Run", "RunConfig", "score"]
 __dir__ = __all__.copy  # `dir()` shows what is public

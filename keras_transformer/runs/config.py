@@ -1,14 +1,15 @@
 """Configuration of a run: the defaults, then a TOML file, then options by name."""
 
 import ast
+import functools
 import inspect
+import operator
 import re
 import tomllib
 from collections.abc import Mapping
 from itertools import pairwise
 from os import PathLike
-from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, get_type_hints
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, TypeAlias, get_type_hints
 
 from keras.optimizers.schedules import CosineDecay, LearningRateSchedule
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
@@ -17,7 +18,7 @@ from keras_transformer._files import as_path, read_file, read_table
 from keras_transformer.errors import InputError
 from keras_transformer.models.config import PRESETS, TransformerConfig
 from keras_transformer.training.schedules import InverseSquareRootSchedule, NoamSchedule
-from keras_transformer.types import Count, Length
+from keras_transformer.types import Count
 
 Value: TypeAlias = str | int | float | bool | list[str]
 
@@ -48,59 +49,14 @@ class _Section(BaseModel):
 
 
 class _DataSection(_Section):
-    """Pairs to train, validate and test on, and the limits of a batch."""
+    """What a run of any task has of its data; a task adds where they come from."""
 
-    pairs: FileName | None = None
-    """Pairs by name: `dates`, `tfds:NAME`, a file (`.tsv`, `.csv`, `.jsonl`, `.tmx`, plain or `.gz`), a
-    directory of them, or a folder of files `LANGUAGE.SPLIT.txt` as TFDS's `TranslateFolder` has them; the
-    built-in dates if absent. `FILE#SOURCE,TARGET` names columns, or counts them from 1."""
-    source: Files | None = None
-    """File with a source text on each line, or in each `<seg>` of SGML, plain or `.gz`; several, or a
-    pattern, for shards."""
-    target: Files | None = None
-    """File with the translation of each line of `source`; as many as of `source`."""
-    validation_source: Files | None = None
-    """Source texts that choose the best epoch. If absent, a part of the training pairs does."""
-    validation_target: Files | None = None
-    """Translations of `validation_source`."""
-    test_source: Files | None = None
-    """Source texts that are scored after training."""
-    test_target: Files | None = None
-    """Translations of `test_source`."""
     validation_fraction: Fraction = 0.05
-    """Part of the training pairs that is held out if no validation pairs are given."""
-    max_pairs_in_memory: Count = 500_000
-    """Of more training pairs in files, token ids are kept in `cache_directory`, the vocabulary is trained on
-    a sample of 150,000 pairs, and at most 5,000 are held out."""
-    max_source_length: Length = 256
-    """Longest source in tokens, the end token included; longer pairs are dropped and counted."""
-    max_target_length: Length = 256
-    """Longest target in tokens, one special token included; longer pairs are dropped and counted."""
+    """Part of the training data that is held out if no validation data are given."""
     tokens_per_batch: Count | None = None
-    """Tokens of a batch on its longer side, padding included; if absent from 512 to 4096, by the corpus."""
+    """Tokens of a batch, padding included; if absent from 512 to 4096, by the corpus."""
     seed: Seed = 0
     """Seed of everything random."""
-
-    @model_validator(mode="after")
-    def _check(self) -> "_DataSection":
-        for part in ("", "validation_", "test_"):
-            source, target = getattr(self, f"{part}source"), getattr(self, f"{part}target")
-            if (source is None) != (target is None):
-                raise ValueError(
-                    f"`{part}source` and `{part}target` must be given together. "
-                    f"Received: {part}source={source!r}, {part}target={target!r}."
-                )
-        if self.pairs is not None and self.source is not None:
-            raise ValueError(
-                "`pairs` and `source` are two origins; give one. "
-                f"Received: pairs={self.pairs!r}, source={self.source!r}."
-            )
-        if not self.validation_fraction and self.validation_source is None:
-            raise ValueError(
-                "`validation_fraction` must be above 0; some pairs must choose the best checkpoint. "
-                f"Received: validation_fraction={self.validation_fraction}."
-            )
-        return self
 
 
 class _VocabularySection(_Section):
@@ -108,72 +64,43 @@ class _VocabularySection(_Section):
 
     kind: TokenizerKind | None = None
     """Kind of token. If absent `subword`; for short texts of digits, codes or single words `character`."""
-    target_kind: TokenizerKind | None = None
-    """Kind of the target's tokens where it differs, such as phones between spaces."""
     size: Annotated[int, Field(ge=5, lt=2**31)] | None = None
     """Most entries of a vocabulary, the four special tokens included; 8000 if absent, of subwords fewer for
     a small corpus: one for each 400 characters."""
-    shared: bool = True
-    """Train one vocabulary on source and target together."""
     lowercase: bool = False
     """Lower-case all text first; outputs are in lower case too."""
     normalize_spaces: bool = False
     """In character vocabularies: read each run of spaces as one space, and none at the ends of a text."""
-    subword_dropout: Fraction = 0.0
-    """Part of a subword vocabulary's merges that is left out in training, others in each epoch."""
-    target_subword_dropout: Fraction | None = None
-    """The same for targets, where it differs; 0 leaves them, the more costly side, as short as they are."""
-
-    @model_validator(mode="after")
-    def _check(self) -> "_VocabularySection":
-        if self.subword_dropout and "subword" not in (self.kind or "subword", self.target_kind):
-            raise ValueError(
-                "`subword_dropout` is for subword vocabularies. Received: subword_dropout="
-                f"{self.subword_dropout}, kind={self.kind!r}, target_kind={self.target_kind!r}."
-            )
-        if self.shared and self.target_kind not in (None, self.kind or self.target_kind):
-            raise ValueError(
-                "A shared vocabulary is of one kind; set `shared` to false. "
-                f"Received: kind={self.kind!r}, target_kind={self.target_kind!r}."
-            )
-        return self
-
-    @property
-    def asked_kind(self) -> TokenizerKind | None:
-        """Kind that was asked for, in its own name or by an option of it; None to choose one."""
-        if self.kind is None and (self.subword_dropout or self.target_subword_dropout):
-            return "subword"
-        return self.kind or (self.target_kind if self.shared else None)
-
-
-# What the vocabularies and the data decide; there are as many learned positions as a run's limits allow.
-_DECIDED_ELSEWHERE = {"source_vocabulary_size", "target_vocabulary_size", "encoder_feature_dim"}
-_DECIDED_ELSEWHERE |= {"source_convolutions", "max_source_positions"}
-_DECIDED_ELSEWHERE |= {"max_length", "num_layers"}
-_MODEL_TYPES = {
-    name: kind for name, kind in get_type_hints(TransformerConfig).items() if name not in _DECIDED_ELSEWHERE
-}
-_MODEL_FIELDS: dict[str, Any] = {name: (kind | None, None) for name, kind in _MODEL_TYPES.items()}
-# Checks types alone; `_ModelSection` keeps what was asked for, so that a file of a run has no more than that.
-_ModelChanges = create_model("_ModelChanges", __base__=_Section, **_MODEL_FIELDS)
 
 
 # A preset and what differs from it, since the sizes of the vocabularies are not known before they are made.
 class _ModelSection(_Section, extra="allow"):
     """A preset, and what differs from it: any field of `TransformerConfig` that a run may set."""
 
+    # What the vocabularies and the data decide; there are as many learned positions as a run's limits allow.
+    decided_elsewhere: ClassVar[tuple[str, ...]] = (
+        *("source_vocabulary_size", "target_vocabulary_size", "encoder_feature_dim", "source_convolutions"),
+        *("max_source_positions", "max_length", "num_layers"),
+    )
+
     preset: Literal["tiny", "small", "base", "big"] = "tiny"
     """Size of the model."""
     initial_model: FileName | None = None
-    """Begin with vocabularies, architecture and weights of this run or saved translator; only rates of
+    """Begin with vocabularies, architecture and weights of this run or saved model; only rates of
     dropout may differ."""
 
     @model_validator(mode="after")
     def _check(self) -> "_ModelSection":
-        _ModelChanges.model_validate(self.changes)
+        _model_changes(type(self)).model_validate(self.changes)
         if self.initial_model is None:  # whose sizes are not known yet
             self.transformer()
         return self
+
+    @classmethod
+    def types(cls) -> dict[str, Any]:
+        """Return the types of the fields of `TransformerConfig` that a run may set, by name."""
+        types = get_type_hints(TransformerConfig)
+        return {name: kind for name, kind in types.items() if name not in cls.decided_elsewhere}
 
     @property
     def changes(self) -> dict[str, object]:
@@ -186,11 +113,18 @@ class _ModelSection(_Section, extra="allow"):
         return TransformerConfig(**options)
 
 
+# Checks types alone; `_ModelSection` keeps what was asked for, so that a file of a run has no more than that.
+@functools.cache
+def _model_changes(section: type[_ModelSection]) -> type[_Section]:
+    fields: dict[str, Any] = {name: (kind | None, None) for name, kind in section.types().items()}
+    return create_model("_ModelChanges", __base__=_Section, **fields)
+
+
 class _TrainingSection(_Section):
     """Recipe of the training."""
 
     epochs: Count | None = None
-    """Passes over the training pairs. If absent 10 to 100, for 3000 updates at least."""
+    """Passes over the training data. If absent 10 to 100, for 3000 updates at least."""
     schedule: Literal["constant", "cosine", "inverse_square_root", "noam"] = "inverse_square_root"
     """Learning rate after the warm-up; `constant` has none."""
     peak_learning_rate: Positive = 1e-3
@@ -213,12 +147,8 @@ class _TrainingSection(_Section):
     weights as they were."""
     average_last: Count | None = None
     """Use the mean of so many of the last checkpoints, at most of half of all epochs, not the best one."""
-    monitor: Literal[
-        "loss", "bleu", "chrf", "exact_match", "word_error_rate", "token_error_rate", "character_error_rate"
-    ] = "loss"
-    """What chooses the best epoch: the loss of the validation pairs, or a metric of their translations."""
-    monitored_pairs: Count = 500
-    """Most validation pairs that are translated after an epoch for such a metric."""
+    monitor: str = "loss"
+    """What chooses the best epoch."""
     patience: Count | None = None
     """Stop after so many epochs in a row that are no better."""
     precision: Literal["float32", "mixed_bfloat16", "mixed_float16"] = "float32"
@@ -248,31 +178,15 @@ class _TrainingSection(_Section):
         )
 
 
-class _DecodingSection(_Section):
-    """Search for a translation, and how translations are scored."""
-
-    beam_size: Count = 4
-    """Hypotheses that the search keeps; 1 is greedy."""
-    length_penalty: Weight = 1.0
-    """Exponent of the length that scores are divided by; 0 prefers short translations."""
-    max_target_length: Length = 256
-    """Longest translation in tokens, the end token included."""
-    batch_size: Count = 64
-    """Texts that are decoded together."""
-    bleu_tokenize: Literal["13a", "none", "intl", "char"] = "13a"
-    """Tokenization of sacreBLEU; `none` for text that is tokenized already."""
-
-
 # Chosen by the number of tokens where they are not given.
 _CHOSEN = {"tokens_per_batch": "data", "epochs": "training", "warmup_steps": "training"}
-# These names are fields of two sections and mean one thing to who gives them; there are no others.
-_IN_TWO_SECTIONS = {"seed": ("data", "training"), "max_target_length": ("data", "decoding")}
+_DEFAULT_TASK = "translate"
 
 
 class _Option(NamedTuple):
     # A value that a run can be given by name, and the sections that hold it.
     sections: tuple[str, ...]
-    annotation: object
+    annotation: Any
     default: object
     text: str
 
@@ -281,7 +195,8 @@ class RunConfig(_Section, strict=False):
     """All that decides the outcome of a run.
 
     Fields are read from the tables `[data]`, `[vocabulary]`, `[model]`, `[training]` and `[decoding]` of a
-    TOML file; paths are relative to the working directory.
+    TOML file; paths are relative to the working directory. Which fields the tables have depends on `task`;
+    the default is to translate.
 
     Raises:
         ValueError: if a value is of the wrong type or out of its range, or two values do not fit together.
@@ -291,19 +206,38 @@ class RunConfig(_Section, strict=False):
         3
     """
 
+    # Each task has a subclass, which declares the sections again where they have fields of its own.
+    tasks: ClassVar[dict[str, type["RunConfig"]]] = {}
+
     name: str = "model"
     """Name of the model: its directory in `run_directory` and in `export_directory`."""
     run_directory: FileName = "runs"
     """Where checkpoints, logs and pictures go."""
     export_directory: FileName = "saved_models"
     """Where the served versions go."""
-    cache_directory: FileName = "token_ids"
-    """Where token ids of more pairs than `max_pairs_in_memory` are kept, for all runs on them."""
+    task: str = _DEFAULT_TASK
+    """What the model is trained for."""
     data: _DataSection = _DataSection()
     vocabulary: _VocabularySection = _VocabularySection()
     model: _ModelSection = _ModelSection()
     training: _TrainingSection = _TrainingSection()
-    decoding: _DecodingSection = _DecodingSection()
+
+    # As `pathlib.Path` does: the name of the base makes an object of the class that fits.
+    def __new__(cls, **values: Any) -> Self:
+        chosen: Any = RunConfig._of(values.get("task", _DEFAULT_TASK)) if cls is RunConfig else cls
+        return super().__new__(chosen)
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **options: Any) -> None:
+        super().__pydantic_init_subclass__(**options)
+        RunConfig.tasks[cls.model_fields["task"].default] = cls
+
+    @staticmethod
+    def _of(task: object, origin: str = "") -> type["RunConfig"]:
+        if not isinstance(task, str) or task not in RunConfig.tasks:
+            names = ", ".join(map(repr, RunConfig.tasks))
+            raise InputError(f"{origin}`task` must be one of {names}. Received: task={task!r}.")
+        return RunConfig.tasks[task]
 
     @model_validator(mode="after")
     def _check(self) -> "RunConfig":
@@ -316,13 +250,12 @@ class RunConfig(_Section, strict=False):
     @classmethod
     def default(cls, **options: Value) -> "RunConfig":
         """Return the configuration of a run without a file: the built-in dates if no option names others."""
-        if options.get("pairs", "dates") != "dates" or "source" in options or "target" in options:
-            return cls().override(**options)
-        dates = cls.from_toml(Path(__file__).with_name("dates.toml"))
-        # The sizes of a preset that is named, not those that the dates change in theirs.
-        if "preset" in options:
-            dates = dates.model_copy(update={"model": _ModelSection()})
-        return dates.override(**options)
+        return cls._of(options.get("task", _DEFAULT_TASK)).start(options).override(**options)
+
+    @classmethod
+    def start(cls, options: Mapping[str, Value]) -> "RunConfig":
+        """Return what options that are given without a file change; a task may have built-in data."""
+        return cls()
 
     @classmethod
     def from_toml(cls, path: str | PathLike[str]) -> "RunConfig":
@@ -350,20 +283,33 @@ class RunConfig(_Section, strict=False):
         """Return the same configuration with other values.
 
         Args:
-            **options: values by the name of their field, whatever its section. `seed` and `max_target_length`
-                stand in two sections and are set in both.
+            **options: values by the name of their field, whatever its section. A name that stands in two
+                sections, such as `seed`, is set in both.
 
         Raises:
             InputError: if a name is unknown, or a value is wrong.
         """
-        table = self.model_dump()
-        known = self.options()
+        wanted = self._of(options.get("task", self.task))
+        # What another task does not know is no fault as long as it has its default.
+        table = self.model_dump(exclude_defaults=wanted is not type(self))
+        known = wanted.options()
         for name, value in options.items():
             if name not in known:
-                raise InputError(f"No section has this field. Received: {name!r}. Known: {', '.join(known)}.")
+                raise InputError(wanted._unknown(name, value))
             for section in known[name].sections:
-                (table[section] if section else table)[name] = value
+                (table.setdefault(section, {}) if section else table)[name] = value
         return _validated(table)
+
+    @classmethod
+    def _unknown(cls, name: str, value: Value) -> str:
+        others = [task for task, each in RunConfig.tasks.items() if name in each.options()]
+        if not others:
+            return f"No section has this field. Received: {name!r}. Known: {', '.join(cls.options())}."
+        task = cls.model_fields["task"].default
+        return (
+            f"`{name}` is an option of task={' and '.join(map(repr, others))}. "
+            f"Received: {name}={value!r}, task={task!r}."
+        )
 
     @property
     def chosen(self) -> dict[str, int | None]:
@@ -377,20 +323,46 @@ class RunConfig(_Section, strict=False):
 
     @classmethod
     def options(cls) -> dict[str, _Option]:
-        """Return all that a run can be given by name, in the order of the sections."""
-        options = {}
-        for section, field in cls.model_fields.items():
-            if not isinstance(field.default, _Section):
-                options[section] = _Option(("",), field.annotation, field.default, field.description or "")
-                continue
-            for name, inner in type(field.default).model_fields.items():
-                sections = _IN_TWO_SECTIONS.get(name, (section,))
-                options[name] = _Option(sections, inner.annotation, inner.default, inner.description or "")
-            if section == "model":
-                texts = _model_docstrings()
-                for name, kind in _MODEL_TYPES.items():
-                    options[name] = _Option(("model",), kind, None, texts[name])
+        """Return all that a run can be given by name, in the order of the sections; of any task here."""
+        if cls is not RunConfig:
+            return _options(cls)
+        options = dict(_options(RunConfig.tasks[_DEFAULT_TASK]))
+        tasks = {task: _options(each) for task, each in RunConfig.tasks.items() if task != _DEFAULT_TASK}
+        for name in dict.fromkeys(name for each in tasks.values() for name in each):
+            others = {task: each[name] for task, each in tasks.items() if name in each}
+            known = options.get(name)
+            texts = {
+                task: option.text for task, option in others.items() if not known or option.text != known.text
+            }
+            text = f"{known.text} " if known else ""
+            for each in dict.fromkeys(texts.values()):
+                text += f"To {', '.join(task for task in texts if texts[task] == each)}: {each} "
+            annotations = [option.annotation for option in ([known] if known else []) + [*others.values()]]
+            first = known or next(iter(others.values()))
+            options[name] = first._replace(
+                text=text.strip(), annotation=functools.reduce(operator.or_, dict.fromkeys(annotations))
+            )
         return options
+
+
+@functools.cache
+def _options(config: type[RunConfig]) -> dict[str, _Option]:
+    options: dict[str, _Option] = {}
+    for section, field in config.model_fields.items():
+        if not isinstance(field.default, _Section):
+            options[section] = _Option(("",), field.annotation, field.default, field.description or "")
+            continue
+        kind = type(field.default)
+        # What only this task has comes first, such as where its data are.
+        own = {*kind.__annotations__}
+        for name, inner in sorted(kind.model_fields.items(), key=lambda item: item[0] not in own):
+            sections = (*(options[name].sections if name in options else ()), section)
+            options[name] = _Option(sections, inner.annotation, inner.default, inner.description or "")
+        if isinstance(field.default, _ModelSection):
+            texts = _model_docstrings()
+            for name, annotation in field.default.types().items():
+                options[name] = _Option((section,), annotation, None, texts[name])
+    return options
 
 
 def _model_docstrings() -> dict[str, str]:
@@ -404,14 +376,15 @@ def _model_docstrings() -> dict[str, str]:
     return texts
 
 
-def _validated(table: object, origin: str = "") -> RunConfig:
+def _validated(table: dict[str, Any], origin: str = "") -> RunConfig:
+    config = RunConfig._of(table.get("task", _DEFAULT_TASK), origin)
     try:
-        return RunConfig.model_validate(table)
+        return config.model_validate(table)
     except ValidationError as error:
-        raise InputError(f"{origin}{_one_line(error)}") from error
+        raise InputError(f"{origin}{_one_line(error, config)}") from error
 
 
-def _one_line(error: ValidationError) -> str:
+def _one_line(error: ValidationError, config: type[RunConfig]) -> str:
     # The first fault alone, as everywhere: pydantic's own text takes several lines, and a link, for each.
     fault = error.errors(include_url=False)[0]
     # No deeper than sections: which of several types of a field failed is not for its reader.
@@ -423,7 +396,7 @@ def _one_line(error: ValidationError) -> str:
     if fault["type"] == "model_type":
         return f"{table}must be a table of fields. Received: {fault['input']!r}."
     if fault["type"] == "extra_forbidden":
-        known = [key for key, option in RunConfig.options().items() if {*sections[1:]} & {*option.sections}]
-        return f"{where}unknown field {name!r}. Known fields: {', '.join(known or RunConfig.model_fields)}."
+        known = [key for key, option in config.options().items() if {*sections[1:]} & {*option.sections}]
+        return f"{where}unknown field {name!r}. Known fields: {', '.join(known or config.model_fields)}."
     wanted = re.sub("^(Input|String) should", "must", fault["msg"])
     return f"{where}`{name}` {wanted}. Received: {name}={fault['input']!r}."

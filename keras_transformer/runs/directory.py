@@ -1,12 +1,11 @@
 """Directory of a run: one process at a time, and nothing is lost before something new is saved."""
 
 import contextlib
-import hashlib
 import json
 import logging
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from io import TextIOWrapper
 from pathlib import Path
 
@@ -21,27 +20,43 @@ from keras_transformer._files import (
 )
 from keras_transformer.errors import InputError
 from keras_transformer.runs.config import CHECKSUMS, RunConfig
-from keras_transformer.types import Pair
+from keras_transformer.runs.kind import RunKind
 
 if os.name == "posix":
     import fcntl
 
-CONFIG_FILE, PAIRS_FILE = "config.json", "pairs.json"
-REPORT_FILE, PAGE_FILE, ATTENTION_FILE = "report.json", "report.html", "attention.png"
-TOKENIZERS = ("source_tokenizer", "target_tokenizer")
+CONFIG_FILE = "config.json"
+REPORT_FILE, PAGE_FILE = "report.json", "report.html"
 CHECKPOINTS = "checkpoints"
 _CURVES = ("training.csv", "training.png", "tensorboard")
-_BEFORE_A_CHECKPOINT = (CONFIG_FILE, PAIRS_FILE, CHECKPOINTS, *TOKENIZERS, *_CURVES)
-# All that a run writes; tests compare the list with what a run has written. Whatever else is there,
-# such as the texts to train on, is somebody else's and is never touched.
-_TRANSLATOR = ("model.keras", "translator.json", Checksums.file)
-CONTENT = (*_BEFORE_A_CHECKPOINT, *_TRANSLATOR, ATTENTION_FILE, PAGE_FILE, REPORT_FILE)
 
 # What an earlier run has left, and the same while it is moved there or back, when the run that replaces it
 # has written nothing yet, or nothing any more. A kill between two moves leaves a name that says which it is.
 _REPLACED, _MOVING = ".replaced", ".replaced.moving"
 
 _LOGGER = logging.getLogger(__name__)
+
+
+# Whatever else is in the directory, such as the texts to train on, is somebody else's and is never touched.
+def content(kinds: Iterable[type[RunKind]]) -> tuple[str, ...]:
+    """Return all that runs of some kinds write."""
+    pictures = dict.fromkeys(name for kind in kinds for name in kind.pictures)
+    return (*_before_a_checkpoint(kinds), *_saved_task(kinds), *pictures, PAGE_FILE, REPORT_FILE)
+
+
+def _before_a_checkpoint(kinds: Iterable[type[RunKind]]) -> tuple[str, ...]:
+    fingerprints = dict.fromkeys(_fingerprints(kind) for kind in kinds)
+    readers = dict.fromkeys(name for kind in kinds for name in kind.task_class.tokenizer_names)
+    return (CONFIG_FILE, *fingerprints, CHECKPOINTS, *readers, *_CURVES)
+
+
+def _fingerprints(kind: type[RunKind]) -> str:
+    return f"{kind.noun}.json"
+
+
+def _saved_task(kinds: Iterable[type[RunKind]]) -> tuple[str, ...]:
+    options = dict.fromkeys(kind.task_class.options_file for kind in kinds)
+    return ("model.keras", *options, Checksums.file)
 
 
 @contextlib.contextmanager
@@ -103,10 +118,9 @@ def write_config(directory: Path, config: RunConfig, *, is_complete: bool = Fals
     table = config.model_dump()
     checksums = {CONFIG_FILE: Checksums.of_values(table)}
     if is_complete:
-        parts = [
-            directory / PAIRS_FILE,
-            *(path for name in TOKENIZERS for path in (directory / name).iterdir()),
-        ]
+        kind = RunKind.kinds[config.task]
+        readers = (directory / name for name in kind.task_class.tokenizer_names)
+        parts = [directory / _fingerprints(kind), *(path for reader in readers for path in reader.iterdir())]
         checksums |= {path.relative_to(directory).as_posix(): Checksums.of(path) for path in sorted(parts)}
     write_file(directory / CONFIG_FILE, _as_json({**table, CHECKSUMS: checksums}))
 
@@ -169,7 +183,8 @@ def begun(directory: Path, config: RunConfig, *, overwrite: bool) -> Iterator[Ru
 
 
 def _check_replaceable(directory: Path, *, overwrite: bool) -> None:
-    present = [name for name in CONTENT if (directory / name).exists()]
+    kinds = RunKind.kinds.values()
+    present = [name for name in content(kinds) if (directory / name).exists()]
     if _has_checkpoint(directory) and not overwrite:
         raise InputError(
             f"{directory} holds a run already. Go on with --resume, start again with --overwrite, "
@@ -182,7 +197,7 @@ def _check_replaceable(directory: Path, *, overwrite: bool) -> None:
             message = f"{directory / CONFIG_FILE} is not that of a run, and a run would replace it."
             raise InputError(f"{message} Choose another --name.") from error
     # A run that ended before its first checkpoint left nothing to keep, if its configuration says it was one.
-    unsaved = _BEFORE_A_CHECKPOINT if CONFIG_FILE in present else ()
+    unsaved = _before_a_checkpoint(kinds) if CONFIG_FILE in present else ()
     kept = [name for name in present if name not in unsaved]
     # Weights whose state is lost cannot be resumed, yet they are somebody's work.
     kept += sorted(path.name for path in directory.glob(f"{CHECKPOINTS}/epoch-*"))
@@ -211,7 +226,7 @@ def _settle(directory: Path) -> None:
 
 
 def _move(origin: Path, target: Path) -> None:
-    for name in CONTENT:
+    for name in content(RunKind.kinds.values()):
         if (origin / name).exists():
             target.mkdir(exist_ok=True)
             (origin / name).rename(target / name)
@@ -219,7 +234,7 @@ def _move(origin: Path, target: Path) -> None:
 
 def _remove(directory: Path) -> None:
     # The configuration last: it says that the others are of a run, also after a kill in between.
-    for name in reversed(CONTENT):
+    for name in reversed(content(RunKind.kinds.values())):
         if (directory / name).is_dir():
             shutil.rmtree(directory / name)
         else:
@@ -255,7 +270,8 @@ def resumed(directory: Path, config: RunConfig) -> Iterator[RunConfig]:
 
 def _check_nothing_is_lost(directory: Path) -> None:
     """Raise InputError for a run that saved epochs and has no checkpoints; say so if it saved none."""
-    if left := [name for name in (_CURVES[0], *_TRANSLATOR, REPORT_FILE) if (directory / name).exists()]:
+    names = (_CURVES[0], *_saved_task(RunKind.kinds.values()), REPORT_FILE)
+    if left := [name for name in names if (directory / name).exists()]:
         raise InputError(
             f"{directory} cannot go on: it holds {', '.join(left)} of epochs that were saved, and no "
             f"{CHECKPOINTS}/state.json. Copy {CHECKPOINTS} as well, or start again with --overwrite."
@@ -295,37 +311,26 @@ def _flat(config: RunConfig) -> dict[str, object]:
     return flat
 
 
-def check_pairs(directory: Path, **parts: Sequence[Pair] | str) -> None:
-    """Note which pairs a run has, or their fingerprint; raise InputError if it began with others."""
-    # With others, held-out pairs may be among those that were trained on, the place in the data is lost, and
-    # losses of epochs cannot be compared.
-    path = directory / PAIRS_FILE
-    received = {
-        part: pairs if isinstance(pairs, str) else _fingerprint(pairs) for part, pairs in parts.items()
-    }
+def check_data(directory: Path, kind: type[RunKind], **received: str) -> None:
+    """Note the fingerprints of a run's examples; raise InputError if it began with others."""
+    # With others, held-out examples may be among those that were trained on, the place in the data is lost,
+    # and losses of epochs cannot be compared.
+    path = directory / _fingerprints(kind)
     if not path.exists():
         write_file(path, _as_json(received))
         return
     try:
         wanted = read_table(read_file(path), path)
     except InputError as error:
-        message = f"{path} is damaged: {error}. Remove it if the pairs are the same as before."
+        message = f"{path} is damaged: {error}. Remove it if the {kind.noun} are the same as before."
         raise InputError(message) from error
     changed = [part for part in received if received[part] != wanted.get(part)]
     if changed:
         raise InputError(
-            "A run that goes on must have the pairs that it began with. Received: other "
-            f"{' and '.join(changed)} pairs than those of {path}. Train on others under another --name, with "
-            "--initial-model."
+            f"A run that goes on must have the {kind.noun} that it began with. Received: other "
+            f"{' and '.join(changed)} {kind.noun} than those of {path}. Train on others under another "
+            "--name, with --initial-model."
         )
-
-
-def _fingerprint(pairs: Sequence[Pair]) -> str:
-    digest = hashlib.sha256()
-    # As JSON, so that no two lists of pairs are the same bytes; in order, which decides on the batches.
-    for pair in pairs:
-        digest.update(json.dumps(pair).encode() + b"\n")
-    return digest.hexdigest()
 
 
 def _as_json(table: Mapping[str, object]) -> bytes:

@@ -9,21 +9,18 @@ import heapq
 import itertools
 import json
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Iterator
+from contextlib import nullcontext, suppress
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from keras_transformer._files import Checksums, errors_named, open_for_reading, read_table, write_file
 from keras_transformer.data.encoding import EncodedPairs
 from keras_transformer.data.parallel_text import ParallelText
 from keras_transformer.errors import InputError
-from keras_transformer.runs.config import RunConfig, _DataSection
-from keras_transformer.text.tokenizer import Tokenizer
+from keras_transformer.runs.kind import Progress, Readers
+from keras_transformer.runs.translation_options import TranslationConfig, _PairsSection
 from keras_transformer.types import Pair
-
-# Shows something long with its length and its name; what it gives is told how many more items are done.
-Progress: TypeAlias = Callable[[int, str], AbstractContextManager[Callable[[int], None]]]
 
 # A vocabulary of 500,000 texts takes 5 s and 1.4 GB, and more texts change its rarest entries alone.
 _MAX_SAMPLE = 150_000
@@ -37,7 +34,7 @@ _LOGGER = logging.getLogger(__name__)
 class _LargeCorpus(NamedTuple):
     texts: ParallelText
     directory: Path
-    num_pairs: int  # with text on both sides, but for those held out
+    num_examples: int  # pairs with text on both sides, but for those held out
     held_out: list[Pair]
     sample: list[Pair]
 
@@ -50,26 +47,23 @@ class _LargeCorpus(NamedTuple):
         sources = {source for source, _ in self.held_out}
         return (pair for pair in self.texts if pair[0] not in sources)
 
-    def encode(
-        self, tokenizers: tuple[Tokenizer, Tokenizer], limits: tuple[int, int], progress: Progress | None
-    ) -> EncodedPairs:
+    def encode(self, tokenizers: Readers, limits: tuple[int, int], progress: Progress | None) -> EncodedPairs:
         """Tokenize all pairs to the disk, or find their ids there."""
         decided = {"limits": limits, "tokenizers": [each.fingerprint() for each in tokenizers]}
         directory = self.directory / f"ids-{Checksums.of_values(decided)[:16]}"
-        shown = (
-            nullcontext() if progress is None or directory.exists() else progress(self.num_pairs, "token ids")
-        )
+        is_made, (source, target) = directory.exists(), tokenizers
+        shown = progress(self.num_examples, "token ids") if progress and not is_made else nullcontext()
         with shown as advance:
             return EncodedPairs.cached(
                 self.pairs,
-                *(*tokenizers, directory),
+                *(source, target, directory),
                 max_source_length=limits[0],
                 max_target_length=limits[1],
                 progress=advance,
             )
 
 
-def _large_corpus(config: RunConfig) -> _LargeCorpus | None:
+def _large_corpus(config: TranslationConfig) -> _LargeCorpus | None:
     """Return the training pairs of a run if they are files of more than it keeps in memory."""
     data, texts = config.data, _texts(config.data)
     # The first that is too many, if there is one.
@@ -102,7 +96,7 @@ def _large_corpus(config: RunConfig) -> _LargeCorpus | None:
     return _LargeCorpus(texts, directory, values["num_pairs"], held_out, sample)
 
 
-def _texts(data: _DataSection) -> ParallelText | None:
+def _texts(data: _PairsSection) -> ParallelText | None:
     # What cannot be read twice, such as a pipe, is read into memory; so is what is refused there.
     with suppress(InputError):
         if data.source is not None and data.target is not None:

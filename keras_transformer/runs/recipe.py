@@ -7,12 +7,15 @@ import dataclasses
 import logging
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from keras_transformer._arguments import as_pairs
 from keras_transformer.data.encoding import EncodedPairs
+from keras_transformer.data.frame_pairs import EncodedFrames, FramePair
+from keras_transformer.data.frames import FrameNormalizer
 from keras_transformer.models.config import PRESETS
 from keras_transformer.text.lookup import CharacterTokenizer, WhitespaceTokenizer
+from keras_transformer.text.reader import Reader
 from keras_transformer.text.subword import SubwordTokenizer
 from keras_transformer.text.tokenizer import Tokenizer
 from keras_transformer.training.schedules import InverseSquareRootSchedule
@@ -45,8 +48,10 @@ class Recipe:
     """
 
     tokenizer: Tokenizer
-    """Of both sides: subwords, fewer for a small corpus; for short texts of digits, codes or single words
-    characters."""
+    """Of both sides, or of the targets of frames: subwords, fewer for a small corpus; for short texts of
+    digits, codes or single words characters."""
+    source_reader: Reader
+    """The tokenizer, or the `FrameNormalizer` of frames."""
     tokens_per_batch: int
     """For `data.translation_dataset`: from 512 to 4096."""
     epochs: int
@@ -57,11 +62,12 @@ class Recipe:
     """For the preset `tiny`."""
 
     @classmethod
-    def of(cls, pairs: Sequence[Pair]) -> "Recipe":
+    def of(cls, pairs: Sequence[Pair] | Sequence[FramePair]) -> "Recipe":
         """Choose for some pairs, and train their tokenizer.
 
         Args:
-            pairs: Sources and targets to train on, without those that are held out.
+            pairs: Sources and targets to train on, without those that are held out. Sources may be frames,
+                arrays `(s, w)`.
 
         Returns:
             The recipe.
@@ -70,13 +76,21 @@ class Recipe:
             TypeError: If a pair is not two strings.
             InputError: If there are no pairs, or they hold no text.
         """
-        pairs = as_pairs(pairs=pairs)
-        sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
-        tokenizer = train_tokenizer([*sources, *targets], choose_kind(None, sources, targets))
-        lengths = EncodedPairs.encode(pairs, tokenizer, tokenizer).lengths()
+        reads_frames = bool(pairs) and hasattr(pairs[0][0], "shape")
+        several: list[Any] = [*pairs] if reads_frames else as_pairs(pairs=pairs)
+        sources, targets = [source for source, _ in several], [target for _, target in several]
+        texts = targets if reads_frames else [*sources, *targets]
+        tokenizer = train_tokenizer(texts, choose_kind(None, texts[: len(targets)], targets))
+        reader: Reader = tokenizer
+        if reads_frames:
+            reader = normalizer = FrameNormalizer.adapt(sources)
+            encoded: EncodedPairs = EncodedFrames.of(several, normalizer, tokenizer)
+        else:
+            encoded = EncodedPairs.encode(several, tokenizer, tokenizer)
+        lengths = encoded.lengths()
         sizes = choose_sizes(int(lengths.max(axis=1).sum()), holds=int(lengths.max()))
-        dropout = choose_dropout(PRESETS["tiny"].dropout, (tokenizer, tokenizer))
-        return cls(tokenizer=tokenizer, **sizes._asdict(), dropout=dropout)
+        dropout = choose_dropout(PRESETS["tiny"].dropout, (reader, tokenizer))
+        return cls(tokenizer=tokenizer, source_reader=reader, **sizes._asdict(), dropout=dropout)
 
     @property
     def learning_rate(self) -> InverseSquareRootSchedule:
@@ -159,10 +173,11 @@ def choose_sizes(
     return sizes
 
 
-def choose_dropout(dropout: float, tokenizers: tuple[Tokenizer, Tokenizer]) -> float:
+def choose_dropout(dropout: float, readers: Sequence[Reader]) -> float:
     """Return the rate of dropout that suits the tokens, where that of a preset is not asked for by name."""
-    # What characters of short texts have in common is a rule, and not to be learned by heart.
-    if dropout > 0.1 and all(tokenizer.kind == "character" for tokenizer in tokenizers):
-        _LOGGER.info("chosen for characters: dropout=0.1")
+    # What characters of short texts, or frames, have in common is a rule, and not to be learned by heart.
+    reads_frames = any(isinstance(reader, FrameNormalizer) for reader in readers)
+    if dropout > 0.1 and (reads_frames or all(reader.kind == "character" for reader in readers)):
+        _LOGGER.info("chosen for %s: dropout=0.1", "frames" if reads_frames else "characters")
         return 0.1
     return dropout

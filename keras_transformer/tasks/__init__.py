@@ -1,33 +1,48 @@
 """Tasks: a model with what turns a user's data into its inputs, and its outputs into what the user wants."""
 
+from keras_transformer.tasks.frame_source import FrameSource
+from keras_transformer.tasks.loading import load_task
 from keras_transformer.tasks.model_task import ModelTask
 from keras_transformer.tasks.results import (
     Alignment,
     PairScore,
     ServedSignature,
+    TokenScore,
     Translation,
     TruncationWarning,
 )
 from keras_transformer.tasks.search_task import SearchTask
 from keras_transformer.tasks.sources import Source, TextSource
 from keras_transformer.tasks.task import Task
+from keras_transformer.tasks.text_classifier import Classification, Classifier, TextClassifier
 from keras_transformer.tasks.text_generator import TextGenerator
+from keras_transformer.tasks.text_tagger import Tagger, Tagging, TextSpan, TextTagger
 from keras_transformer.tasks.text_task import TextTask
 from keras_transformer.tasks.translator import Translator
 
 __all__ = [
     "Alignment",
+    "Classification",
+    "Classifier",
+    "FrameSource",
     "ModelTask",
     "PairScore",
     "SearchTask",
     "ServedSignature",
     "Source",
+    "Tagger",
+    "Tagging",
     "Task",
+    "TextClassifier",
     "TextGenerator",
     "TextSource",
+    "TextSpan",
+    "TextTagger",
     "TextTask",
+    "TokenScore",
     "Translation",
     "Translator",
     "TruncationWarning",
+    "load_task",
 ]
 __dir__ = __all__.copy  # `dir()` shows what is public

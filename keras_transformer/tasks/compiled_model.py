@@ -22,15 +22,15 @@ class CompiledModel:
     ) -> list[np.ndarray]:
         """Call a function of what the model reads and other tensors, which a name tells from the others."""
         given = [np.asarray(array) for array in (*inputs, *others)]
+        dtypes = [{"f": "float32", "b": "bool"}.get(array.dtype.kind, "int32") for array in given]
         if name not in self._compiled:
-            # Sources that are not token ids have ranks and dtypes of their own.
-            num_inputs = len(given) if all(array.ndim == 2 for array in given) else None
+            # Only the width of frames (b, s, w) is the same in each call.
+            shapes = [(None, None, *array.shape[2:]) for array in given]
             size = len(inputs)
             self._compiled[name] = compile_function(
                 lambda *arrays: function(arrays[:size], *arrays[size:]),
                 self._variables,
-                num_inputs=num_inputs,
+                [*zip(shapes, dtypes, strict=True)],
             )
-        dtypes = [{"f": "float32", "b": "bool"}.get(array.dtype.kind, "int32") for array in given]
         found = self._compiled[name](*map(ops.convert_to_tensor, given, dtypes))
         return [ops.convert_to_numpy(each) for each in found]

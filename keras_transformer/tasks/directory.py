@@ -4,7 +4,8 @@ import dataclasses
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from types import NoneType
+from typing import Any, get_args
 
 import keras
 
@@ -19,7 +20,7 @@ from keras_transformer._files import (
 )
 from keras_transformer.decoding import Search
 from keras_transformer.errors import InputError
-from keras_transformer.text import Tokenizer, load_tokenizer
+from keras_transformer.text import Reader, load_reader
 from keras_transformer.training import load_model
 from keras_transformer.types import Config
 
@@ -29,7 +30,7 @@ MODEL_FILE = "model.keras"
 def _write_task(
     path: Path,
     model: keras.Model,
-    tokenizers: Mapping[str, Tokenizer],
+    tokenizers: Mapping[str, Reader],
     options: Mapping[str, Any],
 ) -> None:
     """Write a task with the options file `path`; the directory changes when everything is written."""
@@ -66,17 +67,21 @@ def _read_parts(
         if not part.is_file():
             raise InputError(f"{directory} is not the directory of a model: it has no {part.name}.")
     Checksums.check(directory)
-    fields = [(name, dict[str, Any] if kind is Search else kind) for name, kind in types.items()]
+    fields: list[Any] = [(name, dict[str, Any] if kind is Search else kind) for name, kind in types.items()]
+    # Files from before there was an option lack it: the constructor's default, as for None.
+    absent = dataclasses.field(default=None)
+    fields = [(*field, absent) if NoneType in get_args(field[1]) else field for field in fields]
     # Of files without `Checksums`, unused.
     parts: dict[str, str] = dataclasses.field(default_factory=dict)
-    kind = dataclasses.make_dataclass("_Options", [*fields, ("parts", dict[str, str], parts)])
+    kind = dataclasses.make_dataclass("_Options", [*fields, ("parts", dict[str, str], parts)], kw_only=True)
     options = vars(read_table(read_file(path), path, kind))
     return {
         "model": load_model(model),
-        **{name: load_tokenizer(current_path(directory, name)) for name in tokenizers},
+        **{name: load_reader(current_path(directory, name)) for name in tokenizers},
         **{
             name: _read_search(options[name], path) if kind is Search else options[name]
             for name, kind in types.items()
+            if options[name] is not None
         },
     }
 

@@ -36,10 +36,8 @@ class ModelTask(Task):
     def __init__(self, model: keras.Model, source: Source, max_source_length: int) -> None:
         self.model = model
         self.source = source
-        # A model with learned positions has no others; frames have positions of their own.
-        longest = getattr(model, "max_length", None) or max_source_length
-        reads_ids = source.input_specs[0][1] == "int32"
-        self.max_source_length = min(max_source_length, longest) if reads_ids else max_source_length
+        # A model with learned positions has no others.
+        self.max_source_length = min(max_source_length, source.longest(model) or max_source_length)
         # Compiled once for each search, limit and kind of weights: an assigned search takes effect, and the
         # one before is not compiled again.
         self._functions: dict[tuple[object, ...], Any] = {}

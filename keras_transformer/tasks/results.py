@@ -6,7 +6,20 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from keras_transformer.errors import InputError
 from keras_transformer.types import LOWEST_SCORE, Columns, Signature
+
+
+@dataclasses.dataclass(frozen=True)
+class TokenScore:
+    """A token of an output or of a given target, and what else could have been there."""
+
+    token: str
+    """The token, as the tokenizer of the target names it."""
+    score: float
+    """Its log-probability after the tokens before."""
+    alternatives: tuple[tuple[str, float], ...]
+    """The most likely tokens after the tokens before, with their log-probabilities, best first."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -17,6 +30,8 @@ class Translation:
     """The output, without special tokens."""
     score: float
     """Its log-probability, divided by the search's length penalty."""
+    tokens: tuple[TokenScore, ...] | None = None
+    """Its tokens, the end token included; None where they are not asked for."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,6 +42,8 @@ class PairScore:
     """Its log-probability, divided by the search's length penalty."""
     num_tokens: int
     """Its number of tokens, the end token included."""
+    tokens: tuple[TokenScore, ...] | None = None
+    """Its tokens, whose log-probabilities add up to its own; None where they are not asked for."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -63,14 +80,22 @@ class ServedSignature(NamedTuple):
     outputs: Columns
     """The outputs that a result is made of."""
     read: Callable[..., object]
+    details: Columns | None = None
+    """Further outputs, which a result has where they are asked for."""
 
     @property
     def served_outputs(self) -> Columns:
         """All outputs: every signature says which rows were cut off, too."""
-        return {**self.outputs, "is_cut": ("bool", 1)}
+        return {**self.outputs, **(self.details or {}), "is_cut": ("bool", 1)}
+
+    def detailed(self) -> "ServedSignature":
+        """Return the signature whose results have the details, too."""
+        return self._replace(outputs={**self.outputs, **(self.details or {})})
 
     def results(self, outputs: Outputs) -> list[Any]:
         """Turn the arrays of a batch into one result for each row."""
+        if missing := [name for name in self.outputs if name not in outputs]:
+            raise InputError(f"An export of today has {', '.join(missing)}, too: export the model anew.")
         columns = (outputs[name] for name in self.outputs)
         return [self.read(*row) for row in zip(*columns, strict=True)]
 
@@ -100,8 +125,24 @@ def _alignment(
     return Alignment(output.decode("utf-8"), float(score), columns, rows, attention)
 
 
-def _pair_score(score: float, num_tokens: int) -> PairScore:
-    return PairScore(float(score), int(num_tokens))
+def _pair_score(score: float, num_tokens: int, *details: np.ndarray) -> PairScore:
+    return PairScore(float(score), int(num_tokens), _token_scores(*details) if details else None)
+
+
+def _token_scores(
+    tokens: np.ndarray, scores: np.ndarray, alternatives: np.ndarray, alternative_scores: np.ndarray
+) -> tuple[TokenScore, ...]:
+    # Padding, and what was given, are empty strings.
+    rows = zip(tokens, scores, alternatives, alternative_scores, strict=True)
+    return tuple(
+        TokenScore(
+            token.decode("utf-8"),
+            float(score),
+            tuple((name.decode("utf-8"), float(each)) for name, each in zip(names, others, strict=True)),
+        )
+        for token, score, names, others in rows
+        if token
+    )
 
 
 _BEST: Columns = {"output": ("string", 1), "score": ("float32", 1)}
@@ -130,7 +171,16 @@ TEXT_SIGNATURES: dict[Signature, ServedSignature] = {
     "n_best": ServedSignature({}, _HYPOTHESES, _hypotheses),
     "align": ServedSignature({}, {**_BEST, **_ALIGNMENT}, _alignment),
     "score": ServedSignature(
-        {"output": ("string", 1)}, {"score": ("float32", 1), "num_tokens": ("int32", 1)}, _pair_score
+        {"output": ("string", 1)},
+        {"score": ("float32", 1), "num_tokens": ("int32", 1)},
+        _pair_score,
+        # Of one width, as those of `search`.
+        {
+            "tokens": ("string", 2),
+            "token_scores": ("float32", 2),
+            "alternatives": ("string", 3),
+            "alternative_scores": ("float32", 3),
+        },
     ),
     "search": ServedSignature({}, _HYPOTHESES, _hypotheses),  # and its options
 }

@@ -62,9 +62,14 @@ class SearchTask(ModelTask, TextTask):
         return _TokenFunctions(self.model, self.search, self.max_target_length)
 
     @property
+    def about_long_texts(self) -> str:
+        """What the README of an export says about texts that are too long, besides that they are cut off."""
+        return ""
+
+    @property
     def functions(self) -> _StringFunctions:
         """The functions of the signatures, as the search and the limits are now."""
-        key = (self.search, self.max_source_length, self.max_target_length)
+        key = tuple(getattr(self, name) for name in (*self.option_types, *self.limit_names))
         return self._kept(key, lambda: self.string_functions(_CompiledFunctions(self.token_functions)))
 
     def string_functions(self, tokens: Any) -> _StringFunctions:
@@ -111,8 +116,7 @@ class SearchTask(ModelTask, TextTask):
                 return [function([source])[0] for source in sources]
             return function(sources)
 
-        hypotheses = ask(self.n_best)
-        best = [each[0] for each in hypotheses]
+        best, hypotheses = ask(self.translate_with_scores), ask(self.n_best)
         return {
             "serving_default": best,
             "n_best": hypotheses,

@@ -8,7 +8,7 @@ import keras
 import tensorflow as tf
 
 from keras_transformer._arguments import as_strings, is_text
-from keras_transformer.text import Tokenizer
+from keras_transformer.text import Reader, Tokenizer
 from keras_transformer.types import SPECIAL_TOKENS, Columns, Shape, Value
 
 Batch: TypeAlias = tuple[tf.Tensor, ...]
@@ -35,7 +35,7 @@ class Source(abc.ABC):
     """The name of the first of them."""
     unit: ClassVar[str] = "tokens"
     """What its length counts."""
-    hard_values: ClassVar[tuple[Value, ...]]
+    hard_values: tuple[Value, ...]
     """Sources that users send by mistake, with which an export is verified."""
     about: str
     """What the README of an export says about the input."""
@@ -46,14 +46,20 @@ class Source(abc.ABC):
         Source.kinds[cls.name] = cls
 
     @classmethod
-    def of(cls, reader: Tokenizer) -> "Source":
+    def of(cls, reader: Reader) -> "Source":
         """Return the source that a tokenizer, or another reader, makes."""
         # The readers of other kinds are saved like tokenizers, and so are tokenizers, too.
         kinds = [kind for kind in cls.kinds.values() if kind is not TextSource]
         return next((kind(reader) for kind in kinds if isinstance(reader, kind.reader)), TextSource(reader))
 
+    @classmethod
+    def default_reader(cls, model: keras.Model) -> Reader | None:
+        """Return the reader of a model whose sources need none, None for other models."""
+        readers = (kind.default_reader(model) for kind in cls.__subclasses__())
+        return next((reader for reader in readers if reader is not None), None)
+
     @abc.abstractmethod
-    def __init__(self, reader: Tokenizer) -> None:
+    def __init__(self, reader: Reader) -> None:
         """Keep the reader."""
 
     @property
@@ -64,6 +70,11 @@ class Source(abc.ABC):
     @abc.abstractmethod
     def check_model(self, model: keras.Model) -> None:
         """Raise `ValueError` for a model that does not read what `read` returns."""
+
+    @classmethod
+    def longest(cls, model: keras.Model) -> int | None:
+        """Return the most that a model can read of a source, None where it has no limit."""
+        return None
 
     @abc.abstractmethod
     def example(self) -> Value:
@@ -119,6 +130,11 @@ class TextSource(Source):
     def check_model(self, model: keras.Model) -> None:
         """Raise `ValueError` for a model with another vocabulary."""
         _check_vocabulary("source_tokenizer", self.tokenizer, model.source_embedding.vocabulary_size)
+
+    @classmethod
+    def longest(cls, model: keras.Model) -> int | None:
+        """Return the number of learned positions, None for other positions."""
+        return getattr(model, "max_length", None)
 
     def example(self) -> Value:
         """Return what the vocabulary begins with."""

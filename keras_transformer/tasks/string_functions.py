@@ -18,7 +18,9 @@ _LARGEST_PENALTY = 3.0
 _BLANKS: dict[str, np.ndarray] = {
     "num_tokens": np.array(0, "int32"),
     "is_cut": np.array(False),
-    **dict.fromkeys(("output", "source_tokens", "output_tokens"), np.array(b"", object)),
+    **dict.fromkeys(
+        ("output", "source_tokens", "output_tokens", "tokens", "alternatives"), np.array(b"", object)
+    ),
 }
 
 
@@ -77,7 +79,13 @@ class _StringFunctions:
 
     def best(self, source: Batch, *options: tf.Tensor) -> Tensors:
         """Return the best hypothesis of each source."""
-        inputs, is_cut = self._source.read(source, self._max_source_length)
+        return self._best(source, *self._read(source), *options)
+
+    def _read(self, source: Batch) -> tuple[Batch, tf.Tensor]:
+        """Return what the model reads, and which sources are too long."""
+        return self._source.read(source, self._max_source_length)
+
+    def _best(self, source: Batch, inputs: Batch, is_cut: tf.Tensor, *options: tf.Tensor) -> Tensors:
         token_ids, scores = self.tokens.find(inputs, *options)
         output = self._target_tokenizer.detokenize(token_ids[:, 0])
         outputs = {"output": output, "score": scores[:, 0], "is_cut": is_cut}
@@ -85,7 +93,7 @@ class _StringFunctions:
 
     def n_best(self, source: Batch, *options: tf.Tensor) -> Tensors:
         """Return every hypothesis `(b, n)`, best first; what stands for none has `LOWEST_SCORE`."""
-        inputs, is_cut = self._source.read(source, self._max_source_length)
+        inputs, is_cut = self._read(source)
         token_ids, scores = self.tokens.find(inputs, *options)
         rows = tf.reshape(token_ids, [-1, token_ids.shape[-1]])
         output = tf.reshape(self._target_tokenizer.detokenize(rows), tf.shape(scores))
@@ -94,7 +102,7 @@ class _StringFunctions:
 
     def align(self, source: Batch, *options: tf.Tensor) -> Tensors:
         """Return the best hypothesis, the tokens of both sides, and the attention `(b, t, s)`."""
-        inputs, is_cut = self._source.read(source, self._max_source_length)
+        inputs, is_cut = self._read(source)
         token_ids, scores = self.tokens.find(inputs, *options)
         # (b, n, T) -> (b, t): attention to padding would be computed for nothing
         best_ids = _trimmed(tf.convert_to_tensor(token_ids)[:, 0])
@@ -112,12 +120,30 @@ class _StringFunctions:
         """Return the score of an output for each source."""
         same_size = "The sources and `output` must have the same number of rows."
         tf.debugging.assert_equal(tf.shape(source[0])[:1], tf.shape(output), same_size)
-        inputs, is_cut = self._source.read(source, self._max_source_length)
+        inputs, is_cut = self._read(source)
         target_ids, is_target_cut = _ended_ids(self._target_tokenizer, output, self._max_target_length)
-        score, num_tokens = self.tokens.score(inputs, target_ids)
+        score, num_tokens, *of_tokens = self.tokens.score(inputs, target_ids)
+        # Of one width, so that a server may split a request.
+        ids, scores, other_ids, other_scores = (self._as_wide_as_the_longest(each) for each in of_tokens)
+        others = self._target_tokenizer.tokens(tf.reshape(other_ids, [-1, other_ids.shape[-1]]))
         is_empty = self._source.is_empty(source) & _is_blank(output)
-        outputs = {"score": score, "num_tokens": num_tokens, "is_cut": is_cut | is_target_cut}
+        outputs = {
+            "score": score,
+            "num_tokens": num_tokens,
+            "tokens": self._target_tokenizer.tokens(ids),
+            "token_scores": scores,
+            "alternatives": tf.reshape(others, tf.shape(other_ids)),
+            "alternative_scores": other_scores,
+            "is_cut": is_cut | is_target_cut,
+        }
         return _blanked(outputs, is_empty)
+
+    def _as_wide_as_the_longest(self, values: tf.Tensor) -> tf.Tensor:
+        """Pad `(b, t)` or `(b, t, k)` to the most tokens of a target."""
+        values = tf.convert_to_tensor(values)
+        width = self._max_target_length - tf.shape(values)[1]
+        values = tf.pad(values, [[0, 0], [0, width], *[[0, 0]] * (len(values.shape) - 2)])
+        return tf.ensure_shape(values, [None, self._max_target_length, *values.shape[2:]])
 
     def search(self, source: Batch, *options: tf.Tensor) -> Tensors:
         """Return what `n_best` does, with the options of each request.

@@ -32,6 +32,8 @@ class Task:
     """What sources can be asked for."""
     source: Source | type[Source]
     """The kind of the sources; the class alone checks and batches them."""
+    noun: ClassVar[str] = "translator"
+    """What messages call the task."""
 
     @property
     def functions(self) -> _Functions:
@@ -55,6 +57,9 @@ class Task:
         batch_size: int,
         progress: Progress | None,
         targets: Sequence[str] | None = None,
+        *,
+        details: bool = False,
+        warns: bool = True,
     ) -> list[Any]:
         """Ask for batches of similar length, the longest first: a lack of memory shows at once."""
         if signature not in self.signatures:
@@ -68,6 +73,8 @@ class Task:
             lengths = [max(length, len(target)) for length, target in zip(lengths, targets, strict=True)]
         order = sorted(range(len(lengths)), key=lambda number: -lengths[number])
         functions, num_cut = self.functions, 0
+        served = self.specification(signature)
+        served = served.detailed() if details else served
         results: list[Any] = [None] * len(order)
         for start in range(0, len(order), batch_size):
             numbers = order[start : start + batch_size]
@@ -77,11 +84,11 @@ class Task:
             answer = functions[signature](*columns, numbers)
             outputs = {name: np.asarray(values) for name, values in answer.items()}
             num_cut += int(outputs.pop("is_cut", np.zeros(0)).sum())
-            for number, result in zip(numbers, self.specification(signature).results(outputs), strict=True):
+            for number, result in zip(numbers, served.results(outputs), strict=True):
                 results[number] = result
             if progress is not None:
                 progress(len(numbers))
-        if num_cut:
+        if num_cut and warns:
             self._warn(f"{num_cut} of {len(results)} were", 1 if targets is None else 2)
         return results
 
@@ -89,5 +96,5 @@ class Task:
         limits = ", ".join(f"{name}={limit}" for name, limit in [*self.limits.items()][:num_limits])
         # Those of an export are not known.
         limits = f"limits ({limits})" if limits else "limits"
-        message = f"{subject} longer than the translator's {limits} and were cut off."
+        message = f"{subject} longer than the {self.noun}'s {limits} and were cut off."
         warnings.warn(message, TruncationWarning, stacklevel=4)

@@ -1,10 +1,9 @@
 """Any number of sources in, texts out: what tasks that write texts have, in memory and on a server."""
 
+import dataclasses
 from collections.abc import Iterable, Mapping
 from numbers import Integral
 from typing import Any, ClassVar
-
-import numpy as np
 
 from keras_transformer._arguments import as_strings
 from keras_transformer.tasks.results import (
@@ -55,8 +54,9 @@ class TextTask(Task):
         """Translate one source, or any number of them.
 
         Args:
-            texts: A string, or strings in a list, an array, a tensor of TensorFlow or a dataset, or what else
-                the model reads.
+            texts: A string, or strings in a list, an array, a tensor of TensorFlow or a dataset. For a model
+                of frames an array `(s, w)`, or several in a list or an array `(b, s, w)`; whole frames of NaN
+                at their ends are padding.
             batch_size: Number of sources that are decoded together.
             progress: Called after each batch with the number of sources in it.
 
@@ -71,8 +71,7 @@ class TextTask(Task):
             TruncationWarning: Once, if sources were too long; see `Translator`.
         """
         is_one = self.source.is_one(texts)
-        one = texts if isinstance(texts, str | bytes) else np.asarray(texts).item() if is_one else None
-        sources = self.source.check("texts", [one] if is_one else texts)
+        sources = self.source.check("texts", [texts] if is_one else texts)
         results = self._in_batches("serving_default", sources, batch_size, progress)
         return results[0].text if is_one else [result.text for result in results]
 
@@ -94,6 +93,8 @@ class TextTask(Task):
         num: int | None = None,
         batch_size: int = 64,
         progress: Progress | None = None,
+        *,
+        tokens: bool = False,
     ) -> list[list[Translation]]:
         """Translate sources to several outputs each.
 
@@ -102,6 +103,8 @@ class TextTask(Task):
             num: Maximum number of outputs for a source. Defaults to all that the search keeps.
             batch_size: Number of sources that are decoded together.
             progress: Called after each batch.
+            tokens: Whether each output has its tokens with their log-probabilities and alternatives: those
+                that `score` gives the output, the end token included.
 
         Returns:
             The outputs for each source, best first. There are fewer where there are fewer sequences, and one
@@ -118,8 +121,16 @@ class TextTask(Task):
                 f"`num` must be between 1 and the {self.num_outputs} hypotheses that the search keeps. "
                 f"Received: num={num}."
             )
-        results = self._in_batches("n_best", self.source.check("texts", texts), batch_size, progress)
-        return [hypotheses[:num] for hypotheses in results]
+        sources = self.source.check("texts", texts)
+        found = [found[:num] for found in self._in_batches("n_best", sources, batch_size, progress)]
+        if not tokens:
+            return found
+        repeated = [source for source, row in zip(sources, found, strict=True) for _ in row]
+        outputs = [each.text for row in found for each in row]
+        # What is cut off was told above.
+        scores = self._in_batches("score", repeated, batch_size, None, outputs, details=True, warns=False)
+        of_each = iter(scores)
+        return [[dataclasses.replace(each, tokens=next(of_each).tokens) for each in row] for row in found]
 
     def score(
         self,
@@ -127,6 +138,8 @@ class TextTask(Task):
         targets: Iterable[str],
         batch_size: int = 64,
         progress: Progress | None = None,
+        *,
+        tokens: bool = False,
     ) -> list[PairScore]:
         """Score given targets, to rank or to filter pairs.
 
@@ -137,6 +150,8 @@ class TextTask(Task):
                 cut off at the limit has another score here.
             batch_size: Number of pairs that are scored together.
             progress: As for `translate`.
+            tokens: Whether each result has the tokens of the target, each with its log-probability and the 5
+                most likely tokens in its place.
 
         Returns:
             A score for each pair, in the same order, as the search would give it without penalties for
@@ -152,7 +167,7 @@ class TextTask(Task):
                 "`targets` must hold a target for each source. Received: "
                 f"{len(outputs)} targets, {len(checked)} sources."
             )
-        return self._in_batches("score", checked, batch_size, progress, outputs)
+        return self._in_batches("score", checked, batch_size, progress, outputs, details=tokens)
 
     def align(
         self, texts: Iterable[Value], batch_size: int = 64, progress: Progress | None = None

@@ -1,6 +1,6 @@
 """A model and its search as functions of numbers: token ids in, token ids, scores and attention out."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
 
 import keras
@@ -8,10 +8,13 @@ import numpy as np
 import tensorflow as tf
 from keras import ops
 
-from keras_transformer.decoding import Search, SearchResult, align_targets, generate, score_targets
+from keras_transformer.decoding import Search, SearchResult, align_targets, generate, score_tokens
 from keras_transformer.tasks.compiled_model import CompiledModel
 from keras_transformer.tasks.sources import Batch
 from keras_transformer.types import SPECIAL_IDS, Tensor
+
+# The most likely tokens that stand next to each token of a target.
+NUM_ALTERNATIVES = 5
 
 Arrays: TypeAlias = Sequence[np.ndarray | tf.Tensor]
 
@@ -56,18 +59,39 @@ class _TokenFunctions(NamedTuple):
             length_penalties=length_penalties,
         )
 
-    def score(self, inputs: Batch, target_ids: Tensor) -> tuple[Tensor, Tensor]:
-        """Score ended targets `(b, t)`: float32 `(b,)`, and their numbers of tokens, int32 `(b,)`."""
+    def score(self, inputs: Batch, target_ids: Tensor) -> tuple[Tensor, ...]:
+        """Score ended targets `(b, t)`: float32 `(b,)`, their numbers of tokens, and each token."""
         batch_size, first = ops.shape(target_ids)[0], self.search.constraints.first_token_ids
         if first and not self.has_first:
             given = ops.repeat(ops.convert_to_tensor([first], "int32"), batch_size, axis=0)
             target_ids = ops.concatenate([given, ops.cast(target_ids, "int32")], axis=1)
             target_ids = target_ids[:, : self.max_length]
         num_given = ops.full((batch_size,), len(first), dtype="int32") if first else None
-        log_probabilities, num_tokens = score_targets(
-            self.model, inputs[0], target_ids, *inputs[1:], special_ids=SPECIAL_IDS, num_given=num_given
+        return self._scored(self.model, inputs, target_ids, num_given)
+
+    def _scored(
+        self, model: Callable[..., Tensor], inputs: Batch, target_ids: Tensor, num_given: Tensor | None
+    ) -> tuple[Tensor, ...]:
+        """Return scores and numbers of tokens; ids and log-probabilities of tokens and of alternatives."""
+        found = score_tokens(
+            model,
+            inputs[0],
+            target_ids,
+            *inputs[1:],
+            special_ids=SPECIAL_IDS,
+            num_given=num_given,
+            num_alternatives=NUM_ALTERNATIVES,
         )
-        return self.search.score(log_probabilities, num_tokens + len(first)), num_tokens
+        num_tokens = ops.sum(ops.cast(found.is_scored, "int32"), axis=1)
+        length = num_tokens if num_given is None else num_tokens + num_given
+        return (
+            self.search.score(ops.sum(found.log_probabilities, axis=1), length),
+            num_tokens,
+            ops.where(found.is_scored, target_ids, SPECIAL_IDS.pad),
+            found.log_probabilities,
+            found.alternative_ids,
+            found.alternative_log_probabilities,
+        )
 
     def attend(self, inputs: Batch, target_ids: Tensor) -> Tensor:
         """Return the cross-attention of targets `(b, t)`, float32 `(b, t, s)`."""
@@ -86,21 +110,15 @@ class _PromptFunctions(_TokenFunctions):
         # As prefixes, which may differ in length; of one size, so that nothing is compiled for each.
         return starts, None, ops.reshape(_prompt_ids(source, self.max_length), (-1, self.max_length))
 
-    def score(self, inputs: Batch, target_ids: Tensor) -> tuple[Tensor, Tensor]:
-        """Score what follows prompts: float32 `(b,)`, and its number of tokens, int32 `(b,)`."""
+    def score(self, inputs: Batch, target_ids: Tensor) -> tuple[Tensor, ...]:
+        """Score what follows prompts: float32 `(b,)`, its number of tokens, and each token."""
         [source] = inputs
         # The tokens that a text shares with its prompt: where the two are joined, subwords may be others.
         prompts = _prompt_ids(source, ops.shape(target_ids)[1])
         is_same = ops.cast(ops.logical_and(prompts == target_ids, prompts != SPECIAL_IDS.pad), "int32")
         num_given = ops.sum(ops.cumprod(is_same, axis=1), axis=1)
-        log_probabilities, num_tokens = score_targets(
-            lambda inputs: self.model(inputs["decoder_token_ids"]),
-            source,
-            target_ids,
-            special_ids=SPECIAL_IDS,
-            num_given=num_given,
-        )
-        return self.search.score(log_probabilities, num_tokens + num_given), num_tokens
+        decoder = self.model
+        return self._scored(lambda each: decoder(each["decoder_token_ids"]), inputs, target_ids, num_given)
 
 
 def _prompt_ids(token_ids: Tensor, length: Tensor | int) -> Tensor:

@@ -1,53 +1,68 @@
 """Sources in, strings out: an encoder-decoder model, its tokenizers and a search."""
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar, get_args
 
 import numpy as np
 from keras import ops
 
-from keras_transformer._arguments import check_number
+from keras_transformer._arguments import check_choice, check_number
 from keras_transformer.decoding import BeamSearch, Search, SearchResult, target_attention
 from keras_transformer.models import Ensemble, Transformer
+from keras_transformer.tasks.long_texts import ABOUT_SPLITTING, SPLITTING, WhichTexts
 from keras_transformer.tasks.results import Alignment, Translation
 from keras_transformer.tasks.search_task import SearchTask
 from keras_transformer.tasks.sources import Source, TextSource, _check_vocabulary, _ended_ids
+from keras_transformer.tasks.string_functions import _StringFunctions
 from keras_transformer.tasks.token_functions import _TokenFunctions
-from keras_transformer.text import Tokenizer
+from keras_transformer.text import Reader, Tokenizer
 from keras_transformer.types import SPECIAL_IDS, Tensor, Value
 
 
 class Translator(SearchTask):
-    """Translate strings with a trained encoder-decoder model.
+    """Translate strings, or frames, with a trained encoder-decoder model.
 
-    An empty source, or one of white space alone, has an empty output. A source is cut off after
-    `max_source_length` tokens, an output after `max_target_length`; a call that cuts off a source, or a
-    target to be scored, warns once with a `TruncationWarning`. Where positions are learned, limits above
-    their number are taken down to it. `search` and the limits are plain attributes, which may be assigned:
-    the next call uses them.
+    An empty source, or one of white space alone, has an empty output. `translate` splits a text of more than
+    `max_source_length` tokens at the ends of its sentences and at line breaks, a longer sentence between
+    words, translates the pieces, and joins the outputs with the white space of the text. Its score is the
+    mean of those of the pieces, in which each counts by its tokens. `n_best`, `score`, `align` and `stream`
+    cut off what follows the limit. A call that cuts off anything of a source, or of a target to be scored,
+    warns once with a `TruncationWarning`. An output ends after `max_target_length` tokens. Where positions
+    are learned, limits above their number are taken down to it. `search`, `split_texts` and the limits are
+    plain attributes, which may be assigned: the next call uses them.
 
     Args:
         model: A `Transformer` or an `Ensemble` with weights.
-        source_tokenizer: The tokenizer of the source language; for sources that are not strings the reader of
-            a `Source`, such as the features that `from_hugging_face` gives a model of speech.
+        source_tokenizer: The tokenizer of the source language; for a model of frames the
+            `data.FrameNormalizer` of its training data, or None if it was trained on frames as they are; for
+            speech the features that `from_hugging_face` gives.
         target_tokenizer: The tokenizer of the target language.
         search: How outputs are found. Defaults to `BeamSearch(4)`.
         max_source_length: Maximum number of tokens of a source, the end token included.
         max_target_length: Maximum number of tokens of an output, the end token included.
+        split_texts: Which texts `translate` splits: "long" for those of more than `max_source_length` tokens,
+            "all" for each text of several sentences, "none" to cut off long texts, too. Sources that are not
+            texts are always cut off.
 
     Raises:
-        ValueError: If a tokenizer's vocabulary does not have the model's size, or a limit is below 2.
+        TypeError: If a tokenizer is missing.
+        ValueError: If a tokenizer's vocabulary does not have the model's size, a limit is below 2, or
+            `split_texts` is another word.
 
     Example:
         ```python
         translator = Translator(model, source_tokenizer, target_tokenizer, search=BeamSearch(4))
         translator.translate(["Ein Hund läuft."])
+
+        translator = Translator(frame_model, normalizer, target_tokenizer)
+        translator.translate(frames)  # (s, w): one source
         ```
     """
 
     options_file: ClassVar[str] = "translator.json"
     tokenizer_names: ClassVar[tuple[str, ...]] = ("source_tokenizer", "target_tokenizer")
     limit_names: ClassVar[tuple[str, ...]] = ("max_source_length", "max_target_length")
+    option_types: ClassVar[dict[str, Any]] = {**SearchTask.option_types, "split_texts": WhichTexts | None}
     about_outputs: ClassVar[str] = (
         "A score is a log-probability, divided by the length penalty of the search. An empty source, or\n"
         "white space alone, has an empty output and the score 0."
@@ -56,18 +71,26 @@ class Translator(SearchTask):
     def __init__(
         self,
         model: Transformer | Ensemble,
-        source_tokenizer: Tokenizer,
-        target_tokenizer: Tokenizer,
+        source_tokenizer: Reader | None = None,
+        target_tokenizer: Tokenizer | None = None,
         *,
         search: Search | None = None,
         max_source_length: int = 256,
         max_target_length: int = 256,
+        split_texts: WhichTexts = "long",
     ) -> None:
-        source = Source.of(source_tokenizer)
+        reader = Source.default_reader(model) if source_tokenizer is None else source_tokenizer
+        if reader is None or target_tokenizer is None:
+            raise TypeError(
+                "A tokenizer of each side must be given; a model of frames needs none for its source. "
+                f"Received: source_tokenizer={source_tokenizer}, target_tokenizer={target_tokenizer}."
+            )
+        source = Source.of(reader)
         sides = ("source", "target") if isinstance(source, TextSource) else ("target",)
         if not all(hasattr(model, f"{side}_embedding") for side in sides):
             raise ValueError(
-                "`model` must read and write token ids; `decoding.generate` decodes other models. "
+                "`model` must write token ids, and read what the source gives: for frames it is None, or a "
+                "`data.FrameNormalizer`. `decoding.generate` decodes other models. "
                 f"Received: {type(model).__name__} {getattr(model, 'name', model)!r:.200}."
             )
         source.check_model(model)
@@ -75,14 +98,25 @@ class Translator(SearchTask):
         check_number(
             at_least=2, whole=True, max_source_length=max_source_length, max_target_length=max_target_length
         )
+        check_choice(get_args(WhichTexts), split_texts=split_texts)
         limits = max_source_length, max_target_length
         super().__init__(model, source, target_tokenizer, BeamSearch(4) if search is None else search, limits)
-        self.source_tokenizer = source_tokenizer
+        self.source_tokenizer = reader
+        self.split_texts = split_texts
 
     @property
     def limits(self) -> dict[str, int]:
         """The maximum lengths of a source and of a target to score."""
         return {name: getattr(self, name) for name in self.limit_names}
+
+    @property
+    def about_long_texts(self) -> str:
+        """What the README of an export says about texts that are too long, besides that they are cut off."""
+        return ABOUT_SPLITTING[self._split_texts]
+
+    @property
+    def _split_texts(self) -> WhichTexts:
+        return self.split_texts if isinstance(self.source, TextSource) else "none"
 
     @property
     def token_functions(self) -> _TokenFunctions:
@@ -91,6 +125,13 @@ class Translator(SearchTask):
         prefix_ids = tuple(self.target_tokenizer.prefix_ids)
         has_first = self.search.constraints.first_token_ids == prefix_ids
         return _TokenFunctions(self.model, self.search, self.max_target_length, has_first)
+
+    def string_functions(self, tokens: Any) -> _StringFunctions:
+        """Return the functions of the signatures over token functions, compiled or traced."""
+        limits = self.max_source_length, self.max_target_length
+        return SPLITTING[self._split_texts](
+            tokens, self.source, self.target_tokenizer, *limits, self.default_options
+        )
 
     def generate(
         self, encoder_token_ids: Tensor, source_numbers: Sequence[int] | None = None
@@ -125,7 +166,7 @@ class Translator(SearchTask):
         inputs, _ = self.source.read(batch, self.max_source_length)
         values, *mask = (ops.convert_to_tensor(np.asarray(each)) for each in inputs)
         if output is None:
-            [output] = self.translate_with_scores([text])
+            [[output, *_]] = self.n_best([text])  # which cuts off a long text, as `inputs` do
         # An output that the search cut off has no end token.
         limit = self.max_target_length
         target_ids = _ended_ids(self.target_tokenizer, [output.text], limit + 1)[0].numpy()[:, :limit]

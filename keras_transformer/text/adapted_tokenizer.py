@@ -49,6 +49,10 @@ class AdaptedTokenizer(Tokenizer):
         """What decoding starts from, if it is a token of its own too."""
         split_tokens: tuple[str, ...] = ()
         """Tokens that are added to the vocabulary: where a text has one, its parts are split one by one."""
+        special_in_text: tuple[str, ...] = ()
+        """Special tokens that are read from a text likewise, such as `[MASK]`; others are text there."""
+        stripped: tuple[str, ...] = ()
+        """Those of both kinds that take the spaces before them."""
 
     def __init__(self, spec: Spec) -> None:
         # A dataclass: TensorFlow would track every entry of a list.
@@ -62,6 +66,8 @@ class AdaptedTokenizer(Tokenizer):
         for new_id, number in enumerate(regular, len(SPECIAL_TOKENS)):
             ours[number] = new_id
         self._ours = tf.constant(ours, tf.int32)
+        in_text = {SPECIAL_IDS.unknown, *(ours[pieces.index(piece)] for piece in spec.special_in_text)}
+        self._is_kept = tf.constant([own in in_text for own in SPECIAL_IDS] + [True] * len(regular))
         self._theirs = tf.constant([0] * len(SPECIAL_TOKENS) + regular, tf.int32)
         first = {special.get(piece): number for number, piece in reversed([*enumerate(pieces)])}
         self.original_ids = np.array([*(first.get(own, -1) for own in SPECIAL_IDS), *regular])
@@ -87,7 +93,8 @@ class AdaptedTokenizer(Tokenizer):
 
     def _compile(self) -> None:
         self.load()
-        split = self._split_between if self.spec.split_tokens else self.split
+        has_tokens = self.spec.split_tokens or self.spec.special_in_text
+        split = self._split_between if has_tokens else self.split
         # Compiled, since KerasHub takes another path, in Python, where there is no graph.
         self._split = tf.function(split, input_signature=[tf.TensorSpec([None], tf.string)])
         spec = tf.RaggedTensorSpec([None, None], tf.int32)
@@ -97,8 +104,10 @@ class AdaptedTokenizer(Tokenizer):
         from tensorflow_text import regex_split
 
         # The longest of those that begin at one place.
-        names = sorted(self.spec.split_tokens, key=len, reverse=True)
+        names = sorted((*self.spec.split_tokens, *self.spec.special_in_text), key=len, reverse=True)
         pattern = "|".join(map(re.escape, names))
+        for name in self.spec.stripped:
+            texts = tf.strings.regex_replace(texts, rf"[\s\v\x{{85}}\p{{Z}}]+({re.escape(name)})", r"\1")
         parts = regex_split(texts, pattern, pattern)
         is_token = tf.strings.regex_full_match(parts.flat_values, pattern)
         numbers = tf.constant([self.spec.pieces.index(name) for name in names])
@@ -113,7 +122,7 @@ class AdaptedTokenizer(Tokenizer):
         known = (theirs.flat_values >= 0) & (theirs.flat_values < tf.size(self._ours))
         ours = tf.gather(self._ours, tf.where(known, theirs.flat_values, 0))
         ids = theirs.with_flat_values(tf.where(known, ours, SPECIAL_IDS.unknown))
-        ids = tf.ragged.boolean_mask(ids, (ids >= len(SPECIAL_TOKENS)) | (ids == SPECIAL_IDS.unknown))
+        ids = tf.ragged.boolean_mask(ids, ids.with_flat_values(tf.gather(self._is_kept, ids.flat_values)))
         if not self.prefix_ids:
             return ids
         prefix = tf.tile(tf.constant([self.prefix_ids], tf.int32), [ids.nrows(), 1])
@@ -140,7 +149,7 @@ class AdaptedTokenizer(Tokenizer):
     def _vocabulary_bytes(self) -> bytes:
         fields = dataclasses.asdict(self.spec)
         # Without them the bytes, and so the fingerprint, are those of before there were any.
-        for name in ("split_tokens", "has_spaces"):
+        for name in ("split_tokens", "special_in_text", "stripped", "has_spaces"):
             if not fields.get(name, True):
                 del fields[name]
         return json.dumps(fields).encode()

@@ -37,8 +37,11 @@ def _normalize(texts: tf.Tensor, *, lowercase: bool) -> tf.Tensor:
     texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
     # NUL too, because `tf.strings.lower` cuts a string at its first NUL.
     texts = tf.strings.regex_replace(texts, r"\x00", REPLACEMENT_CHARACTER)
-    if not lowercase:
-        return texts
+    return _lower(texts) if lowercase else texts
+
+
+def _lower(texts: tf.Tensor) -> tf.Tensor:
+    """Lower-case clean UTF-8 without NUL by Unicode's rules, in any locale, string (b,)."""
     for capital, small in _LOCALE_DEPENDENT_CAPITALS.items():
         texts = tf.strings.regex_replace(texts, capital, small)
     return tf.strings.lower(texts, encoding="utf-8")

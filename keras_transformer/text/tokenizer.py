@@ -1,30 +1,25 @@
-"""The base of all tokenizers: strings to token ids and back, saving and loading."""
+"""The base of all tokenizers: strings to token ids and back."""
 
 import abc
-import contextlib
-import hashlib
-import importlib
-import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 import tensorflow as tf
 
 from keras_transformer._arguments import as_strings, check_flags, check_kind, check_positive, check_several
-from keras_transformer._files import as_path, read_file, read_table, write_file
+from keras_transformer._files import as_path
 from keras_transformer.errors import InputError
 from keras_transformer.text.normalization import _as_utf8, _normalize
+from keras_transformer.text.reader import Reader, load_reader
 from keras_transformer.types import SPECIAL_IDS, SPECIAL_TOKENS
 
 # Of a text that is tokenized up to a number of tokens, so many bytes at least are read.
 _MAX_BYTES, _MAX_PIECE_BYTES = 2**18, 64
 
-_KINDS: dict[str, type["Tokenizer"]] = {}
 
-
-class Tokenizer(tf.Module, abc.ABC):
+class Tokenizer(Reader):
     """Turns strings into token ids and back, in TensorFlow operations.
 
     A tokenizer is a `tf.Module`: assigned to an attribute of an exported module, it
@@ -36,22 +31,11 @@ class Tokenizer(tf.Module, abc.ABC):
         lowercase: whether texts are lower-cased before they are split.
     """
 
-    kind: ClassVar[str]
-    """The name in the options file that `load_tokenizer` finds the class by."""
-    options_file: ClassVar[str] = "tokenizer.json"
-    vocabulary_file: ClassVar[str]
     option_names: ClassVar[tuple[str, ...]] = ("lowercase",)
-    needs_tensorflow_text: bool = False
-    """Whether a program that loads an export must import `tensorflow_text` first."""
     prefix_ids: tuple[int, ...] = ()
     """The tokens that stand before every text: its language, say."""
     end_ids: tuple[int, ...] = (SPECIAL_IDS.end,)
     """The tokens that end a source: the end token, and perhaps its language after it."""
-
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        if hasattr(cls, "kind"):
-            _KINDS[cls.kind] = cls
 
     def __init__(self, pieces: Sequence[str], *, lowercase: bool = False) -> None:
         check_flags(lowercase=lowercase)
@@ -69,11 +53,6 @@ class Tokenizer(tf.Module, abc.ABC):
     def vocabulary_size(self) -> int:
         """The number of token ids, the special ones included."""
         return int(self._pieces.shape[0])
-
-    @property
-    def options(self) -> dict[str, bool]:
-        """The constructor's options by name, without the vocabulary."""
-        return {name: getattr(self, name) for name in self.option_names}
 
     def tokenize(self, texts: tf.Tensor | Sequence[str | bytes]) -> tf.RaggedTensor:
         """Split texts into token ids, without adding special tokens.
@@ -173,37 +152,6 @@ class Tokenizer(tf.Module, abc.ABC):
         pieces = tf.gather(self._pieces, tf.where(is_known, token_ids, SPECIAL_IDS.unknown))
         return tf.where(token_ids == SPECIAL_IDS.pad, "", pieces)
 
-    def fingerprint(self) -> str:
-        """Return the SHA-256 of all that decides which ids a text gets, in 64 hexadecimal digits."""
-        options = json.dumps({"kind": self.kind, **self.options}, sort_keys=True)
-        return _sha256(options.encode() + b"\n" + self._vocabulary_bytes())
-
-    def save(self, directory: str | Path) -> None:
-        """Write the tokenizer, to be read by `load_tokenizer`.
-
-        Args:
-            directory: created if absent. Each file is written under another name and renamed.
-
-        Raises:
-            InputError: a file cannot be written.
-        """
-        directory, vocabulary = as_path(directory), self._vocabulary_bytes()
-        saved = {"kind": self.kind, **self.options, "vocabulary_sha256": _sha256(vocabulary)}
-        if not (module := type(self).__module__).startswith(f"{__package__}."):
-            saved["module"] = module  # of another room, for `load_tokenizer`
-        write_file(directory / self.vocabulary_file, vocabulary)
-        # Last: a directory with this file is a complete tokenizer.
-        write_file(directory / self.options_file, (json.dumps(saved, indent=2) + "\n").encode())
-
-    @classmethod
-    def asset_files(cls, directory: str | Path) -> list[Path]:
-        """Return the vocabulary files in a directory written by `save`, fit for `tf.saved_model.Asset`."""
-        return [Path(directory) / cls.vocabulary_file]
-
-    def __reduce__(self) -> tuple[Callable[..., "Tokenizer"], tuple[object, ...]]:
-        """Pickle and copy by the vocabulary, because TensorFlow's tables allow neither."""
-        return type(self)._restore, (self._vocabulary_bytes(), self.options)
-
     @abc.abstractmethod
     def _encode(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Map normalized texts, string (b,), to int32 (b, ragged)."""
@@ -212,21 +160,12 @@ class Tokenizer(tf.Module, abc.ABC):
     def _decode(self, token_ids: tf.RaggedTensor) -> tf.Tensor:
         """Map ids of text, int32 (b, ragged), to string (b,)."""
 
-    @abc.abstractmethod
-    def _vocabulary_bytes(self) -> bytes:
-        """Return the content of the vocabulary file."""
-
-    @classmethod
-    @abc.abstractmethod
-    def _restore(cls, vocabulary: bytes, options: dict[str, bool]) -> Self:
-        """Make a tokenizer from the content of its vocabulary file; raise ValueError if it is damaged."""
-
 
 def load_tokenizer(directory: str | Path) -> Tokenizer:
     """Read a tokenizer of any kind.
 
     Args:
-        directory: where `Tokenizer.save` wrote.
+        directory: where `save` of a tokenizer wrote.
 
     Returns:
         The tokenizer.
@@ -234,40 +173,11 @@ def load_tokenizer(directory: str | Path) -> Tokenizer:
     Raises:
         InputError: a file is missing or damaged, or the kind is unknown; the message names the file.
     """
-    options_path = as_path(directory) / Tokenizer.options_file
-    options = read_table(read_file(options_path), options_path)
-    kind, saved_sha256 = options.pop("kind", None), options.pop("vocabulary_sha256", None)
-    module = str(options.pop("module", ""))
-    # As Keras does, but only of this package.
-    if kind not in [*_KINDS] and module.startswith("keras_transformer."):
-        with contextlib.suppress(ImportError):  # the kind stays unknown
-            importlib.import_module(module)
-    if not isinstance(kind, str) or kind not in _KINDS:
-        kinds = tuple(sorted(_KINDS))
-        raise InputError(f"{options_path}: kind must be one of {kinds}. Received: {kind!r}.")
-    cls = _KINDS[kind]
-    path = Path(directory) / cls.vocabulary_file
-    for name, value in options.items():
-        if name not in cls.option_names:
-            wanted = f"options must be among {cls.option_names}"
-            raise InputError(f"{options_path}: {wanted}. Received: {name!r}.")
-        if not isinstance(value, bool):
-            raise InputError(f"{options_path}: {name} must be true or false. Received: {value!r}.")
-    vocabulary = read_file(path)
-    try:
-        tokenizer = cls._restore(vocabulary, options)
-    except ValueError as error:
-        raise InputError(f"{path} is damaged. {error}") from error
-    # A changed vocabulary no longer fits the weights that were trained with it. Options that
-    # somebody has written by hand have no checksum.
-    if saved_sha256 not in (None, _sha256(vocabulary)):
-        received = _sha256(vocabulary)
-        raise InputError(f"{path} is damaged: SHA-256 must be {saved_sha256}. Received: {received}.")
+    tokenizer = load_reader(directory)
+    if not isinstance(tokenizer, Tokenizer):
+        path = as_path(directory) / Tokenizer.options_file
+        raise InputError(f"{path}: kind must be that of a tokenizer. Received: {tokenizer.kind!r}.")
     return tokenizer
-
-
-def _sha256(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
 
 
 def _as_texts(texts: tf.Tensor | Sequence[str | bytes]) -> tf.Tensor:

@@ -41,7 +41,7 @@ def test_sizes_that_change_are_not_traced_again() -> None:
 
 
 def test_several_inputs_have_sizes_of_their_own() -> None:
-    compiled = compile_function(lambda x, y: ops.sum(x) + ops.sum(y), num_inputs=2)
+    compiled = compile_function(lambda x, y: ops.sum(x) + ops.sum(y), inputs=[((None, None), "int32")] * 2)
     for sizes in ((2, 3), (5, 1)):
         first, second = (ops.ones((2, size), "int32") for size in sizes)
         assert int(compiled(first, second)) == 2 * sum(sizes)

@@ -282,7 +282,7 @@ def test_a_table_is_read_alike_from_everywhere(name: str, tmp_path: Path) -> Non
     path = f"{tmp_path}/{name}"
     assert read_pairs(path) == read_pairs(tmp_path / name) == list(ParallelText(path)) == GREETINGS
     run = Run(RunConfig().override(pairs=path, validation_fraction=0.3))
-    assert sorted([*run.pairs.train, *run.pairs.validation]) == sorted(GREETINGS)
+    assert sorted([*run.data.train, *run.data.validation]) == sorted(GREETINGS)
     assert read_pairs(f"{path.partition('#')[0]}#2,1") == [(target, source) for source, target in GREETINGS]
 
 

@@ -10,7 +10,7 @@ import pytest
 from keras import ops
 
 from helpers import array
-from keras_transformer.decoding import BeamSearch, Constraints, GreedySearch, generate
+from keras_transformer.decoding import BeamSearch, Constraints, GreedySearch, generate, score_tokens
 from keras_transformer.types import SpecialIds
 
 torch = pytest.importorskip("torch", reason="needs the torch extra")
@@ -191,6 +191,29 @@ def test_outputs_differ_and_end(model: Any) -> None:
 @pytest.mark.parametrize("search", [SEARCHES[5], *SEARCHES[9:21:5], SEARCHES[-5], SEARCHES[-1]])
 def test_tokens_and_scores_are_those_of_transformers(model: Any, search: Any) -> None:
     check(model, search, 24)
+
+
+def test_scores_of_tokens_are_the_transition_scores_of_transformers(model: Any) -> None:
+    [ids] = (ids for kind, ids, *_ in KINDS.values() if kind == type(model).__name__)
+    sources = sources_of(model, 16)
+    inputs = torch.tensor(sources).long()
+    mask = (inputs != ids.pad).long()
+    options = {"return_dict_in_generate": True, "output_scores": True, "max_length": LENGTH + 1}
+    outputs = model.generate(inputs, attention_mask=mask, **options)
+    wanted = model.compute_transition_scores(outputs.sequences, outputs.scores, normalize_logits=True)
+    targets = outputs.sequences[:, 1:].numpy()
+
+    def logits(inputs: dict[str, Any]) -> Any:
+        token_ids = {name: torch.tensor(np.array(array(each))).long() for name, each in inputs.items()}
+        found = model(token_ids["encoder_token_ids"], mask, token_ids["decoder_token_ids"], use_cache=False)
+        return ops.convert_to_tensor(found.logits.numpy())
+
+    found = score_tokens(logits, sources, targets, special_ids=ids, num_alternatives=1)
+    is_token = array(found.is_scored)
+    assert is_token.sum() > 40
+    scores = np.where(is_token, wanted.numpy(), 0)
+    np.testing.assert_allclose(array(found.log_probabilities), scores, atol=1e-5)
+    np.testing.assert_array_equal(array(found.alternative_ids)[..., 0], np.where(is_token, targets, ids.pad))
 
 
 @pytest.mark.slow

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from helpers import BeamSearch, GreedySearch, align_targets, score_targets
+from helpers import BeamSearch, GreedySearch, align_targets, array, score_targets, score_tokens
 from keras_transformer.decoding import generate
 
 
@@ -57,6 +57,49 @@ def test_padding_changes_nothing(transformer: keras.Model, source_ids: np.ndarra
         atol=1e-5,
     )
     np.testing.assert_array_equal(keras.ops.convert_to_numpy(padded.num_tokens), [3] * 5)
+
+
+def test_tokens_are_scored_as_numpy_scores_them(transformer: keras.Model, source_ids: np.ndarray) -> None:
+    given = np.array([0, 1, 0, 2, 0])
+    found = score_tokens(transformer, source_ids, TARGETS, num_alternatives=3, num_given=given)
+    shifted = np.pad(TARGETS[:, :-1], [(0, 0), (1, 0)], constant_values=2)
+    inputs = {"encoder_token_ids": source_ids, "decoder_token_ids": shifted}
+    logits = array(transformer(inputs)).astype("float64")
+    wanted = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+    is_scored = (TARGETS != 0) & (np.arange(4) >= given[:, None])
+    np.testing.assert_array_equal(array(found.is_scored), is_scored)
+    chosen = np.take_along_axis(wanted, TARGETS[..., None], -1)[..., 0]
+    np.testing.assert_allclose(array(found.log_probabilities), np.where(is_scored, chosen, 0), atol=1e-5)
+    order = np.argsort(-wanted, axis=-1)[..., :3]
+    np.testing.assert_array_equal(array(found.alternative_ids), np.where(is_scored[..., None], order, 0))
+    best = np.take_along_axis(wanted, order, -1)
+    np.testing.assert_allclose(
+        array(found.alternative_log_probabilities), np.where(is_scored[..., None], best, 0), atol=1e-5
+    )
+    sums, counts = score_targets(transformer, source_ids, TARGETS, num_given=given)
+    np.testing.assert_allclose(array(found.log_probabilities).sum(1), array(sums), atol=1e-5)
+    np.testing.assert_array_equal(is_scored.sum(1), array(counts))
+
+
+def test_greedy_tokens_are_the_best_and_sum_to_their_score(
+    transformer: keras.Model, source_ids: np.ndarray
+) -> None:
+    token_ids, scores = map(array, generate(transformer, source_ids, GreedySearch(), max_length=7))
+    found = score_tokens(transformer, source_ids, token_ids[:, 0], num_alternatives=4)
+    np.testing.assert_allclose(array(found.log_probabilities).sum(1), scores[:, 0], atol=1e-4)
+    # A search never generates padding, the start token and the unknown token.
+    alternatives = array(found.alternative_ids)
+    is_generated = alternatives >= 3
+    first = np.take_along_axis(alternatives, is_generated.argmax(-1)[..., None], -1)[..., 0]
+    np.testing.assert_array_equal(first, token_ids[:, 0])
+
+
+@pytest.mark.parametrize("num", [-1, 1.5])
+def test_other_numbers_of_alternatives_are_refused(
+    transformer: keras.Model, source_ids: np.ndarray, num: float
+) -> None:
+    with pytest.raises((ValueError, TypeError), match=rf"Received: num_alternatives={num}"):
+        score_tokens(transformer, source_ids, TARGETS, num_alternatives=num)
 
 
 TARGETS = np.array([[4, 5, 3, 0], [6, 3, 0, 0], [3, 0, 0, 0], [7, 4, 5, 3], [4, 4, 3, 0]])

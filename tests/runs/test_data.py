@@ -8,8 +8,9 @@ import keras
 import pytest
 
 from keras_transformer.errors import InputError
-from keras_transformer.runs import Run, RunConfig
-from keras_transformer.runs import data as run_data
+from keras_transformer.runs import Run, RunConfig, translation
+from keras_transformer.runs.data import _run_readers
+from keras_transformer.runs.kind import RunData, RunKind
 from trained_run import SMALL
 
 Pairs = list[tuple[str, str]]
@@ -27,21 +28,21 @@ def files(tmp_path: Path) -> dict[str, str]:
 
 
 def test_a_part_is_held_out_where_no_validation_is_given(files: dict[str, str]) -> None:
-    pairs = Run(RunConfig.default(**files, validation_fraction=0.1)).pairs
+    pairs = Run(RunConfig.default(**files, validation_fraction=0.1)).data
     assert (len(pairs.train), len(pairs.validation), len(pairs.test)) == (36, 4, 3)
     assert not set(pairs.train) & set(pairs.validation)
 
 
 def test_validation_pairs_are_scored_where_there_is_no_test(files: dict[str, str]) -> None:
-    pairs = Run(RunConfig.default(source=files["source"], target=files["target"])).pairs
+    pairs = Run(RunConfig.default(source=files["source"], target=files["target"])).data
     assert pairs.test == pairs.validation
 
 
 def test_a_dataset_may_have_one_split(monkeypatch: pytest.MonkeyPatch) -> None:
     pairs = [(f"a{number}", f"b{number}") for number in range(20)]
     splits = {"train": pairs}
-    monkeypatch.setattr(run_data, "read_pairs", lambda origin, split, **options: splits.get(split, []))
-    read = Run(RunConfig.default(pairs="tfds:x", validation_fraction=0.1)).pairs
+    monkeypatch.setattr(translation, "read_pairs", lambda origin, split, **options: splits.get(split, []))
+    read = Run(RunConfig.default(pairs="tfds:x", validation_fraction=0.1)).data
     assert (len(read.train), len(read.validation)) == (18, 2)
     assert read.test == read.validation
 
@@ -63,13 +64,18 @@ def fitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Fit
         path = tmp_path / "pairs.tsv"
         path.write_text("".join(f"{source}\t{target}\n" for source, target in pairs), encoding="utf-8")
         run = Run(RunConfig.default(pairs=str(path), **{**SMALL, "run_directory": str(tmp_path), **options}))
-        run.pairs = run_data._RunPairs(train=pairs, validation=pairs, test=pairs)
+        run.data = RunData(train=pairs, validation=pairs, test=pairs)
         monkeypatch.setattr(keras.Model, "fit", stop)
         with pytest.raises(KeyboardInterrupt):
             run.train(verbose=0)
         return received[0], received[1]
 
     return fit
+
+
+def readers(config: RunConfig, directory: Path, pairs: Pairs) -> Any:
+    """Make the tokenizers of a run, or read them."""
+    return _run_readers(RunKind.of(config), directory, RunData(train=pairs, validation=[], test=[]))
 
 
 @pytest.mark.parametrize(
@@ -82,7 +88,7 @@ def fitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Fit
 )
 def test_vocabularies(vocabulary: dict[str, Any], kinds: tuple[str, str], tmp_path: Path) -> None:
     config, pairs = RunConfig().override(**vocabulary), [*SENTENCES, ("the cat", "die Katze")]
-    tokenizers = run_data._run_tokenizers(config, tmp_path, pairs)
+    tokenizers = readers(config, tmp_path, pairs)
     assert tuple(tokenizer.kind for tokenizer in tokenizers) == kinds
     assert (tokenizers[0] is tokenizers[1]) == config.vocabulary.shared
 
@@ -90,7 +96,7 @@ def test_vocabularies(vocabulary: dict[str, Any], kinds: tuple[str, str], tmp_pa
 def test_vocabularies_are_made_once(tmp_path: Path) -> None:
     config = RunConfig().override(kind="character", shared=False)
     for pairs in ([("ab", "xyz"), ("b", "z")], [("other", "texts")]):
-        tokenizers = run_data._run_tokenizers(config, tmp_path, pairs)
+        tokenizers = readers(config, tmp_path, pairs)
         assert [tokenizer.vocabulary_size for tokenizer in tokenizers] == [6, 7]
 
 
@@ -98,15 +104,15 @@ def test_half_a_vocabulary_is_made_again_unless_it_was_trained_on(tmp_path: Path
     """A process that was killed between the two files of a vocabulary leaves one."""
     config, pairs = RunConfig().override(kind="character", shared=False), [("ab", "xyz"), ("b", "z")]
     options = tmp_path / "target_tokenizer/tokenizer.json"
-    run_data._run_tokenizers(config, tmp_path, pairs)
+    readers(config, tmp_path, pairs)
     options.unlink()
-    run_data._run_tokenizers(config, tmp_path, pairs)
+    readers(config, tmp_path, pairs)
     assert options.exists()
     options.unlink()
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "checkpoints/state.json").write_text("{}")
     with pytest.raises(InputError, match=r"no longer both source_tokenizer and target_tokenizer"):
-        run_data._run_tokenizers(config, tmp_path, pairs)
+        readers(config, tmp_path, pairs)
 
 
 @pytest.mark.parametrize(
@@ -169,7 +175,7 @@ def test_shapes_are_few_where_each_is_compiled(
         return {(inputs["encoder_token_ids"].shape[1], labels.shape[1]) for inputs, labels in training}
 
     exact = shapes("exact")
-    monkeypatch.setattr(run_data, "compiles_each_shape", lambda: True)
+    monkeypatch.setattr(translation, "compiles_each_shape", lambda: True)
     few = shapes("few")
     assert len({source for source, _ in few}) < len({source for source, _ in exact}) / 2
     assert all(source == target for source, target in few)

@@ -11,7 +11,9 @@ import pytest
 
 from keras_transformer.errors import InputError
 from keras_transformer.runs import Run, RunConfig
-from keras_transformer.runs.directory import CONTENT, begun, check_pairs, locked, resumed, write_config
+from keras_transformer.runs.directory import begun, check_data, content, locked, resumed, write_config
+from keras_transformer.runs.kind import RunKind
+from keras_transformer.runs.translation import TranslationRun
 
 CONFIG = RunConfig().override(name="tiny", kind="character", shared=False, epochs=7)
 PAIRS = [("ab", "xyz"), ("b", "z")]
@@ -29,6 +31,11 @@ def saved(directory: Path) -> str:
 
 def names(directory: Path) -> set[str]:
     return {path.name for path in directory.iterdir()}
+
+
+def check_pairs(directory: Path, **parts: list[tuple[str, str]]) -> None:
+    kind = RunKind.of(CONFIG)
+    check_data(directory, type(kind), **{part: kind.fingerprint(pairs) for part, pairs in parts.items()})
 
 
 @pytest.fixture
@@ -273,7 +280,7 @@ def test_a_report_without_examples(tmp_path: Path, content: str | None) -> None:
 
 
 def test_a_run_writes_what_is_listed_and_nothing_else(trained: Path) -> None:
-    assert names(trained / "runs/tiny") == set(CONTENT)
+    assert names(trained / "runs/tiny") == set(content([TranslationRun]))
     assert names(trained / "runs") == {"tiny"}
 
 

@@ -74,7 +74,7 @@ def without(options: dict[str, Any], *names: str) -> dict[str, Any]:
 def test_batches_are_those_of_a_run_in_memory(shards: dict[str, Any], fitted: Fitted) -> None:
     subwords = {"kind": "subword", "size": 40, "shared": True, "subword_dropout": 0.3}
     run, wanted = fitted(shards, max_pairs_in_memory=NUM_PAIRS, **subwords)
-    assert (len(run.pairs.train), run.pairs.corpus) == (NUM_PAIRS, None)
+    assert (len(run.data.train), run.data.corpus) == (NUM_PAIRS, None)
     cache = Path(shards["cache_directory"])
     assert not cache.exists()
 
@@ -82,7 +82,7 @@ def test_batches_are_those_of_a_run_in_memory(shards: dict[str, Any], fitted: Fi
         return {path: path.stat().st_mtime_ns for path in cache.rglob("*") if path.is_file()}
 
     run, made = fitted(shards, **subwords)
-    assert run.pairs.corpus is not None
+    assert run.data.corpus is not None
     before = files()
     _, found = fitted(shards, name="other", **subwords)
     assert files() == before
@@ -91,7 +91,7 @@ def test_batches_are_those_of_a_run_in_memory(shards: dict[str, Any], fitted: Fi
 
 
 def pairs_of(options: dict[str, Any], **changes: Any) -> Any:
-    return Run(RunConfig.default(**{**options, **changes})).pairs
+    return Run(RunConfig.default(**{**options, **changes})).data
 
 
 def test_a_directory_of_shards(shards: dict[str, Any], tmp_path: Path) -> None:
@@ -110,10 +110,10 @@ def test_what_is_held_out_and_the_sample(
     caplog.set_level("INFO", "keras_transformer")
     options = {**without(shards, "validation"), "validation_fraction": 0.1}
     run, batches = fitted(options)
-    pairs = run.pairs
+    pairs = run.data
     assert pairs.corpus is not None
     # Nine are wanted; every source has two pairs, which are on one side.
-    assert (len(pairs.validation), pairs.corpus.num_pairs, len(pairs.train)) == (8, 82, 20)
+    assert (len(pairs.validation), pairs.corpus.num_examples, len(pairs.train)) == (8, 82, 20)
     assert pairs.test == pairs.validation
     assert not {source for source, _ in pairs.corpus.pairs()} & {source for source, _ in pairs.validation}
     assert sum(map(len, batches[0])) == 82

@@ -92,7 +92,7 @@ def test_a_script_chooses_what_a_run_chooses(
     monkeypatch.setattr("keras.Model.fit", stop)
     sizes = {name: SMALL[name] for name in ("num_encoder_layers", "num_decoder_layers", "hidden_dim")}
     run = Run(RunConfig.default(pairs="x.tsv", name="x", run_directory=str(tmp_path), **sizes))
-    run.pairs = run_pairs(pairs)
+    run.data = run_data(pairs)
     with pytest.raises(KeyboardInterrupt):
         run.train(verbose=0)
     [(model, tokenizer)] = models
@@ -103,9 +103,9 @@ def test_a_script_chooses_what_a_run_chooses(
     assert model.optimizer._learning_rate.get_config() == recipe.learning_rate.get_config()
 
 
-def run_pairs(pairs: list[Pair]) -> Any:
+def run_data(pairs: list[Pair]) -> Any:
     """Pairs of a run, the first of which are held out too."""
-    return kt.runs.data._RunPairs(train=pairs, validation=pairs[:4], test=pairs[:4])
+    return kt.runs.kind.RunData(train=pairs, validation=pairs[:4], test=pairs[:4])
 
 
 @pytest.mark.parametrize("pairs", ["ab", 3, [("a",)], [("a", "b", "c")], ["ab"], [("a", None)]])

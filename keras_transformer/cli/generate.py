@@ -1,0 +1,99 @@
+"""`keras-transformer generate`."""
+
+import dataclasses
+import sys
+from typing import Any
+
+import click
+
+from keras_transformer.cli.options import model_options, open_model
+from keras_transformer.cli.terminal import Verb, _show, progress_bar
+from keras_transformer.data.text_files import read_lines
+from keras_transformer.decoding import GreedySearch, SampleSearch
+from keras_transformer.errors import InputError
+from keras_transformer.tasks import SearchTask, TextGenerator, TextTask
+
+
+@click.command(cls=Verb)
+@click.argument("prompts", nargs=-1)
+@model_options
+@click.option(
+    "--temperature", type=click.FloatRange(min=0), help="Below 1 for likelier tokens; 0: likeliest."
+)
+@click.option("--top-k", type=click.IntRange(min=1), help="Only so many of the most likely tokens.")
+@click.option("--top-p", type=click.FloatRange(0, 1, min_open=True), help="Only the fewest tokens so likely.")
+@click.option("--seed", type=click.IntRange(0, 2**31 - 1), help="Other samples; without it the model's.")
+@click.option("--num-samples", type=click.IntRange(min=1), help="Continuations of each prompt, best first.")
+@click.option("--max-length", type=click.IntRange(min=2), help="Longest text in tokens, its prompt included.")
+@click.option("--input", "input_file", type=click.Path(), help="File with a prompt on each line.")
+@click.option("--scores", is_flag=True, help="Print the score and a tab before each text.")
+def generate(
+    prompts: tuple[str, ...],
+    model: str | None,
+    saved_model: str | None,
+    batch_size: int,
+    trust: bool,
+    temperature: float | None,
+    top_k: int | None,
+    top_p: float | None,
+    seed: int | None,
+    num_samples: int | None,
+    max_length: int | None,
+    input_file: str | None,
+    scores: bool,
+) -> None:
+    """Continue prompts, one text on each line.
+
+    The prompts are the arguments, the lines of --input, or the lines of standard input; an empty one asks for
+    a text from its beginning. A text begins with its prompt. An export continues as it was exported; of
+    several continuations it has as many as the model that was exported.
+
+    \b
+      keras-transformer generate --model runs/tales "once upon a time"
+      keras-transformer generate --model runs/tales --temperature 1 --num-samples 3 --seed 7 "the dog"
+      keras-transformer generate --saved-model saved_models/tales < prompts.txt > texts.txt
+    """
+    if prompts and input_file is not None:
+        received = f"{len(prompts)} prompts and --input {input_file}"
+        raise InputError(f"Give prompts or --input. Received: {received}.")
+    lines = list(prompts) or read_lines(sys.stdin.buffer if input_file is None else input_file)
+    task = open_model(model, saved_model, trust=trust)
+    sampling = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
+    given = {name: value for name, value in sampling.items() if value is not None}
+    _change_sampling(task, given, num_samples)
+    if max_length is not None:
+        _change_limit(task, max_length)
+    with progress_bar(len(lines), "generating") as progress:
+        outputs = task.n_best(lines, num_samples or 1, batch_size=batch_size, progress=progress)
+    for hypotheses in outputs:
+        for output in hypotheses:
+            columns = [f"{output.score:.4f}"] if scores else []
+            # A text is one line, whatever it holds.
+            _show("\t".join([*columns, " ".join(output.text.splitlines())]))
+
+
+def _change_sampling(task: TextTask, options: dict[str, float], num_samples: int | None) -> None:
+    """Give a trained model other samples; raise InputError for an export, which has its own."""
+    if not isinstance(task, SearchTask):
+        if options:
+            raise InputError(f"An export samples as it was exported; name a --model. Received: {options}.")
+        return
+    if options.get("temperature") == 0:
+        if len(options) > 1 or (num_samples or 1) > 1:
+            given = {**options, "num_samples": num_samples}
+            raise InputError(f"--temperature 0 draws nothing, and needs no other option. Received: {given}.")
+        task.search = GreedySearch()
+    elif options or num_samples:
+        search = task.search if isinstance(task.search, SampleSearch) else SampleSearch()
+        changes: dict[str, Any] = {**options, "num_samples": num_samples or search.num_samples}
+        task.search = dataclasses.replace(search, **changes)
+
+
+def _change_limit(task: TextTask, max_length: int) -> None:
+    if not isinstance(task, TextGenerator):
+        raise InputError(f"--max-length is for a --model that continues texts. Received: {max_length}.")
+    if max_length > task.max_length:
+        raise InputError(
+            f"--max-length must be at most the model's {task.max_length}. Received: {max_length}."
+        )
+    task.max_length = max_length

@@ -1,0 +1,272 @@
+"""Datasets of labelled and of tagged texts, for `model.fit`."""
+
+import dataclasses
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeAlias, TypeVar
+
+import numpy as np
+import tensorflow as tf
+
+from keras_transformer._arguments import check_flags, check_kind, check_number, check_positive
+from keras_transformer.data.batching import _choose_boundaries, _EpochOrder, _plan_batches
+from keras_transformer.data.encoding import _CHUNK_SIZE
+from keras_transformer.data.labels import _checked_examples, _LabelNumbers
+from keras_transformer.data.pipeline import _keep_ready
+from keras_transformer.errors import InputError
+from keras_transformer.text import Tokenizer, encode_words
+from keras_transformer.types import SPECIAL_IDS, LabelledText, TaggedText
+
+NOT_COUNTED = -100
+"""The tag of positions that are not counted: all tokens of a word but its first, the end, and padding."""
+
+_Rows: TypeAlias = Callable[[tf.Tensor], tuple[tf.Tensor, ...]]
+_Item = TypeVar("_Item", str, list[str])
+
+_LOGGER = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EncodedLabels:
+    """Token ids of n labelled texts, and the numbers of their labels."""
+
+    token_ids: tf.RaggedTensor
+    """int32 (n, ragged), each row ended"""
+    labels: np.ndarray
+    """int32 (n,), or float32 (n, c) of zeros and ones where a text has any number of labels"""
+    num_dropped: int = 0
+    """Texts left out as too long: none, since they are cut off."""
+
+    @classmethod
+    def encode(
+        cls,
+        examples: Iterable[LabelledText],
+        tokenizer: Tokenizer,
+        labels: Sequence[str],
+        *,
+        multi_label: bool = False,
+        max_length: int = 256,
+    ) -> "EncodedLabels":
+        """Tokenize labelled texts.
+
+        The arguments, and what is raised, are those of `classification_dataset`.
+        """
+        check_flags(multi_label=multi_label)
+        several, numbers = _checked_examples(examples), _LabelNumbers(labels=labels)
+        texts = [_as_text(text, number) for number, (text, _) in enumerate(several)]
+        wanted = [_label_of(label, number, multi_label) for number, (_, label) in enumerate(several)]
+        token_ids = _encoded(
+            texts, lambda chunk: tokenizer.ended_ids(chunk, max_length), max_length, tokenizer
+        )
+        return cls(token_ids=token_ids, labels=numbers.targets(wanted, multi_label=multi_label))
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def lengths(self) -> np.ndarray:
+        """Return the length of each text with its end, int32 (n, 1)."""
+        return np.asarray(self.token_ids.row_lengths(), np.int32)[:, np.newaxis]
+
+
+def classification_dataset(
+    examples: Iterable[LabelledText] | EncodedLabels,
+    tokenizer: Tokenizer | None = None,
+    labels: Sequence[str] = (),
+    *,
+    multi_label: bool = False,
+    class_weight: str | Mapping[str, float] | None = None,
+    max_length: int = 256,
+    tokens_per_batch: int = 4096,
+    shuffle: bool = True,
+    seed: int = 0,
+    first_epoch: int = 0,
+) -> tf.data.Dataset:
+    """Make the dataset that trains or validates a classifier of texts.
+
+    Texts of like length share a batch, as in `translation_dataset`. A text that is too long is cut off, as
+    `TextClassifier` does, and counted in the log.
+
+    Args:
+        examples: Texts and their labels: what `read_labelled` returns, or `(text, label)` of one's own; or
+            `EncodedLabels`.
+        tokenizer: The tokenizer of the model; not used for `EncodedLabels`.
+        labels: The names of the labels; the number of a label is its place among them.
+        multi_label: Whether a text has any number of labels, which are tuples or lists then.
+        class_weight: How much an example of each label counts, such as `{"spam": 5.0}`; 1 for labels
+            without a weight. `"balanced"` counts all labels alike: `n / (c * n_of_the_label)` of `c` labels.
+        max_length: Maximum number of tokens of a text, the end token included.
+        tokens_per_batch: Maximum number of tokens of a batch, padding included.
+        shuffle: Whether each epoch draws new batches; otherwise they come from short to long.
+        seed: Seed of the shuffling.
+        first_epoch: Epoch of the first iteration, to go on where an earlier run stopped.
+
+    Returns:
+        A finite dataset that knows its number of batches, of `(token_ids, label)`: int32 (b, s), padded with
+        0, and int32 (b,), or float32 (b, c) of zeros and ones with `multi_label`. With `class_weight` also
+        the weight of each example, float32 (b,).
+
+    Raises:
+        InputError: If there are no examples, or a label is not among `labels`.
+        TypeError: If an example is not a text and its label, or several without `multi_label`.
+        ValueError: If a value is out of range, or `class_weight` is given with `multi_label`.
+
+    Example:
+        ```python
+        examples = kt.data.read_labelled("reviews.csv")
+        labels = kt.data.label_names(examples)
+        dataset = kt.data.classification_dataset(examples, tokenizer, labels, class_weight="balanced")
+        ```
+    """
+    check_kind(str, Mapping, None, class_weight=class_weight)
+    if isinstance(examples, EncodedLabels):
+        encoded = examples
+    else:
+        if not isinstance(tokenizer, Tokenizer):
+            raise TypeError(f"Texts need `tokenizer`, a Tokenizer. Received: tokenizer={tokenizer!r}.")
+        encoded = EncodedLabels.encode(
+            examples, tokenizer, labels, multi_label=multi_label, max_length=max_length
+        )
+    columns = [tf.constant(encoded.labels)]
+    if class_weight is not None:
+        if encoded.labels.ndim > 1:
+            raise ValueError(
+                "`class_weight` is for texts with one label each. "
+                f"Received: class_weight={class_weight!r}, multi_label=True."
+            )
+        columns.append(tf.constant(_LabelNumbers(labels=labels).weights(class_weight, encoded.labels)))
+
+    def rows(indices: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        inputs = tf.gather(encoded.token_ids, indices).to_tensor(SPECIAL_IDS.pad)
+        return tf.ensure_shape(inputs, [None, None]), *(tf.gather(each, indices) for each in columns)
+
+    order = _EpochOrder(shuffle, seed, first_epoch)
+    return _in_batches(rows, encoded.token_ids, tokens_per_batch, order)
+
+
+def tagging_dataset(
+    sentences: Iterable[TaggedText],
+    tokenizer: Tokenizer,
+    tags: Sequence[str],
+    *,
+    max_length: int = 256,
+    tokens_per_batch: int = 4096,
+    shuffle: bool = True,
+    seed: int = 0,
+    first_epoch: int = 0,
+) -> tf.data.Dataset:
+    """Make the dataset that trains or validates a tagger of words.
+
+    A word may be several tokens of the model. The first of them gets its tag, as in Devlin et al., "BERT"
+    (2019), section 5.3; all others have the tag -100, which `compile_model(..., pad_id=-100)` and
+    `keras.losses.SparseCategoricalCrossentropy(ignore_class=-100)` do not count.
+
+    Args:
+        sentences: What `read_tagged` returns, or `(tokens, tags)` of one's own.
+        tokenizer: The tokenizer of the model.
+        tags: The names of the tags; the number of a tag is its place among them.
+        max_length: Maximum number of tokens of a text, the end token included; what follows is cut off.
+        tokens_per_batch: Maximum number of tokens of a batch, padding included.
+        shuffle: Whether each epoch draws new batches; otherwise they come from short to long.
+        seed: Seed of the shuffling.
+        first_epoch: Epoch of the first iteration, to go on where an earlier run stopped.
+
+    Returns:
+        A finite dataset that knows its number of batches, of `(token_ids, tags)`, both int32 (b, s).
+
+    Raises:
+        InputError: If there are no sentences, a tag is not among `tags`, or there is not one for each token.
+        TypeError: If a sentence is not tokens and their tags.
+        ValueError: If a value is out of range.
+
+    Example:
+        ```python
+        sentences = kt.data.read_tagged("train.conll")
+        tags = kt.data.label_names(sentences)
+        dataset = kt.data.tagging_dataset(sentences, tokenizer, tags)
+        ```
+    """
+    several, numbers = _checked_examples(sentences), _LabelNumbers(tags=tags)
+    rows_of_tags = []
+    for number, (tokens, given) in enumerate(several):
+        if isinstance(tokens, str) or isinstance(given, str) or len(tokens) != len(given):
+            raise InputError(
+                "Each sentence must be tokens and a tag for each. "
+                f"Received: sentences[{number}]={(tokens, given)!r:.200}."
+            )
+        rows_of_tags.append(numbers.of(given))
+    words = [[*map(_as_text, tokens, range(len(tokens)))] for tokens, _ in several]
+    flat_tags = tf.ragged.constant(rows_of_tags, tf.int32, ragged_rank=1)
+    firsts: list[tf.RaggedTensor] = []
+
+    def encode(chunk: list[list[str]]) -> tuple[tf.Tensor, tf.Tensor]:
+        encoded = encode_words(tokenizer, tf.ragged.constant(chunk, tf.string, ragged_rank=1), max_length)
+        firsts.append(encoded.first_pieces)
+        return encoded.token_ids, encoded.is_cut
+
+    token_ids = _encoded(words, encode, max_length, tokenizer)
+    first_pieces = tf.concat(firsts, axis=0)
+
+    def rows(indices: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        inputs = tf.gather(token_ids, indices).to_tensor(SPECIAL_IDS.pad)
+        places, wanted = tf.gather(first_pieces, indices), tf.gather(flat_tags, indices)
+        # Of the words that were read.
+        is_read = tf.ragged.range(wanted.row_lengths()) < tf.expand_dims(places.row_lengths(), 1)
+        wanted = tf.ragged.boolean_mask(wanted, is_read)
+        at = tf.stack([tf.cast(places.value_rowids(), tf.int32), places.flat_values], axis=1)
+        labels = tf.fill(tf.shape(inputs), NOT_COUNTED)
+        labels = tf.tensor_scatter_nd_update(labels, at, wanted.flat_values)
+        return tf.ensure_shape(inputs, [None, None]), tf.ensure_shape(labels, [None, None])
+
+    order = _EpochOrder(shuffle, seed, first_epoch)
+    return _in_batches(rows, token_ids, tokens_per_batch, order)
+
+
+def _as_text(text: object, number: int) -> str:
+    if not isinstance(text, str):
+        raise TypeError(f"Texts and tokens must be strings. Received: number {number}, {text!r:.200}.")
+    return text
+
+
+def _label_of(label: str | Sequence[str], number: int, multi_label: bool) -> Sequence[str]:
+    if isinstance(label, str) == multi_label:
+        wanted = "a tuple or list of strings" if multi_label else "a string, or `multi_label` must be True"
+        raise TypeError(f"A label must be {wanted}. Received: examples[{number}] with {label!r:.200}.")
+    return (label,) if isinstance(label, str) else label
+
+
+def _encoded(
+    items: list[_Item],
+    encode: Callable[[list[_Item]], tuple[tf.Tensor, tf.Tensor]],
+    max_length: int,
+    tokenizer: Tokenizer,
+) -> tf.RaggedTensor:
+    """Tokenize in chunks to int32 (n, ragged), and log how many were cut off."""
+    check_kind(Tokenizer, tokenizer=tokenizer)
+    check_number(at_least=2, whole=True, max_length=max_length)
+    if not items:
+        raise InputError("There must be at least one example. Received: 0 examples.")
+    chunks, num_cut = [], 0
+    for start in range(0, len(items), _CHUNK_SIZE):
+        token_ids, is_cut = encode(items[start : start + _CHUNK_SIZE])
+        chunks.append(tf.RaggedTensor.from_tensor(token_ids, padding=SPECIAL_IDS.pad))
+        num_cut += int(tf.math.count_nonzero(is_cut))
+    if num_cut:
+        message = "%d of %d texts are longer than max_length=%d tokens, and are cut off."
+        _LOGGER.warning(message, num_cut, len(items), max_length)
+    return tf.concat(chunks, axis=0)
+
+
+def _in_batches(
+    rows: _Rows, token_ids: tf.RaggedTensor, tokens_per_batch: int, order: _EpochOrder
+) -> tf.data.Dataset:
+    """Make batches of rows of like length."""
+    check_flags(shuffle=order.shuffle)
+    check_positive(tokens_per_batch=tokens_per_batch)
+    check_number(whole=True, seed=order.seed, first_epoch=order.first_epoch)
+    lengths = np.asarray(token_ids.row_lengths(), np.int32)
+    boundaries = _choose_boundaries(None, int(lengths.max()))
+    plan = _plan_batches(np.stack([lengths, lengths], axis=1), boundaries, tokens_per_batch)
+    batches = plan.epochs(order)
+    make = tf.autograph.experimental.do_not_convert(rows)
+    dataset = batches.map(make, num_parallel_calls=tf.data.AUTOTUNE)
+    return _keep_ready(dataset.apply(tf.data.experimental.assert_cardinality(batches.cardinality())))

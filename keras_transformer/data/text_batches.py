@@ -1,0 +1,186 @@
+"""Batches of texts without targets: a language model predicts each token from those before it."""
+
+import dataclasses
+import logging
+from collections.abc import Iterable, Sequence
+from numbers import Integral
+from typing import Self
+
+import numpy as np
+import tensorflow as tf
+
+from keras_transformer._arguments import (
+    as_strings,
+    check_flags,
+    check_kind,
+    check_number,
+    check_positive,
+    check_several,
+)
+from keras_transformer.data.batching import _choose_boundaries, _EpochOrder, _plan_batches
+from keras_transformer.data.encoding import _tokenize
+from keras_transformer.data.packing import pack_texts
+from keras_transformer.data.pipeline import _keep_ready
+from keras_transformer.errors import InputError
+from keras_transformer.text.tokenizer import Tokenizer
+from keras_transformer.types import SPECIAL_IDS
+
+_LOGGER = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EncodedTexts:
+    """Inputs and labels of a `CausalLM` for n rows, and how many texts were too long.
+
+    A row is a text: a start token before it in the inputs, an end token after it in the labels. Packed, it is
+    a piece of all texts one after the other.
+    """
+
+    inputs: tf.RaggedTensor
+    """Token ids that the model reads, int32 (n, ragged)."""
+    labels: tf.RaggedTensor
+    """Token ids that it predicts, of the same lengths."""
+    num_dropped: int = 0
+    """Texts left out because they were too long."""
+
+    @classmethod
+    def encode(
+        cls, texts: Iterable[str], tokenizer: Tokenizer, *, max_length: int = 256, packed: bool = False
+    ) -> Self:
+        """Tokenize texts.
+
+        Args:
+            texts: n texts; a generator is read to its end.
+            tokenizer: Their tokenizer.
+            max_length: Maximum number of tokens of a row, one special token included. A longer text is left
+                out, counted and logged as a warning, unless texts are packed.
+            packed: Whether a row is a piece of all texts one after the other, see `pack_texts`: without
+                padding and without a limit of the texts, for running text and long documents.
+
+        Returns:
+            The rows, in the order of the texts.
+
+        Raises:
+            TypeError: If a text is not a string.
+            InputError: If there are no texts, or none fits.
+            ValueError: If `max_length` is below 2.
+        """
+        check_kind(Tokenizer, tokenizer=tokenizer)
+        check_number(at_least=2, whole=True, max_length=max_length)
+        check_flags(packed=packed)
+        several = as_strings(texts=texts)
+        if not several:
+            raise InputError("There must be at least one text. Received: 0 texts.")
+        token_ids = _tokenize(several, tokenizer)
+        if packed:
+            inputs, labels = zip(*pack_texts(token_ids, max_length).as_numpy_iterator(), strict=True)
+            # Only the last row is padded.
+            rows = (np.stack(side) for side in (inputs, labels))
+            ragged = [tf.RaggedTensor.from_tensor(side, padding=SPECIAL_IDS.pad) for side in rows]
+            return cls(inputs=ragged[0], labels=ragged[1])
+        is_long = np.asarray(token_ids.row_lengths()) + 1 > max_length
+        num_dropped = int(is_long.sum())
+        if num_dropped == len(several):
+            raise InputError(
+                f"Every text is too long. Received: {num_dropped} texts over {max_length} tokens. With "
+                "`packed` they are trained on in pieces."
+            )
+        if num_dropped:
+            share = 100 * num_dropped / len(several)
+            _LOGGER.warning(
+                "Dropped %d of %d texts (%.1f %%) as too long: over %d tokens. `packed` takes all in pieces.",
+                *(num_dropped, len(several), share, max_length),
+            )
+        kept = tf.ragged.boolean_mask(token_ids, ~is_long)
+        start, end = (tf.fill([kept.nrows(), 1], each) for each in (SPECIAL_IDS.start, SPECIAL_IDS.end))
+        return cls(
+            inputs=tf.concat([start, kept], axis=1),
+            labels=tf.concat([kept, end], axis=1),
+            num_dropped=num_dropped,
+        )
+
+    def __len__(self) -> int:
+        return int(self.inputs.nrows())
+
+    def lengths(self) -> np.ndarray:
+        """Return the length of each row, int32 (n, 1)."""
+        return np.asarray(self.inputs.row_lengths(), np.int32)[:, None]
+
+
+def text_dataset(
+    texts: Iterable[str] | EncodedTexts,
+    tokenizer: Tokenizer | None = None,
+    *,
+    tokens_per_batch: int = 4096,
+    max_length: int = 256,
+    packed: bool = False,
+    shuffle: bool = True,
+    seed: int = 0,
+    first_epoch: int = 0,
+    bucket_boundaries: Sequence[int] | None = None,
+    pad_to_bucket_boundary: bool = False,
+) -> tf.data.Dataset:
+    """Make the dataset that trains or validates a `CausalLM` on texts.
+
+    Texts of like length share a batch. Each iteration over the dataset is an epoch, whose order depends on
+    `seed` and the number of the epoch alone, as in `translation_dataset`.
+
+    Args:
+        texts: Strings, or `EncodedTexts`.
+        tokenizer: Their tokenizer; not used for `EncodedTexts`.
+        tokens_per_batch: Maximum number of tokens of a batch, padding included.
+        max_length: See `EncodedTexts.encode`.
+        packed: Likewise.
+        shuffle: Whether each epoch draws new batches; otherwise they come from short to long.
+        seed: Seed of the shuffling.
+        first_epoch: Epoch of the first iteration, to go on where an earlier run stopped.
+        bucket_boundaries: Increasing lengths that separate the buckets. By default in steps of a sixteenth.
+        pad_to_bucket_boundary: Whether to pad to the boundary, for few shapes (XLA); otherwise each batch to
+            its longest row, for little padding.
+
+    Returns:
+        A finite dataset that knows its number of batches, with elements `(inputs, labels)`, int32 `(b, t)`
+        each and padded with 0.
+
+    Raises:
+        InputError: If there are no texts, or none fits the limit.
+        TypeError: If there is no tokenizer for texts, or a text is not a string.
+        ValueError: If a value is out of range.
+
+    Example:
+        >>> from keras_transformer.text import CharacterTokenizer
+        >>> dataset = text_dataset(["abba", "ab"], CharacterTokenizer(["a", "b"]), shuffle=False)
+        >>> for inputs, labels in dataset.as_numpy_iterator():
+        ...     print(inputs.tolist(), labels.tolist())
+        [[2, 4, 5, 0, 0], [2, 4, 5, 5, 4]] [[4, 5, 3, 0, 0], [4, 5, 5, 4, 3]]
+    """
+    check_flags(shuffle=shuffle, pad_to_bucket_boundary=pad_to_bucket_boundary)
+    check_positive(tokens_per_batch=tokens_per_batch)
+    check_number(whole=True, seed=seed, first_epoch=first_epoch)
+    if bucket_boundaries is not None:
+        check_several(Integral, bucket_boundaries=bucket_boundaries)
+    if isinstance(texts, EncodedTexts):
+        encoded = texts
+    elif tokenizer is None:
+        raise TypeError("`tokenizer` must be given for texts. Received: tokenizer=None.")
+    else:
+        encoded = EncodedTexts.encode(texts, tokenizer, max_length=max_length, packed=packed)
+    lengths = encoded.lengths()
+    boundaries = _choose_boundaries(bucket_boundaries, int(lengths.max()), coarse=pad_to_bucket_boundary)
+    # Of one side alone, which is both.
+    plan = _plan_batches(np.repeat(lengths, 2, axis=1), boundaries, tokens_per_batch)
+    batches = plan.epochs(_EpochOrder(shuffle, seed, first_epoch))
+    ends = tf.constant(boundaries, tf.int64)
+
+    @tf.autograph.experimental.do_not_convert
+    def rows(indices: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        inputs, labels = (tf.gather(side, indices) for side in (encoded.inputs, encoded.labels))
+        width = inputs.bounding_shape(axis=1)
+        if pad_to_bucket_boundary:
+            width = tf.gather(ends, tf.searchsorted(ends, width[tf.newaxis])[0])
+        shape = tf.stack([inputs.nrows(), width])
+        padded = (side.to_tensor(SPECIAL_IDS.pad, shape=shape) for side in (inputs, labels))
+        return tuple(tf.ensure_shape(side, [None, None]) for side in padded)
+
+    dataset = batches.map(rows, num_parallel_calls=tf.data.AUTOTUNE)
+    return _keep_ready(dataset.apply(tf.data.experimental.assert_cardinality(batches.cardinality())))

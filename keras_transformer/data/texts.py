@@ -1,0 +1,144 @@
+"""Texts without targets: lines of files, columns of tables, and a feature of a TFDS dataset."""
+
+import itertools
+import logging
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from keras_transformer._files import as_path
+from keras_transformer.data.column_names import is_header
+from keras_transformer.data.formats import _FORMATS, _Cells, _ending, _named, _shown
+from keras_transformer.data.parallel_text import _matching, _several
+from keras_transformer.data.sources import _decode
+from keras_transformer.data.text_files import FilePath, Files, _bounded, _iterate_texts
+from keras_transformer.errors import InputError
+
+_LOGGER = logging.getLogger(__name__)
+_NUM_LOOKED_AT = 1000
+
+
+def read_texts(
+    origin: Files, split: str = "train", *, optional: bool = False, data_dir: FilePath | None = None
+) -> list[str]:
+    """Read texts, for a language model.
+
+    | origin | texts |
+    |---|---|
+    | `PATH` | the lines of a file of text |
+    | `PATH.tsv`, `PATH.csv`, `PATH.jsonl`, `PATH.json` | a table's column `text`, or its only one |
+    | `PATH#COLUMN` | the column or field of this name, or the column of this number from 1 |
+    | `tfds:NAME`, `tfds:NAME#FEATURE` | a text of each row of a TFDS dataset, which is downloaded |
+
+    Files may end in `.gz`, and be patterns such as `part-*.txt.gz`. Lines of white space alone are left out.
+
+    Args:
+        origin: One of the table, or several.
+        split: What the TFDS dataset has; files are one split.
+        optional: Whether to return no texts where the origin has no split of this name, as a file never has.
+        data_dir: Where prepared TFDS datasets are. Defaults to TFDS's own directory.
+
+    Returns:
+        The texts in their order.
+
+    Raises:
+        InputError: If a file cannot be read, has no text, or does not show which column has the texts.
+
+    Example:
+        ```python
+        texts = kt.data.read_texts("corpus/part-*.txt.gz")
+        ```
+    """
+    texts: list[str] = []
+    for name in _several(origin):
+        spec = os.fspath(name)
+        if spec.startswith("tfds:"):
+            texts += _read_tfds(spec, split, data_dir, optional=optional)
+        elif not optional:
+            path, column = _split_column(spec)
+            for each in _matching(path):
+                texts += _bounded(_iterate_file(each, column), each)
+    kept = [text for text in texts if text.strip()]
+    if texts and not kept:
+        raise InputError(f"No line of {origin} has text. Received: {len(texts)} lines.")
+    if num_empty := len(texts) - len(kept):
+        _LOGGER.info("%d of %d lines of %s are empty, and left out", num_empty, len(texts), origin)
+    return kept
+
+
+def _split_column(spec: str) -> tuple[Path, str | None]:
+    path, (start, separator, column) = as_path(spec), spec.rpartition("#")
+    if not separator or not start or path.exists():
+        return path, None
+    return as_path(start), column.strip()
+
+
+def _iterate_file(path: Path, column: str | None) -> Iterator[str]:
+    if column is None and _ending(path) in (*_FORMATS,) and _ending(path) != ".txt":
+        column = ""  # which is to be found
+    if column is None:
+        yield from _iterate_texts(path)
+        return
+    if _ending(path) not in _FORMATS:
+        raise InputError(f"A table must end in {', '.join(_FORMATS)}. Received: {path}#{column}.")
+    open_rows = _FORMATS[_ending(path)](path)
+    head = [cells for _, cells in itertools.islice(open_rows(), _NUM_LOOKED_AT)]
+    if not head:
+        raise InputError(f"Cannot read {path}: it has no rows.")
+    place, first_row = _chosen_column(path, head, column)
+    for line, cells in itertools.islice(open_rows(), first_row, None):
+        if isinstance(cells, dict):
+            yield cells.get(str(place), "")
+        elif len(cells) > int(place):
+            yield cells[int(place)]
+        else:
+            raise InputError(f"{path}:{line}: needs {int(place) + 1} columns. Received: {len(cells)}.")
+
+
+def _chosen_column(path: Path, rows: Sequence[_Cells], wanted: str) -> tuple[str | int, int]:
+    """Return the column of the texts, and the number of the first row that has one."""
+    first = rows[0]
+    if isinstance(first, dict):
+        names = [*dict.fromkeys(name for row in rows if isinstance(row, dict) for name in row)]
+        return names[_place(path, names, wanted)], 0
+    if wanted.isdecimal() and int(wanted) > 0:
+        return int(wanted) - 1, int(is_header(first))
+    if not wanted and len(first) == 1:
+        return 0, int(first[0].strip().casefold() == "text")
+    return _place(path, first, wanted), 1
+
+
+def _place(path: Path, names: Sequence[str], wanted: str) -> int:
+    if wanted:
+        return _named(path, names, (wanted, wanted))[0]
+    found = [place for place, name in enumerate(names) if name.strip().casefold() == "text"]
+    if len(found) == 1 or len(names) == 1:
+        return (*found, 0)[0]
+    raise InputError(
+        f"{path}: no column is named text. Name the column of the texts: {path}#{names[0].strip() or 1}. "
+        f"Received: {_shown(names)}."
+    )
+
+
+def _read_tfds(spec: str, split: str, data_dir: FilePath | None, *, optional: bool) -> list[str]:
+    # Imported late: it takes seconds, and most runs read files.
+    import tensorflow_datasets as tfds
+
+    name, _, feature = spec.removeprefix("tfds:").partition("#")
+    try:
+        builder = tfds.builder(name, data_dir=None if data_dir is None else os.fspath(data_dir))
+        texts = [key for key, each in builder.info.features.items() if isinstance(each, tfds.features.Text)]
+        wanted = [key for key in texts if key == (feature or "text")] or ([] if feature else texts)
+        if len(wanted) != 1:
+            raise InputError(f"tfds:{name}#FEATURE must name a text. Received: {spec!r}, its texts={texts}.")
+        builder.download_and_prepare()
+        if optional and split not in builder.info.splits:
+            return []
+        dataset = builder.as_dataset(split=split)
+    except InputError:
+        raise
+    except (ValueError, OSError, tfds.download.DownloadError) as error:
+        # TFDS writes pages, with the names of all its datasets; the first line is the fault.
+        line = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise InputError(f"Cannot load tfds:{name}, split {split!r}: {line}") from error
+    return [_decode(row[wanted[0]], name) for row in tfds.as_numpy(dataset)]

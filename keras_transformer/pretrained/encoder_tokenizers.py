@@ -1,0 +1,167 @@
+"""Tokenizers of pretrained encoders: WordPiece of BERT, byte pairs of RoBERTa, framed as models read them."""
+
+import dataclasses
+from typing import Any, Literal
+
+from keras_transformer._files import read_file
+from keras_transformer.errors import InputError
+from keras_transformer.pretrained.directory import _Directory, _typed
+from keras_transformer.pretrained.tokenizer_files import (
+    _FAST,
+    _SETTINGS,
+    _added_tokens,
+    _has_fast_alone,
+    _read_settings,
+)
+from keras_transformer.pretrained.tokenizers import (
+    _END,
+    _MASK,
+    _NO_TOKEN,
+    _SPECIAL,
+    _START,
+    _UNKNOWN,
+    _byte_pairs,
+    _Reader,
+    _refuse_language,
+    _vocabulary,
+)
+from keras_transformer.text import BertTokenizer, BytePairTokenizer, Tokenizer
+
+# What `PreTrainedTokenizerFast` and its successor are told by `tokenizer.json` alone.
+_FAST_CLASSES = ("PreTrainedTokenizer", "TokenizersBackend")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _BertSettings:
+    """The names of `tokenizer_config.json` that change ids, with the defaults of transformers."""
+
+    do_lower_case: bool = True
+    do_basic_tokenize: bool = True
+    strip_accents: bool | None = None
+    tokenize_chinese_chars: bool = True
+    pad_token: str | dict[str, Any] = "[PAD]"
+    unk_token: str | dict[str, Any] = "[UNK]"
+    cls_token: str | dict[str, Any] = "[CLS]"
+    sep_token: str | dict[str, Any] = "[SEP]"
+    mask_token: str | dict[str, Any] = "[MASK]"
+
+
+_TOKENS = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _WordPieces:
+    type: Literal["WordPiece"]
+    vocab: dict[str, int]
+    unk_token: str = "[UNK]"
+    continuing_subword_prefix: str = "##"
+    max_input_chars_per_word: int = 100
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Normalizer:
+    type: Literal["BertNormalizer"] = "BertNormalizer"
+    clean_text: bool = True
+    handle_chinese_chars: bool = True
+    strip_accents: bool | None = None
+    lowercase: bool = True
+
+
+def _read_bert(files: _Directory, source: str | None, target: str | None) -> tuple[Tokenizer, Tokenizer]:
+    """Read `vocab.txt`, or the vocabulary of `tokenizer.json`, and how words are split."""
+    _refuse_language(files, source, target)
+    path, settings = files.path / _SETTINGS, files.read(_SETTINGS, _BertSettings, optional=True)
+    if (_read_settings(files).tokenizer_class or "").removesuffix("Fast") in _FAST_CLASSES:
+        settings = _fast_settings(files, settings)
+    if not settings.do_basic_tokenize:
+        raise InputError(f"{path}: `do_basic_tokenize` must be true. Received: false.")
+    names = []
+    for field in _TOKENS:
+        given, default = getattr(settings, field), getattr(_BertSettings, field)
+        if given != default and (not isinstance(given, dict) or given.get("content") != default):
+            raise InputError(f"{path}: `{field}` must be {default!r}. Received: {given!r:.80}.")
+        names.append(default)
+    pad, unknown, start, end, mask = names
+    pieces = _fast_pieces(files) if _has_fast_alone(files, "vocab.txt") else _listed_pieces(files)
+    vocabulary = _vocabulary(files, pieces, [mask], special=((pad,), (unknown,), (start,), (end,)))
+    if vocabulary["split_tokens"] and settings.do_lower_case:
+        # Which are found in the text after its letters have become small.
+        received = f"{vocabulary['split_tokens'][0]!r}, with do_lower_case=true"
+        raise InputError(f"{files.path}: added tokens must be special ones. Received: {received}.")
+    accents = settings.do_lower_case if settings.strip_accents is None else settings.strip_accents
+    spec = BertTokenizer.Spec(
+        **vocabulary,
+        prefix=(start,),
+        special_in_text=tuple(name for name in names[1:] if name in vocabulary["pieces"]),
+        lowercase=settings.do_lower_case,
+        strip_accents=accents,
+        split_on_cjk=settings.tokenize_chinese_chars,
+    )
+    return (BertTokenizer(spec),) * 2
+
+
+def _fast_settings(files: _Directory, settings: _BertSettings) -> _BertSettings:
+    path, name = files.path / _FAST, "normalizer"
+    table = files.table(_FAST).get(name)
+    if not isinstance(table, dict) or table.get("type") != "BertNormalizer":
+        raise InputError(f"{path}: `{name}` must be a BertNormalizer. Received: {table!r:.80}.")
+    given = _typed(table, path, _Normalizer)
+    if not given.clean_text:
+        raise InputError(f"{path}: `clean_text` must be true. Received: false.")
+    return dataclasses.replace(
+        settings,
+        do_lower_case=given.lowercase,
+        strip_accents=given.strip_accents,
+        tokenize_chinese_chars=given.handle_chinese_chars,
+    )
+
+
+def _listed_pieces(files: _Directory) -> list[str]:
+    path = files.path / "vocab.txt"
+    text = read_file(path).decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
+    lines = text.removesuffix("\n").split("\n")
+    # The last of equal ones has the id.
+    last = {piece: number for number, piece in enumerate(lines)}
+    return [
+        piece if piece and last[piece] == number else _NO_TOKEN.format(number)
+        for number, piece in enumerate(lines)
+    ]
+
+
+def _fast_pieces(files: _Directory) -> list[str]:
+    path, table = files.path / _FAST, files.table(_FAST).get("model")
+    if not isinstance(table, dict) or table.get("type", "WordPiece") != "WordPiece":
+        received = table.get("type") if isinstance(table, dict) else table
+        raise InputError(f"{path}: `model` must be of the type 'WordPiece'. Received: {received!r:.80}.")
+    model = _typed({"type": "WordPiece", **table}, path, _WordPieces)
+    for name in ("unk_token", "continuing_subword_prefix", "max_input_chars_per_word"):
+        given, wanted = getattr(model, name), getattr(_WordPieces, name)
+        if given != wanted:
+            raise InputError(f"{path}: `{name}` must be {wanted!r}. Received: {given!r:.80}.")
+    pieces = files.ordered(path, model.vocab)
+    return [piece or _NO_TOKEN.format(number) for number, piece in enumerate(pieces)]
+
+
+def _read_roberta(files: _Directory, source: str | None, target: str | None) -> tuple[Tokenizer, Tokenizer]:
+    """Read the byte pairs of BART, whose start and end stand around each text here."""
+    _refuse_language(files, source, target)
+    pieces, byte_pairs = _byte_pairs(files)
+    vocabulary = _vocabulary(files, pieces, special=_SPECIAL)
+    in_text = [name for name in (_START, _END, _UNKNOWN, _MASK) if name in vocabulary["pieces"]]
+    spec = BytePairTokenizer.Spec(
+        **vocabulary,
+        **byte_pairs,
+        prefix=(_START,),
+        special_in_text=tuple(in_text),
+        stripped=tuple(
+            token.content for token in _added_tokens(files) if token.lstrip and token.content in in_text
+        ),
+    )
+    return (BytePairTokenizer(spec),) * 2
+
+
+_ENCODER_READERS: dict[object, _Reader] = {
+    "BertTokenizer": _read_bert,
+    "DistilBertTokenizer": _read_bert,
+    "RobertaTokenizer": _read_roberta,
+}

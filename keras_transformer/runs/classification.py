@@ -1,0 +1,316 @@
+"""A run that classifies: labelled texts, one tokenizer, an `EncoderModel`, a `TextClassifier`."""
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from functools import cached_property
+from typing import Any, ClassVar, Literal
+
+import keras
+import numpy as np
+import tensorflow as tf
+from keras.optimizers.schedules import LearningRateSchedule
+from pydantic import model_validator
+
+from keras_transformer.data import (
+    EncodedLabels,
+    classification_dataset,
+    label_names,
+    read_labelled,
+    split_pairs,
+)
+from keras_transformer.errors import InputError
+from keras_transformer.evaluation import LabelReport, evaluate_labels
+from keras_transformer.models import PRESETS, EncoderModel
+from keras_transformer.runs.config import (
+    FileName,
+    Fraction,
+    RunConfig,
+    _DataSection,
+    _ModelSection,
+    _TrainingSection,
+)
+from keras_transformer.runs.kind import Progress, Readers, RunData, RunKind, RunResults
+from keras_transformer.runs.recipe import choose_dropout, choose_kind, train_tokenizer
+from keras_transformer.runs.report import text_side
+from keras_transformer.tasks import Classification, Classifier, TextClassifier
+from keras_transformer.training import compile_model
+from keras_transformer.types import LabelledText, Length
+
+_NUM_EXAMPLES = 12
+_SEPARATOR = "|"
+
+
+class _LabelledSection(_DataSection):
+    """Labelled texts to train, validate and test on, and the limits of a batch."""
+
+    pairs: FileName | None = None
+    """Texts and their labels: a file (`.tsv`, `.csv`, `.jsonl`, plain or `.gz`), a pattern, a directory of
+    them, or one with a folder of `.txt` files for each label. `FILE#TEXT,LABEL` names columns, or counts
+    them from 1."""
+    validation_pairs: FileName | None = None
+    """Labelled texts that choose the best epoch. If absent, a part of the training texts does."""
+    test_pairs: FileName | None = None
+    """Labelled texts that are scored after training."""
+    multi_label: bool = False
+    """Whether a text has any number of labels."""
+    class_weight: Literal["balanced"] | None = None
+    """Count all labels alike, however rare they are."""
+    max_length: Length = 256
+    """Longest text in tokens, the end token included; longer texts are cut off and counted."""
+
+    @model_validator(mode="after")
+    def _check(self) -> "_LabelledSection":
+        if not self.validation_fraction and self.validation_pairs is None:
+            raise ValueError(
+                "`validation_fraction` must be above 0; some texts must choose the best checkpoint. "
+                f"Received: validation_fraction={self.validation_fraction}."
+            )
+        return self
+
+
+class _EncoderSection(_ModelSection):
+    """A preset, and what differs from it: any field that an `EncoderModel` has, too."""
+
+    decided_elsewhere: ClassVar[tuple[str, ...]] = (
+        *(name for name in _ModelSection.decided_elsewhere if name != "num_layers"),
+        *("num_encoder_layers", "num_decoder_layers", "share_embeddings", "share_positions"),
+        *("tie_output", "output_bias"),
+    )
+
+    pooling: Literal["mean", "max", "first"] = "mean"
+    """How the vectors of a text become one."""
+
+
+class _ClassificationTraining(_TrainingSection):
+    """Recipe of the training."""
+
+    label_smoothing: Fraction = 0.0
+    """Probability that is spread over the labels."""
+    monitor: Literal["loss"] = "loss"
+    """What chooses the best epoch: the loss of the validation texts."""
+
+    @model_validator(mode="after")
+    def _check(self) -> "_ClassificationTraining":
+        for name in ("label_smoothing", "r_drop", "z_loss"):
+            if value := getattr(self, name):
+                raise ValueError(f"`{name}` is for tasks that write tokens. Received: {name}={value}.")
+        return self
+
+
+class ClassificationConfig(RunConfig):
+    """A run from labelled texts to a `TextClassifier`."""
+
+    task: Literal["classify"] = "classify"
+    """What the model is trained for."""
+    data: _LabelledSection = _LabelledSection()
+    model: _EncoderSection = _EncoderSection()
+    training: _ClassificationTraining = _ClassificationTraining()
+
+
+class ClassificationRun(RunKind):
+    """What a run does with labelled texts; an example is a text and its label, or its labels."""
+
+    config_class = ClassificationConfig
+    task_class = TextClassifier
+    model_class = EncoderModel
+    noun = "texts"
+    verb = "classify"
+    template = "classification.html"
+    config: ClassificationConfig
+
+    def read(self) -> RunData:
+        """Read all texts; those to validate are held out where they have no file."""
+        data, train = self.config.data, self._training
+        validation, test = (
+            [] if origin is None else read_labelled(origin, multi_label=data.multi_label)
+            for origin in (data.validation_pairs, data.test_pairs)
+        )
+        if not validation:
+            train, validation = split_pairs(
+                train, validation_fraction=data.validation_fraction, seed=data.seed
+            )
+        return RunData(train=train, validation=validation, test=test or validation)
+
+    @cached_property
+    def _training(self) -> list[LabelledText]:
+        data = self.config.data
+        if data.pairs is None:
+            raise InputError(
+                "A run with task='classify' needs labelled texts: --pairs FILE. Received: pairs=None."
+            )
+        return read_labelled(data.pairs, multi_label=data.multi_label)
+
+    @cached_property
+    def labels(self) -> list[str]:
+        """The labels of all texts to train on, those that are held out included."""
+        return label_names(self._training)
+
+    def describe(self, example: LabelledText) -> str:
+        """Return the label and the beginning of a text."""
+        return f"{_shown(example[1])}  ←  {' '.join(example[0].split())[:120]}"
+
+    def make_readers(self, data: RunData) -> Readers:
+        """Make the tokenizer, from training texts alone."""
+        vocabulary, texts = self.config.vocabulary, [text for text, _ in data.train]
+        return (
+            train_tokenizer(
+                texts,
+                choose_kind(vocabulary.kind, texts, texts),
+                vocabulary.size,
+                lowercase=vocabulary.lowercase,
+                normalize_spaces=vocabulary.normalize_spaces,
+            ),
+        )
+
+    @property
+    def longest(self) -> int:
+        """The limit of a text, in tokens."""
+        return self.config.data.max_length
+
+    def encode(
+        self, examples: Sequence[LabelledText], readers: Readers, progress: Progress | None
+    ) -> EncodedLabels:
+        """Tokenize texts, and number their labels."""
+        [tokenizer], data = readers, self.config.data
+        return EncodedLabels.encode(
+            examples, tokenizer, self.labels, multi_label=data.multi_label, max_length=data.max_length
+        )
+
+    def batches(
+        self, encoded: EncodedLabels, readers: Readers, tokens_per_batch: int, first_epoch: int | None
+    ) -> tf.data.Dataset:
+        """Make the dataset of `classification_dataset`; the validation counts each text alike."""
+        return classification_dataset(
+            encoded,
+            labels=self.labels,
+            class_weight=None if first_epoch is None else self.config.data.class_weight,
+            tokens_per_batch=tokens_per_batch,
+            shuffle=first_epoch is not None,
+            seed=self.config.data.seed,
+            first_epoch=first_epoch or 0,
+        )
+
+    def new_model(self, readers: Readers, dtype: keras.DTypePolicy) -> EncoderModel:
+        """Make a model of the preset, what differs from it, and an output for each label."""
+        [tokenizer], model = readers, self.config.model
+        asked, preset = model.changes.get("dropout"), PRESETS[model.preset].dropout
+        known = model.transformer(
+            longest=self.longest,
+            source_vocabulary_size=tokenizer.vocabulary_size,
+            dropout=choose_dropout(preset, readers) if asked is None else asked,
+        )
+        known.check_memory(bytes_per_weight=12)  # with Adam's two means of the gradients
+        names = {*_EncoderSection.types(), "num_layers", "max_length"}
+        options = {name: value for name, value in known.options().items() if name in names}
+        size = tokenizer.vocabulary_size, len(self.labels)
+        return EncoderModel(*size, pooling=model.pooling, **options, dtype=dtype)
+
+    def compile_model(self, model: keras.Model, learning_rate: float | LearningRateSchedule) -> None:
+        """Compile a new model with Keras's losses of labels."""
+        recipe = self.config.training
+        compile_model(
+            model,
+            learning_rate,
+            clip_norm=recipe.clip_norm,
+            ema_momentum=recipe.ema_momentum,
+            gradient_accumulation_steps=recipe.gradient_accumulation_steps,
+        )
+        loss: Any = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        accuracy: Any = keras.metrics.SparseCategoricalAccuracy("accuracy")
+        if self.config.data.multi_label:
+            loss = keras.losses.BinaryCrossentropy(from_logits=True)
+            accuracy = keras.metrics.BinaryAccuracy("accuracy", threshold=0.0)  # of logits
+        model.compile(model.optimizer, loss, weighted_metrics=[accuracy], jit_compile=model.jit_compile)
+
+    def check_model(self, model: EncoderModel) -> None:
+        """Raise InputError for a model that begins with other labels."""
+        if model.output_shape[-1] != len(self.labels):
+            raise InputError(
+                "`initial_model` must have been trained on the same labels. Received: "
+                f"{model.output_shape[-1]} labels, and {len(self.labels)} in {self.config.data.pairs}."
+            )
+
+    def make_task(self, model: EncoderModel, readers: Readers) -> TextClassifier:
+        """Make a classifier of the labels."""
+        [tokenizer], data = readers, self.config.data
+        return TextClassifier(
+            model, tokenizer, self.labels, multi_label=data.multi_label, max_length=data.max_length
+        )
+
+    def score(
+        self,
+        task: TextClassifier,
+        examples: Sequence[LabelledText],
+        *,
+        unique: bool = False,
+        progress: Progress | None = None,
+    ) -> tuple[LabelReport, list[Classification]]:
+        """Compare the labels that texts are given with their own."""
+        return score_labels(task, [*dict.fromkeys(examples)] if unique else examples, progress=progress)
+
+    def source(self, example: LabelledText) -> str:
+        """Return the text."""
+        return example[0]
+
+    def lines(self, examples: Sequence[LabelledText], outputs: Sequence[Classification]) -> list[str]:
+        """Return a line for each text."""
+        lines = ["labels (probability, label, text, and the right label where it differs):"]
+        for (text, label), output in zip(examples, outputs, strict=False):
+            given = output.labels if self.config.data.multi_label else output.label
+            right = "" if _shown(given) == _shown(label) else f"  ({_shown(label)})"
+            beginning = " ".join(text.split())[:100]
+            lines.append(f"  {output.probability:.3f}  {_shown(given)}  ←  {beginning}{right}")
+        return lines
+
+    def page(self, results: RunResults) -> dict[str, Any]:
+        """Return the scores of each label, the surest mistakes, and the vocabulary."""
+        training: Any = results.training
+        [tokenizer], texts = results.readers, [text for text, _ in results.data.test]
+        multi_label = self.config.data.multi_label
+        rows = [
+            (text, _shown(label), _shown(output.labels if multi_label else output.label), output.probability)
+            for (text, label), output in zip(results.data.test, results.outputs, strict=False)
+        ]
+        wrong = sorted((row for row in rows if row[1] != row[2]), key=lambda row: -row[3])
+        token_ids = training.token_ids.flat_values.numpy()
+        lengths = training.lengths()[:, 0]
+        report: Any = results.report
+        return {
+            "mistakes": wrong[:_NUM_EXAMPLES],
+            "num_mistakes": len(wrong),
+            "largest": 1 if report.confusion is None else max(1, int(np.max(report.confusion))),
+            "sides": [text_side("text", tokenizer, lengths, self.longest, token_ids, texts)],
+        }
+
+
+def score_labels(
+    classifier: Classifier,
+    examples: Sequence[LabelledText],
+    *,
+    batch_size: int = 64,
+    progress: Progress | None = None,
+) -> tuple[LabelReport, list[Classification]]:
+    """Give texts labels, and compare them with the right ones.
+
+    Args:
+        classifier: A `TextClassifier` or an `export.ServedClassifier`.
+        examples: Texts, with a label or a tuple of labels each.
+        batch_size: Number of texts that are computed together.
+        progress: As for `score`.
+
+    Returns:
+        The scores, and the answer for each text.
+    """
+    texts = [text for text, _ in examples]
+    with progress(len(texts), "scoring") if progress else nullcontext() as advance:
+        outputs = classifier.classify(texts, batch_size=batch_size, progress=advance)
+    right = [label for _, label in examples]
+    is_single = all(isinstance(label, str) for label in right)
+    given = [output.label if is_single else output.labels for output in outputs]
+    # The names in their order; labels that occur only in these examples follow.
+    names = [*outputs[0].probabilities] if outputs else []
+    return evaluate_labels(given, right, names), outputs
+
+
+def _shown(label: str | Sequence[str]) -> str:
+    return label if isinstance(label, str) else _SEPARATOR.join(label)

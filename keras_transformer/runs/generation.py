@@ -1,0 +1,250 @@
+"""A run that writes on: texts, one tokenizer, a `CausalLM`, a `TextGenerator`."""
+
+import logging
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal
+
+import keras
+import tensorflow as tf
+
+from keras_transformer._backend.compiler import compiles_each_shape
+from keras_transformer.data import EncodedTexts, read_texts, split_pairs, text_dataset
+from keras_transformer.decoding import GreedySearch, SampleSearch, Search
+from keras_transformer.errors import InputError
+from keras_transformer.evaluation import EvaluationReport, evaluate_texts
+from keras_transformer.models import PRESETS, CausalLM
+from keras_transformer.runs.config import (
+    Files,
+    Fraction,
+    RunConfig,
+    Seed,
+    Weight,
+    _DataSection,
+    _ModelSection,
+    _Section,
+    _TrainingSection,
+)
+from keras_transformer.runs.kind import Progress, Readers, RunData, RunKind, RunResults
+from keras_transformer.runs.recipe import choose_dropout, choose_kind, train_tokenizer
+from keras_transformer.runs.report import text_side
+from keras_transformer.tasks import TextGenerator, Translation
+from keras_transformer.types import Count, Length
+
+_NUM_CONTINUED = 12
+_PROMPT_WORDS, _PROMPT_PART = 3, 4
+_MAX_COUNTED = 500_000  # rows
+
+_LOGGER = logging.getLogger(__name__)
+
+
+class _TextsSection(_DataSection):
+    """Texts to train, validate and test on, and the limits of a batch."""
+
+    texts: Files | None = None
+    """Texts: a file with one on each line, plain or `.gz`; a table (`.tsv`, `.csv`, `.jsonl`) with a column
+    `text`, or `FILE#COLUMN`; `tfds:NAME`; several, or a pattern."""
+    validation_texts: Files | None = None
+    """Texts that choose the best epoch. If absent, a part of the training texts does."""
+    test_texts: Files | None = None
+    """Texts that are scored after training."""
+    packed: bool = False
+    """Train on pieces of all texts one after the other, for running text and long documents."""
+    max_length: Length = 256
+    """Longest text in tokens, one special token included, and length of a piece; longer texts are dropped and
+    counted unless they are packed."""
+
+
+class _CausalModelSection(_ModelSection):
+    """A preset, and what differs from it: any field that a `CausalLM` has, too."""
+
+    decided_elsewhere: ClassVar[tuple[str, ...]] = (
+        *(name for name in _ModelSection.decided_elsewhere if name != "num_layers"),
+        *("num_encoder_layers", "num_decoder_layers", "share_embeddings", "share_positions"),
+    )
+
+
+class _GenerationTraining(_TrainingSection):
+    """Recipe of the training."""
+
+    label_smoothing: Fraction = 0.0
+    """Probability that is spread over the vocabulary; above 0 it raises the perplexity."""
+    monitor: Literal["loss"] = "loss"
+    """What chooses the best epoch: the loss of the validation texts."""
+
+
+class _SamplingSection(_Section):
+    """How a prompt is continued."""
+
+    temperature: Weight = 0.8
+    """Below 1 for likelier tokens, above 1 for more variety; 0 always takes the likeliest."""
+    top_k: Count | None = None
+    """Only so many of the most likely tokens."""
+    top_p: Fraction | None = 0.95
+    """Only the fewest most likely tokens that are together at least so likely."""
+    num_samples: Count = 1
+    """Continuations of each prompt."""
+    batch_size: Count = 64
+    """Texts that are continued or scored together."""
+    seed: Seed = 0
+    """Seed of the samples."""
+
+    def search(self) -> Search:
+        if not self.temperature:
+            return GreedySearch()
+        return SampleSearch(
+            self.temperature,
+            top_k=self.top_k,
+            top_p=self.top_p or None,
+            num_samples=self.num_samples,
+            seed=self.seed,
+        )
+
+
+class GenerationConfig(RunConfig):
+    """A run from texts to a `TextGenerator`."""
+
+    task: Literal["generate"] = "generate"
+    """What the model is trained for."""
+    data: _TextsSection = _TextsSection()
+    model: _CausalModelSection = _CausalModelSection()
+    training: _GenerationTraining = _GenerationTraining()
+    decoding: _SamplingSection = _SamplingSection()
+
+
+class GenerationRun(RunKind):
+    """What a run does with texts; an example is a text."""
+
+    config_class = GenerationConfig
+    task_class = TextGenerator
+    model_class = CausalLM
+    noun = "texts"
+    verb = "generate"
+    template = "generation.html"
+    config: GenerationConfig
+
+    def read(self) -> RunData:
+        """Read all texts; a part that has no files is a split of the dataset, or of the training texts."""
+        data = self.config.data
+        if data.texts is None:
+            raise InputError("A run with task='generate' needs texts: --texts FILE. Received: texts=None.")
+        train = read_texts(data.texts)
+        validation, test = (
+            read_texts(data.texts, part, optional=True) if files is None else read_texts(files)
+            for part, files in (("validation", data.validation_texts), ("test", data.test_texts))
+        )
+        if not validation:
+            # Equal texts stay on one side.
+            parts = split_pairs(
+                [(text, text) for text in train],
+                validation_fraction=data.validation_fraction,
+                seed=data.seed,
+            )
+            train, validation = ([text for text, _ in part] for part in parts)
+        return RunData(train=train, validation=validation, test=test or validation)
+
+    def describe(self, example: str) -> str:
+        """Return the beginning of a text."""
+        return example.strip()[:200]
+
+    def make_readers(self, data: RunData) -> Readers:
+        """Make the tokenizer, from training texts alone."""
+        vocabulary, texts = self.config.vocabulary, [*data.train]
+        return (
+            train_tokenizer(
+                texts,
+                choose_kind(vocabulary.kind, texts, texts),
+                vocabulary.size,
+                lowercase=vocabulary.lowercase,
+                normalize_spaces=vocabulary.normalize_spaces,
+            ),
+        )
+
+    @property
+    def longest(self) -> int:
+        """The limit of a text, in tokens."""
+        return self.config.data.max_length
+
+    def encode(self, examples: Sequence[str], readers: Readers, progress: Progress | None) -> EncodedTexts:
+        """Tokenize texts."""
+        [tokenizer], data = readers, self.config.data
+        return EncodedTexts.encode(examples, tokenizer, max_length=data.max_length, packed=data.packed)
+
+    def batches(
+        self, encoded: EncodedTexts, readers: Readers, tokens_per_batch: int, first_epoch: int | None
+    ) -> tf.data.Dataset:
+        """Make the dataset of `text_dataset`."""
+        return text_dataset(
+            encoded,
+            tokens_per_batch=tokens_per_batch,
+            shuffle=first_epoch is not None,
+            seed=self.config.data.seed,
+            first_epoch=first_epoch or 0,
+            pad_to_bucket_boundary=compiles_each_shape() or self.config.training.distribute == "tpu",
+        )
+
+    def new_model(self, readers: Readers, dtype: keras.DTypePolicy) -> CausalLM:
+        """Make a model of the preset, and what differs from it."""
+        [tokenizer], model = readers, self.config.model
+        asked, preset = model.changes.get("dropout"), PRESETS[model.preset].dropout
+        known = model.transformer(
+            longest=self.longest,
+            target_vocabulary_size=tokenizer.vocabulary_size,
+            dropout=choose_dropout(preset, readers) if asked is None else asked,
+        )
+        known.check_memory(bytes_per_weight=12)  # with Adam's two means of the gradients
+        names = {*_CausalModelSection.types(), "num_layers", "max_length"}
+        options = {name: value for name, value in known.options().items() if name in names}
+        return CausalLM(tokenizer.vocabulary_size, **options, dtype=dtype)
+
+    def check_model(self, model: CausalLM) -> None:
+        """Raise InputError for samples that the machine has no memory for."""
+        model.config.check_decoding(1, self.config.decoding.num_samples, 1, self.longest, 1)
+
+    def make_task(self, model: CausalLM, readers: Readers) -> TextGenerator:
+        """Make a generator with the search of the configuration."""
+        [tokenizer] = readers
+        return TextGenerator(
+            model, tokenizer, search=self.config.decoding.search(), max_length=self.config.data.max_length
+        )
+
+    def score(
+        self,
+        task: TextGenerator,
+        examples: Sequence[str],
+        *,
+        unique: bool = False,
+        progress: Progress | None = None,
+    ) -> tuple[EvaluationReport, list[Translation]]:
+        """Measure how well texts are predicted, and continue the beginnings of the first."""
+        given = [*dict.fromkeys(examples)] if unique else examples
+        report = evaluate_texts(task, given, packed=self.config.data.packed)
+        prompts = [self.source(text) for text in examples[:_NUM_CONTINUED]]
+        return report, task.translate_with_scores(prompts, batch_size=self.config.decoding.batch_size)
+
+    def source(self, example: str) -> str:
+        """Return the beginning of a text as a prompt: three words, or a quarter of a short text."""
+        words = example.split()
+        if len(words) >= 2 * _PROMPT_WORDS:
+            return " ".join(words[:_PROMPT_WORDS])
+        return example.strip()[: -(-len(example.strip()) // _PROMPT_PART)]
+
+    def lines(self, examples: Sequence[str], outputs: Sequence[Translation]) -> list[str]:
+        """Return a line for each continuation."""
+        lines = ["continued (score, prompt, text):"]
+        for text, output in zip(examples, outputs, strict=False):
+            lines.append(f"  {output.score:7.3f}  {self.source(text)}  →  {' '.join(output.text.split())}")
+        return lines
+
+    def page(self, results: RunResults) -> dict[str, Any]:
+        """Return continuations and the vocabulary."""
+        training: Any = results.training
+        [tokenizer], texts = results.readers, [*results.data.test]
+        token_ids = training.labels[:_MAX_COUNTED].flat_values.numpy()
+        lengths = training.lengths()[:, 0]
+        return {
+            "continued": [
+                (self.source(text), output, text)
+                for text, output in zip(texts, results.outputs, strict=False)
+            ],
+            "sides": [text_side("text", tokenizer, lengths, self.longest, token_ids, texts)],
+        }

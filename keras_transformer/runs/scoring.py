@@ -1,0 +1,84 @@
+"""Translations of sources, compared with their targets."""
+
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+
+from keras_transformer._arguments import as_pairs, check_flags, check_kind
+from keras_transformer.evaluation.report import EvaluationReport, evaluate
+from keras_transformer.runs.kind import Progress
+from keras_transformer.tasks import TextTask, Translation, Translator
+from keras_transformer.types import Pair
+
+_LOGGER = logging.getLogger(__name__)
+# Of texts without n-grams of words, such as ISO dates, BLEU would always be 0.
+_METRICS_WITHOUT_WORDS = ("exact_match", "character_error_rate")
+
+
+def score(
+    translator: TextTask,
+    pairs: Sequence[Pair],
+    *,
+    batch_size: int = 64,
+    tokenize: str = "13a",
+    unique: bool = False,
+    progress: Progress | None = None,
+) -> EvaluationReport:
+    """Translate sources, and compare the outputs with the targets.
+
+    Args:
+        translator: a `Translator` or an `export.ServedModel`.
+        pairs: sources and targets.
+        batch_size: how many are decoded together.
+        tokenize: tokenization of sacreBLEU.
+        unique: whether a source that occurs several times counts once, with all its targets as references.
+        progress: makes a context manager from the number of sources and a label; what it gives is called with
+            the number of sources after each batch.
+
+    Returns:
+        Error rates, and BLEU and chrF where targets have words or are compared by character.
+    """
+    return _scored(translator, pairs, batch_size, tokenize, unique=unique, progress=progress)[0]
+
+
+def _scored(
+    translator: TextTask,
+    pairs: Sequence[Pair],
+    batch_size: int,
+    tokenize: str,
+    *,
+    unique: bool,
+    progress: Progress | None,
+) -> tuple[EvaluationReport, list[Translation]]:
+    if isinstance(translator, type) or not hasattr(translator, "translate_with_scores"):
+        raise TypeError(f"`translator` must translate. Received: translator={translator!r:.200}.")
+    check_kind(Callable, None, progress=progress)
+    check_flags(unique=unique)
+    pairs = as_pairs(pairs=pairs)
+    # Sources that are equal share a key, and so their references, only where each is to count once.
+    references: dict[tuple[int, str], list[str]] = {}
+    for number, (source, target) in enumerate(pairs):
+        references.setdefault((0 if unique else number, source), []).append(target)
+    sources = [source for _, source in references]
+    with progress(len(sources), "scoring") if progress else nullcontext() as advance:
+        outputs = translator.translate_with_scores(sources, batch_size=batch_size, progress=advance)
+    targets = [target for _, target in pairs]
+    if isinstance(translator, Translator):
+        _warn_of_unwritable(targets, translator)
+    has_words = tokenize == "char" or any(" " in target.strip() for target in targets)
+    metrics = None if has_words else _METRICS_WITHOUT_WORDS
+    texts = [output.text for output in outputs]
+    return evaluate(texts, list(references.values()), metrics, tokenize=tokenize), outputs
+
+
+def _warn_of_unwritable(targets: list[str], translator: Translator) -> None:
+    # No output can equal such a reference, whatever the model has learned.
+    written = translator.target_tokenizer.round_trip(targets)
+    others = [pair for pair in zip(targets, written, strict=True) if pair[0] != pair[1]]
+    if others:
+        target, nearest = others[0]
+        _LOGGER.warning(
+            "%d of %d references cannot be written with the target vocabulary, so that no output equals "
+            "them: %r would be %r.",
+            *(len(others), len(targets), target, nearest),
+        )

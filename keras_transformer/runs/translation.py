@@ -1,0 +1,255 @@
+"""A run that translates: pairs of texts, a tokenizer for each side, a `Transformer`, a `Translator`."""
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import keras
+import tensorflow as tf
+
+from keras_transformer._backend.compiler import compiles_each_shape
+from keras_transformer.data.encoding import EncodedPairs
+from keras_transformer.data.noise import subword_dropout
+from keras_transformer.data.pairs import split_pairs
+from keras_transformer.data.pipeline import translation_dataset
+from keras_transformer.data.sources import read_pairs
+from keras_transformer.decoding.beam import BeamSearch
+from keras_transformer.decoding.sampling import GreedySearch
+from keras_transformer.decoding.search import Search
+from keras_transformer.errors import InputError
+from keras_transformer.evaluation.decode_and_score import DecodeAndScore
+from keras_transformer.evaluation.report import EvaluationReport
+from keras_transformer.models.config import PRESETS
+from keras_transformer.models.transformer import Transformer
+from keras_transformer.runs.kind import Progress, Readers, RunData, RunKind, RunResults
+from keras_transformer.runs.large_corpus import _large_corpus, _LargeCorpus
+from keras_transformer.runs.recipe import choose_dropout, choose_kind, train_tokenizer
+from keras_transformer.runs.scoring import _scored
+from keras_transformer.runs.translation_options import TranslationConfig, _PairVocabularySection
+from keras_transformer.runs.translation_report import ATTENTION_FILE, _page
+from keras_transformer.tasks import Translation, Translator
+from keras_transformer.text.subword import SubwordTokenizer
+from keras_transformer.text.tokenizer import Tokenizer
+from keras_transformer.types import Pair
+
+_LOGGER = logging.getLogger(__name__)
+
+
+class TranslationRun(RunKind):
+    """What a run does with pairs of texts; an example is a pair."""
+
+    config_class = TranslationConfig
+    task_class = Translator
+    model_class = Transformer
+    noun = "pairs"
+    verb = "translate"
+    template = "translation.html"
+    pictures: ClassVar[tuple[str, ...]] = (ATTENTION_FILE,)
+    config: TranslationConfig
+
+    def read(self) -> RunData:
+        """Read all pairs; a part that has no files is a split of the training pairs' origin."""
+        data, corpus = self.config.data, _large_corpus(self.config)
+        train = self._read_part("train", "") if corpus is None else corpus.sample
+        validation, test = (self._read_part(part, f"{part}_") for part in ("validation", "test"))
+        if not validation and corpus is not None:
+            validation = corpus.held_out
+        elif not validation:
+            train, validation = split_pairs(
+                train, validation_fraction=data.validation_fraction, seed=data.seed
+            )
+        # Where a run has no test pairs, its report is of those that chose the best epoch.
+        return RunData(train=train, validation=validation, test=test or validation, corpus=corpus)
+
+    def _read_part(self, part: str, prefix: str) -> list[Pair]:
+        data = self.config.data
+        source, target = getattr(data, f"{prefix}source"), getattr(data, f"{prefix}target")
+        if source is not None:
+            return read_pairs((source, target))
+        # Files have no splits; the held-out part is cut from the training pairs above.
+        if data.source is not None:
+            return []
+        return read_pairs(data.pairs or "dates", part, optional=part != "train", seed=data.seed)
+
+    def describe(self, example: Pair) -> str:
+        """Return a pair as a line."""
+        return f"{example[0].strip()}  →  {example[1]}"
+
+    def make_readers(self, data: RunData) -> Readers:
+        """Make the vocabularies, from training pairs alone: unknown tokens of others are scored as such."""
+        counts = f"{2 * len(data.train):,} of {2 * data.num_train:,} texts"
+        _LOGGER.info("making the vocabularies of %s, drawn with seed %d", counts, self.config.data.seed)
+        vocabulary = self.config.vocabulary
+        sources, targets = [source for source, _ in data.train], [target for _, target in data.train]
+        kind = choose_kind(vocabulary.asked_kind, sources, targets)
+        target_kind = vocabulary.target_kind or kind
+        if vocabulary.shared:
+            tokenizer = _train_tokenizer(vocabulary, kind, [*sources, *targets])
+            return tokenizer, tokenizer
+        return _train_tokenizer(vocabulary, kind, sources), _train_tokenizer(vocabulary, target_kind, targets)
+
+    def initial_readers(self, initial: Translator) -> Readers:
+        """Return the tokenizers of a translator that reads texts."""
+        if initial.source.name != "text":
+            raise InputError(
+                "`initial_model` must read texts, as the pairs of a run are. "
+                f"Received: {self.config.model.initial_model}, which reads {initial.source.name}."
+            )
+        return initial.source_tokenizer, initial.target_tokenizer
+
+    @property
+    def longest(self) -> int:
+        """The limit of the longer side, in tokens."""
+        return max(self._limits)
+
+    @property
+    def _limits(self) -> tuple[int, int]:
+        return self.config.data.max_source_length, self.config.data.max_target_length
+
+    def encode(
+        self, examples: list[Pair] | _LargeCorpus, readers: Readers, progress: Progress | None
+    ) -> EncodedPairs:
+        """Tokenize pairs; those of a large corpus to the disk."""
+        if isinstance(examples, _LargeCorpus):
+            return examples.encode(readers, self._limits, progress)
+        source, target = self._limits
+        return EncodedPairs.encode(examples, *readers, max_source_length=source, max_target_length=target)
+
+    def batches(
+        self, encoded: EncodedPairs, readers: Readers, tokens_per_batch: int, first_epoch: int | None
+    ) -> tf.data.Dataset:
+        """Make the dataset of `translation_dataset`, to train on with noise."""
+        longest = int(encoded.lengths().max())
+        if longest > tokens_per_batch:
+            raise InputError(
+                "`tokens_per_batch` must hold the longest pair. Received: "
+                f"tokens_per_batch={tokens_per_batch}, a pair of {longest} tokens."
+            )
+        return translation_dataset(
+            encoded,
+            tokens_per_batch=tokens_per_batch,
+            shuffle=first_epoch is not None,
+            seed=self.config.data.seed,
+            first_epoch=first_epoch or 0,
+            # XLA compiles again for each shape, so that there they are few.
+            pad_to_bucket_boundary=compiles_each_shape() or self.config.training.distribute == "tpu",
+            noise=() if first_epoch is None else self._noise(readers),
+        )
+
+    def _noise(self, readers: Readers) -> list[Callable[[tf.data.Dataset], tf.data.Dataset]]:
+        vocabulary, seed = self.config.vocabulary, self.config.training.seed
+        rates = [vocabulary.subword_dropout, vocabulary.target_subword_dropout]
+        rates[1] = rates[0] if rates[1] is None else rates[1]
+        steps = []
+        for side, (tokenizer, rate) in enumerate(zip(readers, rates, strict=True)):
+            if isinstance(tokenizer, SubwordTokenizer) and rate:
+                source, target = (None, tokenizer) if side else (tokenizer, None)
+                # A limit counts a special token, which is not in the row yet when its tokens are split.
+                length = self._limits[side] - 1
+                steps.append(subword_dropout(source, target, rate, max_length=length, seed=seed))
+        if any(rates) and not steps:  # the vocabularies may be those of an earlier model
+            kinds = " and ".join(type(tokenizer).__name__ for tokenizer in readers)
+            raise InputError(
+                "`subword_dropout` is for subword vocabularies. Received: "
+                f"subword_dropout={rates[0]}, target_subword_dropout={rates[1]}, vocabularies of {kinds}."
+            )
+        return steps
+
+    def new_model(self, readers: Readers, dtype: keras.DTypePolicy) -> Transformer:
+        """Make a model of the preset, what differs from it, and the sizes of the vocabularies."""
+        model, (source, target) = self.config.model, readers
+        sizes = source.vocabulary_size, target.vocabulary_size
+        shared = model.changes.get("share_embeddings", self.config.vocabulary.shared)
+        if shared and source.fingerprint() != target.fingerprint():
+            raise InputError(
+                "`share_embeddings` needs one vocabulary for both sides. Received: share_embeddings=True, "
+                f"and vocabularies of {sizes[0]:,} and {sizes[1]:,} entries."
+            )
+        asked, preset = model.changes.get("dropout"), PRESETS[model.preset].dropout
+        options = model.transformer(
+            longest=max(self.longest, self.config.decoding.max_target_length),
+            source_vocabulary_size=sizes[0],
+            target_vocabulary_size=sizes[1],
+            share_embeddings=self.config.vocabulary.shared,
+            dropout=choose_dropout(preset, readers) if asked is None else asked,
+        )
+        options.check_memory(bytes_per_weight=12)  # with Adam's two means of the gradients
+        return Transformer(**options.options(), dtype=dtype)
+
+    def check_model(self, model: Transformer) -> None:
+        """Raise InputError for a search that the machine has no memory for."""
+        decoding = self.config.decoding
+        model.config.check_decoding(1, decoding.beam_size, 1, decoding.max_target_length, 1)
+
+    def scoring(self, readers: Readers, examples: Sequence[Pair]) -> DecodeAndScore | None:
+        """Return a callback that decodes, which takes longer than the loss, where answers choose the best."""
+        training, decoding = self.config.training, self.config.decoding
+        if training.monitor == "loss":
+            return None
+        search = self._search()
+        return DecodeAndScore(
+            lambda model: self._translator(model, readers, search),
+            examples,
+            training.monitor,
+            limit=training.monitored_pairs,
+            batch_size=decoding.batch_size,
+            tokenize=decoding.bleu_tokenize,
+        )
+
+    def make_task(self, model: Transformer, readers: Readers) -> Translator:
+        """Make a translator with the search of the configuration."""
+        return self._translator(model, readers, self._search())
+
+    def _translator(self, model: Transformer, readers: Readers, search: Search) -> Translator:
+        source, target = self.config.data.max_source_length, self.config.decoding.max_target_length
+        return Translator(model, *readers, search=search, max_source_length=source, max_target_length=target)
+
+    def _search(self) -> Search:
+        decoding, initial = self.config.decoding, self.config.model.initial_model
+        # Its rules belong to its weights: the token of a language that comes first, how lengths count.
+        before = GreedySearch() if initial is None else Translator.load(initial).search
+        kept = ("length_normalization", "constraints", "special_ids")
+        options: dict[str, Any] = {name: getattr(before, name) for name in kept}
+        options["length_penalty"] = decoding.length_penalty
+        # A beam of one hypothesis is greedy search, which costs less.
+        if decoding.beam_size == 1:
+            return GreedySearch(**options)
+        return BeamSearch(decoding.beam_size, **options)
+
+    def score(
+        self,
+        task: Translator,
+        examples: Sequence[Pair],
+        *,
+        unique: bool = False,
+        progress: Progress | None = None,
+    ) -> tuple[EvaluationReport, list[Translation]]:
+        """Translate the sources, and compare the outputs with the targets; see `runs.score`."""
+        size, tokenize = self.config.decoding.batch_size, self.config.decoding.bleu_tokenize
+        return _scored(task, examples, size, tokenize, unique=unique, progress=progress)
+
+    def source(self, example: Pair) -> str:
+        """Return the source of a pair."""
+        return example[0]
+
+    def lines(self, examples: Sequence[Pair], outputs: Sequence[Translation]) -> list[str]:
+        """Return a line for each output."""
+        lines = ["outputs (score, source, output, and the reference where it differs):"]
+        for (source, target), output in zip(examples, outputs, strict=False):
+            reference = "" if output.text == target else f"  ({target})"
+            lines.append(f"  {output.score:7.3f}  {source.strip()}  →  {output.text}{reference}")
+        return lines
+
+    def page(self, results: RunResults) -> dict[str, Any]:
+        """Return examples, attention maps and vocabularies; draw the attention of the first output."""
+        return _page(results, self.config.data.seed, self._limits)
+
+
+def _train_tokenizer(vocabulary: _PairVocabularySection, kind: str, texts: list[str]) -> Tokenizer:
+    return train_tokenizer(
+        texts,
+        kind,
+        vocabulary.size,
+        lowercase=vocabulary.lowercase,
+        normalize_spaces=vocabulary.normalize_spaces,
+    )

@@ -1,0 +1,92 @@
+"""What the report of a run that translates has of its own: examples, attention maps, both vocabularies."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from keras_transformer.evaluation.report import evaluate
+from keras_transformer.runs.kind import RunResults
+from keras_transformer.runs.report import text_side, visible
+from keras_transformer.tasks import Translation
+from keras_transformer.types import SPECIAL_IDS, SPECIAL_TOKENS, Pair
+from keras_transformer.visualization.attention import plot_attention
+
+ATTENTION_FILE = "attention.png"
+_NUM_EXAMPLES = 6  # of each kind
+_NUM_ANSWERS = 10  # with maps of their attention
+_MAX_WEIGHTS = 300_000  # of all maps together, two or three bytes each
+_MAX_RANKED = 5_000  # which takes two seconds
+_MAX_COUNTED = 500_000
+
+
+def _page(results: RunResults, seed: int, limits: tuple[int, int]) -> dict[str, Any]:
+    """Return what `translation.html` needs, and draw the attention of the first test pair's answer."""
+    chrf = _chrf(results.data.test[:_MAX_RANKED], results.outputs)
+    examples = _examples(chrf, results.outputs, seed)
+    # The first, whose picture is drawn too, and then one of each kind by turns.
+    numbers = [0, *(number for turn in zip(*examples.values(), strict=True) for number in turn)]
+    return {
+        "chrf": chrf,
+        "examples": examples,
+        "answers": _answers(results, list(dict.fromkeys(numbers))[:_NUM_ANSWERS]),
+        "sides": [_side(results, number, limits[number]) for number in range(2)],
+    }
+
+
+def _chrf(pairs: Sequence[Pair], outputs: Sequence[Translation]) -> list[float]:
+    return [
+        100.0 if output.text == target else evaluate([output.text], [target], ["chrf"])["chrf"]
+        for (_, target), output in zip(pairs, outputs, strict=False)
+    ]
+
+
+def _examples(chrf: list[float], outputs: list[Translation], seed: int) -> dict[str, list[int]]:
+    # Among right outputs the worst are those that the model itself doubts.
+    order = sorted(range(len(chrf)), key=lambda number: (chrf[number], outputs[number].score))
+    drawn = np.random.default_rng(seed).permutation(len(chrf)).tolist()
+    kinds = {"worst": order, "random": drawn, "best": order[::-1]}
+    return {kind: numbers[:_NUM_EXAMPLES] for kind, numbers in kinds.items()}
+
+
+def _answers(results: RunResults, numbers: list[int]) -> dict[int, dict[str, Any]]:
+    """Return outputs with all their attention maps, as far as there is room, and draw those of the first."""
+    answers: dict[int, dict[str, Any]] = {}
+    room = _MAX_WEIGHTS
+    for number in numbers:
+        source = results.data.test[number][0]
+        alignment, maps = results.task.attention_maps(source, results.outputs[number])
+        if not number:
+            plot_attention(
+                alignment.attention,
+                alignment.source_tokens,
+                alignment.output_tokens,
+                path=results.directory / ATTENTION_FILE,
+                title="Cross-attention, last decoder layer",
+            )
+        num_weights = sum(scores.size for scores in maps.values())
+        if num_weights > room:
+            continue
+        room -= num_weights
+        written = [visible(token) for token in alignment.output_tokens]
+        answers[number] = {
+            "text": f"{source} → {alignment.text}",
+            "source": [visible(token) for token in alignment.source_tokens],
+            "read": [SPECIAL_TOKENS[SPECIAL_IDS.start], *written[:-1]],
+            "written": written,
+            # In thousandths.
+            "maps": {name: np.rint(1000 * scores).astype(int).tolist() for name, scores in maps.items()},
+        }
+    return answers
+
+
+def _side(results: RunResults, number: int, limit: int) -> dict[str, Any]:
+    """Return what the page shows of the sources (0) or targets (1)."""
+    training: Any = results.training
+    lengths = training.lengths()[:, number]  # (n, 2) -> (n,)
+    # As many pairs as a run keeps in memory by default; of more the ids are on the disk.
+    counted = np.arange(min(len(lengths), _MAX_COUNTED))
+    token_ids = training._rows(counted)[number].flat_values.numpy()
+    texts = [pair[number] for pair in results.data.test]
+    name = ("source", "target")[number]
+    return text_side(name, results.readers[number], lengths, limit, token_ids, texts)

@@ -1,0 +1,42 @@
+"""A saved task of any kind."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from keras_transformer._files import as_path, current_path
+from keras_transformer.errors import InputError
+from keras_transformer.tasks.model_task import ModelTask
+
+
+def load_task(directory: str | Path) -> ModelTask:
+    """Read what the `save` of any task wrote.
+
+    Args:
+        directory: The one that was given to `save`, or a copy of it.
+
+    Returns:
+        A `Translator`, a `TextGenerator`, or what else was saved.
+
+    Raises:
+        InputError: If there is no task, or a part of it is damaged.
+
+    Example:
+        ```python
+        task = kt.tasks.load_task("runs/de_en")
+        kt.export.export_saved_model(task, "saved_models/de_en")
+        ```
+    """
+    path = as_path(directory)
+    kinds = {kind.options_file: kind for kind in _kinds(ModelTask)}
+    for name, kind in kinds.items():
+        if current_path(path, name).is_file():
+            return kind.load(path)
+    raise InputError(f"{path} is not the directory of a model: it has no {' or '.join(kinds)}.")
+
+
+def _kinds(base: type[ModelTask]) -> Iterator[type[ModelTask]]:
+    """Yield the classes that write an options file of their own."""
+    if "options_file" in vars(base):
+        yield base
+    for kind in base.__subclasses__():
+        yield from _kinds(kind)

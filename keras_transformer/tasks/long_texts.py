@@ -1,0 +1,110 @@
+"""Texts that a translator does not read at once: translated in pieces, in memory and in an export."""
+
+from typing import Literal, TypeAlias, cast
+
+import tensorflow as tf
+
+from keras_transformer.tasks.sources import Batch, TextSource
+from keras_transformer.tasks.string_functions import Tensors, _blanked, _StringFunctions
+from keras_transformer.text import split_texts
+from keras_transformer.types import SPECIAL_IDS
+
+WhichTexts: TypeAlias = Literal["long", "all", "none"]
+"""Which texts a translator splits: those that are longer than it reads at once, all, or none."""
+
+# Pieces that are translated together: a document has hundreds, and each needs memory.
+_ROWS = 64
+
+
+class _SplitAll(_StringFunctions):
+    """Those of a translator that translates texts in pieces, as far as `translate` goes."""
+
+    def best(self, source: Batch, *options: tf.Tensor) -> Tensors:
+        """Return the best hypotheses of the pieces of each source, joined."""
+        return self._in_pieces(source, tf.ones_like(source[0] == "", tf.bool), *options)
+
+    def _in_pieces(self, source: Batch, is_long: tf.Tensor, *options: tf.Tensor) -> Tensors:
+        [texts] = source
+        tokenizer = cast("TextSource", self._source).tokenizer
+        pieces = split_texts(texts, tokenizer, self._max_source_length, is_long)
+        # Of similar length, since the longest of a batch decides what it costs.
+        order = tf.argsort(tf.strings.length(pieces.pieces), direction="DESCENDING")
+        num_pieces = tf.size(order)
+
+        def translate(start: tf.Tensor, found: Tensors) -> tuple[tf.Tensor, Tensors]:
+            numbers = order[start : start + _ROWS]
+            rows = tf.gather(pieces.rows, numbers)
+            part = (tf.gather(pieces.pieces, numbers),)
+            outputs = self._translated(part, *(tf.gather(option, rows) for option in options))
+            return start + _ROWS, {
+                name: tf.tensor_scatter_nd_update(found[name], numbers[:, tf.newaxis], values)
+                for name, values in outputs.items()
+            }
+
+        nothing = {
+            "output": tf.fill([num_pieces], ""),
+            "score": tf.zeros([num_pieces]),
+            "num_tokens": tf.zeros([num_pieces], tf.int32),
+            "is_cut": tf.zeros([num_pieces], tf.bool),
+        }
+        _, found = tf.while_loop(lambda start, _: start < num_pieces, translate, (0, nothing))
+        num_texts = tf.size(texts)
+
+        def total(values: tf.Tensor) -> tf.Tensor:
+            return tf.math.unsorted_segment_sum(values, pieces.rows, num_texts)
+
+        num_tokens = tf.cast(found["num_tokens"], tf.float32)
+        outputs = {
+            "output": pieces.join(found["output"], num_texts),
+            # The mean of the pieces' scores, in which each counts by its tokens.
+            "score": total(found["score"] * num_tokens) / tf.maximum(total(num_tokens), 1.0),
+            # A text that is not long has one piece, with whose output it ends as it does alone.
+            "is_cut": is_long & (total(tf.cast(found["is_cut"], tf.int32)) > 0),
+        }
+        return _blanked(outputs, self._source.is_empty(source))
+
+    def _translated(self, part: Batch, *options: tf.Tensor) -> Tensors:
+        """Translate some pieces; one whose output ends at the limit is cut off, too."""
+        inputs, is_cut = self._read(part)
+        token_ids, scores = self.tokens.find(inputs, *options)
+        best_ids = tf.convert_to_tensor(token_ids)[:, 0]  # (p, T)
+        outputs = {
+            "output": self._target_tokenizer.detokenize(best_ids),
+            "score": tf.convert_to_tensor(scores)[:, 0],
+            "num_tokens": tf.math.count_nonzero(best_ids != SPECIAL_IDS.pad, axis=1, dtype=tf.int32),
+            "is_cut": is_cut | ~tf.reduce_any(best_ids == SPECIAL_IDS.end, axis=1),
+        }
+        return _blanked(outputs, self._source.is_empty(part))
+
+
+class _SplitLong(_SplitAll):
+    """Those of a translator that splits only what it cannot read at once."""
+
+    def best(self, source: Batch, *options: tf.Tensor) -> Tensors:
+        """Return the best hypothesis of each source, of a long text those of its pieces, joined."""
+        inputs, is_long = self._read(source)
+        # A batch without a long text costs this question.
+        return tf.cond(
+            tf.reduce_any(is_long),
+            lambda: self._in_pieces(source, is_long, *options),
+            lambda: self._best(source, inputs, is_long, *options),
+        )
+
+
+SPLITTING: dict[WhichTexts, type[_StringFunctions]] = {
+    "long": _SplitLong,
+    "all": _SplitAll,
+    "none": _StringFunctions,
+}
+
+_HOW = """, `serving_default` splits it at the ends
+of sentences and at line breaks, a longer sentence between words, translates the pieces, and joins their
+outputs with the white space of the text. The score is then the mean of those of the pieces, each with the
+weight of its tokens, and `is_cut` is true where a word, or the output of a piece, was longer than the limits.
+The other signatures cut off a long text."""
+ABOUT_SPLITTING: dict[WhichTexts, str] = {
+    "long": f"Where a text is longer{_HOW}",
+    "all": f"Where a text has several sentences{_HOW}",
+    "none": "",
+}
+"""What the README of an export says about it."""

@@ -1,0 +1,230 @@
+"""Strings in, a tag for each word out: an encoder with an output for each token, and a tokenizer."""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from keras_transformer._arguments import as_labels, check_flags, check_kind, check_number
+from keras_transformer.data import tag_spans
+from keras_transformer.tasks.model_task import ModelTask
+from keras_transformer.tasks.predictions import _CompiledPredictions, _Predictions
+from keras_transformer.tasks.results import ServedSignature
+from keras_transformer.tasks.sources import TextSource
+from keras_transformer.tasks.task import Task
+from keras_transformer.tasks.text_classifier import _check_outputs, _check_source
+from keras_transformer.text import Tokenizer, encode_words, split_words
+from keras_transformer.types import Progress, Signature, Value
+
+# As much of a text as tokenizers read.
+_MAX_BYTES = 2**18
+
+
+class TextSpan(NamedTuple):
+    """A part of a text with a label: `text[start:end]`."""
+
+    label: str
+    """The tag without its prefix, such as `PER`."""
+    start: int
+    """The first character, from 0."""
+    end: int
+    """The character after the last."""
+    probability: float
+    """The lowest probability of its tags."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Tagging:
+    """The words of a text and their tags."""
+
+    tokens: tuple[str, ...]
+    """The `w` words, punctuation included."""
+    tags: tuple[str, ...]
+    """The most probable tag of each."""
+    probabilities: np.ndarray
+    """Its probability, float32 `(w,)`."""
+    places: tuple[tuple[int, int], ...]
+    """Where each word is in the text: `text[start:end]`, in characters."""
+
+    @property
+    def spans(self) -> tuple[TextSpan, ...]:
+        """The parts of the text that BIO tags name; see `data.tag_spans`."""
+        return tuple(
+            TextSpan(
+                span.label,
+                self.places[span.start][0],
+                self.places[span.end - 1][1],
+                float(self.probabilities[span.start : span.end].min()),
+            )
+            for span in tag_spans(self.tags)
+        )
+
+
+def _tagging(
+    tokens: np.ndarray, tags: np.ndarray, probabilities: np.ndarray, starts: np.ndarray, ends: np.ndarray
+) -> Tagging:
+    # Padding is empty strings, which no word is.
+    size = int(np.count_nonzero(tokens != b""))
+    words, names = (tuple(each.decode("utf-8") for each in side[:size]) for side in (tokens, tags))
+    places = zip(starts[:size].tolist(), ends[:size].tolist(), strict=True)
+    return Tagging(words, names, probabilities[:size], tuple(places))
+
+
+class Tagger(Task):
+    """What tags words: base of `TextTagger` and `export.ServedTagger`."""
+
+    signatures: ClassVar[Mapping[Signature, ServedSignature]] = {
+        "serving_default": ServedSignature(
+            {},
+            {
+                "tokens": ("string", 2),
+                "tags": ("string", 2),
+                "probabilities": ("float32", 2),
+                "starts": ("int32", 2),
+                "ends": ("int32", 2),
+            },
+            _tagging,
+        )
+    }
+    noun: ClassVar[str] = "tagger"
+
+    def tag(self, texts: Iterable[Value], batch_size: int = 64, progress: Progress | None = None) -> Any:
+        """Tag the words of one text, or of any number of them.
+
+        Args:
+            texts: A string, or strings in a list, an array, a tensor of TensorFlow or a dataset.
+            batch_size: Number of texts that are computed together.
+            progress: Called after each batch with the number of texts in it.
+
+        Returns:
+            The words of each text with their tags, in the same order; for a single string those of one. An
+            empty text, or one of white space alone, has no words.
+
+        Raises:
+            TypeError: If `texts` holds something else.
+
+        Warns:
+            TruncationWarning: Once, if texts were too long.
+        """
+        is_one = self.source.is_one(texts)
+        one = texts if isinstance(texts, str | bytes) else np.asarray(texts).item() if is_one else None
+        sources = self.source.check("texts", [one] if is_one else texts)
+        results: list[Tagging] = self._in_batches("serving_default", sources, batch_size, progress)
+        return results[0] if is_one else results
+
+
+class TextTagger(ModelTask, Tagger):
+    """Tag the words of texts with a trained encoder.
+
+    Words stand between white space; punctuation and symbols at the ends of a word are words of their own
+    (`text.split_words`). Texts of languages without spaces need some between their words. The model tags the
+    first token of each word, as `data.tagging_dataset` trains it. A text is cut off after `max_length`
+    tokens; a call that cuts one off warns once with a `TruncationWarning`.
+
+    Args:
+        model: A model with weights whose output is a logit for each tag at each position, `(b, s, c)`, such
+            as `EncoderModel(v, c)`, or a Keras model of your own that reads token ids.
+        tokenizer: The tokenizer of the texts that it was trained on.
+        tags: The names of the tags, in the order of the model's outputs.
+        max_length: Maximum number of tokens of a text, the end token included. Where positions are learned,
+            at most their number.
+        split_punctuation: False for texts whose tokens are separated by spaces already, such as those of
+            CoNLL files.
+
+    Raises:
+        ValueError: If the tokenizer's vocabulary does not have the model's size, the model does not have an
+            output for each tag, tags repeat or are fewer than two, or `max_length` is below 2.
+        TypeError: If the model is not a Keras model, or a tag not a string.
+
+    Example:
+        ```python
+        tagger = kt.TextTagger(model, tokenizer, tags=["O", "B-LOC", "I-LOC"])
+        text = "She lives in New York."
+        [text[span.start : span.end] for span in tagger.tag(text).spans]
+        ```
+    """
+
+    options_file: ClassVar[str] = "tagger.json"
+    tokenizer_names: ClassVar[tuple[str, ...]] = ("tokenizer",)
+    limit_names: ClassVar[tuple[str, ...]] = ("max_length",)
+    option_types: ClassVar[dict[str, Any]] = {"tags": tuple[str, ...], "split_punctuation": bool}
+    readme_template: ClassVar[str] = "text_tagger.md"
+
+    def __init__(
+        self,
+        model: keras.Model,
+        tokenizer: Tokenizer,
+        tags: Sequence[str],
+        *,
+        max_length: int = 256,
+        split_punctuation: bool = True,
+    ) -> None:
+        check_kind(keras.Model, model=model)
+        check_kind(Tokenizer, tokenizer=tokenizer)
+        check_flags(split_punctuation=split_punctuation)
+        check_number(at_least=2, whole=True, max_length=max_length)
+        self.tags = as_labels(tags=tags)
+        source = TextSource(tokenizer)
+        _check_source(model, source, tokenizer)
+        _check_outputs(model, (None, None, len(self.tags)), "tag at each position, (b, s, c)")
+        super().__init__(model, source, max_length)
+        self.tokenizer = tokenizer
+        self.split_punctuation = split_punctuation
+
+    @property
+    def max_length(self) -> int:
+        """Maximum number of tokens of a text, the end token included."""
+        return self.max_source_length
+
+    @max_length.setter
+    def max_length(self, max_length: int) -> None:
+        """Change the limit."""
+        self.max_source_length = max_length
+
+    @property
+    def limits(self) -> dict[str, int]:
+        """The maximum length of a text."""
+        return {"max_length": self.max_length}
+
+    @property
+    def token_functions(self) -> _Predictions:
+        """The model's logits; not compiled."""
+        return _Predictions(self.model)
+
+    @property
+    def functions(self) -> dict[Signature, Callable[..., dict[str, tf.Tensor]]]:
+        """The function of the signature, as the tags and the limit are now."""
+        key = (self.tags, self.split_punctuation, self.max_length)
+        return self._kept(
+            key, lambda: self.string_functions(_CompiledPredictions(self.token_functions, self.model))
+        )
+
+    def string_functions(self, tokens: Any) -> dict[Signature, Callable[..., dict[str, tf.Tensor]]]:
+        """Return the function of the signature over the model's logits, compiled or traced."""
+        names, tokenizer = tf.constant(self.tags), self.tokenizer
+        split_punctuation, max_length = self.split_punctuation, self.max_length
+
+        def tag(texts: tf.Tensor, *_: object) -> dict[str, tf.Tensor]:
+            is_long = tf.strings.length(texts) > _MAX_BYTES
+            found = split_words(tf.strings.substr(texts, 0, _MAX_BYTES), split_punctuation=split_punctuation)
+            token_ids, first_pieces, is_cut = encode_words(tokenizer, found.words, max_length)
+            # A column even where there are no rows.
+            token_ids = tf.pad(token_ids, [[0, 0], [0, tf.maximum(1 - tf.shape(token_ids)[1], 0)]])
+            logits = tf.convert_to_tensor(tokens.predict((token_ids,)))  # (b, s, c)
+            is_word = tf.sequence_mask(first_pieces.row_lengths())  # (b, w)
+            logits = tf.gather(logits, first_pieces.to_tensor(), batch_dims=1)  # (b, w, c)
+            words, starts, ends = (each.to_tensor()[:, : tf.shape(is_word)[1]] for each in found)
+            best = tf.argmax(logits, axis=-1, output_type=tf.int32)
+            return {
+                "tokens": tf.where(is_word, words, ""),
+                "tags": tf.where(is_word, tf.gather(names, best), ""),
+                "probabilities": tf.where(is_word, tf.reduce_max(tf.nn.softmax(logits), axis=-1), 0.0),
+                "starts": tf.where(is_word, starts, 0),
+                "ends": tf.where(is_word, ends, 0),
+                "is_cut": is_cut | is_long,
+            }
+
+        return {"serving_default": tag}
