@@ -126,8 +126,8 @@ def _checked_flash(flash_attention: bool | None) -> bool:
 
 def _lacks_products(query: Tensor) -> bool:
     """Return whether JAX's formula asks for products that the device does not have."""
-    # JAX (0.10) wants products of float16 that are added up in float32 by the name of an algorithm, which only
-    # GPUs have: on a processor a step with the policy `mixed_float16` did not compile.
+    # JAX (0.10) asks for products of float16 that are added up in float32 by the name of an algorithm, which
+    # GPUs alone have: on a processor a step with the policy `mixed_float16` did not compile.
     import jax
 
     return keras.backend.standardize_dtype(query.dtype) == "float16" and jax.default_backend() != "gpu"
