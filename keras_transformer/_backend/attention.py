@@ -95,8 +95,8 @@ def _attend_fused(
     if keras.backend.backend() == "jax":
         flash_attention = _checked_flash(flash_attention)
         if _lacks_products(query):
-            wide = (ops.cast(heads, "float32") for heads in (query, key, value))
-            return ops.cast(_attend_fused(*wide, mask, flash_attention=flash_attention), query.dtype)
+            q, k, v = (ops.cast(heads, "float32") for heads in (query, key, value))
+            return ops.cast(_attend_fused(q, k, v, mask, flash_attention=flash_attention), query.dtype)
     if mask is None:
         return ops.dot_product_attention(query, key, value, flash_attention=flash_attention)
     # The kernels disagree on rows in which nothing may be attended to: the mean of the values, or NaN. Such
