@@ -85,6 +85,10 @@ class ServedTask(Task):
         wanted = self.specification(name).inputs
         if received != wanted:
             raise InputError(f"{self.directory}: {name} must take {wanted}. Received: {received}.")
+        outputs = {*self.signatures[name].outputs}
+        if not outputs <= {*serve.structured_outputs}:
+            answers = sorted(serve.structured_outputs)
+            raise InputError(f"{self.directory}: {name} must answer {sorted(outputs)}. Received: {answers}.")
         return serve
 
 
@@ -172,6 +176,24 @@ class ServedModel(ServedTask, TextTask):
         return results
 
 
+def served_kind(directory: str | Path) -> type[ServedTask]:
+    """Return the class that reads an export, by what it answers, without loading it.
+
+    Args:
+        directory: As of `ServedModel`.
+
+    Returns:
+        `ServedModel`, `ServedClassifier` or `ServedTagger`; the first for all others.
+
+    Raises:
+        InputError: There is no whole SavedModel, or it is damaged.
+    """
+    graphs = _meta_graphs(_saved_model_directory(as_path(directory)) / "saved_model.pb")
+    outputs = {name for graph in graphs for name in graph.signature_def["serving_default"].outputs}
+    kinds: tuple[type[ServedTask], ...] = (ServedClassifier, ServedTagger)
+    return next((k for k in kinds if k.signatures["serving_default"].outputs.keys() <= outputs), ServedModel)
+
+
 def _saved_model_directory(directory: Path) -> Path:
     """Return the directory of a version: of the highest one where it is that of a model."""
     if not (directory / "saved_model.pb").is_file():
@@ -187,10 +209,7 @@ def _saved_model_directory(directory: Path) -> Path:
 
 def _check_operations(path: Path) -> None:
     """Raise InputError for a `saved_model.pb` with operations that no export has."""
-    try:
-        meta_graphs = SavedModel.FromString(read_file(path)).meta_graphs
-    except DecodeError as error:
-        raise InputError(f"{path} is damaged: it holds no SavedModel. {error}") from error
+    meta_graphs = _meta_graphs(path)
     # Of several graphs, or one without objects, TensorFlow runs more when it loads them, as version 1 did.
     if len(meta_graphs) != 1 or not meta_graphs[0].HasField("object_graph_def"):
         raise InputError(f"{path} must hold one graph with its objects. Received: {len(meta_graphs)} graphs.")
@@ -199,6 +218,14 @@ def _check_operations(path: Path) -> None:
             f"{path} has operations that no export has, and was not loaded: {', '.join(foreign)}. "
             "A SavedModel is a program. If you trust who made it, load it with --trust, or `trust=True`."
         )
+
+
+def _meta_graphs(path: Path) -> Sequence[MetaGraphDef]:
+    try:
+        graphs: Sequence[MetaGraphDef] = SavedModel.FromString(read_file(path)).meta_graphs
+    except DecodeError as error:
+        raise InputError(f"{path} is damaged: it holds no SavedModel. {error}") from error
+    return graphs
 
 
 def _foreign_operations(meta_graph: MetaGraphDef) -> list[str]:
