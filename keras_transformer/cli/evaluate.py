@@ -1,13 +1,19 @@
 """`keras-transformer evaluate`."""
 
+from typing import Any
+
 import click
 
+from keras_transformer.cli.classify import is_classifier, open_classifier
 from keras_transformer.cli.options import _change_search, _search_options, model_options, open_model
 from keras_transformer.cli.terminal import Verb, _show, progress_bar
+from keras_transformer.data import read_labelled
+from keras_transformer.data.frame_files import read_frame_pairs
 from keras_transformer.data.sources import read_pairs
 from keras_transformer.data.texts import read_texts
 from keras_transformer.errors import InputError
 from keras_transformer.evaluation import EvaluationReport, evaluate_texts
+from keras_transformer.runs import score_labels
 from keras_transformer.runs.scoring import score
 from keras_transformer.tasks import TextGenerator, load_task
 
@@ -18,6 +24,8 @@ from keras_transformer.tasks import TextGenerator, load_task
 @click.option("--split", default="test", show_default=True, help="Split of dates or of a TFDS dataset.")
 @click.option("--source", type=click.Path(), help="File with a source text on each line, plain or .gz.")
 @click.option("--target", type=click.Path(), help="File with the translation of each line of --source.")
+@click.option("--frames", type=click.Path(), help="As for train: a directory or file of frames.")
+@click.option("--targets", type=click.Path(), help="Targets of --frames, unless they are in its file.")
 @click.option("--texts", multiple=True, help="Of a model that continues texts: its texts, as for train.")
 @click.option("--packed", is_flag=True, help="Read --texts one after the other, in pieces.")
 @click.option(
@@ -28,6 +36,7 @@ from keras_transformer.tasks import TextGenerator, load_task
     help="Tokenization of sacreBLEU; none for text that is tokenized already.",
 )
 @_search_options
+@click.option("--multi-label", is_flag=True, help="Of a classifier: texts have any number of labels.")
 @click.option("--unique", is_flag=True, help="Count a source once; any of its targets, or columns, is right.")
 def evaluate(
     model: str | None,
@@ -38,11 +47,14 @@ def evaluate(
     split: str,
     source: str | None,
     target: str | None,
+    frames: str | None,
+    targets: str | None,
     texts: tuple[str, ...],
     packed: bool,
     bleu_tokenize: str,
     beam_size: int | None,
     length_penalty: float | None,
+    multi_label: bool,
     unique: bool,
 ) -> None:
     """Score a model: BLEU, chrF, exact match and error rates, F1, or perplexity.
@@ -50,19 +62,32 @@ def evaluate(
     \b
       keras-transformer evaluate --model runs/dates --pairs dates
       keras-transformer evaluate --saved-model saved_models/de_en --source test.de --target test.en
+      keras-transformer evaluate --model runs/reviews --pairs test.csv
       keras-transformer evaluate --model runs/de_en --length-penalty 1.5 --source val.de --target val.en
       keras-transformer evaluate --model runs/tales --texts test.txt
     """
     if texts:
         _show(str(_evaluate_texts(texts, model, packed=packed, split=split)))
         return
-    if (pairs is None) == (source is None) or (source is None) != (target is None):
-        received = f"--pairs {pairs}, --source {source}, --target {target}"
-        raise InputError(f"Give --pairs, or --source and --target. Received: {received}.")
+    num_origins = sum(each is not None for each in (pairs, source, frames))
+    if num_origins != 1 or (source is None) != (target is None) or (targets and not frames):
+        received = f"--pairs {pairs}, --source {source}, --target {target}, --frames {frames}"
+        raise InputError(f"Give --pairs, or --source and --target, or --frames. Received: {received}.")
     origin = str(pairs) if source is None or target is None else (source, target)
+    if frames is None and is_classifier(model, saved_model):
+        labelled = read_labelled(origin, multi_label=multi_label)
+        classifier = open_classifier(model, saved_model, trust=trust)
+        found, _ = score_labels(classifier, labelled, batch_size=batch_size, progress=progress_bar)
+        _show(str(found))
+        return
     # Before the model, which takes seconds to load: a wrong path is told at once.
-    examples = read_pairs(origin, split, further_targets=unique)
-    translator = open_model(model, saved_model, trust=trust)
+    examples: list[Any]
+    if frames is not None:
+        examples = [*read_frame_pairs(frames, targets)]
+    else:
+        examples = [*read_pairs(origin, split, further_targets=unique)]
+    reads = "text" if frames is None else "features"
+    translator = open_model(model, saved_model, trust=trust, reads=reads)
     _change_search(translator, beam_size, length_penalty)
     report = score(
         translator,

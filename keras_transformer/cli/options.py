@@ -91,26 +91,31 @@ def _choose_model(command: _Command) -> _Command:
     return click.option("--model", type=click.Path(), help=text)(command)
 
 
-def open_model(model: str | None, saved_model: str | None, *, trust: bool = False) -> TextTask:
+def open_model(
+    model: str | None, saved_model: str | None, *, trust: bool = False, reads: str = "text"
+) -> TextTask:
     """Load the trained model or the export that is named; raise InputError if it is not clear which."""
     if model is not None and saved_model is not None:
         raise InputError(f"Give --model or --saved-model. Received: {model} and {saved_model}.")
     if model is not None:
-        return _of_texts(load_task(model), model)
+        return _reading(reads, load_task(model), model)
     if saved_model is not None:
-        return _of_texts(ServedModel(saved_model, trust=trust), saved_model)
+        return _reading(reads, ServedModel(saved_model, trust=trust), saved_model)
     root = Path("saved_models")
     found = sorted(path for path in root.iterdir() if path.is_dir()) if root.is_dir() else []
     if len(found) != 1:
         names = ", ".join(str(path) for path in found) or "none"
         raise InputError(f"Name a model with --model or --saved-model. Found in {root}: {names}.")
-    return _of_texts(ServedModel(found[0], trust=trust), found[0])
+    return _reading(reads, ServedModel(found[0], trust=trust), found[0])
 
 
-def _of_texts(task: Task, path: str | Path) -> TextTask:
-    if task.source.name != "text":
-        wanted = "the model must read texts; others are for Python, or a server"
-        raise InputError(f"{path}: {wanted}. Received: a model that reads {task.source.name}.")
+def _reading(reads: str, task: Task, path: str | Path) -> TextTask:
+    if task.source.name != reads:
+        wanted = {
+            "text": "the model must read texts; frames are given with --frames, audio in Python",
+            "features": "--frames is for models of frames",
+        }
+        raise InputError(f"{path}: {wanted[reads]}. Received: a model that reads {task.source.name}.")
     if not isinstance(task, TextTask):
         raise InputError(f"{path}: the model must write texts. Received: a {type(task).__name__}.")
     return task

@@ -1,6 +1,5 @@
 """`keras-transformer train`."""
 
-import os
 import shlex
 import time
 from pathlib import Path
@@ -39,6 +38,7 @@ def train(config: str | None, resume: bool, overwrite: bool, export: bool, **fla
       keras-transformer train --source train.en.gz --target train.de.gz
       keras-transformer train --source 'train-*.en.gz' --target 'train-*.de.gz'
       keras-transformer train --pairs tfds:ted_hrlr_translate/pt_to_en --preset small
+      keras-transformer train --task frames --frames windows.npz --targets events.txt
       keras-transformer train --task classify --pairs reviews.csv
       keras-transformer train --config run.toml --epochs 20
       keras-transformer train --resume
@@ -125,9 +125,7 @@ def _show_next(run: Run, exported: list[Path]) -> None:
             command = f"KERAS_BACKEND=tensorflow {command}"
         click.echo(f"not exported, which can be done later, on TensorFlow: {command}", err=True)
         return
-    # Windows's shell knows double quotes alone; a source is an example, which may lose its own.
-    version, quote = shlex.quote(str(exported[0])), "'" if os.name == "posix" else '"'
-    source = str(run.kind.source(run.data.test[0])).strip().replace(quote, "")
+    version = shlex.quote(str(exported[0]))
     _show("next:")
-    _show(f"  echo {quote}{source}{quote} | keras-transformer {run.kind.verb} --saved-model {version}")
+    _show(f"  {run.kind.command(run.data.test[0], version)}")
     _show(f"  saved_model_cli show --dir {version} --tag_set serve --signature_def serving_default")

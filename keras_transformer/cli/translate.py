@@ -1,11 +1,13 @@
 """`keras-transformer translate`."""
 
 import sys
+from typing import Any
 
 import click
 
 from keras_transformer.cli.options import _change_search, _search_options, model_options, open_model
 from keras_transformer.cli.terminal import Verb, _show, progress_bar
+from keras_transformer.data.frame_files import read_frames
 from keras_transformer.data.text_files import read_lines
 from keras_transformer.errors import InputError
 
@@ -15,6 +17,7 @@ from keras_transformer.errors import InputError
 @model_options
 @_search_options
 @click.option("--input", "input_file", type=click.Path(), help="File with a text on each line, plain or .gz.")
+@click.option("--frames", type=click.Path(), help="Frames: a directory of .npy, or .npy, .npz, .tfrecord.")
 @click.option("--scores", is_flag=True, help="Print the score and a tab before each output.")
 @click.option(
     "--n-best",
@@ -30,12 +33,14 @@ def translate(
     beam_size: int | None,
     length_penalty: float | None,
     input_file: str | None,
+    frames: str | None,
     scores: bool,
     n_best: int | None,
 ) -> None:
     """Translate texts, one output on each line.
 
-    The texts are the arguments, the lines of --input, or the lines of standard input.
+    The texts are the arguments, the lines of --input, or the lines of standard input. A model of frames
+    is given --frames.
 
     \b
       keras-transformer translate --saved-model saved_models/dates "vendredi 3 mars 2023"
@@ -43,11 +48,17 @@ def translate(
       keras-transformer translate --model runs/de_en --input test.de.gz
       keras-transformer translate --model runs/de_en --beam-size 8 --n-best 3 --scores "ein satz"
     """
-    if texts and input_file is not None:
-        raise InputError(f"Give texts or --input. Received: {len(texts)} texts and --input {input_file}.")
-    # Bytes, since a terminal's encoding would decide on text: input is UTF-8 everywhere, as files are.
-    lines = list(texts) or read_lines(sys.stdin.buffer if input_file is None else input_file)
-    translator = open_model(model, saved_model, trust=trust)
+    if bool(texts) + (input_file is not None) + (frames is not None) > 1:
+        received = f"{len(texts)} texts, --input {input_file}, --frames {frames}"
+        raise InputError(f"Give texts, --input or --frames. Received: {received}.")
+    lines: list[Any]
+    if frames is not None:
+        lines = [*read_frames(frames)]
+    else:
+        # Bytes, since a terminal's encoding would decide on text: input is UTF-8 everywhere, as files are.
+        lines = [*texts] or [*read_lines(sys.stdin.buffer if input_file is None else input_file)]
+    reads = "text" if frames is None else "features"
+    translator = open_model(model, saved_model, trust=trust, reads=reads)
     _change_search(translator, beam_size, length_penalty)
     with progress_bar(len(lines), "translating") as progress:
         if n_best is None:

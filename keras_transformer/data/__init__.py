@@ -8,6 +8,7 @@ the disk where they are more than memory holds. For labels there are `read_label
 
 from keras_transformer.data.encoding import EncodedPairs
 from keras_transformer.data.frame_files import read_frame_pairs, read_frames
+from keras_transformer.data.frame_pairs import EncodedFrames
 from keras_transformer.data.frames import FrameNormalizer, as_frames
 from keras_transformer.data.label_batches import EncodedLabels, classification_dataset, tagging_dataset
 from keras_transformer.data.labelled_texts import read_labelled
@@ -25,6 +26,7 @@ from keras_transformer.data.text_files import read_lines
 from keras_transformer.data.texts import read_texts
 
 __all__ = [
+    "EncodedFrames",
     "EncodedLabels",
     "EncodedPairs",
     "EncodedTexts",

@@ -3,6 +3,7 @@
 import abc
 import hashlib
 import json
+import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -198,6 +199,13 @@ class RunKind(abc.ABC):
     @abc.abstractmethod
     def source(self, example: Any) -> Any:
         """Return what a task is asked for an example, as a value of JSON."""
+
+    def command(self, example: Any, version: str) -> str:
+        """Return a command that asks an export for an example, as a shell reads it."""
+        # Windows's shell knows double quotes alone; a source is an example, which may lose its own.
+        quote = "'" if os.name == "posix" else '"'
+        source = str(self.source(example)).strip().replace(quote, "")
+        return f"echo {quote}{source}{quote} | keras-transformer {self.verb} --saved-model {version}"
 
     @abc.abstractmethod
     def lines(self, examples: Sequence[Any], outputs: Sequence[Any]) -> list[str]:

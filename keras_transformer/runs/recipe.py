@@ -9,10 +9,11 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from keras_transformer._arguments import as_pairs
+from keras_transformer.data import EncodedFrames, FrameNormalizer
 from keras_transformer.data.encoding import EncodedPairs
-from keras_transformer.data.frame_pairs import EncodedFrames, FramePair
-from keras_transformer.data.frames import FrameNormalizer
 from keras_transformer.models.config import PRESETS
 from keras_transformer.text.lookup import CharacterTokenizer, WhitespaceTokenizer
 from keras_transformer.text.reader import Reader
@@ -62,7 +63,7 @@ class Recipe:
     """For the preset `tiny`."""
 
     @classmethod
-    def of(cls, pairs: Sequence[Pair] | Sequence[FramePair]) -> "Recipe":
+    def of(cls, pairs: Sequence[Pair] | Sequence[tuple[np.ndarray, str]]) -> "Recipe":
         """Choose for some pairs, and train their tokenizer.
 
         Args:

@@ -92,12 +92,12 @@ class Run:
         return cls(_saved_config(path).override(**{**place, **options}))
 
     @staticmethod
-    def examples(directory: str | PathLike[str]) -> tuple[str, ...]:
+    def examples(directory: str | PathLike[str]) -> tuple[Any, ...]:
         """Return some sources that the run in a directory was tested on; none where there is no report."""
         # An export needs no report: of a saved task alone there is none, and one that is damaged gives none.
         try:
             examples = read_table(read_file(Path(directory, REPORT_FILE)), directory)["examples"]
-            return tuple(example for example in examples if isinstance(example, str))
+            return tuple(example for example in examples if isinstance(example, str | list))
         except (OSError, ValueError, KeyError, TypeError):
             return ()
 
@@ -231,7 +231,7 @@ class Run:
     def export(
         self,
         directory: str | PathLike[str] | None = None,
-        examples: Sequence[str] | None = None,
+        examples: Sequence[Any] | None = None,
         optimize: str = "float32",
         threads: int | None = None,
     ) -> Path:

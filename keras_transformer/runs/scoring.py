@@ -3,8 +3,11 @@
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from typing import Any
 
-from keras_transformer._arguments import as_pairs, check_flags, check_kind
+import numpy as np
+
+from keras_transformer._arguments import as_pairs, as_strings, check_flags, check_kind
 from keras_transformer.evaluation.report import EvaluationReport, evaluate
 from keras_transformer.runs.kind import Progress
 from keras_transformer.tasks import TextTask, Translation, Translator
@@ -17,7 +20,7 @@ _METRICS_WITHOUT_WORDS = ("exact_match", "character_error_rate")
 
 def score(
     translator: TextTask,
-    pairs: Sequence[Pair],
+    pairs: Sequence[Pair] | Sequence[tuple[np.ndarray, str]],
     *,
     batch_size: int = 64,
     tokenize: str = "13a",
@@ -28,7 +31,7 @@ def score(
 
     Args:
         translator: a `Translator` or an `export.ServedModel`.
-        pairs: sources and targets.
+        pairs: sources and targets; for a model of frames arrays `(s, w)` and targets.
         batch_size: how many are decoded together.
         tokenize: tokenization of sacreBLEU.
         unique: whether a source that occurs several times counts once, with all its targets as references.
@@ -43,7 +46,7 @@ def score(
 
 def _scored(
     translator: TextTask,
-    pairs: Sequence[Pair],
+    pairs: Sequence[Pair] | Sequence[tuple[np.ndarray, str]],
     batch_size: int,
     tokenize: str,
     *,
@@ -54,21 +57,31 @@ def _scored(
         raise TypeError(f"`translator` must translate. Received: translator={translator!r:.200}.")
     check_kind(Callable, None, progress=progress)
     check_flags(unique=unique)
-    pairs = as_pairs(pairs=pairs)
+    several: list[Any] = [*pairs]
+    if translator.source.name == "text":
+        several = [*as_pairs(pairs=pairs)]
     # Sources that are equal share a key, and so their references, only where each is to count once.
-    references: dict[tuple[int, str], list[str]] = {}
-    for number, (source, target) in enumerate(pairs):
-        references.setdefault((0 if unique else number, source), []).append(target)
-    sources = [source for _, source in references]
+    references: dict[object, list[str]] = {}
+    sources = []
+    for number, (source, target) in enumerate(several):
+        key = _key(source) if unique else number
+        if key not in references:
+            sources.append(source)
+        references.setdefault(key, []).append(target)
     with progress(len(sources), "scoring") if progress else nullcontext() as advance:
         outputs = translator.translate_with_scores(sources, batch_size=batch_size, progress=advance)
-    targets = [target for _, target in pairs]
+    targets = as_strings(targets=[target for _, target in several])
     if isinstance(translator, Translator):
         _warn_of_unwritable(targets, translator)
     has_words = tokenize == "char" or any(" " in target.strip() for target in targets)
     metrics = None if has_words else _METRICS_WITHOUT_WORDS
     texts = [output.text for output in outputs]
     return evaluate(texts, list(references.values()), metrics, tokenize=tokenize), outputs
+
+
+def _key(source: Any) -> object:
+    """Return what equal sources have in common."""
+    return source if isinstance(source, str) else (np.shape(source), np.asarray(source).tobytes())
 
 
 def _warn_of_unwritable(targets: list[str], translator: Translator) -> None:

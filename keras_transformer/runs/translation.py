@@ -21,6 +21,7 @@ from keras_transformer.evaluation.decode_and_score import DecodeAndScore
 from keras_transformer.evaluation.report import EvaluationReport
 from keras_transformer.models.config import PRESETS
 from keras_transformer.models.transformer import Transformer
+from keras_transformer.runs.config import RunConfig
 from keras_transformer.runs.kind import Progress, Readers, RunData, RunKind, RunResults
 from keras_transformer.runs.large_corpus import _large_corpus, _LargeCorpus
 from keras_transformer.runs.recipe import choose_dropout, choose_kind, train_tokenizer
@@ -38,14 +39,14 @@ _LOGGER = logging.getLogger(__name__)
 class TranslationRun(RunKind):
     """What a run does with pairs of texts; an example is a pair."""
 
-    config_class = TranslationConfig
+    config_class: ClassVar[type[RunConfig]] = TranslationConfig
     task_class = Translator
     model_class = Transformer
     noun = "pairs"
     verb = "translate"
     template = "translation.html"
     pictures: ClassVar[tuple[str, ...]] = (ATTENTION_FILE,)
-    config: TranslationConfig
+    config: Any
 
     def read(self) -> RunData:
         """Read all pairs; a part that has no files is a split of the training pairs' origin."""
@@ -71,9 +72,13 @@ class TranslationRun(RunKind):
             return []
         return read_pairs(data.pairs or "dates", part, optional=part != "train", seed=data.seed)
 
-    def describe(self, example: Pair) -> str:
+    def shown(self, source: Any) -> str:
+        """Return a source as a line shows it."""
+        return str(source).strip()
+
+    def describe(self, example: Any) -> str:
         """Return a pair as a line."""
-        return f"{example[0].strip()}  →  {example[1]}"
+        return f"{self.shown(example[0])}  →  {example[1]}"
 
     def make_readers(self, data: RunData) -> Readers:
         """Make the vocabularies, from training pairs alone: unknown tokens of others are scored as such."""
@@ -106,9 +111,7 @@ class TranslationRun(RunKind):
     def _limits(self) -> tuple[int, int]:
         return self.config.data.max_source_length, self.config.data.max_target_length
 
-    def encode(
-        self, examples: list[Pair] | _LargeCorpus, readers: Readers, progress: Progress | None
-    ) -> EncodedPairs:
+    def encode(self, examples: Any, readers: Readers, progress: Progress | None) -> EncodedPairs:
         """Tokenize pairs; those of a large corpus to the disk."""
         if isinstance(examples, _LargeCorpus):
             return examples.encode(readers, self._limits, progress)
@@ -181,7 +184,7 @@ class TranslationRun(RunKind):
         decoding = self.config.decoding
         model.config.check_decoding(1, decoding.beam_size, 1, decoding.max_target_length, 1)
 
-    def scoring(self, readers: Readers, examples: Sequence[Pair]) -> DecodeAndScore | None:
+    def scoring(self, readers: Readers, examples: Sequence[Any]) -> DecodeAndScore | None:
         """Return a callback that decodes, which takes longer than the loss, where answers choose the best."""
         training, decoding = self.config.training, self.config.decoding
         if training.monitor == "loss":
@@ -219,7 +222,7 @@ class TranslationRun(RunKind):
     def score(
         self,
         task: Translator,
-        examples: Sequence[Pair],
+        examples: Sequence[Any],
         *,
         unique: bool = False,
         progress: Progress | None = None,
@@ -228,21 +231,21 @@ class TranslationRun(RunKind):
         size, tokenize = self.config.decoding.batch_size, self.config.decoding.bleu_tokenize
         return _scored(task, examples, size, tokenize, unique=unique, progress=progress)
 
-    def source(self, example: Pair) -> str:
+    def source(self, example: Any) -> Any:
         """Return the source of a pair."""
         return example[0]
 
-    def lines(self, examples: Sequence[Pair], outputs: Sequence[Translation]) -> list[str]:
+    def lines(self, examples: Sequence[Any], outputs: Sequence[Translation]) -> list[str]:
         """Return a line for each output."""
         lines = ["outputs (score, source, output, and the reference where it differs):"]
         for (source, target), output in zip(examples, outputs, strict=False):
             reference = "" if output.text == target else f"  ({target})"
-            lines.append(f"  {output.score:7.3f}  {source.strip()}  →  {output.text}{reference}")
+            lines.append(f"  {output.score:7.3f}  {self.shown(source)}  →  {output.text}{reference}")
         return lines
 
     def page(self, results: RunResults) -> dict[str, Any]:
         """Return examples, attention maps and vocabularies; draw the attention of the first output."""
-        return _page(results, self.config.data.seed, self._limits)
+        return _page(results, self.config.data.seed, self._limits, self.shown)
 
 
 def _train_tokenizer(vocabulary: _PairVocabularySection, kind: str, texts: list[str]) -> Tokenizer:

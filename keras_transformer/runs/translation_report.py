@@ -1,6 +1,6 @@
 """What the report of a run that translates has of its own: examples, attention maps, both vocabularies."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,13 @@ _MAX_RANKED = 5_000  # which takes two seconds
 _MAX_COUNTED = 500_000
 
 
-def _page(results: RunResults, seed: int, limits: tuple[int, int]) -> dict[str, Any]:
+def _page(
+    results: RunResults,
+    seed: int,
+    limits: tuple[int, int],
+    shown: Callable[[Any], str],
+    sides: Sequence[int] = (0, 1),
+) -> dict[str, Any]:
     """Return what `translation.html` needs, and draw the attention of the first test pair's answer."""
     chrf = _chrf(results.data.test[:_MAX_RANKED], results.outputs)
     examples = _examples(chrf, results.outputs, seed)
@@ -29,8 +35,8 @@ def _page(results: RunResults, seed: int, limits: tuple[int, int]) -> dict[str, 
     return {
         "chrf": chrf,
         "examples": examples,
-        "answers": _answers(results, list(dict.fromkeys(numbers))[:_NUM_ANSWERS]),
-        "sides": [_side(results, number, limits[number]) for number in range(2)],
+        "answers": _answers(results, list(dict.fromkeys(numbers))[:_NUM_ANSWERS], shown),
+        "sides": [_side(results, number, limits[number]) for number in sides],
     }
 
 
@@ -49,7 +55,9 @@ def _examples(chrf: list[float], outputs: list[Translation], seed: int) -> dict[
     return {kind: numbers[:_NUM_EXAMPLES] for kind, numbers in kinds.items()}
 
 
-def _answers(results: RunResults, numbers: list[int]) -> dict[int, dict[str, Any]]:
+def _answers(
+    results: RunResults, numbers: list[int], shown: Callable[[Any], str]
+) -> dict[int, dict[str, Any]]:
     """Return outputs with all their attention maps, as far as there is room, and draw those of the first."""
     answers: dict[int, dict[str, Any]] = {}
     room = _MAX_WEIGHTS
@@ -70,7 +78,7 @@ def _answers(results: RunResults, numbers: list[int]) -> dict[int, dict[str, Any
         room -= num_weights
         written = [visible(token) for token in alignment.output_tokens]
         answers[number] = {
-            "text": f"{source} → {alignment.text}",
+            "text": f"{shown(source)} → {alignment.text}",
             "source": [visible(token) for token in alignment.source_tokens],
             "read": [SPECIAL_TOKENS[SPECIAL_IDS.start], *written[:-1]],
             "written": written,

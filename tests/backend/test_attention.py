@@ -104,7 +104,7 @@ def test_a_compiled_step_in_float16() -> None:
     """Not eager: what a device lacks shows when a step is compiled."""
     mask = ops.convert_to_tensor(DEAD)
     expected = dot_product_attention(*heads(), mask)[0]
-    compiled = compile_function(lambda *inputs: _attend_fused(*inputs, mask), num_inputs=None)
+    compiled = compile_function(lambda *inputs: _attend_fused(*inputs, mask), inputs=None)
     np.testing.assert_allclose(array(compiled(*heads("float16"))), array(expected), atol=0.003)
 
 

@@ -1,0 +1,183 @@
+"""A run from frames to strings: arrays and their targets, statistics and a tokenizer, a `Translator`."""
+
+import hashlib
+import shlex
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Literal, TypeAlias
+
+import keras
+import numpy as np
+import tensorflow as tf
+from pydantic import model_validator
+
+from keras_transformer.data import EncodedFrames, FrameNormalizer, read_frame_pairs
+from keras_transformer.errors import InputError
+from keras_transformer.models.config import PRESETS, TransformerConfig
+from keras_transformer.models.transformer import Transformer
+from keras_transformer.runs.config import FileName, RunConfig, _DataSection, _ModelSection
+from keras_transformer.runs.kind import Progress, Readers, RunData, RunResults
+from keras_transformer.runs.recipe import choose_dropout, choose_kind, train_tokenizer
+from keras_transformer.runs.translation import TranslationRun
+from keras_transformer.runs.translation_options import _DecodingSection, _TranslationTraining
+from keras_transformer.runs.translation_report import _page
+from keras_transformer.tasks import Translator
+from keras_transformer.types import Length
+
+_Pair: TypeAlias = tuple[np.ndarray, str]
+
+
+class _FramesSection(_DataSection):
+    """Frames to train, validate and test on, their targets, and the limits of a batch."""
+
+    frames: FileName | None = None
+    """Frames to train on: a directory of `.npy` files, or a file `.npy`, `.npz` or `.tfrecord`."""
+    targets: FileName | None = None
+    """Targets of `frames`: a `.tsv` file of names, tabs and targets, or a file with a line for each example.
+    If absent, those in the file of `frames`."""
+    validation_frames: FileName | None = None
+    """Frames that choose the best epoch. If absent, a part of the training examples does."""
+    validation_targets: FileName | None = None
+    """Targets of `validation_frames`."""
+    test_frames: FileName | None = None
+    """Frames that are scored after training."""
+    test_targets: FileName | None = None
+    """Targets of `test_frames`."""
+    max_source_length: Length = 256
+    """Longest source in frames; longer examples are dropped and counted."""
+    max_target_length: Length = 256
+    """Longest target in tokens, one special token included; longer examples are dropped and counted."""
+
+    @model_validator(mode="after")
+    def _check(self) -> "_FramesSection":
+        if not self.validation_fraction and self.validation_frames is None:
+            raise ValueError(
+                "`validation_fraction` must be above 0; some examples must choose the best checkpoint. "
+                f"Received: validation_fraction={self.validation_fraction}."
+            )
+        return self
+
+
+class _FrameModelSection(_ModelSection):
+    """A preset, and what differs from it; the width of the frames is that of the data."""
+
+    decided_elsewhere: ClassVar[tuple[str, ...]] = tuple(
+        name for name in _ModelSection.decided_elsewhere if name != "source_convolutions"
+    )
+
+    def transformer(self, longest: int = 1, **decided: object) -> TransformerConfig:
+        return super().transformer(longest, **{"encoder_feature_dim": 1, **decided})
+
+
+class FramesConfig(RunConfig):
+    """A run from frames to a `Translator`."""
+
+    task: Literal["frames"] = "frames"
+    """What the model is trained for."""
+    data: _FramesSection = _FramesSection()
+    model: _FrameModelSection = _FrameModelSection()
+    training: _TranslationTraining = _TranslationTraining()
+    decoding: _DecodingSection = _DecodingSection()
+
+
+class FrameRun(TranslationRun):
+    """What a run does with frames; an example is an array `(s, w)` and its target."""
+
+    config_class = FramesConfig
+    noun = "examples"
+    template = "frames.html"
+    sides: ClassVar[tuple[int, ...]] = (1,)
+    config: Any
+
+    def read(self) -> RunData:
+        """Read all frames; a part that has no files is held out from those to train on."""
+        data = self.config.data
+        if data.frames is None:
+            raise InputError("`frames` must name a directory or a file to train on. Received: frames=None.")
+        train = read_frame_pairs(data.frames, data.targets)
+        validation, test = (
+            [] if frames is None else read_frame_pairs(frames, targets)
+            for frames, targets in (
+                (data.validation_frames, data.validation_targets),
+                (data.test_frames, data.test_targets),
+            )
+        )
+        if not validation:
+            order = np.random.default_rng(data.seed).permutation(len(train)).tolist()
+            count = max(1, round(data.validation_fraction * len(train)))
+            if count >= len(train):
+                raise InputError(
+                    f"No example is left to train on. Received: {len(train)} examples, {count} of them for "
+                    "validation."
+                )
+            train, validation = (
+                [train[number] for number in sorted(numbers)] for numbers in (order[count:], order[:count])
+            )
+        return RunData(train=train, validation=validation, test=test or validation)
+
+    def fingerprint(self, examples: Sequence[_Pair]) -> str:
+        """Return what other frames or targets, or another order of them, would change."""
+        digest = hashlib.sha256()
+        for frames, target in examples:
+            digest.update(f"{frames.shape} {len(target)} {target}\n".encode() + frames.tobytes())
+        return digest.hexdigest()
+
+    def shown(self, source: np.ndarray) -> str:
+        """Return frames by their number."""
+        return f"{len(source)} frames of {source.shape[1]}"
+
+    def make_readers(self, data: RunData) -> Readers:
+        """Compute the statistics of the frames, and make the vocabulary of the targets."""
+        vocabulary = self.config.vocabulary
+        targets = [target for _, target in data.train]
+        kind = choose_kind(vocabulary.kind, targets, targets)
+        options = {"lowercase": vocabulary.lowercase, "normalize_spaces": vocabulary.normalize_spaces}
+        tokenizer = train_tokenizer(targets, kind, vocabulary.size, **options)
+        return FrameNormalizer.adapt(frames for frames, _ in data.train), tokenizer
+
+    def initial_readers(self, initial: Translator) -> Readers:
+        """Return the statistics and the tokenizer of a translator that reads frames."""
+        if initial.source.name != "features":
+            raise InputError(
+                "`initial_model` must read frames, as the examples of a run are. "
+                f"Received: {self.config.model.initial_model}, which reads {initial.source.name}."
+            )
+        return initial.source_tokenizer, initial.target_tokenizer
+
+    def encode(self, examples: Any, readers: Readers, progress: Progress | None) -> EncodedFrames:
+        """Normalize frames and tokenize targets."""
+        source, target = self._limits
+        try:
+            return EncodedFrames.of(examples, *readers, max_source_length=source, max_target_length=target)
+        except InputError:
+            raise
+        except ValueError as error:  # of a width that is not that of the statistics
+            raise InputError(str(error)) from error
+
+    def _noise(self, readers: Readers) -> list[Callable[[tf.data.Dataset], tf.data.Dataset]]:
+        return []
+
+    def new_model(self, readers: Readers, dtype: keras.DTypePolicy) -> Transformer:
+        """Make a model of the preset, what differs from it, the width of frames and the vocabulary's size."""
+        model, (normalizer, tokenizer) = self.config.model, readers
+        asked, preset = model.changes.get("dropout"), PRESETS[model.preset].dropout
+        options = model.transformer(
+            longest=max(self.longest, self.config.decoding.max_target_length),
+            encoder_feature_dim=normalizer.feature_dim,
+            target_vocabulary_size=tokenizer.vocabulary_size,
+            dropout=choose_dropout(preset, readers) if asked is None else asked,
+        )
+        options.check_memory(bytes_per_weight=12)  # with Adam's two means of the gradients
+        return Transformer(**options.options(), dtype=dtype)
+
+    def source(self, example: _Pair) -> list[list[float]]:
+        """Return frames as lists of numbers."""
+        return example[0].tolist()
+
+    def command(self, example: _Pair, version: str) -> str:
+        """Return a command that asks an export for the frames of the run."""
+        frames = self.config.data.test_frames or self.config.data.frames
+        return f"keras-transformer {self.verb} --saved-model {version} --frames {shlex.quote(frames)}"
+
+    def page(self, results: RunResults) -> dict[str, Any]:
+        """Return examples, attention maps and the vocabulary; draw the attention of the first output."""
+        return _page(results, self.config.data.seed, self._limits, self.shown, self.sides)
