@@ -350,7 +350,17 @@ def memory(setting: Setting) -> Outcome:
         scope = keras.RematScope(mode="full") if name != "plain" else contextlib.nullcontext()
         with scope:
             model = models.preset(setting.size("base", "tiny"), "float32", vocabulary_size=vocabulary)
-            found[name] = _bytes_of_gradients(setting, model, *models.batch(vocabulary, batch_size, length))
+            batch = models.batch(vocabulary, batch_size, length)
+            try:
+                found[name] = _bytes_of_gradients(setting, model, *batch)
+            except Exception as error:
+                # Keras (3.15) hands `training` to JAX's checkpoint as a tensor, which no layer can ask.
+                if name == "plain":
+                    raise
+                reason = (
+                    f"Keras's RematScope failed ({type(error).__name__}); plainly {found['plain']:,} bytes."
+                )
+                raise CannotError(reason) from error
     if found["plain"] is None:
         raise CannotError("torch tells the memory of a card alone.")
     found["saved"] = 1 - found["rematerialised"] / found["plain"]
