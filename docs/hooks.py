@@ -53,7 +53,8 @@ def field_tables() -> str:
     """Return a table for what stands before the sections, and one for each section that a task has."""
     tables: list[str] = []
     shown: set[type[BaseModel]] = set()
-    for task, config in RunConfig.tasks.items():
+    # The default first, which has most of them.
+    for task, config in sorted(RunConfig.tasks.items(), key=lambda item: item[0] != RunConfig().task):
         sections = {
             name: type(field.default)
             for name, field in config.model_fields.items()

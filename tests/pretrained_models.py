@@ -272,3 +272,69 @@ def _save_bart(directory: Path) -> dict[str, int]:
     tokenizer.save_model(str(directory))
     _write(directory, tokenizer_config={"tokenizer_class": "BartTokenizer"})
     return {"vocab_size": tokenizer.get_vocab_size(), "pad_token_id": 1}
+
+
+ENCODERS = ("bert", "distilbert", "roberta")
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+_WORDS = [
+    "the",
+    "a",
+    "dog",
+    "cat",
+    "runs",
+    "fast",
+    "un",
+    "##aff",
+    "##able",
+    "##s",
+    "##ing",
+    "good",
+    "bad",
+    "film",
+]
+WORD_PIECES = [
+    *("[PAD]", "[unused0]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"),
+    *(
+        *_WORDS,
+        *"Éé漢!.,'?[]12",
+        "##1",
+        *_LETTERS,
+        *_LETTERS.upper(),
+        *(f"##{letter}" for letter in _LETTERS),
+    ),
+]
+
+
+def save_encoder(kind: str, task: str, directory: Path, **changes: Any) -> Any:
+    """Save an encoder of random weights with its tokenizer; `task` is how its class is called after `For`."""
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    directory.mkdir(exist_ok=True)
+    sizes = {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 40}
+    if kind == "distilbert":
+        sizes = {"dim": 24, "n_layers": 2, "n_heads": 3, "hidden_dim": 40}
+    if kind == "roberta":
+        vocabulary_size = _save_bart(directory)["vocab_size"]
+        mask = {"content": "<mask>", "lstrip": True, "special": True, "normalized": False}
+        settings = {"tokenizer_class": "RobertaTokenizer", "added_tokens_decoder": {"4": mask}}
+    else:
+        vocabulary_size = len(WORD_PIECES)
+        (directory / "vocab.txt").write_text("".join(f"{each}\n" for each in WORD_PIECES), encoding="utf-8")
+        settings = {"do_lower_case": True}
+    _write(directory, tokenizer_config=settings)
+    name = {"bert": "Bert", "distilbert": "DistilBert", "roberta": "Roberta"}[kind]
+    options = {
+        "max_position_embeddings": 40,
+        "vocab_size": vocabulary_size,
+        "num_labels": 3,
+        **sizes,
+        **changes,
+    }
+    config = getattr(transformers, f"{name}Config")(**options)
+    torch.manual_seed(1)
+    model = getattr(transformers, f"{name}{f'For{task}' if task else 'Model'}")(config).eval()
+    with torch.no_grad():
+        for key, weight in model.state_dict().items():
+            is_scale = key.endswith("weight") and any(part in key for part in ("LayerNorm", "layer_norm"))
+            weight.copy_(0.3 * torch.randn(weight.shape) + is_scale)
+    model.save_pretrained(directory)
+    return model

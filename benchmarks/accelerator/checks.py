@@ -85,7 +85,7 @@ def run_check(each: Check, setting: Setting, seconds_left: float) -> dict[str, A
         "device": setting.engine.device(),
         "dry_run": setting.dry,
     }
-    if seconds_left < each.seconds:
+    if seconds_left < each.seconds and not setting.dry:
         return {
             **line,
             "passed": None,
@@ -93,7 +93,7 @@ def run_check(each: Check, setting: Setting, seconds_left: float) -> dict[str, A
         }
     start = time.perf_counter()
     try:
-        with _limited(each.seconds):
+        with _limited(each.seconds * (10 if setting.dry else 1)):
             outcome = each.run(setting)
         line |= {"passed": outcome.passed, "numbers": outcome.numbers}
         line |= {"reason": outcome.reason} if outcome.reason else {}

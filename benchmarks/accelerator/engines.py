@@ -25,8 +25,10 @@ class Engine(Protocol):
     def array(self, values: Any, dtype: str | None = None) -> Any:
         """Move an array to the device."""
 
-    def gradients(self, function: Callable[..., Any], *inputs: Any) -> list[Any]:
-        """Return the gradients of the sum of a function's result by its inputs."""
+    def outputs_and_gradients(
+        self, function: Callable[..., Any], weights: Any, *inputs: Any
+    ) -> tuple[Any, ...]:
+        """Return a function's result, and the gradients of its weighted sum by each input."""
 
     def wait(self, result: Any) -> None:
         """Wait until a result is there."""
@@ -36,6 +38,9 @@ class Engine(Protocol):
 
     def on_cpu(self) -> contextlib.AbstractContextManager[object]:
         """Make models and compute on the processor."""
+
+    def call(self, model: Any, inputs: Any) -> Any:
+        """Call a model as a whole, compiled where the backend compiles."""
 
     def kernel(self, function: Callable[..., Any], *inputs: Any) -> str:
         """Name the kernel of attention that a function runs."""
@@ -63,12 +68,17 @@ class JaxEngine:
     def array(self, values: Any, dtype: str | None = None) -> Any:
         return self._jax.numpy.asarray(values, dtype)
 
-    def gradients(self, function: Callable[..., Any], *inputs: Any) -> list[Any]:
-        def total(*inputs: Any) -> Any:
-            return self._jax.numpy.sum(function(*inputs).astype("float32"))
+    def outputs_and_gradients(
+        self, function: Callable[..., Any], weights: Any, *inputs: Any
+    ) -> tuple[Any, ...]:
+        def total(*inputs: Any) -> tuple[Any, Any]:
+            outputs = function(*inputs)
+            return self._jax.numpy.sum(outputs * weights), outputs
 
         numbers = tuple(range(len(inputs)))
-        return list(self._jax.jit(self._jax.grad(total, argnums=numbers))(*inputs))
+        differentiated = self._jax.jit(self._jax.value_and_grad(total, argnums=numbers, has_aux=True))
+        (_, outputs), gradients = differentiated(*inputs)
+        return outputs, *gradients
 
     def wait(self, result: Any) -> None:
         self._jax.block_until_ready(result)
@@ -86,6 +96,15 @@ class JaxEngine:
 
     def on_cpu(self) -> contextlib.AbstractContextManager[object]:
         return self._jax.default_device(self._jax.devices("cpu")[0])
+
+    def call(self, model: Any, inputs: Any) -> Any:
+        def answer(values: Any, inputs: Any) -> Any:
+            import keras
+
+            with keras.StatelessScope(zip(model.variables, values, strict=True)):
+                return model(inputs)
+
+        return self._jax.jit(answer)([variable.value for variable in model.variables], inputs)
 
     def kernel(self, function: Callable[..., Any], *inputs: Any) -> str:
         text = self._jax.jit(function).lower(*inputs).compile().as_text()
@@ -118,10 +137,13 @@ class TorchEngine:
         tensor = self._torch.as_tensor(np.asarray(values), device=self._device)
         return tensor if dtype is None else tensor.to(getattr(self._torch, dtype))
 
-    def gradients(self, function: Callable[..., Any], *inputs: Any) -> list[Any]:
+    def outputs_and_gradients(
+        self, function: Callable[..., Any], weights: Any, *inputs: Any
+    ) -> tuple[Any, ...]:
         leaves = [each.detach().clone().requires_grad_() for each in inputs]
-        function(*leaves).float().sum().backward()
-        return [each.grad for each in leaves]
+        outputs = function(*leaves)
+        (outputs * weights).sum().backward()
+        return outputs.detach(), *(each.grad for each in leaves)
 
     def wait(self, result: Any) -> None:
         if self._device == "cuda":
@@ -141,6 +163,10 @@ class TorchEngine:
         import keras
 
         return keras.device("cpu")
+
+    def call(self, model: Any, inputs: Any) -> Any:
+        with self._torch.no_grad():
+            return model(inputs)
 
     def kernel(self, function: Callable[..., Any], *inputs: Any) -> str:
         with self._torch.profiler.profile() as profile:

@@ -3,6 +3,7 @@
 import argparse
 import json
 import os
+import re
 import time
 from pathlib import Path
 
@@ -16,7 +17,7 @@ def main() -> None:
     parser.add_argument("results", type=Path, help="file of JSON lines, which are added to it")
     parser.add_argument("--seconds", type=float, required=True, help="time in all")
     parser.add_argument("--dry-run", action="store_true", help="tiny sizes, for a processor")
-    parser.add_argument("--only", default="", help="part of the names of the checks to run")
+    parser.add_argument("--only", default="", help="regular expression of the names of the checks to run")
     options = parser.parse_args()
     end = time.monotonic() + options.seconds
     os.environ["KERAS_BACKEND"] = options.backend
@@ -24,7 +25,7 @@ def main() -> None:
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # as torch's deterministic products want it
 
-    from benchmarks.accelerator import numbers, training  # noqa: F401 (they add their checks)
+    from benchmarks.accelerator import correctness, training  # noqa: F401 (they add their checks)
     from benchmarks.accelerator.checks import CHECKS, Setting, read_lines, run_check, write_line
     from benchmarks.accelerator.engines import make_engine
 
@@ -32,7 +33,7 @@ def main() -> None:
     # A process that died is started again, and goes on after the check that it died in.
     done = {line["check"] for line in read_lines(options.results) if line["backend"] == options.backend}
     for each in CHECKS:
-        if options.backend in each.backends and each.name not in done and options.only in each.name:
+        if options.backend in each.backends and each.name not in done and re.search(options.only, each.name):
             print(json.dumps({"check": each.name, "passes_if": each.passes_if}), flush=True)
             write_line(options.results, run_check(each, setting, end - time.monotonic()))
 

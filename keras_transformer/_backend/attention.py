@@ -95,8 +95,8 @@ def _attend_fused(
     if keras.backend.backend() == "jax":
         flash_attention = _checked_flash(flash_attention)
         if _lacks_products(query):
-            wide = (ops.cast(heads, "float32") for heads in (query, key, value))
-            return ops.cast(_attend_fused(*wide, mask, flash_attention=flash_attention), query.dtype)
+            q, k, v = (ops.cast(heads, "float32") for heads in (query, key, value))
+            return ops.cast(_attend_fused(q, k, v, mask, flash_attention=flash_attention), query.dtype)
     if mask is None:
         return ops.dot_product_attention(query, key, value, flash_attention=flash_attention)
     # The kernels disagree on rows in which nothing may be attended to: the mean of the values, or NaN. Such
@@ -126,8 +126,8 @@ def _checked_flash(flash_attention: bool | None) -> bool:
 
 def _lacks_products(query: Tensor) -> bool:
     """Return whether JAX's formula asks for products that the device does not have."""
-    # JAX (0.10) wants products of float16 that are added up in float32 by the name of an algorithm, which only
-    # GPUs have: on a processor a step with the policy `mixed_float16` did not compile.
+    # JAX (0.10) asks for products of float16 that are added up in float32 by the name of an algorithm, which
+    # GPUs alone have: on a processor a step with the policy `mixed_float16` did not compile.
     import jax
 
     return keras.backend.standardize_dtype(query.dtype) == "float16" and jax.default_backend() != "gpu"

@@ -1,6 +1,7 @@
 """`keras-transformer classify`."""
 
 import sys
+from pathlib import Path
 
 import click
 
@@ -8,7 +9,7 @@ from keras_transformer.cli.options import model_options
 from keras_transformer.cli.terminal import Verb, _show, progress_bar
 from keras_transformer.data.text_files import read_lines
 from keras_transformer.errors import InputError
-from keras_transformer.export import ServedClassifier
+from keras_transformer.export import ServedClassifier, served_kind
 from keras_transformer.tasks import Classifier, TextClassifier
 
 
@@ -53,3 +54,10 @@ def open_classifier(model: str | None, saved_model: str | None, *, trust: bool =
     if model is not None:
         return TextClassifier.load(model)
     return ServedClassifier(str(saved_model), trust=trust)
+
+
+def is_classifier(model: str | None, saved_model: str | None) -> bool:
+    """Return whether a trained model or an export gives labels; both are not loaded."""
+    if model is not None:
+        return Path(model, TextClassifier.options_file).is_file()
+    return saved_model is not None and served_kind(saved_model) is ServedClassifier

@@ -4,13 +4,16 @@ from typing import Any
 
 import click
 
+from keras_transformer.cli.classify import is_classifier, open_classifier
 from keras_transformer.cli.options import _change_search, _search_options, model_options, open_model
 from keras_transformer.cli.terminal import Verb, _show, progress_bar
+from keras_transformer.data import read_labelled
 from keras_transformer.data.frame_files import read_frame_pairs
 from keras_transformer.data.sources import read_pairs
 from keras_transformer.data.texts import read_texts
 from keras_transformer.errors import InputError
 from keras_transformer.evaluation import EvaluationReport, evaluate_texts
+from keras_transformer.runs import score_labels
 from keras_transformer.runs.scoring import score
 from keras_transformer.tasks import TextGenerator, load_task
 
@@ -33,6 +36,7 @@ from keras_transformer.tasks import TextGenerator, load_task
     help="Tokenization of sacreBLEU; none for text that is tokenized already.",
 )
 @_search_options
+@click.option("--multi-label", is_flag=True, help="Of a classifier: texts have any number of labels.")
 @click.option("--unique", is_flag=True, help="Count a source once; any of its targets, or columns, is right.")
 def evaluate(
     model: str | None,
@@ -50,6 +54,7 @@ def evaluate(
     bleu_tokenize: str,
     beam_size: int | None,
     length_penalty: float | None,
+    multi_label: bool,
     unique: bool,
 ) -> None:
     """Score a model: BLEU, chrF, exact match and error rates, F1, or perplexity.
@@ -57,6 +62,7 @@ def evaluate(
     \b
       keras-transformer evaluate --model runs/dates --pairs dates
       keras-transformer evaluate --saved-model saved_models/de_en --source test.de --target test.en
+      keras-transformer evaluate --model runs/reviews --pairs test.csv
       keras-transformer evaluate --model runs/de_en --length-penalty 1.5 --source val.de --target val.en
       keras-transformer evaluate --model runs/tales --texts test.txt
     """
@@ -67,12 +73,18 @@ def evaluate(
     if num_origins != 1 or (source is None) != (target is None) or (targets and not frames):
         received = f"--pairs {pairs}, --source {source}, --target {target}, --frames {frames}"
         raise InputError(f"Give --pairs, or --source and --target, or --frames. Received: {received}.")
+    origin = str(pairs) if source is None or target is None else (source, target)
+    if frames is None and is_classifier(model, saved_model):
+        labelled = read_labelled(origin, multi_label=multi_label)
+        classifier = open_classifier(model, saved_model, trust=trust)
+        found, _ = score_labels(classifier, labelled, batch_size=batch_size, progress=progress_bar)
+        _show(str(found))
+        return
     # Before the model, which takes seconds to load: a wrong path is told at once.
     examples: list[Any]
     if frames is not None:
         examples = [*read_frame_pairs(frames, targets)]
     else:
-        origin = str(pairs) if source is None or target is None else (source, target)
         examples = [*read_pairs(origin, split, further_targets=unique)]
     reads = "text" if frames is None else "features"
     translator = open_model(model, saved_model, trust=trust, reads=reads)

@@ -11,7 +11,8 @@ from keras_transformer.cli.terminal import Verb, _show, progress_bar
 from keras_transformer.data.text_files import read_lines
 from keras_transformer.decoding import GreedySearch, SampleSearch
 from keras_transformer.errors import InputError
-from keras_transformer.tasks import SearchTask, TextGenerator, TextTask
+from keras_transformer.export.served_model import ServedModel
+from keras_transformer.tasks import TextGenerator, TextTask
 
 
 @click.command(cls=Verb)
@@ -22,7 +23,7 @@ from keras_transformer.tasks import SearchTask, TextGenerator, TextTask
 )
 @click.option("--top-k", type=click.IntRange(min=1), help="Only so many of the most likely tokens.")
 @click.option("--top-p", type=click.FloatRange(0, 1, min_open=True), help="Only the fewest tokens so likely.")
-@click.option("--seed", type=click.IntRange(0, 2**31 - 1), help="Other samples; without it the model's.")
+@click.option("--seed", type=click.IntRange(0, 2**31 - 1), help="Of the samples. Other seeds, other texts.")
 @click.option("--num-samples", type=click.IntRange(min=1), help="Continuations of each prompt, best first.")
 @click.option("--max-length", type=click.IntRange(min=2), help="Longest text in tokens, its prompt included.")
 @click.option("--input", "input_file", type=click.Path(), help="File with a prompt on each line.")
@@ -45,8 +46,8 @@ def generate(
     """Continue prompts, one text on each line.
 
     The prompts are the arguments, the lines of --input, or the lines of standard input; an empty one asks for
-    a text from its beginning. A text begins with its prompt. An export continues as it was exported; of
-    several continuations it has as many as the model that was exported.
+    a text from its beginning. A text begins with its prompt. An export takes --seed, --max-length and as many
+    --num-samples as it was exported with.
 
     \b
       keras-transformer generate --model runs/tales "once upon a time"
@@ -58,13 +59,24 @@ def generate(
         raise InputError(f"Give prompts or --input. Received: {received}.")
     lines = list(prompts) or read_lines(sys.stdin.buffer if input_file is None else input_file)
     task = open_model(model, saved_model, trust=trust)
-    sampling = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
-    given = {name: value for name, value in sampling.items() if value is not None}
-    _change_sampling(task, given, num_samples)
-    if max_length is not None:
-        _change_limit(task, max_length)
+    sampling = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
+    changes = {name: value for name, value in sampling.items() if value is not None}
     with progress_bar(len(lines), "generating") as progress:
-        outputs = task.n_best(lines, num_samples or 1, batch_size=batch_size, progress=progress)
+        if isinstance(task, ServedModel):
+            if changes:
+                wanted = "An export samples as it was exported; name a --model"
+                raise InputError(f"{wanted}. Received: {changes}.")
+            outputs = task.search(
+                lines,
+                num_samples or 1,
+                max_length=max_length,
+                seed=seed or 0,
+                batch_size=batch_size,
+                progress=progress,
+            )
+        else:
+            _change(task, changes, seed, num_samples, max_length)
+            outputs = task.n_best(lines, num_samples or 1, batch_size=batch_size, progress=progress)
     for hypotheses in outputs:
         for output in hypotheses:
             columns = [f"{output.score:.4f}"] if scores else []
@@ -72,28 +84,27 @@ def generate(
             _show("\t".join([*columns, " ".join(output.text.splitlines())]))
 
 
-def _change_sampling(task: TextTask, options: dict[str, float], num_samples: int | None) -> None:
-    """Give a trained model other samples; raise InputError for an export, which has its own."""
-    if not isinstance(task, SearchTask):
-        if options:
-            raise InputError(f"An export samples as it was exported; name a --model. Received: {options}.")
-        return
-    if options.get("temperature") == 0:
-        if len(options) > 1 or (num_samples or 1) > 1:
-            given = {**options, "num_samples": num_samples}
-            raise InputError(f"--temperature 0 draws nothing, and needs no other option. Received: {given}.")
-        task.search = GreedySearch()
-    elif options or num_samples:
-        search = task.search if isinstance(task.search, SampleSearch) else SampleSearch()
-        changes: dict[str, Any] = {**options, "num_samples": num_samples or search.num_samples}
-        task.search = dataclasses.replace(search, **changes)
-
-
-def _change_limit(task: TextTask, max_length: int) -> None:
+def _change(
+    task: TextTask,
+    sampling: dict[str, float],
+    seed: int | None,
+    num_samples: int | None,
+    max_length: int | None,
+) -> None:
+    """Give a model other samples and another limit; raise InputError if it continues no texts."""
     if not isinstance(task, TextGenerator):
-        raise InputError(f"--max-length is for a --model that continues texts. Received: {max_length}.")
-    if max_length > task.max_length:
-        raise InputError(
-            f"--max-length must be at most the model's {task.max_length}. Received: {max_length}."
-        )
-    task.max_length = max_length
+        raise InputError(f"The model must continue texts. Received: a {type(task).__name__}.")
+    options: dict[str, Any] = {**sampling, "seed": seed, "num_samples": num_samples}
+    given = {name: value for name, value in options.items() if value is not None}
+    if given.get("temperature") == 0:
+        if len(given) > 1:
+            raise InputError(f"--temperature 0 draws nothing, and takes no other option. Received: {given}.")
+        task.search = GreedySearch()
+    elif given:
+        search = task.search if isinstance(task.search, SampleSearch) else SampleSearch()
+        task.search = dataclasses.replace(search, **given)
+    if max_length is not None:
+        if max_length > task.max_length:
+            wanted = f"--max-length must be at most the model's {task.max_length}"
+            raise InputError(f"{wanted}. Received: {max_length}.")
+        task.max_length = max_length

@@ -33,8 +33,8 @@ def import_model(
 
     Marian (OPUS-MT), BART, mBART, Pegasus, M2M100, NLLB, T5, mT5, UMT5, ByT5. All other commands
     read DIRECTORY: translate and evaluate with --model, train with --initial-model, export, plot. Whisper,
-    which reads audio, is supported only by export and in Python. To download a model needs the extra
-    hugging_face.
+    which reads audio, and classifiers and taggers of BERT, DistilBERT and RoBERTa are supported only by
+    export and in Python. To download a model needs the extra hugging_face.
 
     \b
       keras-transformer import Helsinki-NLP/opus-mt-de-en runs/de_en

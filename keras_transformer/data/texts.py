@@ -101,10 +101,10 @@ def _chosen_column(path: Path, rows: Sequence[_Cells], wanted: str) -> tuple[str
     if isinstance(first, dict):
         names = [*dict.fromkeys(name for row in rows if isinstance(row, dict) for name in row)]
         return names[_place(path, names, wanted)], 0
-    if wanted.isdecimal() and int(wanted) > 0:
-        return int(wanted) - 1, int(is_header(first))
-    if not wanted and len(first) == 1:
-        return 0, int(first[0].strip().casefold() == "text")
+    if (wanted.isdecimal() and int(wanted) > 0) or (not wanted and len(first) == 1):
+        place = int(wanted or 1) - 1
+        is_name = first[place : place + 1] == ["text"] or (len(first) > 1 and is_header(first))
+        return place, int(is_name)
     return _place(path, first, wanted), 1
 
 

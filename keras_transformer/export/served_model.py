@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Protocol, Self
 
+import numpy as np
 import tensorflow as tf
 from google.protobuf.message import DecodeError
 from tensorflow.core.framework.node_def_pb2 import NodeDef
@@ -14,8 +15,8 @@ from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 from keras_transformer._arguments import check_finite
 from keras_transformer._files import Checksums, as_path, read_file, version_numbers
 from keras_transformer.errors import InputError
-from keras_transformer.tasks import Classifier, Source, Tagger, Task, TextSource, TextTask
-from keras_transformer.types import Signature
+from keras_transformer.tasks import Classifier, Source, Tagger, Task, TextSource, TextTask, Translation
+from keras_transformer.types import Progress, Signature, Value
 
 # What exports have, with every tokenizer, search, option of a model and activation of Keras. None of them
 # reads or writes files, opens connections or runs Python.
@@ -84,6 +85,10 @@ class ServedTask(Task):
         wanted = self.specification(name).inputs
         if received != wanted:
             raise InputError(f"{self.directory}: {name} must take {wanted}. Received: {received}.")
+        outputs = {*self.signatures[name].outputs}
+        if not outputs <= {*serve.structured_outputs}:
+            answers = sorted(serve.structured_outputs)
+            raise InputError(f"{self.directory}: {name} must answer {sorted(outputs)}. Received: {answers}.")
         return serve
 
 
@@ -126,6 +131,68 @@ class ServedModel(ServedTask, TextTask):
         serve: _ServedFunction | None = self._module.signatures.get("search")
         return serve is not None and "seed" in serve.structured_input_signature[1]
 
+    def search(
+        self,
+        texts: Iterable[Value],
+        num: int | None = None,
+        *,
+        max_length: int | None = None,
+        seed: int = 0,
+        batch_size: int = 64,
+        progress: Progress | None = None,
+    ) -> list[list[Translation]]:
+        """Ask the signature `search`, in which each text has options of its own.
+
+        Args:
+            texts: As for `translate`.
+            num: Maximum number of outputs for a text. Defaults to all that the export has.
+            max_length: Maximum number of tokens of an output. Defaults to the export's.
+            seed: Seed of the first text, where the export samples; each text has the next one. With 0, the
+                outputs are those of `n_best` of the task that was exported.
+            batch_size: Number of texts in a request.
+            progress: Called after each request with the number of texts in it.
+
+        Returns:
+            The outputs for each text, best first.
+
+        Raises:
+            InputError: If the export has no `search`.
+        """
+        serve, specification = self["search"], self.specification("search")
+        values = self.source.check("texts", texts)
+        results: list[list[Translation]] = []
+        for start in range(0, len(values), batch_size):
+            chunk = values[start : start + batch_size]
+            # -1 leaves an option to the export.
+            length, penalty, wanted = (
+                tf.fill([len(chunk)], -1 if each is None else each) for each in (max_length, None, num)
+            )
+            options = [length, tf.cast(penalty, tf.float32), wanted]
+            seeds = [tf.range(seed + start, seed + start + len(chunk))] if self.takes_seed else []
+            answer = serve(*self.source.batch(chunk), *options, *seeds)
+            results += specification.results({name: np.asarray(each) for name, each in answer.items()})
+            if progress is not None:
+                progress(len(chunk))
+        return results
+
+
+def served_kind(directory: str | Path) -> type[ServedTask]:
+    """Return the class that reads an export, by what it answers, without loading it.
+
+    Args:
+        directory: As of `ServedModel`.
+
+    Returns:
+        `ServedModel`, `ServedClassifier` or `ServedTagger`; the first for all others.
+
+    Raises:
+        InputError: There is no whole SavedModel, or it is damaged.
+    """
+    graphs = _meta_graphs(_saved_model_directory(as_path(directory)) / "saved_model.pb")
+    outputs = {name for graph in graphs for name in graph.signature_def["serving_default"].outputs}
+    kinds: tuple[type[ServedTask], ...] = (ServedClassifier, ServedTagger)
+    return next((k for k in kinds if k.signatures["serving_default"].outputs.keys() <= outputs), ServedModel)
+
 
 def _saved_model_directory(directory: Path) -> Path:
     """Return the directory of a version: of the highest one where it is that of a model."""
@@ -142,10 +209,7 @@ def _saved_model_directory(directory: Path) -> Path:
 
 def _check_operations(path: Path) -> None:
     """Raise InputError for a `saved_model.pb` with operations that no export has."""
-    try:
-        meta_graphs = SavedModel.FromString(read_file(path)).meta_graphs
-    except DecodeError as error:
-        raise InputError(f"{path} is damaged: it holds no SavedModel. {error}") from error
+    meta_graphs = _meta_graphs(path)
     # Of several graphs, or one without objects, TensorFlow runs more when it loads them, as version 1 did.
     if len(meta_graphs) != 1 or not meta_graphs[0].HasField("object_graph_def"):
         raise InputError(f"{path} must hold one graph with its objects. Received: {len(meta_graphs)} graphs.")
@@ -154,6 +218,14 @@ def _check_operations(path: Path) -> None:
             f"{path} has operations that no export has, and was not loaded: {', '.join(foreign)}. "
             "A SavedModel is a program. If you trust who made it, load it with --trust, or `trust=True`."
         )
+
+
+def _meta_graphs(path: Path) -> Sequence[MetaGraphDef]:
+    try:
+        graphs: Sequence[MetaGraphDef] = SavedModel.FromString(read_file(path)).meta_graphs
+    except DecodeError as error:
+        raise InputError(f"{path} is damaged: it holds no SavedModel. {error}") from error
+    return graphs
 
 
 def _foreign_operations(meta_graph: MetaGraphDef) -> list[str]:

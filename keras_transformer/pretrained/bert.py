@@ -30,6 +30,8 @@ class _Head(NamedTuple):
 class _EncoderFamily(_Family):
     """Post-norm, normalized embeddings, learned positions; what is on top differs by architecture."""
 
+    max_position_embeddings: int = _option(512, "max_length")
+
     stacks: ClassVar[tuple[str, ...]] = ("encoder",)
     fixed: ClassVar[Config] = {"norm_first": False, "normalize_embeddings": True, "positions": "learned"}
 
@@ -92,7 +94,6 @@ class _Bert(_EncoderFamily):
     hidden_act: str = _option("gelu", "activation")
     hidden_dropout_prob: float = _option(0.1, "dropout")
     attention_probs_dropout_prob: float = _option(0.1, "attention_dropout")
-    max_position_embeddings: int = _option(512, "max_length")
     layer_norm_eps: float = _option(1e-12, "layer_norm_epsilon")
     type_vocab_size: int = 2
     pad_token_id: int = 0
@@ -176,7 +177,6 @@ class _DistilBert(_EncoderFamily):
     activation: str = _option("gelu", "activation")
     dropout: float = _option(0.1, "dropout")
     attention_dropout: float = _option(0.1, "attention_dropout")
-    max_position_embeddings: int = _option(512, "max_length")
     pad_token_id: int = 0
 
     architectures: ClassVar[tuple[str, ...]] = _architectures("DistilBert")

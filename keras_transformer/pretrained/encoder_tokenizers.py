@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from keras_transformer._files import read_file
 from keras_transformer.errors import InputError
-from keras_transformer.pretrained.directory import _Directory, _typed
+from keras_transformer.pretrained.directory import _MAX_ROWS, _Directory, _typed
 from keras_transformer.pretrained.tokenizer_files import (
     _FAST,
     _SETTINGS,
@@ -84,9 +84,10 @@ def _read_bert(files: _Directory, source: str | None, target: str | None) -> tup
     pad, unknown, start, end, mask = names
     pieces = _fast_pieces(files) if _has_fast_alone(files, "vocab.txt") else _listed_pieces(files)
     vocabulary = _vocabulary(files, pieces, [mask], special=((pad,), (unknown,), (start,), (end,)))
-    if vocabulary["split_tokens"] and settings.do_lower_case:
+    others = [token.content for token in _added_tokens(files) if not token.special]
+    if settings.do_lower_case and {*others} & {*vocabulary["split_tokens"]}:
         # Which are found in the text after its letters have become small.
-        received = f"{vocabulary['split_tokens'][0]!r}, with do_lower_case=true"
+        received = f"{others[0]!r}, with do_lower_case=true"
         raise InputError(f"{files.path}: added tokens must be special ones. Received: {received}.")
     accents = settings.do_lower_case if settings.strip_accents is None else settings.strip_accents
     spec = BertTokenizer.Spec(
@@ -138,8 +139,14 @@ def _fast_pieces(files: _Directory) -> list[str]:
         given, wanted = getattr(model, name), getattr(_WordPieces, name)
         if given != wanted:
             raise InputError(f"{path}: `{name}` must be {wanted!r}. Received: {given!r:.80}.")
-    pieces = files.ordered(path, model.vocab)
-    return [piece or _NO_TOKEN.format(number) for number, piece in enumerate(pieces)]
+    # A list in which a token was twice has become ids of which one is missing.
+    by_number = {number: piece for piece, number in model.vocab.items() if piece}
+    for number, piece in by_number.items():
+        if not 0 <= number < _MAX_ROWS:
+            wanted = f"the id of {piece!r:.80} must be from 0 to {_MAX_ROWS - 1}"
+            raise InputError(f"{path}: {wanted}. Received: {number}.")
+    rows = range(max(by_number, default=-1) + 1)
+    return [by_number.get(number, _NO_TOKEN.format(number)) for number in rows]
 
 
 def _read_roberta(files: _Directory, source: str | None, target: str | None) -> tuple[Tokenizer, Tokenizer]:

@@ -51,6 +51,10 @@ def _read_encoder_task(
         names = given[0]
         pooling = "first" if names == "labels" else None
         new = {"num_outputs": len(options[names]), "pooling": pooling}
+    known = ("max_length", names, "multi_label" if names == "labels" else "split_punctuation")
+    if unknown := sorted(options.keys() - {*known}):
+        wanted = f"options of a {architecture} are {', '.join(known)}"
+        raise InputError(f"{files.path / 'config.json'}: {wanted}. Received: {unknown[0]}.")
     encoder = _read_encoder(files, family, tokenizer, new)
     read = (
         {"max_length": family.max_length} if new else {"max_length": family.max_length, names: encoder.labels}
@@ -70,7 +74,9 @@ def _read_encoder(
     path, tensors = files.path, files.tensors(family.prefix)
     _check_sizes(tensors, family, path)
     head = family.head(_architecture(files, family)) if new is None else _new_head(family, tensors, new)
-    options, names_of, multi_label = dict(head.options), (), False
+    options: Config = dict(head.options)
+    names_of: tuple[str, ...] = ()
+    multi_label = False
     if _OUTPUT in head.names:
         options["num_outputs"] = _num_outputs(tensors, f"{head.names[_OUTPUT]}.weight", path)
         names_of, multi_label = _label_names(files, options)

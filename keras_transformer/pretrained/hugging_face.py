@@ -38,7 +38,7 @@ _Ids: TypeAlias = npt.NDArray[np.int64]
 _LOGGER = logging.getLogger(__name__)
 
 # By `model_type`.
-_FAMILIES: dict[str, type[_Family]] = {
+_FAMILIES: dict[str, type[_EncoderDecoder] | type[_EncoderFamily]] = {
     "bart": _Bart,
     "bert": _Bert,
     "distilbert": _DistilBert,
@@ -340,7 +340,7 @@ def _write_files(
         save_file(tensors, path, metadata={"format": "pt"})
 
 
-def _read_family(files: _Directory) -> _Family:
+def _read_family(files: _Directory) -> _EncoderDecoder | _EncoderFamily:
     path, kind = files.path / "config.json", _model_type(files)
     if kind not in _FAMILIES:
         raise InputError(
@@ -352,7 +352,7 @@ def _read_family(files: _Directory) -> _Family:
     except (TypeError, ValueError) as error:
         # Of an option of ours, which has another name there.
         theirs = [name for name, ours in family.names().items() if f"`{ours[0]}`" in str(error)]
-        note = f" It is `{theirs[0]}` there." if theirs else ""
+        note = f" There: {', '.join(f'`{name}`' for name in theirs)}." if theirs else ""
         raise InputError(f"{path}: {error}{note}") from error
     size = family.table_sizes()[family.last_side]
     for name in ("pad_token_id", *(["eos_token_id"] if isinstance(family, _EncoderDecoder) else [])):

@@ -1,6 +1,6 @@
 """A run: its configuration, its directory, its data, and how a model is trained in it."""
 
-from keras_transformer.runs.classification import ClassificationRun
+from keras_transformer.runs.classification import ClassificationRun, score_labels
 from keras_transformer.runs.config import RunConfig
 from keras_transformer.runs.frames import FrameRun
 from keras_transformer.runs.generation import GenerationRun
@@ -16,5 +16,5 @@ _KINDS = (
     FrameRun,
 )  # what can be trained: a configuration and a kind of run, each known by its import
 
-__all__ = ["Recipe", "Run", "RunConfig", "score"]
+__all__ = ["Recipe", "Run", "RunConfig", "score", "score_labels"]
 __dir__ = __all__.copy  # `dir()` shows what is public

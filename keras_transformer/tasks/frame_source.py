@@ -40,7 +40,7 @@ class FrameSource(Source):
     @classmethod
     def default_reader(cls, model: keras.Model) -> Reader | None:
         """Return a reader that changes nothing, for a model that reads frames."""
-        width = getattr(_config(model), "encoder_feature_dim", None)
+        width = _feature_dim(model)
         return None if width is None else FrameNormalizer.identity(width)
 
     @property
@@ -50,7 +50,7 @@ class FrameSource(Source):
 
     def check_model(self, model: keras.Model) -> None:
         """Raise `ValueError` for a model of other frames; note how many become one vector."""
-        width = getattr(_config(model), "encoder_feature_dim", None)
+        width = _feature_dim(model)
         if width != self._normalizer.feature_dim:
             raise ValueError(
                 "`source_tokenizer` must normalize the frames of the model. Received: a normalizer of "
@@ -143,6 +143,11 @@ class FrameSource(Source):
 def _config(model: keras.Model) -> object:
     """Return the configuration of a model; of an ensemble, that of its first."""
     return getattr(getattr(model, "members", [model])[0], "config", None)
+
+
+def _feature_dim(model: keras.Model) -> int | None:
+    config = _config(model)  # of a `Transformer` or an `EncoderModel`
+    return getattr(config, "encoder_feature_dim", getattr(config, "feature_dim", None))
 
 
 def _frames_per_vector(model: keras.Model) -> int:

@@ -83,10 +83,14 @@ class _SplitLong(_SplitAll):
     def best(self, source: Batch, *options: tf.Tensor) -> Tensors:
         """Return the best hypothesis of each source, of a long text those of its pieces, joined."""
         inputs, is_long = self._read(source)
-        # A batch without a long text costs this question.
+        in_pieces = self._in_pieces
+        if tf.inside_function():
+            # A function of its own in the graph: else a batch without a long text pays for the operations of
+            # the other branch, which TensorFlow passes over one by one.
+            in_pieces = tf.function(in_pieces, autograph=False, experimental_attributes={"_noinline": True})
         return tf.cond(
             tf.reduce_any(is_long),
-            lambda: self._in_pieces(source, is_long, *options),
+            lambda: in_pieces(source, is_long, *options),
             lambda: self._best(source, inputs, is_long, *options),
         )
 

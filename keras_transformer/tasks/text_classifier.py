@@ -83,8 +83,7 @@ class Classifier(Task):
             TruncationWarning: Once, if texts were too long.
         """
         is_one = self.source.is_one(texts)
-        one = texts if isinstance(texts, str | bytes) else np.asarray(texts).item() if is_one else None
-        sources = self.source.check("texts", [one] if is_one else texts)
+        sources = self.source.check("texts", [texts] if is_one else texts)
         results: list[Classification] = self._in_batches("serving_default", sources, batch_size, progress)
         return results[0] if is_one else results
 
@@ -99,7 +98,7 @@ class TextClassifier(ModelTask, Classifier):
     Args:
         model: A model with weights whose output is a logit for each label, `(b, c)`, such as
             `EncoderModel(v, c, pooling="mean")`, or a Keras model of your own that reads token ids.
-        tokenizer: The tokenizer of the texts that it was trained on.
+        tokenizer: The tokenizer of the texts that it was trained on; for frames a `data.FrameNormalizer`.
         labels: The names of the labels, in the order of the model's outputs.
         multi_label: Whether a text has any number of labels, each with a probability of its own (a sigmoid);
             the model was trained with `keras.losses.BinaryCrossentropy(from_logits=True)`. If False, a text

@@ -110,8 +110,7 @@ class Tagger(Task):
             TruncationWarning: Once, if texts were too long.
         """
         is_one = self.source.is_one(texts)
-        one = texts if isinstance(texts, str | bytes) else np.asarray(texts).item() if is_one else None
-        sources = self.source.check("texts", [one] if is_one else texts)
+        sources = self.source.check("texts", [texts] if is_one else texts)
         results: list[Tagging] = self._in_batches("serving_default", sources, batch_size, progress)
         return results[0] if is_one else results
 

@@ -1,6 +1,6 @@
 """Lowers every jitted step for a TPU and a CUDA card, on a machine that has neither; a JSON line for each.
 
-It runs in a process of its own, since Keras has one backend: `KERAS_BACKEND=jax python lowering.py [case ...]`.
+It is a program, since Keras has one backend in a process: `KERAS_BACKEND=jax python lowering.py [case ...]`.
 """
 
 import json
@@ -190,6 +190,23 @@ CASES: dict[str, Callable[[], export.Exported]] = {
 }
 
 
+def _open() -> export.Exported:
+    """Lower a function of arrays of any length, which has no lowering of known sizes."""
+    [size] = export.symbolic_shape("b")
+    return export.export(jax.jit(lambda x: x + 1), platforms=PLATFORMS)(
+        jax.ShapeDtypeStruct((size,), "float32")
+    )
+
+
+def _library() -> export.Exported:
+    """Lower a function that calls a library of each device."""
+    return export.export(jax.jit(jax.numpy.linalg.eigh), platforms=PLATFORMS)(np.eye(3, dtype="float32"))
+
+
+# What the program must find, for a test of itself.
+COUNTEREXAMPLES = {"a size that is not known": _open, "a library's operation": _library}
+
+
 def examine(exported: export.Exported) -> dict[str, Any]:
     """Return what a device could stumble over in a lowered module."""
     text = exported.mlir_module()
@@ -198,16 +215,16 @@ def examine(exported: export.Exported) -> dict[str, Any]:
         "dynamic": sorted(set(re.findall(r"tensor<[^>]*\?[^>]*>", text)))[:3],
         "calls": sorted(set(re.findall(r"custom_call @(\w+)", text)) - KNOWN_CALLS),
         # A TPU has no numbers of 64 bits but integers, which take two registers.
-        "wide": sorted(set(re.findall(r"x(f64|c128)>", text))),
+        "wide": sorted(set(re.findall(r"[x<](f64|complex<f64>)>", text))),
         "operations": len(re.findall(r"stablehlo\.", text)),
     }
 
 
 def main() -> None:
-    for name in sys.argv[1:] or CASES:
+    for name in sys.argv[1:] or list(CASES):
         keras.utils.clear_session()
         try:
-            line = {"case": name, **examine(CASES[name]())}
+            line = {"case": name, **examine({**CASES, **COUNTEREXAMPLES}[name]())}
         except Exception:  # noqa: BLE001 (each case stands alone)
             line = {"case": name, "error": traceback.format_exc()}
         print(json.dumps(line), flush=True)

@@ -35,6 +35,8 @@ def test_a_flag_takes_what_its_field_does(parameters: dict[str, click.Option]) -
     assert parameters["num_encoder_layers"].type is click.INT
     assert parameters["source"].type is click.STRING
     assert parameters["activation"].type is click.STRING
+    assert {"translate", "generate"} <= {*parameters["task"].type.choices}
+    assert {"loss", "bleu"} <= {*parameters["monitor"].type.choices}
     assert list(parameters["positions"].type.choices)[:2] == ["sinusoidal", "learned"]
     assert list(parameters["target_kind"].type.choices) == ["character", "subword", "whitespace"]
 

@@ -147,3 +147,18 @@ def test_options_of_searches_are_refused(classifier: kt.TextClassifier, tmp_path
     for options in ({"optimize": "xla"}, {"threads": 2}):
         with pytest.raises(ValueError, match=r"are for tasks that search. Received: .*TextClassifier"):
             export_saved_model(classifier, tmp_path / "c", **options)
+
+
+@pytest.mark.slow
+def test_frames_get_labels(tmp_path: Path) -> None:
+    draw = np.random.default_rng(0)
+    frames = [draw.normal(size=(size, 2)).astype("float32") for size in (3, 9, 1, 5)] + [np.zeros((0, 2))]
+    model = talkative(kt.EncoderModel(None, 3, feature_dim=2, pooling="mean", **SIZE), seed=4)
+    classifier = kt.TextClassifier(model, kt.data.FrameNormalizer.adapt(frames[:4]), LABELS)
+    expected = classifier.classify(frames)
+    assert (expected[4].label, expected[4].probability) == ("", 0.0)
+    assert classifier.classify(frames[1]).label == expected[1].label
+    classifier.save(tmp_path / "saved")
+    loaded = kt.TextClassifier.load(tmp_path / "saved")
+    served = ServedClassifier(export_saved_model(loaded, tmp_path / "frames", frames[:3])).classify(frames)
+    assert [each.label for each in served] == [each.label for each in expected]

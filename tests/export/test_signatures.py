@@ -27,7 +27,17 @@ DOCUMENTED = {
             "attention": ("float32", 3),
         },
     ),
-    "score": ({**TEXT, "output": ("string", 1)}, {"score": ("float32", 1), "num_tokens": ("int32", 1)}),
+    "score": (
+        {**TEXT, "output": ("string", 1)},
+        {
+            "score": ("float32", 1),
+            "num_tokens": ("int32", 1),
+            "tokens": ("string", 2),
+            "token_scores": ("float32", 2),
+            "alternatives": ("string", 3),
+            "alternative_scores": ("float32", 3),
+        },
+    ),
     "search": (
         {
             **TEXT,

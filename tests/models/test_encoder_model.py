@@ -36,6 +36,8 @@ made = functools.cache(fresh)  # for tests that only call a model
         (7, {"pooling": "first"}, (2, 7)),
         (7, {"pooling": "max"}, (2, 7)),
         (13, {"tie_output": True}, (2, 5, 13)),
+        (7, {"pooling": "first", "head_activation": "tanh"}, (2, 7)),
+        (13, {"tie_output": True, "output_bias": True, "head_activation": "gelu_tanh"}, (2, 5, 13)),
     ],
 )
 def test_shapes(num_outputs: int | None, options: dict[str, Any], shape: tuple[int, ...]) -> None:
@@ -54,6 +56,33 @@ def test_composed_of_its_parts(pooling: str) -> None:
     rows = [pooled(array(vectors)[0], axis=0), pooled(array(vectors)[1, :3], axis=0)]
     kernel, bias = model.output_projection.get_weights()
     np.testing.assert_allclose(array(model(IDS)), rows @ kernel + bias, atol=1e-5)
+
+
+def test_the_layer_before_the_logits() -> None:
+    """As BERT has it: for classes tanh over the first token, for hidden tokens GELU and a normalization."""
+    model = made(13, 7, pooling="first", head_activation="tanh")
+    vectors, _ = model.encode(IDS)
+    (head, bias), (kernel, last) = model.head.get_weights(), model.output_projection.get_weights()
+    wanted = np.tanh(array(vectors)[:, 0] @ head + bias) @ kernel + last
+    np.testing.assert_allclose(array(model(IDS)), wanted, atol=1e-5)
+    model = made(13, 13, tie_output=True, output_bias=True, head_activation="gelu", head_norm=True)
+    vectors, _ = model.encode(IDS)
+    hidden = model.head_end(model.head(vectors))
+    wanted = array(hidden) @ array(model.source_embedding.embeddings).T + array(model.output_projection.bias)
+    np.testing.assert_allclose(array(model(IDS)), wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"head_activation": "mish?"}, "`head_activation` must be a name that Keras knows"),
+        ({"head_norm": True}, "`head_norm` needs `head_activation`. Received: head_norm=True"),
+        ({"output_bias": True}, "`output_bias` needs `tie_output`. Received: output_bias=True"),
+    ],
+)
+def test_options_of_the_head(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        EncoderModel(13, 7, **SIZES, **options)
 
 
 def test_tied_output_is_the_table() -> None:

@@ -5,7 +5,7 @@ import unicodedata
 
 import pytest
 import tensorflow as tf
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keras_transformer.text import CharacterTokenizer, SubwordTokenizer, encode_words, split_words
@@ -43,6 +43,7 @@ def plain_words(text: str) -> list[str]:
     return [word for word in words if word]
 
 
+@settings(max_examples=40)
 @given(st.lists(st.text(st.sampled_from("ab\u00e9 .-'(\u3000\n\U0001f600\u4e2d$"), max_size=12), min_size=1))
 def test_each_text_is_split_as_it_is_alone(texts: list[str]) -> None:
     found = split_words(tf.constant(texts)).words.to_list()

@@ -1,0 +1,116 @@
+"""A run from labelled texts to a served classifier, from the command line and from Python."""
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import keras_transformer as kt
+from keras_transformer.errors import InputError
+from keras_transformer.export import ServedClassifier, served_kind
+from keras_transformer.runs import Run, RunConfig, score_labels
+from trained_run import Command, flags
+
+SMALL = {"num_layers": 1, "hidden_dim": 16, "num_heads": 2, "intermediate_dim": 16, "kind": "whitespace"}
+SMALL |= {"max_length": 16, "tokens_per_batch": 64, "peak_learning_rate": 0.01, "dropout": 0.0}
+WORDS = {"good": ["fine", "great"], "bad": ["poor", "dull"], "odd": ["strange", "queer"]}
+
+
+def write_texts(path: Path, num: int, *, several: bool = False) -> Path:
+    """Write texts whose words tell their labels; with several of them one or two."""
+    draw = np.random.default_rng(num)
+    with path.open("w", newline="", encoding="utf-8") as file:
+        rows = csv.writer(file)
+        rows.writerow(["review", "sentiment"])
+        for number in range(num):
+            labels = draw.permutation([*WORDS])[: 1 + (several and number % 2)]
+            words = [draw.choice(WORDS[label]) for label in labels]
+            rows.writerow([f"a {' and '.join(words)} film {number % 7}", "|".join(sorted(labels))])
+    return path
+
+
+@pytest.mark.slow
+def test_the_command_line_from_a_table_to_a_server(command: Command, tmp_path: Path) -> None:
+    training, test = write_texts(tmp_path / "training.csv", 300), write_texts(tmp_path / "test.csv", 60)
+    with test.open("a", encoding="utf-8") as file:
+        file.write("what is this,never seen\n")
+    options = {"pairs": training, "test_pairs": test, "name": "films", "class_weight": "balanced", **SMALL}
+    result = command("train", "--task", "classify", *flags(epochs=4, **options), catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    assert "is \\ called" in result.stdout
+    report = json.loads(Path("runs/films/report.json").read_text(encoding="utf-8"))
+    assert report["scores"]["accuracy"]["value"] > 0.9
+    # A label that occurs in the test file alone is never given.
+    assert report["labels"]["never seen"] == {"precision": 0.0, "recall": 0.0, "f1": 0.0, "support": 1}
+    assert np.shape(report["confusion"]) == (4, 4)
+    page = Path("runs/films/report.html").read_text(encoding="utf-8")
+    assert "Confusion matrix" in page
+    assert "never seen" in page
+
+    texts = "a dull film\n\na queer film 3\n"
+    for place in (["--model", "runs/films"], ["--saved-model", "saved_models/films"]):
+        result = command("classify", *place, "--scores", input=texts)
+        assert [line.split("\t")[1] for line in result.stdout.splitlines()] == ["bad", "", "odd"]
+        result = command("evaluate", *place, "--pairs", test)
+        assert f"accuracy  {100 * report['scores']['accuracy']['value']:.2f} %" in result.stdout
+    result = command("translate", "--saved-model", "saved_models/films", "a film")
+    assert result.exit_code == 2
+    assert "serving_default must answer ['output', 'score']" in result.stderr
+    result = command("classify", "a film")
+    assert "Give --model or --saved-model. Received: None and None." in result.stderr
+
+    result = command(
+        "train", "--task", "classify", "--name", "films", "--resume", "--epochs", "5", "--no-export"
+    )
+    assert result.exit_code == 0, result.output
+    run = Run.open("runs/films")
+    assert run.num_epochs == 5
+    assert isinstance(run.task, kt.TextClassifier)
+    assert run.task.labels == ("bad", "good", "odd")
+    assert run.evaluate()["accuracy"] > 0.9
+    with pytest.raises(InputError, match="a run with task='classify'"):
+        _ = run.translator
+
+
+@pytest.mark.slow
+def test_several_labels(tmp_path: Path) -> None:
+    options = {"task": "classify", "name": "films", "multi_label": True, "epochs": 12, **SMALL}
+    options["pairs"] = str(write_texts(tmp_path / "training.csv", 300, several=True))
+    options |= {"run_directory": str(tmp_path / "runs"), "export_directory": str(tmp_path / "saved_models")}
+    run = Run(RunConfig.default(**options))
+    report = run.train(verbose=0)
+    assert report["micro_f1"] > 0.9
+    assert "Confusion matrix" not in (run.directory / "report.html").read_text(encoding="utf-8")
+    assert run.task.classify("a great and dull film").labels == ("bad", "good")
+    version = run.export()
+    assert served_kind(version) is ServedClassifier
+    served = score_labels(ServedClassifier(version), run.data.test)[0]
+    assert served["micro_f1"] == report["micro_f1"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"r_drop": 1.0}, r"`r_drop` is for tasks that write tokens. Received: r_drop=1.0"),
+        ({"label_smoothing": 0.1}, r"`label_smoothing` is for tasks that write tokens"),
+        ({"beam_size": 2}, r"`beam_size` is an option of task='translate'"),
+        ({"num_decoder_layers": 2}, r"`num_decoder_layers` is an option of task="),
+        ({"validation_fraction": 0.0}, r"`validation_fraction` must be above 0"),
+        ({"class_weight": "even"}, r"`class_weight` must be 'balanced'"),
+    ],
+)
+def test_options_that_labels_do_not_have(options: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        RunConfig.default(task="classify", **options)
+
+
+def test_what_cannot_be_trained_says_so(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"needs labelled texts: --pairs FILE. Received: pairs=None"):
+        _ = Run(RunConfig.default(task="classify")).data
+    path = tmp_path / "x.csv"
+    path.write_text("text,label\nA.,x\nB.,x\nC.,x\n", encoding="utf-8")
+    run = Run(RunConfig.default(task="classify", pairs=str(path), run_directory=str(tmp_path / "runs")))
+    with pytest.raises(InputError, match=r"two different labels. Received: 3 times 'x'"):
+        run.train(verbose=0)
