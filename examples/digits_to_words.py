@@ -1,10 +1,11 @@
-"""Scanned numbers to words: rows of pixels in, spelled numbers out.
+"""Scanned digits to words: rows of pixels in, spelled strings out.
 
-Each source is a number of two digits, written by hand: 16 frames of 8 pixels, the rows of one image below
-those of the other. The target is its name, such as "forty-two". The images come with scikit-learn.
+The source is 8 frames of 8 pixels, the target up to 6 letters: length and width differ, and cross-attention
+does not mind, since each kernel turns the width of its own input into the width of the heads. The pixels are
+scaled here, so the translator needs no statistics of them.
 
-python examples/digits_to_words.py          minutes, at least 90 % exact
-python examples/digits_to_words.py --small  a tenth of the training, at least 30 %
+python examples/digits_to_words.py          2 to 3 minutes, 98.6 % exact; at least 95 %
+python examples/digits_to_words.py --small  seconds, 94 %; at least 80 %
 """
 
 import argparse
@@ -17,61 +18,62 @@ from sklearn.datasets import load_digits
 
 import keras_transformer as kt
 
-NAMES = (
-    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
-)
-NAMES += "seventeen eighteen nineteen twenty thirty forty fifty sixty seventy eighty ninety"
-NUM_HELD_OUT = 360  # images, of which no number to train on has any
+WORDS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
+NUM_HELD_OUT = 360
 
 
-def spell(number: int) -> str:
-    """Name a number below 100."""
-    names, (tens, ones) = NAMES.split(), divmod(number, 10)
-    if number < 20:
-        return names[number]
-    return names[18 + tens] + (f"-{names[ones]}" if ones else "")
+def read_images() -> tuple[Any, Any]:
+    """Give the images `(n, 8, 8)`, pixels from 0 to 1, and their digits `(n,)`, in random order."""
+    digits = load_digits()
+    order = np.random.default_rng(0).permutation(len(digits.target))
+    return digits.images[order].astype("float32") / 16, digits.target[order]
 
 
-def write_numbers(images: Any, digits: Any, count: int, seed: int) -> list[tuple[Any, str]]:
-    """Put two images one below the other, `(16, 8)`, and name the number that they show."""
-    drawn = np.random.default_rng(seed).integers(len(images), size=(count, 2))
-    return [
-        (np.concatenate(images[[tens, ones]]), spell(10 * digits[tens] + digits[ones]))
-        for tens, ones in drawn
-    ]
+def spell(tokenizer: kt.text.Tokenizer, numbers: Any) -> Any:
+    """Give the token ids of the words, between marks and padded with 0: `(n, 7)`."""
+    letters = tokenizer.tokenize(WORDS).to_list()
+    rows = [[kt.text.SPECIAL_IDS.start, *letters[number], kt.text.SPECIAL_IDS.end] for number in numbers]
+    return keras.utils.pad_sequences(rows, maxlen=7, padding="post", value=kt.text.SPECIAL_IDS.pad)
 
 
 def main() -> None:
-    """Train with what the package chooses, and spell numbers held out, also from a saved translator."""
+    """Train, spell the images that were held out, and check the words."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--small", action="store_true", help="a tenth of the training")
+    parser.add_argument("--small", action="store_true", help="a smaller model, trained for seconds")
     small = parser.parse_args().small
+    hidden_dim, epochs, wanted = (32, 8, 0.8) if small else (64, 60, 0.95)
 
     keras.utils.set_random_seed(0)
-    scanned = load_digits()
-    order = np.random.default_rng(0).permutation(len(scanned.target))
-    images, digits = scanned.images[order].astype("float32"), scanned.target[order].tolist()
-    training = write_numbers(images[NUM_HELD_OUT:], digits[NUM_HELD_OUT:], 4_000, seed=1)
-    held_out = write_numbers(images[:NUM_HELD_OUT], digits[:NUM_HELD_OUT], 200, seed=2)
-
-    recipe = kt.runs.Recipe.of(training)
-    dataset = kt.data.translation_dataset(
-        training, recipe.source_reader, recipe.tokenizer, tokens_per_batch=recipe.tokens_per_batch
+    images, numbers = read_images()
+    tokenizer = kt.text.CharacterTokenizer.train(WORDS)
+    model = kt.Transformer(
+        None,  # no source vocabulary: a row of pixels is a frame of 8 numbers
+        tokenizer.vocabulary_size,
+        encoder_feature_dim=8,
+        num_layers=1 if small else 2,
+        hidden_dim=hidden_dim,
+        num_heads=4,
+        intermediate_dim=2 * hidden_dim,
     )
-    size = recipe.tokenizer.vocabulary_size
-    model = kt.Transformer.from_preset("tiny", None, size, encoder_feature_dim=8, dropout=recipe.dropout)
-    kt.training.compile_model(model, recipe.learning_rate)
-    model.fit(dataset, epochs=recipe.epochs // 10 if small else recipe.epochs, verbose=2)
+    model.compile(
+        keras.optimizers.Adam(3e-3 if small else 1e-3),
+        loss=kt.training.MaskedCrossentropy(),
+        metrics=[kt.training.MaskedAccuracy()],
+        jit_compile=False,
+    )
+    words = spell(tokenizer, numbers)
+    training, held_out = slice(NUM_HELD_OUT, None), slice(NUM_HELD_OUT)
+    inputs = {"encoder_features": images[training], "decoder_token_ids": words[training, :-1]}
+    model.fit(inputs, words[training, 1:], batch_size=64, epochs=epochs, verbose=2)
 
-    translator = kt.Translator(model, recipe.source_reader, recipe.tokenizer)
+    translator = kt.Translator(model, target_tokenizer=tokenizer, search=kt.decoding.GreedySearch())
     with tempfile.TemporaryDirectory() as directory:
         translator.save(directory)
-        translator = kt.Translator.load(directory)
-    answers = translator.translate([frames for frames, _ in held_out])
-    exact = kt.evaluation.evaluate(answers, [name for _, name in held_out])["exact_match"]
-    print("the first numbers:", *answers[:6], sep="  ")
-    print(f"spelled exactly: {exact:.1%} of {len(held_out)} numbers held out")
-    assert exact >= (0.3 if small else 0.9)
+        spelled = kt.Translator.load(directory).translate(images[held_out])
+    exact = np.mean([text == WORDS[number] for text, number in zip(spelled, numbers[held_out], strict=True)])
+    print("the first images:", *spelled[:8])
+    print(f"spelled exactly: {exact:.1%} of {NUM_HELD_OUT} images held out, wanted {wanted:.0%}")
+    assert exact >= wanted, f"{exact:.1%} of the images were spelled. Wanted: {wanted:.0%}."
 
 
 if __name__ == "__main__":
