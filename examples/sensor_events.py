@@ -62,8 +62,7 @@ def main() -> None:
     kt.training.compile_model(model, recipe.learning_rate)
     model.fit(dataset, epochs=recipe.epochs // 10 if small else recipe.epochs, verbose=2)
 
-    search = kt.decoding.BeamSearch(4, early_stopping="never")  # as short answers need it
-    translator = kt.Translator(model, recipe.source_reader, recipe.tokenizer, search=search)
+    translator = kt.Translator(model, recipe.source_reader, recipe.tokenizer)
     windows, events = [window for window, _ in held_out], [text for _, text in held_out]
     answers = translator.translate(windows)
     exact = kt.evaluation.evaluate(answers, events)["exact_match"]

@@ -42,7 +42,7 @@ def random_translator(shape: str) -> tuple[kt.Translator, list[str]]:
 
 def searching(translator: kt.Translator, name: str) -> kt.Translator:
     """Return a translator without length penalty that looks for its best output only, as CTranslate2 does."""
-    beam = kt.decoding.BeamSearch(SEARCHES[name], num_hypotheses=1, length_penalty=0.0)
+    beam = kt.decoding.BeamSearch(SEARCHES[name], num_hypotheses=1, length_penalty=0.0, early_stopping=True)
     return kt.Translator(
         translator.model,
         translator.source_tokenizer,

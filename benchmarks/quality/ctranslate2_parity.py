@@ -5,7 +5,7 @@ python -m benchmarks.quality.ctranslate2_parity runs/en_de test_2016_flickr.lc.n
 Both decode the same token ids in float32, greedily and with 4 beams, without length penalty. Where their
 tokens differ, one teacher-forced pass of our model scores both outputs: a gap below 1e-4 is a tie, which the
 order of additions decides. Without a length penalty CTranslate2 searches until its best hypothesis has ended,
-as `early_stopping="never"` does; our default stops when four have ended.
+as `early_stopping="never"` does; True stops when four have ended.
 """
 
 import argparse
@@ -28,7 +28,7 @@ BATCH_SIZE = 50
 IDS = {"special_ids": kt.text.SPECIAL_IDS}
 SEARCHES = {
     "greedy": kt.decoding.GreedySearch(**IDS),
-    "beam 4": kt.decoding.BeamSearch(4, length_penalty=0.0, **IDS),
+    "beam 4": kt.decoding.BeamSearch(4, length_penalty=0.0, early_stopping=True, **IDS),
     "beam 4, never stops early": kt.decoding.BeamSearch(
         4, num_hypotheses=1, length_penalty=0.0, early_stopping="never", **IDS
     ),

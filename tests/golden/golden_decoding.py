@@ -32,15 +32,15 @@ RULES = {
 }
 SEARCHES: dict[str, Any] = {
     "greedy": GreedySearch(length_penalty=0.5),
-    "beam": BeamSearch(4),
+    "beam": BeamSearch(4, early_stopping=True),
     "beam_1": BeamSearch(1),
-    "beam_no_length_penalty": BeamSearch(4, length_penalty=0.0),
-    "beam_best_two": BeamSearch(5, num_hypotheses=2, length_penalty=0.6),
+    "beam_no_length_penalty": BeamSearch(4, length_penalty=0.0, early_stopping=True),
+    "beam_best_two": BeamSearch(5, num_hypotheses=2, length_penalty=0.6, early_stopping=True),
     "beam_exhaustive": BeamSearch(3, early_stopping="never"),
-    "beam_coverage": BeamSearch(4, coverage_penalty=0.3),
+    "beam_coverage": BeamSearch(4, coverage_penalty=0.3, early_stopping=True),
     **{f"greedy_{name}": GreedySearch(constraints=rules) for name, rules in RULES.items()},
     **{
-        f"beam_{name}": BeamSearch(3, constraints=RULES[name])
+        f"beam_{name}": BeamSearch(3, constraints=RULES[name], early_stopping=True)
         for name in ("max_length_ratio", "repetition", "together")
     },
 }
