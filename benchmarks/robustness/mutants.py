@@ -97,8 +97,8 @@ MUTANTS = (
     ),
     Mutant(
         "answers come in the order in which they were asked for",
-        "for number, result in zip(numbers, self.specification(signature).results(outputs), strict=True):",
-        "for number, result in enumerate(self.specification(signature).results(outputs), start):",
+        "for number, result in zip(numbers, served.results(outputs), strict=True):",
+        "for number, result in enumerate(served.results(outputs), start):",
         "tests/tasks/test_translator.py",
     ),
     Mutant(

@@ -49,8 +49,9 @@ def translate(
       keras-transformer translate --model runs/de_en --beam-size 8 --n-best 3 --scores "ein satz"
     """
     if bool(texts) + (input_file is not None) + (frames is not None) > 1:
-        received = f"{len(texts)} texts, --input {input_file}, --frames {frames}"
-        raise InputError(f"Give texts, --input or --frames. Received: {received}.")
+        flags = {"--input": input_file, "--frames": frames}
+        received = [f"{len(texts)} texts", *(f"{flag} {path}" for flag, path in flags.items() if path)]
+        raise InputError(f"Give texts, --input or --frames. Received: {', '.join(received)}.")
     lines: list[Any]
     if frames is not None:
         lines = [*read_frames(frames)]

@@ -77,7 +77,8 @@ class Recipe:
             TypeError: If a pair is not two strings.
             InputError: If there are no pairs, or they hold no text.
         """
-        reads_frames = bool(pairs) and hasattr(pairs[0][0], "shape")
+        first = next(iter(pairs), ()) if isinstance(pairs, Sequence) else ()
+        reads_frames = isinstance(first, tuple | list) and hasattr(next(iter(first), None), "shape")
         several: list[Any] = [*pairs] if reads_frames else as_pairs(pairs=pairs)
         sources, targets = [source for source, _ in several], [target for _, target in several]
         texts = targets if reads_frames else [*sources, *targets]

@@ -10,7 +10,7 @@ import numpy as np
 from keras_transformer._arguments import as_pairs, as_strings, check_flags, check_kind
 from keras_transformer.evaluation.report import EvaluationReport, evaluate
 from keras_transformer.runs.kind import Progress
-from keras_transformer.tasks import TextTask, Translation, Translator
+from keras_transformer.tasks import TextSource, TextTask, Translation, Translator
 from keras_transformer.types import Pair
 
 _LOGGER = logging.getLogger(__name__)
@@ -58,7 +58,7 @@ def _scored(
     check_kind(Callable, None, progress=progress)
     check_flags(unique=unique)
     several: list[Any] = [*pairs]
-    if translator.source.name == "text":
+    if getattr(translator, "source", TextSource).name == "text":
         several = [*as_pairs(pairs=pairs)]
     # Sources that are equal share a key, and so their references, only where each is to count once.
     references: dict[object, list[str]] = {}

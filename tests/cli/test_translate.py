@@ -82,7 +82,7 @@ def test_a_byte_order_mark_is_no_text(command: Callable, trained: Path) -> None:
 def test_texts_and_a_file(command: Callable) -> None:
     result = command("translate", "w1ab", "--input", "texts")
     assert result.exit_code == 2
-    assert "Give texts or --input. Received: 1 texts and --input texts." in result.stderr
+    assert "Give texts, --input or --frames. Received: 1 texts, --input texts." in result.stderr
 
 
 @pytest.mark.slow

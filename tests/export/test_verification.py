@@ -214,6 +214,7 @@ def test_the_process_imports_nothing_but_tensorflow(process: Any) -> None:
     assert all(f'"{name}": None' in program for name in ("keras", "keras_transformer"))
 
 
+@pytest.mark.slow
 def test_files_of_the_working_directory_are_no_modules(
     exported: Path, translator: kt.Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

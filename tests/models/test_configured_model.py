@@ -260,6 +260,7 @@ def test_a_quantized_model_has_one_precision() -> None:
         model.with_dtype("float32")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["int4", "float8"])
 def test_the_other_quantizations_of_keras(mode: str, tmp_path: Path) -> None:
     model, inputs = made("speech"), CASES["speech"][2]
@@ -305,6 +306,7 @@ def test_plain_compile_scales_the_loss_in_float16(name: str) -> None:
     assert type(model).from_config(model.get_config()).dtype_policy.name == "mixed_float16"
 
 
+@pytest.mark.slow
 def test_activations_that_are_computed_again_change_nothing() -> None:
     losses = []
     for mode in (None, "activations"):

@@ -74,6 +74,7 @@ def test_the_best_of_all_answers_together(models: list[Transformer]) -> None:
         assert total == pytest.approx(array(found.scores)[row, 0], abs=1e-4)
 
 
+@pytest.mark.slow
 def test_saved_and_loaded(models: list[Transformer], tmp_path: Path) -> None:
     ensemble = Ensemble(models, name="both")
     ensemble.save(tmp_path / "model.keras")

@@ -56,6 +56,7 @@ def test_a_pooled_sequence_may_begin_with_padding(pooling: str) -> None:
     np.testing.assert_allclose(left, right, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_fit_and_generate_on_either_side() -> None:
     model = Transformer(13, 13, dropout=0.0, **SIZES)
     weights, outputs = model.get_weights(), {}

@@ -265,6 +265,7 @@ def test_a_save_that_fails_leaves_the_old_translator(
     assert list(directory.parent.iterdir()) == [directory]
 
 
+@pytest.mark.slow
 def test_a_task_that_has_answered_can_be_given_to_another_process(translator: kt.Translator) -> None:
     answer = translator.translate(["ab"])
     list(translator.stream("ab"))

@@ -113,6 +113,7 @@ def test_a_resumed_run_is_one_run(tmp_path: Path) -> None:
     assert again.history == checkpoint.history  # nothing was left to do
 
 
+@pytest.mark.slow
 def test_a_resumed_run_of_lora_is_one_run(tmp_path: Path) -> None:
     def adapted() -> kt.CausalLM:
         keras.utils.set_random_seed(3)
@@ -156,6 +157,7 @@ def test_a_dataset_begins_once_for_each_epoch(tmp_path: Path) -> None:
     assert begun == [0, 1, 2]
 
 
+@pytest.mark.slow
 def test_a_damaged_checkpoint_costs_an_epoch(tmp_path: Path) -> None:
     whole, parts = make_model(), [make_model(), make_model()]
     options: dict[str, Any] = {"average_last": 3, "verbose": 0}
