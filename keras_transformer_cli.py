@@ -16,6 +16,7 @@ VERBS = {
     "train": "Train a model, score it and export it.",
     "translate": "Translate texts, one output on each line.",
     "classify": "Give texts labels, one line for each text.",
+    "tag": "Tag the words of texts, one word and its tag on each line.",
     "generate": "Continue prompts, one text on each line.",
     "evaluate": "Score a model: BLEU, chrF, exact match and error rates, F1, or perplexity.",
     "export": "Write MODEL, a directory of train, as the next version of the SavedModel in DIRECTORY.",

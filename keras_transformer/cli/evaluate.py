@@ -1,5 +1,6 @@
 """`keras-transformer evaluate`."""
 
+from pathlib import Path
 from typing import Any
 
 import click
@@ -7,15 +8,15 @@ import click
 from keras_transformer.cli.classify import is_classifier, open_classifier
 from keras_transformer.cli.options import _change_search, _search_options, model_options, open_model
 from keras_transformer.cli.terminal import Verb, _show, progress_bar
-from keras_transformer.data import read_labelled
+from keras_transformer.data import read_labelled, read_tagged
 from keras_transformer.data.frame_files import read_frame_pairs
 from keras_transformer.data.sources import read_pairs
 from keras_transformer.data.texts import read_texts
 from keras_transformer.errors import InputError
 from keras_transformer.evaluation import EvaluationReport, evaluate_texts
-from keras_transformer.runs import score_labels
+from keras_transformer.runs import score_labels, score_tags
 from keras_transformer.runs.scoring import score
-from keras_transformer.tasks import TextGenerator, load_task
+from keras_transformer.tasks import TextGenerator, TextTagger, load_task
 
 
 @click.command(cls=Verb)
@@ -78,6 +79,13 @@ def evaluate(
         labelled = read_labelled(origin, multi_label=multi_label)
         classifier = open_classifier(model, saved_model, trust=trust)
         found, _ = score_labels(classifier, labelled, batch_size=batch_size, progress=progress_bar)
+        _show(str(found))
+        return
+    if model is not None and Path(model, TextTagger.options_file).is_file():
+        tagged = read_tagged(origin)
+        # The tokens of a file are words as they stand.
+        tagger = TextTagger.load(model).with_changes(split_punctuation=False)
+        found, _ = score_tags(tagger, tagged, batch_size=batch_size, progress=progress_bar)
         _show(str(found))
         return
     # Before the model, which takes seconds to load: a wrong path is told at once.

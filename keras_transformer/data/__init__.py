@@ -10,7 +10,12 @@ from keras_transformer.data.encoding import EncodedPairs
 from keras_transformer.data.frame_files import read_frame_pairs, read_frames
 from keras_transformer.data.frame_pairs import EncodedFrames
 from keras_transformer.data.frames import FrameNormalizer, as_frames
-from keras_transformer.data.label_batches import EncodedLabels, classification_dataset, tagging_dataset
+from keras_transformer.data.label_batches import (
+    EncodedLabels,
+    EncodedTags,
+    classification_dataset,
+    tagging_dataset,
+)
 from keras_transformer.data.labelled_texts import read_labelled
 from keras_transformer.data.labels import label_names
 from keras_transformer.data.masked_tokens import mask_tokens
@@ -29,6 +34,7 @@ __all__ = [
     "EncodedFrames",
     "EncodedLabels",
     "EncodedPairs",
+    "EncodedTags",
     "EncodedTexts",
     "FrameNormalizer",
     "ParallelText",

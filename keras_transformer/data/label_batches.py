@@ -68,6 +68,66 @@ class EncodedLabels:
         return np.asarray(self.token_ids.row_lengths(), np.int32)[:, np.newaxis]
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EncodedTags:
+    """Token ids of n tagged texts, and the numbers of their tags."""
+
+    token_ids: tf.RaggedTensor
+    """int32 (n, ragged), each row ended"""
+    tags: tf.RaggedTensor
+    """int32 (n, ragged): a number for each token id, `NOT_COUNTED` where no word begins"""
+    num_dropped: int = 0
+    """Texts left out as too long: none, since they are cut off."""
+
+    @classmethod
+    def encode(
+        cls,
+        sentences: Iterable[TaggedText],
+        tokenizer: Tokenizer,
+        tags: Sequence[str],
+        *,
+        max_length: int = 256,
+    ) -> "EncodedTags":
+        """Tokenize tagged texts.
+
+        The arguments, and what is raised, are those of `tagging_dataset`.
+        """
+        several, numbers = _checked_examples(sentences), _LabelNumbers(tags=tags)
+        rows_of_tags = []
+        for number, (tokens, given) in enumerate(several):
+            if isinstance(tokens, str) or isinstance(given, str) or len(tokens) != len(given):
+                raise InputError(
+                    "Each sentence must be tokens and a tag for each. "
+                    f"Received: sentences[{number}]={(tokens, given)!r:.200}."
+                )
+            rows_of_tags.append(numbers.of(given))
+        words = [[*map(_as_text, tokens, range(len(tokens)))] for tokens, _ in several]
+        firsts: list[tf.RaggedTensor] = []
+
+        def encode(chunk: list[list[str]]) -> tuple[tf.Tensor, tf.Tensor]:
+            encoded = encode_words(tokenizer, tf.ragged.constant(chunk, tf.string, ragged_rank=1), max_length)
+            firsts.append(encoded.first_pieces)
+            return encoded.token_ids, encoded.is_cut
+
+        token_ids = _encoded(words, encode, max_length, tokenizer)
+        places = tf.concat(firsts, axis=0)  # (n, ragged), of the words that were read
+        wanted = tf.ragged.constant(rows_of_tags, tf.int32, ragged_rank=1)
+        is_read = tf.ragged.range(wanted.row_lengths()) < tf.expand_dims(places.row_lengths(), 1)
+        wanted = tf.ragged.boolean_mask(wanted, is_read)
+        starts = tf.cast(tf.gather(token_ids.row_starts(), places.value_rowids()), tf.int32)
+        at = starts + places.flat_values  # in all token ids, one row after the other
+        flat = tf.fill(tf.shape(token_ids.flat_values), NOT_COUNTED)
+        flat = tf.tensor_scatter_nd_update(flat, at[:, tf.newaxis], wanted.flat_values)
+        return cls(token_ids=token_ids, tags=token_ids.with_flat_values(flat))
+
+    def __len__(self) -> int:
+        return int(self.token_ids.nrows())
+
+    def lengths(self) -> np.ndarray:
+        """Return the length of each text with its end, int32 (n, 1)."""
+        return np.asarray(self.token_ids.row_lengths(), np.int32)[:, np.newaxis]
+
+
 def classification_dataset(
     examples: Iterable[LabelledText] | EncodedLabels,
     tokenizer: Tokenizer | None = None,
@@ -144,9 +204,9 @@ def classification_dataset(
 
 
 def tagging_dataset(
-    sentences: Iterable[TaggedText],
-    tokenizer: Tokenizer,
-    tags: Sequence[str],
+    sentences: Iterable[TaggedText] | EncodedTags,
+    tokenizer: Tokenizer | None = None,
+    tags: Sequence[str] = (),
     *,
     max_length: int = 256,
     tokens_per_batch: int = 4096,
@@ -161,8 +221,8 @@ def tagging_dataset(
     `keras.losses.SparseCategoricalCrossentropy(ignore_class=-100)` do not count.
 
     Args:
-        sentences: What `read_tagged` returns, or `(tokens, tags)` of one's own.
-        tokenizer: The tokenizer of the model.
+        sentences: What `read_tagged` returns, or `(tokens, tags)` of one's own; or `EncodedTags`.
+        tokenizer: The tokenizer of the model; not used for `EncodedTags`.
         tags: The names of the tags; the number of a tag is its place among them.
         max_length: Maximum number of tokens of a text, the end token included; what follows is cut off.
         tokens_per_batch: Maximum number of tokens of a batch, padding included.
@@ -185,40 +245,20 @@ def tagging_dataset(
         dataset = kt.data.tagging_dataset(sentences, tokenizer, tags)
         ```
     """
-    several, numbers = _checked_examples(sentences), _LabelNumbers(tags=tags)
-    rows_of_tags = []
-    for number, (tokens, given) in enumerate(several):
-        if isinstance(tokens, str) or isinstance(given, str) or len(tokens) != len(given):
-            raise InputError(
-                "Each sentence must be tokens and a tag for each. "
-                f"Received: sentences[{number}]={(tokens, given)!r:.200}."
-            )
-        rows_of_tags.append(numbers.of(given))
-    words = [[*map(_as_text, tokens, range(len(tokens)))] for tokens, _ in several]
-    flat_tags = tf.ragged.constant(rows_of_tags, tf.int32, ragged_rank=1)
-    firsts: list[tf.RaggedTensor] = []
-
-    def encode(chunk: list[list[str]]) -> tuple[tf.Tensor, tf.Tensor]:
-        encoded = encode_words(tokenizer, tf.ragged.constant(chunk, tf.string, ragged_rank=1), max_length)
-        firsts.append(encoded.first_pieces)
-        return encoded.token_ids, encoded.is_cut
-
-    token_ids = _encoded(words, encode, max_length, tokenizer)
-    first_pieces = tf.concat(firsts, axis=0)
+    if isinstance(sentences, EncodedTags):
+        encoded = sentences
+    else:
+        if not isinstance(tokenizer, Tokenizer):
+            raise TypeError(f"Texts need `tokenizer`, a Tokenizer. Received: tokenizer={tokenizer!r}.")
+        encoded = EncodedTags.encode(sentences, tokenizer, tags, max_length=max_length)
 
     def rows(indices: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        inputs = tf.gather(token_ids, indices).to_tensor(SPECIAL_IDS.pad)
-        places, wanted = tf.gather(first_pieces, indices), tf.gather(flat_tags, indices)
-        # Of the words that were read.
-        is_read = tf.ragged.range(wanted.row_lengths()) < tf.expand_dims(places.row_lengths(), 1)
-        wanted = tf.ragged.boolean_mask(wanted, is_read)
-        at = tf.stack([tf.cast(places.value_rowids(), tf.int32), places.flat_values], axis=1)
-        labels = tf.fill(tf.shape(inputs), NOT_COUNTED)
-        labels = tf.tensor_scatter_nd_update(labels, at, wanted.flat_values)
+        inputs = tf.gather(encoded.token_ids, indices).to_tensor(SPECIAL_IDS.pad)
+        labels = tf.gather(encoded.tags, indices).to_tensor(NOT_COUNTED)
         return tf.ensure_shape(inputs, [None, None]), tf.ensure_shape(labels, [None, None])
 
     order = _EpochOrder(shuffle, seed, first_epoch)
-    return _in_batches(rows, token_ids, tokens_per_batch, order)
+    return _in_batches(rows, encoded.token_ids, tokens_per_batch, order)
 
 
 def _as_text(text: object, number: int) -> str:

@@ -7,14 +7,16 @@ from keras_transformer.runs.generation import GenerationRun
 from keras_transformer.runs.recipe import Recipe
 from keras_transformer.runs.run import Run
 from keras_transformer.runs.scoring import score
+from keras_transformer.runs.tagging import TaggingRun, score_tags
 from keras_transformer.runs.translation import TranslationRun
 
 _KINDS = (
     TranslationRun,
     GenerationRun,
     ClassificationRun,
+    TaggingRun,
     FrameRun,
 )  # what can be trained: a configuration and a kind of run, each known by its import
 
-__all__ = ["Recipe", "Run", "RunConfig", "score", "score_labels"]
+__all__ = ["Recipe", "Run", "RunConfig", "score", "score_labels", "score_tags"]
 __dir__ = __all__.copy  # `dir()` shows what is public

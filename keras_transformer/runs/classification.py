@@ -192,18 +192,8 @@ class ClassificationRun(RunKind):
 
     def new_model(self, readers: Readers, dtype: keras.DTypePolicy) -> EncoderModel:
         """Make a model of the preset, what differs from it, and an output for each label."""
-        [tokenizer], model = readers, self.config.model
-        asked, preset = model.changes.get("dropout"), PRESETS[model.preset].dropout
-        known = model.transformer(
-            longest=self.longest,
-            source_vocabulary_size=tokenizer.vocabulary_size,
-            dropout=choose_dropout(preset, readers) if asked is None else asked,
-        )
-        known.check_memory(bytes_per_weight=12)  # with Adam's two means of the gradients
-        names = {*_EncoderSection.types(), "num_layers", "max_length"}
-        options = {name: value for name, value in known.options().items() if name in names}
-        size = tokenizer.vocabulary_size, len(self.labels)
-        return EncoderModel(*size, pooling=model.pooling, **options, dtype=dtype)
+        pooling = self.config.model.pooling
+        return new_encoder(self.config.model, readers, self.longest, len(self.labels), dtype, pooling)
 
     def compile_model(self, model: keras.Model, learning_rate: float | LearningRateSchedule) -> None:
         """Compile a new model with Keras's losses of labels."""
@@ -281,6 +271,27 @@ class ClassificationRun(RunKind):
             "largest": 1 if report.confusion is None else max(1, int(np.max(report.confusion))),
             "sides": [text_side("text", tokenizer, lengths, self.longest, token_ids, texts)],
         }
+
+
+def new_encoder(
+    model: _ModelSection,
+    readers: Readers,
+    longest: int,
+    num_outputs: int,
+    dtype: keras.DTypePolicy,
+    pooling: str | None,
+) -> EncoderModel:
+    """Make an encoder of a preset and what differs from it."""
+    [tokenizer], asked, preset = readers, model.changes.get("dropout"), PRESETS[model.preset].dropout
+    known = model.transformer(
+        longest=longest,
+        source_vocabulary_size=tokenizer.vocabulary_size,
+        dropout=choose_dropout(preset, readers) if asked is None else asked,
+    )
+    known.check_memory(bytes_per_weight=12)  # with Adam's two means of the gradients
+    names = {*_EncoderSection.types(), "num_layers", "max_length"}
+    options = {name: value for name, value in known.options().items() if name in names}
+    return EncoderModel(tokenizer.vocabulary_size, num_outputs, pooling=pooling, **options, dtype=dtype)
 
 
 def score_labels(

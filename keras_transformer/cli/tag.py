@@ -1,0 +1,61 @@
+"""`keras-transformer tag`."""
+
+import sys
+
+import click
+
+from keras_transformer.cli.options import model_options
+from keras_transformer.cli.terminal import Verb, _show, progress_bar
+from keras_transformer.data.text_files import read_lines
+from keras_transformer.errors import InputError
+from keras_transformer.export import ServedTagger
+from keras_transformer.tasks import Tagger, TextTagger
+
+
+@click.command(cls=Verb)
+@click.argument("texts", nargs=-1)
+@model_options
+@click.option("--input", "input_file", type=click.Path(), help="File with a text on each line, plain or .gz.")
+@click.option("--spans", is_flag=True, help="Print spans: the number of the text, label, characters.")
+def tag(
+    texts: tuple[str, ...],
+    model: str | None,
+    saved_model: str | None,
+    batch_size: int,
+    trust: bool,
+    input_file: str | None,
+    spans: bool,
+) -> None:
+    """Tag the words of texts, one word and its tag on each line.
+
+    The texts are the arguments, the lines of --input, or the lines of standard input. A tab stands between a
+    word and its tag, an empty line between texts, as in CoNLL files.
+
+    \b
+      keras-transformer tag --model runs/names "Anna lives in New York."
+      keras-transformer tag --saved-model saved_models/names --spans < texts.txt
+    """
+    if texts and input_file is not None:
+        raise InputError(f"Give texts or --input. Received: {len(texts)} texts and --input {input_file}.")
+    lines = list(texts) or read_lines(sys.stdin.buffer if input_file is None else input_file)
+    tagger = _open_tagger(model, saved_model, trust=trust)
+    with progress_bar(len(lines), "tagging") as progress:
+        outputs = tagger.tag(lines, batch_size=batch_size, progress=progress)
+    for number, (text, output) in enumerate(zip(lines, outputs, strict=True), start=1):
+        if spans:
+            for span in output.spans:
+                _show(f"{number}\t{span.label}\t{span.start}\t{span.end}\t{text[span.start : span.end]}")
+            continue
+        if number > 1:
+            _show("")
+        for token, name in zip(output.tokens, output.tags, strict=True):
+            _show(f"{token}\t{name}")
+
+
+def _open_tagger(model: str | None, saved_model: str | None, *, trust: bool) -> Tagger:
+    """Load the trained tagger or the export that is named; raise InputError if it is not clear which."""
+    if (model is None) == (saved_model is None):
+        raise InputError(f"Give --model or --saved-model. Received: {model} and {saved_model}.")
+    if model is not None:
+        return TextTagger.load(model)
+    return ServedTagger(str(saved_model), trust=trust)

@@ -1,0 +1,254 @@
+"""A run that tags: texts whose tokens have tags, one tokenizer, an `EncoderModel`, a `TextTagger`."""
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from functools import cached_property
+from typing import Any, Literal
+
+import keras
+import tensorflow as tf
+from keras.optimizers.schedules import LearningRateSchedule
+
+from keras_transformer.data import EncodedTags, label_names, read_tagged, split_pairs, tagging_dataset
+from keras_transformer.errors import InputError
+from keras_transformer.evaluation import LabelReport, evaluate_tags
+from keras_transformer.models import EncoderModel
+from keras_transformer.runs.classification import (
+    _ClassificationTraining,
+    _EncoderSection,
+    _LabelledSection,
+    new_encoder,
+)
+from keras_transformer.runs.config import FileName, RunConfig, _DataSection, _ModelSection
+from keras_transformer.runs.kind import Progress, Readers, RunData, RunKind, RunResults
+from keras_transformer.runs.recipe import choose_kind, train_tokenizer
+from keras_transformer.runs.report import text_side
+from keras_transformer.tasks import Tagger, Tagging, TextTagger
+from keras_transformer.training import compile_model
+from keras_transformer.types import Length, TaggedText
+
+_NOT_COUNTED = -100
+_OUTSIDE = "O"
+_NUM_EXAMPLES = 12
+
+
+class _TaggedSection(_DataSection):
+    """Tagged texts to train, validate and test on, and the limits of a batch."""
+
+    pairs: FileName | None = None
+    """Texts whose tokens have tags: CoNLL files (a token and its tag on each line, an empty line between
+    texts) or `.jsonl` (lists `tokens` and `tags`), plain or `.gz`, or a pattern. `FILE#TOKENS,TAGS` names
+    fields, or counts columns from 1."""
+    validation_pairs: FileName | None = None
+    """Tagged texts that choose the best epoch. If absent, a part of the training texts does."""
+    test_pairs: FileName | None = None
+    """Tagged texts that are scored after training."""
+    max_length: Length = _LabelledSection.model_fields["max_length"].default
+    """Longest text in tokens, the end token included; longer texts are cut off and counted."""
+
+
+class _TaggerSection(_ModelSection):
+    """A preset, and what differs from it: any field that an `EncoderModel` has, too."""
+
+    decided_elsewhere = _EncoderSection.decided_elsewhere
+
+
+class TaggingConfig(RunConfig):
+    """A run from tagged texts to a `TextTagger`."""
+
+    task: Literal["tag"] = "tag"
+    """What the model is trained for."""
+    data: _TaggedSection = _TaggedSection()
+    model: _TaggerSection = _TaggerSection()
+    training: _ClassificationTraining = _ClassificationTraining()
+
+
+class TaggingRun(RunKind):
+    """What a run does with tagged texts; an example is the tokens of a text and their tags."""
+
+    config_class = TaggingConfig
+    task_class = TextTagger
+    model_class = EncoderModel
+    noun = "texts"
+    verb = "tag"
+    template = "tagging.html"
+    config: TaggingConfig
+
+    def read(self) -> RunData:
+        """Read all texts; those to validate are held out where they have no file."""
+        data, train = self.config.data, self._training
+        validation, test = (
+            [] if origin is None else read_tagged(origin)
+            for origin in (data.validation_pairs, data.test_pairs)
+        )
+        if not validation:
+            train, validation = split_pairs(
+                train, validation_fraction=data.validation_fraction, seed=data.seed
+            )
+        return RunData(train=train, validation=validation, test=test or validation)
+
+    @cached_property
+    def _training(self) -> list[TaggedText]:
+        if self.config.data.pairs is None:
+            raise InputError("A run with task='tag' needs tagged texts: --pairs FILE. Received: pairs=None.")
+        return read_tagged(self.config.data.pairs)
+
+    @cached_property
+    def tags(self) -> list[str]:
+        """The tags of all texts to train on, those that are held out included."""
+        return label_names(self._training)
+
+    def describe(self, example: TaggedText) -> str:
+        """Return the beginning of a text with its tags."""
+        return _shown(*example)[:120]
+
+    def make_readers(self, data: RunData) -> Readers:
+        """Make the tokenizer, from training texts alone."""
+        vocabulary, texts = self.config.vocabulary, [" ".join(tokens) for tokens, _ in data.train]
+        return (
+            train_tokenizer(
+                texts,
+                choose_kind(vocabulary.kind, texts, texts),
+                vocabulary.size,
+                lowercase=vocabulary.lowercase,
+                normalize_spaces=vocabulary.normalize_spaces,
+            ),
+        )
+
+    @property
+    def longest(self) -> int:
+        """The limit of a text, in tokens."""
+        return self.config.data.max_length
+
+    def encode(
+        self, examples: Sequence[TaggedText], readers: Readers, progress: Progress | None
+    ) -> EncodedTags:
+        """Tokenize texts, and number their tags."""
+        [tokenizer] = readers
+        return EncodedTags.encode(examples, tokenizer, self.tags, max_length=self.longest)
+
+    def batches(
+        self, encoded: EncodedTags, readers: Readers, tokens_per_batch: int, first_epoch: int | None
+    ) -> tf.data.Dataset:
+        """Make the dataset of `tagging_dataset`."""
+        return tagging_dataset(
+            encoded,
+            tokens_per_batch=tokens_per_batch,
+            shuffle=first_epoch is not None,
+            seed=self.config.data.seed,
+            first_epoch=first_epoch or 0,
+        )
+
+    def new_model(self, readers: Readers, dtype: keras.DTypePolicy) -> EncoderModel:
+        """Make a model of the preset, what differs from it, and an output for each tag."""
+        return new_encoder(self.config.model, readers, self.longest, len(self.tags), dtype, None)
+
+    def compile_model(self, model: keras.Model, learning_rate: float | LearningRateSchedule) -> None:
+        """Compile a new model; what is no first token of a word does not count."""
+        recipe = self.config.training
+        compile_model(
+            model,
+            learning_rate,
+            label_smoothing=recipe.label_smoothing,
+            clip_norm=recipe.clip_norm,
+            ema_momentum=recipe.ema_momentum,
+            gradient_accumulation_steps=recipe.gradient_accumulation_steps,
+            pad_id=_NOT_COUNTED,
+        )
+
+    def check_model(self, model: EncoderModel) -> None:
+        """Raise InputError for a model that begins with other tags."""
+        if model.output_shape[-1] != len(self.tags):
+            raise InputError(
+                "`initial_model` must have been trained on the same tags. Received: "
+                f"{model.output_shape[-1]} tags, and {len(self.tags)} in {self.config.data.pairs}."
+            )
+
+    def make_task(self, model: EncoderModel, readers: Readers) -> TextTagger:
+        """Make a tagger of the tags."""
+        [tokenizer] = readers
+        return TextTagger(model, tokenizer, self.tags, max_length=self.longest)
+
+    def score(
+        self,
+        task: TextTagger,
+        examples: Sequence[TaggedText],
+        *,
+        unique: bool = False,
+        progress: Progress | None = None,
+    ) -> tuple[LabelReport, list[Tagging]]:
+        """Compare the tags that tokens are given with their own."""
+        # The tokens of a file are words as they stand.
+        task = task.with_changes(split_punctuation=False)
+        return score_tags(task, [*dict.fromkeys(examples)] if unique else examples, progress=progress)
+
+    def source(self, example: TaggedText) -> str:
+        """Return the tokens with spaces between them."""
+        return " ".join(example[0])
+
+    def lines(self, examples: Sequence[TaggedText], outputs: Sequence[Tagging]) -> list[str]:
+        """Return a line for each text."""
+        lines = ["tags (and the right ones where they differ):"]
+        for (tokens, tags), output in zip(examples, outputs, strict=False):
+            given = _fitted(output, len(tokens))
+            right = "" if given == list(tags) else f"  ({_shown(tokens, tags)[:200]})"
+            lines.append(f"  {_shown(tokens, given)[:200]}{right}")
+        return lines
+
+    def page(self, results: RunResults) -> dict[str, Any]:
+        """Return the texts with mistakes, and the vocabulary."""
+        training: Any = results.training
+        [tokenizer] = results.readers
+        answers = [
+            (tokens, [*tags], _fitted(output, len(tokens)))
+            for (tokens, tags), output in zip(results.data.test, results.outputs, strict=False)
+        ]
+        wrong = [
+            (_shown(tokens, right), _shown(tokens, given))
+            for tokens, right, given in answers
+            if right != given
+        ]
+        token_ids, lengths = training.token_ids.flat_values.numpy(), training.lengths()[:, 0]
+        texts = [" ".join(tokens) for tokens, _ in results.data.test]
+        return {
+            "mistakes": wrong[:_NUM_EXAMPLES],
+            "num_mistakes": len(wrong),
+            "sides": [text_side("text", tokenizer, lengths, self.longest, token_ids, texts)],
+        }
+
+
+def score_tags(
+    tagger: Tagger,
+    examples: Sequence[TaggedText],
+    *,
+    batch_size: int = 64,
+    progress: Progress | None = None,
+) -> tuple[LabelReport, list[Tagging]]:
+    """Tag the tokens of texts, and compare their tags with the right ones.
+
+    Args:
+        tagger: A `TextTagger` or an `export.ServedTagger` with `split_punctuation=False`, so that its words
+            are the tokens.
+        examples: The tokens of texts, and their tags.
+        batch_size: Number of texts that are computed together.
+        progress: As for `score`.
+
+    Returns:
+        The scores, and the answer for each text. Tokens that were cut off count as `O`.
+    """
+    texts = [" ".join(tokens) for tokens, _ in examples]
+    with progress(len(texts), "scoring") if progress else nullcontext() as advance:
+        outputs = tagger.tag(texts, batch_size=batch_size, progress=advance)
+    right = [[*tags] for _, tags in examples]
+    given = [_fitted(output, len(tags)) for output, tags in zip(outputs, right, strict=True)]
+    return evaluate_tags(given, right), outputs
+
+
+def _fitted(output: Tagging, size: int) -> list[str]:
+    return [*output.tags[:size], *[_OUTSIDE] * (size - len(output.tags))]
+
+
+def _shown(tokens: Sequence[str], tags: Sequence[str]) -> str:
+    return " ".join(
+        token if tag == _OUTSIDE else f"{token}/{tag}" for token, tag in zip(tokens, tags, strict=True)
+    )
