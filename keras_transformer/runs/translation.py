@@ -204,8 +204,15 @@ class TranslationRun(RunKind):
         return self._translator(model, readers, self._search())
 
     def _translator(self, model: Transformer, readers: Readers, search: Search) -> Translator:
-        source, target = self.config.data.max_source_length, self.config.decoding.max_target_length
-        return Translator(model, *readers, search=search, max_source_length=source, max_target_length=target)
+        decoding = self.config.decoding
+        return Translator(
+            model,
+            *readers,
+            search=search,
+            max_source_length=self.config.data.max_source_length,
+            max_target_length=decoding.max_target_length,
+            split_texts=decoding.split_texts,
+        )
 
     def _search(self) -> Search:
         decoding, initial = self.config.decoding, self.config.model.initial_model

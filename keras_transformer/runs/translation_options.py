@@ -127,6 +127,9 @@ class _DecodingSection(_Section):
     """Exponent of the length that scores are divided by; 0 prefers short translations."""
     max_target_length: Length = 256
     """Longest translation in tokens, the end token included."""
+    split_texts: Literal["long", "all", "none"] = "long"
+    """Texts that are split at the ends of sentences: longer ones than `max_source_length`, or all that have
+    several, as suits a model of single sentences; `none` cuts off long ones."""
     batch_size: Count = 64
     """Texts that are decoded together."""
     bleu_tokenize: Literal["13a", "none", "intl", "char"] = "13a"

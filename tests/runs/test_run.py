@@ -147,7 +147,9 @@ def test_what_is_not_given_follows_the_corpus(
 @pytest.mark.slow
 def test_a_short_run_averages_half_of_its_epochs(pairs_file: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("INFO"):
-        small_run(pairs_file, average_last=8).train(verbose=0)
+        run = small_run(pairs_file, average_last=8, split_texts="none")
+        run.train(verbose=0)
+    assert kt.Translator.load(run.directory).split_texts == "none"
     assert "the mean of the last 1 of 1 epochs; average_last=8 is more than half of them" in caplog.messages
 
 
