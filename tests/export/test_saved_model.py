@@ -113,7 +113,7 @@ def test_an_ensemble_is_exported(translator: kt.Translator, tmp_path: Path) -> N
 
 
 def executors(version: Path) -> set[bytes]:
-    """Read which executors run the bodies of loops that have no other loop in them."""
+    """Read which executors run the steps of searches: loops with products, and without another loop."""
     [graph] = SavedModel.FromString((version / "saved_model.pb").read_bytes()).meta_graphs
     functions = {each.signature.name: each.node_def for each in graph.graph_def.library.function}
     bodies = [node.attr["body"].func for nodes in functions.values() for node in nodes if "While" in node.op]
@@ -121,6 +121,7 @@ def executors(version: Path) -> set[bytes]:
         body.attr["_executor"].s
         for body in bodies
         if not any("While" in node.op for node in functions[body.name])
+        and any(node.op.endswith("MatMul") for node in functions[body.name])
     }
 
 

@@ -20,7 +20,7 @@ from keras_transformer.export import saved_model
 # The limits and the search of each.
 MADE = {
     "dates": ((64, 16), kt.decoding.GreedySearch()),
-    "cmudict": ((256, 40), kt.decoding.BeamSearch(4, length_penalty=1.0)),
+    "cmudict": ((256, 40), kt.decoding.BeamSearch(4, length_penalty=1.0, early_stopping=True)),
 }
 
 

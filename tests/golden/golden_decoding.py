@@ -97,7 +97,7 @@ def _results() -> Iterator[tuple[str, Any]]:
     model = _model()
     for name, search in SEARCHES.items():
         yield f"generate/{name}", generate(model, SOURCE, search, MAX_LENGTH)
-    greedy, beam = GreedySearch(), BeamSearch(3)
+    greedy, beam = GreedySearch(), BeamSearch(3, early_stopping=True)
     for name, search in (("greedy", greedy), ("beam", beam)):
         yield f"prefix/{name}", generate(model, SOURCE, search, MAX_LENGTH, prefix_ids=PREFIX)
         yield (

@@ -22,7 +22,7 @@ SIZES: dict[str, dict[str, Any]] = {
 MAX_TARGET_LENGTH = 40
 NUM_SPECIAL_TOKENS = 4  # the first lines of a vocabulary
 NUM_ALIGNED = 20
-SEARCHES = {"greedy": kt.decoding.GreedySearch(), "beam": kt.decoding.BeamSearch(4)}
+SEARCHES = {"greedy": kt.decoding.GreedySearch(), "beam": kt.decoding.BeamSearch(4, early_stopping=True)}
 
 
 def served(name: str) -> Arrays:
