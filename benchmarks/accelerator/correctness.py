@@ -34,7 +34,7 @@ def device(setting: Setting) -> Outcome:
         "platform": platform,
         "keras": keras.__version__,
         setting.engine.name: sys.modules[setting.engine.name].__version__,
-        "tensorflow": "imported" if "tensorflow" in sys.modules else "not imported",
+        "tensorflow": "imported" if sys.modules.get("tensorflow") else "not imported",
         "losses": [round(loss, 3) for loss in losses],
     }
     if losses[-1] >= losses[0]:

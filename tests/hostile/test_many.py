@@ -216,6 +216,9 @@ WORDS = [
 MISSING = {
     "train": ["--pairs", "missing.tsv"],
     "translate": ["--model", "missing", "text"],
+    "classify": ["--model", "missing", "text"],
+    "tag": ["--model", "missing", "text"],
+    "generate": ["--model", "missing", "text"],
     "evaluate": ["--model", "missing", "--pairs", "missing.tsv"],
     "export": ["missing"],
     "import": ["missing", "new"],
