@@ -11,6 +11,7 @@ import numpy.typing as npt
 from keras import ops
 from safetensors.numpy import save_file
 
+from keras_transformer._arguments import check_kind
 from keras_transformer._files import as_path, atomic_directory, atomic_file, errors_named, write_file
 from keras_transformer.decoding import Search
 from keras_transformer.errors import InputError
@@ -282,6 +283,7 @@ def save_hugging_face(translator: Translator | TextClassifier | TextTagger, dire
         kt.pretrained.save_hugging_face(translator, "hub/de_en")
         ```
     """
+    check_kind(Translator, TextClassifier, TextTagger, translator=translator)
     if isinstance(translator, TextClassifier | TextTagger):
         _save_encoder(translator, as_path(directory))
     else:

@@ -57,9 +57,8 @@ def _scored(
         raise TypeError(f"`translator` must translate. Received: translator={translator!r:.200}.")
     check_kind(Callable, None, progress=progress)
     check_flags(unique=unique)
-    several: list[Any] = [*pairs]
-    if getattr(translator, "source", TextSource).name == "text":
-        several = [*as_pairs(pairs=pairs)]
+    reads_texts = getattr(translator, "source", TextSource).name == "text"
+    several: list[Any] = [*as_pairs(pairs=pairs)] if reads_texts else [*pairs]
     # Sources that are equal share a key, and so their references, only where each is to count once.
     references: dict[object, list[str]] = {}
     sources = []

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from numbers import Integral
 from typing import Any, ClassVar
 
-from keras_transformer._arguments import as_strings
+from keras_transformer._arguments import as_strings, check_flags
 from keras_transformer.tasks.results import (
     OPTIONS,
     SEED,
@@ -114,6 +114,7 @@ class TextTask(Task):
             TypeError: If `num` is not an integer; see also `translate`.
             ValueError: If `num` is not above zero, or more than the search keeps.
         """
+        check_flags(tokens=tokens)
         if num is not None and not isinstance(num, Integral):
             raise TypeError(f"`num` must be an integer or None. Received: num={num!r}.")
         if num is not None and not 1 <= num <= self.num_outputs:
@@ -161,6 +162,7 @@ class TextTask(Task):
             TypeError: As for `translate`.
             ValueError: If there are not as many targets as sources.
         """
+        check_flags(tokens=tokens)
         checked, outputs = self.source.check("sources", sources), as_strings(targets=targets)
         if len(checked) != len(outputs):
             raise ValueError(

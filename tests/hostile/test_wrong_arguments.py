@@ -235,8 +235,10 @@ def fits(value: Any, hint: Any) -> bool:
         return isinstance(value, tuple | list) and all(fits(item, arguments[0]) for item in value)
     if hint in (int, float):
         return isinstance(value, int | hint) and not isinstance(value, bool)
-    unknown = hint in (Any, object) or getattr(hint, "_is_protocol", False)
-    return unknown or isinstance(value, origin or type(hint()) if hint is type(None) else origin or hint)
+    kind = origin or (type(None) if hint is None else hint)
+    # Neither can a variable of types, nor what is only known by its name.
+    is_unknown = hint in (Any, object) or getattr(hint, "_is_protocol", False) or not isinstance(kind, type)
+    return is_unknown or isinstance(value, kind)
 
 
 def wrong_arguments(called: Mapping[str, Case]) -> Iterator[tuple[str, str, int]]:
