@@ -5,7 +5,7 @@ does not mind, since each kernel turns the width of its own input into the width
 scaled here, so the translator needs no statistics of them.
 
 python examples/digits_to_words.py          2 to 3 minutes, at least 95 % exact
-python examples/digits_to_words.py --small  seconds, 94 %; at least 80 %
+python examples/digits_to_words.py --small  seconds, at least 80 %
 """
 
 import argparse
