@@ -302,12 +302,12 @@ class RunConfig(_Section, strict=False):
 
     @classmethod
     def _unknown(cls, name: str, value: Value) -> str:
-        others = [task for task, each in RunConfig.tasks.items() if name in each.options()]
+        others = sorted(task for task, each in RunConfig.tasks.items() if name in each.options())
         if not others:
             return f"No section has this field. Received: {name!r}. Known: {', '.join(cls.options())}."
         task = cls.model_fields["task"].default
         return (
-            f"`{name}` is an option of task={' and '.join(map(repr, others))}. "
+            f"`{name}` is an option of task={' or '.join(map(repr, others))}. "
             f"Received: {name}={value!r}, task={task!r}."
         )
 

@@ -168,7 +168,7 @@ def test_a_part_is_held_out_and_equal_texts_stay_together(tmp_path: Path) -> Non
     [
         (
             {"pairs": "a.tsv"},
-            r"`pairs` is an option of task=.*'translate'\. Received: pairs='a\.tsv', task='g",
+            r"`pairs` is an option of task='classify' or 'tag' or 'translate'\. Received: pairs='a\.tsv'",
         ),
         ({"num_encoder_layers": 2}, r"`num_encoder_layers` is an option of task="),
         ({"monitor": "bleu"}, r"`monitor` must be 'loss'\. Received: monitor='bleu'"),
