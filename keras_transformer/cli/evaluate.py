@@ -1,22 +1,20 @@
 """`keras-transformer evaluate`."""
 
-from pathlib import Path
 from typing import Any
 
 import click
 
-from keras_transformer.cli.classify import is_classifier, open_classifier
-from keras_transformer.cli.options import _change_search, _search_options, model_options, open_model
+from keras_transformer.cli.options import (
+    _change_search,
+    _search_options,
+    model_kind,
+    model_options,
+    open_model,
+)
 from keras_transformer.cli.terminal import Verb, _show, progress_bar
-from keras_transformer.data import read_labelled, read_tagged
-from keras_transformer.data.frame_files import read_frame_pairs
-from keras_transformer.data.sources import read_pairs
-from keras_transformer.data.texts import read_texts
 from keras_transformer.errors import InputError
-from keras_transformer.evaluation import EvaluationReport, evaluate_texts
-from keras_transformer.runs import score_labels, score_tags
-from keras_transformer.runs.scoring import score
-from keras_transformer.tasks import TextGenerator, TextTagger, load_task
+from keras_transformer.runs import RunConfig, RunKind
+from keras_transformer.tasks import Task
 
 
 @click.command(cls=Verb)
@@ -31,10 +29,8 @@ from keras_transformer.tasks import TextGenerator, TextTagger, load_task
 @click.option("--packed", is_flag=True, help="Read --texts one after the other, in pieces.")
 @click.option(
     "--bleu-tokenize",
-    default="13a",
-    show_default=True,
     type=click.Choice(["13a", "none", "intl", "char"]),
-    help="Tokenization of sacreBLEU; none for text that is tokenized already.",
+    help="Tokenization of sacreBLEU; none for text that is tokenized already.  [13a]",
 )
 @_search_options
 @click.option("--multi-label", is_flag=True, help="Of a classifier: texts have any number of labels.")
@@ -52,7 +48,7 @@ def evaluate(
     targets: str | None,
     texts: tuple[str, ...],
     packed: bool,
-    bleu_tokenize: str,
+    bleu_tokenize: str | None,
     beam_size: int | None,
     length_penalty: float | None,
     multi_label: bool,
@@ -67,54 +63,31 @@ def evaluate(
       keras-transformer evaluate --model runs/de_en --length-penalty 1.5 --source val.de --target val.en
       keras-transformer evaluate --model runs/tales --texts test.txt
     """
-    if texts:
-        _show(str(_evaluate_texts(texts, model, packed=packed, split=split)))
-        return
-    num_origins = sum(each is not None for each in (pairs, source, frames))
-    if num_origins != 1 or (source is None) != (target is None) or (targets and not frames):
-        received = f"--pairs {pairs}, --source {source}, --target {target}, --frames {frames}"
-        raise InputError(f"Give --pairs, or --source and --target, or --frames. Received: {received}.")
-    origin = str(pairs) if source is None or target is None else (source, target)
-    if frames is None and is_classifier(model, saved_model):
-        labelled = read_labelled(origin, multi_label=multi_label)
-        classifier = open_classifier(model, saved_model, trust=trust)
-        found, _ = score_labels(classifier, labelled, batch_size=batch_size, progress=progress_bar)
-        _show(str(found))
-        return
-    if model is not None and Path(model, TextTagger.options_file).is_file():
-        tagged = read_tagged(origin)
-        # The tokens of a file are words as they stand.
-        tagger = TextTagger.load(model).with_changes(split_punctuation=False)
-        found, _ = score_tags(tagger, tagged, batch_size=batch_size, progress=progress_bar)
-        _show(str(found))
-        return
+    origins = {"pairs": pairs, "source": source, "frames": frames, "texts": [*texts] or None}
+    given = {name: origin for name, origin in origins.items() if origin is not None}
+    if len(given) != 1 or (source is None) != (target is None):
+        received = ", ".join(f"--{name} {origin}" for name, origin in given.items())
+        wanted = "Give --pairs, or --source and --target, or --frames, or --texts"
+        raise InputError(f"{wanted}. Received: {received or 'none of them'}.")
+    options: dict[str, Any] = {"target": target, "targets": targets, "bleu_tokenize": bleu_tokenize}
+    options |= {"packed": packed or None, "multi_label": multi_label or None, **given}
+    path, model_class = model_kind(model, saved_model)
+    kind = _scoring(path, model_class, {name: each for name, each in options.items() if each is not None})
     # Before the model, which takes seconds to load: a wrong path is told at once.
-    examples: list[Any]
-    if frames is not None:
-        examples = [*read_frame_pairs(frames, targets)]
-    else:
-        examples = [*read_pairs(origin, split, further_targets=unique)]
+    examples = kind.read_from(kind.origin(""), split, unique=unique)
     reads = "text" if frames is None else "features"
-    translator = open_model(model, saved_model, trust=trust, reads=reads)
-    _change_search(translator, beam_size, length_penalty)
-    report = score(
-        translator,
-        examples,
-        batch_size=batch_size,
-        tokenize=bleu_tokenize,
-        unique=unique,
-        progress=progress_bar,
-    )
+    task = open_model(model, saved_model, Task, trust=trust, reads=reads)
+    _change_search(task, beam_size, length_penalty)
+    report, _ = kind.score(task, examples, batch_size=batch_size, unique=unique, progress=progress_bar)
     _show(str(report))
 
 
-def _evaluate_texts(
-    texts: tuple[str, ...], model: str | None, *, packed: bool, split: str
-) -> EvaluationReport:
-    given = read_texts(texts, split)
-    if model is None:
-        raise InputError(f"--texts are scored by a --model. Received: --texts {texts[0]}, no --model.")
-    task = load_task(model)
-    if not isinstance(task, TextGenerator):
-        raise InputError(f"--texts are for a model that continues texts. Received: a {type(task).__name__}.")
-    return evaluate_texts(task, given, packed=packed)
+def _scoring(path: str, model_class: type[Task], options: dict[str, Any]) -> RunKind:
+    """Return what scores such a model and has such options; raise InputError if there is none."""
+    kinds = [kind for kind in RunKind.kinds.values() if issubclass(model_class, kind.scored_class)]
+    known = [kind for kind in kinds if options.keys() <= kind.config_class.options().keys()]
+    if not known:
+        flags = ", ".join(f"--{name.replace('_', '-')}" for name in options)
+        raise InputError(f"{path} is a {model_class.__name__}, which is not scored with {flags}.")
+    task = known[0].config_class.model_fields["task"].default
+    return RunKind.of(RunConfig.default(task=task, **options))

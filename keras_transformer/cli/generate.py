@@ -58,7 +58,7 @@ def generate(
         received = f"{len(prompts)} prompts and --input {input_file}"
         raise InputError(f"Give prompts or --input. Received: {received}.")
     lines = list(prompts) or read_lines(sys.stdin.buffer if input_file is None else input_file)
-    task = open_model(model, saved_model, trust=trust)
+    task = open_model(model, saved_model, TextTask, trust=trust)
     sampling = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
     changes = {name: value for name, value in sampling.items() if value is not None}
     with progress_bar(len(lines), "generating") as progress:

@@ -4,18 +4,19 @@ import dataclasses
 import types
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Literal, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 import click
 
 from keras_transformer.decoding.beam import BeamSearch
 from keras_transformer.decoding.sampling import GreedySearch
 from keras_transformer.errors import InputError
-from keras_transformer.export.served_model import ServedModel
-from keras_transformer.runs.config import RunConfig
-from keras_transformer.tasks import SearchTask, Task, TextTask, load_task
+from keras_transformer.export.served_model import served_kind
+from keras_transformer.runs import RunConfig, RunKind
+from keras_transformer.tasks import ModelTask, SearchTask, Task, saved_kind
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
+_Task = TypeVar("_Task", bound=Task)
 
 # What turns a switch off, where it has a name: --no-... is the other one.
 _OPPOSITES = {
@@ -92,33 +93,45 @@ def _choose_model(command: _Command) -> _Command:
 
 
 def open_model(
-    model: str | None, saved_model: str | None, *, trust: bool = False, reads: str = "text"
-) -> TextTask:
-    """Load the trained model or the export that is named; raise InputError if it is not clear which."""
-    if model is not None and saved_model is not None:
-        raise InputError(f"Give --model or --saved-model. Received: {model} and {saved_model}.")
-    if model is not None:
-        return _reading(reads, load_task(model), model)
-    if saved_model is not None:
-        return _reading(reads, ServedModel(saved_model, trust=trust), saved_model)
-    root = Path("saved_models")
-    found = sorted(path for path in root.iterdir() if path.is_dir()) if root.is_dir() else []
-    if len(found) != 1:
-        names = ", ".join(str(path) for path in found) or "none"
-        raise InputError(f"Name a model with --model or --saved-model. Found in {root}: {names}.")
-    return _reading(reads, ServedModel(found[0], trust=trust), found[0])
-
-
-def _reading(reads: str, task: Task, path: str | Path) -> TextTask:
+    model: str | None,
+    saved_model: str | None,
+    answers: type[_Task],
+    *,
+    trust: bool = False,
+    reads: str = "text",
+) -> _Task:
+    """Load the model that is named; raise InputError if it does not read and answer what is wanted."""
+    path, kind = model_kind(model, saved_model)
+    if not issubclass(kind, answers):
+        verbs = [run.verb for run in RunKind.kinds.values() if issubclass(kind, run.scored_class)]
+        asked = f"ask it with: keras-transformer {verbs[0]}" if verbs else "ask it from Python"
+        raise InputError(f"{path} is a {kind.__name__}; {asked}")
+    loader: Any = kind
+    task = loader.load(path) if issubclass(kind, ModelTask) else loader(path, trust=trust)
     if task.source.name != reads:
         wanted = {
             "text": "the model must read texts; frames are given with --frames, audio in Python",
             "features": "--frames is for models of frames",
         }
         raise InputError(f"{path}: {wanted[reads]}. Received: a model that reads {task.source.name}.")
-    if not isinstance(task, TextTask):
-        raise InputError(f"{path}: the model must write texts. Received: a {type(task).__name__}.")
-    return task
+    opened: _Task = task
+    return opened
+
+
+def model_kind(model: str | None, saved_model: str | None) -> tuple[str, type[Task]]:
+    """Return the directory that is named and the class that loads it; raise InputError if it is not clear."""
+    if model is not None and saved_model is not None:
+        raise InputError(f"Give --model or --saved-model. Received: {model} and {saved_model}.")
+    if model is not None:
+        return model, saved_kind(model)
+    if saved_model is None:
+        root = Path("saved_models")
+        found = sorted(path for path in root.iterdir() if path.is_dir()) if root.is_dir() else []
+        if len(found) != 1:
+            names = ", ".join(str(path) for path in found) or "none"
+            raise InputError(f"Name a model with --model or --saved-model. Found in {root}: {names}.")
+        saved_model = str(found[0])
+    return saved_model, served_kind(saved_model)
 
 
 def _search_options(command: _Command) -> _Command:
@@ -129,7 +142,7 @@ def _search_options(command: _Command) -> _Command:
     return click.option("--beam-size", type=click.IntRange(min=1), help=text)(command)
 
 
-def _change_search(translator: TextTask, beam_size: int | None, length_penalty: float | None) -> None:
+def _change_search(translator: Task, beam_size: int | None, length_penalty: float | None) -> None:
     """Give a trained model another beam or length penalty; raise InputError for an export."""
     if beam_size is None and length_penalty is None:
         return

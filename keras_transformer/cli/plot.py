@@ -10,7 +10,7 @@ from keras_transformer.cli.terminal import Verb, _show, progress_bar
 from keras_transformer.errors import InputError
 from keras_transformer.layers.masks import causal_mask, combine_masks
 from keras_transformer.layers.position_encoding import sinusoidal_position_encoding
-from keras_transformer.tasks import Translator
+from keras_transformer.tasks import TextTask, Translator
 from keras_transformer.types import SPECIAL_IDS, SPECIAL_TOKENS
 from keras_transformer.visualization.attention import plot_attention, plot_attention_maps
 from keras_transformer.visualization.matrices import plot_mask, plot_position_encoding
@@ -49,7 +49,7 @@ def attention(text: str, model: str | None, saved_model: str | None, trust: bool
     """
     if not text:
         raise InputError(f"Give a text that is not empty. Received: {text!r}.")
-    translator = open_model(model, saved_model, trust=trust)
+    translator = open_model(model, saved_model, TextTask, trust=trust)
     if not isinstance(translator, Translator):
         [alignment] = translator.align([text])
         path, title = Path(output, "cross_attention.png"), "Cross-attention, last decoder layer, mean"

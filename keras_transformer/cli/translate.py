@@ -10,6 +10,7 @@ from keras_transformer.cli.terminal import Verb, _show, progress_bar
 from keras_transformer.data.frame_files import read_frames
 from keras_transformer.data.text_files import read_lines
 from keras_transformer.errors import InputError
+from keras_transformer.tasks import TextTask
 
 
 @click.command(cls=Verb)
@@ -59,7 +60,7 @@ def translate(
         # Bytes, since a terminal's encoding would decide on text: input is UTF-8 everywhere, as files are.
         lines = [*texts] or [*read_lines(sys.stdin.buffer if input_file is None else input_file)]
     reads = "text" if frames is None else "features"
-    translator = open_model(model, saved_model, trust=trust, reads=reads)
+    translator = open_model(model, saved_model, TextTask, trust=trust, reads=reads)
     _change_search(translator, beam_size, length_penalty)
     with progress_bar(len(lines), "translating") as progress:
         if n_best is None:

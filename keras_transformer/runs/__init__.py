@@ -4,6 +4,7 @@ from keras_transformer.runs.classification import ClassificationRun, score_label
 from keras_transformer.runs.config import RunConfig
 from keras_transformer.runs.frames import FrameRun
 from keras_transformer.runs.generation import GenerationRun
+from keras_transformer.runs.kind import RunKind
 from keras_transformer.runs.recipe import Recipe
 from keras_transformer.runs.run import Run
 from keras_transformer.runs.scoring import score
@@ -18,5 +19,5 @@ _KINDS = (
     FrameRun,
 )  # what can be trained: a configuration and a kind of run, each known by its import
 
-__all__ = ["Recipe", "Run", "RunConfig", "score", "score_labels", "score_tags"]
+__all__ = ["Recipe", "Run", "RunConfig", "RunKind", "score", "score_labels", "score_tags"]
 __dir__ = __all__.copy  # `dir()` shows what is public

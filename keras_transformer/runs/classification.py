@@ -16,11 +16,10 @@ from keras_transformer.data import (
     classification_dataset,
     label_names,
     read_labelled,
-    split_pairs,
 )
 from keras_transformer.errors import InputError
 from keras_transformer.evaluation import LabelReport, evaluate_labels
-from keras_transformer.models import PRESETS, EncoderModel
+from keras_transformer.models import EncoderModel
 from keras_transformer.runs.config import (
     FileName,
     Fraction,
@@ -30,7 +29,7 @@ from keras_transformer.runs.config import (
     _TrainingSection,
 )
 from keras_transformer.runs.kind import Progress, Readers, RunData, RunKind, RunResults
-from keras_transformer.runs.recipe import choose_dropout, choose_kind, train_tokenizer
+from keras_transformer.runs.recipe import choose_kind
 from keras_transformer.runs.report import text_side
 from keras_transformer.tasks import Classification, Classifier, TextClassifier
 from keras_transformer.training import compile_model
@@ -38,6 +37,7 @@ from keras_transformer.types import LabelledText, Length
 
 _NUM_EXAMPLES = 12
 _SEPARATOR = "|"
+_BATCH_SIZE = 64  # texts that are scored together
 
 
 class _LabelledSection(_DataSection):
@@ -57,15 +57,6 @@ class _LabelledSection(_DataSection):
     """Count all labels alike, however rare they are."""
     max_length: Length = 256
     """Longest text in tokens, the end token included; longer texts are cut off and counted."""
-
-    @model_validator(mode="after")
-    def _check(self) -> "_LabelledSection":
-        if not self.validation_fraction and self.validation_pairs is None:
-            raise ValueError(
-                "`validation_fraction` must be above 0; some texts must choose the best checkpoint. "
-                f"Received: validation_fraction={self.validation_fraction}."
-            )
-        return self
 
 
 class _EncoderSection(_ModelSection):
@@ -113,37 +104,28 @@ class ClassificationRun(RunKind):
     config_class = ClassificationConfig
     task_class = TextClassifier
     model_class = EncoderModel
+    scored_class = Classifier
     noun = "texts"
+    needs = "labelled texts: --pairs FILE"
     verb = "classify"
     template = "classification.html"
     config: ClassificationConfig
 
-    def read(self) -> RunData:
-        """Read all texts; those to validate are held out where they have no file."""
-        data, train = self.config.data, self._training
-        validation, test = (
-            [] if origin is None else read_labelled(origin, multi_label=data.multi_label)
-            for origin in (data.validation_pairs, data.test_pairs)
-        )
-        if not validation:
-            train, validation = split_pairs(
-                train, validation_fraction=data.validation_fraction, seed=data.seed
-            )
-        return RunData(train=train, validation=validation, test=test or validation)
+    def origin(self, prefix: str) -> str | None:
+        """Return the file of labelled texts."""
+        origin: str | None = getattr(self.config.data, f"{prefix}pairs")
+        return origin
 
-    @cached_property
-    def _training(self) -> list[LabelledText]:
-        data = self.config.data
-        if data.pairs is None:
-            raise InputError(
-                "A run with task='classify' needs labelled texts: --pairs FILE. Received: pairs=None."
-            )
-        return read_labelled(data.pairs, multi_label=data.multi_label)
+    def read_from(
+        self, origin: Any, split: str = "train", *, optional: bool = False, unique: bool = False
+    ) -> list[Any]:
+        """Read labelled texts."""
+        return [] if optional else read_labelled(origin, multi_label=self.config.data.multi_label)
 
     @cached_property
     def labels(self) -> list[str]:
         """The labels of all texts to train on, those that are held out included."""
-        return label_names(self._training)
+        return label_names(self.training_part)
 
     def describe(self, example: LabelledText) -> str:
         """Return the label and the beginning of a text."""
@@ -151,16 +133,8 @@ class ClassificationRun(RunKind):
 
     def make_readers(self, data: RunData) -> Readers:
         """Make the tokenizer, from training texts alone."""
-        vocabulary, texts = self.config.vocabulary, [text for text, _ in data.train]
-        return (
-            train_tokenizer(
-                texts,
-                choose_kind(vocabulary.kind, texts, texts),
-                vocabulary.size,
-                lowercase=vocabulary.lowercase,
-                normalize_spaces=vocabulary.normalize_spaces,
-            ),
-        )
+        texts = [text for text, _ in data.train]
+        return (self.new_tokenizer(texts, choose_kind(self.config.vocabulary.kind, texts, texts)),)
 
     @property
     def longest(self) -> int:
@@ -192,8 +166,11 @@ class ClassificationRun(RunKind):
 
     def new_model(self, readers: Readers, dtype: keras.DTypePolicy) -> EncoderModel:
         """Make a model of the preset, what differs from it, and an output for each label."""
-        pooling = self.config.model.pooling
-        return new_encoder(self.config.model, readers, self.longest, len(self.labels), dtype, pooling)
+        [tokenizer], model = readers, self.config.model
+        options = model.of_one_stack(self.model_config(readers, self.longest))
+        return EncoderModel(
+            tokenizer.vocabulary_size, len(self.labels), pooling=model.pooling, **options, dtype=dtype
+        )
 
     def compile_model(self, model: keras.Model, learning_rate: float | LearningRateSchedule) -> None:
         """Compile a new model with Keras's losses of labels."""
@@ -229,14 +206,16 @@ class ClassificationRun(RunKind):
 
     def score(
         self,
-        task: TextClassifier,
+        task: Classifier,
         examples: Sequence[LabelledText],
         *,
+        batch_size: int | None = None,
         unique: bool = False,
         progress: Progress | None = None,
     ) -> tuple[LabelReport, list[Classification]]:
         """Compare the labels that texts are given with their own."""
-        return score_labels(task, [*dict.fromkeys(examples)] if unique else examples, progress=progress)
+        given = [*dict.fromkeys(examples)] if unique else examples
+        return score_labels(task, given, batch_size=batch_size or _BATCH_SIZE, progress=progress)
 
     def source(self, example: LabelledText) -> str:
         """Return the text."""
@@ -273,32 +252,11 @@ class ClassificationRun(RunKind):
         }
 
 
-def new_encoder(
-    model: _ModelSection,
-    readers: Readers,
-    longest: int,
-    num_outputs: int,
-    dtype: keras.DTypePolicy,
-    pooling: str | None,
-) -> EncoderModel:
-    """Make an encoder of a preset and what differs from it."""
-    [tokenizer], asked, preset = readers, model.changes.get("dropout"), PRESETS[model.preset].dropout
-    known = model.transformer(
-        longest=longest,
-        source_vocabulary_size=tokenizer.vocabulary_size,
-        dropout=choose_dropout(preset, readers) if asked is None else asked,
-    )
-    known.check_memory(bytes_per_weight=12)  # with Adam's two means of the gradients
-    names = {*_EncoderSection.types(), "num_layers", "max_length"}
-    options = {name: value for name, value in known.options().items() if name in names}
-    return EncoderModel(tokenizer.vocabulary_size, num_outputs, pooling=pooling, **options, dtype=dtype)
-
-
 def score_labels(
     classifier: Classifier,
     examples: Sequence[LabelledText],
     *,
-    batch_size: int = 64,
+    batch_size: int = _BATCH_SIZE,
     progress: Progress | None = None,
 ) -> tuple[LabelReport, list[Classification]]:
     """Give texts labels, and compare them with the right ones.

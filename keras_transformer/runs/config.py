@@ -58,6 +58,16 @@ class _DataSection(_Section):
     seed: Seed = 0
     """Seed of everything random."""
 
+    @model_validator(mode="after")
+    def _check_validation(self) -> "_DataSection":
+        origins = [name for name in type(self).model_fields if name.startswith("validation_")]
+        if not any(getattr(self, name) for name in origins):
+            raise ValueError(
+                "`validation_fraction` must be above 0; some examples must choose the best checkpoint. "
+                f"Received: validation_fraction={self.validation_fraction}."
+            )
+        return self
+
 
 class _VocabularySection(_Section):
     """Tokens that text is cut into."""
@@ -101,6 +111,12 @@ class _ModelSection(_Section, extra="allow"):
         """Return the types of the fields of `TransformerConfig` that a run may set, by name."""
         types = get_type_hints(TransformerConfig)
         return {name: kind for name, kind in types.items() if name not in cls.decided_elsewhere}
+
+    @classmethod
+    def of_one_stack(cls, known: TransformerConfig) -> dict[str, Any]:
+        """Return the options that a model without a decoder of its own has, too."""
+        names = {*cls.types(), "num_layers", "max_length"}
+        return {name: value for name, value in known.options().items() if name in names}
 
     @property
     def changes(self) -> dict[str, object]:

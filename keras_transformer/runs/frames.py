@@ -8,15 +8,14 @@ from typing import Any, ClassVar, Literal, TypeAlias
 import keras
 import numpy as np
 import tensorflow as tf
-from pydantic import model_validator
 
 from keras_transformer.data import EncodedFrames, FrameNormalizer, read_frame_pairs
 from keras_transformer.errors import InputError
-from keras_transformer.models.config import PRESETS, TransformerConfig
+from keras_transformer.models.config import TransformerConfig
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.runs.config import FileName, RunConfig, _DataSection, _ModelSection
-from keras_transformer.runs.kind import Progress, Readers, RunData, RunResults
-from keras_transformer.runs.recipe import choose_dropout, choose_kind, train_tokenizer
+from keras_transformer.runs.kind import Progress, Readers, RunData, RunKind, RunResults
+from keras_transformer.runs.recipe import choose_kind
 from keras_transformer.runs.translation import TranslationRun
 from keras_transformer.runs.translation_options import _DecodingSection, _TranslationTraining
 from keras_transformer.runs.translation_report import _page
@@ -47,15 +46,6 @@ class _FramesSection(_DataSection):
     max_target_length: Length = 256
     """Longest target in tokens, one special token included; longer examples are dropped and counted."""
 
-    @model_validator(mode="after")
-    def _check(self) -> "_FramesSection":
-        if not self.validation_fraction and self.validation_frames is None:
-            raise ValueError(
-                "`validation_fraction` must be above 0; some examples must choose the best checkpoint. "
-                f"Received: validation_fraction={self.validation_fraction}."
-            )
-        return self
-
 
 class _FrameModelSection(_ModelSection):
     """A preset, and what differs from it; the width of the frames is that of the data."""
@@ -84,35 +74,30 @@ class FrameRun(TranslationRun):
 
     config_class = FramesConfig
     noun = "examples"
+    needs = "frames: --frames DIRECTORY"
     template = "frames.html"
     sides: ClassVar[tuple[int, ...]] = (1,)
     config: Any
 
     def read(self) -> RunData:
-        """Read all frames; a part that has no files is held out from those to train on."""
+        """Read all examples; those to validate on are held out where they have no files."""
+        return RunKind.read(self)  # none of them is more than memory holds
+
+    def origin(self, prefix: str) -> tuple[str, str | None] | None:
+        """Return where frames are, and their targets."""
         data = self.config.data
-        if data.frames is None:
-            raise InputError("`frames` must name a directory or a file to train on. Received: frames=None.")
-        train = read_frame_pairs(data.frames, data.targets)
-        validation, test = (
-            [] if frames is None else read_frame_pairs(frames, targets)
-            for frames, targets in (
-                (data.validation_frames, data.validation_targets),
-                (data.test_frames, data.test_targets),
-            )
-        )
-        if not validation:
-            order = np.random.default_rng(data.seed).permutation(len(train)).tolist()
-            count = max(1, round(data.validation_fraction * len(train)))
-            if count >= len(train):
-                raise InputError(
-                    f"No example is left to train on. Received: {len(train)} examples, {count} of them for "
-                    "validation."
-                )
-            train, validation = (
-                [train[number] for number in sorted(numbers)] for numbers in (order[count:], order[:count])
-            )
-        return RunData(train=train, validation=validation, test=test or validation)
+        frames = getattr(data, f"{prefix}frames")
+        return None if frames is None else (frames, getattr(data, f"{prefix}targets"))
+
+    def read_from(
+        self, origin: Any, split: str = "train", *, optional: bool = False, unique: bool = False
+    ) -> list[Any]:
+        """Read frames and their targets."""
+        return [] if optional else [*read_frame_pairs(*origin)]
+
+    def key(self, example: _Pair) -> str:
+        """Return a checksum of the frames."""
+        return hashlib.sha256(f"{example[0].shape}".encode() + example[0].tobytes()).hexdigest()
 
     def fingerprint(self, examples: Sequence[_Pair]) -> str:
         """Return what other frames or targets, or another order of them, would change."""
@@ -127,11 +112,8 @@ class FrameRun(TranslationRun):
 
     def make_readers(self, data: RunData) -> Readers:
         """Compute the statistics of the frames, and make the vocabulary of the targets."""
-        vocabulary = self.config.vocabulary
         targets = [target for _, target in data.train]
-        kind = choose_kind(vocabulary.kind, targets, targets)
-        options = {"lowercase": vocabulary.lowercase, "normalize_spaces": vocabulary.normalize_spaces}
-        tokenizer = train_tokenizer(targets, kind, vocabulary.size, **options)
+        tokenizer = self.new_tokenizer(targets, choose_kind(self.config.vocabulary.kind, targets, targets))
         return FrameNormalizer.adapt(frames for frames, _ in data.train), tokenizer
 
     def initial_readers(self, initial: Translator) -> Readers:
@@ -158,16 +140,14 @@ class FrameRun(TranslationRun):
 
     def new_model(self, readers: Readers, dtype: keras.DTypePolicy) -> Transformer:
         """Make a model of the preset, what differs from it, the width of frames and the vocabulary's size."""
-        model, (normalizer, tokenizer) = self.config.model, readers
-        asked, preset = model.changes.get("dropout"), PRESETS[model.preset].dropout
-        options = model.transformer(
-            longest=max(self.longest, self.config.decoding.max_target_length),
+        normalizer, tokenizer = readers
+        known = self.model_config(
+            readers,
+            max(self.longest, self.config.decoding.max_target_length),
             encoder_feature_dim=normalizer.feature_dim,
             target_vocabulary_size=tokenizer.vocabulary_size,
-            dropout=choose_dropout(preset, readers) if asked is None else asked,
         )
-        options.check_memory(bytes_per_weight=12)  # with Adam's two means of the gradients
-        return Transformer(**options.options(), dtype=dtype)
+        return Transformer(**known.options(), dtype=dtype)
 
     def source(self, example: _Pair) -> list[list[float]]:
         """Return frames as lists of numbers."""

@@ -8,11 +8,10 @@ import keras
 import tensorflow as tf
 
 from keras_transformer._backend.compiler import compiles_each_shape
-from keras_transformer.data import EncodedTexts, read_texts, split_pairs, text_dataset
+from keras_transformer.data import EncodedTexts, read_texts, text_dataset
 from keras_transformer.decoding import GreedySearch, SampleSearch, Search
-from keras_transformer.errors import InputError
 from keras_transformer.evaluation import EvaluationReport, evaluate_texts
-from keras_transformer.models import PRESETS, CausalLM
+from keras_transformer.models import CausalLM
 from keras_transformer.runs.config import (
     Files,
     Fraction,
@@ -25,7 +24,7 @@ from keras_transformer.runs.config import (
     _TrainingSection,
 )
 from keras_transformer.runs.kind import Progress, Readers, RunData, RunKind, RunResults
-from keras_transformer.runs.recipe import choose_dropout, choose_kind, train_tokenizer
+from keras_transformer.runs.recipe import choose_kind
 from keras_transformer.runs.report import text_side
 from keras_transformer.tasks import TextGenerator, Translation
 from keras_transformer.types import Count, Length
@@ -117,30 +116,27 @@ class GenerationRun(RunKind):
     config_class = GenerationConfig
     task_class = TextGenerator
     model_class = CausalLM
+    scored_class = TextGenerator
     noun = "texts"
+    needs = "texts: --texts FILE"
     verb = "generate"
     template = "generation.html"
     config: GenerationConfig
 
-    def read(self) -> RunData:
-        """Read all texts; a part that has no files is a split of the dataset, or of the training texts."""
-        data = self.config.data
-        if data.texts is None:
-            raise InputError("A run with task='generate' needs texts: --texts FILE. Received: texts=None.")
-        train = read_texts(data.texts)
-        validation, test = (
-            read_texts(data.texts, part, optional=True) if files is None else read_texts(files)
-            for part, files in (("validation", data.validation_texts), ("test", data.test_texts))
-        )
-        if not validation:
-            # Equal texts stay on one side.
-            parts = split_pairs(
-                [(text, text) for text in train],
-                validation_fraction=data.validation_fraction,
-                seed=data.seed,
-            )
-            train, validation = ([text for text, _ in part] for part in parts)
-        return RunData(train=train, validation=validation, test=test or validation)
+    def origin(self, prefix: str) -> str | list[str] | None:
+        """Return the files of texts."""
+        origin: str | list[str] | None = getattr(self.config.data, f"{prefix}texts")
+        return origin
+
+    def read_from(
+        self, origin: Any, split: str = "train", *, optional: bool = False, unique: bool = False
+    ) -> list[Any]:
+        """Read texts."""
+        return read_texts(origin, split, optional=optional)
+
+    def key(self, example: str) -> str:
+        """Return the text."""
+        return example
 
     def describe(self, example: str) -> str:
         """Return the beginning of a text."""
@@ -148,16 +144,8 @@ class GenerationRun(RunKind):
 
     def make_readers(self, data: RunData) -> Readers:
         """Make the tokenizer, from training texts alone."""
-        vocabulary, texts = self.config.vocabulary, [*data.train]
-        return (
-            train_tokenizer(
-                texts,
-                choose_kind(vocabulary.kind, texts, texts),
-                vocabulary.size,
-                lowercase=vocabulary.lowercase,
-                normalize_spaces=vocabulary.normalize_spaces,
-            ),
-        )
+        texts = [*data.train]
+        return (self.new_tokenizer(texts, choose_kind(self.config.vocabulary.kind, texts, texts)),)
 
     @property
     def longest(self) -> int:
@@ -184,16 +172,8 @@ class GenerationRun(RunKind):
 
     def new_model(self, readers: Readers, dtype: keras.DTypePolicy) -> CausalLM:
         """Make a model of the preset, and what differs from it."""
-        [tokenizer], model = readers, self.config.model
-        asked, preset = model.changes.get("dropout"), PRESETS[model.preset].dropout
-        known = model.transformer(
-            longest=self.longest,
-            target_vocabulary_size=tokenizer.vocabulary_size,
-            dropout=choose_dropout(preset, readers) if asked is None else asked,
-        )
-        known.check_memory(bytes_per_weight=12)  # with Adam's two means of the gradients
-        names = {*_CausalModelSection.types(), "num_layers", "max_length"}
-        options = {name: value for name, value in known.options().items() if name in names}
+        [tokenizer] = readers
+        options = self.config.model.of_one_stack(self.model_config(readers, self.longest))
         return CausalLM(tokenizer.vocabulary_size, **options, dtype=dtype)
 
     def check_model(self, model: CausalLM) -> None:
@@ -212,6 +192,7 @@ class GenerationRun(RunKind):
         task: TextGenerator,
         examples: Sequence[str],
         *,
+        batch_size: int | None = None,
         unique: bool = False,
         progress: Progress | None = None,
     ) -> tuple[EvaluationReport, list[Translation]]:
@@ -219,7 +200,9 @@ class GenerationRun(RunKind):
         given = [*dict.fromkeys(examples)] if unique else examples
         report = evaluate_texts(task, given, packed=self.config.data.packed)
         prompts = [self.source(text) for text in examples[:_NUM_CONTINUED]]
-        return report, task.translate_with_scores(prompts, batch_size=self.config.decoding.batch_size)
+        return report, task.translate_with_scores(
+            prompts, batch_size=batch_size or self.config.decoding.batch_size
+        )
 
     def source(self, example: str) -> str:
         """Return the beginning of a text as a prompt: three words, or a quarter of a short text."""

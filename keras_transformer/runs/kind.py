@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias
 
@@ -14,9 +15,14 @@ import numpy as np
 import tensorflow as tf
 from keras.optimizers.schedules import LearningRateSchedule
 
+from keras_transformer.data import split_pairs
+from keras_transformer.errors import InputError
 from keras_transformer.evaluation import EvaluationReport
+from keras_transformer.models.config import PRESETS, TransformerConfig
 from keras_transformer.runs.config import RunConfig
-from keras_transformer.tasks import ModelTask
+from keras_transformer.runs.recipe import choose_dropout, train_tokenizer
+from keras_transformer.tasks import ModelTask, Task
+from keras_transformer.text.tokenizer import Tokenizer
 from keras_transformer.training import compile_model
 
 # Shows something long with its length and its name; what it gives is told how many more items are done.
@@ -92,10 +98,14 @@ class RunKind(abc.ABC):
     """The options of such a run; its field `task` has the name as its default."""
     task_class: ClassVar[type[ModelTask]]
     """What a run ends with."""
+    scored_class: ClassVar[type[Task]]
+    """What `score` takes: `task_class`, or what it has in common with an export."""
     model_class: ClassVar[type[keras.Model]]
     """What it trains."""
     noun: ClassVar[str]
     """What examples are called in messages, in the plural."""
+    needs: ClassVar[str]
+    """What to train on, and the flag that names it."""
     verb: ClassVar[str]
     """The command that asks a model of this kind."""
     template: ClassVar[str] = "report.html"
@@ -117,9 +127,57 @@ class RunKind(abc.ABC):
 
     # What a run trains on.
 
-    @abc.abstractmethod
     def read(self) -> RunData:
-        """Read all examples; a part that has no files is held out from those to train on."""
+        """Read all examples; validation examples are held out from the others where they have no origin."""
+        train, validation, test = self.training_part, self.read_part("validation"), self.read_part("test")
+        if not validation:
+            train, validation = self.hold_out(train)
+        # Without test examples, the report is of those that choose the best epoch.
+        return RunData(train=train, validation=validation, test=test or validation)
+
+    @cached_property
+    def training_part(self) -> list[Any]:
+        """The examples to train on, those that are held out included; read once."""
+        origin = self.origin("")
+        if origin is None:
+            raise InputError(f"A run with task={self.config.task!r} needs {self.needs}. Received: none.")
+        return self.read_from(origin)
+
+    def read_part(self, part: str) -> list[Any]:
+        """Read the examples to validate or test on; none where they have no origin of their own."""
+        origin = self.origin(f"{part}_")
+        if origin is not None:
+            return self.read_from(origin)
+        return self.read_from(self.origin(""), part, optional=True)  # a split of the same dataset
+
+    @abc.abstractmethod
+    def origin(self, prefix: str) -> Any:
+        """Return where the examples are that options with a prefix name; None if they name nothing."""
+
+    @abc.abstractmethod
+    def read_from(
+        self, origin: Any, split: str = "train", *, optional: bool = False, unique: bool = False
+    ) -> list[Any]:
+        """Read examples from an origin, or a split of a dataset that has splits.
+
+        A file has none: then there are no examples if they are optional, and all of the file if not.
+        `unique` is as for `score`.
+        """
+
+    def hold_out(self, examples: list[Any]) -> tuple[list[Any], list[Any]]:
+        """Return the examples to train on, and those to validate on; equal sources stay together."""
+        data = self.config.data
+        numbered = [(self.key(example), str(number)) for number, example in enumerate(examples)]
+        train, validation = split_pairs(
+            numbered, validation_fraction=data.validation_fraction, seed=data.seed
+        )
+        return [examples[int(number)] for _, number in train], [
+            examples[int(number)] for _, number in validation
+        ]
+
+    def key(self, example: Any) -> str:
+        """Return what examples with equal sources have in common."""
+        return str(example[0])
 
     def fingerprint(self, examples: Sequence[Any]) -> str:
         """Return what other examples, or another order of them, would change."""
@@ -136,6 +194,17 @@ class RunKind(abc.ABC):
     @abc.abstractmethod
     def make_readers(self, data: RunData) -> Readers:
         """Make the readers, from training examples alone."""
+
+    def new_tokenizer(self, texts: list[str], kind: str) -> Tokenizer:
+        """Train a tokenizer of a kind, as the configuration wants it."""
+        vocabulary = self.config.vocabulary
+        return train_tokenizer(
+            texts,
+            kind,
+            vocabulary.size,
+            lowercase=vocabulary.lowercase,
+            normalize_spaces=vocabulary.normalize_spaces,
+        )
 
     def initial_readers(self, initial: Any) -> Readers:
         """Return the readers of the task that a run begins with."""
@@ -161,6 +230,15 @@ class RunKind(abc.ABC):
     @abc.abstractmethod
     def new_model(self, readers: Readers, dtype: keras.DTypePolicy) -> keras.Model:
         """Make a model without training."""
+
+    def model_config(self, readers: Readers, longest: int, **decided: object) -> TransformerConfig:
+        """Return the preset, what differs from it, and what the data decide, if memory is large enough."""
+        model = self.config.model
+        asked, preset = model.changes.get("dropout"), PRESETS[model.preset].dropout
+        dropout = choose_dropout(preset, readers) if asked is None else asked
+        known: TransformerConfig = model.transformer(longest=longest, dropout=dropout, **decided)
+        known.check_memory(bytes_per_weight=12)  # with Adam's two means of the gradients
+        return known
 
     def compile_model(self, model: keras.Model, learning_rate: float | LearningRateSchedule) -> None:
         """Compile a new model."""
@@ -192,9 +270,15 @@ class RunKind(abc.ABC):
 
     @abc.abstractmethod
     def score(
-        self, task: Any, examples: Sequence[Any], *, unique: bool = False, progress: Progress | None = None
+        self,
+        task: Any,
+        examples: Sequence[Any],
+        *,
+        batch_size: int | None = None,
+        unique: bool = False,
+        progress: Progress | None = None,
     ) -> tuple[EvaluationReport, list[Any]]:
-        """Score a task on examples; return its outputs, too."""
+        """Score a task, or an export of one, on examples; return its outputs, too."""
 
     @abc.abstractmethod
     def source(self, example: Any) -> Any:

@@ -9,19 +9,19 @@ import keras
 import tensorflow as tf
 from keras.optimizers.schedules import LearningRateSchedule
 
-from keras_transformer.data import EncodedTags, label_names, read_tagged, split_pairs, tagging_dataset
+from keras_transformer.data import EncodedTags, label_names, read_tagged, tagging_dataset
 from keras_transformer.errors import InputError
 from keras_transformer.evaluation import LabelReport, evaluate_tags
 from keras_transformer.models import EncoderModel
 from keras_transformer.runs.classification import (
+    _BATCH_SIZE,
     _ClassificationTraining,
     _EncoderSection,
     _LabelledSection,
-    new_encoder,
 )
 from keras_transformer.runs.config import FileName, RunConfig, _DataSection, _ModelSection
 from keras_transformer.runs.kind import Progress, Readers, RunData, RunKind, RunResults
-from keras_transformer.runs.recipe import choose_kind, train_tokenizer
+from keras_transformer.runs.recipe import choose_kind
 from keras_transformer.runs.report import text_side
 from keras_transformer.tasks import Tagger, Tagging, TextTagger
 from keras_transformer.training import compile_model
@@ -69,34 +69,28 @@ class TaggingRun(RunKind):
     config_class = TaggingConfig
     task_class = TextTagger
     model_class = EncoderModel
+    scored_class = Tagger
     noun = "texts"
+    needs = "tagged texts: --pairs FILE"
     verb = "tag"
     template = "tagging.html"
     config: TaggingConfig
 
-    def read(self) -> RunData:
-        """Read all texts; those to validate are held out where they have no file."""
-        data, train = self.config.data, self._training
-        validation, test = (
-            [] if origin is None else read_tagged(origin)
-            for origin in (data.validation_pairs, data.test_pairs)
-        )
-        if not validation:
-            train, validation = split_pairs(
-                train, validation_fraction=data.validation_fraction, seed=data.seed
-            )
-        return RunData(train=train, validation=validation, test=test or validation)
+    def origin(self, prefix: str) -> str | None:
+        """Return the file of tagged texts."""
+        origin: str | None = getattr(self.config.data, f"{prefix}pairs")
+        return origin
 
-    @cached_property
-    def _training(self) -> list[TaggedText]:
-        if self.config.data.pairs is None:
-            raise InputError("A run with task='tag' needs tagged texts: --pairs FILE. Received: pairs=None.")
-        return read_tagged(self.config.data.pairs)
+    def read_from(
+        self, origin: Any, split: str = "train", *, optional: bool = False, unique: bool = False
+    ) -> list[Any]:
+        """Read tagged texts."""
+        return [] if optional else read_tagged(origin)
 
     @cached_property
     def tags(self) -> list[str]:
         """The tags of all texts to train on, those that are held out included."""
-        return label_names(self._training)
+        return label_names(self.training_part)
 
     def describe(self, example: TaggedText) -> str:
         """Return the beginning of a text with its tags."""
@@ -104,16 +98,8 @@ class TaggingRun(RunKind):
 
     def make_readers(self, data: RunData) -> Readers:
         """Make the tokenizer, from training texts alone."""
-        vocabulary, texts = self.config.vocabulary, [" ".join(tokens) for tokens, _ in data.train]
-        return (
-            train_tokenizer(
-                texts,
-                choose_kind(vocabulary.kind, texts, texts),
-                vocabulary.size,
-                lowercase=vocabulary.lowercase,
-                normalize_spaces=vocabulary.normalize_spaces,
-            ),
-        )
+        texts = [" ".join(tokens) for tokens, _ in data.train]
+        return (self.new_tokenizer(texts, choose_kind(self.config.vocabulary.kind, texts, texts)),)
 
     @property
     def longest(self) -> int:
@@ -141,7 +127,9 @@ class TaggingRun(RunKind):
 
     def new_model(self, readers: Readers, dtype: keras.DTypePolicy) -> EncoderModel:
         """Make a model of the preset, what differs from it, and an output for each tag."""
-        return new_encoder(self.config.model, readers, self.longest, len(self.tags), dtype, None)
+        [tokenizer] = readers
+        options = self.config.model.of_one_stack(self.model_config(readers, self.longest))
+        return EncoderModel(tokenizer.vocabulary_size, len(self.tags), pooling=None, **options, dtype=dtype)
 
     def compile_model(self, model: keras.Model, learning_rate: float | LearningRateSchedule) -> None:
         """Compile a new model; what is no first token of a word does not count."""
@@ -171,16 +159,18 @@ class TaggingRun(RunKind):
 
     def score(
         self,
-        task: TextTagger,
+        task: Tagger,
         examples: Sequence[TaggedText],
         *,
+        batch_size: int | None = None,
         unique: bool = False,
         progress: Progress | None = None,
     ) -> tuple[LabelReport, list[Tagging]]:
         """Compare the tags that tokens are given with their own."""
-        # The tokens of a file are words as they stand.
-        task = task.with_changes(split_punctuation=False)
-        return score_tags(task, [*dict.fromkeys(examples)] if unique else examples, progress=progress)
+        if isinstance(task, TextTagger):  # the tokens of a file are words as they stand
+            task = task.with_changes(split_punctuation=False)
+        given = [*dict.fromkeys(examples)] if unique else examples
+        return score_tags(task, given, batch_size=batch_size or _BATCH_SIZE, progress=progress)
 
     def source(self, example: TaggedText) -> str:
         """Return the tokens with spaces between them."""
@@ -221,7 +211,7 @@ def score_tags(
     tagger: Tagger,
     examples: Sequence[TaggedText],
     *,
-    batch_size: int = 64,
+    batch_size: int = _BATCH_SIZE,
     progress: Progress | None = None,
 ) -> tuple[LabelReport, list[Tagging]]:
     """Tag the tokens of texts, and compare their tags with the right ones.
@@ -235,11 +225,20 @@ def score_tags(
 
     Returns:
         The scores, and the answer for each text. Tokens that were cut off count as `O`.
+
+    Raises:
+        InputError: If the tagger's words are others than the tokens.
     """
     texts = [" ".join(tokens) for tokens, _ in examples]
     with progress(len(texts), "scoring") if progress else nullcontext() as advance:
         outputs = tagger.tag(texts, batch_size=batch_size, progress=advance)
     right = [[*tags] for _, tags in examples]
+    for (tokens, _), output in zip(examples, outputs, strict=True):
+        if output.tokens != tuple(tokens[: len(output.tokens)]):
+            raise InputError(
+                "The words of a tagger must be the tokens of the texts: it must have, or be exported with, "
+                f"split_punctuation=False. Received: tokens {tokens!r:.200}, words {output.tokens!r:.200}."
+            )
     given = [_fitted(output, len(tags)) for output, tags in zip(outputs, right, strict=True)]
     return evaluate_tags(given, right), outputs
 

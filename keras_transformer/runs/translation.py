@@ -10,7 +10,6 @@ import tensorflow as tf
 from keras_transformer._backend.compiler import compiles_each_shape
 from keras_transformer.data.encoding import EncodedPairs
 from keras_transformer.data.noise import subword_dropout
-from keras_transformer.data.pairs import split_pairs
 from keras_transformer.data.pipeline import translation_dataset
 from keras_transformer.data.sources import read_pairs
 from keras_transformer.decoding.beam import BeamSearch
@@ -19,19 +18,16 @@ from keras_transformer.decoding.search import Search
 from keras_transformer.errors import InputError
 from keras_transformer.evaluation.decode_and_score import DecodeAndScore
 from keras_transformer.evaluation.report import EvaluationReport
-from keras_transformer.models.config import PRESETS
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.runs.config import RunConfig
 from keras_transformer.runs.kind import Progress, Readers, RunData, RunKind, RunResults
 from keras_transformer.runs.large_corpus import _large_corpus, _LargeCorpus
-from keras_transformer.runs.recipe import choose_dropout, choose_kind, train_tokenizer
+from keras_transformer.runs.recipe import choose_kind
 from keras_transformer.runs.scoring import _scored
-from keras_transformer.runs.translation_options import TranslationConfig, _PairVocabularySection
+from keras_transformer.runs.translation_options import TranslationConfig
 from keras_transformer.runs.translation_report import ATTENTION_FILE, _page
-from keras_transformer.tasks import Translation, Translator
+from keras_transformer.tasks import TextTask, Translation, Translator
 from keras_transformer.text.subword import SubwordTokenizer
-from keras_transformer.text.tokenizer import Tokenizer
-from keras_transformer.types import Pair
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -42,35 +38,36 @@ class TranslationRun(RunKind):
     config_class: ClassVar[type[RunConfig]] = TranslationConfig
     task_class = Translator
     model_class = Transformer
+    scored_class = TextTask
     noun = "pairs"
+    needs = "pairs: --pairs NAME"
     verb = "translate"
     template = "translation.html"
     pictures: ClassVar[tuple[str, ...]] = (ATTENTION_FILE,)
     config: Any
 
     def read(self) -> RunData:
-        """Read all pairs; a part that has no files is a split of the training pairs' origin."""
-        data, corpus = self.config.data, _large_corpus(self.config)
-        train = self._read_part("train", "") if corpus is None else corpus.sample
-        validation, test = (self._read_part(part, f"{part}_") for part in ("validation", "test"))
-        if not validation and corpus is not None:
-            validation = corpus.held_out
-        elif not validation:
-            train, validation = split_pairs(
-                train, validation_fraction=data.validation_fraction, seed=data.seed
-            )
-        # Where a run has no test pairs, its report is of those that chose the best epoch.
-        return RunData(train=train, validation=validation, test=test or validation, corpus=corpus)
+        """Read all pairs, of more than memory holds a sample."""
+        corpus = _large_corpus(self.config)
+        if corpus is None:
+            return super().read()
+        validation = self.read_part("validation") or corpus.held_out
+        return RunData(corpus.sample, validation, self.read_part("test") or validation, corpus)
 
-    def _read_part(self, part: str, prefix: str) -> list[Pair]:
+    def origin(self, prefix: str) -> Any:
+        """Return two files of lines, or a name of pairs: the built-in dates if there is none."""
         data = self.config.data
         source, target = getattr(data, f"{prefix}source"), getattr(data, f"{prefix}target")
         if source is not None:
-            return read_pairs((source, target))
-        # Files have no splits; the held-out part is cut from the training pairs above.
-        if data.source is not None:
-            return []
-        return read_pairs(data.pairs or "dates", part, optional=part != "train", seed=data.seed)
+            return source, target
+        return None if prefix else data.pairs or "dates"
+
+    def read_from(
+        self, origin: Any, split: str = "train", *, optional: bool = False, unique: bool = False
+    ) -> list[Any]:
+        """Read pairs; columns after the second are more targets of a source that counts once."""
+        seed = self.config.data.seed
+        return read_pairs(origin, split, optional=optional, further_targets=unique, seed=seed)
 
     def shown(self, source: Any) -> str:
         """Return a source as a line shows it."""
@@ -89,9 +86,9 @@ class TranslationRun(RunKind):
         kind = choose_kind(vocabulary.asked_kind, sources, targets)
         target_kind = vocabulary.target_kind or kind
         if vocabulary.shared:
-            tokenizer = _train_tokenizer(vocabulary, kind, [*sources, *targets])
+            tokenizer = self.new_tokenizer([*sources, *targets], kind)
             return tokenizer, tokenizer
-        return _train_tokenizer(vocabulary, kind, sources), _train_tokenizer(vocabulary, target_kind, targets)
+        return self.new_tokenizer(sources, kind), self.new_tokenizer(targets, target_kind)
 
     def initial_readers(self, initial: Translator) -> Readers:
         """Return the tokenizers of a translator that reads texts."""
@@ -168,16 +165,14 @@ class TranslationRun(RunKind):
                 "`share_embeddings` needs one vocabulary for both sides. Received: share_embeddings=True, "
                 f"and vocabularies of {sizes[0]:,} and {sizes[1]:,} entries."
             )
-        asked, preset = model.changes.get("dropout"), PRESETS[model.preset].dropout
-        options = model.transformer(
-            longest=max(self.longest, self.config.decoding.max_target_length),
+        known = self.model_config(
+            readers,
+            max(self.longest, self.config.decoding.max_target_length),
             source_vocabulary_size=sizes[0],
             target_vocabulary_size=sizes[1],
             share_embeddings=self.config.vocabulary.shared,
-            dropout=choose_dropout(preset, readers) if asked is None else asked,
         )
-        options.check_memory(bytes_per_weight=12)  # with Adam's two means of the gradients
-        return Transformer(**options.options(), dtype=dtype)
+        return Transformer(**known.options(), dtype=dtype)
 
     def check_model(self, model: Transformer) -> None:
         """Raise InputError for a search that the machine has no memory for."""
@@ -228,14 +223,16 @@ class TranslationRun(RunKind):
 
     def score(
         self,
-        task: Translator,
+        task: TextTask,
         examples: Sequence[Any],
         *,
+        batch_size: int | None = None,
         unique: bool = False,
         progress: Progress | None = None,
     ) -> tuple[EvaluationReport, list[Translation]]:
         """Translate the sources, and compare the outputs with the targets; see `runs.score`."""
-        size, tokenize = self.config.decoding.batch_size, self.config.decoding.bleu_tokenize
+        decoding = self.config.decoding
+        size, tokenize = batch_size or decoding.batch_size, decoding.bleu_tokenize
         return _scored(task, examples, size, tokenize, unique=unique, progress=progress)
 
     def source(self, example: Any) -> Any:
@@ -253,13 +250,3 @@ class TranslationRun(RunKind):
     def page(self, results: RunResults) -> dict[str, Any]:
         """Return examples, attention maps and vocabularies; draw the attention of the first output."""
         return _page(results, self.config.data.seed, self._limits, self.shown)
-
-
-def _train_tokenizer(vocabulary: _PairVocabularySection, kind: str, texts: list[str]) -> Tokenizer:
-    return train_tokenizer(
-        texts,
-        kind,
-        vocabulary.size,
-        lowercase=vocabulary.lowercase,
-        normalize_spaces=vocabulary.normalize_spaces,
-    )

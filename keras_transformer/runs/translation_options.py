@@ -65,11 +65,6 @@ class _PairsSection(_DataSection):
                 "`pairs` and `source` are two origins; give one. "
                 f"Received: pairs={self.pairs!r}, source={self.source!r}."
             )
-        if not self.validation_fraction and self.validation_source is None:
-            raise ValueError(
-                "`validation_fraction` must be above 0; some pairs must choose the best checkpoint. "
-                f"Received: validation_fraction={self.validation_fraction}."
-            )
         return self
 
 

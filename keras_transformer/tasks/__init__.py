@@ -1,7 +1,7 @@
 """Tasks: a model with what turns a user's data into its inputs, and its outputs into what the user wants."""
 
 from keras_transformer.tasks.frame_source import FrameSource
-from keras_transformer.tasks.loading import load_task
+from keras_transformer.tasks.loading import load_task, saved_kind
 from keras_transformer.tasks.model_task import ModelTask
 from keras_transformer.tasks.results import (
     Alignment,
@@ -44,5 +44,6 @@ __all__ = [
     "Translator",
     "TruncationWarning",
     "load_task",
+    "saved_kind",
 ]
 __dir__ = __all__.copy  # `dir()` shows what is public

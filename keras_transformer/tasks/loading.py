@@ -26,11 +26,26 @@ def load_task(directory: str | Path) -> ModelTask:
         kt.export.export_saved_model(task, "saved_models/de_en")
         ```
     """
+    return saved_kind(directory).load(directory)
+
+
+def saved_kind(directory: str | Path) -> type[ModelTask]:
+    """Return the class of a saved task, without loading it.
+
+    Args:
+        directory: As of `load_task`.
+
+    Returns:
+        `Translator`, `TextGenerator`, `TextClassifier`, `TextTagger`, or a subclass of your own.
+
+    Raises:
+        InputError: If there is no task.
+    """
     path = as_path(directory)
     kinds = {kind.options_file: kind for kind in _kinds(ModelTask)}
     for name, kind in kinds.items():
         if current_path(path, name).is_file():
-            return kind.load(path)
+            return kind
     raise InputError(f"{path} is not the directory of a model: it has no {' or '.join(kinds)}.")
 
 

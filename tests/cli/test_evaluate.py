@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from keras_transformer.cli import evaluate as verb
+from keras_transformer.runs.kind import RunKind
 
 
 def test_a_model_and_its_export_score_alike(command: Callable, trained: Path, pairs_file: Path) -> None:
@@ -50,10 +50,11 @@ def test_pairs_or_files_are_needed(command: Callable) -> None:
 def test_a_search_can_be_tried(command: Callable, trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     searches = []
 
-    def remember(translator: Any, *arguments: Any, **options: Any) -> None:
+    def remember(self: Any, translator: Any, *arguments: Any, **options: Any) -> tuple[str, list[Any]]:
         searches.append((translator.search.beam_size, translator.search.length_penalty))
+        return "", []
 
-    monkeypatch.setattr(verb, "score", remember)
+    monkeypatch.setattr(RunKind.kinds["translate"], "score", remember)
     words = ["evaluate", "--pairs", "dates", "--model", trained / "runs/tiny"]
     for options in ([], ["--length-penalty", "0.5"], ["--beam-size", "3"]):
         assert command(*words, *options).exit_code == 0

@@ -71,7 +71,7 @@ def test_texts_are_scored(model: kt.TextGenerator, command: Callable) -> None:
     Path("texts.txt").write_text("the dog\nit sat\n")
     result = command("evaluate", "--model", "model", "--texts", "texts.txt")
     assert result.stdout == f"{kt.evaluation.evaluate_texts(model, ['the dog', 'it sat'])}\n"
-    assert "--texts are scored by a --model" in command("evaluate", "--texts", "texts.txt").stderr
+    assert "Name a model with --model or --saved-model" in command("evaluate", "--texts", "texts.txt").stderr
 
 
 @pytest.mark.slow

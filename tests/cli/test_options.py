@@ -7,7 +7,9 @@ import pytest
 
 from keras_transformer.cli.options import open_model, run_options
 from keras_transformer.errors import InputError
+from keras_transformer.export import ServedModel
 from keras_transformer.runs import RunConfig
+from keras_transformer.tasks import TextTask
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +61,7 @@ def test_a_switch_has_a_name_for_off(name: str, off: str, parameters: dict[str, 
 @pytest.mark.slow
 def test_the_only_export_is_taken(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(trained)
-    assert open_model(None, None).directory == Path("saved_models/tiny/1")
+    assert open_model(None, None, ServedModel).directory == Path("saved_models/tiny/1")
 
 
 def test_several_exports_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,7 +69,7 @@ def test_several_exports_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     for name in ("a", "b"):
         (tmp_path / "saved_models" / name).mkdir(parents=True)
     with pytest.raises(InputError, match="saved_models/a, saved_models/b"):
-        open_model(None, None)
+        open_model(None, None, TextTask)
 
 
 def test_a_flag_of_files_may_be_repeated() -> None:

@@ -126,7 +126,7 @@ def test_pairs_without_an_end(limit_memory: Callable[[int], None], tmp_path: Pat
         ("translate", "--model", "", "text"),
         ("translate", "--saved-model", "", "text"),
         ("translate", "--input", ""),
-        ("evaluate", "--source", "", "--target", "b"),
+        ("evaluate", "--model", "", "--pairs", "dates"),
         ("export", "", "served"),
         ("plot", "positions", "--output", ""),
         ("plot", "mask", "--output", ""),

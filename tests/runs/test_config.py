@@ -138,7 +138,10 @@ def test_wrong_json_says_where(text: str, reason: str) -> None:
         ({"seed": -1}, "`seed` must be greater than or equal to 0. Received: seed=-1."),
         ({"seed": 2**32}, "`seed` must be less than 4294967296. Received: seed=4294967296."),
         ({"validation_fraction": 1.5}, "must be less than 1. Received: validation_fraction=1.5."),
-        ({"validation_fraction": 0}, "must be above 0; some pairs must choose the best checkpoint. Received"),
+        (
+            {"validation_fraction": 0},
+            "must be above 0; some examples must choose the best checkpoint.",
+        ),
         ({"pairs": ""}, "`pairs` must have at least 1 character. Received: pairs=''."),
         ({"test_source": "a"}, "`test_source` and `test_target` must be given together. Received: test_sour"),
         (

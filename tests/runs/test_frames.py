@@ -63,9 +63,9 @@ def test_examples_are_read_held_out_and_shown(files: Path, tmp_path: Path) -> No
 def test_options_of_frames_are_refused_elsewhere(files: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="`frames` is an option of task='frames'"):
         kt.runs.RunConfig.default(frames="x.npz")
-    with pytest.raises(InputError, match="`frames` must name a directory or a file"):
+    with pytest.raises(InputError, match=r"needs frames: --frames DIRECTORY\. Received: none"):
         kt.Run(kt.runs.RunConfig.default(task="frames")).train()
-    with pytest.raises(InputError, match="No example is left to train on"):
+    with pytest.raises(InputError, match="No pair is left to train on"):
         _ = make_run(files, tmp_path, validation_fraction=0.999).data
 
 

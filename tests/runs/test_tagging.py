@@ -48,8 +48,14 @@ def test_the_command_line_from_a_file_to_a_server(command: Command, tmp_path: Pa
         ]
         result = command("tag", *place, "--spans", "Ben lives in New Rome.")
         assert result.stdout.splitlines() == ["1\tPER\t0\t3\tBen", "1\tLOC\t13\t21\tNew Rome"]
-    result = command("evaluate", "--model", "runs/names", "--pairs", test)
-    assert f"span F1          {100 * report['scores']['span_f1']['value']:.2f} %" in result.stdout
+        result = command("evaluate", *place, "--pairs", test)
+        assert f"span F1          {100 * report['scores']['span_f1']['value']:.2f} %" in result.stdout
+    # The export splits what its file of tokens does not.
+    Path("dots.conll").write_text("Ben B-PER\nlives O\nin O\nU.S. B-LOC\n", encoding="utf-8")
+    assert "answers: 1" in command("evaluate", "--model", "runs/names", "--pairs", "dots.conll").stdout
+    result = command("evaluate", "--saved-model", "saved_models/names", "--pairs", "dots.conll")
+    assert result.exit_code == 2
+    assert "must be the tokens of the texts" in result.stderr
 
     result = command("train", "--task", "tag", *flags(name="names", epochs=5), "--resume", "--no-export")
     assert result.exit_code == 0, result.output
@@ -66,9 +72,7 @@ def test_the_command_line_from_a_file_to_a_server(command: Command, tmp_path: Pa
 
 
 def test_what_is_no_file_of_tags_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(
-        InputError, match=r"task='tag' needs tagged texts: --pairs FILE\. Received: pairs=None"
-    ):
+    with pytest.raises(InputError, match=r"task='tag' needs tagged texts: --pairs FILE\. Received: none"):
         Run(RunConfig.default(task="tag")).train()
     path = tmp_path / "train.conll"
     path.write_text("Anna B-PER\nlives\n", encoding="utf-8")
