@@ -1,7 +1,10 @@
 """What tests of all rooms share: arrays, and random numbers that are the same on every machine."""
 
 import contextlib
-from collections.abc import Callable
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -107,3 +110,38 @@ def _reshaped(array: Any) -> dict[str, Any]:
         "of twice the length": np.concatenate([array, array], axis=1),
     }
     return changed | ({"of another width": array[..., :-1]} if array.ndim > 2 else {})
+
+
+_CLIENT = """
+import json, sys
+import tensorflow as tf
+import tensorflow_text
+directory, sizes = sys.argv[1], [int(size) for size in sys.argv[2:]]
+serve = tf.saved_model.load(directory).signatures["serving_default"]
+texts = json.load(sys.stdin)
+assert not [name for name in sys.modules if name.startswith("keras_transformer")]
+answers = []
+for size in sizes:
+    rows = []
+    for start in range(0, len(texts), size):
+        answer = serve(text=tf.constant(texts[start : start + size]))
+        answer = {name: value.numpy().tolist() for name, value in answer.items()}
+        rows += [dict(zip(answer, row)) for row in zip(*answer.values())]
+    answers.append(rows)
+print(json.dumps(answers, default=lambda value: value.decode()))
+"""
+
+
+def asked_without_keras(
+    directory: Path, texts: Sequence[str], sizes: Sequence[int]
+) -> list[list[dict[str, Any]]]:
+    """Ask an export in a process without this package, in batches of each size; return its outputs."""
+    finished = subprocess.run(
+        [sys.executable, "-P", "-c", _CLIENT, str(directory), *map(str, sizes)],
+        input=json.dumps(texts),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    answers: list[list[dict[str, Any]]] = json.loads(finished.stdout)
+    return answers

@@ -1,10 +1,6 @@
 """A classifier and a tagger as SavedModels: verified, and asked by a client without this package."""
 
-import json
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import keras
 import numpy as np
@@ -13,7 +9,7 @@ import tensorflow as tf
 from tensorflow_serving.apis import prediction_log_pb2
 
 import keras_transformer as kt
-from helpers import talkative
+from helpers import asked_without_keras, talkative
 from keras_transformer.errors import ExportError
 from keras_transformer.export import (
     ServedClassifier,
@@ -28,22 +24,6 @@ LABELS = ("no", "yes", "p\u00e9ut-\u00eatre")
 WORDS = ["ab", "ba.", "(cab)", "b-a", "\u00e9t\u00e9", "abba"]
 # 200 texts of 0 to 19 words.
 TEXTS = [" ".join(np.random.default_rng(n).choice(WORDS, n % 20)) for n in range(200)]
-CLIENT = """
-import json, sys
-import tensorflow as tf
-import tensorflow_text
-directory, size = sys.argv[1], int(sys.argv[2])
-serve = tf.saved_model.load(directory).signatures["serving_default"]
-texts = json.load(sys.stdin)
-assert not [name for name in sys.modules if name.startswith("keras_transformer")]
-rows = []
-for start in range(0, len(texts), size):
-    answer = serve(text=tf.constant(texts[start : start + size]))
-    answer = {name: value.numpy().tolist() for name, value in answer.items()}
-    for row in zip(*(answer[name] for name in sorted(answer))):
-        rows.append(row)
-print(json.dumps(rows, default=lambda value: value.decode()))
-"""
 
 
 @pytest.fixture(scope="module")
@@ -63,18 +43,6 @@ def tagger(tokenizer: SubwordTokenizer) -> kt.TextTagger:
     return kt.TextTagger(model, tokenizer, ["O", "B-X", "I-X"], max_length=20)
 
 
-def asked(directory: Path, size: int, names: list[str]) -> list[dict[str, Any]]:
-    """Asks a process without Keras, in batches of so many texts."""
-    finished = subprocess.run(
-        [sys.executable, "-P", "-c", CLIENT, str(directory), str(size)],
-        input=json.dumps(TEXTS),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return [dict(zip(sorted(names), row, strict=True)) for row in json.loads(finished.stdout)]
-
-
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*longer than the classifier's limits")
 @pytest.mark.parametrize("multi_label", [False, True])
@@ -87,9 +55,8 @@ def test_a_served_classifier_answers_as_in_memory(
     assert len({each.label for each in expected}) > 2
     served = ServedClassifier(version).classify(TEXTS)
     assert [each.labels for each in served] == [each.labels for each in expected]
-    names = ["label", "probability", "labels", "probabilities", "is_label", "is_cut"]
-    for size in (1, 7, 200):
-        for row, each in zip(asked(version, size, names), expected, strict=True):
+    for rows in asked_without_keras(version, TEXTS, [1, 7, 200]):
+        for row, each in zip(rows, expected, strict=True):
             assert row["label"] == each.label
             assert row["labels"] == [*LABELS]
             assert row["probabilities"] == pytest.approx([*each.probabilities.values()], abs=1e-6)
@@ -115,9 +82,8 @@ def test_a_served_tagger_answers_as_in_memory(tagger: kt.TextTagger, tmp_path: P
     expected = tagger.tag(TEXTS)
     for one, other in zip(ServedTagger(tmp_path / "t").tag(TEXTS), expected, strict=True):
         assert (one.tokens, one.tags, one.spans) == (other.tokens, other.tags, other.spans)
-    names = ["tokens", "tags", "probabilities", "starts", "ends", "is_cut"]
-    for size in (1, 7, 200):
-        for row, each in zip(asked(version, size, names), expected, strict=True):
+    for rows in asked_without_keras(version, TEXTS, [1, 7, 200]):
+        for row, each in zip(rows, expected, strict=True):
             num = len(each.tokens)
             assert row["tokens"][:num] == [*each.tokens]
             assert not any(row["tokens"][num:] + row["ends"][num:] + row["probabilities"][num:])

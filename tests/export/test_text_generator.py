@@ -4,11 +4,13 @@ import dataclasses
 from pathlib import Path
 
 import keras
+import numpy as np
 import pytest
 import tensorflow as tf
 from tensorflow_serving.apis import prediction_log_pb2
 
 import keras_transformer as kt
+from helpers import asked_without_keras
 from keras_transformer.errors import InputError
 from keras_transformer.export import ServedModel, export_litert, export_saved_model, verify_saved_model
 
@@ -73,6 +75,26 @@ def test_samples_are_those_of_python(generator: kt.TextGenerator, tmp_path: Path
         wanted = [[each.text.encode() for each in row] for row in fixed.n_best(PROMPTS)]
         assert outputs.numpy().tolist() == wanted
         verify_saved_model(version, sampling, PROMPTS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("search", [kt.decoding.GreedySearch(), kt.decoding.BeamSearch(3)])
+def test_a_server_without_keras_answers_as_in_memory(
+    generator: kt.TextGenerator, tmp_path: Path, search: kt.decoding.Search
+) -> None:
+    words = ["the", "dog", "cat", "a", "sits", "unknown", "\u00e9t\u00e9", "\t"]
+    random = np.random.default_rng(5)
+    prompts = [" ".join(random.choice(words, number % 6)) for number in range(196)]
+    prompts += ["   ", "\n", "dog " * 2000, "\u0000"]
+    asked = generator.with_changes(search=search)
+    version = export_saved_model(asked, tmp_path / "words", PROMPTS)
+    with pytest.warns(kt.tasks.TruncationWarning):
+        expected = asked.translate_with_scores(prompts)
+    assert len({output.text for output in expected}) > 20
+    for rows in asked_without_keras(version, prompts, [1, 7, 200]):
+        assert [row["output"] for row in rows] == [output.text for output in expected]
+        assert [row["score"] for row in rows] == pytest.approx([each.score for each in expected], abs=1e-5)
+        assert [row["is_cut"] for row in rows][-2]
 
 
 def test_what_cannot_be_exported_is_refused(generator: kt.TextGenerator, tmp_path: Path) -> None:
