@@ -5,18 +5,9 @@ from typing import Any
 
 import click
 
-from keras_transformer.cli.classify import is_classifier, open_classifier
-from keras_transformer.cli.options import _change_search, _search_options, model_options, open_model
-from keras_transformer.cli.terminal import Verb, _show, progress_bar
-from keras_transformer.data import read_labelled, read_tagged
-from keras_transformer.data.frame_files import read_frame_pairs
-from keras_transformer.data.sources import read_pairs
-from keras_transformer.data.texts import read_texts
+from keras_transformer.cli.options import check_search, choose_model, model_options, search_options
+from keras_transformer.cli.terminal import Verb, _show, loading, progress_bar
 from keras_transformer.errors import InputError
-from keras_transformer.evaluation import EvaluationReport, evaluate_texts
-from keras_transformer.runs import score_labels, score_tags
-from keras_transformer.runs.scoring import score
-from keras_transformer.tasks import TextGenerator, TextTagger, load_task
 
 
 @click.command(cls=Verb)
@@ -36,7 +27,7 @@ from keras_transformer.tasks import TextGenerator, TextTagger, load_task
     type=click.Choice(["13a", "none", "intl", "char"]),
     help="Tokenization of sacreBLEU; none for text that is tokenized already.",
 )
-@_search_options
+@search_options
 @click.option("--multi-label", is_flag=True, help="Of a classifier: texts have any number of labels.")
 @click.option("--unique", is_flag=True, help="Count a source once; any of its targets, or columns, is right.")
 def evaluate(
@@ -68,36 +59,44 @@ def evaluate(
       keras-transformer evaluate --model runs/tales --texts test.txt
     """
     if texts:
-        _show(str(_evaluate_texts(texts, model, packed=packed, split=split)))
+        if model is None:
+            raise InputError(f"--texts are scored by a --model. Received: --texts {texts[0]}, no --model.")
+        _show(_evaluate_texts(texts, model, packed=packed, split=split))
         return
     num_origins = sum(each is not None for each in (pairs, source, frames))
     if num_origins != 1 or (source is None) != (target is None) or (targets and not frames):
         received = f"--pairs {pairs}, --source {source}, --target {target}, --frames {frames}"
         raise InputError(f"Give --pairs, or --source and --target, or --frames. Received: {received}.")
+    choice = choose_model(model, saved_model)
+    check_search(choice, beam_size, length_penalty)
+    with loading(choice.path):
+        from keras_transformer import data, runs
+        from keras_transformer.cli.models import change_search, is_classifier, open_classifier, open_model
+        from keras_transformer.tasks import TextTagger
     origin = str(pairs) if source is None or target is None else (source, target)
-    if frames is None and is_classifier(model, saved_model):
-        labelled = read_labelled(origin, multi_label=multi_label)
-        classifier = open_classifier(model, saved_model, trust=trust)
-        found, _ = score_labels(classifier, labelled, batch_size=batch_size, progress=progress_bar)
+    if frames is None and is_classifier(choice):
+        labelled = data.read_labelled(origin, multi_label=multi_label)
+        classifier = open_classifier(choice, trust=trust)
+        found, _ = runs.score_labels(classifier, labelled, batch_size=batch_size, progress=progress_bar)
         _show(str(found))
         return
-    if model is not None and Path(model, TextTagger.options_file).is_file():
-        tagged = read_tagged(origin)
+    if Path(choice.path, TextTagger.options_file).is_file():
+        tagged = data.read_tagged(origin)
         # The tokens of a file are words as they stand.
-        tagger = TextTagger.load(model).with_changes(split_punctuation=False)
-        found, _ = score_tags(tagger, tagged, batch_size=batch_size, progress=progress_bar)
+        tagger = TextTagger.load(choice.path).with_changes(split_punctuation=False)
+        found, _ = runs.score_tags(tagger, tagged, batch_size=batch_size, progress=progress_bar)
         _show(str(found))
         return
     # Before the model, which takes seconds to load: a wrong path is told at once.
     examples: list[Any]
     if frames is not None:
-        examples = [*read_frame_pairs(frames, targets)]
+        examples = [*data.read_frame_pairs(frames, targets)]
     else:
-        examples = [*read_pairs(origin, split, further_targets=unique)]
+        examples = [*data.read_pairs(origin, split, further_targets=unique)]
     reads = "text" if frames is None else "features"
-    translator = open_model(model, saved_model, trust=trust, reads=reads)
-    _change_search(translator, beam_size, length_penalty)
-    report = score(
+    translator = open_model(choice, trust=trust, reads=reads)
+    change_search(translator, beam_size, length_penalty)
+    report = runs.score(
         translator,
         examples,
         batch_size=batch_size,
@@ -108,13 +107,13 @@ def evaluate(
     _show(str(report))
 
 
-def _evaluate_texts(
-    texts: tuple[str, ...], model: str | None, *, packed: bool, split: str
-) -> EvaluationReport:
+def _evaluate_texts(texts: tuple[str, ...], model: str, *, packed: bool, split: str) -> str:
+    with loading(model):
+        from keras_transformer.data import read_texts
+        from keras_transformer.evaluation import evaluate_texts
+        from keras_transformer.tasks import TextGenerator, load_task
     given = read_texts(texts, split)
-    if model is None:
-        raise InputError(f"--texts are scored by a --model. Received: --texts {texts[0]}, no --model.")
     task = load_task(model)
     if not isinstance(task, TextGenerator):
         raise InputError(f"--texts are for a model that continues texts. Received: a {type(task).__name__}.")
-    return evaluate_texts(task, given, packed=packed)
+    return str(evaluate_texts(task, given, packed=packed))

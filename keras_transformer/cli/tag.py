@@ -4,12 +4,9 @@ import sys
 
 import click
 
-from keras_transformer.cli.options import model_options
-from keras_transformer.cli.terminal import Verb, _show, progress_bar
-from keras_transformer.data.text_files import read_lines
+from keras_transformer.cli.options import check_file, choose_model, model_options
+from keras_transformer.cli.terminal import Verb, _show, loading, progress_bar
 from keras_transformer.errors import InputError
-from keras_transformer.export import ServedTagger
-from keras_transformer.tasks import Tagger, TextTagger
 
 
 @click.command(cls=Verb)
@@ -37,8 +34,13 @@ def tag(
     """
     if texts and input_file is not None:
         raise InputError(f"Give texts or --input. Received: {len(texts)} texts and --input {input_file}.")
+    choice = choose_model(model, saved_model)
+    check_file(input_file)
+    with loading(choice.path):
+        from keras_transformer.cli.models import open_tagger
+        from keras_transformer.data import read_lines
     lines = list(texts) or read_lines(sys.stdin.buffer if input_file is None else input_file)
-    tagger = _open_tagger(model, saved_model, trust=trust)
+    tagger = open_tagger(choice, trust=trust)
     with progress_bar(len(lines), "tagging") as progress:
         outputs = tagger.tag(lines, batch_size=batch_size, progress=progress)
     for number, (text, output) in enumerate(zip(lines, outputs, strict=True), start=1):
@@ -50,12 +52,3 @@ def tag(
             _show("")
         for token, name in zip(output.tokens, output.tags, strict=True):
             _show(f"{token}\t{name}")
-
-
-def _open_tagger(model: str | None, saved_model: str | None, *, trust: bool) -> Tagger:
-    """Load the trained tagger or the export that is named; raise InputError if it is not clear which."""
-    if (model is None) == (saved_model is None):
-        raise InputError(f"Give --model or --saved-model. Received: {model} and {saved_model}.")
-    if model is not None:
-        return TextTagger.load(model)
-    return ServedTagger(str(saved_model), trust=trust)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from keras_transformer.cli import evaluate as verb
+from keras_transformer import runs
 
 
 def test_a_model_and_its_export_score_alike(command: Callable, trained: Path, pairs_file: Path) -> None:
@@ -53,7 +53,7 @@ def test_a_search_can_be_tried(command: Callable, trained: Path, monkeypatch: py
     def remember(translator: Any, *arguments: Any, **options: Any) -> None:
         searches.append((translator.search.beam_size, translator.search.length_penalty))
 
-    monkeypatch.setattr(verb, "score", remember)
+    monkeypatch.setattr(runs, "score", remember)
     words = ["evaluate", "--pairs", "dates", "--model", trained / "runs/tiny"]
     for options in ([], ["--length-penalty", "0.5"], ["--beam-size", "3"]):
         assert command(*words, *options).exit_code == 0
