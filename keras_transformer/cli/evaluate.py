@@ -5,7 +5,13 @@ from typing import Any
 
 import click
 
-from keras_transformer.cli.options import check_search, choose_model, model_options, search_options
+from keras_transformer.cli.options import (
+    check_files,
+    check_search,
+    choose_model,
+    model_options,
+    search_options,
+)
 from keras_transformer.cli.terminal import Verb, _show, loading, progress_bar
 from keras_transformer.errors import InputError
 
@@ -67,6 +73,7 @@ def evaluate(
     if num_origins != 1 or (source is None) != (target is None) or (targets and not frames):
         received = f"--pairs {pairs}, --source {source}, --target {target}, --frames {frames}"
         raise InputError(f"Give --pairs, or --source and --target, or --frames. Received: {received}.")
+    check_files(source, target, frames, targets)
     choice = choose_model(model, saved_model)
     check_search(choice, beam_size, length_penalty)
     with loading(choice.path):

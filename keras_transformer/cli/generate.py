@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from keras_transformer.cli.options import check_file, choose_model, model_options
+from keras_transformer.cli.options import check_files, choose_model, model_options
 from keras_transformer.cli.terminal import Verb, _show, loading, progress_bar
 from keras_transformer.errors import InputError
 
@@ -56,19 +56,20 @@ def generate(
     if prompts and input_file is not None:
         received = f"{len(prompts)} prompts and --input {input_file}"
         raise InputError(f"Give prompts or --input. Received: {received}.")
+    check_files(input_file)
     choice = choose_model(model, saved_model)
     sampling = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
     changes = {name: value for name, value in sampling.items() if value is not None}
     if choice.is_export and changes:
         raise InputError(f"An export samples as it was exported; name a --model. Received: {changes}.")
-    check_file(input_file)
     with loading(choice.path):
+        from keras_transformer._backend import quick_start
         from keras_transformer.cli.models import open_model
         from keras_transformer.data import read_lines
         from keras_transformer.export.served_model import ServedModel
     lines = list(prompts) or read_lines(sys.stdin.buffer if input_file is None else input_file)
     task = open_model(choice, trust=trust)
-    with progress_bar(len(lines), "generating") as progress:
+    with quick_start(len(lines)), progress_bar(len(lines), "generating") as progress:
         if isinstance(task, ServedModel):
             outputs = task.search(
                 lines,

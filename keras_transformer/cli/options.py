@@ -62,12 +62,12 @@ def _directory(name: str, kind: str) -> Path:
     return path
 
 
-def check_file(name: str | None) -> None:
-    """Raise InputError for a file that cannot be read, before what reads it is imported."""
-    if name is not None:
-        path = as_path(name)
-        with errors_named("read", path):
-            path.stat()
+def check_files(*names: str | None) -> None:
+    """Raise InputError for a file that is not there, before what reads files and patterns is imported."""
+    for path in (as_path(name) for name in names if name is not None):
+        if not set("*?[").intersection(path.name):
+            with errors_named("read", path):
+                path.stat()
 
 
 def search_options(command: _Command) -> _Command:

@@ -4,7 +4,7 @@ import sys
 
 import click
 
-from keras_transformer.cli.options import check_file, choose_model, model_options
+from keras_transformer.cli.options import check_files, choose_model, model_options
 from keras_transformer.cli.terminal import Verb, _show, loading, progress_bar
 from keras_transformer.errors import InputError
 
@@ -34,14 +34,15 @@ def tag(
     """
     if texts and input_file is not None:
         raise InputError(f"Give texts or --input. Received: {len(texts)} texts and --input {input_file}.")
+    check_files(input_file)
     choice = choose_model(model, saved_model)
-    check_file(input_file)
     with loading(choice.path):
+        from keras_transformer._backend import quick_start
         from keras_transformer.cli.models import open_tagger
         from keras_transformer.data import read_lines
     lines = list(texts) or read_lines(sys.stdin.buffer if input_file is None else input_file)
     tagger = open_tagger(choice, trust=trust)
-    with progress_bar(len(lines), "tagging") as progress:
+    with quick_start(len(lines)), progress_bar(len(lines), "tagging") as progress:
         outputs = tagger.tag(lines, batch_size=batch_size, progress=progress)
     for number, (text, output) in enumerate(zip(lines, outputs, strict=True), start=1):
         if spans:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import click
 
 from keras_transformer._files import check_writable
-from keras_transformer.cli.options import check_file
+from keras_transformer.cli.options import check_files
 from keras_transformer.cli.run_options import run_options
 from keras_transformer.cli.terminal import Verb, _show, loading, progress_bar
 from keras_transformer.errors import InputError
@@ -48,7 +48,7 @@ def train(config: str | None, resume: bool, overwrite: bool, export: bool, **fla
     runs/exports/dates/VERSION. A value in square brackets is the default for your own texts.
     """
     start, given = time.monotonic(), {name: value for name, value in flags.items() if value is not None}
-    check_file(config)
+    check_files(config)
     run = _run(config, given, resume=resume)
     import keras
 

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from keras_transformer.cli.options import (
-    check_file,
+    check_files,
     check_search,
     choose_model,
     model_options,
@@ -56,11 +56,11 @@ def translate(
         flags = {"--input": input_file, "--frames": frames}
         received = [f"{len(texts)} texts", *(f"{flag} {path}" for flag, path in flags.items() if path)]
         raise InputError(f"Give texts, --input or --frames. Received: {', '.join(received)}.")
+    check_files(input_file, frames)
     choice = choose_model(model, saved_model)
     check_search(choice, beam_size, length_penalty)
-    check_file(input_file)
-    check_file(frames)
     with loading(choice.path):
+        from keras_transformer._backend import quick_start
         from keras_transformer.cli.models import change_search, open_model
         from keras_transformer.data import read_frames, read_lines
     lines: list[Any]
@@ -72,7 +72,7 @@ def translate(
     reads = "text" if frames is None else "features"
     translator = open_model(choice, trust=trust, reads=reads)
     change_search(translator, beam_size, length_penalty)
-    with progress_bar(len(lines), "translating") as progress:
+    with quick_start(len(lines)), progress_bar(len(lines), "translating") as progress:
         if n_best is None:
             best = translator.translate_with_scores(lines, batch_size=batch_size, progress=progress)
             outputs = [[output] for output in best]
