@@ -86,7 +86,7 @@ def _kind(annotation: object) -> str | list[str]:
         kinds = [_kind(each) for each in get_args(annotation)]
         choices = [choice for kind in kinds if isinstance(kind, list) for choice in kind]
         return [*dict.fromkeys(choices)] or kinds[0]
-    return annotation.__name__ if annotation in _TYPES.values() else "str"
+    return next((name for name, kind in _TYPES.items() if kind is annotation), "str")
 
 
 if __name__ == "__main__":
