@@ -1,12 +1,10 @@
-"""The program `keras-transformer`; beside the package, so that `--help` answers before Keras is there."""
+"""The program `keras-transformer`; beside the package, which imports Keras unless this module is there."""
 
-import contextlib
 import importlib
 import io
 import os
 import signal
 import sys
-from collections.abc import Iterator
 
 import click
 
@@ -48,35 +46,19 @@ class _LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in VERBS:
             return super().get_command(ctx, cmd_name)
-        # Keras and TensorFlow take seconds to import, and write notices about the machine to standard error
-        # below Python, where no filter of warnings reaches them.
+        # For the verb, which imports TensorFlow when its arguments are checked. It writes notices about the
+        # machine to standard error, some of them as errors, such as that it found no GPU.
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
         # By itself TensorFlow multiplies by oneDNN only with AVX-512; a step took up to a quarter longer.
         os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
         name = {"import": "import_model"}.get(cmd_name, cmd_name)  # Python has that word
-        with _silent_standard_error():
-            module = importlib.import_module(f"keras_transformer.cli.{name}")
+        module = importlib.import_module(f"keras_transformer.cli.{name}")
         command: click.Command = getattr(module, name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl(list(VERBS.items()))
-
-
-@contextlib.contextmanager
-def _silent_standard_error() -> Iterator[None]:
-    # An exception is raised as ever, and shown when standard error is open again.
-    sys.stderr.flush()
-    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-    try:
-        os.dup2(nowhere, 2)
-        yield
-    finally:
-        sys.stderr.flush()
-        os.dup2(kept, 2)
-        os.close(nowhere)
-        os.close(kept)
 
 
 @click.group(

@@ -5,17 +5,20 @@ The import registers every layer and model with Keras, so that `.keras` files lo
 
 import importlib
 import importlib.metadata
+import sys
 from typing import TYPE_CHECKING, Any
 
-# Not late as well: a script that imports the package and only calls Keras's `load_model` needs the classes.
-# The command line, which has to answer `--help` at once, is a module of its own.
-from keras_transformer import course, decoding, layers, models, training
 from keras_transformer.errors import ExportError, InputError
-from keras_transformer.models import CausalLM, EncoderModel, Transformer
 from keras_transformer.types import SpecialIds
+
+# A script that imports the package and only calls Keras's `load_model` needs the classes. The command line is
+# the one importer that does not: it answers `--help` and wrong arguments before Keras is there.
+if TYPE_CHECKING or "keras_transformer_cli" not in sys.modules:
+    from keras_transformer import course, decoding, layers, models, training
 
 if TYPE_CHECKING:
     from keras_transformer import data, evaluation, export, pretrained, runs, tasks, text, visualization
+    from keras_transformer.models import CausalLM, EncoderModel, Transformer
     from keras_transformer.pretrained import from_hugging_face
     from keras_transformer.runs import Run
     from keras_transformer.tasks import TextClassifier, TextGenerator, TextTagger, Translator
@@ -49,12 +52,15 @@ __all__ = [
 ]
 
 
-# What needs TensorFlow or draws is imported when it is first used.
+# What needs Keras or TensorFlow, or draws, is imported when it is first used, and so are all other rooms.
 _LATE = {
+    "CausalLM": "models",
+    "EncoderModel": "models",
     "Run": "runs",
     "TextClassifier": "tasks",
     "TextGenerator": "tasks",
     "TextTagger": "tasks",
+    "Transformer": "models",
     "Translator": "tasks",
     "from_hugging_face": "pretrained",
 }

@@ -8,6 +8,7 @@ from keras_transformer._backend.compiler import (
     build_optimizer,
     compile_function,
     compiles_each_shape,
+    quick_start,
 )
 from keras_transformer._backend.cores import train_on_cores
 from keras_transformer._backend.distribution import check_engine, device_scope, row_shares, sum_over_replicas
@@ -41,6 +42,7 @@ __all__ = [
     "masked_softmax",
     "position_angles",
     "project",
+    "quick_start",
     "row_shares",
     "shape_of",
     "share_rows",

@@ -1,20 +1,23 @@
 """`keras-transformer evaluate`."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from keras_transformer.cli.options import (
-    _change_search,
-    _search_options,
-    model_kind,
+    ModelChoice,
+    check_files,
+    check_search,
+    choose_model,
     model_options,
-    open_model,
+    search_options,
 )
-from keras_transformer.cli.terminal import Verb, _show, progress_bar
+from keras_transformer.cli.terminal import Verb, _show, loading, progress_bar
 from keras_transformer.errors import InputError
-from keras_transformer.runs import RunConfig, RunKind
-from keras_transformer.tasks import Task
+
+if TYPE_CHECKING:
+    from keras_transformer.runs import RunKind
+    from keras_transformer.tasks import Task
 
 
 @click.command(cls=Verb)
@@ -32,7 +35,7 @@ from keras_transformer.tasks import Task
     type=click.Choice(["13a", "none", "intl", "char"]),
     help="Tokenization of sacreBLEU; none for text that is tokenized already.  [13a]",
 )
-@_search_options
+@search_options
 @click.option("--multi-label", is_flag=True, help="Of a classifier: texts have any number of labels.")
 @click.option("--unique", is_flag=True, help="Count a source once; any of its targets, or columns, is right.")
 def evaluate(
@@ -69,25 +72,33 @@ def evaluate(
         received = ", ".join(f"--{name} {origin}" for name, origin in given.items())
         wanted = "Give --pairs, or --source and --target, or --frames, or --texts"
         raise InputError(f"{wanted}. Received: {received or 'none of them'}.")
+    check_files(source, target, frames, targets)
+    choice = choose_model(model, saved_model)
+    check_search(choice, beam_size, length_penalty)
     options: dict[str, Any] = {"target": target, "targets": targets, "bleu_tokenize": bleu_tokenize}
     options |= {"packed": packed or None, "multi_label": multi_label or None, **given}
-    path, model_class = model_kind(model, saved_model)
-    kind = _scoring(path, model_class, {name: each for name, each in options.items() if each is not None})
+    with loading(choice.path):
+        from keras_transformer.cli.models import change_search, model_kind, open_model
+        from keras_transformer.tasks import Task
+    kind = _scoring(
+        choice, model_kind(choice), {name: value for name, value in options.items() if value is not None}
+    )
     # Before the model, which takes seconds to load: a wrong path is told at once.
     examples = kind.read_from(kind.origin(""), split, unique=unique)
-    reads = "text" if frames is None else "features"
-    task = open_model(model, saved_model, Task, trust=trust, reads=reads)
-    _change_search(task, beam_size, length_penalty)
+    task = open_model(choice, Task, trust=trust, reads="text" if frames is None else "features")
+    change_search(task, beam_size, length_penalty)
     report, _ = kind.score(task, examples, batch_size=batch_size, unique=unique, progress=progress_bar)
     _show(str(report))
 
 
-def _scoring(path: str, model_class: type[Task], options: dict[str, Any]) -> RunKind:
+def _scoring(choice: ModelChoice, model_class: type["Task"], options: dict[str, Any]) -> "RunKind":
     """Return what scores such a model and has such options; raise InputError if there is none."""
+    from keras_transformer.runs import RunConfig, RunKind
+
     kinds = [kind for kind in RunKind.kinds.values() if issubclass(model_class, kind.scored_class)]
     known = [kind for kind in kinds if options.keys() <= kind.config_class.options().keys()]
     if not known:
         flags = ", ".join(f"--{name.replace('_', '-')}" for name in options)
-        raise InputError(f"{path} is a {model_class.__name__}, which is not scored with {flags}.")
+        raise InputError(f"{choice.path} is a {model_class.__name__}, which is not scored with {flags}.")
     task = known[0].config_class.model_fields["task"].default
     return RunKind.of(RunConfig.default(task=task, **options))

@@ -2,18 +2,14 @@
 
 import click
 
-from keras_transformer.cli.terminal import Verb, _show
+from keras_transformer.cli.options import choose_model
+from keras_transformer.cli.terminal import Verb, _show, loading
 from keras_transformer.errors import InputError
-from keras_transformer.export.ctranslate2 import export_ctranslate2
-from keras_transformer.export.fixed_size import export_litert, export_onnx
-from keras_transformer.export.saved_model import export_saved_model
-from keras_transformer.runs.run import Run
-from keras_transformer.tasks import Translator, load_task
 from keras_transformer.types import FIXED_OPTIMIZATIONS, OPTIMIZATIONS
 
 _LENGTH = click.IntRange(min=2)  # with the end token
 # Single files, in which every size is fixed.
-_FIXED = {"litert": export_litert, "onnx": export_onnx}
+_FIXED = ("litert", "onnx")
 
 
 @click.command(cls=Verb)
@@ -76,19 +72,25 @@ def export(
     if optimize not in known:
         wanted = f"--optimize must be one of {', '.join(known)} for the format {file_format}"
         raise click.UsageError(f"{wanted}. Received: {optimize}.")
-    task = load_task(model)
+    path, _ = choose_model(model, None)
+    with loading(path):
+        from keras_transformer import export as exports
+        from keras_transformer.runs import Run
+        from keras_transformer.tasks import Translator, load_task
+    task = load_task(path)
     if examples and task.source.name != "text":
         raise InputError(f"--example is for models that read texts. Received: {examples[0]!r}, for {model}.")
-    examples = examples or Run.examples(model)
+    examples = examples or Run.examples(path)
     if file_format == "saved_model":
-        written = export_saved_model(task, directory, examples, optimize, threads)
+        written = exports.export_saved_model(task, directory, examples, optimize, threads)
     elif not isinstance(task, Translator):
         wanted = f"--format {file_format} is for models that translate"
         raise InputError(f"{wanted}. Received: {model}, a {type(task).__name__}.")
     elif file_format == "ctranslate2":
-        written = export_ctranslate2(task, directory)
+        written = exports.export_ctranslate2(task, directory)
     else:
-        written = _FIXED[file_format](
+        write = exports.export_litert if file_format == "litert" else exports.export_onnx
+        written = write(
             task,
             directory,
             examples,

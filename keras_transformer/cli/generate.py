@@ -2,17 +2,16 @@
 
 import dataclasses
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from keras_transformer.cli.options import model_options, open_model
-from keras_transformer.cli.terminal import Verb, _show, progress_bar
-from keras_transformer.data.text_files import read_lines
-from keras_transformer.decoding import GreedySearch, SampleSearch
+from keras_transformer.cli.options import check_files, choose_model, model_options
+from keras_transformer.cli.terminal import Verb, _show, loading, progress_bar
 from keras_transformer.errors import InputError
-from keras_transformer.export.served_model import ServedModel
-from keras_transformer.tasks import TextGenerator, TextTask
+
+if TYPE_CHECKING:
+    from keras_transformer.tasks import TextTask
 
 
 @click.command(cls=Verb)
@@ -57,15 +56,22 @@ def generate(
     if prompts and input_file is not None:
         received = f"{len(prompts)} prompts and --input {input_file}"
         raise InputError(f"Give prompts or --input. Received: {received}.")
-    lines = list(prompts) or read_lines(sys.stdin.buffer if input_file is None else input_file)
-    task = open_model(model, saved_model, TextTask, trust=trust)
+    check_files(input_file)
+    choice = choose_model(model, saved_model)
     sampling = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
     changes = {name: value for name, value in sampling.items() if value is not None}
-    with progress_bar(len(lines), "generating") as progress:
+    if choice.is_export and changes:
+        raise InputError(f"An export samples as it was exported; name a --model. Received: {changes}.")
+    with loading(choice.path):
+        from keras_transformer._backend import quick_start
+        from keras_transformer.cli.models import open_model
+        from keras_transformer.data import read_lines
+        from keras_transformer.export.served_model import ServedModel
+        from keras_transformer.tasks import TextTask
+    lines = list(prompts) or read_lines(sys.stdin.buffer if input_file is None else input_file)
+    task = open_model(choice, TextTask, trust=trust)
+    with quick_start(len(lines)), progress_bar(len(lines), "generating") as progress:
         if isinstance(task, ServedModel):
-            if changes:
-                wanted = "An export samples as it was exported; name a --model"
-                raise InputError(f"{wanted}. Received: {changes}.")
             outputs = task.search(
                 lines,
                 num_samples or 1,
@@ -85,13 +91,16 @@ def generate(
 
 
 def _change(
-    task: TextTask,
+    task: "TextTask",
     sampling: dict[str, float],
     seed: int | None,
     num_samples: int | None,
     max_length: int | None,
 ) -> None:
     """Give a model other samples and another limit; raise InputError if it continues no texts."""
+    from keras_transformer.decoding import GreedySearch, SampleSearch
+    from keras_transformer.tasks import TextGenerator
+
     if not isinstance(task, TextGenerator):
         raise InputError(f"The model must continue texts. Received: a {type(task).__name__}.")
     options: dict[str, Any] = {**sampling, "seed": seed, "num_samples": num_samples}

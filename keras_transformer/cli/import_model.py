@@ -4,10 +4,8 @@ from pathlib import Path
 
 import click
 
-from keras_transformer.cli.terminal import Verb, _show
-from keras_transformer.decoding import BeamSearch
+from keras_transformer.cli.terminal import Verb, _show, loading
 from keras_transformer.errors import InputError
-from keras_transformer.pretrained import from_hugging_face
 
 
 @click.command("import", cls=Verb)
@@ -46,6 +44,9 @@ def import_model(
     # A run's weights belong to its configuration and checkpoints.
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise InputError(f"Cannot write {directory}: it is there already.")
+    with loading(source):
+        from keras_transformer.decoding import BeamSearch
+        from keras_transformer.pretrained import from_hugging_face
     options = {} if beam_size is None else {"search": BeamSearch(beam_size)}
     translator = from_hugging_face(source, source_language, target_language, revision=revision, **options)
     translator.save(directory)

@@ -1,88 +1,35 @@
-"""Flags: those of a run, made from the fields of its configuration, and those that choose a model."""
+"""Flags that choose a model, a search and a file, and the checks that need no TensorFlow."""
 
-import dataclasses
-import types
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import NamedTuple, TypeVar
 
 import click
 
-from keras_transformer.decoding.beam import BeamSearch
-from keras_transformer.decoding.sampling import GreedySearch
+from keras_transformer._files import as_path, errors_named
 from keras_transformer.errors import InputError
-from keras_transformer.export.served_model import served_kind
-from keras_transformer.runs import RunConfig, RunKind
-from keras_transformer.tasks import ModelTask, SearchTask, Task, saved_kind
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
-_Task = TypeVar("_Task", bound=Task)
-
-# What turns a switch off, where it has a name: --no-... is the other one.
-_OPPOSITES = {
-    "shared": "separate",
-    "lowercase": "keep-case",
-    "norm_first": "norm-last",
-    "share_embeddings": "separate-embeddings",
-    "deterministic": "nondeterministic",
-}
 
 
-def run_options(command: _Command) -> _Command:
-    """Add a flag for each field of a run, which is None where it is not given."""
-    # Reversed, since click puts what is added last at the top of the help.
-    for name, option in reversed(RunConfig.options().items()):
-        flag, kind = f"--{name.replace('_', '-')}", _click_type(option.annotation)
-        several = _takes_several(option.annotation)
-        if kind is bool:
-            flag = f"{flag}/--{_OPPOSITES.get(name, f'no-{flag[2:]}')}"
-        # A default in the text alone: a flag that is not given is None, so that it overrides no file.
-        has_default = option.default is not None and kind is not bool
-        text = f"{option.text}  [{option.default}]" if has_default else option.text
-        command = click.option(
-            *(flag, name),
-            type=None if kind is bool else kind,
-            default=None,
-            help=text.replace("`", ""),
-            multiple=several,
-            callback=_one_or_several if several else None,
-        )(command)
-    return command
+class ModelChoice(NamedTuple):
+    """A directory that is there, and what wrote it."""
 
-
-def _takes_several(annotation: object) -> bool:
-    return get_origin(annotation) is list or any(map(_takes_several, get_args(annotation)))
-
-
-def _one_or_several(_: click.Context, _flag: click.Parameter, values: tuple[str, ...]) -> object:
-    # As the configuration has them: a name, a list of names, or None where the flag is not given.
-    return list(values) if len(values) > 1 else next(iter(values), None)
-
-
-def _click_type(annotation: object) -> click.Choice[str] | type:
-    origin = get_origin(annotation)
-    if origin is Literal:
-        return click.Choice([str(choice) for choice in get_args(annotation)])
-    # A union is one of the choices of several tasks, or one with None, which comes last; ranges are checked
-    # with the rest of the configuration.
-    if origin in (Annotated, Union, types.UnionType):
-        kinds = [_click_type(each) for each in get_args(annotation)]
-        choices = [choice for kind in kinds if isinstance(kind, click.Choice) for choice in kind.choices]
-        return click.Choice([*dict.fromkeys(choices)]) if choices else kinds[0]
-    return annotation if isinstance(annotation, type) else str
+    path: Path
+    is_export: bool
 
 
 def model_options(command: _Command) -> _Command:
-    """Add the flags that choose a model, for `open_model`, and the number of texts at a time."""
-    return _choose_model(
+    """Add the flags that choose a model, for `choose_model`, and the number of texts at a time."""
+    return model_flags(
         click.option(
             "--batch-size", type=click.IntRange(min=1), default=64, show_default=True, help="Texts at a time."
         )(command)
     )
 
 
-def _choose_model(command: _Command) -> _Command:
-    """Add the flags that choose a model, for `open_model`."""
+def model_flags(command: _Command) -> _Command:
+    """Add the flags that choose a model, for `choose_model`."""
     # The last comes first, since click shows what is added last at the top.
     text = "Load an export with operations of others: a program that may read and write your files."
     command = click.option("--trust", is_flag=True, help=text)(command)
@@ -92,73 +39,47 @@ def _choose_model(command: _Command) -> _Command:
     return click.option("--model", type=click.Path(), help=text)(command)
 
 
-def open_model(
-    model: str | None,
-    saved_model: str | None,
-    answers: type[_Task],
-    *,
-    trust: bool = False,
-    reads: str = "text",
-) -> _Task:
-    """Load the model that is named; raise InputError if it does not read and answer what is wanted."""
-    path, kind = model_kind(model, saved_model)
-    if not issubclass(kind, answers):
-        verbs = [run.verb for run in RunKind.kinds.values() if issubclass(kind, run.scored_class)]
-        asked = f"ask it with: keras-transformer {verbs[0]}" if verbs else "ask it from Python"
-        raise InputError(f"{path} is a {kind.__name__}; {asked}")
-    loader: Any = kind
-    task = loader.load(path) if issubclass(kind, ModelTask) else loader(path, trust=trust)
-    if task.source.name != reads:
-        wanted = {
-            "text": "the model must read texts; frames are given with --frames, audio in Python",
-            "features": "--frames is for models of frames",
-        }
-        raise InputError(f"{path}: {wanted[reads]}. Received: a model that reads {task.source.name}.")
-    opened: _Task = task
-    return opened
-
-
-def model_kind(model: str | None, saved_model: str | None) -> tuple[str, type[Task]]:
-    """Return the directory that is named and the class that loads it; raise InputError if it is not clear."""
+def choose_model(model: str | None, saved_model: str | None) -> ModelChoice:
+    """Return the model or the export that is named, else the only one in saved_models; raise InputError."""
     if model is not None and saved_model is not None:
         raise InputError(f"Give --model or --saved-model. Received: {model} and {saved_model}.")
+    if saved_model is not None:
+        return ModelChoice(_directory(saved_model, "SavedModel"), is_export=True)
     if model is not None:
-        return model, saved_kind(model)
-    if saved_model is None:
-        root = Path("saved_models")
-        found = sorted(path for path in root.iterdir() if path.is_dir()) if root.is_dir() else []
-        if len(found) != 1:
-            names = ", ".join(str(path) for path in found) or "none"
-            raise InputError(f"Name a model with --model or --saved-model. Found in {root}: {names}.")
-        saved_model = str(found[0])
-    return saved_model, served_kind(saved_model)
+        return ModelChoice(_directory(model, "model"), is_export=False)
+    root = Path("saved_models")
+    found = sorted(path for path in root.iterdir() if path.is_dir()) if root.is_dir() else []
+    if len(found) != 1:
+        names = ", ".join(str(path) for path in found) or "none"
+        raise InputError(f"Name a model with --model or --saved-model. Found in {root}: {names}.")
+    return ModelChoice(found[0], is_export=True)
 
 
-def _search_options(command: _Command) -> _Command:
-    """Add the flags that change the search of a trained model, for `_change_search`."""
+def _directory(name: str, kind: str) -> Path:
+    path = as_path(name)
+    if not path.is_dir():
+        raise InputError(f"{path} is not the directory of a {kind}: there is no such directory.")
+    return path
+
+
+def check_files(*names: str | None) -> None:
+    """Raise InputError for a file that is not there, before what reads files and patterns is imported."""
+    for path in (as_path(name) for name in names if name is not None):
+        if not set("*?[").intersection(path.name):
+            with errors_named("read", path):
+                path.stat()
+
+
+def search_options(command: _Command) -> _Command:
+    """Add the flags that change the search of a trained model, for `change_search`."""
     text = "Another exponent of the length than the model's, to choose one on validation pairs."
     command = click.option("--length-penalty", type=click.FloatRange(min=0), help=text)(command)
     text = "Another number of hypotheses than the model's; 1 is greedy."
     return click.option("--beam-size", type=click.IntRange(min=1), help=text)(command)
 
 
-def _change_search(translator: Task, beam_size: int | None, length_penalty: float | None) -> None:
-    """Give a trained model another beam or length penalty; raise InputError for an export."""
-    if beam_size is None and length_penalty is None:
-        return
-    if not isinstance(translator, SearchTask):
+def check_search(choice: ModelChoice, beam_size: int | None, length_penalty: float | None) -> None:
+    """Raise InputError if an export is given another search."""
+    if choice.is_export and (beam_size is not None or length_penalty is not None):
         received = f"--beam-size {beam_size}, --length-penalty {length_penalty}"
         raise InputError(f"An export searches as it was exported; name a --model. Received: {received}.")
-    search = translator.search
-    if not isinstance(search, BeamSearch | GreedySearch):
-        raise InputError(f"The search must be greedy or a beam. Received: {type(search).__name__}.")
-    if length_penalty is not None:
-        search = dataclasses.replace(search, length_penalty=length_penalty)
-    shared = {field.name: getattr(search, field.name) for field in dataclasses.fields(GreedySearch)}
-    # One hypothesis is greedy search, which costs less.
-    if beam_size == 1:
-        search = GreedySearch(**shared)
-    elif beam_size is not None:
-        beam = search if isinstance(search, BeamSearch) else BeamSearch(**shared)
-        search = dataclasses.replace(beam, beam_size=beam_size)
-    translator.search = search

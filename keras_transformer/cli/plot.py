@@ -5,15 +5,10 @@ from pathlib import Path
 import click
 import numpy as np
 
-from keras_transformer.cli.options import _choose_model, open_model
-from keras_transformer.cli.terminal import Verb, _show, progress_bar
+from keras_transformer.cli.options import choose_model, model_flags
+from keras_transformer.cli.terminal import Verb, _show, loading, progress_bar
 from keras_transformer.errors import InputError
-from keras_transformer.layers.masks import causal_mask, combine_masks
-from keras_transformer.layers.position_encoding import sinusoidal_position_encoding
-from keras_transformer.tasks import TextTask, Translator
 from keras_transformer.types import SPECIAL_IDS, SPECIAL_TOKENS
-from keras_transformer.visualization.attention import plot_attention, plot_attention_maps
-from keras_transformer.visualization.matrices import plot_mask, plot_position_encoding
 
 # A picture has no room for more, and a mask grows with the square.
 _SIZE = click.IntRange(1, 4096)
@@ -34,7 +29,7 @@ def plot() -> None:
 
 @plot.command(cls=Verb)
 @click.argument("text")
-@_choose_model
+@model_flags
 @click.option(
     "--output", type=click.Path(), default="attention", show_default=True, help="Directory of the pictures."
 )
@@ -49,7 +44,12 @@ def attention(text: str, model: str | None, saved_model: str | None, trust: bool
     """
     if not text:
         raise InputError(f"Give a text that is not empty. Received: {text!r}.")
-    translator = open_model(model, saved_model, TextTask, trust=trust)
+    choice = choose_model(model, saved_model)
+    with loading(choice.path):
+        from keras_transformer.cli.models import open_model
+        from keras_transformer.tasks import TextTask, Translator
+        from keras_transformer.visualization import plot_attention, plot_attention_maps
+    translator = open_model(choice, TextTask, trust=trust)
     if not isinstance(translator, Translator):
         [alignment] = translator.align([text])
         path, title = Path(output, "cross_attention.png"), "Cross-attention, last decoder layer, mean"
@@ -81,6 +81,9 @@ def positions(hidden_dim: int, length: int, output: str) -> None:
     \b
       keras-transformer plot positions --hidden-dim 64 --length 50 --output positions.png
     """
+    with loading():
+        from keras_transformer.layers import sinusoidal_position_encoding
+        from keras_transformer.visualization import plot_position_encoding
     title = f"Sinusoidal position encoding, {length} positions, width {hidden_dim}"
     plot_position_encoding(sinusoidal_position_encoding(length, hidden_dim), path=output, title=title)
     _show(str(Path(output)))
@@ -99,6 +102,9 @@ def mask(length: int, padding: int, output: str) -> None:
     """
     if padding >= length:
         raise InputError(f"--padding must be below --length. Received: {padding} of {length}.")
+    with loading():
+        from keras_transformer.layers import causal_mask, combine_masks
+        from keras_transformer.visualization import plot_mask
     tokens = np.arange(length)[None] < length - padding  # (1, s)
     combined = combine_masks(causal_mask=causal_mask(length, length), padding_mask=tokens)
     title = f"Causal mask, the last {padding} are padding" if padding else "Causal mask"

@@ -4,11 +4,9 @@ import sys
 
 import click
 
-from keras_transformer.cli.options import model_options, open_model
-from keras_transformer.cli.terminal import Verb, _show, progress_bar
-from keras_transformer.data.text_files import read_lines
+from keras_transformer.cli.options import check_files, choose_model, model_options
+from keras_transformer.cli.terminal import Verb, _show, loading, progress_bar
 from keras_transformer.errors import InputError
-from keras_transformer.tasks import Tagger
 
 
 @click.command(cls=Verb)
@@ -36,9 +34,16 @@ def tag(
     """
     if texts and input_file is not None:
         raise InputError(f"Give texts or --input. Received: {len(texts)} texts and --input {input_file}.")
+    check_files(input_file)
+    choice = choose_model(model, saved_model)
+    with loading(choice.path):
+        from keras_transformer._backend import quick_start
+        from keras_transformer.cli.models import open_model
+        from keras_transformer.data import read_lines
+        from keras_transformer.tasks import Tagger
     lines = list(texts) or read_lines(sys.stdin.buffer if input_file is None else input_file)
-    tagger = open_model(model, saved_model, Tagger, trust=trust)
-    with progress_bar(len(lines), "tagging") as progress:
+    tagger = open_model(choice, Tagger, trust=trust)
+    with quick_start(len(lines)), progress_bar(len(lines), "tagging") as progress:
         outputs = tagger.tag(lines, batch_size=batch_size, progress=progress)
     for number, (text, output) in enumerate(zip(lines, outputs, strict=True), start=1):
         if spans:

@@ -1,16 +1,18 @@
 """What a terminal shows: bars and talk on standard error, and a user's mistake as one line."""
 
 import contextlib
+import gc
 import io
 import logging
+import os
 import re
 import sys
+import tempfile
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 
 import click
-import keras
 from click.termui import progressbar
 
 from keras_transformer.errors import ExportError, InputError
@@ -21,6 +23,9 @@ _NO_MEMORY = re.compile(
     r"RESOURCE_EXHAUSTED|OOM when|out of memory|cannot allocate memory|bad_alloc|failed to allocate",
     re.IGNORECASE,
 )
+# As `keras_transformer_cli` sets `TF_CPP_MIN_LOG_LEVEL`, unless it is set.
+_QUIET = "3"
+_NOTICE = re.compile(r"^(I\d{4} |WARNING: All log messages before absl::InitializeLog).*\n", re.MULTILINE)
 _ESCAPED = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *range(127, 160))}
 
 
@@ -116,38 +121,48 @@ def _talk() -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def loading(*names: object) -> Iterator[None]:
+    """Say that TensorFlow is loaded, and the names; import it, for which the block is there, quietly."""
+    if "tensorflow" in sys.modules:
+        yield
+        return
+    click.echo(f"loading {' and '.join(['TensorFlow', *map(str, names)])}".translate(_ESCAPED), err=True)
+    with _without_notices():
+        # Modules stay as long as the process. Python's garbage collector would read the objects of 4,000
+        # modules again and again, and once more at the end: a third of the time of `import tensorflow`.
+        gc.disable()
+        try:
+            yield
+        finally:
+            gc.freeze()
+            gc.enable()
+
+
+@contextlib.contextmanager
+def _without_notices() -> Iterator[None]:
+    """Hold back what is written to standard error, and show it without TensorFlow's notices.
+
+    It writes them below Python, before it has read `TF_CPP_MIN_LOG_LEVEL`; who sets that wants to see them.
+    """
+    if os.environ.get("TF_CPP_MIN_LOG_LEVEL") != _QUIET:
+        yield
+        return
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with tempfile.TemporaryFile() as held:
+        try:
+            os.dup2(held.fileno(), 2)
+            yield
+        finally:
+            sys.stderr.flush()
+            os.dup2(kept, 2)
+            os.close(kept)
+            held.seek(0)
+            sys.stderr.write(_NOTICE.sub("", held.read().decode(errors="backslashreplace")))
+
+
+@contextlib.contextmanager
 def progress_bar(length: int, label: str) -> Iterator[Callable[[int], None]]:
     """Show a bar, and yield a function that is told how many more of its items are done."""
     with progressbar(length=length, label=label, file=sys.stderr) as bar:
         yield bar.update
-
-
-class _EpochProgress(keras.callbacks.Callback):
-    """A bar for each epoch, with loss and accuracy, and a line when the epoch is done."""
-
-    def __init__(self, monitor: str) -> None:
-        super().__init__()
-        self._names = tuple(dict.fromkeys(("loss", "accuracy", "val_loss", "val_accuracy", f"val_{monitor}")))
-
-    def on_epoch_begin(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
-        # None in the first epoch of a dataset of unknown length.
-        steps = self.params["steps"]
-        self._bar = progressbar(
-            length=steps,
-            label=f"epoch {epoch + 1}/{self.params['epochs']}",
-            file=sys.stderr,
-            item_show_func=self._numbers,
-            update_min_steps=max((steps or 100) // 100, 1),
-        )
-        self._bar.__enter__()
-
-    def on_train_batch_end(self, batch: int, logs: Mapping[str, float] | None = None) -> None:
-        self._bar.update(1, logs)
-
-    def on_epoch_end(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
-        self._bar.__exit__(None, None, None)
-        click.echo(f"epoch {epoch + 1}: {self._numbers(logs)}", err=True)
-
-    def _numbers(self, logs: Mapping[str, float] | None) -> str:
-        logs = logs or {}
-        return "  ".join(f"{name} {float(logs[name]):.4f}" for name in self._names if name in logs)

@@ -3,20 +3,20 @@
 import shlex
 import time
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import click
-import keras
 
 from keras_transformer._files import check_writable
-from keras_transformer.cli.options import run_options
-from keras_transformer.cli.terminal import Verb, _EpochProgress, _show, progress_bar
+from keras_transformer.cli.options import check_files
+from keras_transformer.cli.run_options import run_options
+from keras_transformer.cli.terminal import Verb, _show, loading, progress_bar
 from keras_transformer.errors import InputError
-from keras_transformer.runs.config import RunConfig
-from keras_transformer.runs.run import Run
+
+if TYPE_CHECKING:
+    from keras_transformer.runs import Run
 
 _NUM_SHOWN = 8
-_DEFAULTS = RunConfig()
 _Value: TypeAlias = str | int | float | bool | list[str]
 _PLACE = ("name", "run_directory", "task", "pairs", "source", "target")
 
@@ -48,7 +48,12 @@ def train(config: str | None, resume: bool, overwrite: bool, export: bool, **fla
     runs/exports/dates/VERSION. A value in square brackets is the default for your own texts.
     """
     start, given = time.monotonic(), {name: value for name, value in flags.items() if value is not None}
+    check_files(config)
     run = _run(config, given, resume=resume)
+    import keras
+
+    from keras_transformer.cli.epoch_progress import _EpochProgress
+
     exports = export and keras.backend.backend() == "tensorflow"
     if exports:
         check_writable(Path(run.config.export_directory, run.config.name))
@@ -79,7 +84,9 @@ def train(config: str | None, resume: bool, overwrite: bool, export: bool, **fla
         _show_whether_it_ended(run)
 
 
-def _run(config: str | None, given: dict[str, _Value], *, resume: bool) -> Run:
+def _run(config: str | None, given: dict[str, _Value], *, resume: bool) -> "Run":
+    with loading():
+        from keras_transformer.runs import Run, RunConfig
     if config is not None:
         return Run.from_toml(config, **given)
     if not resume:
@@ -90,7 +97,7 @@ def _run(config: str | None, given: dict[str, _Value], *, resume: bool) -> Run:
     return Run.open(Path(begun.run_directory, begun.name), **given)
 
 
-def _interrupted(run: Run) -> str:
+def _interrupted(run: "Run") -> str:
     if not run.num_epochs:
         return "Interrupted before an epoch was saved: nothing to resume, the same command starts again."
     return (
@@ -99,15 +106,15 @@ def _interrupted(run: Run) -> str:
     )
 
 
-def _resume(run: Run) -> str:
+def _resume(run: "Run") -> str:
     config = run.config
     flags = "" if config.name == "dates" else f" --name {shlex.quote(config.name)}"
-    if config.run_directory != _DEFAULTS.run_directory:
+    if config.run_directory != type(config)().run_directory:
         flags += f" --run-directory {shlex.quote(config.run_directory)}"
     return f"keras-transformer train{flags} --resume"
 
 
-def _show_whether_it_ended(run: Run) -> None:
+def _show_whether_it_ended(run: "Run") -> None:
     # The end of a cosine is a fall, and a run with one may not get more epochs.
     if run.is_improving and run.config.training.schedule != "cosine":
         monitor, epochs = run.config.training.monitor, run.num_epochs
@@ -117,7 +124,9 @@ def _show_whether_it_ended(run: Run) -> None:
         )
 
 
-def _show_next(run: Run, exported: list[Path]) -> None:
+def _show_next(run: "Run", exported: list[Path]) -> None:
+    import keras
+
     if not exported:
         target = Path(run.config.export_directory, run.config.name)
         command = f"keras-transformer export {run.directory} {target}"

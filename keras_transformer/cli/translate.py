@@ -5,18 +5,21 @@ from typing import Any
 
 import click
 
-from keras_transformer.cli.options import _change_search, _search_options, model_options, open_model
-from keras_transformer.cli.terminal import Verb, _show, progress_bar
-from keras_transformer.data.frame_files import read_frames
-from keras_transformer.data.text_files import read_lines
+from keras_transformer.cli.options import (
+    check_files,
+    check_search,
+    choose_model,
+    model_options,
+    search_options,
+)
+from keras_transformer.cli.terminal import Verb, _show, loading, progress_bar
 from keras_transformer.errors import InputError
-from keras_transformer.tasks import TextTask
 
 
 @click.command(cls=Verb)
 @click.argument("texts", nargs=-1)
 @model_options
-@_search_options
+@search_options
 @click.option("--input", "input_file", type=click.Path(), help="File with a text on each line, plain or .gz.")
 @click.option("--frames", type=click.Path(), help="Frames: a directory of .npy, or .npy, .npz, .tfrecord.")
 @click.option("--scores", is_flag=True, help="Print the score and a tab before each output.")
@@ -53,6 +56,14 @@ def translate(
         flags = {"--input": input_file, "--frames": frames}
         received = [f"{len(texts)} texts", *(f"{flag} {path}" for flag, path in flags.items() if path)]
         raise InputError(f"Give texts, --input or --frames. Received: {', '.join(received)}.")
+    check_files(input_file, frames)
+    choice = choose_model(model, saved_model)
+    check_search(choice, beam_size, length_penalty)
+    with loading(choice.path):
+        from keras_transformer._backend import quick_start
+        from keras_transformer.cli.models import change_search, open_model
+        from keras_transformer.data import read_frames, read_lines
+        from keras_transformer.tasks import TextTask
     lines: list[Any]
     if frames is not None:
         lines = [*read_frames(frames)]
@@ -60,9 +71,9 @@ def translate(
         # Bytes, since a terminal's encoding would decide on text: input is UTF-8 everywhere, as files are.
         lines = [*texts] or [*read_lines(sys.stdin.buffer if input_file is None else input_file)]
     reads = "text" if frames is None else "features"
-    translator = open_model(model, saved_model, TextTask, trust=trust, reads=reads)
-    _change_search(translator, beam_size, length_penalty)
-    with progress_bar(len(lines), "translating") as progress:
+    translator = open_model(choice, TextTask, trust=trust, reads=reads)
+    change_search(translator, beam_size, length_penalty)
+    with quick_start(len(lines)), progress_bar(len(lines), "translating") as progress:
         if n_best is None:
             best = translator.translate_with_scores(lines, batch_size=batch_size, progress=progress)
             outputs = [[output] for output in best]

@@ -42,12 +42,15 @@ class ServedTask(Task):
     """A task whose functions are those of a SavedModel; see `ServedModel`."""
 
     def __init__(self, directory: str | Path, *, trust: bool = False) -> None:
-        # For its operations, which a SavedModel with subwords needs to load.
-        importlib.import_module("tensorflow_text")
         self.directory = _saved_model_directory(as_path(directory))
         Checksums.check(self.directory)
+        path = self.directory / "saved_model.pb"
+        graphs = _meta_graphs(path)
         if not trust:
-            _check_operations(self.directory / "saved_model.pb")
+            _check_operations(path, graphs)
+        # A SavedModel with subwords needs the operations of TensorFlow Text, which takes a second to import.
+        if not all(hasattr(tf.raw_ops, name) for graph in graphs for name in _operations(graph)):
+            importlib.import_module("tensorflow_text")
         try:
             self._module = tf.saved_model.load(str(self.directory))
         except Exception as error:  # TensorFlow raises errors of many classes for a damaged directory
@@ -207,9 +210,16 @@ def _saved_model_directory(directory: Path) -> Path:
     return directory
 
 
-def _check_operations(path: Path) -> None:
+def _operations(graph: MetaGraphDef) -> set[str]:
+    """Return the operations of a graph and of its functions; a call of a function is none."""
+    functions = graph.graph_def.library.function
+    names = {node.op for node in graph.graph_def.node}
+    names.update(node.op for function in functions for node in function.node_def)
+    return names - {function.signature.name for function in functions}
+
+
+def _check_operations(path: Path, meta_graphs: Sequence[MetaGraphDef]) -> None:
     """Raise InputError for a `saved_model.pb` with operations that no export has."""
-    meta_graphs = _meta_graphs(path)
     # Of several graphs, or one without objects, TensorFlow runs more when it loads them, as version 1 did.
     if len(meta_graphs) != 1 or not meta_graphs[0].HasField("object_graph_def"):
         raise InputError(f"{path} must hold one graph with its objects. Received: {len(meta_graphs)} graphs.")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from keras_transformer.runs.kind import RunKind
+from keras_transformer.runs import RunKind
 
 
 def test_a_model_and_its_export_score_alike(command: Callable, trained: Path, pairs_file: Path) -> None:

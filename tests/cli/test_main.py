@@ -9,6 +9,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from keras_transformer.cli import terminal
 from keras_transformer_cli import VERBS, main
 
 # What takes seconds to import, and `--help` must not.
@@ -24,11 +25,11 @@ finally:
 
 
 def run_program(
-    heavy: tuple[str, ...], words: list[str], directory: Path
+    heavy: tuple[str, ...], words: list[str], directory: Path, program: str = PROGRAM
 ) -> subprocess.CompletedProcess[str]:
     environment = {name: value for name, value in os.environ.items() if name != "TF_CPP_MIN_LOG_LEVEL"}
     return subprocess.run(
-        [sys.executable, "-c", PROGRAM.format(heavy=heavy), *words],
+        [sys.executable, "-c", program.format(heavy=heavy), *words],
         env={**environment, "PYTHONPATH": os.pathsep.join(sys.path)},
         cwd=directory,
         capture_output=True,
@@ -44,11 +45,71 @@ def test_help_imports_nothing_heavy(words: list[str], tmp_path: Path) -> None:
     assert finished.stderr.strip() == ""
 
 
-@pytest.mark.slow
-def test_the_help_of_a_verb_is_without_notices(tmp_path: Path) -> None:
-    finished = run_program((), ["plot", "mask", "--help"], tmp_path)
-    assert "--padding" in finished.stdout
+# Each is a help text, or a mistake that is found without the model.
+EARLY = [
+    *([verb, "--help"] for verb in VERBS),
+    ["plot", "mask", "--help"],
+    ["train", "--epochs", "many"],
+    ["train", "--config", "none.toml"],
+    ["translate", "a", "--input", "b"],
+    ["translate", "a", "--model", "b", "--saved-model", "c"],
+    ["translate", "a", "--saved-model", "none"],
+    ["translate", "--saved-model", ".", "--input", "none"],
+    ["translate", "a", "--saved-model", ".", "--beam-size", "3"],
+    ["generate", "a", "--saved-model", ".", "--top-k", "3"],
+    ["classify", "a", "--model", "none"],
+    ["tag", "a"],
+    ["evaluate", "--model", "none"],
+    ["evaluate", "--texts", "a"],
+    ["export", "none", "b"],
+]
+ALL_EARLY = f"""
+import contextlib, io, sys
+from keras_transformer_cli import main
+for words in {EARLY!r}:
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
+        try:
+            main(words)
+        except SystemExit as end:
+            print(end.code, file=sys.__stdout__)
+    assert "loading" not in output.getvalue(), words
+    assert output.getvalue().startswith("Usage: ") or "Error: " in output.getvalue(), words
+print(*sorted(set(sys.modules) & set({{heavy!r}})), file=sys.stderr)
+"""
+
+
+def test_help_and_mistakes_come_before_keras(tmp_path: Path) -> None:
+    heavy = ("keras", "tensorflow", "jax", "matplotlib", "sacrebleu", "keras_transformer.models")
+    finished = run_program(heavy, [], tmp_path, ALL_EARLY)
     assert finished.stderr.strip() == ""
+    num_helps = len(VERBS) + 1
+    assert finished.stdout.split() == ["0"] * num_helps + ["2"] * (len(EARLY) - num_helps)
+
+
+@pytest.mark.slow
+def test_an_export_is_asked_without_what_it_does_not_need() -> None:
+    """One line says what is loaded; TensorFlow's notices are gone; its text operations are not imported."""
+    heavy = ("keras_transformer.pretrained", "keras_transformer.runs", "keras_transformer.evaluation")
+    heavy += ("keras_hub", "sacrebleu", "tensorflow_datasets", "tensorflow_text", "torch", "transformers")
+    words = ["translate", "--saved-model", "saved_models/dates", "vendredi 3 mars 2023"]
+    finished = run_program(heavy, words, Path(__file__).parents[2])
+    assert finished.stdout == "2023-03-03\n"
+    assert [line for line in finished.stderr.splitlines() if line] == [
+        "loading TensorFlow and saved_models/dates",
+        "translating",
+    ]
+
+
+def test_warnings_are_shown_when_notices_are_not(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = "I0000 00:00:1 1 port.cc:1] oneDNN is on.\nW0000 00:00:1 1 a.cc:1] Real.\nkeras: old\n"
+    for level, shown in (("3", lines.partition("\n")[2]), ("0", lines)):
+        monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", level)
+        with terminal._without_notices():
+            os.write(2, lines.encode())
+        assert capfd.readouterr().err == shown
 
 
 def test_every_verb_is_explained_by_the_first_line_of_its_own_help() -> None:

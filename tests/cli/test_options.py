@@ -1,15 +1,15 @@
 """Flags made from the fields of a run, and which model a verb asks when none is named."""
 
+import json
 from pathlib import Path
 
 import click
 import pytest
 
-from keras_transformer.cli.options import open_model, run_options
+from keras_transformer.cli.options import ModelChoice, choose_model
+from keras_transformer.cli.run_options import _FILE, described_fields, run_options
 from keras_transformer.errors import InputError
-from keras_transformer.export import ServedModel
 from keras_transformer.runs import RunConfig
-from keras_transformer.tasks import TextTask
 
 
 @pytest.fixture(scope="module")
@@ -25,6 +25,11 @@ def test_every_field_has_a_flag_with_its_docstring(parameters: dict[str, click.O
         assert parameter.help.startswith(options[name].text.replace("`", ""))
         assert parameter.opts == [f"--{name.replace('_', '-')}"]
         assert parameter.default is None
+
+
+def test_the_file_of_the_flags_is_what_the_fields_say() -> None:
+    written = json.loads(_FILE.read_text(encoding="utf-8"))
+    assert written == described_fields(), "write it again: python -m keras_transformer.cli.run_options"
 
 
 def test_the_help_says_the_default(parameters: dict[str, click.Option]) -> None:
@@ -58,10 +63,10 @@ def test_a_switch_has_a_name_for_off(name: str, off: str, parameters: dict[str, 
     assert parameters[name].secondary_opts == [off]
 
 
-@pytest.mark.slow
-def test_the_only_export_is_taken(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(trained)
-    assert open_model(None, None, ServedModel).directory == Path("saved_models/tiny/1")
+def test_the_only_export_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "saved_models" / "tiny").mkdir(parents=True)
+    assert choose_model(None, None) == ModelChoice(Path("saved_models/tiny"), is_export=True)
 
 
 def test_several_exports_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,7 +74,7 @@ def test_several_exports_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     for name in ("a", "b"):
         (tmp_path / "saved_models" / name).mkdir(parents=True)
     with pytest.raises(InputError, match="saved_models/a, saved_models/b"):
-        open_model(None, None, TextTask)
+        choose_model(None, None)
 
 
 def test_a_flag_of_files_may_be_repeated() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from keras_transformer.cli import plot as verb
+from keras_transformer import visualization
 
 MAPS = [
     "encoder_layer_1_self_attention.png",
@@ -21,13 +21,13 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple]:
     calls: dict[str, tuple] = {}
 
     def watch(name: str) -> None:
-        draw = getattr(verb, name)
+        draw = getattr(visualization, name)
 
         def record(*values: object, **options: object) -> object:
             calls[name] = (values, options)
             return draw(*values, **options)
 
-        monkeypatch.setattr(verb, name, record)
+        monkeypatch.setattr(visualization, name, record)
 
     for name in ("plot_attention_maps", "plot_position_encoding", "plot_mask"):
         watch(name)

@@ -8,7 +8,8 @@ import pytest
 import tensorflow as tf
 from click.testing import CliRunner, Result
 
-from keras_transformer.cli.terminal import Verb, _EpochProgress, progress_bar
+from keras_transformer.cli.epoch_progress import _EpochProgress
+from keras_transformer.cli.terminal import Verb, progress_bar
 from keras_transformer.errors import ExportError, InputError
 from keras_transformer.text import VocabularyWarning
 

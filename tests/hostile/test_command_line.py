@@ -18,7 +18,7 @@ import keras
 import pytest
 
 import keras_transformer as kt
-from keras_transformer.cli import translate as verb
+from keras_transformer.cli import models
 from keras_transformer.errors import ExportError, InputError
 from trained_run import SMALL, flags
 
@@ -306,14 +306,19 @@ def test_a_run_that_is_told_to_end(pairs_file: Path) -> None:
     assert not list((pairs_file.parent / "runs").rglob(".partial-*"))
 
 
-def test_control_characters_reach_no_terminal(command: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_control_characters_reach_no_terminal(
+    command: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     output = kt.tasks.Translation("\x1b[31mred\x1b]0;title\x07\x9b", 0.0)
     model = SimpleNamespace(translate_with_scores=lambda *arguments, **options: [output])
-    monkeypatch.setattr(verb, "open_model", lambda *names, **options: model)
+    monkeypatch.setattr(models, "open_model", lambda *names, **options: model)
     # Elsewhere an output is as it is, but for the colours that click takes out.
-    assert command("translate", "text").stdout == "red\x1b]0;title\x07\x9b\n"
+    assert command("translate", "--saved-model", tmp_path, "text").stdout == "red\x1b]0;title\x07\x9b\n"
     monkeypatch.setattr(click.testing._NamedTextIOWrapper, "isatty", lambda self: True, raising=False)
-    assert command("translate", "text").stdout == r"\x1b[31mred\x1b]0;title\x07\x9b" + "\n"
+    assert (
+        command("translate", "--saved-model", tmp_path, "text").stdout
+        == r"\x1b[31mred\x1b]0;title\x07\x9b" + "\n"
+    )
 
 
 # Messages

@@ -1,0 +1,57 @@
+"""The model that a verb asks, loaded: what needs TensorFlow."""
+
+import dataclasses
+from typing import Any, TypeVar
+
+from keras_transformer.cli.options import ModelChoice
+from keras_transformer.decoding import BeamSearch, GreedySearch
+from keras_transformer.errors import InputError
+from keras_transformer.export import served_kind
+from keras_transformer.tasks import ModelTask, SearchTask, Task, saved_kind
+
+_Task = TypeVar("_Task", bound=Task)
+
+
+def open_model(
+    choice: ModelChoice, answers: type[_Task], *, trust: bool = False, reads: str = "text"
+) -> _Task:
+    """Load a model; raise InputError if it does not read and answer what is wanted."""
+    kind: Any = model_kind(choice)
+    if not issubclass(kind, answers):
+        from keras_transformer.runs import RunKind
+
+        verbs = [run.verb for run in RunKind.kinds.values() if issubclass(kind, run.scored_class)]
+        asked = f"ask it with: keras-transformer {verbs[0]}" if verbs else "ask it from Python"
+        raise InputError(f"{choice.path} is a {kind.__name__}; {asked}")
+    task: _Task = kind.load(choice.path) if issubclass(kind, ModelTask) else kind(choice.path, trust=trust)
+    if task.source.name != reads:
+        wanted = {
+            "text": "the model must read texts; frames are given with --frames, audio in Python",
+            "features": "--frames is for models of frames",
+        }
+        raise InputError(f"{choice.path}: {wanted[reads]}. Received: a model that reads {task.source.name}.")
+    return task
+
+
+def model_kind(choice: ModelChoice) -> type[Task]:
+    """Return the class of a model, which is not loaded."""
+    return served_kind(choice.path) if choice.is_export else saved_kind(choice.path)
+
+
+def change_search(translator: Task, beam_size: int | None, length_penalty: float | None) -> None:
+    """Give a trained model another beam or length penalty; an export was refused by `check_search`."""
+    if not isinstance(translator, SearchTask) or (beam_size is None and length_penalty is None):
+        return
+    search = translator.search
+    if not isinstance(search, BeamSearch | GreedySearch):
+        raise InputError(f"The search must be greedy or a beam. Received: {type(search).__name__}.")
+    if length_penalty is not None:
+        search = dataclasses.replace(search, length_penalty=length_penalty)
+    shared = {field.name: getattr(search, field.name) for field in dataclasses.fields(GreedySearch)}
+    # One hypothesis is greedy search, which costs less.
+    if beam_size == 1:
+        search = GreedySearch(**shared)
+    elif beam_size is not None:
+        beam = search if isinstance(search, BeamSearch) else BeamSearch(**shared)
+        search = dataclasses.replace(beam, beam_size=beam_size)
+    translator.search = search
