@@ -17,6 +17,7 @@ from keras_transformer._backend.gradients import add_at_labels, finished
 from keras_transformer._backend.loop import PositionBuffer, weights_now
 from keras_transformer._backend.projection import project
 from keras_transformer._backend.random import GeneratorState, draw_normal, draw_uniforms
+from keras_transformer._backend.rematerialization import rematerialize
 
 __all__ = [
     "GeneratorState",
@@ -41,6 +42,7 @@ __all__ = [
     "masked_softmax",
     "position_angles",
     "project",
+    "rematerialize",
     "row_shares",
     "shape_of",
     "share_rows",
