@@ -14,6 +14,7 @@ import numpy as np
 import tensorflow as tf
 from keras.optimizers.schedules import LearningRateSchedule
 
+from keras_transformer._backend.compiler import compiles_each_shape
 from keras_transformer.evaluation import EvaluationReport
 from keras_transformer.runs.config import RunConfig
 from keras_transformer.tasks import ModelTask
@@ -155,6 +156,11 @@ class RunKind(abc.ABC):
         self, encoded: Any, readers: Readers, tokens_per_batch: int, first_epoch: int | None
     ) -> tf.data.Dataset:
         """Return batches to train on from an epoch on; for None those to validate on, always the same."""
+
+    @property
+    def pads_to_buckets(self) -> bool:
+        """Whether batches must have few shapes, since each is compiled."""
+        return compiles_each_shape() or self.config.training.distribute == "tpu"
 
     # What it trains.
 
