@@ -3,6 +3,7 @@
 from keras_transformer._backend.adam import adam_update
 from keras_transformer._backend.attention import attend_step, fused_attention, masked_softmax
 from keras_transformer._backend.batches import share_rows, weigh_updates
+from keras_transformer._backend.compilation_cache import keep_compilations
 from keras_transformer._backend.compiler import (
     begins_datasets_early,
     build_optimizer,
@@ -37,6 +38,7 @@ __all__ = [
     "drop",
     "finished",
     "fused_attention",
+    "keep_compilations",
     "largest",
     "layer_normalization",
     "masked_softmax",
