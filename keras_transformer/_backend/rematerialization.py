@@ -26,15 +26,16 @@ def rematerialize(
     Returns:
         The same tensor. The seeds of the layer have moved on once, as without recomputation.
     """
-    weights = {id(weight) for weight in layer.weights}
-    seeds = [variable for variable in layer.variables if id(variable) not in weights]
+    # All but the states of seeds; compared by identity, since `==` compares the numbers of variables.
+    weights = layer.weights
+    seeds = [each for each in layer.variables if not any(each is weight for weight in weights)]
     # A product, since TensorFlow and torch assign in place: the second run would find the seeds moved on.
     now = [seed.value * 1 for seed in seeds]
     # Booleans have no gradient, and are not handed in: TensorFlow adds a zero to all that it is handed.
     flat = tree.flatten((args, kwargs))
     inputs = {number: each for number, each in enumerate(flat) if _has_gradient(each)}
 
-    def run(now: list[Tensor], *values: Tensor) -> tuple[Tensor, list[Tensor]]:
+    def run(now: list[Tensor], *values: Any) -> tuple[Tensor, list[Tensor]]:
         given = dict(zip(inputs, map(_with_mask, values, inputs.values()), strict=True))
         args_now, kwargs_now = tree.pack_sequence_as(
             (args, kwargs), [given.get(number, each) for number, each in enumerate(flat)]
@@ -71,7 +72,7 @@ def _with_mask(value: Tensor, original: Tensor) -> Tensor:
 
 
 def _checkpoint(
-    run: Callable[..., tuple[Tensor, list[Tensor]]], now: Sequence[Tensor], *values: Tensor
+    run: Callable[..., tuple[Tensor, list[Tensor]]], now: Sequence[Tensor], *values: Any
 ) -> tuple[Tensor, list[Tensor]]:
     backend = keras.backend.backend()
     if backend == "jax":
@@ -87,7 +88,7 @@ def _checkpoint(
 
     after: list[list[Tensor]] = []
 
-    def outputs_alone(*values: Tensor) -> Tensor:
+    def outputs_alone(*values: Any) -> Tensor:
         # Integers are no outputs of a function with a gradient.
         outputs, seeds = run(now, *values)
         after.append(seeds)
