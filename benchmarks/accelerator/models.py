@@ -60,11 +60,10 @@ def inputs_of(model: Any, batch_size: int = 3, length: int = 11) -> dict[str, An
     return {"encoder_features": frames, "encoder_padding_mask": is_token, "decoder_token_ids": target}
 
 
-def preset(name: str, dtype: str, dropout: float = 0.1, vocabulary_size: int = 32000) -> Any:
+def preset(name: str, dtype: str, vocabulary_size: int = 32000, **options: Any) -> Any:
     """Make an untrained model of a known size, with one table of embeddings."""
-    return kt.Transformer.from_preset(
-        name, vocabulary_size, vocabulary_size, share_embeddings=True, dropout=dropout, dtype=dtype
-    )
+    options = {"share_embeddings": True, "dropout": 0.1, "dtype": dtype, **options}
+    return kt.Transformer.from_preset(name, vocabulary_size, vocabulary_size, **options)
 
 
 def batch(vocabulary_size: int, batch_size: int, length: int, seed: int = 0) -> tuple[dict[str, Any], Any]:

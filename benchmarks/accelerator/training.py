@@ -343,30 +343,22 @@ def peers(setting: Setting) -> Outcome:
 
 @check("memory of a step, with and without rematerialisation", "it saves 30 %", seconds=100)
 def memory(setting: Setting) -> Outcome:
-    """Measure what a step needs besides weights and optimizer, plainly and in Keras's RematScope."""
+    """Measure what a step needs besides weights and optimizer, plainly and with `rematerialize`."""
     vocabulary, batch_size, length = setting.size((32000, 64, 64), (50, 8, 32))
     found = {}
     for name in ("plain", "rematerialised"):
-        scope = keras.RematScope(mode="full") if name != "plain" else contextlib.nullcontext()
-        with scope:
-            model = models.preset(setting.size("base", "tiny"), "float32", vocabulary_size=vocabulary)
-            batch = models.batch(vocabulary, batch_size, length)
-            try:
-                found[name] = _bytes_of_gradients(setting, model, *batch)
-            except Exception as error:
-                # Keras (3.15) hands `training` to JAX's checkpoint as a tensor, which no layer can ask.
-                if name == "plain":
-                    raise
-                reason = (
-                    f"Keras's RematScope failed ({type(error).__name__}); plainly {found['plain']:,} bytes."
-                )
-                raise CannotError(reason) from error
+        model = models.preset(
+            setting.size("base", "tiny"),
+            "float32",
+            vocabulary_size=vocabulary,
+            rematerialize=name != "plain",
+        )
+        found[name] = _bytes_of_gradients(setting, model, *models.batch(vocabulary, batch_size, length))
     if found["plain"] is None:
         raise CannotError("torch tells the memory of a card alone.")
     found["saved"] = 1 - found["rematerialised"] / found["plain"]
-    return setting.on_card(
-        found["saved"] >= 0.3, found, "A tiny model on a processor; `RematScope` is Keras's own."
-    )
+    reason = "On a processor XLA orders operations for speed, and computes early what could wait."
+    return setting.on_card(found["saved"] >= 0.3, found, reason)
 
 
 def _bytes_of_gradients(setting: Setting, model: Any, inputs: Any, labels: Any) -> int | None:

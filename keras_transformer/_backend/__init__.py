@@ -3,6 +3,7 @@
 from keras_transformer._backend.adam import adam_update
 from keras_transformer._backend.attention import attend_step, fused_attention, masked_softmax
 from keras_transformer._backend.batches import share_rows, weigh_updates
+from keras_transformer._backend.compilation_cache import keep_compilations
 from keras_transformer._backend.compiler import (
     begins_datasets_early,
     build_optimizer,
@@ -18,6 +19,7 @@ from keras_transformer._backend.gradients import add_at_labels, finished
 from keras_transformer._backend.loop import PositionBuffer, weights_now
 from keras_transformer._backend.projection import project
 from keras_transformer._backend.random import GeneratorState, draw_normal, draw_uniforms
+from keras_transformer._backend.rematerialization import rematerialize
 
 __all__ = [
     "GeneratorState",
@@ -37,12 +39,14 @@ __all__ = [
     "drop",
     "finished",
     "fused_attention",
+    "keep_compilations",
     "largest",
     "layer_normalization",
     "masked_softmax",
     "position_angles",
     "project",
     "quick_start",
+    "rematerialize",
     "row_shares",
     "shape_of",
     "share_rows",

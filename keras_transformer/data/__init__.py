@@ -6,6 +6,7 @@ the disk where they are more than memory holds. For labels there are `read_label
 `classification_dataset`, for the tags of tokens `read_tagged` and `tagging_dataset`.
 """
 
+from keras_transformer.data.batching import batch_shapes
 from keras_transformer.data.encoding import EncodedPairs
 from keras_transformer.data.frame_files import read_frame_pairs, read_frames
 from keras_transformer.data.frame_pairs import EncodedFrames
@@ -40,6 +41,7 @@ __all__ = [
     "ParallelText",
     "TagSpan",
     "as_frames",
+    "batch_shapes",
     "classification_dataset",
     "label_names",
     "mask_tokens",

@@ -33,6 +33,8 @@ class _BatchPlan:
     # In few bytes: with 8 for each, an epoch of 10 million pairs took 0.5 GB more.
     keys: np.ndarray  # what the pairs are sorted by, int16 or int32 (n,)
     splits: np.ndarray  # where batches of the sorted pairs begin, and n at the end: int32 (batches + 1,)
+    ends: tuple[int, ...] = ()  # upper ends of the buckets, where batches are padded to them
+    tokens_per_batch: int = 0
 
     def __len__(self) -> int:
         return len(self.splits) - 1
@@ -41,6 +43,18 @@ class _BatchPlan:
         """Return batches from short to long: indices of pairs, int32 (number of batches, ragged)."""
         order = np.argsort(self.keys, kind="stable").astype(np.int32)
         return tf.RaggedTensor.from_row_splits(order, self.splits)
+
+    def width(self, longest: tf.Tensor, num_rows: tf.Tensor) -> tf.Tensor:
+        """Return the length that a batch is padded to, an int64 scalar, by its longest row."""
+        if not self.ends:
+            return longest
+        ends = tf.constant(self.ends, tf.int64)
+        is_wide = ends >= longest
+        # A batch of rows of a lower bucket is as wide as all others of so many rows.
+        is_full = is_wide & (self.tokens_per_batch // ends <= num_rows)
+        # Noise may make a row longer than all ends.
+        widths = [tf.boolean_mask(ends, is_full), tf.boolean_mask(ends, is_wide), longest[tf.newaxis]]
+        return tf.concat(widths, axis=0)[0]
 
     def epochs(self, order: _EpochOrder) -> tf.data.Dataset:
         """Make a dataset of indices of pairs, int32 (b,); each iteration over it is the next epoch."""
@@ -80,11 +94,49 @@ def _shuffled_order(keys: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
     return tf.gather(shuffled, tf.argsort(tf.gather(keys, shuffled), stable=True))
 
 
-def _plan_batches(lengths: np.ndarray, boundaries: Sequence[int], tokens_per_batch: int) -> _BatchPlan:
-    """Sort pairs of lengths `(n, 2)` into buckets, the last with the longest, and cut these into batches."""
+def batch_shapes(
+    lengths: np.ndarray, tokens_per_batch: int, bucket_boundaries: Sequence[int] | None = None
+) -> list[tuple[int, int]]:
+    """Return the shapes of the batches that a dataset with `pad_to_bucket_boundary=True` has.
+
+    XLA compiles a step of training once for each. Noise may add some, since it changes lengths.
+
+    Args:
+        lengths: Lengths of each example, integers `(n, number of sides)`, as `EncodedPairs.lengths` returns.
+        tokens_per_batch: As for the dataset.
+        bucket_boundaries: Likewise.
+
+    Returns:
+        Each `(b, t)` once, from short to long.
+
+    Raises:
+        ValueError: If a value is out of range.
+
+    Example:
+        >>> batch_shapes(np.array([[3], [5], [9], [12]] * 50), tokens_per_batch=100)
+        [(12, 8), (10, 10), (8, 12), (6, 12)]
+    """
+    plan = _plan_batches(lengths, bucket_boundaries, tokens_per_batch, padded=True)
+    longest = np.sort(lengths.max(axis=1))[plan.splits[1:] - 1]
+    shapes = [
+        (int(rows), int(plan.width(tf.constant(length, tf.int64), tf.constant(rows, tf.int64))))
+        for rows, length in dict.fromkeys(zip(np.diff(plan.splits), longest, strict=True))
+    ]
+    return list(dict.fromkeys(shapes))
+
+
+def _plan_batches(
+    lengths: np.ndarray, boundaries: Sequence[int] | None, tokens_per_batch: int, *, padded: bool = False
+) -> _BatchPlan:
+    """Sort pairs of lengths `(n, sides)` into buckets, the last with the longest, and cut these into batches.
+
+    Batches that are padded to the ends of their buckets have few shapes: one for each bucket, and the last.
+    """
+    longest = lengths.max(axis=1)
+    boundaries = _choose_boundaries(boundaries, int(longest.max()), coarse=padded)
     # Rejected: `bucket_by_sequence_length`, whose leftovers make many small batches.
     buckets, target_buckets = (
-        np.searchsorted(boundaries, each).astype(np.int32) for each in (lengths.max(axis=1), lengths[:, 1])
+        np.searchsorted(boundaries, each).astype(np.int32) for each in (longest, lengths[:, -1])
     )
     # Within a bucket by the target: padding falls from 20 to 1 % of CMUdict's target positions.
     key_type = np.int16 if len(boundaries) ** 2 < 2**15 else np.int32
@@ -93,6 +145,10 @@ def _plan_batches(lengths: np.ndarray, boundaries: Sequence[int], tokens_per_bat
     counts = np.bincount(buckets, minlength=len(boundaries))
     sorted_ends = np.repeat(np.asarray(boundaries, np.int64), counts)
     _check_budget(int(sorted_ends[-1]), tokens_per_batch)
+    if padded:
+        ends = tuple(int(end) for end in np.unique(sorted_ends))
+        splits = _splits_of_full_batches(sorted_ends, ends, tokens_per_batch)
+        return _BatchPlan(keys, np.asarray(splits, np.int32), ends, tokens_per_batch)
     # The last pairs of a bucket fill up the first batch of the next one, so that only one batch of an epoch
     # is smaller than it could be.
     splits = [0]
@@ -103,6 +159,21 @@ def _plan_batches(lengths: np.ndarray, boundaries: Sequence[int], tokens_per_bat
         num_tokens = most * np.arange(1, len(most) + 1)
         splits.append(start + int(np.searchsorted(num_tokens, tokens_per_batch, side="right")))
     return _BatchPlan(keys, np.asarray(splits, np.int32))
+
+
+def _splits_of_full_batches(
+    sorted_ends: np.ndarray, ends: tuple[int, ...], tokens_per_batch: int
+) -> list[int]:
+    """Cut pairs into batches that are as full as one of a bucket can be, but for the last."""
+    # The last pairs of a bucket are too few for a batch of it, which would be another shape to compile: they
+    # go into one of the next bucket, whose batches have fewer rows, and are padded as its pairs are.
+    splits, num_pairs = [0], len(sorted_ends)
+    while splits[-1] < num_pairs:
+        start = splits[-1]
+        stops = ((start + tokens_per_batch // end, end) for end in ends if end >= sorted_ends[start])
+        full = (stop for stop, end in stops if stop <= num_pairs and sorted_ends[stop - 1] <= end)
+        splits.append(next(full, num_pairs))
+    return splits
 
 
 def _check_budget(longest: int, tokens_per_batch: int) -> None:

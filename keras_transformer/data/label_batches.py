@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer._arguments import check_flags, check_kind, check_number, check_positive
-from keras_transformer.data.batching import _choose_boundaries, _EpochOrder, _plan_batches
+from keras_transformer.data.batching import _EpochOrder, _plan_batches
 from keras_transformer.data.encoding import _CHUNK_SIZE
 from keras_transformer.data.labels import _checked_examples, _LabelNumbers
 from keras_transformer.data.pipeline import _keep_ready
@@ -20,7 +20,8 @@ from keras_transformer.types import SPECIAL_IDS, LabelledText, TaggedText
 NOT_COUNTED = -100
 """The tag of positions that are not counted: all tokens of a word but its first, the end, and padding."""
 
-_Rows: TypeAlias = Callable[[tf.Tensor], tuple[tf.Tensor, ...]]
+_Pad: TypeAlias = Callable[[tf.RaggedTensor, int], tf.Tensor]
+_Rows: TypeAlias = Callable[[tf.Tensor, _Pad], tuple[tf.Tensor, ...]]
 _Item = TypeVar("_Item", str, list[str])
 
 _LOGGER = logging.getLogger(__name__)
@@ -140,6 +141,7 @@ def classification_dataset(
     shuffle: bool = True,
     seed: int = 0,
     first_epoch: int = 0,
+    pad_to_bucket_boundary: bool = False,
 ) -> tf.data.Dataset:
     """Make the dataset that trains or validates a classifier of texts.
 
@@ -159,6 +161,8 @@ def classification_dataset(
         shuffle: Whether each epoch draws new batches; otherwise they come from short to long.
         seed: Seed of the shuffling.
         first_epoch: Epoch of the first iteration, to go on where an earlier run stopped.
+        pad_to_bucket_boundary: Whether to pad to one of a few lengths, for few shapes (XLA); otherwise each
+            batch to its longest row, for little padding.
 
     Returns:
         A finite dataset that knows its number of batches, of `(token_ids, label)`: int32 (b, s), padded with
@@ -195,12 +199,12 @@ def classification_dataset(
             )
         columns.append(tf.constant(_LabelNumbers(labels=labels).weights(class_weight, encoded.labels)))
 
-    def rows(indices: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        inputs = tf.gather(encoded.token_ids, indices).to_tensor(SPECIAL_IDS.pad)
-        return tf.ensure_shape(inputs, [None, None]), *(tf.gather(each, indices) for each in columns)
+    def rows(indices: tf.Tensor, pad: _Pad) -> tuple[tf.Tensor, ...]:
+        inputs = pad(tf.gather(encoded.token_ids, indices), SPECIAL_IDS.pad)
+        return inputs, *(tf.gather(each, indices) for each in columns)
 
     order = _EpochOrder(shuffle, seed, first_epoch)
-    return _in_batches(rows, encoded.token_ids, tokens_per_batch, order)
+    return _in_batches(rows, encoded.lengths(), tokens_per_batch, order, padded=pad_to_bucket_boundary)
 
 
 def tagging_dataset(
@@ -213,6 +217,7 @@ def tagging_dataset(
     shuffle: bool = True,
     seed: int = 0,
     first_epoch: int = 0,
+    pad_to_bucket_boundary: bool = False,
 ) -> tf.data.Dataset:
     """Make the dataset that trains or validates a tagger of words.
 
@@ -229,6 +234,8 @@ def tagging_dataset(
         shuffle: Whether each epoch draws new batches; otherwise they come from short to long.
         seed: Seed of the shuffling.
         first_epoch: Epoch of the first iteration, to go on where an earlier run stopped.
+        pad_to_bucket_boundary: Whether to pad to one of a few lengths, for few shapes (XLA); otherwise each
+            batch to its longest row, for little padding.
 
     Returns:
         A finite dataset that knows its number of batches, of `(token_ids, tags)`, both int32 (b, s).
@@ -252,13 +259,12 @@ def tagging_dataset(
             raise TypeError(f"Texts need `tokenizer`, a Tokenizer. Received: tokenizer={tokenizer!r}.")
         encoded = EncodedTags.encode(sentences, tokenizer, tags, max_length=max_length)
 
-    def rows(indices: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        inputs = tf.gather(encoded.token_ids, indices).to_tensor(SPECIAL_IDS.pad)
-        labels = tf.gather(encoded.tags, indices).to_tensor(NOT_COUNTED)
-        return tf.ensure_shape(inputs, [None, None]), tf.ensure_shape(labels, [None, None])
+    def rows(indices: tf.Tensor, pad: _Pad) -> tuple[tf.Tensor, ...]:
+        inputs, labels = (tf.gather(each, indices) for each in (encoded.token_ids, encoded.tags))
+        return pad(inputs, SPECIAL_IDS.pad), pad(labels, NOT_COUNTED)
 
     order = _EpochOrder(shuffle, seed, first_epoch)
-    return _in_batches(rows, encoded.token_ids, tokens_per_batch, order)
+    return _in_batches(rows, encoded.lengths(), tokens_per_batch, order, padded=pad_to_bucket_boundary)
 
 
 def _as_text(text: object, number: int) -> str:
@@ -297,16 +303,23 @@ def _encoded(
 
 
 def _in_batches(
-    rows: _Rows, token_ids: tf.RaggedTensor, tokens_per_batch: int, order: _EpochOrder
+    rows: _Rows, lengths: np.ndarray, tokens_per_batch: int, order: _EpochOrder, *, padded: bool
 ) -> tf.data.Dataset:
     """Make batches of rows of like length."""
-    check_flags(shuffle=order.shuffle)
+    check_flags(shuffle=order.shuffle, pad_to_bucket_boundary=padded)
     check_positive(tokens_per_batch=tokens_per_batch)
     check_number(whole=True, seed=order.seed, first_epoch=order.first_epoch)
-    lengths = np.asarray(token_ids.row_lengths(), np.int32)
-    boundaries = _choose_boundaries(None, int(lengths.max()))
-    plan = _plan_batches(np.stack([lengths, lengths], axis=1), boundaries, tokens_per_batch)
+    plan = _plan_batches(lengths, None, tokens_per_batch, padded=padded)
     batches = plan.epochs(order)
-    make = tf.autograph.experimental.do_not_convert(rows)
+
+    def pad(ragged: tf.RaggedTensor, padding: int) -> tf.Tensor:
+        width = plan.width(ragged.bounding_shape(axis=1), ragged.nrows())
+        padded = ragged.to_tensor(padding, shape=tf.stack([ragged.nrows(), width]))
+        return tf.ensure_shape(padded, [None, None])
+
+    @tf.autograph.experimental.do_not_convert
+    def make(indices: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        return rows(indices, pad)
+
     dataset = batches.map(make, num_parallel_calls=tf.data.AUTOTUNE)
     return _keep_ready(dataset.apply(tf.data.experimental.assert_cardinality(batches.cardinality())))

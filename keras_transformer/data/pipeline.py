@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from keras_transformer._arguments import check_flags, check_kind, check_number, check_positive, check_several
-from keras_transformer.data.batching import Transformation, _choose_boundaries, _EpochOrder, _plan_batches
+from keras_transformer.data.batching import Transformation, _BatchPlan, _EpochOrder, _plan_batches
 from keras_transformer.data.encoding import EncodedPairs, Example, PairSource
 from keras_transformer.data.frame_pairs import EncodedFrames, FramePair
 from keras_transformer.data.frames import FrameNormalizer
@@ -99,19 +99,17 @@ def translation_dataset(
     else:
         limits = max_source_length, max_target_length
         encoded = _encode(pairs, *_both(source_tokenizer, target_tokenizer), limits, cache)
-    lengths = encoded.lengths()
-    longest = int(lengths.max())
-    boundaries = _choose_boundaries(bucket_boundaries, longest, coarse=pad_to_bucket_boundary)
-    batches = _plan_batches(lengths, boundaries, tokens_per_batch).epochs(
-        _EpochOrder(shuffle, seed, first_epoch)
+    plan = _plan_batches(
+        encoded.lengths(), bucket_boundaries, tokens_per_batch, padded=pad_to_bucket_boundary
     )
+    batches = plan.epochs(_EpochOrder(shuffle, seed, first_epoch))
     dataset = batches.map(encoded._rows, num_parallel_calls=tf.data.AUTOTUNE)
     for step in noise:
         dataset = dataset.apply(step)
     if noise and shuffle:
         dataset = dataset.apply(_regroup_by_length(seed))
     dataset = dataset.map(encoded._example, num_parallel_calls=tf.data.AUTOTUNE)
-    dataset = dataset.apply(_pad(boundaries if pad_to_bucket_boundary else None))
+    dataset = dataset.apply(_pad(plan if pad_to_bucket_boundary else None))
     dataset = dataset.apply(tf.data.experimental.assert_cardinality(batches.cardinality()))
     return _keep_ready(dataset)
 
@@ -191,17 +189,15 @@ def _regroup_by_length(seed: int) -> Transformation:
     return lambda dataset: dataset.ragged_batch(_NUM_REGROUPED).enumerate().flat_map(regroup)
 
 
-def _pad(boundaries: Sequence[int] | None) -> Transformation:
-    """Pad rows: all matrices of a batch to the first boundary that fits, or each to its longest row."""
+def _pad(plan: _BatchPlan | None) -> Transformation:
+    """Pad rows: all matrices of a batch to the width that is planned, or each to its longest row."""
 
     @tf.autograph.experimental.do_not_convert
     def pad(inputs: dict[str, tf.RaggedTensor], labels: tf.RaggedTensor) -> Example:
         shape = None
-        if boundaries is not None:
+        if plan is not None:
             longest = tf.reduce_max([ids.bounding_shape(axis=1) for ids in (*inputs.values(), labels)])
-            widths = tf.concat([tf.constant(boundaries, tf.int64), longest[tf.newaxis]], axis=0)
-            width = widths[tf.searchsorted(widths[:-1], longest[tf.newaxis])[0]]
-            shape = tf.stack([labels.nrows(), width])
+            shape = tf.stack([labels.nrows(), plan.width(longest, labels.nrows())])
 
         def pad_rows(rows: tf.RaggedTensor) -> tf.Tensor:
             # (b, ragged), or frames (b, ragged, w). Zero is the padding of all: of ids, masks and frames.

@@ -17,7 +17,7 @@ from keras_transformer._arguments import (
     check_positive,
     check_several,
 )
-from keras_transformer.data.batching import _choose_boundaries, _EpochOrder, _plan_batches
+from keras_transformer.data.batching import _EpochOrder, _plan_batches
 from keras_transformer.data.encoding import _tokenize
 from keras_transformer.data.packing import pack_texts
 from keras_transformer.data.pipeline import _keep_ready
@@ -165,20 +165,15 @@ def text_dataset(
         raise TypeError("`tokenizer` must be given for texts. Received: tokenizer=None.")
     else:
         encoded = EncodedTexts.encode(texts, tokenizer, max_length=max_length, packed=packed)
-    lengths = encoded.lengths()
-    boundaries = _choose_boundaries(bucket_boundaries, int(lengths.max()), coarse=pad_to_bucket_boundary)
-    # Of one side alone, which is both.
-    plan = _plan_batches(np.repeat(lengths, 2, axis=1), boundaries, tokens_per_batch)
+    plan = _plan_batches(
+        encoded.lengths(), bucket_boundaries, tokens_per_batch, padded=pad_to_bucket_boundary
+    )
     batches = plan.epochs(_EpochOrder(shuffle, seed, first_epoch))
-    ends = tf.constant(boundaries, tf.int64)
 
     @tf.autograph.experimental.do_not_convert
     def rows(indices: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         inputs, labels = (tf.gather(side, indices) for side in (encoded.inputs, encoded.labels))
-        width = inputs.bounding_shape(axis=1)
-        if pad_to_bucket_boundary:
-            width = tf.gather(ends, tf.searchsorted(ends, width[tf.newaxis])[0])
-        shape = tf.stack([inputs.nrows(), width])
+        shape = tf.stack([inputs.nrows(), plan.width(inputs.bounding_shape(axis=1), inputs.nrows())])
         padded = (side.to_tensor(SPECIAL_IDS.pad, shape=shape) for side in (inputs, labels))
         return tuple(tf.ensure_shape(side, [None, None]) for side in padded)
 

@@ -1,5 +1,7 @@
 """The base of encoder layers, decoder layers and their stacks: options, parts, residual connections."""
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -13,6 +15,7 @@ from keras_transformer._arguments import (
     check_width,
     known_width,
 )
+from keras_transformer._backend.rematerialization import rematerialize
 from keras_transformer.layers.built_parts import _freeze_parts
 from keras_transformer.layers.config import LayerConfig
 from keras_transformer.layers.feed_forward import FeedForward, get_activation
@@ -20,6 +23,21 @@ from keras_transformer.layers.masks import _hide_padding
 from keras_transformer.layers.multi_head_attention import POSITIONS, MultiHeadAttention
 from keras_transformer.layers.normalization import Dropout, _make_normalization
 from keras_transformer.types import Config, Shape, Tensor
+
+
+def _rematerializable(call: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Let the call of a layer follow the option `rematerialize` when it trains."""
+
+    @functools.wraps(call)
+    def wrapped(
+        layer: "_Block", inputs: Tensor, *args: Any, training: bool | None = None, **masks: Any
+    ) -> Tensor:
+        run = functools.partial(call, layer, training=training)
+        if training and layer.rematerialize:
+            return rematerialize(run, layer, inputs, *args, **masks)
+        return run(inputs, *args, **masks)
+
+    return wrapped
 
 
 class _Block(keras.layers.Layer):
@@ -141,9 +159,9 @@ class _Residual(keras.layers.Layer):
     def build(self, inputs_shape: Shape) -> None:
         self.norm.build(inputs_shape)
 
-    def normalize(self, inputs: Tensor) -> Tensor:
+    def normalize(self, inputs: Tensor, training: bool | None = None) -> Tensor:
         """Return the sub-layer's input `(b, t, d)`."""
-        return self.norm(inputs) if self.norm_first else inputs
+        return self.norm(inputs, training=training) if self.norm_first else inputs
 
     def call(self, inputs: Tensor, outputs: Tensor, training: bool | None = None) -> Tensor:
         # Dropout comes before the sum, section 5.4.

@@ -66,6 +66,9 @@ class LayerConfig:
     """Number that normalization adds to the variance."""
     num_key_value_heads: int | None = None
     """Number of key/value heads; must divide `num_heads`. Defaults to `num_heads`."""
+    rematerialize: bool = False
+    """Whether to compute the activations of each layer again in the backward pass instead of keeping them:
+    less memory, more time (Chen et al. 2016)."""
 
     def __post_init__(self) -> None:
         # Each value, then what must fit together, before any weight is made; so values given in Python, by a

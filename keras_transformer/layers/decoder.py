@@ -5,7 +5,7 @@ from typing import Any
 import keras
 
 from keras_transformer._arguments import check_vectors, check_width
-from keras_transformer.layers.block import _Block, _Stack
+from keras_transformer.layers.block import _Block, _rematerializable, _Stack
 from keras_transformer.layers.built_parts import _freeze_parts
 from keras_transformer.types import Shape, Tensor
 
@@ -62,6 +62,7 @@ class DecoderLayer(_Block):
         self.feed_forward_residual = self._residual("feed_forward_residual", inputs_shape)
         _freeze_parts(self)
 
+    @_rematerializable
     def call(
         self,
         inputs: Tensor,
@@ -77,7 +78,7 @@ class DecoderLayer(_Block):
 
         # Masked self-attention (b, t, d) -> (b, t, d), causal whatever the masks say: a position must not see
         # the token that it has to predict.
-        normalized = self.self_attention_residual.normalize(x)
+        normalized = self.self_attention_residual.normalize(x, training)
         attended = self.self_attention(
             normalized,
             normalized,
@@ -90,7 +91,7 @@ class DecoderLayer(_Block):
 
         # Cross-attention, queries (b, t, d), keys and values (b, s, any width) -> (b, t, d)
         if self.cross_attention is not None:
-            normalized = self.cross_attention_residual.normalize(x)
+            normalized = self.cross_attention_residual.normalize(x, training)
             attended = self.cross_attention(
                 normalized,
                 encoder_output,
@@ -101,7 +102,7 @@ class DecoderLayer(_Block):
             x = self.cross_attention_residual(x, attended, training=training)
 
         # Feed-forward network (b, t, d) -> (b, t, d)
-        normalized = self.feed_forward_residual.normalize(x)
+        normalized = self.feed_forward_residual.normalize(x, training)
         transformed = self.feed_forward(normalized, training=training)
         return self.feed_forward_residual(x, transformed, training=training)
 

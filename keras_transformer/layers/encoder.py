@@ -5,7 +5,7 @@ from typing import Any
 import keras
 
 from keras_transformer._arguments import check_vectors
-from keras_transformer.layers.block import _Block, _Stack
+from keras_transformer.layers.block import _Block, _rematerializable, _Stack
 from keras_transformer.layers.built_parts import _freeze_parts
 from keras_transformer.types import Shape, Tensor
 
@@ -47,6 +47,7 @@ class EncoderLayer(_Block):
         self.feed_forward_residual = self._residual("feed_forward_residual", inputs_shape)
         _freeze_parts(self)
 
+    @_rematerializable
     def call(
         self,
         inputs: Tensor,
@@ -60,7 +61,7 @@ class EncoderLayer(_Block):
         x = self._as_vectors(inputs, self.self_attention, padding_mask)
 
         # Self-attention (b, s, d) -> (b, s, d)
-        normalized = self.self_attention_residual.normalize(x)
+        normalized = self.self_attention_residual.normalize(x, training)
         attended = self.self_attention(
             normalized,
             normalized,
@@ -71,7 +72,7 @@ class EncoderLayer(_Block):
         x = self.self_attention_residual(x, attended, training=training)
 
         # Feed-forward network (b, s, d) -> (b, s, d)
-        normalized = self.feed_forward_residual.normalize(x)
+        normalized = self.feed_forward_residual.normalize(x, training)
         transformed = self.feed_forward(normalized, training=training)
         return self.feed_forward_residual(x, transformed, training=training)
 

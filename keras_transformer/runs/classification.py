@@ -162,6 +162,7 @@ class ClassificationRun(RunKind):
             shuffle=first_epoch is not None,
             seed=self.config.data.seed,
             first_epoch=first_epoch or 0,
+            pad_to_bucket_boundary=self.pads_to_buckets,
         )
 
     def new_model(self, readers: Readers, dtype: keras.DTypePolicy) -> EncoderModel:

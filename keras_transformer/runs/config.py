@@ -97,7 +97,7 @@ class _ModelSection(_Section, extra="allow"):
     """Size of the model."""
     initial_model: FileName | None = None
     """Begin with vocabularies, architecture and weights of this run or saved model; only rates of
-    dropout may differ."""
+    dropout and `rematerialize` may differ."""
 
     @model_validator(mode="after")
     def _check(self) -> "_ModelSection":

@@ -6,6 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from keras_transformer.data import batch_shapes
 from keras_transformer.errors import InputError
 from keras_transformer.runs.directory import _has_checkpoint
 from keras_transformer.runs.kind import Encoded, Progress, Readers, RunData, RunKind
@@ -63,6 +64,12 @@ class _RunBatches:
     def training_batches(self, first_epoch: int = 0) -> tf.data.Dataset:
         # A resumed run sees the batches that it would have seen: order and noise follow from the epoch.
         return self._batches(self.training, first_epoch)
+
+    def training_shapes(self) -> list[tuple[int, int]]:
+        """Return the shapes of the batches, where each is compiled; noise may add some."""
+        if not self.kind.pads_to_buckets:
+            return []
+        return batch_shapes(self.training.lengths(), self.sizes.tokens_per_batch)
 
     def validation_batches(self) -> tf.data.Dataset:
         # Always the same, so that losses of epochs can be compared.

@@ -7,7 +7,6 @@ from typing import Any, ClassVar, Literal
 import keras
 import tensorflow as tf
 
-from keras_transformer._backend.compiler import compiles_each_shape
 from keras_transformer.data import EncodedTexts, read_texts, text_dataset
 from keras_transformer.decoding import GreedySearch, SampleSearch, Search
 from keras_transformer.evaluation import EvaluationReport, evaluate_texts
@@ -167,7 +166,7 @@ class GenerationRun(RunKind):
             shuffle=first_epoch is not None,
             seed=self.config.data.seed,
             first_epoch=first_epoch or 0,
-            pad_to_bucket_boundary=compiles_each_shape() or self.config.training.distribute == "tpu",
+            pad_to_bucket_boundary=self.pads_to_buckets,
         )
 
     def new_model(self, readers: Readers, dtype: keras.DTypePolicy) -> CausalLM:

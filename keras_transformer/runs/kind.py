@@ -15,6 +15,7 @@ import numpy as np
 import tensorflow as tf
 from keras.optimizers.schedules import LearningRateSchedule
 
+from keras_transformer._backend.compiler import compiles_each_shape
 from keras_transformer.data import split_pairs
 from keras_transformer.errors import InputError
 from keras_transformer.evaluation import EvaluationReport
@@ -224,6 +225,11 @@ class RunKind(abc.ABC):
         self, encoded: Any, readers: Readers, tokens_per_batch: int, first_epoch: int | None
     ) -> tf.data.Dataset:
         """Return batches to train on from an epoch on; for None those to validate on, always the same."""
+
+    @property
+    def pads_to_buckets(self) -> bool:
+        """Whether batches must have few shapes, since each is compiled."""
+        return compiles_each_shape() or self.config.training.distribute == "tpu"
 
     # What it trains.
 

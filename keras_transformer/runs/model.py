@@ -19,7 +19,8 @@ from keras_transformer.training.checkpoint import Checkpoint, load_model
 from keras_transformer.training.fit import fit
 
 _LOGGER = logging.getLogger(__name__)
-_RATES = ("dropout", "attention_dropout", "intermediate_dropout")
+# What may differ from the model that a run begins with: how it is trained, and not what it computes.
+_OF_TRAINING = ("dropout", "attention_dropout", "intermediate_dropout", "rematerialize")
 
 
 def _train_model(
@@ -52,6 +53,8 @@ def _train_model(
             "%s training %s, %s validation %s, %s batches an epoch, %s parameters",
             *(counts[0], kind.noun, counts[1], kind.noun, *counts[2:]),
         )
+        if shapes := data.training_shapes():
+            _LOGGER.info("%d shapes of batches, each of which is compiled once", len(shapes))
         return fit(
             model,
             batches,
@@ -103,9 +106,9 @@ def _initial_model(kind: RunKind, dtype: keras.DTypePolicy) -> keras.Model:
     if not isinstance(initial, model_class):
         raise InputError(f"{directory} holds a {type(initial).__name__}, not a {model_class.__name__}.")
     _check_architecture(section, initial.get_config())
-    rates = {name: rate for name, rate in section.changes.items() if name in _RATES}
+    changes = {name: value for name, value in section.changes.items() if name in _OF_TRAINING}
     serialized = keras.saving.serialize_keras_object(dtype)
-    model = model_class.from_config({**initial.get_config(), **rates, "dtype": serialized})
+    model = model_class.from_config({**initial.get_config(), **changes, "dtype": serialized})
     model.set_weights(initial.get_weights())
     _LOGGER.info("beginning with the weights of %s", directory)
     return model
@@ -119,11 +122,11 @@ def _check_architecture(section: _ModelSection, config: Mapping[str, object]) ->
     differing = [
         f"{name}={value!r} where the model has {received!r}"
         for name, value in section.changes.items()
-        if name not in _RATES
+        if name not in _OF_TRAINING
         and value != (received := config[name] if config[name] is not None else config[same.get(name, name)])
     ]
     if differing:
         raise InputError(
-            f"The model in {section.initial_model} has another architecture; only {', '.join(_RATES)} may "
-            f"differ. Received: {', '.join(differing)}."
+            f"The model in {section.initial_model} has another architecture; only "
+            f"{', '.join(_OF_TRAINING)} may differ. Received: {', '.join(differing)}."
         )

@@ -11,6 +11,7 @@ from typing import Any
 
 import keras
 
+from keras_transformer._backend.compilation_cache import keep_compilations
 from keras_transformer._files import as_path, read_file, read_table, write_file
 from keras_transformer.errors import InputError
 from keras_transformer.evaluation.report import EvaluationReport
@@ -176,6 +177,8 @@ class Run:
         engine = config.training.distribute
         # First of all, since TensorFlow takes cores only before it has computed anything.
         devices = distributed(engine) if engine else nullcontext()
+        if kept := keep_compilations():
+            _LOGGER.info("compiled functions are kept in %s", kept)
         with locked(directory):
             examples = self.data
             begin = resumed(directory, config) if resume else begun(directory, config, overwrite=overwrite)

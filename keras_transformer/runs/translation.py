@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 import keras
 import tensorflow as tf
 
-from keras_transformer._backend.compiler import compiles_each_shape
 from keras_transformer.data.encoding import EncodedPairs
 from keras_transformer.data.noise import subword_dropout
 from keras_transformer.data.pipeline import translation_dataset
@@ -131,8 +130,7 @@ class TranslationRun(RunKind):
             shuffle=first_epoch is not None,
             seed=self.config.data.seed,
             first_epoch=first_epoch or 0,
-            # XLA compiles again for each shape, so that there they are few.
-            pad_to_bucket_boundary=compiles_each_shape() or self.config.training.distribute == "tpu",
+            pad_to_bucket_boundary=self.pads_to_buckets,
             noise=() if first_epoch is None else self._noise(readers),
         )
 

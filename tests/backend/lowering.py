@@ -132,6 +132,9 @@ CASES: dict[str, Callable[[], export.Exported]] = {
     "train Transformer, rotary, groups, gates, RMS": lambda: lower_training(
         transformer(**ALL), PAIRS, target
     ),
+    "train Transformer, rematerialization": lambda: lower_training(
+        transformer(rematerialize=True, attention_dropout=0.1, intermediate_dropout=0.1), PAIRS, target
+    ),
     "train Transformer, relative": lambda: lower_training(transformer(positions="relative"), PAIRS, target),
     "train Transformer, learned": lambda: lower_training(
         transformer(positions="learned", max_length=32), PAIRS, target

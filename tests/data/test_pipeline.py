@@ -12,7 +12,18 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keras_transformer.data import EncodedPairs, read_pairs, translation_dataset
+from keras_transformer.data import (
+    EncodedLabels,
+    EncodedPairs,
+    EncodedTags,
+    EncodedTexts,
+    batch_shapes,
+    classification_dataset,
+    read_pairs,
+    tagging_dataset,
+    text_dataset,
+    translation_dataset,
+)
 from keras_transformer.data.batching import _shuffle
 from keras_transformer.errors import InputError
 from keras_transformer.text import CharacterTokenizer
@@ -226,6 +237,37 @@ def test_default_boundaries_to_pad_to(longest: int, widths: set[int]) -> None:
     encoded = encoded_of_lengths(range(2, longest + 1))
     dataset = translation_dataset(encoded, tokens_per_batch=longest, pad_to_bucket_boundary=True)
     assert {labels.shape[1] for _, labels in dataset.as_numpy_iterator()} == widths
+
+
+@pytest.mark.parametrize("tokens_per_batch", [60, 333])
+@pytest.mark.parametrize("kind", ["pairs", "texts", "labels", "tags"])
+def test_an_epoch_has_the_shapes_that_are_counted(kind: str, tokens_per_batch: int) -> None:
+    """Each is compiled once, so that their number is what a run says before it trains."""
+    lengths = np.random.default_rng(0).integers(2, 50, 300)
+    rows = tf.ragged.range(4, lengths + 4, dtype="int32")
+    options = {"tokens_per_batch": tokens_per_batch, "pad_to_bucket_boundary": True}
+    if kind == "pairs":
+        encoded = encoded_of_lengths(lengths)
+        dataset = translation_dataset(encoded, **options)
+    elif kind == "texts":
+        encoded = EncodedTexts(inputs=rows, labels=rows)
+        dataset = text_dataset(encoded, **options)
+    elif kind == "labels":
+        encoded = EncodedLabels(token_ids=rows, labels=np.zeros(300, "int32"))
+        dataset = classification_dataset(encoded, **options)
+    else:
+        encoded = EncodedTags(token_ids=rows, tags=rows)
+        dataset = tagging_dataset(encoded, **options)
+    shapes = batch_shapes(encoded.lengths(), tokens_per_batch)
+    for _ in range(2):
+        found = set()
+        for inputs, _ in dataset.as_numpy_iterator():
+            matrices = inputs.values() if isinstance(inputs, dict) else [inputs]
+            assert all(matrix.size <= tokens_per_batch for matrix in matrices)
+            found |= {matrix.shape for matrix in matrices}
+        assert found == set(shapes)
+    # One for each bucket, and the last batch.
+    assert len(shapes) <= len({width for _, width in shapes}) + 1
 
 
 @pytest.mark.parametrize("boundaries", [[], [0, 4], [4, 4], [5, 3]])
