@@ -22,6 +22,10 @@ def compile_step(model: Any, batch: tuple[Any, Any, None]) -> Any:
 
     Under a distribution of Keras each variable has the layout that Keras would give it.
     """
+    distribution = keras.distribution.distribution()
+    if distribution is not None:
+        for variable in model.variables:
+            variable._initialize_layout()  # as when it gets its value; the optimizer's variables follow it
     with kt.models.shapes_only():
         model.optimizer.build(model.trainable_variables)
         model._symbolic_build(data_batch=batch)  # makes the metrics, as `fit` does
@@ -32,7 +36,6 @@ def compile_step(model: Any, batch: tuple[Any, Any, None]) -> Any:
         model.metrics_variables,
     )
     state = tuple([_shape(each) for each in group] for group in groups)
-    distribution = keras.distribution.distribution()
     if distribution is None:
         step = jax.jit(model.train_step, donate_argnums=0)
         return step.lower(state, batch).compile()

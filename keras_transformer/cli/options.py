@@ -2,7 +2,7 @@
 
 import dataclasses
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar, Union, get_args, get_origin
 
@@ -27,10 +27,12 @@ _OPPOSITES = {
 }
 
 
-def run_options(command: _Command) -> _Command:
-    """Add a flag for each field of a run, which is None where it is not given."""
+def run_options(command: _Command, names: Container[str] | None = None) -> _Command:
+    """Add a flag for each field of a run, or for some by name, which is None where it is not given."""
     # Reversed, since click puts what is added last at the top of the help.
     for name, option in reversed(RunConfig.options().items()):
+        if names is not None and name not in names:
+            continue
         flag, kind = f"--{name.replace('_', '-')}", _click_type(option.annotation)
         several = _takes_several(option.annotation)
         if kind is bool:

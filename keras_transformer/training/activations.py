@@ -1,8 +1,7 @@
 """Bytes of the activations that the forward pass leaves for the backward pass, by part of a model.
 
-`b` rows, `t` positions of the part, `s` of the keys, `d` width, `f` inner width, `h` heads, `k` head width, `v`
-logits. How often a tensor is kept was read from the buffers of XLA (JAX 0.10, on a processor) at the moment
-in which a step needs the most; `tests/training/test_memory_plan.py` holds the sums to XLA's.
+How often a tensor is kept was read from the buffers of XLA (JAX 0.10, on a processor) at the moment in which
+a step needs the most; `tests/training/test_memory_plan.py` holds the sums to XLA's.
 """
 
 import re

@@ -94,9 +94,9 @@ def memory_plan(
     """Count what a step of training keeps in memory, by layer, without computing anything.
 
     Weights and optimizer state are counted from shapes, so a model that is larger than the machine can be
-    planned too: make it inside `models.shapes_only`. Activations are those that JAX and XLA keep: the guide to
-    memory has a table of the plan next to XLA's own number. TensorFlow and torch keep more where they compile
-    nothing.
+    planned too: make it inside `models.shapes_only`. Activations are those that JAX and XLA keep; a table in
+    the guide to memory has the plan next to XLA's own number. TensorFlow and torch keep more where they
+    compile nothing.
 
     Args:
         model: A model of this package. `Adam` is planned for one that is not compiled.
