@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from types import SimpleNamespace
 
 import keras
 from keras.src.backend.common import global_state  # nothing public tells of weights that wait for values
@@ -26,7 +27,7 @@ def shapes_only() -> Iterator[None]:
         >>> layer.count_params()
         10000100000
     """
-    waiting = global_state.get_global_attribute(_WAITING, [])
+    waiting = [*global_state.get_global_attribute(_WAITING, [])]
     device = keras.device("meta") if keras.backend.backend() == "torch" else contextlib.nullcontext()
     try:
         # Keras leaves a weight that is made in such a scope without a value until the scope ends.
@@ -47,9 +48,15 @@ def optimizer_state(
 ) -> list[keras.Variable]:
     """Return the variables, without values, that another optimizer of this kind keeps for some weights."""
     other = type(optimizer).from_config(optimizer.get_config())
-    if keras.backend.backend() == "tensorflow":
-        # Keras knows a weight by its TensorFlow variable, which one without a value does not have.
-        getattr(other, "inner_optimizer", other)._var_key = id
+    # Of a weight itself TensorFlow's optimizers take the value, the key, and the device, to put theirs there.
+    described = [
+        SimpleNamespace(
+            **{name: getattr(each, name) for name in ("shape", "dtype", "path", "name")},
+            _unique_id=each.path,
+            device=None,
+        )
+        for each in variables
+    ]
     with shapes_only():
-        other.build(list(variables))
+        other.build(described)
     return list(other.variables)

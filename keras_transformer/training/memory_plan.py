@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import keras
 
 from keras_transformer._arguments import check_kind, check_positive
-from keras_transformer._backend.shapes import optimizer_state
+from keras_transformer._backend.shapes import makes_values, optimizer_state
 from keras_transformer.models.causal_lm import CausalLM
 from keras_transformer.models.encoder_model import EncoderModel
 from keras_transformer.models.transformer import Transformer
@@ -109,8 +109,8 @@ def memory_plan(
 
     Raises:
         TypeError: If the model is of another package, or a size is not an integer.
-        ValueError: If a size is not above zero, or a length is missing, or given for a stack that the model
-            does not have.
+        ValueError: If a size is not above zero, a length is missing or given for a stack that the model does
+            not have, or the call is inside `shapes_only`.
 
     Example:
         >>> sizes = {"num_layers": 24, "hidden_dim": 2048, "num_heads": 32, "intermediate_dim": 8192}
@@ -120,6 +120,8 @@ def memory_plan(
         1274286080
     """
     check_kind(CausalLM, EncoderModel, Transformer, model=model)
+    if not makes_values():
+        raise ValueError(f"Plan after `shapes_only` has ended. Received: {model.name}, inside of it.")
     check_positive(batch_size=batch_size)
     lengths = {"encoder": source_length, "decoder": target_length}
     for (stack, length), name in zip(lengths.items(), ("source_length", "target_length"), strict=True):
@@ -147,7 +149,7 @@ def memory_plan(
                 sum(math.prod(weight.shape) for weight in own),
                 _sum_bytes(own),
                 _sum_bytes(trainable),
-                _sum_bytes([variable for variable in state if variable.shape]),  # no counters
+                _sum_bytes([variable for variable in state if len(variable.shape)]),  # no counters
                 int(passes * activations) + _half_copies(own, model),
             )
         )

@@ -46,7 +46,7 @@ def test_weights_and_adams_state_are_those_of_the_model(model: kt.Transformer) -
     assert total.gradients == bytes_of(model.trainable_weights)
     optimizer = kt.training.Adam(1e-3)
     optimizer.build(model.trainable_variables)
-    assert total.optimizer == bytes_of([each for each in optimizer.variables if each.shape])
+    assert total.optimizer == bytes_of([each for each in optimizer.variables if len(each.shape)])
 
 
 @pytest.mark.backend
@@ -126,7 +126,8 @@ def test_half_precision_has_half_of_most_and_copies_of_the_weights() -> None:
     plans = {}
     for dtype in ("float32", "mixed_bfloat16"):
         with shapes_only():
-            plans[dtype] = plan_of(kt.Transformer(30, 40, dtype=dtype, **SIZES), batch_size=300)
+            model = kt.Transformer(30, 40, dtype=dtype, **SIZES)
+        plans[dtype] = plan_of(model, batch_size=300)
     single, half = plans["float32"].total, plans["mixed_bfloat16"].total
     assert half.weights == single.weights
     assert half.optimizer == single.optimizer
@@ -190,7 +191,7 @@ def test_frames_and_convolutions() -> None:
             ValueError,
             "`target_length` must be given for a model with decoder. Received: target_length=None.",
         ),
-        ({"source_length": 7, "target_length": 0}, ValueError, "`target_length` must be above 0"),
+        ({"source_length": 7, "target_length": 0}, ValueError, "`target_length` must be above zero"),
         ({"source_length": 7.5, "target_length": 1}, TypeError, "`source_length` must be an integer"),
     ],
 )
@@ -206,6 +207,8 @@ def test_a_stack_that_is_not_there_and_another_model() -> None:
         model = kt.CausalLM(40, **SIZES)
     with pytest.raises(ValueError, match="`source_length` must be None for a model without encoder"):
         memory_plan(model, 3, source_length=4, target_length=5)
+    with shapes_only(), pytest.raises(ValueError, match="Plan after `shapes_only` has ended"):
+        memory_plan(model, 3, target_length=5)
     with pytest.raises(TypeError, match="`model` must be"):
         memory_plan(keras.Sequential([keras.layers.Dense(1)]), 3, target_length=5)
 

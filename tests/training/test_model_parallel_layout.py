@@ -22,7 +22,7 @@ def test_groups_of_devices_are_read_in_every_form(monkeypatch: pytest.MonkeyPatc
   %a = f32[8,128]{1,0} all-reduce(%x), channel_id=1, replica_groups=[4,2]<=[2,4]T(1,0), to_apply=%sum
   %b = (bf16[3]{0}, f32[2,2]{1,0}) all-reduce(%x, %y), replica_groups={{0,1,2,3},{4,5,6,7}}, to_apply=%sum
   %c = u32[4]{0} all-gather(%x), replica_groups=mesh['a'=2,'b'=1,'c'=4] {'c'}, dimensions={0}
-  %d = u32[4]{0} all-gather(%x), replica_groups=mesh['a'=4,'b'=2], device_ids=([2,4]T(1,0)) {'a'}, dimensions={0}
+  %d = u32[4]{0} all-gather(%x), replica_groups=mesh['a'=4,'b'=2], device_ids=([2,4]T(1,0)) {'a'}
   %e = s32[1]{0} collective-permute(%x), source_target_pairs={{0,1},{1,0}}
   %f = f32[9]{0} fusion(%all-reduce.1), kind=kLoop
 """
