@@ -12,7 +12,7 @@ from keras_transformer.cli.terminal import Verb, _show
 from keras_transformer.errors import InputError
 from keras_transformer.models import CausalLM, EncoderModel, shapes_only
 from keras_transformer.runs.config import RunConfig
-from keras_transformer.runs.kind import RunKind
+from keras_transformer.runs.run import Run
 from keras_transformer.tasks import load_task
 from keras_transformer.training import memory_plan
 
@@ -76,7 +76,7 @@ def plan(
 def _new_model(config: str | None, given: dict[str, _Value], vocabulary_size: int) -> keras.Model:
     """Make the model that a run would train, without values, and compile it."""
     run: Any = RunConfig() if config is None else RunConfig.from_toml(config)
-    kind = RunKind.of(run.override(**given))
+    kind = Run(run.override(**given)).kind
     if kind.config.task not in _TASKS:
         raise InputError(f"`task` must be one of {', '.join(_TASKS)}. Received: task={kind.config.task!r}.")
     # In place of the tokenizers, which are not trained yet, what a model is told of them.

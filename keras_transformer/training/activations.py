@@ -5,10 +5,10 @@ a step needs the most; `tests/training/test_memory_plan.py` holds the sums to XL
 """
 
 import re
+from typing import Any
 
 import keras
 
-from keras_transformer.layers.block import _Residual
 from keras_transformer.layers.feed_forward import FeedForward
 from keras_transformer.layers.multi_head_attention import MultiHeadAttention
 
@@ -33,9 +33,7 @@ def embedding_activations(model: keras.Model, num_positions: int) -> float:
     return num_positions * config.hidden_dim * (copies * width + normalized + _random(config.dropout))
 
 
-def layer_activations(
-    layer: keras.layers.Layer, batch_size: int, length: int, source_length: int = 0
-) -> float:
+def layer_activations(layer: Any, batch_size: int, length: int, source_length: int = 0) -> float:
     """Count what is kept in an encoder layer, or in a decoder layer whose source has a length."""
     attention, width = layer.self_attention, dtype_bytes(layer.compute_dtype)
     size = batch_size * length * attention.query_dense.kernel.shape[0]  # b * t * d
@@ -70,7 +68,7 @@ def _attention(layer: MultiHeadAttention, b: int, t: int, s: int) -> float:
     return heads + b * h * t * s * (2 * _FLOAT32 + width + _random(layer.dropout))
 
 
-def _residual(layer: _Residual) -> float:
+def _residual(layer: Any) -> float:
     """Count the bytes of each number of `(b, t, d)`."""
     width = dtype_bytes(layer.compute_dtype)
     kind = "rms" if isinstance(layer.norm, keras.layers.RMSNormalization) else "layer"
