@@ -11,6 +11,7 @@ import click
 # The first line of each verb's help, as `keras_transformer.cli` has it; a test compares.
 VERBS = {
     "import": "Make DIRECTORY of a pretrained model: a directory of Hugging Face, or a name on its hub.",
+    "plan": "Print the memory of a training step: weights, gradients, optimizer and activations by layer.",
     "train": "Train a model, score it and export it.",
     "translate": "Translate texts, one output on each line.",
     "classify": "Give texts labels, one line for each text.",

@@ -20,6 +20,7 @@ from keras_transformer._backend.loop import PositionBuffer, weights_now
 from keras_transformer._backend.projection import project
 from keras_transformer._backend.random import GeneratorState, draw_normal, draw_uniforms
 from keras_transformer._backend.rematerialization import rematerialize
+from keras_transformer._backend.shapes import makes_values, optimizer_state, shapes_only
 
 __all__ = [
     "GeneratorState",
@@ -42,13 +43,16 @@ __all__ = [
     "keep_compilations",
     "largest",
     "layer_normalization",
+    "makes_values",
     "masked_softmax",
+    "optimizer_state",
     "position_angles",
     "project",
     "quick_start",
     "rematerialize",
     "row_shares",
     "shape_of",
+    "shapes_only",
     "share_rows",
     "sum_over_replicas",
     "take",

@@ -7,7 +7,7 @@ field, so that `train --help` and a wrong flag need neither. After a change of a
 
 import json
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
@@ -28,11 +28,18 @@ _OPPOSITES = {
 }
 
 
-def run_options(command: _Command) -> _Command:
-    """Add a flag for each field of a run, which is None where it is not given."""
+def run_fields() -> dict[str, dict[str, Any]]:
+    """Return the `section`, the `type`, the `help` of each field, and whether it takes `multiple` values."""
     fields: dict[str, dict[str, Any]] = json.loads(_FILE.read_text(encoding="utf-8"))
+    return fields
+
+
+def run_options(command: _Command, names: Container[str] | None = None) -> _Command:
+    """Add a flag for each field of a run, or for those of some names, which is None where it is not given."""
     # Reversed, since click puts what is added last at the top of the help.
-    for name, field in reversed(fields.items()):
+    for name, field in reversed(run_fields().items()):
+        if names is not None and name not in names:
+            continue
         flag, kind = f"--{name.replace('_', '-')}", field["type"]
         if kind == "bool":
             flag = f"{flag}/--{_OPPOSITES.get(name, f'no-{flag[2:]}')}"
@@ -64,6 +71,7 @@ def described_fields() -> dict[str, dict[str, object]]:
         has_default = option.default is not None and kind != "bool"
         text = f"{option.text}  [{option.default}]" if has_default else option.text
         fields[name] = {
+            "section": option.sections[0],
             "type": kind,
             "multiple": _takes_several(option.annotation),
             "help": text.replace("`", ""),

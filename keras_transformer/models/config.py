@@ -6,6 +6,7 @@ from typing import Any, Literal, Self
 import keras
 
 from keras_transformer._arguments import check_divides, check_memory
+from keras_transformer._backend.shapes import makes_values
 from keras_transformer.layers.config import LayerConfig
 from keras_transformer.types import Config
 
@@ -65,7 +66,9 @@ class _ModelConfig(LayerConfig):
         return config, rest
 
     def check_memory(self, bytes_per_weight: int = 4) -> None:
-        """Raise InputError for weights that the machine has no memory for."""
+        """Raise InputError for weights that the machine has no memory for, unless they get no values."""
+        if not makes_values():
+            return
         d, f, options = self.hidden_dim, self.intermediate_dim, self.options()
         all_heads = self.num_heads * self.head_dim if self.head_dim else d
         depth = max(options.get(name) or self.num_layers for name in _DEPTHS)

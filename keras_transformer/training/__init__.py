@@ -6,6 +6,7 @@ from keras_transformer.training.checkpoint import Checkpoint, load_model
 from keras_transformer.training.distribution import distributed
 from keras_transformer.training.fit import fit
 from keras_transformer.training.losses import MaskedCrossentropy
+from keras_transformer.training.memory_plan import MemoryPlan, PartMemory, memory_plan
 from keras_transformer.training.metrics import MaskedAccuracy, Perplexity, Throughput
 from keras_transformer.training.muon import Muon
 from keras_transformer.training.r_drop import RDropCrossentropy
@@ -18,8 +19,10 @@ __all__ = [
     "InverseSquareRootSchedule",
     "MaskedAccuracy",
     "MaskedCrossentropy",
+    "MemoryPlan",
     "Muon",
     "NoamSchedule",
+    "PartMemory",
     "Perplexity",
     "RDropCrossentropy",
     "Throughput",
@@ -28,6 +31,7 @@ __all__ = [
     "distributed",
     "fit",
     "load_model",
+    "memory_plan",
     "moving_average",
 ]
 __dir__ = __all__.copy  # `dir()` shows what is public
