@@ -263,7 +263,7 @@ def test_an_export_of_audio(tmp_path: Path) -> None:
     [score] = served.score(sources[:1], [" A dog."])
     [of_pair] = translator.score(sources[:1], [" A dog."])
     np.testing.assert_allclose(score.score, of_pair.score, rtol=1e-4)
-    assert "`audio`, float32 (b, n)" in (directory / "README.md").read_text(encoding="utf-8")
+    assert "`audio`, float32 (b, s)" in (directory / "README.md").read_text(encoding="utf-8")
     with pytest.raises(ValueError, match=r"for a model that reads frames.*Received: optimize='xla'\."):
         kt.export.export_saved_model(translator, tmp_path / "xla", sources, "xla")
     with pytest.raises(ValueError, match="a translator that reads 'audio'"):
