@@ -46,6 +46,7 @@ BLOCK = {
     "normalization": "rms",
     "layer_norm_epsilon": 1e-5,
     "num_key_value_heads": 1,
+    "rematerialize": True,
     "positions": "rotary",
     "kernel_initializer": "lecun_normal",
     "bias_initializer": "random_normal",

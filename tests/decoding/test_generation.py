@@ -349,7 +349,14 @@ def test_scores_keep_no_gradient(transformer: Any, source_ids: np.ndarray, searc
     assert not generate(transformer, source_ids, search, 5).scores.requires_grad
 
 
-@pytest.mark.parametrize("kind", ["ids", "frames", "frames without a mask", "ensemble"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "ids",
+        "ensemble",
+        *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("frames", "frames without a mask")),
+    ],
+)
 def test_what_fit_takes_is_taken(kind: str) -> None:
     sizes = {"num_layers": 1, "hidden_dim": 8, "num_heads": 2, "intermediate_dim": 8}
     keras.utils.set_random_seed(0)

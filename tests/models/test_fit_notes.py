@@ -41,7 +41,7 @@ def test_a_training_that_gets_through_is_not(schedule: Any) -> None:
     model.fit(IDS, IDS, batch_size=4, epochs=3, initial_epoch=2, verbose=0)  # it goes on
 
 
-@pytest.mark.parametrize("verbose", [0, 2])
+@pytest.mark.parametrize("verbose", [pytest.param(0, marks=pytest.mark.slow), 2])
 @pytest.mark.parametrize(("learning_rate", "falls"), [(1e-3, True), (1e-9, False)])
 def test_a_loss_that_still_falls_is_told(
     learning_rate: float, falls: bool, verbose: int, caplog: pytest.LogCaptureFixture

@@ -142,8 +142,14 @@ def test_a_decoder_does_not_see_it_either(value: float) -> None:
         np.testing.assert_allclose(array(output)[:, 0], expected[:, position], atol=1e-5)
 
 
-@pytest.mark.parametrize("convolutions", [False, True])
-@pytest.mark.parametrize("value", LOST)
+@pytest.mark.parametrize(
+    ("value", "convolutions"),
+    [
+        (np.nan, True),
+        *(pytest.param(value, False, marks=pytest.mark.slow) for value in LOST),
+        *(pytest.param(value, True, marks=pytest.mark.slow) for value in LOST[1:]),
+    ],
+)
 def test_frames_of_padding_leave_a_model_finite(value: float, convolutions: bool) -> None:
     options = {"encoder_feature_dim": 4, "source_convolutions": convolutions, "dropout": 0.0}
     model, frames = Transformer(None, 13, **SIZES, **options), draw(2, 5, 4)
