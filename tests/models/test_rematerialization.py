@@ -41,7 +41,8 @@ def trained(model: kt.Transformer, *, steps: int = 2, **compiled: Any) -> list[n
 
 def assert_same(ours: list[np.ndarray], theirs: list[np.ndarray]) -> None:
     for one, other in zip(ours, theirs, strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-6)
+        # A compiler that fuses other operations rounds otherwise: 2e-6 after two steps.
+        np.testing.assert_allclose(one, other, atol=1e-5)
 
 
 def test_the_same_masks_are_drawn() -> None:
@@ -151,11 +152,8 @@ for rematerialize in (False, True):
         )
         def total(weights):
             return loss(ids, model.stateless_call(weights, others, inputs, training=True)[0])
-        lowered = jax.jit(jax.grad(total)).lower(weights)
-        # The other schedule, the default on a processor alone, spreads operations over its threads and
-        # computes early what could wait.
-        schedule = {"xla_cpu_enable_concurrency_optimized_scheduler": False}
-        found.append(lowered.compile(compiler_options=schedule).memory_analysis().temp_size_in_bytes)
+        compiled = jax.jit(jax.grad(total)).lower(weights).compile()
+        found.append(compiled.memory_analysis().temp_size_in_bytes)
     else:
         import torch
 
@@ -174,5 +172,8 @@ print(1 - found[1] / found[0])
 @pytest.mark.backend
 @pytest.mark.parametrize("backend", ["jax", "torch"])
 def test_a_step_takes_less_memory(backend: str) -> None:
-    saved = float(run(backend, "-c", MEASURE).splitlines()[-1])
+    # The other schedule, the default on a processor alone, spreads operations over its threads and computes
+    # early what could wait.
+    schedule = "--xla_cpu_enable_concurrency_optimized_scheduler=false"
+    saved = float(run(backend, "-c", MEASURE, XLA_FLAGS=schedule).splitlines()[-1])
     assert saved >= 0.3
