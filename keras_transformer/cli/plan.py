@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import click
 
 from keras_transformer.cli.options import check_files
-from keras_transformer.cli.run_options import run_fields, run_options
-from keras_transformer.cli.terminal import Verb, _show, loading
+from keras_transformer.cli.run_options import RunVerb, run_fields, run_options
+from keras_transformer.cli.terminal import _show, loading
 from keras_transformer.errors import InputError
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ _NAMES -= {"initial_model", "pooling"}
 _NAMES |= {"task", "shared", "precision", "r_drop", "ema_momentum", "gradient_accumulation_steps"}
 
 
-@click.command(cls=Verb)
+@click.command(cls=RunVerb)
 @click.option("--model", type=click.Path(), help="Directory that train wrote, in place of all sizes.")
 @click.option("--config", type=click.Path(), help="TOML file of train; flags win over it.")
 @click.option("--vocabulary-size", type=_SIZE, default=8000, show_default=True, help="Tokens of a side.")

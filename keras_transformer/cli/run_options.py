@@ -13,10 +13,16 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 import click
 
+from keras_transformer.cli.terminal import Verb
+
 _Command = TypeVar("_Command", bound=Callable[..., object])
 
 _FILE = Path(__file__).with_name("run_options.json")
 _TYPES: dict[str, type] = {each.__name__: each for each in (bool, float, int, str)}
+
+# What a beginner needs of the fields; the others follow under the tables of the TOML file.
+_FIRST = ("task", "pairs", "source", "target", "name", "preset", "epochs")
+_SECTIONS = ("data", "vocabulary", "model", "training", "decoding", "")
 
 # What turns a switch off, where it has a name: --no-... is the other one.
 _OPPOSITES = {
@@ -26,6 +32,32 @@ _OPPOSITES = {
     "share_embeddings": "separate-embeddings",
     "deterministic": "nondeterministic",
 }
+
+
+class RunVerb(Verb):
+    """A command with fields of a run, whose help groups them."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        fields = run_fields()
+        titles = ("Begin with", *map(_title, _SECTIONS))
+        groups: dict[str, list[tuple[str, str]]] = {title: [] for title in titles}
+        for parameter in self.get_params(ctx):
+            field = fields.get(parameter.name or "")
+            # A flag of the command alone may have the name of a field.
+            if field is None or getattr(parameter, "help", None) != field["help"] or parameter.name in _FIRST:
+                title = "Begin with"
+            else:
+                title = _title(field["section"])
+            if record := parameter.get_help_record(ctx):
+                groups[title].append(record)
+        for title, records in groups.items():
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)
+
+
+def _title(section: str) -> str:
+    return f"Table [{section}] of the TOML file" if section else "Directories"
 
 
 def run_fields() -> dict[str, dict[str, Any]]:

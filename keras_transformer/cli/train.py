@@ -9,8 +9,8 @@ import click
 
 from keras_transformer._files import check_writable
 from keras_transformer.cli.options import check_files
-from keras_transformer.cli.run_options import run_options
-from keras_transformer.cli.terminal import Verb, _show, loading, progress_bar
+from keras_transformer.cli.run_options import RunVerb, run_options
+from keras_transformer.cli.terminal import _show, loading, progress_bar
 from keras_transformer.errors import InputError
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ _Value: TypeAlias = str | int | float | bool | list[str]
 _PLACE = ("name", "run_directory", "task", "pairs", "source", "target")
 
 
-@click.command(cls=Verb)
+@click.command(cls=RunVerb)
 @click.option("--config", type=click.Path(), help="TOML file with the same fields; flags win over it.")
 @click.option("--resume", is_flag=True, help="Go on after the last epoch that was saved; little may change.")
 @click.option("--overwrite", is_flag=True, help="Start again where a run of this name exists.")

@@ -1,15 +1,18 @@
 """Flags made from the fields of a run, and which model a verb asks when none is named."""
 
 import json
+import re
 from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from keras_transformer.cli.options import ModelChoice, choose_model
 from keras_transformer.cli.run_options import _FILE, described_fields, run_options
 from keras_transformer.errors import InputError
 from keras_transformer.runs import RunConfig
+from keras_transformer_cli import main
 
 
 @pytest.fixture(scope="module")
@@ -83,3 +86,21 @@ def test_a_flag_of_files_may_be_repeated() -> None:
     for words in (["--source", "a"], ["--source", "a", "--source", "b"], []):
         command.main(words, standalone_mode=False)
     assert [flags["source"] for flags in received] == ["a", ["a", "b"], None]
+
+
+def test_the_help_begins_with_what_a_beginner_needs() -> None:
+    for verb in ("train", "plan"):
+        text = CliRunner().invoke(main, [verb, "--help"]).output
+        first, *tables = text.partition("Begin with:")[2].split("\n\n")
+        titles = [table.partition("\n")[0].strip() for table in tables if table.strip()]
+        assert titles[-1] == {"train": "Directories:", "plan": "Table [training] of the TOML file:"}[verb]
+        assert "Table [model] of the TOML file:" in titles
+        assert len(titles) == len(set(titles))
+        for flag in {"train": ("--pairs", "--source", "--config"), "plan": ("--batch-size",)}[verb]:
+            assert f"{flag} " in first
+        # Each flag is there once.
+        command = main.get_command(click.Context(main), verb)
+        shown = re.findall(r"^  (?:-h, )?(--[a-z-]+)", text, re.MULTILINE)
+        assert sorted(shown) == sorted(
+            parameter.opts[-1] for parameter in command.get_params(click.Context(command))
+        )
