@@ -1,8 +1,8 @@
 """A task of a model in memory: what it is made of, how it is saved, and what an export asks it."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Self
 
 import keras
 import numpy as np
@@ -14,14 +14,12 @@ from keras_transformer.tasks.sources import Source
 from keras_transformer.tasks.task import Task
 from keras_transformer.types import Length, Signature, Value
 
-_Functions = TypeVar("_Functions")
-
 
 class ModelTask(Task):
     """A task of a model in memory. A task is one file: a subclass, and what its signatures compute.
 
-    A subclass sets `functions` by `_kept`, and has `token_functions` and `string_functions`, of which an
-    export serves the second over the first, traced.
+    A subclass has `token_functions` and `string_functions`, of which an export serves the second over the
+    first, traced, and `functions` over what `compiled_functions` returns.
     """
 
     source: Source
@@ -47,15 +45,21 @@ class ModelTask(Task):
         """What the task computes with its model, in numbers; not compiled."""
         raise NotImplementedError
 
+    def compiled_functions(self) -> Any:
+        """Return `token_functions`, each compiled when it is first called."""
+        raise NotImplementedError
+
     def string_functions(self, tokens: Any) -> Any:
         """Return the functions of the signatures over token functions, compiled or traced."""
         raise NotImplementedError
 
-    def _kept(self, key: tuple[object, ...], make: Callable[[], _Functions]) -> _Functions:
-        """Return the functions of a key and of the weights that the model has now; make them once."""
-        key = (*key, self._dtypes())
+    @property
+    def functions(self) -> Any:
+        """The functions of the signatures, as the options, the limits and the weights are now."""
+        names = (*self.option_types, *self.limit_names)
+        key = (*(getattr(self, name) for name in names), self._dtypes())
         if key not in self._functions:
-            self._functions[key] = make()
+            self._functions[key] = self.string_functions(self.compiled_functions())
         return self._functions[key]
 
     @property

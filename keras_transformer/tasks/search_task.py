@@ -66,11 +66,9 @@ class SearchTask(ModelTask, TextTask):
         """What the README of an export says about texts that are too long, besides that they are cut off."""
         return ""
 
-    @property
-    def functions(self) -> _StringFunctions:
-        """The functions of the signatures, as the search and the limits are now."""
-        key = tuple(getattr(self, name) for name in (*self.option_types, *self.limit_names))
-        return self._kept(key, lambda: self.string_functions(_CompiledFunctions(self.token_functions)))
+    def compiled_functions(self) -> _CompiledFunctions:
+        """Return `token_functions`, each compiled when it is first called."""
+        return _CompiledFunctions(self.token_functions)
 
     def string_functions(self, tokens: Any) -> _StringFunctions:
         """Return the functions of the signatures over token functions, compiled or traced."""

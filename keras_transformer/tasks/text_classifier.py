@@ -9,8 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer._arguments import as_labels, check_flags, check_kind, check_number
-from keras_transformer.tasks.model_task import ModelTask
-from keras_transformer.tasks.predictions import _CompiledPredictions, _Predictions
+from keras_transformer.tasks.predictions import PredictionTask
 from keras_transformer.tasks.results import ServedSignature
 from keras_transformer.tasks.sources import Source, TextSource, _check_vocabulary
 from keras_transformer.tasks.task import Task
@@ -88,7 +87,7 @@ class Classifier(Task):
         return results[0] if is_one else results
 
 
-class TextClassifier(ModelTask, Classifier):
+class TextClassifier(PredictionTask, Classifier):
     """Give texts labels with a trained encoder.
 
     A text is cut off after `max_length` tokens; a call that cuts one off warns once with a
@@ -119,8 +118,6 @@ class TextClassifier(ModelTask, Classifier):
     """
 
     options_file: ClassVar[str] = "classifier.json"
-    tokenizer_names: ClassVar[tuple[str, ...]] = ("tokenizer",)
-    limit_names: ClassVar[tuple[str, ...]] = ("max_length",)
     option_types: ClassVar[dict[str, Any]] = {"labels": tuple[str, ...], "multi_label": bool}
     readme_template: ClassVar[str] = "text_classifier.md"
 
@@ -143,34 +140,6 @@ class TextClassifier(ModelTask, Classifier):
         super().__init__(model, source, max_length)
         self.tokenizer = tokenizer
         self.multi_label = multi_label
-
-    @property
-    def max_length(self) -> int:
-        """Maximum number of tokens of a text, the end token included."""
-        return self.max_source_length
-
-    @max_length.setter
-    def max_length(self, max_length: int) -> None:
-        """Change the limit."""
-        self.max_source_length = max_length
-
-    @property
-    def limits(self) -> dict[str, int]:
-        """The maximum length of a text."""
-        return {"max_length": self.max_length}
-
-    @property
-    def token_functions(self) -> _Predictions:
-        """The model's logits; not compiled."""
-        return _Predictions(self.model)
-
-    @property
-    def functions(self) -> dict[Signature, Callable[..., dict[str, tf.Tensor]]]:
-        """The function of the signature, as the labels and the limit are now."""
-        key = (self.labels, self.multi_label, self.max_length)
-        return self._kept(
-            key, lambda: self.string_functions(_CompiledPredictions(self.token_functions, self.model))
-        )
 
     def string_functions(self, tokens: Any) -> dict[Signature, Callable[..., dict[str, tf.Tensor]]]:
         """Return the function of the signature over the model's logits, compiled or traced."""

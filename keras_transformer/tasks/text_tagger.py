@@ -10,8 +10,7 @@ import tensorflow as tf
 
 from keras_transformer._arguments import as_labels, check_flags, check_kind, check_number
 from keras_transformer.data import tag_spans
-from keras_transformer.tasks.model_task import ModelTask
-from keras_transformer.tasks.predictions import _CompiledPredictions, _Predictions
+from keras_transformer.tasks.predictions import PredictionTask
 from keras_transformer.tasks.results import ServedSignature
 from keras_transformer.tasks.sources import TextSource
 from keras_transformer.tasks.task import Task
@@ -115,7 +114,7 @@ class Tagger(Task):
         return results[0] if is_one else results
 
 
-class TextTagger(ModelTask, Tagger):
+class TextTagger(PredictionTask, Tagger):
     """Tag the words of texts with a trained encoder.
 
     Words stand between white space; punctuation and symbols at the ends of a word are words of their own
@@ -147,8 +146,6 @@ class TextTagger(ModelTask, Tagger):
     """
 
     options_file: ClassVar[str] = "tagger.json"
-    tokenizer_names: ClassVar[tuple[str, ...]] = ("tokenizer",)
-    limit_names: ClassVar[tuple[str, ...]] = ("max_length",)
     option_types: ClassVar[dict[str, Any]] = {"tags": tuple[str, ...], "split_punctuation": bool}
     readme_template: ClassVar[str] = "text_tagger.md"
 
@@ -172,34 +169,6 @@ class TextTagger(ModelTask, Tagger):
         super().__init__(model, source, max_length)
         self.tokenizer = tokenizer
         self.split_punctuation = split_punctuation
-
-    @property
-    def max_length(self) -> int:
-        """Maximum number of tokens of a text, the end token included."""
-        return self.max_source_length
-
-    @max_length.setter
-    def max_length(self, max_length: int) -> None:
-        """Change the limit."""
-        self.max_source_length = max_length
-
-    @property
-    def limits(self) -> dict[str, int]:
-        """The maximum length of a text."""
-        return {"max_length": self.max_length}
-
-    @property
-    def token_functions(self) -> _Predictions:
-        """The model's logits; not compiled."""
-        return _Predictions(self.model)
-
-    @property
-    def functions(self) -> dict[Signature, Callable[..., dict[str, tf.Tensor]]]:
-        """The function of the signature, as the tags and the limit are now."""
-        key = (self.tags, self.split_punctuation, self.max_length)
-        return self._kept(
-            key, lambda: self.string_functions(_CompiledPredictions(self.token_functions, self.model))
-        )
 
     def string_functions(self, tokens: Any) -> dict[Signature, Callable[..., dict[str, tf.Tensor]]]:
         """Return the function of the signature over the model's logits, compiled or traced."""
