@@ -169,12 +169,9 @@ class RunKind(abc.ABC):
         """Return the examples to train on, and those to validate on; equal sources stay together."""
         data = self.config.data
         numbered = [(self.key(example), str(number)) for number, example in enumerate(examples)]
-        train, validation = split_pairs(
-            numbered, validation_fraction=data.validation_fraction, seed=data.seed
-        )
-        return [examples[int(number)] for _, number in train], [
-            examples[int(number)] for _, number in validation
-        ]
+        parts = split_pairs(numbered, validation_fraction=data.validation_fraction, seed=data.seed)
+        train, validation = ([examples[int(number)] for _, number in part] for part in parts)
+        return train, validation
 
     def key(self, example: Any) -> str:
         """Return what examples with equal sources have in common."""
