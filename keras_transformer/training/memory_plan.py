@@ -114,10 +114,11 @@ def memory_plan(
 
     Example:
         >>> sizes = {"num_layers": 24, "hidden_dim": 2048, "num_heads": 32, "intermediate_dim": 8192}
-        >>> with keras_transformer.models.shapes_only():
+        >>> from keras_transformer.models import shapes_only
+        >>> with shapes_only():
         ...     model = CausalLM(32_000, **sizes)
         >>> memory_plan(model, 8, target_length=1024).total.num_weights
-        1274286080
+        1274134528
     """
     check_kind(CausalLM, EncoderModel, Transformer, model=model)
     if not makes_values():

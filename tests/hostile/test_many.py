@@ -221,6 +221,7 @@ MISSING = {
     "generate": ["--model", "missing", "text"],
     "evaluate": ["--model", "missing", "--pairs", "missing.tsv"],
     "export": ["missing"],
+    "plan": ["--model", "missing"],
     "import": ["missing", "new"],
     "plot": ["--model", "missing"],
 }
