@@ -71,7 +71,7 @@ def test_options_of_frames_are_refused_elsewhere(files: Path, tmp_path: Path) ->
 
 @pytest.mark.slow
 def test_a_run_is_trained_scored_exported_and_asked_again(files: Path, tmp_path: Path) -> None:
-    run = make_run(files, tmp_path, epochs=2, source_convolutions=True)
+    run = make_run(files, tmp_path, epochs=2)
     report = run.train(verbose=0)
     assert report.num_items == 20
     assert run.translator.model.config.source_convolutions
@@ -101,7 +101,11 @@ def test_a_run_from_the_command_line(files: Path, tmp_path: Path, monkeypatch: p
     data = ["--frames", str(files / "train.npz"), "--test-frames", str(files / "test")]
     sizes = [f"--{name.replace('_', '-')}={value}" for name, value in OPTIONS.items()]
     arguments = ["train", "--task", "frames", *data, "--test-targets", str(files / "test.tsv"), *sizes]
-    result = CliRunner().invoke(main, [*arguments, "--epochs", "1", "--name", "colors", "--no-export"])
+    result = CliRunner().invoke(
+        main, [*arguments, "--epochs", "1", "--name", "colors", "--no-source-convolutions", "--no-export"]
+    )
     assert result.exit_code == 0, result.output
     assert "answers: 20" in result.stdout
-    assert kt.Translator.load("runs/colors").translate(np.zeros((0, 3))) == ""
+    translator = kt.Translator.load("runs/colors")
+    assert not translator.model.config.source_convolutions
+    assert translator.translate(np.zeros((0, 3))) == ""
