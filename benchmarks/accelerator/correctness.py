@@ -151,7 +151,7 @@ def flash(setting: Setting) -> Outcome:
 def kernels(setting: Setting) -> Outcome:
     """Read the compiled module on JAX, the profiler on torch."""
     engine, (b, t, h, k) = setting.engine, setting.size((4, 128, 8, 64), (2, 16, 2, 8))
-    kernel = fused_attention(k, k)
+    kernel, with_dropout = fused_attention(k, k), fused_attention(k, k, dropout=0.1)
     assert kernel is not None  # noqa: S101
     table: dict[str, str] = {}
     for dtype in ("float32", *_HALF):
@@ -162,6 +162,8 @@ def kernels(setting: Setting) -> Outcome:
         for name, mask in _masks(b, t, t).items():
             mask = None if mask is None else engine.array(mask)
             table[f"{dtype}, {name}"] = engine.kernel(lambda *x, mask=mask: kernel(*x, mask), *heads)
+        if with_dropout is not None:  # on torch
+            table[f"{dtype}, dropout"] = engine.kernel(with_dropout, *heads)
     by_mask = [
         (table[f"{dtype}, none"], kernel)
         for dtype in ("float32", *_HALF)

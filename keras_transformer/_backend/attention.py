@@ -1,6 +1,7 @@
 """The parts of attention that one backend computes better in another way than by their formula."""
 
 from collections.abc import Callable
+from functools import partial
 
 import keras
 from keras import KerasTensor, ops
@@ -64,24 +65,29 @@ def _softmax(logits: Tensor) -> Tensor:
     return ops.softmax(logits, axis=-1)
 
 
-def fused_attention(key_dim: int, value_dim: int) -> Callable[..., Tensor] | None:
-    """Return attention that never holds the scores, or None where the backend has none for such heads.
+def fused_attention(key_dim: int, value_dim: int, dropout: float = 0.0) -> Callable[..., Tensor] | None:
+    """Return attention that never holds the scores, or None if the backend has no kernel for such heads.
 
-    It computes `masked_softmax(query @ key.T / sqrt(k), mask) @ value`.
+    It computes `dropout(masked_softmax(query @ key.T / sqrt(k), mask)) @ value`.
 
     Args:
-        key_dim: the width of the heads of queries and keys, `k`.
-        value_dim: the width of the heads of values.
+        key_dim: Width of the heads of queries and keys, `k`.
+        value_dim: Width of the heads of values.
+        dropout: Dropout rate on the scores. Only torch has a kernel with dropout; it draws from torch's own
+            generator, as Keras's dropout without a seed does.
 
     Returns:
-        A function of the query `(b, t, h, k)`, the key and the value `(b, s, h, k)`, and a mask of booleans
-        or None, which broadcasts to `(b, h, t, s)`, True where the query may attend to the key. Its keyword
+        A function of the query `(b, t, h, k)`, the key and the value `(b, s, h, k)`, and a boolean mask or
+        None, which broadcasts to `(b, h, t, s)`, True where the query may attend to the key. Its keyword
         `flash_attention` is that of `keras.ops.dot_product_attention`; None lets torch choose, and is False
         on JAX.
     """
-    # On TensorFlow Keras computes the plain formula; JAX's kernel refuses two widths.
-    has_kernel = keras.backend.backend() in ("jax", "torch") and key_dim == value_dim
-    return _attend_fused if has_kernel else None
+    # On TensorFlow, Keras computes the plain formula. JAX's kernel needs equal widths, and its public
+    # function (0.10) takes no dropout: only cuDNN's private one does.
+    backends = ("torch",) if dropout else ("jax", "torch")
+    if keras.backend.backend() not in backends or key_dim != value_dim:
+        return None
+    return partial(_attend_fused, dropout=dropout) if dropout else _attend_fused
 
 
 def _attend_fused(
@@ -91,22 +97,38 @@ def _attend_fused(
     mask: Tensor | None = None,
     *,
     flash_attention: bool | None = None,
+    dropout: float = 0.0,
 ) -> Tensor:
     if keras.backend.backend() == "jax":
         flash_attention = _checked_flash(flash_attention)
         if _lacks_products(query):
             q, k, v = (ops.cast(heads, "float32") for heads in (query, key, value))
             return ops.cast(_attend_fused(q, k, v, mask, flash_attention=flash_attention), query.dtype)
+    # With dropout torch chooses among its kernels.
+    attend = partial(ops.dot_product_attention, flash_attention=flash_attention)
+    attend = partial(_drop_and_attend, dropout=dropout) if dropout else attend
     if mask is None:
-        return ops.dot_product_attention(query, key, value, flash_attention=flash_attention)
+        return attend(query, key, value)
     # The kernels disagree on rows in which nothing may be attended to: the mean of the values, or NaN. Such
     # rows attend to everything, so that every gradient is finite, and their outputs are replaced by zeros.
     alive = ops.any(mask, axis=-1, keepdims=True)  # (b, h, t, 1)
     open_mask = ops.logical_or(mask, ops.logical_not(alive))
     full_mask = ops.broadcast_to(open_mask, (*open_mask.shape[:2], query.shape[1], key.shape[1]))
-    outputs = ops.dot_product_attention(query, key, value, mask=full_mask, flash_attention=flash_attention)
+    outputs = attend(query, key, value, mask=full_mask)
     # (b, h, t, 1) -> (b, t, h, 1)
     return ops.where(ops.transpose(alive, (0, 2, 1, 3)), outputs, ops.zeros_like(outputs))
+
+
+def _drop_and_attend(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, *, dropout: float
+) -> Tensor:
+    """Compute `keras.ops.dot_product_attention` with dropout of the scores, which it lacks, on torch."""
+    from torch.nn import functional
+
+    # (b, t, h, k) -> (b, h, t, k)
+    query, key, value = (heads.transpose(1, 2) for heads in (query, key, value))
+    outputs = functional.scaled_dot_product_attention(query, key, value, mask, dropout_p=dropout)
+    return outputs.transpose(1, 2)
 
 
 def _checked_flash(flash_attention: bool | None) -> bool:

@@ -345,10 +345,12 @@ class MultiHeadAttention(keras.layers.Layer):
         if use_causal_mask:
             causal = causal_mask(*lengths)
             attention_mask = causal if attention_mask is None else ops.logical_and(attention_mask, causal)
-        # A configured dropout rules out a fused kernel in training alone.
-        needs_scores = return_attention_scores or bool(training and self.dropout)
-        kernel = fused_attention(self.key_dim, self.value_dim or self.key_dim)
-        if kernel is not None and not needs_scores and self.position_bias is None:
+        dropout = self.dropout if training else 0.0
+        kernel = fused_attention(self.key_dim, self.value_dim or self.key_dim, dropout)
+        # Kernels draw without a seed, and have neither scores nor biases.
+        has_seed = bool(dropout) and self.seed is not None
+        needs_formula = return_attention_scores or self.position_bias is not None or has_seed
+        if kernel is not None and not needs_formula:
             flash = self.flash_attention
             return _attend_without_scores(kernel, query, key, value, attention_mask, flash), None
         if self.flash_attention:

@@ -117,10 +117,36 @@ def test_gradients_of_fused_attention() -> None:
     assert np.isfinite(fused).all()
 
 
+@pytest.mark.skipif(keras.backend.backend() != "torch", reason="only torch's kernels have dropout")
+@pytest.mark.parametrize("mask", MASKS)
+def test_dropout_in_the_kernel_is_dropout_of_the_scores(mask: str) -> None:
+    query, key, value = heads()
+    given = None if MASKS[mask] is None else ops.convert_to_tensor(MASKS[mask])
+    weights = ops.convert_to_tensor(draw(B, T, H, K, seed=9))
+    kernel, dropout = fused_attention(K, K, 0.4), keras.layers.Dropout(0.4)
+    assert kernel is not None
+
+    def formula(query: Any) -> Any:
+        drop = functools.partial(dropout, training=True)
+        return dot_product_attention(query, key, value, given, dropout=drop)[0] * weights
+
+    results = []
+    for compute in (formula, lambda query: kernel(query, key, value, given) * weights):
+        keras.utils.set_random_seed(7)  # torch's own generator, from which both draw
+        output = array(compute(query))
+        keras.utils.set_random_seed(7)
+        results.append((output, input_gradient(compute, array(query))))
+    np.testing.assert_allclose(results[1][0], results[0][0], atol=1e-5)
+    np.testing.assert_allclose(results[1][1], results[0][1], atol=1e-5)
+    # The draw, and not only its mean, is that of the formula.
+    assert np.abs(results[0][0] - array(dot_product_attention(query, key, value, given)[0])).max() > 0.1
+
+
 def test_which_backend_has_a_fused_kernel() -> None:
     expected = _attend_fused if keras.backend.backend() in ("jax", "torch") else None
     assert fused_attention(8, 8) is expected
     assert fused_attention(8, 7) is None
+    assert (fused_attention(8, 8, 0.1) is None) == (keras.backend.backend() != "torch")
 
 
 @pytest.mark.skipif(keras.backend.backend() != "jax", reason="the kernel is one of JAX")

@@ -198,7 +198,8 @@ def formulas(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         function = getattr(module, name)
         monkeypatch.setattr(module, name, lambda *a, **k: (taken.append(name), function(*a, **k))[1])
 
-    monkeypatch.setattr(module, "fused_attention", lambda *widths: _attend_fused)
+    # As on JAX: a kernel, but none with dropout.
+    monkeypatch.setattr(module, "fused_attention", lambda *sizes: None if sizes[2] else _attend_fused)
     spy("_attend_without_scores")
     spy("dot_product_attention")
     return taken
@@ -221,6 +222,17 @@ def test_what_the_call_needs_decides(
 ) -> None:
     layer, x = MultiHeadAttention(2, 4, **options), draw(2, 5, 8)
     layer(x, x, use_causal_mask=True, **call)
+    assert formulas == ["dot_product_attention" if needs_scores else "_attend_without_scores"]
+
+
+@pytest.mark.parametrize(("seed", "needs_scores"), [(None, False), (3, True)])
+def test_dropout_leaves_the_kernel_where_it_has_dropout(
+    formulas: list[str], monkeypatch: pytest.MonkeyPatch, seed: int | None, needs_scores: bool
+) -> None:
+    module = sys.modules[MultiHeadAttention.__module__]
+    monkeypatch.setattr(module, "fused_attention", lambda *options: _attend_fused)
+    x = draw(2, 5, 8)
+    MultiHeadAttention(2, 4, dropout=0.5, seed=seed)(x, x, training=True)
     assert formulas == ["dot_product_attention" if needs_scores else "_attend_without_scores"]
 
 
