@@ -1,4 +1,4 @@
-"""Pages that `mkdocs` makes of files outside `docs`: examples, notebooks with their pictures, the changelog."""
+"""Pages that `mkdocs` makes of files outside `docs`: examples, notebooks, the changelog."""
 
 import ast
 import base64
@@ -31,8 +31,9 @@ TABLES = sorted((ROOT / "examples").glob("*.toml"))
 PAGES |= {f"examples/{path.name}": f"examples/{path.stem}.md" for path in PROGRAMS}
 PAGES |= {f"examples/notebooks/{path.name}": f"examples/notebooks/{path.stem}.md" for path in NOTEBOOKS}
 PAGES |= {f"examples/{path.name}": f"{CONFIGURATIONS}#{path.stem}" for path in TABLES}
-ORIGINS = {page: path for path, page in PAGES.items() if (ROOT / path).is_file()} | {OVERVIEW: "examples/index"}
-"""The file of the checkout that each page is made of, against which its links are resolved."""
+ORIGINS = {page: path for path, page in PAGES.items() if (ROOT / path).is_file()}
+ORIGINS |= {OVERVIEW: "examples/index", CONFIGURATIONS: "examples/configurations"}
+"""The file of the checkout that each page is made of; the links of the page are relative to it."""
 COMMANDS = ("python ", "pip ", "keras-transformer ")
 
 
@@ -96,9 +97,7 @@ def program_page(path: Path) -> str:
     """Show the docstring of a program as text and commands, then the program without it."""
     source = path.read_text(encoding="utf-8")
     paragraphs = (ast.get_docstring(ast.parse(source)) or "").split("\n\n")
-    text = "\n\n".join(
-        _block("sh", part) if part.startswith(COMMANDS) else part for part in paragraphs
-    )
+    text = "\n\n".join(_block("sh", part) if part.startswith(COMMANDS) else part for part in paragraphs)
     program = source.split('"""\n', 1)[1].lstrip("\n")
     return f"# {path.name}\n\n{text}\n\n## The program\n\n{_block('python', program)}\n"
 
@@ -138,8 +137,8 @@ def configurations_page() -> str:
         for path in TABLES
     )
     head = (
-        "# Configurations\n\nThe runs of the [results](../docs/results.md) and recipes of the guides. Train one "
-        "with `keras-transformer train --config FILE`; the [TOML file](../docs/reference/toml.md) explains "
+        "# Configurations\n\nThe runs of the [results](../docs/results.md), and recipes of the guides. "
+        "Train one with\n`keras-transformer train --config FILE`. [The TOML file](../docs/reference/toml.md) explains "
         "every field.\n\n"
     )
     return head + "\n\n".join(sections) + "\n"
@@ -147,22 +146,27 @@ def configurations_page() -> str:
 
 def overview_page() -> str:
     """List all examples, each with the first line of its text."""
-    notebooks = (f"- [{path.stem}](notebooks/{path.name}): {_title(path)}" for path in NOTEBOOKS)
-    programs = (f"- [{path.name}]({path.name}): {_first_line(path)}" for path in PROGRAMS)
-    return "\n".join(
-        (
-            "# Examples",
-            "\nEvery example is in the folder `examples` of a checkout and runs from its root.\n",
-            "## Notebooks\n\nCommitted with their outputs; `python examples/notebooks/execute.py` runs them again.\n",
-            *notebooks,
-            "\n## Programs\n",
-            *programs,
-            "\n## Servers and configurations\n",
-            "- [TensorFlow Serving](tf_serving/README.md): requests, batching, versions, monitoring, a C client",
-            f"- [Configurations]({TABLES[0].name}): the TOML files of the results",
-            "",
-        )
-    )
+    notebooks = "\n".join(f"- [{path.stem}](notebooks/{path.name}): {_title(path)}" for path in NOTEBOOKS)
+    programs = "\n".join(f"- [{path.name}]({path.name}): {_first_line(path)}" for path in PROGRAMS)
+    return f"""# Examples
+
+Every example is in the folder `examples` of a checkout and runs from its root.
+
+## Notebooks
+
+They are committed with their outputs; `python examples/notebooks/execute.py` executes them again.
+
+{notebooks}
+
+## Programs
+
+{programs}
+
+## Servers and configurations
+
+- [TensorFlow Serving](tf_serving/README.md): requests, batching, versions, monitoring, a C client
+- [Configurations]({TABLES[0].name}): the TOML files of the results and the guides
+"""
 
 
 def _title(path: Path) -> str:

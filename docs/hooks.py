@@ -1,4 +1,4 @@
-"""What `mkdocs` adds to the pages: tables of fields and presets, links into the checkout, checks of the result."""
+"""What `mkdocs` adds to the pages: tables of fields and presets, links into the checkout, checks."""
 
 import importlib
 import logging
