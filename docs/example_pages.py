@@ -138,8 +138,8 @@ def configurations_page() -> str:
     )
     head = (
         "# Configurations\n\nThe runs of the [results](../docs/results.md), and recipes of the guides. "
-        "Train one with\n`keras-transformer train --config FILE`. [The TOML file](../docs/reference/toml.md) explains "
-        "every field.\n\n"
+        "Train one with\n`keras-transformer train --config FILE`. [The TOML file](../docs/reference/toml.md) "
+        "explains every field.\n\n"
     )
     return head + "\n\n".join(sections) + "\n"
 

@@ -2,10 +2,9 @@
 
 One or several models translate each training source. Their output with the highest sentence BLEU against the
 reference becomes a second target for that source. The new model learns from both targets; no data is added.
-Run this in the directory of the data:
 
-keras-transformer translate --model runs/en_de --n-best 5 --input train.en.gz > answers.tsv
-python distillation.py train.en.gz train.de.gz answers.tsv --output distilled
+keras-transformer translate --model runs/en_de --n-best 5 --input examples/data/train.en > answers.tsv
+python examples/distillation.py examples/data/train.en examples/data/train.de answers.tsv --output distilled
 
 It writes distilled.source.gz and distilled.target.gz: the original pairs, then those with an output of a
 model. Train on them with validation pairs from separate files: pairs that `train` holds out would include

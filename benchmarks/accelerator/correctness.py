@@ -129,14 +129,14 @@ def attention(setting: Setting) -> Outcome:
 
 @check(
     "flash attention of JAX by its option",
-    "within 2e-2 in half precision, or refused by name",
+    "within 2e-2 in half precision, or refused with an error",
     seconds=60,
     backends=("jax",),
 )
 def flash(setting: Setting) -> Outcome:
     """Compare what `flash_attention=True` computes; it is never the default on JAX."""
     if setting.engine.platform() != "gpu":
-        raise CannotError("JAX has the kernel on a GPU alone.")
+        raise CannotError("JAX has this kernel only on a GPU.")
     found: dict[str, Any] = {}
     for dtype in _HALF:
         try:
@@ -147,7 +147,7 @@ def flash(setting: Setting) -> Outcome:
     return Outcome(all(error <= 2e-2 for error in numbers), found)
 
 
-@check("which kernel of attention ran", "never the formula where only a mask is in the way", seconds=60)
+@check("which kernel of attention ran", "never the plain formula because of a mask", seconds=60)
 def kernels(setting: Setting) -> Outcome:
     """Read the compiled module on JAX, the profiler on torch."""
     engine, (b, t, h, k) = setting.engine, setting.size((4, 128, 8, 64), (2, 16, 2, 8))
@@ -172,7 +172,7 @@ def kernels(setting: Setting) -> Outcome:
     return setting.on_card(not only_a_mask, table, "A processor has other kernels.")
 
 
-@check("padding, future and batch change nothing", "1e-5 in float32, 2e-2 in half precision", seconds=60)
+@check("padding, future tokens and batch change nothing", "1e-5 in float32, 2e-2 in half precision", seconds=60)
 def invariance(setting: Setting) -> Outcome:
     """Pad further, change the future, take a row out of a batch of 64."""
     numbers = {}
@@ -271,7 +271,7 @@ def files(setting: Setting) -> Outcome:
 
 @check(
     "two processes, deterministic flags, cache of compilations",
-    "the same bits; the second's first step within 2 s",
+    "bit for bit the same; the second process has its first step within 2 s",
     seconds=100,
     backends=("jax",),
 )
@@ -291,7 +291,7 @@ def processes(setting: Setting) -> Outcome:
     if runs[0]["weights"] != runs[1]["weights"]:
         return Outcome(False, numbers)
     return setting.on_card(
-        runs[1]["first_step"] <= 2, numbers, "The bits are the same; the time is a card's."
+        runs[1]["first_step"] <= 2, numbers, "The results are the same; the time needs an accelerator."
     )
 
 

@@ -180,7 +180,7 @@ def _step(setting: Setting, size: str, precision: str) -> Outcome:
     fast = theirs / ours >= 0.9 and (
         size != "big" or precision != "bfloat16" or tokens / ours >= _LEAST_OF_BIG
     )
-    return setting.on_card(fast, numbers, "The speed of a tiny model on a processor says nothing.")
+    return setting.on_card(fast, numbers, "A tiny model on a processor has no meaningful speed.")
 
 
 for _size, _precision, _seconds in (
@@ -198,7 +198,7 @@ for _size, _precision, _seconds in (
     )(lambda setting, size=_size, precision=_precision: _step(setting, size, precision))
 
 
-@check("the hand-written JAX is the same model", "its loss within 1e-5", seconds=60, backends=("jax",))
+@check("the plain JAX code computes the same model", "its loss within 1e-5", seconds=60, backends=("jax",))
 def same_model(setting: Setting) -> Outcome:
     """Compare the losses of both without dropout, with padding."""
     import jax
@@ -315,7 +315,7 @@ def compiled(setting: Setting) -> Outcome:
 
 
 @check(
-    "decoding beside transformers",
+    "decoding compared with transformers",
     "the same tokens in 98 % of the sentences; faster everywhere",
     seconds=120,
     backends=("torch",),
@@ -355,7 +355,7 @@ def memory(setting: Setting) -> Outcome:
         )
         found[name] = _bytes_of_gradients(setting, model, *models.batch(vocabulary, batch_size, length))
     if found["plain"] is None:
-        raise CannotError("torch tells the memory of a card alone.")
+        raise CannotError("torch reports memory only for a GPU.")
     found["saved"] = 1 - found["rematerialised"] / found["plain"]
     reason = "On a processor XLA orders operations for speed, and computes early what could wait."
     return setting.on_card(found["saved"] >= 0.3, found, reason)
@@ -381,7 +381,7 @@ def _bytes_of_gradients(setting: Setting, model: Any, inputs: Any, labels: Any) 
     return setting.engine.working_bytes(jax.grad(total), trainable)
 
 
-@check("300 steps", "no memory is left behind", seconds=60)
+@check("300 steps", "memory does not grow", seconds=60)
 def leaks(setting: Setting) -> Outcome:
     """Count what lives after the first steps and after the last."""
     model = kt.Transformer(20, 20, **models.SIZES)
@@ -454,7 +454,7 @@ def windows(setting: Setting) -> Outcome:
         found[str(length)] = _bytes_of_attention(setting, layer, x)
     numbers = list(found.values())
     if numbers[0] is None:
-        raise CannotError("torch tells the memory of a card alone.")
+        raise CannotError("torch reports memory only for a GPU.")
     found["times"] = numbers[1] / numbers[0]
     return setting.on_card(found["times"] <= 5, found, "XLA on a processor holds all scores.")
 
