@@ -172,7 +172,9 @@ def kernels(setting: Setting) -> Outcome:
     return setting.on_card(not only_a_mask, table, "A processor has other kernels.")
 
 
-@check("padding, future tokens and batch change nothing", "1e-5 in float32, 2e-2 in half precision", seconds=60)
+@check(
+    "padding, future tokens and batch change nothing", "1e-5 in float32, 2e-2 in half precision", seconds=60
+)
 def invariance(setting: Setting) -> Outcome:
     """Pad further, change the future, take a row out of a batch of 64."""
     numbers = {}
