@@ -1,4 +1,4 @@
-"""Makes the tables of `docs/accelerators.md` from the JSON of a run.
+"""Writes the table of `docs/accelerators.md` from the JSON of a run.
 
 python -m benchmarks.accelerator.page build/accelerator/results.jsonl
 """
@@ -37,7 +37,7 @@ def _cell(line: dict[str, Any] | None) -> str:
 
 
 def _worst(line: dict[str, Any]) -> str:
-    """Return the largest error, where all that a check found is errors."""
+    """Return the largest error, if all numbers of a check are errors."""
     numbers = list(line.get("numbers", {}).values())
     if not numbers or not all(isinstance(number, float) and 0 <= number < 0.1 for number in numbers):
         return ""
@@ -45,7 +45,7 @@ def _worst(line: dict[str, Any]) -> str:
 
 
 def write_page(lines: list[dict[str, Any]]) -> None:
-    """Put the table into the page."""
+    """Write the table into the page."""
     devices = sorted({line["device"] for line in lines if line["device"]})
     dry = any(line["dry_run"] for line in lines)
     seconds = sum(line.get("seconds", 0) for line in lines)
@@ -56,7 +56,7 @@ def write_page(lines: list[dict[str, Any]]) -> None:
 
 
 def main() -> None:
-    """Write the page."""
+    """Read the command line and write the page."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.accelerator.page", description=(__doc__ or "").splitlines()[0]
     )
