@@ -34,6 +34,8 @@ PAGES |= {f"examples/{path.name}": f"{CONFIGURATIONS}#{path.stem}" for path in T
 ORIGINS = {page: path for path, page in PAGES.items() if (ROOT / path).is_file()}
 ORIGINS |= {OVERVIEW: "examples/index", CONFIGURATIONS: "examples/configurations"}
 """The file of the checkout that each page is made of; the links of the page are relative to it."""
+# In a search, the guides and the reference come first.
+LATER = "---\nsearch:\n  boost: 0.3\n---\n\n"
 COMMANDS = ("python ", "pip ", "keras-transformer ")
 
 
@@ -66,7 +68,9 @@ def on_page_content(content: str, **_: Any) -> str:
     def drawn(match: re.Match[str]) -> str:
         tag, latex = match.groups()
         latex = re.sub(r"\\tag\{(.*?)\}", r"\\qquad (\1)", html.unescape(latex))
-        return convert(latex, display="block" if tag == "div" else "inline")
+        if tag == "span":
+            return convert(latex, display="inline")
+        return f'<div class="formula">{convert(latex, display="block")}</div>'
 
     return formula.sub(drawn, content)
 
@@ -99,7 +103,7 @@ def program_page(path: Path) -> str:
     paragraphs = (ast.get_docstring(ast.parse(source)) or "").split("\n\n")
     text = "\n\n".join(_block("sh", part) if part.startswith(COMMANDS) else part for part in paragraphs)
     program = source.split('"""\n', 1)[1].lstrip("\n")
-    return f"# {path.name}\n\n{text}\n\n## The program\n\n{_block('python', program)}\n"
+    return f"{LATER}# {path.name}\n\n{text}\n\n## The program\n\n{_block('python', program)}\n"
 
 
 def notebook_page(path: Path) -> tuple[str, dict[str, bytes]]:
@@ -119,7 +123,7 @@ def notebook_page(path: Path) -> tuple[str, dict[str, bytes]]:
                 parts.append(f"![Output of the cell above]({name})")
             else:
                 parts.append(_block("text", value))
-    return "\n\n".join(parts) + "\n", pictures
+    return LATER + "\n\n".join(parts) + "\n", pictures
 
 
 def _outputs(cell: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -137,7 +141,7 @@ def configurations_page() -> str:
         for path in TABLES
     )
     head = (
-        "# Configurations\n\nThe runs of the [results](../docs/results.md), and recipes of the guides. "
+        f"{LATER}# Configurations\n\nThe runs of the [results](../docs/results.md), and recipes of the guides. "
         "Train one with\n`keras-transformer train --config FILE`. [The TOML file](../docs/reference/toml.md) "
         "explains every field.\n\n"
     )
