@@ -142,8 +142,8 @@ def configurations_page() -> str:
     )
     head = (
         f"{LATER}# Configurations\n\nThe runs of the [results](../docs/results.md), and recipes of the "
-        "guides. Train one with\n`keras-transformer train --config FILE`. [The TOML file](../docs/reference/toml.md) "
-        "explains every field.\n\n"
+        "guides. Train one with\n`keras-transformer train --config FILE`. "
+        "[The TOML file](../docs/reference/toml.md) explains every field.\n\n"
     )
     return head + "\n\n".join(sections) + "\n"
 
