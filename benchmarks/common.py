@@ -1,4 +1,4 @@
-"""What the benchmarks share: worker processes, rounds in turns, tables, and the line about the machine."""
+"""Shared parts of the benchmarks: worker processes, alternating rounds, tables, machine and versions."""
 
 import json
 import os
@@ -50,7 +50,7 @@ def worker_command(module: str, *words: object) -> list[str]:
 
 
 class Worker:
-    """A process that waits for requests; the module that it runs calls `serve`."""
+    """A process that waits for requests; its module calls `serve`."""
 
     def __init__(self, log: Path, module: str, *words: object, package: Path = ROOT) -> None:
         self._log = log.open("ab")
@@ -66,7 +66,7 @@ class Worker:
         self.started = self._reply()
 
     def ask(self, **request: Any) -> dict[str, Any]:
-        """Send a request and return the reply; RuntimeError if the worker could not answer."""
+        """Send a request and return the reply; raise RuntimeError if the worker failed."""
         if self._process.stdin is not None and self._process.poll() is None:
             self._process.stdin.write(json.dumps(request) + "\n")
             self._process.stdin.flush()
@@ -93,8 +93,8 @@ class Worker:
 
 
 def serve(load: Callable[..., Callable[..., dict[str, Any]]]) -> None:
-    """Answer the requests of a `Worker` by `load(*arguments)` until its pipe ends."""
-    # Libraries may print; what they print goes to standard error.
+    """Answer the requests of a `Worker` with `load(*arguments)` until its pipe closes."""
+    # Libraries may print: redirect that to standard error.
     pipe = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     if hasattr(os, "sched_setaffinity"):
@@ -114,7 +114,7 @@ def serve(load: Callable[..., Callable[..., dict[str, Any]]]) -> None:
 def in_turns(
     asks: Mapping[str, Callable[[int], float]], rounds: int, warm_ups: int = 2, title: str = ""
 ) -> Values:
-    """Measure each once in every round, another one first each time, so that all meet the same noise.
+    """Measure each once in every round, in rotating order, so that all have the same noise.
 
     What fails in its warm-up is named on standard error and has no values.
     """
@@ -173,13 +173,13 @@ def _has_avx512() -> bool:
 
 
 def peak_megabytes() -> float:
-    """Return the most memory that this process has held; 0 where the system does not tell."""
-    # Not `ru_maxrss`, which starts from what the parent held.
+    """Return the peak memory of this process; 0 where the system does not report it."""
+    # Not `ru_maxrss`, which includes the memory of the parent.
     return _status_megabytes("VmHWM")
 
 
 def memory_megabytes() -> float:
-    """Return the memory that this process holds; 0 where the system does not tell."""
+    """Return the memory of this process; 0 where the system does not report it."""
     return _status_megabytes("VmRSS")
 
 

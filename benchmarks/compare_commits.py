@@ -1,13 +1,13 @@
-"""Measures training and decoding of two commits of this repository side by side.
+"""Compares the speed of training and decoding of two commits of this repository.
 
 python -m benchmarks.compare_commits BEFORE AFTER
 python -m benchmarks.compare_commits BEFORE AFTER --quick
 python -m benchmarks.compare_commits main HEAD --training small:ours --decoding small:1:greedy:ours-threads
 
-The programs are those of this checkout, the packages those of the commits; the processes of both commits take
-turns, and another one is first in each round. A ratio is that of `after` to `before` in one round: below 1,
-`after` is slower. Training is measured for the shapes `small` and `base`; decoding for one sentence and 32,
-greedily and with four beams, by a plain export, one for threads and one compiled by XLA.
+The benchmarks come from this checkout, the packages from the commits. The processes of both commits
+alternate, in rotating order. A ratio is `after` divided by `before` in one round: below 1, `after` is slower.
+Training is measured for the shapes `small` and `base`; decoding for 1 and 32 sentences, with greedy search
+and four beams, for a plain export, one for threads and one compiled by XLA.
 """
 
 import argparse

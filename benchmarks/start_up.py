@@ -1,9 +1,9 @@
-"""Measures how long the command line takes until its answer, next to `import tensorflow`.
+"""Measures how long the command line takes for one text, compared with `import tensorflow`.
 
 python -m benchmarks.start_up
 
-Each process answers one text; `--exports` names directories that `export` wrote. Seconds of the processor,
-user and system, are steadier on a shared machine than those of the clock.
+Each process translates one text; `--exports` names directories that `export` wrote. On a shared machine,
+processor seconds (user and system) vary less than clock seconds.
 """
 
 import argparse
@@ -22,7 +22,7 @@ REFERENCE = "import tensorflow"
 
 
 def seconds(words: Sequence[str]) -> tuple[float, float]:
-    """Run Python to its end; return the seconds of the processor and of the clock."""
+    """Run Python to its end; return processor seconds and clock seconds."""
     start = time.perf_counter()
     process = subprocess.Popen(
         [sys.executable, *words],
@@ -39,7 +39,7 @@ def seconds(words: Sequence[str]) -> tuple[float, float]:
 
 
 def commands(exports: Sequence[str]) -> dict[str, list[str]]:
-    """Return the words after `python` of each command, by its name in the table."""
+    """Return the arguments of `python` for each command, by its name in the table."""
     verbs = [["translate", "--saved-model", path, TEXT] for path in exports] + [["train", "--help"]]
     named = {" ".join(words[:3]): ["-c", PROGRAM, *words] for words in verbs}
     return {REFERENCE: ["-c", REFERENCE], **named}

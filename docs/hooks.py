@@ -1,13 +1,13 @@
-"""What `mkdocs` adds to the pages: the fields of a run's TOML file, and words for links into the checkout."""
+"""What `mkdocs` adds to the pages: tables of fields and presets, links into the checkout, checks."""
 
 import importlib
 import logging
-import posixpath
 import re
 from collections.abc import Iterator
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
+from example_pages import relink
 from pydantic import BaseModel
 
 import keras_transformer
@@ -36,16 +36,8 @@ def on_post_page(output: str, page: Any, **_: Any) -> str:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Fill in the tables; name the file where a link leaves the site for the checkout."""
-
-    def named(match: re.Match[str]) -> str:
-        text, target = match.groups()
-        path = posixpath.normpath(posixpath.join("docs", posixpath.dirname(page.file.src_uri), target))
-        if ":" in target or path.startswith("docs/"):
-            return match.group(0)
-        return f"`{path}`" if text.strip("`") == path else f"{text} (`{path}`)"
-
-    markdown = re.sub(r"(?<!!)\[([^\]]+)\]\(([^)#\s]+)\)", named, markdown)
+    """Fill in the tables, and point links to files outside `docs` at their pages."""
+    markdown = relink(markdown, page.file.src_uri)
     return markdown.replace(FIELDS, field_tables()).replace(SIZES, preset_table())
 
 

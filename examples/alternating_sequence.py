@@ -1,7 +1,7 @@
-"""The sequence 1 0 1 0 ..., learnt exactly: a decoder alone continues every beginning of every length.
+"""Train a decoder-only model on the sequence 1 0 1 0 ..., so that it continues every beginning exactly.
 
-A symbol's token id is the symbol plus 4: the ids 0 to 3 are padding, unknown, start and end. A 0 of the
-sequence that kept the id 0 would be padding: hidden from attention, and not counted by the loss.
+The token id of a symbol is the symbol plus 4: ids 0 to 3 are padding, unknown, start and end. A symbol with
+id 0 would be padding: masked in attention, and ignored by the loss.
 
 python examples/alternating_sequence.py          a minute, 31 lengths, all 62 beginnings exact
 python examples/alternating_sequence.py --small  seconds, 7 lengths, all 14 beginnings exact
@@ -19,12 +19,12 @@ OFFSET = len(kt.text.SPECIAL_IDS)
 
 
 def alternate(first: int, length: int) -> list[int]:
-    """Give the token ids of a sequence that starts with 0 or 1."""
+    """Return the token ids of a sequence that starts with 0 or 1."""
     return [OFFSET + (first + place) % 2 for place in range(length)]
 
 
 def draw_rows(count: int, longest: int, seed: int) -> Any:
-    """Draw sequences of 2 to `longest` symbols, padded with 0 behind, as rows `(count, longest + 1)`."""
+    """Draw sequences of 2 to `longest` symbols, padded at the end, as rows `(count, longest + 1)`."""
     generator = np.random.default_rng(seed)
     lengths = generator.integers(2, longest + 1, count)
     firsts = generator.integers(0, 2, count)
@@ -36,7 +36,7 @@ def draw_rows(count: int, longest: int, seed: int) -> Any:
 
 
 def count_exact(model: kt.CausalLM, longest: int) -> int:
-    """Continue all beginnings of 1 to `longest - 1` symbols up to `longest`, and count those that fit."""
+    """Continue all beginnings of 1 to `longest - 1` symbols up to `longest`; count the exact ones."""
     num_exact = 0
     for length in range(1, longest):
         wanted = np.array([alternate(first, longest) for first in (0, 1)])
@@ -67,7 +67,7 @@ def main() -> None:
         metrics=[kt.training.MaskedAccuracy()],
         jit_compile=False,
     )
-    # Each token is predicted from those before it: the labels are the inputs, one place further on.
+    # Each token is predicted from those before it: the labels are the inputs, shifted by one position.
     model.fit(rows[:, :-1], rows[:, 1:], batch_size=64, epochs=epochs, verbose=2)
 
     wanted = 2 * (longest - 1)

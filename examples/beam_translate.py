@@ -1,19 +1,20 @@
 """Translate files with an exported model and Apache Beam, on one machine or on many.
 
-Beam wants an older protobuf than this package, which the job does not need; in an environment of its own:
+Beam needs an older protobuf than this package. The job does not import this package, so use a separate
+environment:
 
 pip install "apache-beam>=2.77.0" "tensorflow>=2.21.0" "tensorflow-text>=2.21.1"
 python beam_translate.py --model saved_models/en_de/1 --input 'shards/*' --output translated \
     --direct_num_workers 2 --direct_running_mode multi_processing
 
-Other options are Beam's, such as `--runner DataflowRunner`, `FlinkRunner` or `SparkRunner`, with paths that
-their workers reach. A file of lines is a shard (`split -l 5000`). Its translation, line by line, appears
-under its name when it is whole; a job that is started again goes on with the others. A line that is no UTF-8
-or too long is empty there, and stands in NAME.bad with its number and the reason.
+All other options go to Beam, such as `--runner DataflowRunner`, `FlinkRunner` or `SparkRunner`; the paths
+must be readable for its workers. Each input file is a shard of lines (`split -l 5000`). Its translation gets
+the same name and appears when it is complete; a restarted job translates only the missing shards. The output
+line is empty for a line that is not UTF-8 or too long; NAME.bad lists its number and the reason.
 
 200,000 dates in 40 shards with saved_models/dates/1, on two busy cores (load 5 to 8): one worker
 100 s, two 59 s, `keras-transformer translate --saved-model saved_models/dates/1` 99 s, all with
-the same answers.
+the same outputs.
 """
 
 import argparse
@@ -36,7 +37,7 @@ class Translation(ModelHandler):
         self.options = options
 
     def load_model(self) -> Any:
-        """Return the function that answers texts `(b,)`."""
+        """Load the model and return its function of texts `(b,)`."""
         import tensorflow as tf
         import tensorflow_text  # noqa: F401
 
@@ -44,7 +45,7 @@ class Translation(ModelHandler):
         return self.module.signatures["serving_default"]
 
     def run_inference(self, batch: Any, model: Any, inference_args: Any = None) -> Iterator[Any]:
-        """Translate shards; lines of similar length together."""
+        """Translate shards, in batches of lines of similar length."""
         for path, lines in batch:
             reasons = {row: self.reason(line) for row, line in enumerate(lines)}
             rows = sorted((row for row in reasons if not reasons[row]), key=lambda row: -len(lines[row]))
@@ -58,7 +59,7 @@ class Translation(ModelHandler):
             yield path, outputs, bad
 
     def reason(self, line: bytes) -> str:
-        """Say why a line cannot be translated; nothing if it can."""
+        """Return why a line cannot be translated, or an empty string."""
         try:
             length = len(line.decode("utf-8"))
         except UnicodeDecodeError as error:
@@ -68,10 +69,10 @@ class Translation(ModelHandler):
 
 
 class Finish(beam.DoFn):
-    """Writes a shard: its bad lines first, since its translation says that it is done."""
+    """Writes a shard: its bad lines first, since the translation marks the shard as done."""
 
     def process(self, shard: tuple[str, list[bytes], list[bytes]]) -> None:
-        """Write files that are there whole or not at all."""
+        """Write each file atomically."""
         path, outputs, bad = shard
         for name, lines in ((f"{path}.bad", bad), (path, outputs)):
             partial = f"{path}.{uuid.uuid4().hex}.partial"
@@ -89,7 +90,7 @@ def main() -> None:
     parser.add_argument("--input", required=True, help="pattern of the shards")
     parser.add_argument("--output", required=True, help="directory of the translations")
     parser.add_argument("--batch-size", type=int, default=64, help="lines that are translated together")
-    parser.add_argument("--max-characters", type=int, default=1000, help="of a line")
+    parser.add_argument("--max-characters", type=int, default=1000, help="maximum length of a line")
     options, others = parser.parse_known_args()
     if not FileSystems.exists(options.output):
         FileSystems.mkdirs(options.output)
@@ -102,7 +103,7 @@ def main() -> None:
             pipeline
             | fileio.MatchFiles(options.input)
             | beam.Filter(lambda found: not FileSystems.exists(target(found.path)))
-            | beam.Reshuffle()  # of shards, to all workers
+            | beam.Reshuffle()  # spreads the shards over all workers
             | fileio.ReadMatches()
             | beam.Map(lambda file: (target(file.metadata.path), file.read().splitlines()))
             | RunInference(Translation(options))

@@ -1,4 +1,4 @@
-"""A course assignment with the course's own names: learn to write digits in reverse order.
+"""Train the Transformer of a course assignment, with the course's names, to write digits in reverse order.
 
 python examples/course_assignment.py          2 minutes, 99.8 % of 500 sequences exact; at least 99 %
 python examples/course_assignment.py --small  seconds, shorter sequences; at least 90 %
@@ -17,7 +17,7 @@ VOCABULARY = FIRST_DIGIT + 10
 
 
 def draw_pairs(count: int, longest: int, seed: int) -> tuple[Any, Any]:
-    """Draw digits `(count, longest)` of lengths from 2, and the same digits reversed, between marks."""
+    """Draw digits `(count, longest)`, and the reversed digits between a start and an end token."""
     generator = np.random.default_rng(seed)
     sources = np.full((count, longest), PAD)
     targets = np.full((count, longest + 2), PAD)
@@ -29,7 +29,7 @@ def draw_pairs(count: int, longest: int, seed: int) -> tuple[Any, Any]:
 
 
 def inputs_of(sources: Any, outputs: Any) -> dict[str, Any]:
-    """Build the masks; `fit` cuts all of them into batches, so each has a row for every example."""
+    """Build the masks; `fit` splits them into batches, so each mask needs a row for every example."""
     padding_mask = keras.ops.convert_to_numpy(course.create_padding_mask(sources))  # (n, 1, s)
     look_ahead_mask = keras.ops.convert_to_numpy(course.create_look_ahead_mask(outputs.shape[1]))
     return {
@@ -42,7 +42,7 @@ def inputs_of(sources: Any, outputs: Any) -> dict[str, Any]:
 
 
 def reverse(model: course.Transformer, sources: Any) -> Any:
-    """Write one digit after the other, each the most likely one, and padding behind the end."""
+    """Write the most likely digit at each step, and padding after the end token."""
     output = np.full((len(sources), 1), START)
     ended = np.zeros((len(sources), 1), bool)
     for _ in range(sources.shape[1] + 1):
@@ -53,7 +53,7 @@ def reverse(model: course.Transformer, sources: Any) -> Any:
 
 
 def main() -> None:
-    """Train, decode sequences that are drawn anew, and check the answers."""
+    """Train, decode new sequences, and check the outputs."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--small", action="store_true", help="shorter sequences, trained for seconds")
     small = parser.parse_args().small
@@ -64,7 +64,7 @@ def main() -> None:
     model = course.Transformer(1, 32, 2, 64, VOCABULARY, VOCABULARY, longest, longest + 2, dropout_rate=0.0)
     jit_compile = False if small else "auto"  # a small model is trained before it is compiled
     model.compile(keras.optimizers.Adam(3e-3), loss=course.masked_loss, jit_compile=jit_compile)
-    # Teacher forcing: the decoder sees the words before the one that it is to predict.
+    # Teacher forcing: the decoder sees the true words before the one that it predicts.
     model.fit(inputs_of(sources, targets[:, :-1]), targets[:, 1:], batch_size=128, epochs=epochs, verbose=2)
 
     sources, targets = draw_pairs(500, longest, seed=1)

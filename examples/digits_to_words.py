@@ -1,8 +1,8 @@
-"""Scanned digits to words: rows of pixels in, spelled strings out.
+"""Train a model that reads images of digits and writes them as words.
 
-The source is 8 frames of 8 pixels, the target up to 6 letters: length and width differ, and cross-attention
-does not mind, since each kernel turns the width of its own input into the width of the heads. The pixels are
-scaled here, so the translator needs no statistics of them.
+The source is 8 frames of 8 pixels, the target a word of up to 6 letters. Length and width of source and
+target may differ, since each kernel of cross-attention projects its input to the width of the heads. The
+pixels are scaled here, so the translator needs no statistics of them.
 
 python examples/digits_to_words.py          2 to 3 minutes, at least 95 % exact
 python examples/digits_to_words.py --small  seconds, at least 80 %
@@ -23,21 +23,21 @@ NUM_HELD_OUT = 360
 
 
 def read_images() -> tuple[Any, Any]:
-    """Give the images `(n, 8, 8)`, pixels from 0 to 1, and their digits `(n,)`, in random order."""
+    """Return the images `(n, 8, 8)`, pixels from 0 to 1, and their digits `(n,)`, in random order."""
     digits = load_digits()
     order = np.random.default_rng(0).permutation(len(digits.target))
     return digits.images[order].astype("float32") / 16, digits.target[order]
 
 
 def spell(tokenizer: kt.text.Tokenizer, numbers: Any) -> Any:
-    """Give the token ids of the words, between marks and padded with 0: `(n, 7)`."""
+    """Return the token ids of the words, with start and end tokens, padded: `(n, 7)`."""
     letters = tokenizer.tokenize(WORDS).to_list()
     rows = [[kt.text.SPECIAL_IDS.start, *letters[number], kt.text.SPECIAL_IDS.end] for number in numbers]
     return keras.utils.pad_sequences(rows, maxlen=7, padding="post", value=kt.text.SPECIAL_IDS.pad)
 
 
 def main() -> None:
-    """Train, spell the images that were held out, and check the words."""
+    """Train, write the words of held-out images, and check them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--small", action="store_true", help="a smaller model, trained for seconds")
     small = parser.parse_args().small

@@ -1,15 +1,14 @@
-"""Sequence-level distillation (Kim & Rush 2016, section 3.3): training pairs whose targets models wrote.
+"""Sequence-level distillation (Kim & Rush 2016, section 3.3): train on targets that other models wrote.
 
-Of the answers of one or several models to a training source, the one that is nearest to its reference by
-sentence BLEU becomes a further target. A model learns from both: what the references say, and how models
-that agree with them would say it, which is easier to learn. No data is added. From the directory of the data:
+One or several models translate each training source. Their output with the highest sentence BLEU against the
+reference becomes a second target for that source. The new model learns from both targets; no data is added.
 
-keras-transformer translate --model runs/en_de --n-best 5 --input train.en.gz > answers.tsv
-python distillation.py train.en.gz train.de.gz answers.tsv --output distilled
+keras-transformer translate --model runs/en_de --n-best 5 --input examples/data/train.en > answers.tsv
+python examples/distillation.py examples/data/train.en examples/data/train.de answers.tsv --output distilled
 
-writes distilled.source.gz and distilled.target.gz: the pairs, and after them those with an answer.
-Train on them with validation pairs in files of their own: what `train` would hold out has answers of models
-among its references, and sources that the first model was trained on.
+It writes distilled.source.gz and distilled.target.gz: the original pairs, then those with an output of a
+model. Train on them with validation pairs from separate files: pairs that `train` holds out would include
+outputs of the models, and sources that the first model was trained on.
 """
 
 import argparse
@@ -27,7 +26,7 @@ from keras_transformer.evaluation import evaluate
 
 
 def read_answers(path: str, num_sources: int) -> dict[int, list[str]]:
-    """Read what `translate --n-best` printed: the number of a source, a tab, an answer."""
+    """Read the output of `translate --n-best`: lines of a source number, a tab and an output."""
     answers = collections.defaultdict(list)
     for place, line in enumerate(read_lines(path), start=1):
         number, tab, answer = line.partition("\t")
@@ -42,12 +41,12 @@ def read_answers(path: str, num_sources: int) -> dict[int, list[str]]:
 
 
 def nearest(answers: Sequence[str], reference: str, metric: BLEU) -> str:
-    """Choose the answer that agrees best with the reference; of equals the first."""
+    """Return the output with the highest BLEU against the reference, the first of equals."""
     return max(answers, key=lambda answer: metric.sentence_score(answer, [reference]).score)
 
 
 def write_lines(path: str, lines: Sequence[str]) -> None:
-    """Write a packed file, one text on each line; the same lines make the same bytes."""
+    """Write a gzip file with one text on each line; equal lines make equal bytes."""
     text = "".join(f"{line}\n" for line in lines)
     write_file(Path(path), gzip.compress(text.encode("utf-8"), mtime=0))
 
@@ -55,7 +54,7 @@ def write_lines(path: str, lines: Sequence[str]) -> None:
 def choose(
     references: Sequence[str], of_models: Sequence[dict[int, list[str]]], metric: BLEU
 ) -> dict[int, str]:
-    """Choose one answer to each source that any model answered."""
+    """Choose one output for each source that has any."""
     chosen = {}
     for number, reference in enumerate(references):
         if answers := [answer for model in of_models for answer in model.get(number, [])]:
@@ -64,8 +63,8 @@ def choose(
 
 
 def distill(arguments: argparse.Namespace) -> None:
-    """Read the pairs and the answers, and write the pairs to learn from."""
-    # Every line, the empty ones too: `translate` counts them.
+    """Read the pairs and the outputs of the models, and write the new pairs."""
+    # `translate` also numbers empty lines, so they are read too.
     sources, references = read_lines(arguments.source), read_lines(arguments.target)
     if len(sources) != len(references):
         raise InputError(f"Wanted as many targets as sources. Received: {len(references)}, {len(sources)}.")
@@ -91,7 +90,7 @@ def main() -> None:
     parser.add_argument(
         "--tokenize",
         default="none",
-        help="of sacreBLEU; none if the text is tokenized",
+        help="tokenizer of sacreBLEU; none if the text is tokenized",
     )
     arguments = parser.parse_args()
     try:

@@ -1,7 +1,7 @@
-"""A decoder alone learns English, letter by letter, from the help texts that come with Python.
+"""Train a decoder-only model on English text, character by character.
 
-It predicts each character from those before it in a window. A table that counts which character follows
-which has seen the same text, and must need clearly more bits for each character of topics held out.
+The text is the help topics of Python. The model predicts each character from those before it in a window.
+On held-out topics it must need fewer bits for each character than a bigram table of the same text.
 
 python examples/english_text.py          5 minutes, 2.3 bits where counting needs 3.8; at least 1.2 less
 python examples/english_text.py --small  seconds, 3.5 bits; at least 0.2 less
@@ -20,14 +20,14 @@ import keras_transformer as kt
 
 
 def read_texts() -> tuple[str, str]:
-    """Join nine of ten topics for training, and every tenth to be held out."""
+    """Return nine of ten topics for training, and every tenth as held-out text."""
     texts = [topics[name] for name in sorted(topics)]
     held_out = texts[::10]
     return "\n".join(text for text in texts if text not in held_out), "\n".join(held_out)
 
 
 def windows(token_ids: Any, length: int, shift: int) -> tf.data.Dataset:
-    """Slide over the stream `(n,)`: a start token and all but the last as inputs, all as labels."""
+    """Cut windows from the stream `(n,)`; the inputs are the labels, shifted by a start token."""
 
     def cut(start: Any) -> tuple[Any, Any]:
         window = tf.slice(token_ids, [start], [length])
@@ -37,7 +37,7 @@ def windows(token_ids: Any, length: int, shift: int) -> tf.data.Dataset:
 
 
 def bits_by_counting(training: Any, held_out: Any, vocabulary_size: int) -> float:
-    """Give the bits for each character of a bigram table, 0.1 added to each count."""
+    """Return the bits for each character of a bigram table, with 0.1 added to each count."""
     training, held_out = np.asarray(training), np.asarray(held_out)
     counts = np.full((vocabulary_size, vocabulary_size), 0.1)
     np.add.at(counts, (training[:-1], training[1:]), 1)
@@ -46,7 +46,7 @@ def bits_by_counting(training: Any, held_out: Any, vocabulary_size: int) -> floa
 
 
 def main() -> None:
-    """Train, compare with counting, and show what the model writes."""
+    """Train, compare with the bigram table, and print text that the model writes."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--small", action="store_true", help="a small model, trained for seconds")
     small = parser.parse_args().small

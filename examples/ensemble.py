@@ -1,13 +1,13 @@
-"""An ensemble of trained models: they answer together, each with the same weight, as one model does.
+"""Combine trained models into an ensemble that averages their predictions and is used as one model.
 
 keras-transformer train --config cmudict.toml
 keras-transformer train --config cmudict.toml --name cmudict_2 --seed 2
 python ensemble.py runs/cmudict runs/cmudict_2 --output runs/both
 
-The directory that it writes is that of a model: `keras-transformer translate --model runs/both`, and so for
-`evaluate` and `export`. The search and the limits of lengths are those of the first model. Models have the
-same vocabularies if those are learned from the same pairs with the same options, or if one run began with
-the other (`--initial-model`).
+The output is the directory of a model, for `keras-transformer translate --model runs/both`, `evaluate` and
+`export`. Search and maximum lengths are those of the first model. The models must have the same
+vocabularies: train them on the same pairs with the same options, or begin one run with the other
+(`--initial-model`).
 """
 
 import argparse
@@ -18,7 +18,7 @@ from keras_transformer.tasks import Translator
 
 
 def join(directories: list[str]) -> Translator:
-    """Read translators, and make one of them."""
+    """Load translators and join them into one."""
     translators = [Translator.load(directory) for directory in directories]
     first = translators[0]
     for directory, other in zip(directories, translators, strict=True):

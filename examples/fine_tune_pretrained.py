@@ -1,9 +1,10 @@
-"""Fine-tune a pretrained translator of Hugging Face on your own pairs, and export it for serving.
+"""Fine-tune a pretrained Hugging Face translation model on your own pairs, and export it for serving.
 
 python examples/fine_tune_pretrained.py Helsinki-NLP/opus-mt-de-en pairs.tsv runs/de_en saved_models/de_en
 
-The model is a directory of the hub, or a name on it, which needs the extra `hugging_face`. Each line of the
-pairs is a source, a tab and its target. A tenth of them is held out; the best epoch by their loss is kept.
+The model is a local directory, or a name on the Hub, which needs the extra `hugging_face`. Each line of
+`pairs.tsv` is a source, a tab and its target. A tenth of the pairs is held out; the epoch with the lowest
+loss on them is kept.
 """
 
 import argparse
@@ -14,7 +15,7 @@ from keras_transformer.training import compile_model, fit
 
 
 def main() -> None:
-    """Run the program."""
+    """Read the command line, fine-tune, export."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     for name in ("model", "pairs", "directory", "saved_model"):
         parser.add_argument(name)
@@ -22,7 +23,7 @@ def main() -> None:
     parser.add_argument("--learning-rate", type=float, default=3e-5)
     parser.add_argument("--tokens-per-batch", type=int, default=2048)
     for side in ("source", "target"):
-        parser.add_argument(f"--{side}-language", help="Of a model of many languages.")
+        parser.add_argument(f"--{side}-language", help="For a multilingual model.")
     arguments = parser.parse_args()
 
     translator = kt.from_hugging_face(arguments.model, arguments.source_language, arguments.target_language)
@@ -45,7 +46,7 @@ def main() -> None:
     compile_model(translator.model, arguments.learning_rate)
     first = translator.model.evaluate(datasets[1], return_dict=True, verbose=0)["loss"]
     fit(translator.model, *datasets, directory=arguments.directory, epochs=arguments.epochs, verbose=2)
-    # The model has the weights of the best epoch now, and the translator the search of the original.
+    # The model now has the weights of the best epoch; the translator keeps its original search.
     last = translator.model.evaluate(datasets[1], return_dict=True, verbose=0)["loss"]
     print(f"loss of the held-out pairs: {first:.3f} before, {last:.3f} after")
     assert last < first

@@ -1,8 +1,8 @@
-"""Messages to a shop get labels: from a file to a classifier that TensorFlow Serving answers from.
+"""Train a text classifier from a CSV file, and export it for TensorFlow Serving.
 
-The script makes the file: each message names a problem of one of four departments, and half of them another
-one that is solved already, so that counting words is not enough. The labels of messages that were not trained
-on must be right, and the SavedModel must give the same answers.
+The script writes the file: messages to a shop. Each message names a problem of one of four departments; half
+of them also mention a solved problem of another department, so that counting words is not enough. The labels
+of held-out messages must be right, and the SavedModel must return the same labels.
 
 python examples/labelled_texts.py          a minute, 99 % right; at least 95 %
 python examples/labelled_texts.py --small  half a minute, 98 %; at least 90 %
@@ -27,7 +27,7 @@ PROBLEMS = {
 
 
 def write_messages(path: Path, num: int, seed: int) -> None:
-    """Write messages and their departments as a table, with a typing error in every third."""
+    """Write messages and their departments as CSV, with a typing error in every third message."""
     draw = random.Random(seed)
     with path.open("w", encoding="utf-8", newline="") as file:
         rows = csv.writer(file)
@@ -43,7 +43,7 @@ def write_messages(path: Path, num: int, seed: int) -> None:
 
 
 def main() -> None:
-    """Write the files, train, score, export, and ask the export."""
+    """Write the files, train, score, export, and call the export."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--small", action="store_true", help="a small model, trained for seconds")
     width, epochs, wanted = (64, 4, 0.9) if parser.parse_args().small else (128, 8, 0.95)

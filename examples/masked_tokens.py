@@ -1,7 +1,8 @@
-"""An encoder alone learns by guessing characters that were hidden, as BERT did with pieces of words.
+"""Pretrain an encoder-only model on masked characters, as BERT does on masked subwords.
 
-15 % of the characters are chosen; of these, 80 % become a mask, 10 % another character, and 10 % stay. Only
-they count in the loss. An encoder looks to both sides, so it cannot learn from predicting what comes next.
+15 % of the characters are chosen: 80 % of these become a mask, 10 % another character, and 10 % stay. Only
+the chosen characters count in the loss. An encoder sees both sides of each character, so it cannot learn from
+predicting the next one.
 
 python examples/masked_tokens.py          4 minutes, 54 %, the most frequent 18 %; at least 20 % more
 python examples/masked_tokens.py --small  seconds, 26 %; at least 5 % more
@@ -19,7 +20,7 @@ import keras_transformer as kt
 
 
 def read_texts() -> tuple[str, str]:
-    """Join nine of ten of Python's help topics for training, and every tenth to be held out."""
+    """Return nine of ten of Python's help topics for training, and every tenth as held-out text."""
     texts = [topics[name] for name in sorted(topics)]
     held_out = texts[::10]
     return "\n".join(text for text in texts if text not in held_out), "\n".join(held_out)
@@ -31,13 +32,13 @@ def windows(token_ids: Any, length: int = 32) -> tf.data.Dataset:
 
 
 def guess_the_most_frequent(training: Any, held_out: tf.data.Dataset) -> float:
-    """Give the accuracy of the character that is most frequent in the training text."""
+    """Return the accuracy of always predicting the most frequent character of the training text."""
     labels = np.concatenate([labels[labels > 0] for _, labels in held_out.as_numpy_iterator()])
     return float(np.mean(labels == np.bincount(training.numpy()).argmax()))
 
 
 def main() -> None:
-    """Train, guess the hidden characters of texts held out, and compare with the most frequent one."""
+    """Train, predict the masked characters of held-out texts, and compare with the most frequent one."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--small", action="store_true", help="a small model, trained for seconds")
     small = parser.parse_args().small
@@ -48,7 +49,7 @@ def main() -> None:
     texts = read_texts()
     tokenizer = kt.text.CharacterTokenizer.train(texts)
     training, held_out = tokenizer.tokenize(texts)
-    mask_id = tokenizer.vocabulary_size  # one more id than texts have
+    mask_id = tokenizer.vocabulary_size  # one id more than the tokenizer has
     vocabulary_size = mask_id + 1
     model = kt.EncoderModel(
         vocabulary_size, vocabulary_size, **size, tie_output=True, num_heads=4, dropout=0.0, norm_first=True
@@ -59,7 +60,7 @@ def main() -> None:
         metrics=[kt.training.MaskedAccuracy()],
         jit_compile=False,
     )
-    # Repeated before it is masked, so that each pass hides other characters.
+    # Repeat before masking, so that each pass masks other characters.
     batches = windows(training).cache().repeat().shuffle(2000, seed=0).batch(64)
     batches = kt.data.mask_tokens(batches, mask_id=mask_id, vocabulary_size=vocabulary_size)
     model.fit(batches, steps_per_epoch=num_steps // 5, epochs=5, shuffle=False, verbose=2)

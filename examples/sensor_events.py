@@ -1,7 +1,7 @@
-"""Windows of three sensors to what happened in them: numbers in, strings out.
+"""Train a model that reads windows of three sensors and writes the events in them.
 
 Each window has 20 to 114 frames of three channels, as of an accelerometer, with noise, drift and up to four
-events. The answer names them in their order, such as "tap shake turn". All windows are made here.
+events. The output names the events in their order, such as "tap shake turn". The script generates the data.
 
 python examples/sensor_events.py          5 minutes, 99.5 % of the windows held out exact; at least 95 %
 python examples/sensor_events.py --small  half a minute, a tenth of the training; at least 20 %
@@ -20,7 +20,7 @@ NUM_TRAINING, NUM_HELD_OUT = 3_500, 200
 
 
 def make_window(generator: np.random.Generator) -> tuple[Any, str]:
-    """Make frames `(s, 3)`, in units and with offsets as sensors have them, and the names of their events."""
+    """Return frames `(s, 3)` with the units and offsets of real sensors, and the names of their events."""
     shapes = {
         "tap": lambda t: np.stack([0 * t, 0 * t, 4 * np.exp(-60 * t)]),  # one short pulse of the last channel
         "shake": lambda t: np.stack([2 * np.sin(25 * t), 0 * t, 0 * t]),  # the first goes to and fro
@@ -43,7 +43,7 @@ def make_window(generator: np.random.Generator) -> tuple[Any, str]:
 
 
 def main() -> None:
-    """Train with what the package chooses, and check the answers for windows held out, also of an export."""
+    """Train with default options; check the outputs for held-out windows, and those of an export."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--small", action="store_true", help="a tenth of the training")
     small = parser.parse_args().small

@@ -1,7 +1,7 @@
-"""Two sources for one decoder: a time that was said, and a note that tells whether it was morning.
+"""Train a decoder with two encoders: one reads a spoken time, the other a note such as "before sunrise".
 
-Each source has an encoder; the decoder attends to the outputs of both, one behind the other. An encoder of
-frames, or of anything else that becomes `(b, s, d)`, can take the place of either. A minute, 100 % exact.
+The decoder attends to the concatenated outputs of both encoders and writes the time of day. Either encoder
+can be replaced by any layer that returns `(b, s, d)`, such as an encoder of frames. A minute, 100 % exact.
 """
 
 import tempfile
@@ -26,14 +26,14 @@ def encode(token_ids: Any, size: int) -> Any:
 
 
 class Writer:
-    """A decoder as `generate` drives it: token by token, with a cache of the positions before."""
+    """A decoder with the methods that `generate` calls: one token at a time, with a cache."""
 
     def __init__(self, size: int) -> None:
         self.embedding, self.positions = kt.layers.TokenEmbedding(size, WIDTH), kt.layers.PositionEncoding()
         self.decoder, self.projection = kt.layers.Decoder(1, 4, 2 * WIDTH), kt.layers.OutputProjection(size)
 
     def start_decoding(self, memory: Any, max_length: Any, size: int, **options: Any) -> tuple[Any, Any]:
-        """Return the function of one step, and the first cache, for what the encoders gave."""
+        """Return the function of one step and the first cache, from the outputs of the encoders."""
         decoder = kt.layers.CachedDecoder(self.decoder, in_place=options["in_place"])
 
         def step(token_ids: Any, position: Any, cache: Any) -> tuple[Any, Any]:
@@ -64,7 +64,7 @@ model.fit([ids[0][72:], ids[1][72:], begun[72:]], ids[2][72:], batch_size=32, ep
 
 @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name) for name in ("text", "note")])
 def serve(text: tf.Tensor, note: tf.Tensor) -> dict[str, tf.Tensor]:
-    """Answer strings with strings, in a graph."""
+    """Return an output string for each input string, in a graph."""
     memory, mask = encoders([words.padded_ids(text, 9), words.padded_ids(note, 9)])
     found = kt.decoding.generate(writer, memory, SEARCH, max_length=6, padding_mask=mask)
     return {"output": digits.detokenize(found.token_ids[:, 0]), "score": found.scores[:, 0]}

@@ -1,9 +1,9 @@
-"""Downloads the wheels that a machine without a network lacks besides JAX and torch, for its Python.
+"""Downloads the wheels that a machine without a network needs in addition to JAX and torch.
 
     python -m benchmarks.accelerator.carry build/wheels --python 3.12
 
-There, `python3 -m pip install --no-index --no-deps --target /tmp/site build/wheels/*.whl`, and
-`PYTHONPATH=/tmp/site`. The folder `build` is ignored by git.
+On that machine, run `python3 -m pip install --no-index --no-deps --target /tmp/site build/wheels/*.whl` and
+set `PYTHONPATH=/tmp/site`. The folder `build` is ignored by git.
 """
 
 import argparse
@@ -23,7 +23,7 @@ PLATFORMS = (
 
 
 def download(directory: Path, python: str, *packages: str) -> None:
-    """Download wheels without what they need."""
+    """Download wheels without their dependencies."""
     platforms = [word for platform in PLATFORMS for word in ("--platform", platform)]
     options = [
         "--quiet",

@@ -1,4 +1,4 @@
-"""A check: a name, what it passes if, the seconds it may take, and a line of JSON that is written at once."""
+"""A check: its name, its condition, its time limit, and the line of JSON that it writes."""
 
 import dataclasses
 import json
@@ -20,10 +20,10 @@ class CannotError(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What a check found."""
+    """The result of a check."""
 
     passed: bool | None
-    """None where a number is only measured, or its limit belongs to a card."""
+    """None if a number is only measured, or its limit holds only on an accelerator."""
     numbers: dict[str, Any]
     reason: str = ""
     """Why there is no verdict."""
@@ -31,37 +31,37 @@ class Outcome:
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """What a check knows of where it runs."""
+    """The environment of a check."""
 
     engine: Engine
     directory: Path
-    """For files that one process leaves to the next."""
+    """Directory for files that one process passes to the next."""
     dry: bool
-    """Whether sizes are tiny, since the machine is an ordinary processor."""
+    """Whether sizes are tiny, for a processor without an accelerator."""
 
     def size(self, real: Any, tiny: Any) -> Any:
-        """Return a size for a card, or the one for a dry run."""
+        """Return the size for an accelerator, or the one for a dry run."""
         return tiny if self.dry else real
 
     def on_card(self, outcome: bool, numbers: dict[str, Any], reason: str) -> Outcome:
-        """Return a verdict that counts on a card alone."""
+        """Return a verdict that counts only on an accelerator."""
         return Outcome(None, numbers, reason) if self.dry else Outcome(outcome, numbers)
 
 
 @dataclasses.dataclass(frozen=True)
 class Check:
-    """A check and its place in the table."""
+    """A check and its row of the table."""
 
     name: str
     passes_if: str
     backends: tuple[str, ...]
     seconds: int
-    """The most that it takes on a card; it is left out where less is left, and interrupted after it."""
+    """Time limit on an accelerator; the check is skipped if less time is left, and interrupted after it."""
     run: Callable[[Setting], Outcome]
 
 
 CHECKS: list[Check] = []
-"""All checks in the order of their value: the last ones are left out where time runs out."""
+"""All checks, the most important first: the last ones are skipped if time runs out."""
 
 
 def check(
@@ -77,7 +77,7 @@ def check(
 
 
 def run_check(each: Check, setting: Setting, seconds_left: float) -> dict[str, Any]:
-    """Run a check so that nothing that it does ends the others, and return its line."""
+    """Run a check so that its failure does not end the others, and return its line."""
     line: dict[str, Any] = {
         "check": each.name,
         "passes_if": each.passes_if,
@@ -110,7 +110,7 @@ def run_check(each: Check, setting: Setting, seconds_left: float) -> dict[str, A
 
 @contextmanager
 def _limited(seconds: int) -> Iterator[None]:
-    """Raise TimeoutError after some seconds, as soon as Python is asked again."""
+    """Raise TimeoutError after some seconds, as soon as Python code runs."""
 
     def stop(_: int, __: FrameType | None) -> None:
         raise TimeoutError(f"It took more than {seconds} s.")
@@ -125,12 +125,12 @@ def _limited(seconds: int) -> Iterator[None]:
 
 
 def write_line(path: Path, line: dict[str, Any]) -> None:
-    """Append a line of JSON, which is on the disk when this returns."""
+    """Append a line of JSON and flush it to the disk."""
     with path.open("a", encoding="utf-8") as file:
         file.write(json.dumps(line, default=float) + "\n")
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
-    """Return the lines of a file; none where there is no file."""
+    """Return the lines of a file; empty if it does not exist."""
     text = path.read_text(encoding="utf-8") if path.exists() else ""
     return [json.loads(line) for line in text.splitlines()]

@@ -1,4 +1,4 @@
-"""Checks of numbers: the card's forward pass, fused attention, padding, decoding, files, determinism."""
+"""Checks of numbers: forward pass, fused attention, padding, decoding, files, determinism."""
 
 import itertools
 import json
@@ -24,7 +24,7 @@ _HALF = ("bfloat16", "float16")
 
 @check("device, and fit without TensorFlow", "the platform is gpu; a loss falls", seconds=60)
 def device(setting: Setting) -> Outcome:
-    """Find the device, and train a little."""
+    """Find the device, and train a few steps."""
     model = kt.Transformer(20, 20, **models.SIZES)
     kt.training.compile_model(model, 1e-3)
     inputs, labels = models.batch(20, 32, 8)
@@ -44,7 +44,7 @@ def device(setting: Setting) -> Outcome:
 
 @check("forward pass of every option", "at most 1e-4 from float64 on a processor", seconds=90)
 def forward(setting: Setting) -> Outcome:
-    """Compare the models of all options with numbers made beforehand by TensorFlow."""
+    """Compare the models of all options with stored outputs of TensorFlow."""
     expected, numbers = np.load(FILE), {}
     with setting.engine.precision("float32"):
         for name in setting.size(
@@ -63,7 +63,7 @@ def _masks(batch_size: int, num_queries: int, num_keys: int) -> dict[str, Any]:
     causal = (distance >= 0)[None, None]
     window = (np.abs(distance) < 5)[None, None]
     some = np.ones((batch_size, 1, num_queries, num_keys), bool)
-    some[0, :, num_queries // 2] = False  # a query that may attend to nothing
+    some[0, :, num_queries // 2] = False  # a query without a visible key
     return {
         "none": None,
         "padding": padding,
@@ -77,21 +77,21 @@ def _masks(batch_size: int, num_queries: int, num_keys: int) -> dict[str, Any]:
 def _compare_attention(
     setting: Setting, dtype: str, lengths: tuple[int, int], key_dim: int, flash: bool | None
 ) -> dict[str, float]:
-    """Return how far fused attention is from the formula in float32, by mask; outputs and gradients."""
+    """Return the difference of fused attention from the float32 formula, by mask; outputs and gradients."""
     engine, (t, s) = setting.engine, lengths
     kernel = fused_attention(key_dim, key_dim)
     assert kernel is not None  # noqa: S101 (JAX and torch have one)
     masks = {name: None if mask is None else engine.array(mask) for name, mask in _masks(2, t, s).items()}
     rng = np.random.default_rng(0)
     shapes = [(len(masks), 2, length, 4, key_dim) for length in (t, s, s)]
-    # What half precision can hold, so that both sides see the same numbers. Each mask has heads of its own.
+    # Rounded to half precision, so that both sides get the same numbers. Each mask has different heads.
     heads = [engine.array(rng.normal(size=shape).astype("float32"), dtype) for shape in shapes]
     exact = [keras.ops.cast(each, "float32") for each in heads]
-    # A weight for each number: the plain sum of a softmax's outputs would have a gradient of zero.
+    # Weighted, since the plain sum of a softmax has a gradient of zero.
     weights = engine.array(rng.normal(size=shapes[0]).astype("float32"))
 
     def by_mask(attend: Callable[..., Any], *inputs: Any) -> tuple[Any, ...]:
-        # One function of all masks, since JAX compiles each.
+        # One function for all masks, since JAX compiles each function.
         def outputs(*inputs: Any) -> Any:
             pairs = zip(masks.values(), zip(*inputs, strict=True), strict=True)
             return keras.ops.stack([keras.ops.cast(attend(*each, mask), "float32") for mask, each in pairs])
@@ -118,7 +118,7 @@ def attention(setting: Setting) -> Outcome:
     worst: dict[str, float] = {}
     with setting.engine.precision("float32"):
         for dtype, pair, width in itertools.product(("float32", *_HALF), lengths, widths):
-            # Widths with the lengths of one tile, lengths with one width: not all of all.
+            # All widths with the lengths of one tile, and all lengths with one width.
             if width != widths[-1] and pair != (33, 33):
                 continue
             for mask, error in _compare_attention(setting, dtype, pair, width, None).items():
@@ -129,14 +129,14 @@ def attention(setting: Setting) -> Outcome:
 
 @check(
     "flash attention of JAX by its option",
-    "within 2e-2 in half precision, or refused by name",
+    "within 2e-2 in half precision, or refused with an error",
     seconds=60,
     backends=("jax",),
 )
 def flash(setting: Setting) -> Outcome:
-    """Compare what `flash_attention=True` computes; it is never the default on JAX."""
+    """Compare `flash_attention=True` with the formula; it is never the default on JAX."""
     if setting.engine.platform() != "gpu":
-        raise CannotError("JAX has the kernel on a GPU alone.")
+        raise CannotError("JAX has this kernel only on a GPU.")
     found: dict[str, Any] = {}
     for dtype in _HALF:
         try:
@@ -147,7 +147,7 @@ def flash(setting: Setting) -> Outcome:
     return Outcome(all(error <= 2e-2 for error in numbers), found)
 
 
-@check("which kernel of attention ran", "never the formula where only a mask is in the way", seconds=60)
+@check("which kernel of attention ran", "never the plain formula because of a mask", seconds=60)
 def kernels(setting: Setting) -> Outcome:
     """Read the compiled module on JAX, the profiler on torch."""
     engine, (b, t, h, k) = setting.engine, setting.size((4, 128, 8, 64), (2, 16, 2, 8))
@@ -174,9 +174,11 @@ def kernels(setting: Setting) -> Outcome:
     return setting.on_card(not only_a_mask, table, "A processor has other kernels.")
 
 
-@check("padding, future and batch change nothing", "1e-5 in float32, 2e-2 in half precision", seconds=60)
+@check(
+    "padding, future tokens and batch change nothing", "1e-5 in float32, 2e-2 in half precision", seconds=60
+)
 def invariance(setting: Setting) -> Outcome:
-    """Pad further, change the future, take a row out of a batch of 64."""
+    """Add padding, change future tokens, compute one row of a batch of 64 separately."""
     numbers = {}
     for dtype in ("float32", "mixed_bfloat16", "mixed_float16"):
         with setting.engine.precision("float32"):
@@ -273,7 +275,7 @@ def files(setting: Setting) -> Outcome:
 
 @check(
     "two processes, deterministic flags, cache of compilations",
-    "the same bits; the second's first step within 2 s",
+    "bit for bit the same; the second process has its first step within 2 s",
     seconds=100,
     backends=("jax",),
 )
@@ -293,7 +295,7 @@ def processes(setting: Setting) -> Outcome:
     if runs[0]["weights"] != runs[1]["weights"]:
         return Outcome(False, numbers)
     return setting.on_card(
-        runs[1]["first_step"] <= 2, numbers, "The bits are the same; the time is a card's."
+        runs[1]["first_step"] <= 2, numbers, "The results are the same; the time needs an accelerator."
     )
 
 

@@ -1,4 +1,4 @@
-"""What a check asks of JAX and of torch: the device, gradients, precisions, memory, the kernel that ran."""
+"""JAX and torch for the checks: device, gradients, precisions, memory, the kernel that ran."""
 
 import contextlib
 import re
@@ -31,10 +31,10 @@ class Engine(Protocol):
         """Return a function's result, and the gradients of its weighted sum by each input."""
 
     def wait(self, result: Any) -> None:
-        """Wait until a result is there."""
+        """Wait until a result is computed."""
 
     def precision(self, name: str) -> contextlib.AbstractContextManager[object]:
-        """Multiply float32 as such, or as TF32."""
+        """Multiply float32 in full precision, or as TF32."""
 
     def on_cpu(self) -> contextlib.AbstractContextManager[object]:
         """Make models and compute on the processor."""
@@ -46,11 +46,11 @@ class Engine(Protocol):
         """Name the kernel of attention that a function runs."""
 
     def working_bytes(self, function: Callable[..., Any], *inputs: Any) -> int | None:
-        """Return the bytes that a function needs besides its inputs; None where nothing tells."""
+        """Return the bytes that a function needs besides its inputs; None if they are not reported."""
 
 
 class JaxEngine:
-    """JAX, which compiles: what it did is read from the compiled module."""
+    """JAX: the kernels are read from the compiled module."""
 
     name = "jax"
 
@@ -117,7 +117,7 @@ class JaxEngine:
 
 
 class TorchEngine:
-    """Torch, which runs one operation after the other: what it did is read from its profiler."""
+    """Torch: the kernels are read from its profiler."""
 
     name = "torch"
 
@@ -211,7 +211,7 @@ def seconds_of(engine: Engine, function: Callable[[], Any], repeats: int, warm_u
 
 
 def difference(actual: Any, expected: Any) -> float:
-    """Return the largest difference, as a share of the largest expected number; infinity where one is NaN."""
+    """Return the largest difference, relative to the largest expected number; infinity if one is NaN."""
     import keras
 
     actual, expected = (

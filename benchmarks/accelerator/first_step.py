@@ -1,4 +1,4 @@
-"""Trains three steps in a process of its own: the seconds of the first, and a hash of the weights."""
+"""Trains three steps in a new process; prints the seconds of the first and a hash of the weights."""
 
 import argparse
 import hashlib
@@ -12,7 +12,7 @@ from benchmarks.accelerator import models
 
 
 def train(*, tiny: bool) -> dict[str, Any]:
-    """Train a model from the same seed, and return what came out."""
+    """Train a model from a fixed seed, and return the results."""
     keras.utils.set_random_seed(0)
     import keras_transformer as kt
 

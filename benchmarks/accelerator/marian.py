@@ -13,7 +13,7 @@ from keras_transformer.types import SPECIAL_IDS
 
 
 def make_pair(preset: str, vocabulary_size: int) -> tuple[Any, Any]:
-    """Return their model and ours."""
+    """Return the model of transformers and ours."""
     sizes = kt.models.PRESETS[preset]
     n, h, f = sizes.num_layers, sizes.num_heads, sizes.intermediate_dim
     config = MarianConfig(
@@ -56,7 +56,7 @@ _PARTS = {
 
 
 def _theirs(weights: dict[str, np.ndarray], path: str) -> np.ndarray:
-    """Return their weight of our path, such as `encoder/layer_1/self_attention/query/kernel`."""
+    """Return the transformers weight for our path, such as `encoder/layer_1/self_attention/query/kernel`."""
     if path.endswith("embeddings"):
         return weights["model.shared.weight"]
     stack, layer, *rest = path.split("/")
@@ -70,7 +70,7 @@ def compare(
 ) -> dict[str, float]:
     """Decode with both to the same length; return how many outputs agree, and how much faster ours is."""
     options = {"special_ids": SPECIAL_IDS, "length_penalty": 1.0, "length_normalization": "length"}
-    # The unknown token is never generated here; `min_length` keeps both at work to the end.
+    # The unknown token is never generated here; `min_length` makes both decode to the end.
     constraints = kt.decoding.Constraints(min_length=length, banned_token_ids=(0, 2))
     if num_beams == 1:
         search: Any = kt.decoding.GreedySearch(constraints=constraints, **options)

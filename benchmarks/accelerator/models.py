@@ -1,4 +1,4 @@
-"""The models that the checks share, with weights that are the same on every backend and machine."""
+"""The models of the checks, with the same weights on every backend and machine."""
 
 from typing import Any
 

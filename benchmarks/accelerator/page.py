@@ -1,4 +1,4 @@
-"""Makes the tables of `docs/accelerators.md` from the JSON of a run.
+"""Writes the table of `docs/accelerators.md` from the JSON of a run.
 
 python -m benchmarks.accelerator.page build/accelerator/results.jsonl
 """
@@ -37,7 +37,7 @@ def _cell(line: dict[str, Any] | None) -> str:
 
 
 def _worst(line: dict[str, Any]) -> str:
-    """Return the largest error, where all that a check found is errors."""
+    """Return the largest error, if all numbers of a check are errors."""
     numbers = list(line.get("numbers", {}).values())
     if not numbers or not all(isinstance(number, float) and 0 <= number < 0.1 for number in numbers):
         return ""
@@ -45,18 +45,18 @@ def _worst(line: dict[str, Any]) -> str:
 
 
 def write_page(lines: list[dict[str, Any]]) -> None:
-    """Put the table into the page."""
+    """Write the table into the page."""
     devices = sorted({line["device"] for line in lines if line["device"]})
     dry = any(line["dry_run"] for line in lines)
     seconds = sum(line.get("seconds", 0) for line in lines)
-    kind = "A dry run on a processor: tiny sizes, no card." if dry else f"A run on {', '.join(devices)}."
+    kind = "A dry run on a processor with tiny sizes." if dry else f"A run on {', '.join(devices)}."
     text = f"{BEGIN}\n\n{kind} {len(lines)} checks in {seconds:.0f} s.\n\n{table(lines)}\n\n{END}"
     page = PAGE.read_text(encoding="utf-8")
     PAGE.write_text(re.sub(f"{BEGIN}.*{END}", lambda _: text, page, flags=re.DOTALL), encoding="utf-8")
 
 
 def main() -> None:
-    """Write the page."""
+    """Read the command line and write the page."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.accelerator.page", description=(__doc__ or "").splitlines()[0]
     )

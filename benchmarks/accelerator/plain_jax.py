@@ -1,7 +1,7 @@
-"""The shortest JAX of the same model and step: what `training.py` measures the package against.
+"""The same model and training step in plain JAX, as the reference of speed for `training.py`.
 
 The post-norm Transformer of the paper (Vaswani et al. 2017) with one table of embeddings, label smoothing and
-Adam. It takes the weights of a `kt.Transformer` by their paths, so that both have the same loss.
+Adam. It reads the weights of a `kt.Transformer` by their paths, so that both have the same loss.
 """
 
 from typing import Any
@@ -49,7 +49,7 @@ def drop(x: Any, rate: float, key: Any) -> Any:
 
 
 def positions(length: int, width: int) -> Any:
-    """Return sines and cosines in turns, `(t, d)`."""
+    """Return alternating sines and cosines, `(t, d)`."""
     rates = 10000.0 ** (-np.arange(0, width, 2) / width)
     angles = np.arange(length)[:, None] * rates
     return np.stack([np.sin(angles), np.cos(angles)], axis=-1).reshape(length, width).astype("float32")

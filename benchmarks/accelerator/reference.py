@@ -1,8 +1,8 @@
-"""Writes what the models of `models.OPTIONS` answer in float64 on a processor, by TensorFlow.
+"""Writes the outputs of the models of `models.OPTIONS`, computed by TensorFlow in float64 on a processor.
 
     KERAS_BACKEND=tensorflow python -m benchmarks.accelerator.reference
 
-The checks compare a card with it. Only attention's softmax and the positions are float32 there.
+The checks compare an accelerator with it. Only the attention softmax and the positions are float32.
 """
 
 import argparse

@@ -1,9 +1,9 @@
-"""Checks the package on an accelerator: two processes, one of JAX, one of torch; a line of JSON a check.
+"""Checks the package on an accelerator, with JAX and with torch; writes a line of JSON for each check.
 
     python -m benchmarks.accelerator.run --directory build/accelerator
     python -m benchmarks.accelerator.run --directory build/accelerator --dry-run
 
-It needs JAX, torch, Keras and pydantic, and neither TensorFlow nor a network.
+It needs JAX, torch, Keras and pydantic; it needs neither TensorFlow nor a network.
 """
 
 import argparse
@@ -18,10 +18,10 @@ from typing import Any
 from benchmarks.accelerator.page import table
 
 ROOT = Path(__file__).parents[2]
-# Of the time; compiling is JAX's.
+# JAX's part of the time, since JAX compiles.
 SHARES = {"jax": 0.6, "torch": 0.4}
 MOST_STARTS = 5
-# A machine that does other things as well is slow, and no check is left out for it.
+# On a shared machine checks are slow; they still all run.
 DRY_SECONDS = 3600
 
 
@@ -60,7 +60,7 @@ def run_backend(backend: str, options: argparse.Namespace, seconds: float) -> No
         names = [json.loads(line) for line in output.splitlines() if line.startswith('{"check"')]
         if process.returncode == 0:
             return
-        # It died in the check that it named last; that is a result too.
+        # It crashed in the check that it named last; that is a result too.
         began = names[-1] if names else {"check": "start", "passes_if": "the package is imported"}
         died = {**began, "backend": backend, "device": "", "dry_run": options.dry_run, "passed": False}
         tail = log.read_text(encoding="utf-8", errors="replace")[-1500:]
@@ -72,10 +72,10 @@ def run_backend(backend: str, options: argparse.Namespace, seconds: float) -> No
 def environment(dry: bool) -> dict[str, str]:
     """Return the environment of a worker."""
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
-    # What is compiled runs once in a dry run, and so may be slow.
+    # Compiled code runs once in a dry run, so it may be slow.
     quick = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
     flags = f"{os.environ.get('XLA_FLAGS', '')} {quick}" if dry else os.environ.get("XLA_FLAGS", "")
-    # Threads of torch that wait for each other keep busy the few cores that there are.
+    # Waiting threads of torch would occupy the few cores.
     threads = {"OMP_NUM_THREADS": "1"} if dry else {}
     return {**os.environ, **threads, "PYTHONPATH": path, "XLA_FLAGS": flags.strip()}
 
@@ -107,7 +107,7 @@ def main() -> None:
     end = time.monotonic() + (DRY_SECONDS if options.dry_run else options.seconds)
     for number, backend in enumerate(backends):
         left = end - time.monotonic()
-        # What the first leaves over is the second's.
+        # The second process gets the time that the first leaves.
         is_last = number == len(backends) - 1
         run_backend(backend, options, left if is_last else left * SHARES[backend])
     lines = [json.loads(line) for line in results.read_text(encoding="utf-8").splitlines()]

@@ -1,4 +1,4 @@
-"""Checks of training and of speed: steps beside others, half precision, compilations, memory, devices."""
+"""Checks of training and speed: compared steps, half precision, compilations, memory, devices."""
 
 import contextlib
 import time
@@ -13,12 +13,12 @@ from benchmarks.accelerator.checks import CannotError, Outcome, Setting, check
 from benchmarks.accelerator.engines import difference, seconds_of
 
 _PEERS = {"jax": "hand-written JAX", "torch": "torch.nn.Transformer"}
-# Target tokens a second of a step of `big`, on a card.
+# Target tokens a second of a step of `big`, on an accelerator.
 _LEAST_OF_BIG = 82_000
 
 
 class _Batches(keras.utils.PyDataset):
-    """The same batches again and again, as a dataset of Keras."""
+    """A Keras dataset that repeats the same batches."""
 
     def __init__(self, batches: list[tuple[Any, Any]], length: int) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ def _ours(setting: Setting, size: str, precision: str, sizes: tuple[int, int, in
     vocabulary, batch_size, length = sizes
     dtype = "mixed_bfloat16" if precision == "bfloat16" else "float32"
     model = models.preset(size, dtype, vocabulary_size=vocabulary)
-    # Without metrics, as the peers: accuracy looks at all logits once more.
+    # Without metrics, as in the other libraries: accuracy would read all logits again.
     loss = kt.training.MaskedCrossentropy(label_smoothing=0.1)
     model.compile(kt.training.Adam(1e-4, 0.9, 0.98, 1e-9), loss, jit_compile=setting.engine.name == "jax")
     steps, clock = setting.size(30, 2), _Clock(setting)
@@ -63,7 +63,7 @@ def _ours(setting: Setting, size: str, precision: str, sizes: tuple[int, int, in
 
 
 def _hand_written(setting: Setting, size: str, precision: str, sizes: tuple[int, int, int]) -> float:
-    """Return the seconds of a step of the shortest JAX."""
+    """Return the seconds of a step in plain JAX."""
     import functools
 
     import jax
@@ -145,7 +145,7 @@ def _torch_transformer(setting: Setting, size: str, precision: str, sizes: tuple
 
 
 def _product_flops(setting: Setting, dtype: str) -> float:
-    """Return the operations a second of a large product of matrices."""
+    """Return the operations a second of a large matrix product."""
     size = setting.size(8192, 256)
     rng = np.random.default_rng(0)
     left, right = (
@@ -167,7 +167,7 @@ def _step(setting: Setting, size: str, precision: str) -> Outcome:
         peak = _product_flops(setting, "bfloat16" if precision == "bfloat16" else "float32")
     config, (vocabulary, batch_size, length) = kt.models.PRESETS[preset], sizes
     d, f, n = config.hidden_dim, config.intermediate_dim, config.num_layers
-    # Products of a source and a target token together: attention has 4 and 8 matrices, feed-forward 2 and 2.
+    # Matrix products for a source and a target token: attention has 4 and 8 matrices, feed-forward 2 and 2.
     per_pair = n * (12 * d * d + 4 * d * f) + vocabulary * d
     tokens = batch_size * length
     numbers = {
@@ -180,7 +180,7 @@ def _step(setting: Setting, size: str, precision: str) -> Outcome:
     fast = theirs / ours >= 0.9 and (
         size != "big" or precision != "bfloat16" or tokens / ours >= _LEAST_OF_BIG
     )
-    return setting.on_card(fast, numbers, "The speed of a tiny model on a processor says nothing.")
+    return setting.on_card(fast, numbers, "A tiny model on a processor has no meaningful speed.")
 
 
 for _size, _precision, _seconds in (
@@ -198,7 +198,7 @@ for _size, _precision, _seconds in (
     )(lambda setting, size=_size, precision=_precision: _step(setting, size, precision))
 
 
-@check("the hand-written JAX is the same model", "its loss within 1e-5", seconds=60, backends=("jax",))
+@check("the plain JAX code computes the same model", "its loss within 1e-5", seconds=60, backends=("jax",))
 def same_model(setting: Setting) -> Outcome:
     """Compare the losses of both without dropout, with padding."""
     import jax
@@ -286,7 +286,7 @@ def buckets(_: Setting) -> Outcome:
     "torch with jit_compile=True", "no graph breaks, not slower than eager", seconds=110, backends=("torch",)
 )
 def compiled(setting: Setting) -> Outcome:
-    """Look for graph breaks in the forward pass; on a card train compiled and eagerly."""
+    """Look for graph breaks in the forward pass; on an accelerator train compiled and eagerly."""
     import torch
 
     if setting.dry:
@@ -315,13 +315,13 @@ def compiled(setting: Setting) -> Outcome:
 
 
 @check(
-    "decoding beside transformers",
+    "decoding compared with transformers",
     "the same tokens in 98 % of the sentences; faster everywhere",
     seconds=120,
     backends=("torch",),
 )
 def peers(setting: Setting) -> Outcome:
-    """Decode with the same weights of a Marian model, greedily and with a beam of 4."""
+    """Decode with the same weights as a Marian model, with greedy search and a beam of 4."""
     try:
         from benchmarks.accelerator import marian
     except ImportError as error:
@@ -343,7 +343,7 @@ def peers(setting: Setting) -> Outcome:
 
 @check("memory of a step, with and without rematerialisation", "it saves 30 %", seconds=100)
 def memory(setting: Setting) -> Outcome:
-    """Measure what a step needs besides weights and optimizer, plainly and with `rematerialize`."""
+    """Measure the memory of a step besides weights and optimizer, without and with `rematerialize`."""
     vocabulary, batch_size, length = setting.size((32000, 64, 64), (50, 8, 32))
     found = {}
     for name in ("plain", "rematerialised"):
@@ -355,7 +355,7 @@ def memory(setting: Setting) -> Outcome:
         )
         found[name] = _bytes_of_gradients(setting, model, *models.batch(vocabulary, batch_size, length))
     if found["plain"] is None:
-        raise CannotError("torch tells the memory of a card alone.")
+        raise CannotError("torch reports memory only for a GPU.")
     found["saved"] = 1 - found["rematerialised"] / found["plain"]
     reason = "On a processor XLA orders operations for speed, and computes early what could wait."
     return setting.on_card(found["saved"] >= 0.3, found, reason)
@@ -381,9 +381,9 @@ def _bytes_of_gradients(setting: Setting, model: Any, inputs: Any, labels: Any) 
     return setting.engine.working_bytes(jax.grad(total), trainable)
 
 
-@check("300 steps", "no memory is left behind", seconds=60)
+@check("300 steps", "memory does not grow", seconds=60)
 def leaks(setting: Setting) -> Outcome:
-    """Count what lives after the first steps and after the last."""
+    """Compare the memory after the first steps with that after the last."""
     model = kt.Transformer(20, 20, **models.SIZES)
     kt.training.compile_model(model, 1e-4)
     data = models.batch(20, 8, 8)
@@ -454,7 +454,7 @@ def windows(setting: Setting) -> Outcome:
         found[str(length)] = _bytes_of_attention(setting, layer, x)
     numbers = list(found.values())
     if numbers[0] is None:
-        raise CannotError("torch tells the memory of a card alone.")
+        raise CannotError("torch reports memory only for a GPU.")
     found["times"] = numbers[1] / numbers[0]
     return setting.on_card(found["times"] <= 5, found, "XLA on a processor holds all scores.")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def main() -> None:
-    """Run what is asked for, and write a line for each check."""
+    """Run the requested checks, and write a line for each."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.accelerator.worker", description=(__doc__ or "").splitlines()[0]
     )
@@ -21,16 +21,16 @@ def main() -> None:
     options = parser.parse_args()
     end = time.monotonic() + options.seconds
     os.environ["KERAS_BACKEND"] = options.backend
-    # Else JAX takes three quarters of the memory at once, and processes that it starts find none.
+    # Else JAX reserves three quarters of the memory, and the processes that it starts find none.
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # as torch's deterministic products want it
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # needed by torch's deterministic products
 
     from benchmarks.accelerator import correctness, training  # noqa: F401 (they add their checks)
     from benchmarks.accelerator.checks import CHECKS, Setting, read_lines, run_check, write_line
     from benchmarks.accelerator.engines import make_engine
 
     setting = Setting(make_engine(options.backend), options.results.parent, options.dry_run)
-    # A process that died is started again, and goes on after the check that it died in.
+    # A crashed process is started again, and continues after the check that crashed.
     done = {line["check"] for line in read_lines(options.results) if line["backend"] == options.backend}
     for each in CHECKS:
         if options.backend in each.backends and each.name not in done and re.search(options.only, each.name):

@@ -1,11 +1,11 @@
-"""Measures how long a run on very many pairs takes to its first step, and its memory.
+"""Measures time to the first step and peak memory of a run on millions of pairs.
 
 python -m benchmarks.data.large_corpus SOURCE TARGET DIRECTORY --pairs 10000000 --shards 8
 
-SOURCE and TARGET have a sentence on each line, plain or `.gz`; they are repeated and numbered to that many
-pairs, in shards under DIRECTORY, which stay for the next call. Each start is a process of its own that ends
-with its first step: the first writes the cache of token ids, the second reads it. Memory is the largest
-resident set, pages of mapped files included.
+SOURCE and TARGET have a sentence on each line, plain or `.gz`. They are repeated and numbered to reach the
+number of pairs, in shards in DIRECTORY, which the next call uses again. Two processes each end with the first
+step: the first writes the cache of token ids, the second reads it. Memory is the largest resident set, pages
+of mapped files included.
 """
 
 import argparse
@@ -47,7 +47,7 @@ print(json.dumps({"first_step": time.monotonic() - start, "kilobytes": peak, **s
 
 
 def write_shards(text: Path, directory: Path, num_pairs: int, num_shards: int) -> list[str]:
-    """Repeat and number the lines of a text in shards, unless they are there."""
+    """Repeat and number the lines of a text in shards, unless they exist."""
     with gzip.open(text, "rt", encoding="utf-8") if text.suffix == ".gz" else text.open() as file:
         lines = [line.rstrip("\n") for line in file]
     numbered = (f"{line} {number}\n" for number, line in enumerate(itertools.cycle(lines)))

@@ -1,10 +1,10 @@
-"""Measures how fast batches come, and how long the training steps that they feed wait for them.
+"""Measures the speed of the data pipeline, and how long training steps wait for their batches.
 
 python -m benchmarks.data.pipeline SOURCE TARGET
 
 SOURCE and TARGET have a sentence on each line, plain or `.gz`. `alone` is an epoch without training;
-`waiting` is the share of the time of an epoch's first steps without a batch, the wait for the first included.
-The model has the smallest preset, whose steps are the shortest.
+`waiting` is the fraction of time that the first steps of an epoch wait, the wait for the first batch
+included. The model has the smallest preset, whose steps are the shortest.
 """
 
 import argparse
@@ -43,7 +43,7 @@ def seconds_alone(dataset: tf.data.Dataset) -> float:
 
 
 def waiting(dataset: tf.data.Dataset, step: Callable[..., object], num_steps: int) -> float:
-    """Train on the first batches of an epoch; return the share of the time without a batch, 0 to 1."""
+    """Train on the first batches of an epoch; return the fraction of time without a batch, 0 to 1."""
     waited, start = 0.0, time.perf_counter()
     batches = iter(dataset)
     for _ in range(num_steps):

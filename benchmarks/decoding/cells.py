@@ -38,7 +38,7 @@ def parse_cell(text: str) -> Cell:
 
 
 class Sources:
-    """What every system of a shape reads, as `prepare` wrote it: texts, and their token ids with the end."""
+    """The sources that `prepare` wrote for a shape: texts, and token ids with the end token."""
 
     def __init__(self, directory: Path) -> None:
         content = json.loads((directory / "sources.json").read_text(encoding="utf-8"))

@@ -1,15 +1,16 @@
-"""Measures decoding side by side: exports of this package, CTranslate2, and Marian of `transformers`.
+"""Compares the speed of decoding: exports of this package, CTranslate2, and Marian of `transformers`.
 
 python -m benchmarks.decoding.peers
 python -m benchmarks.decoding.peers --cells small:1:greedy small:32:beam --systems ours ctranslate2
 python -m benchmarks.decoding.peers --model runs/en_de --sources test.en.gz --cells trained:1:greedy
 
-Each system answers in a process of its own with two threads on the same two cores; the processes take turns.
-Random sources have 32 tokens and every output has 32: tokens a second. A trained model answers all its
-sources at their own lengths, in batches of similar lengths: sentences a second, without Marian.
+Each system runs in a separate process with two threads on the same two cores; the processes alternate. Random
+sources and their outputs have 32 tokens, measured in tokens a second. A trained model translates its sources
+in batches of similar length, measured in sentences a second, without Marian.
 
 `ours` is a plain SavedModel, `-threads` one exported with `--threads 2`, `-xla` with `--optimize xla`,
-`-bfloat16` with `--optimize bfloat16`; they take and give texts, the other systems tokens. All systems but
+`-bfloat16` with `--optimize bfloat16`; they map texts to texts, the other systems tokens to
+tokens. All systems but
 Marian have the same weights.
 """
 

@@ -1,10 +1,10 @@
-"""Writes what the workers of the decoding benchmarks load: exports of one model, and its sources.
+"""Writes the exports of one model, and its sources, for the workers of the decoding benchmarks.
 
 python -m benchmarks.decoding.prepare DIRECTORY small ours:greedy ours-xla:beam ctranslate2:greedy
 
-A random model writes exactly 32 words for each source, whatever the search: the rows of its special tokens
-in the table of embeddings, which is also the output's, are zero. So the logit of the end token is 0, and
-thousands of others are larger. Its tokenizer splits at spaces.
+A random model writes exactly 32 words for each source, with any search: in its table of embeddings, which the
+output shares, the rows of the special tokens are zero. So the logit of the end token is 0, and thousands of
+others are larger. Its tokenizer splits at spaces.
 """
 
 import argparse
@@ -41,7 +41,7 @@ def random_translator(shape: str) -> tuple[kt.Translator, list[str]]:
 
 
 def searching(translator: kt.Translator, name: str) -> kt.Translator:
-    """Return a translator without length penalty that looks for its best output only, as CTranslate2 does."""
+    """Return a translator without length penalty that returns only its best output, as CTranslate2 does."""
     beam = kt.decoding.BeamSearch(SEARCHES[name], num_hypotheses=1, length_penalty=0.0, early_stopping=True)
     return kt.Translator(
         translator.model,
@@ -70,10 +70,10 @@ def export(system: str, translator: kt.Translator, directory: Path, search: str)
 
 
 def main() -> None:
-    """Read the command line and write."""
+    """Read the command line and write the files."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("directory", type=Path)
-    parser.add_argument("shape", help="of random weights, or `trained` for those of --model")
+    parser.add_argument("shape", help="shape of a model with random weights, or `trained` for --model")
     parser.add_argument("exports", nargs="+", help="such as ours:greedy")
     parser.add_argument("--model", type=Path, help="directory of a run")
     parser.add_argument("--sources", type=Path, help="texts of the run, one on each line, plain or .gz")
@@ -91,7 +91,7 @@ def main() -> None:
     written = set()
     for each in options.exports:
         system, search = each.split(":")
-        # A file for another engine has no search of its own.
+        # A file for another engine contains no search.
         part = (system, search) if system.startswith("ours") and "litert" not in system else (system, "")
         if part not in written:
             export(system, searching(translator, search), options.directory, search)

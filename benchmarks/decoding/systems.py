@@ -1,7 +1,7 @@
 """The engines of the decoding benchmarks, each with the best options of its documentation.
 
-Each is imported only by its own worker. `inputs` makes what the engine takes and is not timed; `answer` is
-timed until the output is on the host, and returns its number of tokens.
+Only the worker of an engine imports it. `inputs` builds the inputs of the engine and is not timed; `answer`
+is timed until the output is on the host, and returns its number of tokens.
 """
 
 import json

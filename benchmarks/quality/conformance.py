@@ -1,8 +1,9 @@
-"""Runs the attention tests that Keras is installed with as they are, and with our class in place of Keras's.
+"""Runs the attention tests of the installed Keras, on Keras's class and on ours.
 
 python -m benchmarks.quality.conformance
 
-A test that fails as it is says nothing about our class; what fails only with ours is printed with its reason.
+A test that fails with Keras's class is not counted; a test that fails only with ours is printed with its
+reason.
 """
 
 import argparse
@@ -42,14 +43,14 @@ class GroupedQueryAttention(MultiHeadAttention):
 
 
 class Run:
-    """Pytest plugin that puts classes into the modules of tests and keeps the outcome of each test."""
+    """Pytest plugin that replaces classes in test modules and keeps the outcome of each test."""
 
     def __init__(self, classes: dict[str, type]) -> None:
         self.classes = classes
         self.problems: dict[str, str] = {}
 
     def pytest_collection_modifyitems(self, items: list[Any]) -> None:
-        """Put our classes in place of Keras's."""
+        """Replace Keras's classes by ours."""
         for module in {item.module for item in items}:
             if hasattr(module, "layers"):
                 module.layers = SimpleNamespace(**{**vars(module.layers), **self.classes})

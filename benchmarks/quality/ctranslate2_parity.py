@@ -2,10 +2,10 @@
 
 python -m benchmarks.quality.ctranslate2_parity runs/en_de test_2016_flickr.lc.norm.tok.en.gz
 
-Both decode the same token ids in float32, greedily and with 4 beams, without length penalty. Where their
-tokens differ, one teacher-forced pass of our model scores both outputs: a gap below 1e-4 is a tie, which the
-order of additions decides. Without a length penalty CTranslate2 searches until its best hypothesis has ended,
-as `early_stopping="never"` does; True stops when four have ended.
+Both decode the same token ids in float32, with greedy search and 4 beams, without length penalty. Where the
+tokens differ, one teacher-forced pass of our model scores both outputs: a difference below 1e-4 is a tie,
+decided by the order of additions. Without a length penalty CTranslate2 searches until its best hypothesis has
+ended, as `early_stopping="never"` does; True stops when four have ended.
 """
 
 import argparse

@@ -4,9 +4,9 @@
     python -m benchmarks.quality.pretrained DATA marian t5
 
 DATA is the directory of Multi30k with `train.en.gz`, `train.de.gz` and `val.en.gz`. torch trains a model of
-each family, so that outputs differ and end by themselves, as those of random weights do not. Its directory
-is imported. For sources of the validation set the table counts equal token ids, output tokens, scores and
-texts, and texts of the SavedModel in a process that has neither Keras nor this package.
+each family: unlike outputs of random weights, its outputs differ and end by themselves. We import its
+directory. For sources of the validation set the table counts equal token ids, output tokens, scores and
+texts, and equal texts of the SavedModel in a process without Keras and this package.
 """
 
 import argparse
@@ -39,7 +39,7 @@ HEADS = (
 VOCABULARY = 2000
 NUM_PAIRS = 20000
 MAX_LENGTH = 40  # with the start token
-TIE = 1e-4  # two outputs whose scores are no further apart may come in either order
+TIE = 1e-4  # two outputs with scores this close may come in either order
 SIZES = {
     **dict.fromkeys(("encoder_layers", "decoder_layers"), 2),
     **dict.fromkeys(("encoder_attention_heads", "decoder_attention_heads"), 4),
@@ -199,7 +199,7 @@ def their_outputs(model: Any, inputs: Any, pad: int, beams: int) -> tuple[list[l
             is_free = torch.stack([step.isfinite().sum(1) > 1 for step in found.scores], dim=1)
             taken, is_token = torch.where(is_free, taken, 0.0), rows != pad
             scores = torch.where(is_token, taken, 0.0).sum(1).numpy() / is_token.sum(1).numpy()
-    # With beams T5 fills up with the end token.
+    # With beams T5 pads with the end token.
     end = model.config.eos_token_id
     cut = [row[: row.index(end) + 1] if end in row else row for row in rows.tolist()]
     return [[token for token in row if token != pad] for row in cut], scores
@@ -266,7 +266,9 @@ def main() -> None:
     """Make the models and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("data", type=Path, metavar="DATA", help="directory of Multi30k")
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(FAMILIES)}; all if none")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"families, of {', '.join(FAMILIES)}; all if absent"
+    )
     parser.add_argument("--steps", type=int, default=600, help="training steps")
     parser.add_argument("--sources", type=int, default=200, help="sources that are compared")
     parser.add_argument("--beams", type=int, nargs="+", default=[1, 4, 5], help="beams of each search")

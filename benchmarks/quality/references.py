@@ -1,9 +1,9 @@
-"""Prints how far layers are from their references, and what the mask checks found, on each installed backend.
+"""Prints the differences between layers and references, and the mask checks, on each installed backend.
 
 python -m benchmarks.quality.references                    all backends, about ten minutes
 python -m benchmarks.quality.references --backends torch
 
-The numbers are what the tests recorded: the largest difference that they found, and what they allow.
+The tests record the numbers: the largest difference, and the allowed one.
 """
 
 import argparse
@@ -69,7 +69,7 @@ def results_of(backend: str, report: Path) -> Iterator[Result]:
 
 
 def worst(results: Sequence[Result]) -> str:
-    """Return the largest difference and what is allowed, or that a test failed or none ran."""
+    """Return the largest and the allowed difference, or that a test failed or none ran."""
     ran = [result for result in results if result.status != "skipped"]
     if not ran:
         return "-"

@@ -3,7 +3,7 @@
 python -m benchmarks.quality.results runs/dates runs/en_de_0 runs/en_de_1 runs/en_de_2
 
 Runs that differ only in seed, name and `distribute` share a row: the mean, the lowest and the highest value.
-So do runs that continue such runs, where these are found.
+Runs that continue such runs share a row too, if the first runs are found.
 """
 
 import argparse

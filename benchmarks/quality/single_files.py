@@ -2,7 +2,7 @@
 
 python -m benchmarks.quality.single_files runs/en_de test.en.gz test.de.gz --tokenize none
 
-Each file translates all sources one at a time, in one thread; the files take turns, and the median counts.
+Each file translates all sources one at a time, in one thread; the files alternate, and the median counts.
 Quality is BLEU and exact match with the references, and the number of outputs equal to the float32 file's.
 """
 
@@ -49,7 +49,7 @@ def milliseconds(ask: Engine, token_ids: np.ndarray, outputs: list[np.ndarray], 
 
 
 def main() -> None:
-    """Write the files, ask them, and print the table."""
+    """Write the files, run them, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("run", type=Path, help="directory of a run")
     parser.add_argument("source", type=Path, help="sources, one on each line")

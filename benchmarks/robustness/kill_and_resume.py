@@ -1,15 +1,14 @@
-"""Kills training runs with SIGKILL, resumes them, and compares them with one that ran through.
+"""Kills training runs with SIGKILL, resumes them, and compares them with an uninterrupted run.
 
 python -m benchmarks.robustness.kill_and_resume
 python -m benchmarks.robustness.kill_and_resume --kills 30 --epochs 5 --seed 0 --all-options
 
-For Linux and macOS. A small model with dropout trains in deterministic mode once without interruption. Then
-it trains again and again, each run killed and resumed until it ends. Every other kill comes while a
-checkpoint is being written, the others at any moment. Now and then one byte of the newest checkpoint is
-damaged. A line for each kill says what it left, and a line for each run whether weights, optimizer, random
-state and history have the same bits; if not, the exit status is 1. All processes are forked from this one,
-which has imported everything and begun nothing. `--all-options` adds every option of the recipe that has a
-state or draws random numbers.
+For Linux and macOS. A small model with dropout trains once in deterministic mode without interruption. Then
+further runs are killed and resumed until they end. Every other kill comes while a checkpoint is being
+written, the others at a random moment. Some kills also damage one byte of the newest checkpoint. A line for
+each kill lists the files that it left. A line for each run says whether weights, optimizer, random state and
+history are bit for bit identical; if not, the exit status is 1. All processes are forked from this one, after
+its imports. `--all-options` adds every option of the recipe that has a state or draws random numbers.
 """
 
 import argparse
@@ -90,7 +89,7 @@ def start(run: RunConfig, directory: Path) -> int:
         train(run, directory)
         status = 0
     finally:
-        # A copy of this process must not go on with what the caller does next.
+        # The forked process must not continue with the code of the caller.
         if status:
             traceback.print_exc()
         sys.stdout.flush()
@@ -108,10 +107,10 @@ def has_ended(process: int) -> bool:
 def kill(
     process: int, checkpoints: Path, draw: random.Random, *, seconds: float, writing: bool
 ) -> str | None:
-    """Kill a process at a random moment; return what it left, None if it ended before."""
+    """Kill a process at a random moment; return the files it left, None if it ended before."""
     latest = time.monotonic() + (1000 * seconds if writing else draw.uniform(0, seconds))
     epochs_to_skip = draw.choice((0, 0, 1, 1, 2))
-    # What an earlier kill left is not being written.
+    # Files that an earlier kill left are not being written.
     stale = set(partial_files(checkpoints).items())
     seen: set[str] = set()
     while time.monotonic() < latest:
@@ -157,7 +156,7 @@ def partial_files(checkpoints: Path) -> dict[str, int]:
 
 def damage(checkpoints: Path, draw: random.Random) -> str:
     """Change one byte of the newest checkpoint, if there is one before it."""
-    # Of those that are whole; what was damaged before is newer.
+    # Among complete checkpoints; one that was damaged before is newer.
     newest = Checkpoint(checkpoints.parent).epoch
     if sum(epoch <= newest for epoch in saved_epochs(checkpoints)) < 2:
         return ""
@@ -179,7 +178,7 @@ def fingerprint(checkpoints: Path) -> dict[str, str]:
             digests["optimizer" if name.startswith("optimizer/") else "weights"].update(
                 name.encode() + values
             )
-    state["history"].pop("tokens_per_second", None)  # of the machine
+    state["history"].pop("tokens_per_second", None)  # depends on the machine
     values = {
         "random_state": [saved["seeds"] for saved in state["saved"]],
         "history": state["history"],

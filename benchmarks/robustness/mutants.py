@@ -1,14 +1,14 @@
-"""Makes mistakes in a copy of the package, one at a time, and checks that a test fails for each.
+"""Inserts mistakes into a copy of the package, one at a time, and checks that a test fails for each.
 
 python -m benchmarks.robustness.mutants
 python -m benchmarks.robustness.mutants --only export
 
 The mistakes are small and plausible: a sign, a boundary, a step left out, in search, loss, resume, tasks,
 sources, pretrained models and export; those in masks are in tests/conformance/test_masks.py. The tests that
-are named here must pass on the unchanged copy first. The exit status is 1 if a mistake survives.
+are listed here must first pass on the unchanged copy. The exit status is 1 if no test notices a mistake.
 
-A mutant has the text that it replaces, not a line or a file, so that code may move. It is an error, also of
-`tests/benchmarks`, if the text does not occur exactly once in the package.
+A mutant names the text that it replaces, not a line or a file, so that code may move. `tests/benchmarks`
+fails if the text does not occur exactly once in the package.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
-# What the tests read besides the package. The exports are large and only read.
+# Files that the tests read besides the package. The exports are large and only read.
 COPIED, LINKED = ("keras_transformer", "tests", "benchmarks", "pyproject.toml"), ("saved_models", "examples")
 
 
@@ -211,7 +211,7 @@ def survives(directory: Path, mutant: Mutant) -> bool:
 
 
 def main() -> int:
-    """Print the fate of each mutant, and return the exit status."""
+    """Print the result of each mutant, and return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--only", default="", help="part of the names of those to make")
     only = parser.parse_args().only

@@ -1,4 +1,4 @@
-"""The training step that JAX compiles for a model, without a weight: from the shapes of its variables."""
+"""The training step that JAX compiles for a model, from the shapes of its variables, without weights."""
 
 from typing import Any
 

@@ -1,9 +1,9 @@
-"""Measures the memory of a loss over a large vocabulary and its gradient, next to the plain formulas.
+"""Measures the memory of a loss over a large vocabulary and its gradient, compared with the plain formulas.
 
 python -m benchmarks.training.loss_memory
 
-Each formula runs in a process of its own on 2,048 tokens and 32,000 words, in a graph. The table shows the
-most memory that the process held, less what it held with the logits and the graph only.
+Each formula runs in a separate process on 2,048 tokens and 32,000 words, in a graph. The table shows the peak
+memory of the process, minus its memory with only the logits and the graph.
 """
 
 import argparse

@@ -2,9 +2,9 @@
 
 python -m benchmarks.training.memory_plan [case ...]
 
-The step of `fit` is compiled by JAX from shapes, without a weight, for the processor. "State" is weights and
-Adam's state: of the plan, and what XLA takes as arguments, the batch included. "Rest" is all else of the step
-at its most: of the plan gradients and activations, and XLA's temporaries.
+JAX compiles the step of `fit` from shapes, without weights, for the processor. "State" is weights and Adam's
+state: that of the plan, and XLA's arguments, the batch included. "Rest" is the peak of everything else in the
+step: the plan's gradients and activations, and XLA's temporaries.
 """
 
 import argparse

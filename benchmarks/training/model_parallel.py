@@ -1,11 +1,11 @@
-"""Lays out a large encoder-decoder on a virtual mesh of 2 x 4 devices, and counts what its step needs.
+"""Compiles a large encoder-decoder for a virtual mesh of 2 x 4 devices, and counts memory and collectives.
 
 python -m benchmarks.training.model_parallel
 
-No weight is made: the step of `fit` under `kt.training.distributed("model_parallel", model_shards=4)` is
+No weight is allocated: the step of `fit` under `kt.training.distributed("model_parallel", model_shards=4)` is
 compiled from shapes, with Adam, for eight virtual devices of a processor. The first table has the bytes of
-one device. The second has the collectives of the compiled module: how often each kind occurs, between how
-many devices, and the bytes of its results on one device. The default is a model of 3 billion parameters; it
+one device. The second has the collectives of the compiled module: the number of each kind, the devices that
+it connects, and the bytes of its results on one device. The default is a model of 3 billion parameters; it
 takes minutes and 2 GB.
 """
 
@@ -55,7 +55,7 @@ def _group_size(attributes: str) -> int:
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Compile the step, and return bytes and collectives."""
-    # XLA's code for a processor is not of interest here, and takes longest.
+    # XLA's code for a processor is not needed here, and takes longest to generate.
     flags = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
     os.environ["XLA_FLAGS"] = f"{flags} --xla_force_host_platform_device_count={math.prod(MESH)}"
     os.environ["KERAS_BACKEND"] = "jax"

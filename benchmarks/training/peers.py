@@ -1,10 +1,10 @@
-"""Measures steps of training side by side: this package, KerasHub and torch.
+"""Compares the speed of training steps: this package, KerasHub and torch.
 
 python -m benchmarks.training.peers
 python -m benchmarks.training.peers --shapes small --systems ours kerashub torch --rounds 5
 
-Each system trains in a process of its own with two threads on the same two cores; the processes take turns.
-A turn is `--steps` steps, timed together; the first turn, in which graphs are traced, is not counted.
+Each system trains in a separate process with two threads on the same two cores; the processes alternate. A
+turn is `--steps` steps, timed together; the first turn, which traces the graphs, is not counted.
 """
 
 import argparse

@@ -1,8 +1,8 @@
-"""The libraries of `benchmarks.training.peers`, each imported only by its own worker.
+"""The libraries of `benchmarks.training.peers`; only the worker of a library imports it.
 
 A system trains on batches of token ids with Adam, dropout and a smoothed cross-entropy, and returns when
 the last step is done. KerasHub's model gets the plain cross-entropy: Keras has no smoothed one for integer
-labels, and the dense labels that it would need cost more.
+labels, and dense labels would cost more.
 """
 
 import os

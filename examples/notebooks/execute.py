@@ -1,10 +1,10 @@
-"""Execute the notebooks of this folder, and keep their outputs.
+"""Execute the notebooks of this folder, and store their outputs.
 
 python examples/notebooks/execute.py                        all of them, in place
 python examples/notebooks/execute.py positions_and_masks    one of them
 python examples/notebooks/execute.py --small                small settings; leaves the files as they are
 
-Needs the extra `notebooks`. Every notebook ends with checks; one that does not hold ends this program.
+Needs the extra `notebooks`. Every notebook ends with checks; a failed check ends this program.
 """
 
 import argparse
@@ -25,7 +25,7 @@ CELL_SECONDS = 600
 
 
 def execute(path: Path) -> nbformat.NotebookNode:
-    """Execute a notebook in an empty directory, and keep of it what another execution would give again."""
+    """Execute a notebook in an empty directory, and keep only what is reproducible."""
     notebook = nbformat.read(path, as_version=4)
     nbformat.validate(notebook)
     with tempfile.TemporaryDirectory() as directory:
@@ -36,7 +36,7 @@ def execute(path: Path) -> nbformat.NotebookNode:
             resources={"metadata": {"path": directory}},
             record_timing=False,
             coalesce_streams=True,
-            # Log lines of TensorFlow's C++ go to the terminal; warnings of Python still fail below.
+            # Log lines of TensorFlow's C++ go to the terminal; Python's warnings still fail below.
             extra_arguments=["--IPKernelApp.capture_fd_output=False"],
         )
         client.execute()
@@ -54,16 +54,16 @@ def execute(path: Path) -> nbformat.NotebookNode:
 
 
 def shrink(picture: str) -> str:
-    """Reduce a PNG in base64 to a palette, a third of its size, without what names the program."""
+    """Reduce a base64 PNG to a palette, a third of its size, without metadata."""
     image = Image.open(io.BytesIO(base64.b64decode(picture))).convert("RGB")
     written = io.BytesIO()
-    # Without dithering, which would put points into plain areas.
+    # No dithering: it would add dots to plain areas.
     image.quantize(256, dither=Image.Dither.NONE).save(written, format="PNG", optimize=True)
     return base64.b64encode(written.getvalue()).decode()
 
 
 def main() -> None:
-    """Execute the notebooks that are named."""
+    """Execute the given notebooks."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("names", nargs="*", help="without the suffix; all if none is given")
     parser.add_argument("--small", action="store_true", help="train for seconds, and write no file")
