@@ -158,7 +158,7 @@ class Search(abc.ABC):
 
     @property
     def is_random(self) -> bool:
-        """Whether outputs may differ between calls."""
+        """Whether the search draws random numbers."""
         return False
 
     @property
