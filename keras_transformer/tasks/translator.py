@@ -1,4 +1,4 @@
-"""Sources in, strings out: an encoder-decoder model, its tokenizers and a search."""
+"""Translation: an encoder-decoder model, its tokenizers and a search."""
 
 from collections.abc import Sequence
 from typing import Any, ClassVar, get_args
@@ -20,34 +20,36 @@ from keras_transformer.types import SPECIAL_IDS, Tensor, Value
 
 
 class Translator(SearchTask):
-    """Translate strings, or frames, with a trained encoder-decoder model.
+    """Translate texts, or frames, with a trained encoder-decoder model.
 
-    An empty source, or one of white space alone, has an empty output. `translate` splits a text of more than
-    `max_source_length` tokens at the ends of its sentences and at line breaks, a longer sentence between
-    words, translates the pieces, and joins the outputs with the white space of the text. Its score is the
-    mean of those of the pieces, in which each counts by its tokens. `n_best`, `score`, `align` and `stream`
-    cut off what follows the limit. A call that cuts off anything of a source, or of a target to be scored,
-    warns once with a `TruncationWarning`. An output ends after `max_target_length` tokens. Where positions
-    are learned, limits above their number are taken down to it. `search`, `split_texts` and the limits are
-    plain attributes, which may be assigned: the next call uses them.
+    **Long texts**: `translate` splits a text of more than `max_source_length` tokens into sentences, and a
+    longer sentence between words. It translates the pieces and joins the outputs with the text's white space.
+    The score is the mean of the pieces' scores, weighted by their numbers of tokens. `n_best`, `score`,
+    `align` and `stream` truncate long texts instead. A call that truncates a source, or a target to score,
+    warns once with a `TruncationWarning`.
+
+    An empty source, or one of white space, has an empty output. For a model with learned positions the limits
+    are reduced to their number. You may assign `search`, `split_texts` and the limits; the next call uses
+    them.
 
     Args:
         model: A `Transformer` or an `Ensemble` with weights.
-        source_tokenizer: The tokenizer of the source language; for a model of frames the
-            `data.FrameNormalizer` of its training data, or None if it was trained on frames as they are; for
-            speech the features that `from_hugging_face` gives.
-        target_tokenizer: The tokenizer of the target language.
-        search: How outputs are found. Defaults to `BeamSearch(4)`.
-        max_source_length: Maximum number of tokens of a source, the end token included.
-        max_target_length: Maximum number of tokens of an output, the end token included.
-        split_texts: Which texts `translate` splits: "long" for those of more than `max_source_length` tokens,
-            "all" for each text of several sentences, "none" to cut off long texts, too. Sources that are not
-            texts are always cut off.
+        source_tokenizer: Tokenizer of the source language. For a model that reads frames, the
+            `data.FrameNormalizer` of its training data, or None if it was trained on frames without
+            normalization. For speech, the features that `from_hugging_face` returns.
+        target_tokenizer: Tokenizer of the target language.
+        search: Search strategy. Defaults to `BeamSearch(4)`.
+        max_source_length: Maximum number of tokens of a source, including the end token. Defaults to 256.
+        max_target_length: Maximum number of tokens of an output, including the end token; longer outputs are
+            cut off. Defaults to 256.
+        split_texts: Which texts `translate` splits. "long": texts of more than `max_source_length` tokens.
+            "all": every text of several sentences. "none": no text, so long ones are truncated. Frames are
+            always truncated.
 
     Raises:
         TypeError: If a tokenizer is missing.
         ValueError: If a tokenizer's vocabulary does not have the model's size, a limit is below 2, or
-            `split_texts` is another word.
+            `split_texts` has another value.
 
     Example:
         ```python
@@ -106,12 +108,12 @@ class Translator(SearchTask):
 
     @property
     def limits(self) -> dict[str, int]:
-        """The maximum lengths of a source and of a target to score."""
+        """Maximum lengths of a source and of a target to score."""
         return {name: getattr(self, name) for name in self.limit_names}
 
     @property
     def about_long_texts(self) -> str:
-        """What the README of an export says about texts that are too long, besides that they are cut off."""
+        """Description in the README of an export of how long texts are split."""
         return ABOUT_SPLITTING[self._split_texts]
 
     @property
@@ -120,8 +122,8 @@ class Translator(SearchTask):
 
     @property
     def token_functions(self) -> _TokenFunctions:
-        """The model and its search as they are now, in numbers; not compiled."""
-        # A tokenizer of many languages puts its token in front of a target itself.
+        """Computations on token ids with the current model and search, not compiled."""
+        # A multilingual tokenizer may already put the language token before a target.
         prefix_ids = tuple(self.target_tokenizer.prefix_ids)
         has_first = self.search.constraints.first_token_ids == prefix_ids
         return _TokenFunctions(self.model, self.search, self.max_target_length, has_first)
@@ -136,14 +138,14 @@ class Translator(SearchTask):
     def generate(
         self, encoder_token_ids: Tensor, source_numbers: Sequence[int] | None = None
     ) -> SearchResult:
-        """Find the outputs of a batch as token ids.
+        """Return the outputs of a batch as token ids.
 
         Args:
-            encoder_token_ids: Integers `(b, s)`, each row ended and padded.
-            source_numbers: The number of each row, see `decoding.generate`.
+            encoder_token_ids: Integers `(b, s)`, with end tokens and padding.
+            source_numbers: The number of each source, see `decoding.generate`. Defaults to 0 to `b - 1`.
 
         Returns:
-            Hypotheses `(b, n, T)` and scores `(b, n)`, best first.
+            A `SearchResult`: token ids `(b, n, T)` and scores `(b, n)`, best first.
         """
         numbers = range(len(encoder_token_ids)) if source_numbers is None else source_numbers
         return self.functions.tokens.find((encoder_token_ids,), numbers)
@@ -154,19 +156,19 @@ class Translator(SearchTask):
         """Return an output with the attention of every layer and head.
 
         Args:
-            text: The source, cut off where it is too long; an empty one is its end token.
+            text: The source. It is truncated if it is too long; an empty source is only its end token.
             output: The output. Defaults to the translation of `text`.
 
         Returns:
-            What `align` gives, and the maps of `model.attention_scores`, float32 `(h, t, s)` by names such as
-            `decoder/layer_1/cross_attention`. A row of the decoder belongs to the token that it writes; it
-            has read those before.
+            The alignment, as from `align`, and the maps of `model.attention_scores`: float32 `(h, t, s)`, with
+            keys such as `decoder/layer_1/cross_attention`. Each row of the decoder belongs to the token that
+            is predicted, from the tokens before it.
         """
         batch = self.source.batch(self.source.check("text", [text]))
         inputs, _ = self.source.read(batch, self.max_source_length)
         values, *mask = (ops.convert_to_tensor(np.asarray(each)) for each in inputs)
         if output is None:
-            [[output, *_]] = self.n_best([text])  # which cuts off a long text, as `inputs` do
+            [[output, *_]] = self.n_best([text])  # truncates a long text, as `inputs` does
         # An output that the search cut off has no end token.
         limit = self.max_target_length
         target_ids = _ended_ids(self.target_tokenizer, [output.text], limit + 1)[0].numpy()[:, :limit]
