@@ -1,4 +1,4 @@
-"""Strings in, strings out: the functions that a task calls and an export serves, the same in both."""
+"""Functions of the signatures on strings, which a task calls and an export serves."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
@@ -13,7 +13,7 @@ from keras_transformer.text import Tokenizer
 from keras_transformer.types import LOWEST_SCORE, SPECIAL_IDS, Signature
 
 Tensors = dict[str, tf.Tensor]
-# A length penalty above it could make a hypothesis that there is not look possible.
+# A larger length penalty could make an empty slot look like a possible hypothesis.
 _LARGEST_PENALTY = 3.0
 _BLANKS: dict[str, np.ndarray] = {
     "num_tokens": np.array(0, "int32"),
@@ -25,10 +25,10 @@ _BLANKS: dict[str, np.ndarray] = {
 
 
 class _Found(Protocol):
-    """`_TokenFunctions`, compiled or traced."""
+    """Interface of token functions, compiled or traced."""
 
     def find(self, inputs: Batch, *options: tf.Tensor) -> SearchResult:
-        """Find the outputs of a batch."""
+        """Generate the outputs of a batch."""
 
     def score(self, inputs: Batch, target_ids: tf.Tensor) -> Sequence[tf.Tensor]:
         """Score targets."""
@@ -40,16 +40,16 @@ class _Found(Protocol):
 class _StringFunctions:
     """A function for each signature, from columns to the outputs that `TEXT_SIGNATURES` lists.
 
-    They consist of operations of TensorFlow and of `tokens`, which is compiled in a task and traced in an
-    export. `is_cut`, boolean `(b,)`, says which texts were longer than a limit.
+    They consist of TensorFlow operations and of `tokens`, which is compiled in a task and traced in an
+    export. `is_cut`, boolean `(b,)`, is True for texts that were longer than a limit.
 
     Args:
-        tokens: The model and its search, in numbers.
-        source: The kind of the sources.
-        target_tokenizer: The tokenizer of the outputs.
+        tokens: The model and its search, on token ids.
+        source: Kind of the sources.
+        target_tokenizer: Tokenizer of the outputs.
         max_source_length: Maximum length of a source, in tokens or frames.
-        max_target_length: Maximum number of tokens of a target to score, the end token included.
-        defaults: The options with which `search` answers as `n_best` does.
+        max_target_length: Maximum number of tokens of a target to score, including the end token.
+        defaults: Options with which `search` returns what `n_best` returns.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class _StringFunctions:
         self._defaults = defaults
 
     def __getitem__(self, signature: Signature) -> Callable[..., Tensors]:
-        """Return the function of a signature: of columns of sources, what else is given, and options."""
+        """Return the function of a signature; its arguments are source columns, other inputs and options."""
         functions: dict[Signature, Callable[..., Tensors]] = {
             "serving_default": self.best,
             "n_best": self.n_best,
@@ -82,7 +82,7 @@ class _StringFunctions:
         return self._best(source, *self._read(source), *options)
 
     def _read(self, source: Batch) -> tuple[Batch, tf.Tensor]:
-        """Return what the model reads, and which sources are too long."""
+        """Return the model's inputs, and which sources are too long."""
         return self._source.read(source, self._max_source_length)
 
     def _best(self, source: Batch, inputs: Batch, is_cut: tf.Tensor, *options: tf.Tensor) -> Tensors:
@@ -92,7 +92,7 @@ class _StringFunctions:
         return _blanked(outputs, self._source.is_empty(source))
 
     def n_best(self, source: Batch, *options: tf.Tensor) -> Tensors:
-        """Return every hypothesis `(b, n)`, best first; what stands for none has `LOWEST_SCORE`."""
+        """Return all hypotheses `(b, n)`, best first; empty slots have the score `LOWEST_SCORE`."""
         inputs, is_cut = self._read(source)
         token_ids, scores = self.tokens.find(inputs, *options)
         rows = tf.reshape(token_ids, [-1, token_ids.shape[-1]])
@@ -104,7 +104,7 @@ class _StringFunctions:
         """Return the best hypothesis, the tokens of both sides, and the attention `(b, t, s)`."""
         inputs, is_cut = self._read(source)
         token_ids, scores = self.tokens.find(inputs, *options)
-        # (b, n, T) -> (b, t): attention to padding would be computed for nothing
+        # (b, n, T) -> (b, t), so that no attention to padding is computed
         best_ids = _trimmed(tf.convert_to_tensor(token_ids)[:, 0])
         outputs = {
             "output": self._target_tokenizer.detokenize(best_ids),
@@ -117,13 +117,13 @@ class _StringFunctions:
         return _blanked(outputs, self._source.is_empty(source))
 
     def score(self, source: Batch, output: tf.Tensor, *_: object) -> Tensors:
-        """Return the score of an output for each source."""
+        """Return the score of a given output for each source."""
         same_size = "The sources and `output` must have the same number of rows."
         tf.debugging.assert_equal(tf.shape(source[0])[:1], tf.shape(output), same_size)
         inputs, is_cut = self._read(source)
         target_ids, is_target_cut = _ended_ids(self._target_tokenizer, output, self._max_target_length)
         score, num_tokens, *of_tokens = self.tokens.score(inputs, target_ids)
-        # Of one width, so that a server may split a request.
+        # A fixed width, so that a server can split a request and concatenate the results.
         ids, scores, other_ids, other_scores = (self._as_wide_as_the_longest(each) for each in of_tokens)
         others = self._target_tokenizer.tokens(tf.reshape(other_ids, [-1, other_ids.shape[-1]]))
         is_empty = self._source.is_empty(source) & _is_blank(output)
@@ -139,16 +139,16 @@ class _StringFunctions:
         return _blanked(outputs, is_empty)
 
     def _as_wide_as_the_longest(self, values: tf.Tensor) -> tf.Tensor:
-        """Pad `(b, t)` or `(b, t, k)` to the most tokens of a target."""
+        """Pad `(b, t)` or `(b, t, k)` to the maximum target length."""
         values = tf.convert_to_tensor(values)
         width = self._max_target_length - tf.shape(values)[1]
         values = tf.pad(values, [[0, 0], [0, width], *[[0, 0]] * (len(values.shape) - 2)])
         return tf.ensure_shape(values, [None, self._max_target_length, *values.shape[2:]])
 
     def search(self, source: Batch, *options: tf.Tensor) -> Tensors:
-        """Return what `n_best` does, with the options of each request.
+        """Return what `n_best` returns, with options for each request.
 
-        A value outside its range takes the nearest one in it: an error would be that of other requests, too.
+        Values outside their range are clipped: an error would also fail other requests of the batch.
         """
         defaults, rows = self._defaults, tf.shape(source[0])[0]
         max_length, penalty, wanted, *seeds = (
@@ -157,11 +157,11 @@ class _StringFunctions:
         )
         max_length = tf.clip_by_value(max_length, 1, int(defaults["max_length"]))
         most = max(defaults["length_penalty"], _LARGEST_PENALTY)
-        # NaN is not above 0 either.
+        # Also replaces NaN.
         penalty = tf.where(penalty > 0, tf.minimum(penalty, most), 0.0)
         outputs = self.n_best(source, max_length, penalty, *seeds)
-        # Always `n` columns: a server that splits a request joins the answers to its parts without a look at
-        # their widths.
+        # Always `n` columns: a server that splits a request concatenates the results without checking their
+        # widths.
         ranks = tf.range(int(defaults["num_hypotheses"]))  # (n,)
         is_wanted = ranks[None, :] < tf.maximum(wanted, 1)[:, None]  # (b, n)
         return {
@@ -172,7 +172,7 @@ class _StringFunctions:
 
 
 def _blanked(outputs: Tensors, is_empty: tf.Tensor) -> Tensors:
-    """Give empty sources empty strings, zeros, and no second hypothesis, whatever the model makes of them."""
+    """Replace the outputs of empty sources by empty strings and zeros, with a single hypothesis."""
     blanked = {}
     for name, values in outputs.items():
         blank = _BLANKS.get(name, np.array(0, "float32"))
@@ -184,13 +184,13 @@ def _blanked(outputs: Tensors, is_empty: tf.Tensor) -> Tensors:
 
 
 def _trimmed(token_ids: tf.Tensor) -> tf.Tensor:
-    """Drop the columns of `(b, T)` in which every row is padding, all but the first."""
+    """Drop the columns of `(b, T)` that contain only padding, except for the first column."""
     lengths = tf.math.count_nonzero(token_ids != SPECIAL_IDS.pad, axis=1, dtype=tf.int32)  # (b,)
     return token_ids[:, : tf.reduce_max(tf.concat([lengths, [1]], axis=0))]
 
 
 def _of_each(name: str, given: tf.Tensor, default: float, rows: tf.Tensor) -> tf.Tensor:
-    """Return an option `(b,)` of each source, given with a row for each or one for all."""
+    """Return an option for each source, `(b,)`, from one row for each or one for all."""
     fits = tf.reduce_any(tf.size(given) == [1, rows])
     message = f"`{name}` must have a row for each text, or one for all. Rows and texts received:"
     with tf.control_dependencies([tf.debugging.Assert(fits, [message, tf.size(given), rows])]):
