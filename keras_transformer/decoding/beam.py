@@ -56,6 +56,7 @@ class BeamSearch(Search):
         TypeError: If a value has another type.
         ValueError: If a size is not positive, `num_hypotheses` is larger than `beam_size`, or a penalty is
             negative.
+
     Example:
         >>> dataclasses.replace(BeamSearch(4), beam_size=8) == BeamSearch(8)
         True
@@ -70,11 +71,11 @@ class BeamSearch(Search):
     """Exponent of the length penalty, by which scores are divided. 0 disables it."""
     coverage_penalty: float = 0.0
     """Weight of the coverage penalty, which penalises hypotheses that leave source tokens unattended (Wu et
-    al. 2016, "GNMT", equation 14). It weights `sum_i log(min(sum_j p_ij, 1))`, where `p_ij` is the attention of
-    target position `j` to source position `i`. 0 disables it. Only for models with an encoder."""
+    al. 2016, "GNMT", equation 14). It weights `sum_i log(min(sum_j p_ij, 1))`, where `p_ij` is the attention
+    of target position `j` to source position `i`. 0 disables it. Only for models with an encoder."""
     early_stopping: bool | Literal["never"] = False
-    """When to stop a source, with the values of transformers. False: when it has `n` finished hypotheses and no
-    unfinished one scores better at its current length; one that would score better later is lost. True: as
+    """When to stop a source, with the values of transformers. False: when it has `n` finished hypotheses and
+    no unfinished one scores better at its current length; one that would score better later is lost. True: as
     soon as it has `n` finished hypotheses, as in fairseq, and in CTranslate2 with a length penalty; this is
     faster but may lose the best of short outputs. "never": when no unfinished hypothesis can score better at
     any length."""
@@ -120,7 +121,7 @@ class BeamSearch(Search):
             running_log_probabilities=ops.concatenate([certain, nothing[:, 1:]], axis=1),
             finished_ids=padding,
             finished_scores=nothing,
-            limits=self._limits(request),
+            limits=self._source_limits(request),
             cache=cache,
         )
 
@@ -135,12 +136,12 @@ class BeamSearch(Search):
         # digits, False 1.2 times. True is not the default, since for short outputs four bad hypotheses end
         # before a good one: for scanned digits in letters it found 83.9 %, "never" 92.2 %.
         limits, last = state.limits, self.num_outputs - 1
-        length = limits.most(max_length) if _is_absent(limits.longest) else limits.longest
+        length = limits.cut_off_length(max_length) if _is_absent(limits.longest) else limits.longest
         if not self.early_stopping:
             # This is not an upper bound: the returned hypotheses may change while any of the `n` does.
             length, last = ops.maximum(state.position, 1), self.beam_size - 1
         running = state.running_log_probabilities[:, 0]
-        overtakes = self._scores(running, length, limits) > state.finished_scores[:, last]
+        overtakes = self._penalized_scores(running, length, limits) > state.finished_scores[:, last]
         can_win = ops.logical_and(overtakes, _is_possible(running))
         if self.early_stopping in (False, "never"):
             return can_win
@@ -156,7 +157,9 @@ class BeamSearch(Search):
         ended = ops.equal(found.token_ids, self._ids.end)
         # A finished source does not change while others in the batch go on.
         may_finish = ops.logical_and(ended, is_running[:, None])
-        finished_scores, finished_ids = self._finish(state._replace(cache=cache), found, may_finish, ids)
+        finished_scores, finished_ids = self._merge_finished(
+            state._replace(cache=cache), found, may_finish, ids
+        )
         running, order = largest(ops.where(ended, LOWEST_SCORE, found.log_probabilities), self.beam_size)
         # It also stays finished: as the length grows, the bound could rise again.
         running = ops.where(is_running[:, None], running, LOWEST_SCORE)
@@ -183,7 +186,7 @@ class BeamSearch(Search):
         running_scores = self._score(running, state.position, state)
         running_scores = ops.where(_is_possible(running), running_scores, LOWEST_SCORE)
         if self.cut_off_competes:
-            state, running_scores = self._cut_off(state, running_scores, max_length)
+            state, running_scores = self._merge_cut_off(state, running_scores, max_length)
         # Unfinished hypotheses fill the ranks that the finished ones leave free.
         is_free = ops.logical_not(_is_possible(state.finished_scores))
         # (b, n) -> (b, 1)
@@ -195,7 +198,7 @@ class BeamSearch(Search):
         ids = ops.where(is_free[..., None], take(state.running_ids, source, batch_dims=1), state.finished_ids)
         # There may be fewer hypotheses than ranks.
         ids = ops.where(_is_possible(scores)[..., None], ids[:, : self.num_outputs], self._ids.pad)
-        return SearchResult(self._padded(ids, max_length), scores)
+        return SearchResult(self._pad_hypotheses(ids, max_length), scores)
 
     def _extend(self, state: _BeamState, step: Step, max_length: int) -> tuple[_Candidates, _Cache]:
         """Return the most likely extensions of each source's hypotheses."""
@@ -214,7 +217,7 @@ class BeamSearch(Search):
         best, found = largest(totals, min(2 * self.beam_size, self.beam_size * num_tokens))
         return _Candidates(best, found // num_tokens, take(ids, found, batch_dims=1)), cache
 
-    def _finish(
+    def _merge_finished(
         self, state: _BeamState, found: _Candidates, may_finish: Tensor, ids: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Merge newly finished hypotheses with the finished ones: scores `(b, n)`, tokens `(b, n, t)`."""
@@ -226,11 +229,11 @@ class BeamSearch(Search):
         scores, order = largest(ops.concatenate([state.finished_scores, scores], axis=1), self.beam_size)
         return scores, take(ops.concatenate([state.finished_ids, ids], axis=1), order, batch_dims=1)
 
-    def _cut_off(
+    def _merge_cut_off(
         self, state: _BeamState, running_scores: Tensor, max_length: int
     ) -> tuple[_BeamState, Tensor]:
         """Merge hypotheses of the maximum length with the finished ones."""
-        most = ops.convert_to_tensor(state.limits.most(max_length), "int32")
+        most = ops.convert_to_tensor(state.limits.cut_off_length(max_length), "int32")
         is_cut_off = ops.reshape(state.position >= most, (-1, 1))
         scores = ops.where(is_cut_off, running_scores, LOWEST_SCORE)
         scores, order = largest(ops.concatenate([state.finished_scores, scores], axis=1), self.beam_size)
@@ -242,7 +245,7 @@ class BeamSearch(Search):
         self, log_probabilities: Tensor, length: Tensor, state: _BeamState, beams: Tensor | None = None
     ) -> Tensor:
         """Score hypotheses `(b, m)` of one length, which continue `beams` (by default themselves)."""
-        scores = self._scores(log_probabilities, length, state.limits)
+        scores = self._penalized_scores(log_probabilities, length, state.limits)
         if not self.tracks_attention:
             return scores
         cache = state.cache

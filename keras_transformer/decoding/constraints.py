@@ -45,7 +45,7 @@ class _Limits(NamedTuple):
         """Apply a function to each limit that is set."""
         return _Limits(*(part if _is_absent(part) else function(part) for part in self))
 
-    def most(self, max_length: int) -> Tensor | int:
+    def cut_off_length(self, max_length: int) -> Tensor | int:
         """Return the length at which hypotheses are cut off: each source's, or `max_length`."""
         return max_length if _is_absent(self.max_lengths) else self.max_lengths
 
@@ -313,7 +313,9 @@ def _completed_sequences(
         before = ops.take(history, ops.maximum(position - back, 0), axis=1)[:, None]  # (r, 1)
         fits = ops.logical_and(position >= back, ops.equal(before, wanted[None, :]))
         completed = ops.logical_and(completed, ops.logical_or(fits, wanted[None, :] < 0))
-    return _marked(ops.where(completed, np.array(last, "int32")[None, :], vocabulary_size), vocabulary_size)
+    return _contained_ids(
+        ops.where(completed, np.array(last, "int32")[None, :], vocabulary_size), vocabulary_size
+    )
 
 
 def _repeated_ngrams(history: Tensor, position: Tensor | int, size: int, vocabulary_size: int) -> Tensor:
@@ -326,14 +328,14 @@ def _repeated_ngrams(history: Tensor, position: Tensor | int, size: int, vocabul
     last = ops.arange(num_windows, dtype="int32") + size - 1  # where the n-gram of each window ends
     repeats = ops.broadcast_to(last < position, ops.shape(history[:, :num_windows]))
     for offset in range(size - 1):
-            # Clipping changes nothing: before there are enough tokens, no window is complete.
+        # Clipping changes nothing: before there are enough tokens, no window is complete.
         current = ops.take(history, ops.maximum(position - size + 1 + offset, 0), axis=1)  # (r,)
         same = ops.equal(history[:, offset : offset + num_windows], current[:, None])
         repeats = ops.logical_and(repeats, same)
-    return _marked(ops.where(repeats, history[:, size - 1 :], vocabulary_size), vocabulary_size)
+    return _contained_ids(ops.where(repeats, history[:, size - 1 :], vocabulary_size), vocabulary_size)
 
 
-def _marked(columns: Tensor, vocabulary_size: int) -> Tensor:
+def _contained_ids(columns: Tensor, vocabulary_size: int) -> Tensor:
     """Return which ids each row of `(r, any)` contains, bool `(r, v)`; `vocabulary_size` means no id."""
     # That value becomes an extra last column, which is cut off.
     num_rows = ops.shape(columns)[0]

@@ -52,9 +52,9 @@ def generate(
     `TextGenerator` does: `generate(model, [[2], [2]], search, 20, prefix_ids=[[7, 9], [8, 0]])`.
 
     `search.special_ids` must be those of the model's training; the wrong ids produce garbage. A search starts
-    from `start`, stops at `end`, pads with `pad`, and never generates `unknown`. This package's tokenizers use
-    `SpecialIds()`, and `Translator` and `TextGenerator` fill the ids in. For another tokenizer pass its ids,
-    such as BERT's `SpecialIds(pad=0, unknown=100, start=101, end=102)`. The models always treat id 0 as
+    from `start`, stops at `end`, pads with `pad`, and never generates `unknown`. This package's tokenizers
+    use `SpecialIds()`, and `Translator` and `TextGenerator` fill the ids in. For another tokenizer pass its
+    ids, such as BERT's `SpecialIds(pad=0, unknown=100, start=101, end=102)`. The models always treat id 0 as
     padding.
 
     Args:
@@ -97,7 +97,7 @@ def generate(
     check_kind(Search, search=search)
     check_flags(score_prefix=score_prefix)
     check_positive(max_length=max_length, room=room)
-    inputs, padding_mask = _unpacked(model, inputs, padding_mask)
+    inputs, padding_mask = _split_inputs(model, inputs, padding_mask)
     inputs = _checked_inputs(model, inputs, max_length)
     embedding = getattr(model, "target_embedding", getattr(model, "token_embedding", None))
     if prefix_ids is not None:
@@ -120,20 +120,20 @@ def generate(
         source_numbers=source_numbers,
         max_lengths=max_lengths,
         length_penalties=length_penalties,
-        room=room,
+        initial_cache_length=room,
     )
     step, cache = model.start_decoding(
         inputs,
-        request.first_room,
+        request.first_cache_length,
         search.beam_size,
         padding_mask=padding_mask,
         track_attention=search.tracks_attention,
-        in_place=request.sizes_change,  # safe, since that loop creates all buffers itself
+        in_place=request.has_dynamic_sizes,  # safe, since that loop creates all buffers itself
     )
     return search(step, cache, request)
 
 
-def _unpacked(
+def _split_inputs(
     model: _DecodableModel, inputs: Inputs, padding_mask: Tensor | None
 ) -> tuple[Tensor, Tensor | None]:
     """Return the source and its padding mask from inputs that may be a dictionary."""
@@ -163,7 +163,7 @@ def _checked_inputs(model: _DecodableModel, inputs: Tensor, max_length: int) -> 
             "`model` must decode, as a `Transformer`, an `Ensemble` or a `CausalLM` does. "
             f"Received: {type(model).__name__}."
         )
-    inputs = _rectangular(inputs)
+    inputs = _as_tensor(inputs)
     shape = tuple(inputs.shape)
     num_positions = max_length
     if isinstance(model, CausalLM):
@@ -190,7 +190,7 @@ def _checked_inputs(model: _DecodableModel, inputs: Tensor, max_length: int) -> 
     return inputs
 
 
-def _rectangular(inputs: Tensor) -> Tensor:
+def _as_tensor(inputs: Tensor) -> Tensor:
     try:
         return ops.convert_to_tensor(np.array(inputs) if isinstance(inputs, list | tuple) else inputs)
     except ValueError as error:

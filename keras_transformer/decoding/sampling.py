@@ -50,7 +50,7 @@ class _IndependentSearch(Search):
             lengths=ops.zeros(sizes, "int32"),
             ended=ops.zeros(sizes, "bool"),
             uniforms=self._uniforms(request),
-            limits=self._limits(request),
+            limits=self._source_limits(request),
             cache=cache,
         )
 
@@ -78,8 +78,8 @@ class _IndependentSearch(Search):
 
     def finalize(self, state: _IndependentState, max_length: int) -> SearchResult:
         """Sort the hypotheses of each source by score, best first."""
-        scores = self._scores(state.log_probabilities, state.lengths, state.limits)
-        token_ids = self._padded(state.token_ids, max_length)
+        scores = self._penalized_scores(state.log_probabilities, state.lengths, state.limits)
+        token_ids = self._pad_hypotheses(state.token_ids, max_length)
         if self.beam_size == 1:
             return SearchResult(token_ids, scores)
         scores, order = largest(scores, self.beam_size)
@@ -129,9 +129,9 @@ class SampleSearch(_IndependentSearch):
     the model's log-probability of the output (temperature 1, whole vocabulary), divided by the length
     penalty, so you can compare scores across options and searches.
 
-    With a seed, a source with a given number always gets the same outputs, eagerly and compiled. The number is
-    its row in the batch; for a `Translator`, its index among all texts of a call, so the batch size does not
-    matter.
+    With a seed, a source with a given number always gets the same outputs, eagerly and compiled. The number
+    is its row in the batch; for a `Translator`, its index among all texts of a call, so the batch size does
+    not matter.
 
     Raises:
         TypeError: If an option has another type.
@@ -143,8 +143,8 @@ class SampleSearch(_IndependentSearch):
     """
 
     temperature: float = 1.0
-    """Divisor of the log-probabilities. Below 1, likely tokens become likelier; above 1, outputs vary more. As
-    it approaches 0, sampling becomes greedy search."""
+    """Divisor of the log-probabilities. Below 1, likely tokens become likelier; above 1, outputs vary more.
+    As it approaches 0, sampling becomes greedy search."""
     top_k: int | None = None
     """Sample only from this number of most likely tokens. Defaults to all."""
     top_p: float | None = None

@@ -32,7 +32,7 @@ from keras_transformer.types import SpecialIds, Tensor
 CHUNK = 32
 # Smallest batch whose last quarter of sources is decoded separately when sizes are static: 32 sources of a
 # trained model, compiled by XLA on two cores, take 0.8 of the time.
-_MANY = 16
+_MIN_SPLIT_BATCH = 16
 
 
 class _Cache(Protocol):
@@ -78,21 +78,23 @@ class _Request(NamedTuple):
     source_numbers: Tensor | None = None  # integers `(b,)`: identify the sources for sampling
     max_lengths: Tensor | None = None  # int32 `(b,)`, see `generate`; only for a dynamic batch size
     length_penalties: Tensor | None = None  # float32 `(b,)`, see `generate`
-    room: int = CHUNK  # initial cache length of a loop with static sizes
+    initial_cache_length: int = CHUNK  # initial cache length of a loop with static sizes
 
     @property
-    def sizes_change(self) -> bool:
+    def has_dynamic_sizes(self) -> bool:
         """Whether the loop may change tensor sizes: only in a TensorFlow graph."""
         return PositionBuffer.may_grow(self.batch_size)
 
     @property
-    def first_room(self) -> Tensor | int:
+    def first_cache_length(self) -> Tensor | int:
         """Cache length to start with; 0 if sizes may change, since that loop grows the cache itself."""
-        return self.batch_size * 0 if self.sizes_change else min(self.room, self.max_length)
+        return (
+            self.batch_size * 0 if self.has_dynamic_sizes else min(self.initial_cache_length, self.max_length)
+        )
 
 
-# A named tuple, one per search, with the fields `position`, `limits` and `cache`; the other fields are tensors
-# `(b, ...)`.
+# A named tuple, one per search, with the fields `position`, `limits` and `cache`; the other fields are
+# tensors `(b, ...)`.
 State: TypeAlias = Any
 
 
@@ -106,8 +108,8 @@ class Search(abc.ABC):
     length_penalty: float = 0.0
     """Exponent of the length penalty, by which scores are divided. 0 disables it."""
     length_normalization: LengthNormalization = "gnmt"
-    """Base of the length penalty. "gnmt": `(5 + length) / 6` (Wu et al. 2016, section 7). "length": the number
-    of tokens, as in transformers and CTranslate2. "generated_length": the number of tokens after
+    """Base of the length penalty. "gnmt": `(5 + length) / 6` (Wu et al. 2016, section 7). "length": the
+    number of tokens, as in transformers and CTranslate2. "generated_length": the number of tokens after
     `first_token_ids`, as in transformers for Whisper."""
     constraints: Constraints = NO_CONSTRAINTS
     """Rules for the generated tokens."""
@@ -177,7 +179,9 @@ class Search(abc.ABC):
             num_tokens = num_tokens - len(self.constraints.first_token_ids)
         return log_probabilities / _length_penalty(num_tokens, exponent, self.length_normalization)
 
-    def _scores(self, log_probabilities: Tensor, num_tokens: Tensor | int, limits: _Limits) -> Tensor:
+    def _penalized_scores(
+        self, log_probabilities: Tensor, num_tokens: Tensor | int, limits: _Limits
+    ) -> Tensor:
         """Divide log-probabilities `(b,)` or `(b, n)` by each source's length penalty."""
         penalties = limits.length_penalties
         if _is_absent(penalties):
@@ -186,14 +190,14 @@ class Search(abc.ABC):
         return self._divide(log_probabilities, num_tokens, penalties)
 
     def __call__(self, step: Step, cache: _Cache, request: _Request) -> SearchResult:
-        """Search for likely sequences, starting with a cache of `request.first_room` positions."""
-        state = self.initialize(cache, request, request.first_room)
+        """Search for likely sequences, starting with a cache of `request.first_cache_length` positions."""
+        state = self.initialize(cache, request, request.first_cache_length)
         # The batch size decides which loop runs; a test compares both with the plain decoder.
-        if not request.sizes_change:
-            return self._run_with_known_sizes(state, step, request.room, request.max_length)
+        if not request.has_dynamic_sizes:
+            return self._run_with_static_sizes(state, step, request.initial_cache_length, request.max_length)
         # TensorFlow's scatter copies a buffer at each step: 4 ms for 33 MB, against 0.1 ms in place. Writing
         # in place is safe only here, where the loop has created its buffers and nothing else refers to them.
-        return self._run_with_changing_sizes(state, step, request.batch_size, request.max_length)
+        return self._run_with_dynamic_sizes(state, step, request.batch_size, request.max_length)
 
     @abc.abstractmethod
     def initialize(self, cache: _Cache, request: _Request, length: Tensor | int) -> State:
@@ -217,7 +221,7 @@ class Search(abc.ABC):
             return ops.full((request.batch_size, self.beam_size), self._ids.start, dtype="int32")
         return ops.repeat(ops.cast(request.first_ids, "int32")[:, None], self.beam_size, axis=1)
 
-    def _limits(self, request: _Request) -> _Limits:
+    def _source_limits(self, request: _Request) -> _Limits:
         limits = self.constraints.limits(request.max_length, request.source_lengths, request.prefix_ids)
         if not (request.score_prefix or _is_absent(limits.prefix_ids)):
             is_given = ops.not_equal(limits.prefix_ids, self._ids.pad)
@@ -226,7 +230,7 @@ class Search(abc.ABC):
             limits = limits._replace(length_penalties=request.length_penalties)
         if request.max_lengths is None:
             return limits
-        if not request.sizes_change:
+        if not request.has_dynamic_sizes:
             raise ValueError(
                 "`max_lengths` must be given in a graph of TensorFlow, for a batch of any size. "
                 f"Received: batch_size={request.batch_size}."
@@ -244,7 +248,7 @@ class Search(abc.ABC):
         if not _is_absent(limits.num_unscored):
             is_given = limits.num_unscored > position - len(self.constraints.first_token_ids)
             log_probabilities = ops.where(is_given[:, None], 0.0, log_probabilities)
-        max_length = limits.most(max_length)
+        max_length = limits.cut_off_length(max_length)
         allowed = self.constraints.apply(
             log_probabilities, token_ids, position, limits, max_length, self._ids
         )
@@ -253,62 +257,70 @@ class Search(abc.ABC):
             for scores in (log_probabilities, allowed)
         )
 
-    def _padded(self, token_ids: Tensor, max_length: int) -> Tensor:
+    def _pad_hypotheses(self, token_ids: Tensor, max_length: int) -> Tensor:
         """Pad hypotheses `(b, n, t)` to `(b, n, T)`."""
         batch_size, beam_size, length = shape_of(token_ids)
-        room = ops.full((batch_size, beam_size, max_length - length), self._ids.pad, dtype="int32")
-        return ops.reshape(ops.concatenate([token_ids, room], axis=-1), (batch_size, beam_size, max_length))
+        padding = ops.full((batch_size, beam_size, max_length - length), self._ids.pad, dtype="int32")
+        return ops.reshape(
+            ops.concatenate([token_ids, padding], axis=-1), (batch_size, beam_size, max_length)
+        )
 
-    def _run_with_known_sizes(self, state: State, step: Step, room: int, max_length: int) -> SearchResult:
+    def _run_with_static_sizes(
+        self, state: State, step: Step, cache_length: int, max_length: int
+    ) -> SearchResult:
         """Decode up to the current cache length, then double it if a hypothesis is unfinished."""
         # XLA cannot change a size inside a loop, so there is a loop for each cache length: 32, 64, 128 ...
         # Each is entered only if a hypothesis has outgrown the one before. The last quarter of a large batch
         # has a separate loop only at the first cache length, since each loop takes seconds to compile.
-        last, batch_size = min(room, max_length), shape_of(state.last_ids)[0]
-        few, are_many = batch_size // 4, room == CHUNK < max_length and batch_size >= _MANY
-        num_left = 0 if are_many is False else ops.where(are_many, few, 0)
+        last, batch_size = min(cache_length, max_length), shape_of(state.last_ids)[0]
+        few, is_large = batch_size // 4, cache_length == CHUNK < max_length and batch_size >= _MIN_SPLIT_BATCH
+        num_left = 0 if is_large is False else ops.where(is_large, few, 0)
         state = self._advance_while(state, step, last, num_left, max_length)
-        if are_many is not False:
+        if is_large is not False:
             state = ops.cond(
-                are_many, lambda: self._advance_few(state, step, last, few, max_length), lambda: state
+                is_large, lambda: self._advance_few(state, step, last, few, max_length), lambda: state
             )
-        if room >= max_length:
+        if cache_length >= max_length:
             return self.finalize(state, max_length)
-        more = min(room, max_length - room)
+        more = min(cache_length, max_length - cache_length)
         return ops.cond(
             ops.any(self.is_running(state, max_length)),
-            lambda: self._run_with_known_sizes(self._grow(state, more), step, 2 * room, max_length),
+            lambda: self._run_with_static_sizes(self._grow(state, more), step, 2 * cache_length, max_length),
             lambda: self.finalize(state, max_length),
         )
 
-    def _run_with_changing_sizes(
+    def _run_with_dynamic_sizes(
         self, state: State, step: Step, batch_size: Tensor, max_length: int
     ) -> SearchResult:
         """Decode until a quarter of the sources has finished, remove them from the batch, and repeat."""
         # In a TensorFlow graph, such as an export, a batch may have any size, and its longest output would
         # delay all others. At a quarter, few copies are needed and a step has few finished rows.
         # The sum depends on the batch, so that the graph is traced for any length.
-        room = batch_size * 0 + min(CHUNK, max_length)
-        start = self._grow(state, room)
+        cache_length = batch_size * 0 + min(CHUNK, max_length)
+        start = self._grow(state, cache_length)
         nothing = self.finalize(start, max_length)
 
-        def advance(numbers: Tensor, room: Tensor, result: SearchResult, *fields: Any) -> tuple[Tensor, ...]:
-            more = ops.minimum(CHUNK, max_length - room) * ops.cast(fields[0] >= room, "int32")
-            room = room + more
+        def advance(
+            numbers: Tensor, cache_length: Tensor, result: SearchResult, *fields: Any
+        ) -> tuple[Tensor, ...]:
+            more = ops.minimum(CHUNK, max_length - cache_length) * ops.cast(
+                fields[0] >= cache_length, "int32"
+            )
+            cache_length = cache_length + more
             state = self._grow(start._make(fields), more)
             # A hypothesis at its maximum length must not grow while it waits for others.
-            last = ops.minimum(room, ops.min(state.limits.most(max_length)))
+            last = ops.minimum(cache_length, ops.min(state.limits.cut_off_length(max_length)))
             state = self._advance_while(state, step, last, shape_of(numbers)[0] * 3 // 4, max_length)
             is_running = ops.logical_and(
-                self.is_running(state, max_length), state.position < state.limits.most(max_length)
+                self.is_running(state, max_length), state.position < state.limits.cut_off_length(max_length)
             )
-            done, running = _where(ops.logical_not(is_running)), _where(is_running)
+            done, running = _true_indices(ops.logical_not(is_running)), _true_indices(is_running)
             part = self.finalize(self._select(state, done), max_length)
             rows = take(numbers, done)[:, None]
             written = (ops.scatter_update(all_, rows, new) for all_, new in zip(result, part, strict=True))
-            return take(numbers, running), room, SearchResult(*written), *self._select(state, running)
+            return take(numbers, running), cache_length, SearchResult(*written), *self._select(state, running)
 
-        first = ops.arange(batch_size, dtype="int32"), room, nothing, *start
+        first = ops.arange(batch_size, dtype="int32"), cache_length, nothing, *start
         return ops.while_loop(lambda numbers, *_: shape_of(numbers)[0] > 0, advance, first)[2]
 
     def _advance_while(
@@ -349,11 +361,11 @@ class Search(abc.ABC):
         grown = {}
         for name in self.token_fields:
             tokens = getattr(state, name)
-            room = ops.full((*shape_of(tokens)[:-1], num_positions), self._ids.pad, dtype=tokens.dtype)
-            grown[name] = ops.concatenate([tokens, room], axis=-1)
+            padding = ops.full((*shape_of(tokens)[:-1], num_positions), self._ids.pad, dtype=tokens.dtype)
+            grown[name] = ops.concatenate([tokens, padding], axis=-1)
         return state._replace(**grown, cache=state.cache.grow(num_positions))
 
 
-def _where(condition: Tensor) -> Tensor:
+def _true_indices(condition: Tensor) -> Tensor:
     """Return the indices of the True elements of a boolean `(b,)`."""
     return ops.cast(ops.nonzero(condition)[0], "int32")

@@ -22,8 +22,8 @@ _PERFECT = {"bleu": 100.0, "chrf": 100.0, "exact_match": 1.0}
 class DecodeAndScore(keras.callbacks.Callback):
     """Decode validation pairs after an epoch and add their score to the logs.
 
-    The teacher-forced loss does not measure how well a model decodes without the reference. This callback adds
-    `val_bleu` (or `val_` with another metric's name) to the logs. If higher is better, it also adds
+    The teacher-forced loss does not measure how well a model decodes without the reference. This callback
+    adds `val_bleu` (or `val_` with another metric's name) to the logs. If higher is better, it also adds
     `val_bleu_loss`, the distance from the best possible value. Pass `monitor`, the name whose lowest value is
     best, to `Checkpoint` and `EarlyStopping`, and put this callback before them.
 

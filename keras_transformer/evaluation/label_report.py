@@ -48,8 +48,8 @@ class LabelReport(EvaluationReport):
     labels: Mapping[str, LabelScore]
     """Scores of each label, or of each kind of span."""
     confusion: np.ndarray | None = None
-    """Confusion matrix, int64 `(c, c)`: number of texts by reference label (row) and predicted label (column),
-    in the order of `labels`. None if texts have several labels."""
+    """Confusion matrix, int64 `(c, c)`: number of texts by reference label (row) and predicted label
+    (column), in the order of `labels`. None if texts have several labels."""
 
     @property
     def warning(self) -> str:
@@ -147,7 +147,7 @@ def evaluate_labels(
     )
     return LabelReport(
         num_items=len(references),
-        scores=_scores(
+        scores=_fraction_scores(
             accuracy=sum(map(set.__eq__, found, right)) / len(right),
             macro_f1=float(np.mean([each.f1 for each in by_label.values()])) if by_label else 0.0,
             **({"micro_f1": micro.f1} if True in several else {}),
@@ -209,7 +209,7 @@ def evaluate_tags(predicted: Sequence[Sequence[str]], references: Sequence[Seque
     if not found and not right:
         report = evaluate_labels(tags, right_tags)
         return dataclasses.replace(
-            report, scores=_scores(token_accuracy=token_accuracy, macro_f1=report["macro_f1"])
+            report, scores=_fraction_scores(token_accuracy=token_accuracy, macro_f1=report["macro_f1"])
         )
     kinds = sorted({kind for _, kind, _, _ in (*found, *right)})
     by_label = {
@@ -221,7 +221,7 @@ def evaluate_tags(predicted: Sequence[Sequence[str]], references: Sequence[Seque
     total = LabelScore.of((found & right).total(), found.total(), right.total())
     return LabelReport(
         num_items=len(references),
-        scores=_scores(
+        scores=_fraction_scores(
             span_f1=total.f1,
             span_precision=total.precision,
             span_recall=total.recall,
@@ -242,7 +242,7 @@ def _check_sizes(predicted: Sequence[object], references: Sequence[object]) -> N
         )
 
 
-def _scores(**values: float) -> dict[str, Score]:
+def _fraction_scores(**values: float) -> dict[str, Score]:
     return {
         name: Score(name=name.replace("_", " ").replace("f1", "F1"), value=float(value), is_fraction=True)
         for name, value in values.items()

@@ -116,8 +116,8 @@ def evaluate(
       `sacrebleu` command computes them.
     - `exact_match`: the fraction of hypotheses that equal one of their references.
     - `word_error_rate`: the fraction that do not equal any reference: the WER of pronunciations.
-    - `token_error_rate`: the edits from each hypothesis to its closest reference, divided by the length of the
-      references. Tokens are separated by white space: phones for the PER, words for the WER of speech.
+    - `token_error_rate`: the edits from each hypothesis to its closest reference, divided by the length of
+      the references. Tokens are separated by white space: phones for the PER, words for the WER of speech.
     - `character_error_rate`: the same for characters, including white space.
 
     Args:

@@ -30,7 +30,7 @@ _OPSET = 18  # version of the ONNX operations
 
 _Ids: TypeAlias = npt.NDArray[np.int32]
 # From inputs by name to token ids `(b, T)` and scores `(b,)`.
-_Ask: TypeAlias = Callable[[dict[str, npt.NDArray[Any]]], tuple[_Ids, npt.NDArray[np.float32]]]
+_Engine: TypeAlias = Callable[[dict[str, npt.NDArray[Any]]], tuple[_Ids, npt.NDArray[np.float32]]]
 
 
 def export_litert(
@@ -188,7 +188,7 @@ class _GreedyGraph:
         )
         return {"token_ids": token_ids[:, 0], "score": scores[:, 0]}
 
-    def check(self, engine: str, ask: _Ask, examples: Iterable[Value], *, is_exact: bool) -> None:
+    def check(self, engine: str, ask: _Engine, examples: Iterable[Value], *, is_exact: bool) -> None:
         """Raise ExportError unless an engine returns the translator's tokens and scores.
 
         If not `is_exact`, as for int8, half of the texts must have the same tokens.
@@ -199,7 +199,7 @@ class _GreedyGraph:
         found = self.translator.functions.tokens.find(inputs, range(len(texts)))
         token_ids, scores = (np.array(part)[:, 0] for part in found)
         given = {
-            spec.name: _padded(np.asarray(column), self.translator.max_source_length)
+            spec.name: _fit_length(np.asarray(column), self.translator.max_source_length)
             for spec, column in zip(self.specs, inputs if self._reads_ids else batch, strict=True)
         }
         differing: dict[int, str] = {}
@@ -209,26 +209,26 @@ class _GreedyGraph:
             for row, received_ids, received_score in zip(rows, *answer, strict=True):
                 is_same = np.array_equal(received_ids, token_ids[row])
                 if not (is_same and (_is_close(received_score, scores[row]) or not is_exact)):
-                    wanted = _described(token_ids[row], scores[row])
-                    received = _described(received_ids, received_score)
+                    wanted = _describe_output(token_ids[row], scores[row])
+                    received = _describe_output(received_ids, received_score)
                     differing[int(row)] = f"{texts[row]!r:.200} with {wanted}. Received: {received}"
         if len(differing) > (0 if is_exact else len(texts) // 2):
             others = "" if is_exact else f", one of {len(differing)} texts of {len(texts)} that differ"
             raise ExportError(f"{engine} must answer {next(iter(differing.values()))}{others}.")
 
 
-def _padded(column: npt.NDArray[Any], length: int) -> npt.NDArray[Any]:
+def _fit_length(column: npt.NDArray[Any], length: int) -> npt.NDArray[Any]:
     """Pad or truncate sources `(b, s, ...)` to a length."""
     # The engine gets more padding than the translator, which must make no difference.
-    room = [(0, 0), (0, max(0, length - column.shape[1])), *[(0, 0)] * (column.ndim - 2)]
-    return np.pad(column[:, :length], room)
+    padding = [(0, 0), (0, max(0, length - column.shape[1])), *[(0, 0)] * (column.ndim - 2)]
+    return np.pad(column[:, :length], padding)
 
 
-def _described(token_ids: _Ids, score: float) -> str:
+def _describe_output(token_ids: _Ids, score: float) -> str:
     return f"the token ids {np.trim_zeros(token_ids, 'b').tolist()} and the score {score:.4f}"
 
 
-def _litert_engine(content: bytes) -> _Ask:
+def _litert_engine(content: bytes) -> _Engine:
     with warnings.catch_warnings():
         # TensorFlow announces that its interpreter will move to another package.
         warnings.simplefilter("ignore", UserWarning)
@@ -243,7 +243,7 @@ def _litert_engine(content: bytes) -> _Ask:
     return ask
 
 
-def _onnx_engine(runtime: ModuleType, content: bytes) -> _Ask:
+def _onnx_engine(runtime: ModuleType, content: bytes) -> _Engine:
     errors = runtime.capi.onnxruntime_pybind11_state
     try:
         session = runtime.InferenceSession(content, providers=["CPUExecutionProvider"])

@@ -114,8 +114,8 @@ class ServedModel(ServedTask, TextTask):
 
     Args:
         directory: Directory of a version, or of the model to use its highest version.
-        trust: Whether to load a SavedModel with operations that `export_saved_model` never writes. A SavedModel
-            is a program, which can read and write all your files. Defaults to False.
+        trust: Whether to load a SavedModel with operations that `export_saved_model` never writes. A
+            SavedModel is a program, which can read and write all your files. Defaults to False.
 
     Raises:
         InputError: If the SavedModel is missing, incomplete or damaged, has unknown operations, has weights

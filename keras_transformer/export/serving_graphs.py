@@ -18,10 +18,10 @@ from keras_transformer.types import SPECIAL_IDS, Signature
 Batch: TypeAlias = tuple[tf.Tensor, ...]
 _Graph = Callable[..., dict[str, tf.Tensor]]
 _Find = Callable[..., SearchResult]
-_SHORTEST = 16
+_MIN_BUCKET_LENGTH = 16
 # Warm-up of a compiled search: batch sizes up to the example's `max_execution_batch_size`.
 WARM_BATCH_SIZES = (1, 2, 4, 8, 16, 32)
-_LARGEST_BATCH = 2**20
+_MAX_BUCKET_BATCH = 2**20
 
 
 def _served_signatures(task: ModelTask, optimize: str) -> list[Signature]:
@@ -60,13 +60,13 @@ class _ServingGraphs:
                 tf.TensorSpec([None] * rank, dtype, name=column)
                 for column, (dtype, rank) in served.inputs.items()
             ]
-            serve = partial(_promised, self._functions[name], [*served.served_outputs])
+            serve = partial(_documented_outputs, self._functions[name], [*served.served_outputs])
             graph = tf.function(serve, input_signature=specs, autograph=False)
             graphs[name] = graph.get_concrete_function()
         return graphs
 
 
-def _promised(function: _Graph, names: Sequence[str], *columns: tf.Tensor) -> dict[str, tf.Tensor]:
+def _documented_outputs(function: _Graph, names: Sequence[str], *columns: tf.Tensor) -> dict[str, tf.Tensor]:
     """Return only the documented outputs of a signature."""
     outputs = function(*columns)
     return {name: outputs[name] for name in names}
@@ -107,10 +107,10 @@ class _TracedSearch(_TracedFunctions):
         source = [tf.TensorSpec(*spec) for spec in task.source.input_specs]
         self._num_inputs, search = len(source), self._search
         if optimize == "xla":
-            search = _compiled_in_buckets(search, source[0], task.max_source_length)
+            search = _compile_in_buckets(search, source[0], task.max_source_length)
         # Traced once for four signatures.
-        graph = _graph_of(search, *source, *options)
-        self._found = graph if threads is None else partial(_found_by_threads, graph, threads)
+        graph = _trace(search, *source, *options)
+        self._found = graph if threads is None else partial(_search_in_threads, graph, threads)
 
     def find(self, inputs: Batch, *options: tf.Tensor) -> SearchResult:
         """Generate hypotheses; options are maximum lengths, length penalties and seeds, each `(b,)`."""
@@ -125,14 +125,14 @@ class _TracedSearch(_TracedFunctions):
             return self._functions.find(inputs, seeds, *options[:2])
 
 
-def _graph_of(find: _Find, *signature: tf.TensorSpec, jit_compile: bool | None = None) -> _Find:
+def _trace(find: _Find, *signature: tf.TensorSpec, jit_compile: bool | None = None) -> _Find:
     """Trace a search once for all sizes of its source and options."""
     return tf.function(find, input_signature=signature, autograph=False, jit_compile=jit_compile)
 
 
-def _compiled_in_buckets(find: _Find, source: tf.TensorSpec, max_length: int) -> _Find:
+def _compile_in_buckets(find: _Find, source: tf.TensorSpec, max_length: int) -> _Find:
     """Compile a search with XLA, once for each bucket of sizes on its first use."""
-    compiled = _graph_of(find, source, jit_compile=True)
+    compiled = _trace(find, source, jit_compile=True)
 
     def find_in_buckets(token_ids: tf.Tensor) -> SearchResult:
         result = compiled(_pad_to_bucket(token_ids, max_length))
@@ -142,7 +142,7 @@ def _compiled_in_buckets(find: _Find, source: tf.TensorSpec, max_length: int) ->
     return find_in_buckets
 
 
-def _found_by_threads(find: Any, threads: int, *inputs: tf.Tensor) -> SearchResult:
+def _search_in_threads(find: Any, threads: int, *inputs: tf.Tensor) -> SearchResult:
     """Split a batch across threads and search for the parts in parallel."""
     # If two threads share each operation, they wait for each other at its end and read from each other's
     # cache: a step for 32 sources took as long as with one thread. `MapDefun` runs a function for each part
@@ -172,8 +172,8 @@ def _pad_to_bucket(token_ids: tf.Tensor, max_length: int) -> tf.Tensor:
     """Pad sources `(b, s)` to a length of 16, 32, 64 ... and their number to a power of two."""
     powers, lengths = _powers_of_two(), _bucket_lengths(max_length)
     batch_size, length = tf.shape(token_ids)[0], tf.shape(token_ids)[1]
-    num_rows = _next(powers, batch_size)
-    num_columns = _next(lengths, length)
+    num_rows = _smallest_fitting(powers, batch_size)
+    num_columns = _smallest_fitting(lengths, length)
     token_ids = tf.pad(token_ids, [[0, 0], [0, num_columns - length]], constant_values=SPECIAL_IDS.pad)
     # Extra rows repeat the first source: a row of padding would also be decoded to its end, and might take
     # longest. If there is no source, they are empty sources.
@@ -184,14 +184,14 @@ def _pad_to_bucket(token_ids: tf.Tensor, max_length: int) -> tf.Tensor:
 
 
 def _powers_of_two() -> list[int]:
-    return [2**power for power in range(_LARGEST_BATCH.bit_length())]
+    return [2**power for power in range(_MAX_BUCKET_BATCH.bit_length())]
 
 
 def _bucket_lengths(max_length: int) -> list[int]:
     """Return the lengths to which a compiled search pads sources."""
-    return [*(size for size in _powers_of_two() if _SHORTEST <= size < max_length), max_length]
+    return [*(size for size in _powers_of_two() if _MIN_BUCKET_LENGTH <= size < max_length), max_length]
 
 
-def _next(sizes: list[int], size: tf.Tensor) -> tf.Tensor:
+def _smallest_fitting(sizes: list[int], size: tf.Tensor) -> tf.Tensor:
     """Return the smallest of the ascending sizes that is at least `size`."""
     return tf.gather(sizes, tf.searchsorted(sizes, [size], side="left")[0])

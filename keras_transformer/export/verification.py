@@ -99,7 +99,7 @@ def _verify_answers(directory: Path, task: ModelTask, answers: _Answers) -> None
     _check_specifications(fresh["signatures"], task)
     for name, report in fresh["signatures"].items():
         read, sources = task.specification(name).results, [*answers.sources, *raw]
-        for difference in _differing(name, read, sources, report, answers.results[name]):
+        for difference in _result_differences(name, read, sources, report, answers.results[name]):
             raise ExportError(difference)
         rows_of_nothing = {output: len(values) for output, values in report["of_nothing"].items()}
         if any(rows_of_nothing.values()):
@@ -157,7 +157,7 @@ def _check_specifications(reports: dict[Signature, _SignatureReport], task: Mode
                 raise ExportError(f"The {side} of {name} must take any batch size. Received: {received}.")
 
 
-def _differing(
+def _result_differences(
     name: Signature,
     read: Callable[[_Outputs], list[Any]],
     sources: Sequence[Value],

@@ -92,23 +92,23 @@ class FrameSource(Source):
 
     def read(self, columns: Batch, max_length: int) -> tuple[Batch, tf.Tensor]:
         """Return normalized frames `(b, s, w)`, their mask `(b, s)`, and which rows were truncated."""
-        frames, is_seen = self._seen(columns)
+        frames, is_valid = self._valid_frames(columns)
         # Valid frames are moved to the front, in their order, so that invalid ones in between have no effect
         # on relative positions or convolutions with strides.
-        size = tf.shape(is_seen)[1]
-        places = tf.range(size) + tf.where(is_seen, 0, size)  # (b, s)
+        size = tf.shape(is_valid)[1]
+        sort_keys = tf.range(size) + tf.where(is_valid, 0, size)  # (b, s)
         # At least one column: a reshape cannot infer the size of 0 elements.
-        order = tf.argsort(places, axis=1)[:, :max_length]
-        room = [[0, 0], [0, tf.maximum(1 - size, 0)]]
-        mask = tf.pad(tf.gather(is_seen, order, batch_dims=1), room)
-        frames = tf.pad(tf.gather(frames, order, batch_dims=1), [*room, [0, 0]])
+        order = tf.argsort(sort_keys, axis=1)[:, :max_length]
+        padding = [[0, 0], [0, tf.maximum(1 - size, 0)]]
+        mask = tf.pad(tf.gather(is_valid, order, batch_dims=1), padding)
+        frames = tf.pad(tf.gather(frames, order, batch_dims=1), [*padding, [0, 0]])
         frames = tf.where(mask[..., None], self._normalizer(frames), 0.0)
-        is_cut = tf.reduce_sum(tf.cast(is_seen, tf.int32), axis=1) > max_length
+        is_cut = tf.reduce_sum(tf.cast(is_valid, tf.int32), axis=1) > max_length
         return (tf.ensure_shape(frames, [None, None, self._normalizer.feature_dim]), mask), is_cut
 
     def is_empty(self, columns: Batch) -> tf.Tensor:
         """Return which rows have no valid frame, boolean `(b,)`."""
-        return ~tf.reduce_any(self._seen(columns)[1], axis=1)
+        return ~tf.reduce_any(self._valid_frames(columns)[1], axis=1)
 
     def tokens(self, inputs: Batch) -> tf.Tensor:
         """Return the index of the first frame of each encoder output, from 0, string `(b, s)`."""
@@ -116,7 +116,7 @@ class FrameSource(Source):
         numbers = tf.range(tf.shape(mask)[1]) * self._frames_per_vector
         return tf.where(mask, tf.strings.as_string(numbers), "")
 
-    def _seen(self, columns: Batch) -> Batch:
+    def _valid_frames(self, columns: Batch) -> Batch:
         """Return the frames and which of them are valid: True in the mask, and finite."""
         frames, mask = columns
         width = self._normalizer.feature_dim

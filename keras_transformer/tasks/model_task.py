@@ -106,8 +106,8 @@ class ModelTask(Task):
         """Save the model, its tokenizers and its options, to be read by `load`.
 
         Args:
-            directory: Created if it does not exist. Other files in it are kept. If saving fails, the directory
-                does not change.
+            directory: Created if it does not exist. Other files in it are kept. If saving fails, the
+                directory does not change.
 
         Raises:
             InputError: If a file cannot be written.

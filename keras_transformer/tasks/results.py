@@ -97,8 +97,8 @@ class ServedSignature(NamedTuple):
         """Convert the arrays of a batch to one result for each row."""
         if missing := [name for name in self.outputs if name not in outputs]:
             raise InputError(
-                f"The export must have the outputs {', '.join(missing)}, which older exports lack. Export the "
-                f"model again. Received: {', '.join(outputs)}."
+                f"The export must have the outputs {', '.join(missing)}, which older exports lack. "
+                f"Export the model again. Received: {', '.join(outputs)}."
             )
         columns = (outputs[name] for name in self.outputs)
         return [self.read(*row) for row in zip(*columns, strict=True)]

@@ -140,8 +140,8 @@ class SearchTask(ModelTask, TextTask):
 
         Args:
             text: The source or the prompt, as for `translate`.
-            search: A `GreedySearch`, or a `SampleSearch` with one sample. Defaults to `GreedySearch()`, not to
-                the task's search, since a beam search knows its output only at the end.
+            search: A `GreedySearch`, or a `SampleSearch` with one sample. Defaults to `GreedySearch()`, not
+                to the task's search, since a beam search knows its output only at the end.
 
         Returns:
             An iterator over non-empty strings, which together are the output. A character of several tokens
@@ -166,7 +166,7 @@ class SearchTask(ModelTask, TextTask):
         if bool(is_cut[0]):
             message = f"The text was longer than the translator's {self.max_source_length} {self.source.unit}"
             warnings.warn(f"{message} and was cut off.", TruncationWarning, stacklevel=2)
-        given, padding_mask, prefix_ids = functions.begun(tuple(map(np.asarray, inputs)))
+        given, padding_mask, prefix_ids = functions.decoding_inputs(tuple(map(np.asarray, inputs)))
         steps = self._streams[key](given, prefix_ids, padding_mask)
         token_ids = (int(step[0]) for step in steps)
         return _join_pieces(token_ids, self.target_tokenizer)

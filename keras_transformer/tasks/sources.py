@@ -27,7 +27,7 @@ class Source(abc.ABC):
     kinds: ClassVar[dict[str, type["Source"]]] = {}
     """Subclasses by name, for a served model, which has no tokenizer."""
     reader: ClassVar[type]
-    """Class of the reader, such as a tokenizer, which encodes sources, can be saved, and selects the `Source`."""
+    """Class of the reader, such as a tokenizer, which encodes sources and can be saved."""
     columns: ClassVar[Columns]
     """Inputs of a served signature; their first axis is the batch."""
     name: ClassVar[str]

@@ -54,9 +54,9 @@ class TextTask(Task):
         """Translate one source or several.
 
         Args:
-            texts: A string, or strings in a list, an array, a TensorFlow tensor or a dataset. For a model that
-                reads frames, an array `(s, w)`, or several in a list or an array `(b, s, w)`; trailing frames
-                that are all NaN are padding.
+            texts: A string, or strings in a list, an array, a TensorFlow tensor or a dataset. For a model
+                that reads frames, an array `(s, w)`, or several in a list or an array `(b, s, w)`; trailing
+                frames that are all NaN are padding.
             batch_size: Number of sources to decode together.
             progress: Called after each batch with the number of its sources.
 

@@ -29,10 +29,10 @@ class _TokenFunctions(NamedTuple):
     search: Search
     max_length: int
     """Maximum number of tokens of an output, including the end token, `T`."""
-    has_first: bool = False
+    targets_have_first: bool = False
     """Whether targets to score already begin with the search's first tokens, which are not scored."""
 
-    def begun(self, inputs: Batch) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    def decoding_inputs(self, inputs: Batch) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """Return the model's source, its padding mask, and the prefix of each output."""
         source, *mask = inputs
         return source, mask[0] if mask else None, None
@@ -45,7 +45,7 @@ class _TokenFunctions(NamedTuple):
         length_penalties: Tensor | None = None,
     ) -> SearchResult:
         """Generate the outputs of a batch; the options are those of `decoding.generate`."""
-        source, padding_mask, prefix_ids = self.begun(inputs)
+        source, padding_mask, prefix_ids = self.decoding_inputs(inputs)
         return generate(
             self.model,
             source,
@@ -62,14 +62,14 @@ class _TokenFunctions(NamedTuple):
     def score(self, inputs: Batch, target_ids: Tensor) -> tuple[Tensor, ...]:
         """Score targets `(b, t)` with end tokens: scores float32 `(b,)`, token counts, and each token."""
         batch_size, first = ops.shape(target_ids)[0], self.search.constraints.first_token_ids
-        if first and not self.has_first:
+        if first and not self.targets_have_first:
             given = ops.repeat(ops.convert_to_tensor([first], "int32"), batch_size, axis=0)
             target_ids = ops.concatenate([given, ops.cast(target_ids, "int32")], axis=1)
             target_ids = target_ids[:, : self.max_length]
         num_given = ops.full((batch_size,), len(first), dtype="int32") if first else None
-        return self._scored(self.model, inputs, target_ids, num_given)
+        return self._score_with_alternatives(self.model, inputs, target_ids, num_given)
 
-    def _scored(
+    def _score_with_alternatives(
         self, model: Callable[..., Tensor], inputs: Batch, target_ids: Tensor, num_given: Tensor | None
     ) -> tuple[Tensor, ...]:
         """Return scores, token counts, and ids and log-probabilities of the tokens and alternatives."""
@@ -103,7 +103,7 @@ class _TokenFunctions(NamedTuple):
 class _PromptFunctions(_TokenFunctions):
     """Causal language model and its search: an output begins with its prompt."""
 
-    def begun(self, inputs: Batch) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    def decoding_inputs(self, inputs: Batch) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """Return start tokens, no mask, and the prompts as prefixes of the outputs."""
         source = ops.convert_to_tensor(inputs[0], "int32")
         starts = ops.full((ops.shape(source)[0], 1), SPECIAL_IDS.start, dtype="int32")
@@ -118,7 +118,9 @@ class _PromptFunctions(_TokenFunctions):
         is_same = ops.cast(ops.logical_and(prompts == target_ids, prompts != SPECIAL_IDS.pad), "int32")
         num_given = ops.sum(ops.cumprod(is_same, axis=1), axis=1)
         decoder = self.model
-        return self._scored(lambda each: decoder(each["decoder_token_ids"]), inputs, target_ids, num_given)
+        return self._score_with_alternatives(
+            lambda each: decoder(each["decoder_token_ids"]), inputs, target_ids, num_given
+        )
 
 
 def _prompt_ids(token_ids: Tensor, length: Tensor | int) -> Tensor:

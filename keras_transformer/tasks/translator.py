@@ -125,8 +125,8 @@ class Translator(SearchTask):
         """Computations on token ids with the current model and search, not compiled."""
         # A multilingual tokenizer may already put the language token before a target.
         prefix_ids = tuple(self.target_tokenizer.prefix_ids)
-        has_first = self.search.constraints.first_token_ids == prefix_ids
-        return _TokenFunctions(self.model, self.search, self.max_target_length, has_first)
+        targets_have_first = self.search.constraints.first_token_ids == prefix_ids
+        return _TokenFunctions(self.model, self.search, self.max_target_length, targets_have_first)
 
     def string_functions(self, tokens: Any) -> _StringFunctions:
         """Return the functions of the signatures over token functions, compiled or traced."""
@@ -160,9 +160,9 @@ class Translator(SearchTask):
             output: The output. Defaults to the translation of `text`.
 
         Returns:
-            The alignment, as from `align`, and the maps of `model.attention_scores`: float32 `(h, t, s)`, with
-            keys such as `decoder/layer_1/cross_attention`. Each row of the decoder belongs to the token that
-            is predicted, from the tokens before it.
+            The alignment, as from `align`, and the maps of `model.attention_scores`: float32 `(h, t, s)`,
+            with keys such as `decoder/layer_1/cross_attention`. Each row of the decoder belongs to the token
+            that is predicted, from the tokens before it.
         """
         batch = self.source.batch(self.source.check("text", [text]))
         inputs, _ = self.source.read(batch, self.max_source_length)
