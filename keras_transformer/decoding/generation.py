@@ -47,9 +47,11 @@ def generate(
     """Generate outputs for a batch of sources, or continuations of prompts.
 
     A `Transformer` or an `Ensemble` reads sources. A `CausalLM` reads prompts, which usually begin with the
-    start token; the start token only asks for a whole text. Prompts must have the same length and no padding.
-    For prompts of different lengths, pass the start tokens as prompts and the rest as `prefix_ids`, as
-    `TextGenerator` does: `generate(model, [[2], [2]], search, 20, prefix_ids=[[7, 9], [8, 0]])`.
+    start token; a prompt of just the start token asks for a whole text. Prompts must have the same length and
+    no padding. For prompts of different lengths, pass the start tokens as prompts and the rest as
+    `prefix_ids`, as `TextGenerator` does:
+
+        generate(model, [[2], [2]], search, 20, prefix_ids=[[7, 9], [8, 0]])
 
     `search.special_ids` must be those of the model's training; the wrong ids produce garbage. A search starts
     from `start`, stops at `end`, pads with `pad`, and never generates `unknown`. This package's tokenizers

@@ -114,7 +114,8 @@ class Search(abc.ABC):
     constraints: Constraints = NO_CONSTRAINTS
     """Rules for the generated tokens."""
     special_ids: SpecialIds | None = None
-    """Special token ids of the target. A `Translator` fills in those of its tokenizer."""
+    """Special token ids of the target. Required by `decoding.generate`; a `Translator` or a `TextGenerator`
+    fills them in."""
 
     kinds: ClassVar[dict[str, type["Search"]]] = {}
     """Search classes that can be saved, by `kind`."""

@@ -199,7 +199,7 @@ def _check_vocabulary(argument: str, tokenizer: Tokenizer, size: int) -> None:
         received = received if isinstance(received, int) else f"that of a {type(tokenizer).__name__}"
         side = argument.removesuffix("tokenizer").replace("_", " ")
         raise ValueError(
-            f"`{argument}` must have the vocabulary of the model, as a tokenizer of this package; "
-            "`text.as_tokenizer` makes one of a tokenizer of Keras, KerasHub or SentencePiece. "
+            f"`{argument}` must have the vocabulary of the model and be a tokenizer of this package; "
+            "`text.as_tokenizer` converts one of Keras, KerasHub or SentencePiece. "
             f"Received: {argument}.vocabulary_size={received}, model {side}vocabulary size={size}."
         )

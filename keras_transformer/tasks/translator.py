@@ -67,7 +67,7 @@ class Translator(SearchTask):
     option_types: ClassVar[dict[str, Any]] = {**SearchTask.option_types, "split_texts": WhichTexts | None}
     about_outputs: ClassVar[str] = (
         "A score is a log-probability, divided by the length penalty of the search. An empty source, or\n"
-        "white space alone, has an empty output and the score 0."
+        "one of white space, has an empty output and the score 0."
     )
 
     def __init__(
@@ -91,8 +91,9 @@ class Translator(SearchTask):
         sides = ("source", "target") if isinstance(source, TextSource) else ("target",)
         if not all(hasattr(model, f"{side}_embedding") for side in sides):
             raise ValueError(
-                "`model` must write token ids, and read what the source gives: for frames it is None, or a "
-                "`data.FrameNormalizer`. `decoding.generate` decodes other models. "
+                "`model` must write token ids and read the kind of source that `source_tokenizer` encodes: "
+                "texts for a tokenizer, frames for None or a `data.FrameNormalizer`. "
+                "`decoding.generate` decodes other models. "
                 f"Received: {type(model).__name__} {getattr(model, 'name', model)!r:.200}."
             )
         source.check_model(model)
