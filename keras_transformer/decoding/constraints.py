@@ -54,11 +54,11 @@ class _Limits(NamedTuple):
 class Constraints:
     """Constraints on the tokens that a search generates. By default there are none.
 
-    Lengths of sources and outputs include the end token. Minimum lengths computed from a ratio are rounded
+    Lengths include the end token, for sources and outputs. Minimum lengths computed from a ratio are rounded
     up, maximum lengths down.
 
-    If rules conflict, this is the order of precedence: forced tokens, the prefix, the maximum length, the
-    minimum length. A hypothesis with no allowed token left may end before its minimum length.
+    If rules conflict, forced tokens override a prefix, which overrides the maximum length, which overrides
+    the minimum length. A hypothesis with no allowed token left may end early.
 
     Raises:
         TypeError: If a value has another type.

@@ -46,47 +46,42 @@ def generate(
 ) -> SearchResult:
     """Generate outputs for a batch of sources, or continuations of prompts.
 
-    A `Transformer` or an `Ensemble` reads sources. A `CausalLM` reads prompts, which usually begin with the
-    start token; a prompt of just the start token asks for a whole text. Prompts must have the same length and
-    no padding. For prompts of different lengths, pass the start tokens as prompts and the rest as
-    `prefix_ids`, as `TextGenerator` does:
+    A `Transformer` or an `Ensemble` reads sources, a `CausalLM` reads prompts. A prompt usually begins with
+    the start token; the start token by itself asks for a whole text. Prompts must have the same length and no
+    padding. If yours differ in length, pass start tokens as prompts and the rest as `prefix_ids`:
 
         generate(model, [[2], [2]], search, 20, prefix_ids=[[7, 9], [8, 0]])
 
-    `search.special_ids` must be those of the model's training; the wrong ids produce garbage. A search starts
-    from `start`, stops at `end`, pads with `pad`, and never generates `unknown`. This package's tokenizers
-    use `SpecialIds()`, and `Translator` and `TextGenerator` fill the ids in. For another tokenizer pass its
-    ids, such as BERT's `SpecialIds(pad=0, unknown=100, start=101, end=102)`. The models always treat id 0 as
-    padding.
+    Pass the special token ids of the training in `search.special_ids`; other ids produce garbage. This
+    package's tokenizers use `SpecialIds()`; for BERT's, pass
+    `SpecialIds(pad=0, unknown=100, start=101, end=102)`. Models always treat id 0 as padding.
 
     Args:
         model: A `Transformer`, an `Ensemble` or a `CausalLM` with weights.
-        inputs: Sources: integers `(b, s)` padded with 0, or features `(b, s, w)` for a model that reads
-            frames. For a `CausalLM`, prompts: integers `(b, p)`. Lists are accepted, and for a `Transformer`
-            the dictionary that `fit` takes; its `decoder_token_ids` are ignored.
+        inputs: Sources, integers `(b, s)` padded with 0, or features `(b, s, w)`; for a `CausalLM`, prompts,
+            integers `(b, p)`. Lists are accepted, and for a `Transformer` the dictionary that `fit` takes,
+            whose `decoder_token_ids` are ignored.
         search: A `GreedySearch`, `BeamSearch` or `SampleSearch`.
-        max_length: Maximum number of tokens to generate, including the end token, `T`.
-        padding_mask: `(b, s)`, True (1) for the tokens or frames of the source. By default the model computes
-            it.
-        prefix_ids: Integers `(b, p)`, padded with 0: the first tokens of each output, without the start
-            token. Defaults to none.
-        score_prefix: Whether the prefix's log-probability counts in the scores. Its length always counts.
-        source_numbers: Integers `(b,)` that identify the sources for `SampleSearch`, so that sources of
-            different batches get different random numbers. Defaults to 0 to `b - 1`.
-        max_lengths: Maximum number of tokens for each source, int32 `(b,)`, from 1 to `max_length`. Only in a
-            TensorFlow graph with a dynamic batch size, such as an export. Defaults to `max_length`.
+        max_length: Maximum number of generated tokens, including the end token, `T`.
+        padding_mask: `(b, s)`, True (1) for tokens or frames. By default the model computes it.
+        prefix_ids: Integers `(b, p)`, padded with 0: forced first tokens of each output, without the start
+            token.
+        score_prefix: Whether the scores include the prefix. Lengths always do. Defaults to True.
+        source_numbers: Integers `(b,)` from which `SampleSearch` derives random numbers, so that sources of
+            different batches get different ones. Defaults to 0 to `b - 1`.
+        max_lengths: `max_length` for each source, int32 `(b,)`. Only in a TensorFlow graph with a dynamic
+            batch size, such as an export.
         length_penalties: Length penalty for each source, float32 `(b,)`. Defaults to that of the search.
-        room: Initial cache length, in positions; the caches grow as needed. With `max_length` there is a
-            single loop in which no size changes.
+        room: Initial cache length; the caches grow as needed. With `max_length`, there is a single loop
+            without growth. Defaults to 32.
 
     Returns:
-        A `SearchResult`: token ids `(b, n, T)`, without the prompts, and scores `(b, n)`, best first.
+        A `SearchResult`: token ids `(b, n, T)`, without prompts, and scores `(b, n)`, best first.
 
     Raises:
         TypeError: If the model cannot decode, or prompts are not integers.
-        ValueError: If inputs have another rank or contain lists of different lengths; if a prefix has an id
-            outside the vocabulary; if there are more tokens than the model has positions; if the search has
-            no special ids.
+        ValueError: If inputs have another rank or rows of different lengths, a prefix has an id outside the
+            vocabulary, there are more tokens than positions, or the search has no special ids.
 
     Example:
         >>> from keras_transformer.decoding import GreedySearch

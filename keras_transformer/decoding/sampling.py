@@ -124,14 +124,12 @@ class GreedySearch(_IndependentSearch):
 class SampleSearch(_IndependentSearch):
     """Sampling with temperature, top-k and top-p: draw `num_samples` outputs for each source.
 
-    The distribution of each token is changed by the constraints, then the temperature, then `top_k`, then
-    `top_p`, which is applied to the renormalised probabilities of the remaining tokens. The score is always
-    the model's log-probability of the output (temperature 1, whole vocabulary), divided by the length
-    penalty, so you can compare scores across options and searches.
+    The distribution is changed by the constraints, the temperature, `top_k` and then `top_p`, which applies
+    to renormalised probabilities. The score is the model's log-probability (temperature 1, whole vocabulary),
+    divided by the length penalty, so you can compare scores across options and searches.
 
-    With a seed, a source with a given number always gets the same outputs, eagerly and compiled. The number
-    is its row in the batch; for a `Translator`, its index among all texts of a call, so the batch size does
-    not matter.
+    With a seed, outputs are the same eagerly and compiled, and depend on the number of a source: its row in
+    the batch, or for a `Translator` its index among all texts of a call, for any batch size.
 
     Raises:
         TypeError: If an option has another type.

@@ -46,18 +46,16 @@ def score_targets(
 ) -> _TargetScores:
     """Return the log-probabilities of given targets.
 
-    Divided by the length penalty, the log-probability of a hypothesis is the score that the search returned.
-    Unlike in a search, the unknown token has the probability that the model assigns to it.
+    Divided by the length penalty, they are the scores that a search returns. The unknown token, which a
+    search never generates, has the probability that the model assigns to it.
 
     Args:
         model: A `Transformer`, or any function from its inputs to logits `(b, t, v)`.
         inputs: Sources, as for `generate`.
-        target_ids: Integers `(b, t)` as in a `SearchResult`: no start token, usually the end token, then
-            padding, which is not scored.
-        padding_mask: `(b, s)`, True (1) for the frames of features. Leave it None for token ids.
+        target_ids: Integers `(b, t)`: no start token, usually the end token, then padding, which is not
+        scored. padding_mask: `(b, s)`, True (1) for frames. Only for features.
         special_ids: Special token ids of the target.
-        num_given: Integers `(b,)`: number of tokens at the start of each target that are not scored.
-            Defaults to 0.
+        num_given: Integers `(b,)`: number of first tokens of each target not to score. Defaults to 0.
 
     Returns:
         Log-probabilities `(b,)` and numbers of scored tokens `(b,)`.
@@ -104,19 +102,18 @@ def score_tokens(
         inputs: Sources, as for `generate`.
         target_ids: As for `score_targets`.
         padding_mask: As for `score_targets`.
-        special_ids: Special token ids of the target.
+        special_ids: As for `score_targets`.
         num_given: As for `score_targets`.
-        num_alternatives: Number of most likely tokens to return for each position, `k`, at most the
-            vocabulary size. They include the target's token if it is likely enough. 0 disables them.
+        num_alternatives: Number of most likely tokens at each position, `k`, at most the vocabulary size.
+            They may include the target's token. Defaults to 5; 0 disables them.
 
     Returns:
-        Log-probabilities of the target tokens `(b, t)`, and the `k` most likely token ids at each position
-        with their log-probabilities.
+        Log-probabilities of the tokens `(b, t)`, and ids and log-probabilities of the alternatives
+        `(b, t, k)`.
 
     Raises:
         TypeError: If targets are not integers.
-        ValueError: If targets have another rank, have no tokens, or begin with the start token; if
-            `num_alternatives` is negative.
+        ValueError: As for `score_targets`, or if `num_alternatives` is negative.
 
     Example:
         >>> from keras_transformer.models import Transformer
@@ -158,29 +155,27 @@ def align_targets(
     *,
     special_ids: SpecialIds,
 ) -> Tensor:
-    """Return the alignment of sources and given targets: the cross-attention of one decoder layer.
+    """Return the cross-attention of one decoder layer for sources and given targets, as an alignment.
 
-    One teacher-forced pass computes the same attention as generating the target, so a search need not store
-    it. Attention shows where the model looked; often, but not always, this is the token's translation. In
-    deep models the last but one layer (-2) tends to align better than the last.
+    One teacher-forced pass computes the same attention as the search did. The most attended source token is
+    often, but not always, the translation. In deep models the last but one layer (-2) tends to align better
+    than the last.
 
     Args:
         model: A `Transformer` or an `Ensemble` with weights.
         inputs: Sources, as for `generate`.
         target_ids: As for `score_targets`.
-        layer: Index of the decoder layer, from 0; negative indices count from the last. Defaults to the
-            last.
+        layer: Index of the decoder layer; negative ones count from the last. Defaults to the last.
         padding_mask: As for `score_targets`.
-        special_ids: Special token ids of the target.
+        special_ids: As for `score_targets`.
 
     Returns:
-        float32 `(b, t, s)`, the mean over the heads: row `i` is the attention of target token `i`. It sums to
-        1, and is 0 at padding.
+        Mean attention over the heads, float32 `(b, t, s)`. The row of a target token sums to 1, that of
+        padding is 0.
 
     Raises:
         TypeError: If targets are not integers.
-        ValueError: If targets have another rank, have no tokens, or begin with the start token; if the layer
-            does not exist.
+        ValueError: As for `score_targets`, or if the layer does not exist.
 
     Example:
         >>> from keras_transformer.models import Transformer
@@ -212,11 +207,11 @@ def target_attention(
         inputs: Sources, as for `generate`.
         target_ids: As for `score_targets`.
         padding_mask: As for `score_targets`.
-        special_ids: Special token ids of the target.
+        special_ids: As for `score_targets`.
 
     Returns:
-        The dictionary of `model.attention_scores`: tensors `(b, h, t, s)` with keys such as
-        `decoder/layer_1/cross_attention`. Each row of the decoder belongs to the token that it predicts.
+        The dictionary of `model.attention_scores`: `(b, h, t, s)` by names such as
+        `decoder/layer_1/cross_attention`. A decoder row belongs to the token that it predicts.
 
     Raises:
         TypeError: If the model has no `attention_scores`, or targets are not integers.

@@ -22,32 +22,29 @@ _PERFECT = {"bleu": 100.0, "chrf": 100.0, "exact_match": 1.0}
 class DecodeAndScore(keras.callbacks.Callback):
     """Decode validation pairs after an epoch and add their score to the logs.
 
-    The teacher-forced loss does not measure how well a model decodes without the reference. This callback
-    adds `val_bleu` (or `val_` with another metric's name) to the logs. If higher is better, it also adds
-    `val_bleu_loss`, the distance from the best possible value. Pass `monitor`, the name whose lowest value is
-    best, to `Checkpoint` and `EarlyStopping`, and put this callback before them.
+    The teacher-forced loss does not measure how well a model decodes. This callback adds a metric to the
+    logs, such as `val_bleu`, and if higher is better also its distance from the best value, `val_bleu_loss`.
+    Put it before `Checkpoint` and `EarlyStopping`, and pass them its `monitor`, whose lowest value is best.
 
-    References are compared in the form that the target vocabulary can express, for example in lower case.
-    Otherwise no output might ever be right, and the first epoch would count as the best. `evaluate` compares
-    with the original texts.
+    References are compared as the target vocabulary can write them, for example in lower case; otherwise no
+    output might ever be right. `evaluate` compares with the original texts.
 
-    The first and the last epoch of a run are always decoded. `training.fit` passes on the earlier scores of a
-    resumed run; in a training loop of your own, call `continue_from`.
+    The first and the last epoch of a run are always decoded. `training.fit` passes on the scores of a resumed
+    run; in your own training loop, call `continue_from`.
 
     Args:
-        make_translator: Function that returns a translator for the model, called once for all epochs, such as
+        make_translator: Function that returns a translator for the model, called once, such as
             `lambda model: Translator(model, source_tokenizer, target_tokenizer)`.
         pairs: Validation pairs: a source, and one target or a list of several.
         metric: Name of a metric of `evaluate`. Defaults to "bleu".
         every: Interval between decodings, in epochs. Defaults to 1.
-        limit: Maximum number of pairs to decode; the first ones are used. Defaults to all.
+        limit: Number of pairs to decode, from the first. Defaults to all.
         batch_size: Number of sources to decode together. Defaults to 64.
-        tokenize: Tokenization of sacreBLEU, for BLEU. Defaults to "13a".
+        tokenize: sacreBLEU's tokenization for BLEU. Defaults to "13a".
 
     Raises:
         ValueError: If the metric is unknown, there are no pairs, or a number is not positive.
-        InputError: If the metric is 0 for the references themselves, such as BLEU for texts of fewer than
-            four tokens.
+        InputError: If the metric is 0 for the references themselves, as BLEU is for fewer than four tokens.
 
     Example:
         ```python

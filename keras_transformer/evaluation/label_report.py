@@ -99,21 +99,20 @@ def evaluate_labels(
 
     - `accuracy`: the fraction of texts whose label, or whose set of labels, is right.
     - `macro_f1`: the unweighted mean of the F1 of all labels.
-    - `micro_f1`: the F1 over all labels together, only for texts with several labels; otherwise it equals the
-      accuracy.
+    - `micro_f1`: the F1 over all labels together, only for texts with several labels.
 
     Args:
         predicted: Predicted label of each text, or a list of labels.
         references: Right label of each text, or a list of labels.
-        labels: Names of the labels, in the order of the report. Labels that are missing here are appended.
-            Defaults to all that occur, sorted.
+        labels: Names of the labels, in the order of the report; others follow. Defaults to all that occur,
+            sorted.
 
     Returns:
         The report, with the scores of each label and, for single labels, the confusion matrix.
 
     Raises:
         TypeError: If labels are not strings or lists of strings, or single labels are compared with lists.
-        ValueError: If there are no texts, or the numbers of predictions and references differ.
+        ValueError: If there are no texts, or predictions and references differ in number.
 
     Example:
         >>> report = evaluate_labels(["ham", "spam", "ham"], ["ham", "spam", "spam"])

@@ -112,19 +112,19 @@ def evaluate(
 ) -> EvaluationReport:
     """Score hypotheses against their references.
 
-    - `bleu`, `chrf`: corpus BLEU (Papineni et al. 2002) and chrF (Popović 2015), from 0 to 100, as the
-      `sacrebleu` command computes them.
+    - `bleu`, `chrf`: corpus BLEU (Papineni et al. 2002) and chrF (Popović 2015), from 0 to 100, as
+      `sacrebleu` computes them.
     - `exact_match`: the fraction of hypotheses that equal one of their references.
-    - `word_error_rate`: the fraction that do not equal any reference: the WER of pronunciations.
-    - `token_error_rate`: the edits from each hypothesis to its closest reference, divided by the length of
-      the references. Tokens are separated by white space: phones for the PER, words for the WER of speech.
+    - `word_error_rate`: the remaining fraction; for pronunciations, this is the WER.
+    - `token_error_rate`: the edits to the closest references divided by their length. Tokens are separated by
+      white space: phones for the PER, words for the WER of speech.
     - `character_error_rate`: the same for characters, including white space.
 
     Args:
         hypotheses: Outputs of a model.
         references: For each hypothesis one right string, or several.
         metrics: Names of metrics, in the order of the table. Defaults to all.
-        tokenize: Tokenization of sacreBLEU for BLEU: `"13a"` for plain text, `"none"` for tokenized text,
+        tokenize: sacreBLEU's tokenization for BLEU: `"13a"` for plain text, `"none"` for tokenized text,
             `"intl"`, `"char"`, `"zh"` and others. Defaults to `"13a"`.
         lowercase: Whether BLEU and chrF ignore case. Defaults to False.
 
@@ -133,8 +133,8 @@ def evaluate(
 
     Raises:
         TypeError: If hypotheses or references are not lists of strings.
-        ValueError: If there are no hypotheses, the numbers of hypotheses and references differ, all
-            references are empty, or a metric or tokenization is unknown.
+        ValueError: If there are no hypotheses, hypotheses and references differ in number, all references are
+            empty, or a metric or tokenization is unknown.
 
     Example:
         >>> print(evaluate(["2023-03-03"], ["2023-03-04"], ["exact_match", "character_error_rate"]))

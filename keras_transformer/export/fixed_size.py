@@ -43,36 +43,33 @@ def export_litert(
     batch_size: int = 1,
     optimize: str = "float32",
 ) -> Path:
-    """Export greedy decoding as a verified `.tflite` file for LiteRT, with built-in operations only.
+    """Export greedy decoding as a verified `.tflite` file of built-in LiteRT operations, with fixed sizes.
 
-    All sizes are fixed. The signature `serving_default` maps `source_ids`, int32 `(b, s)`, to `token_ids`,
-    int32 `(b, T)`, and `score`, float32 `(b,)`: the log-probability divided by the length penalty. Rows of
-    ids have an end token and are padded with 0; your code converts between texts and ids with the tokenizers.
-    For a model that reads frames, the inputs are unnormalized `features`, float32 `(b, s, w)`, and
-    `padding_mask`, boolean `(b, s)`, instead. Decoding stops when every row has its end token, so short
-    outputs take less time.
+    The signature `serving_default` maps `source_ids`, int32 `(b, s)`, to `token_ids`, int32 `(b, T)`, and
+    `score`, float32 `(b,)`: the log-probability divided by the length penalty. Ids have an end token and are
+    padded with 0; convert texts with the tokenizers. For a model that reads frames, the inputs are
+    unnormalized `features`, float32 `(b, s, w)`, and `padding_mask`, boolean `(b, s)`. Decoding stops when
+    every row has its end token.
 
     Args:
-        translator: A translator on the TensorFlow backend. The length penalty and the constraints of its
-            search are used.
+        translator: A translator on the TensorFlow backend. Length penalty and constraints are those of its
+            search.
         path: The file. An existing file is replaced.
-        examples: Real sources, of which the first 8 are compared. Unusual sources, such as empty ones, are
-            always compared.
-        source_length: Number of tokens of a source, including the end token, or number of frames, `s`.
-            Defaults to the translator's `max_source_length`.
-        max_length: Number of tokens of an output, including the end token, `T`. Defaults to the translator's
+        examples: Real sources; the first 8 are compared. Unusual sources, such as empty ones, always are.
+        source_length: Number of source tokens, including the end token, or frames, `s`. Defaults to the
+            translator's `max_source_length`.
+        max_length: Number of output tokens, including the end token, `T`. Defaults to the translator's
             `max_target_length`.
         batch_size: Number of sources, `b`. Defaults to 1.
-        optimize: `float32`, or `int8` for matrices rounded by the engine's quantizer: about a third of the
-            size, but some outputs differ; at most half of the compared ones may. Defaults to `float32`.
+        optimize: `float32`, or `int8` to round matrices with the engine's quantizer: about a third of the
+            size, but up to half of the compared outputs may differ. Defaults to `float32`.
 
     Returns:
         The path.
 
     Raises:
         InputError: If the file cannot be written, or Keras runs on another backend.
-        ExportError: If LiteRT lacks an operation of the model, or its results differ from the translator's.
-            Nothing is written.
+        ExportError: If LiteRT lacks an operation of the model, or its results differ. Nothing is written.
         TypeError: If `batch_size` is not an integer.
         ValueError: If a length is below 2, `batch_size` is not positive, or `optimize` is unknown.
     """

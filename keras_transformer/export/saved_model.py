@@ -40,34 +40,32 @@ def export_saved_model(
     optimize: str = "float32",
     threads: int | None = None,
 ) -> Path:
-    """Export a task as the next version of a SavedModel, verified before it appears.
+    """Export a task as the next version of a SavedModel for TensorFlow Serving.
 
-    The new version is renamed to its number only after `verify_saved_model` has passed, so a server that
-    watches the directory never loads an incomplete model. Serve the directory with TensorFlow Serving as the
-    README in each version explains.
+    The version appears only after `verify_saved_model` has passed, so a server that watches the directory
+    never loads an incomplete model. Its README explains how to serve it.
 
     Args:
         task: A task, such as a `Translator`, on the TensorFlow backend. If its search samples, the signature
-            `search` takes a seed, and the other signatures return the same sample each time.
-        directory: Directory of the model. Its name is the model's name; its subdirectories are the versions,
-            named by numbers.
-        examples: Real sources. The first 8 are used for the verification and the warm-up requests; for `xla`,
-            pass sources of typical lengths. Defaults to a few tokens of the vocabulary.
-        optimize: `float32`; `bfloat16` to halve the size of the weights, which changes outputs whose
-            probabilities are nearly equal; or `xla` to compile the search for a few lengths, with the same
-            outputs. Defaults to `float32`.
-        threads: On CPU only: split the sources of each request across this many threads, for example the
-            server's cores divided by its concurrent requests. The outputs are the same, and it is mostly
-            faster. By default TensorFlow parallelises each operation instead.
+            `search` takes a seed; the others return the same sample each time.
+        directory: Directory of the model. Its name is the model's name, its subdirectories are the versions.
+        examples: Real sources; the first 8 are used for the verification and the warm-up. For `xla`, pass
+            typical lengths. Defaults to a few tokens of the vocabulary.
+        optimize: `float32`; `bfloat16` for weights of half the size, which may change outputs of nearly equal
+            probability; or `xla` to compile the search for a few lengths, with the same outputs. Defaults to
+            `float32`.
+        threads: CPU only: split the sources of each request across this many threads, such as the server's
+            cores divided by its concurrent requests. Mostly faster, with the same outputs. By default
+            TensorFlow parallelises each operation instead.
 
     Returns:
         The directory of the new version. `models.config` is written next to it unless it exists.
 
     Raises:
-        InputError: If the directory cannot be written or is that of a version, or if Keras runs on another
+        InputError: If the directory cannot be written or is that of a version, or Keras runs on another
             backend.
         ExportError: If the SavedModel's results differ from the task's. It is then deleted.
-        ValueError: If `optimize` is unknown, `xla` or `threads` is not supported for the task, or the search
+        ValueError: If `optimize` is unknown, `xla` or `threads` is not supported for the task, or its search
             is random and has no `seed` field.
     """
     _check_exportable(task, ModelTask)

@@ -91,23 +91,23 @@ class TextClassifier(PredictionTask, Classifier):
     """Classify texts, or frames, with a trained encoder.
 
     A text is truncated to `max_length` tokens; a call that truncates one warns once with a
-    `TruncationWarning`. You may assign `max_length`. `save`, `load` and `export.export_saved_model` keep the
-    label names with the model.
+    `TruncationWarning`. You may assign `max_length`. `save` and `export.export_saved_model` keep the label
+    names.
 
     Args:
         model: A model with weights that returns a logit for each label, `(b, c)`, such as
             `EncoderModel(v, c, pooling="mean")` or another Keras model that reads token ids.
         tokenizer: Tokenizer of the training texts. For frames, a `data.FrameNormalizer`.
         labels: Names of the labels, in the order of the model's outputs.
-        multi_label: Whether a text may have any number of labels (a sigmoid for each), for a model trained
-            with `keras.losses.BinaryCrossentropy(from_logits=True)`. If False, a text has one label, and the
-            probabilities sum to 1 (a softmax).
-        max_length: Maximum number of tokens of a text, including the end token, and at most the number of
-            learned positions. Defaults to 256.
+        multi_label: Whether a text may have several labels (a sigmoid for each), for a model trained with
+            `keras.losses.BinaryCrossentropy(from_logits=True)`. Defaults to False: one label, and the
+            probabilities sum to 1 (softmax).
+        max_length: Maximum number of tokens, including the end token, at most the number of learned positions.
+            Defaults to 256.
 
     Raises:
-        ValueError: If the tokenizer's vocabulary does not have the model's size, the model does not have an
-            output for each label, there are fewer than two labels, labels repeat, or `max_length` is below 2.
+        ValueError: If the vocabulary does not have the model's size, the labels are fewer than two, repeat or
+            differ in number from the model's outputs, or `max_length` is below 2.
         TypeError: If the model is not a Keras model, or a label is not a string.
 
     Example:

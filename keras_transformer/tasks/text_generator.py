@@ -18,12 +18,11 @@ class TextGenerator(SearchTask):
     """Continue texts with a trained language model.
 
     **An output is the whole text, including its prompt**, as in KerasHub's `generate`, so that subwords are
-    joined correctly. The prompt appears as the tokenizer decodes it. An empty prompt asks for a whole text.
-    The lengths of other prompts in a batch do not change an output.
+    joined correctly. An empty prompt asks for a whole text.
 
-    The score of an output is the log-probability of its tokens after the prompt, divided by the length
-    penalty of the whole text. `score(prompts, texts)` takes whole texts and does not score the tokens that a
-    text shares with its prompt; with the prompt `""` it scores all.
+    The score is the log-probability of the tokens after the prompt, divided by the length penalty of the
+    whole text. `score(prompts, texts)` takes whole texts and skips the tokens that a text shares with its
+    prompt.
 
     A prompt is truncated to `max_length - 1` tokens; a call that truncates one warns once with a
     `TruncationWarning`. You may assign `search` and `max_length`. `n_best`, `stream`, `save`, `load` and
@@ -33,11 +32,11 @@ class TextGenerator(SearchTask):
         model: A `CausalLM` with weights.
         tokenizer: Tokenizer of the training texts, each of which had a start and an end token.
         search: Search strategy. Defaults to `GreedySearch()`; a `SampleSearch` generates varied texts.
-        max_length: Maximum number of tokens of a text, including its prompt and the end token, and at most
-            the number of learned positions. Defaults to 256.
+        max_length: Maximum number of tokens of a text, including prompt and end token, at most the number of
+            learned positions. Defaults to 256.
 
     Raises:
-        ValueError: If the tokenizer's vocabulary does not have the model's size, or `max_length` is below 2.
+        ValueError: If the vocabulary does not have the model's size, or `max_length` is below 2.
         TypeError: If the model is not a `CausalLM`.
 
     Example:

@@ -117,24 +117,23 @@ class Tagger(Task):
 class TextTagger(PredictionTask, Tagger):
     """Tag the words of texts with a trained encoder, for example for named entity recognition.
 
-    Texts are split into words at white space; punctuation and symbols at the ends of a word become separate
-    words (`text.split_words`). Insert spaces into texts of languages that do not use them. The tag of a word
-    is that of its first token, as in `data.tagging_dataset`. A text is truncated to `max_length` tokens; a
-    call that truncates one warns once with a `TruncationWarning`.
+    `text.split_words` splits texts at white space and separates punctuation; insert spaces into texts of
+    languages without them. The tag of a word is that of its first token, as in `data.tagging_dataset`. A text
+    is truncated to `max_length` tokens; a call that truncates one warns once with a `TruncationWarning`.
 
     Args:
         model: A model with weights that returns a logit for each tag at each position, `(b, s, c)`, such as
             `EncoderModel(v, c)` or another Keras model that reads token ids.
         tokenizer: Tokenizer of the training texts.
         tags: Names of the tags, in the order of the model's outputs.
-        max_length: Maximum number of tokens of a text, including the end token, and at most the number of
-            learned positions. Defaults to 256.
-        split_punctuation: Whether to split punctuation from words. Pass False for texts that are already
-            tokenized, such as those of CoNLL files. Defaults to True.
+        max_length: Maximum number of tokens, including the end token, at most the number of learned
+            positions. Defaults to 256.
+        split_punctuation: Whether to separate punctuation from words. Pass False for tokenized texts, such as
+            CoNLL files. Defaults to True.
 
     Raises:
-        ValueError: If the tokenizer's vocabulary does not have the model's size, the model does not have an
-            output for each tag, there are fewer than two tags, tags repeat, or `max_length` is below 2.
+        ValueError: If the vocabulary does not have the model's size, the tags are fewer than two, repeat or
+            differ in number from the model's outputs, or `max_length` is below 2.
         TypeError: If the model is not a Keras model, or a tag is not a string.
 
     Example:

@@ -22,34 +22,31 @@ from keras_transformer.types import SPECIAL_IDS, Tensor, Value
 class Translator(SearchTask):
     """Translate texts, or frames, with a trained encoder-decoder model.
 
-    **Long texts**: `translate` splits a text of more than `max_source_length` tokens into sentences, and a
-    longer sentence between words. It translates the pieces and joins the outputs with the text's white space.
-    The score is the mean of the pieces' scores, weighted by their numbers of tokens. `n_best`, `score`,
-    `align` and `stream` truncate long texts instead. A call that truncates a source, or a target to score,
-    warns once with a `TruncationWarning`.
+    `translate` splits a text of more than `max_source_length` tokens into sentences, and a longer sentence
+    between words. It joins the translations with the text's white space; the score is the mean of the pieces'
+    scores, weighted by their numbers of tokens. `n_best`, `score`, `align` and `stream` truncate long texts.
+    A call that truncates a source, or a target to score, warns once with a `TruncationWarning`.
 
-    An empty source, or one of white space, has an empty output. For a model with learned positions the limits
-    are reduced to their number. You may assign `search`, `split_texts` and the limits; the next call uses
-    them.
+    An empty source, or one of white space, has an empty output. You may assign `search`, `split_texts` and
+    the limits; the next call uses them.
 
     Args:
         model: A `Transformer` or an `Ensemble` with weights.
-        source_tokenizer: Tokenizer of the source language. For a model that reads frames, the
-            `data.FrameNormalizer` of its training data, or None if it was trained on frames without
-            normalization. For speech, the features that `from_hugging_face` returns.
+        source_tokenizer: Tokenizer of the source language. For frames, the `data.FrameNormalizer` of the
+            training data, or None if it was not normalized. For speech, the features that
+            `from_hugging_face` returns.
         target_tokenizer: Tokenizer of the target language.
         search: Search strategy. Defaults to `BeamSearch(4)`.
-        max_source_length: Maximum number of tokens of a source, including the end token. Defaults to 256.
-        max_target_length: Maximum number of tokens of an output, including the end token; longer outputs are
-            cut off. Defaults to 256.
-        split_texts: Which texts `translate` splits. "long": texts of more than `max_source_length` tokens.
-            "all": every text of several sentences. "none": no text, so long ones are truncated. Frames are
-            always truncated.
+        max_source_length: Maximum number of source tokens, including the end token, at most the number of
+            learned positions. Defaults to 256.
+        max_target_length: Maximum number of output tokens, with the same bound. Defaults to 256.
+        split_texts: Which texts `translate` splits: "long" for those of more than `max_source_length` tokens,
+            "all" for those of several sentences, or "none". Frames are always truncated.
 
     Raises:
         TypeError: If a tokenizer is missing.
-        ValueError: If a tokenizer's vocabulary does not have the model's size, a limit is below 2, or
-            `split_texts` has another value.
+        ValueError: If a vocabulary does not have the model's size, a limit is below 2, or `split_texts` is
+            unknown.
 
     Example:
         ```python
