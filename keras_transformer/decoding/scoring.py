@@ -53,7 +53,8 @@ def score_targets(
         model: A `Transformer`, or any function from its inputs to logits `(b, t, v)`.
         inputs: Sources, as for `generate`.
         target_ids: Integers `(b, t)`: no start token, usually the end token, then padding, which is not
-        scored. padding_mask: `(b, s)`, True (1) for frames. Only for features.
+            scored.
+        padding_mask: `(b, s)`, True (1) for frames. Only for features.
         special_ids: Special token ids of the target.
         num_given: Integers `(b,)`: number of first tokens of each target not to score. Defaults to 0.
 
