@@ -41,21 +41,19 @@ class _Candidates(NamedTuple):
 class BeamSearch(Search):
     """Beam search: keep the `n` most likely unfinished hypotheses and the `n` best finished ones.
 
-    Finished hypotheses are ranked by
+    The score of a finished hypothesis is
 
         log-probability / ((5 + length) / 6) ** length_penalty + coverage
 
     By default a source is done when it has `n` finished hypotheses and no unfinished one currently scores
-    better than the worst of them. Hypotheses that reach the maximum length without an end token rank after
-    all finished ones.
+    better. Hypotheses without an end token at the maximum length rank after all finished ones.
 
     `BeamSearch(4, length_normalization="length", cut_off_competes=True)` corresponds to
     `generate(num_beams=4)` in transformers.
 
     Raises:
         TypeError: If a value has another type.
-        ValueError: If a size is not positive, `num_hypotheses` is larger than `beam_size`, or a penalty is
-            negative.
+        ValueError: If a size is not positive, `num_hypotheses` exceeds `beam_size`, or a penalty is negative.
 
     Example:
         >>> dataclasses.replace(BeamSearch(4), beam_size=8) == BeamSearch(8)

@@ -167,8 +167,8 @@ def _confusion(predicted: Sequence[Any], references: Sequence[Any], names: Seque
 def evaluate_tags(predicted: Sequence[Sequence[str]], references: Sequence[Sequence[str]]) -> LabelReport:
     """Compare predicted tags of tokens with the right ones.
 
-    - `span_f1`: the F1 of all spans. A span is right if its label and both of its ends are, as in the
-      `conlleval` script of CoNLL-2003. Left out if no tag has a prefix such as `B-`.
+    - `span_f1`: the F1 of all spans, whose label and both ends must be right, as in `conlleval` of
+      CoNLL-2003. Left out if no tag has a prefix such as `B-`.
     - `token_accuracy`: the fraction of tokens whose tag is right.
 
     Args:

@@ -26,14 +26,14 @@ def evaluate_texts(
 
     Args:
         generator: The generator.
-        texts: Texts that were not used for training. Texts longer than `generator.max_length` are skipped,
+        texts: Texts that were not used for training. Those longer than `generator.max_length` are skipped,
             with a warning in the log.
-        packed: Whether to join the texts and cut them into pieces, as `data.text_dataset` does; then no text
-            is skipped. Defaults to False.
+        packed: Whether to join the texts and cut them into pieces, as `data.text_dataset` does, which skips
+            no text. Defaults to False.
 
     Returns:
         A report with the `perplexity` per token and the `bits_per_character`, which is comparable between
-        models with different tokenizers. Both include the end of each text.
+        tokenizers.
 
     Raises:
         InputError: If there are no texts, or all are too long.

@@ -52,15 +52,14 @@ def export_ctranslate2(
 ) -> Path:
     """Export a Transformer as a CTranslate2 model.
 
-    The directory contains the model, a README and `SHA256SUMS` (check it with `sha256sum --check`). For a
-    translator, it also contains both tokenizers, as `Tokenizer.save` writes them, and the vocabularies
-    consist of their pieces. For a model without tokenizers, the vocabularies are decimal ids.
+    The directory contains the model, a README and `SHA256SUMS`, for a translator also both tokenizers. The
+    vocabularies consist of the tokenizers' pieces, or of decimal ids if there are no tokenizers.
 
     Args:
         model: A `Translator`, or a `Transformer` with weights.
         directory: Directory to create. It appears only when it is complete.
         quantization: Quantization of the weights by CTranslate2, such as `int8`. Defaults to float32.
-        num_positions: Number of sinusoidal positions to write; at least the translator's limits. CTranslate2
+        num_positions: Number of sinusoidal positions to write, at least the translator's limits. CTranslate2
             truncates sources to 1,024 tokens by default. Defaults to 2048.
 
     Returns:

@@ -68,16 +68,15 @@ def _compared_sources(task: ModelTask, examples: Iterable[Value]) -> list[Value]
 def verify_saved_model(directory: str | Path, task: ModelTask, examples: Iterable[Value] = ()) -> None:
     """Raise ExportError unless a SavedModel returns the results of its task.
 
-    The SavedModel is loaded in a new process without Keras and this package. It must consist of operations of
-    TensorFlow and TensorFlow Text, have the documented signatures, return the task's results in a batch and
-    for each source in a separate request, accept bytes that are not UTF-8, and return no rows for an empty
+    A new process without Keras and this package loads the SavedModel. It must consist of operations of
+    TensorFlow and TensorFlow Text, have the documented signatures, return the task's results for each source,
+    in a batch and in a separate request, accept bytes that are not UTF-8, and return no rows for an empty
     batch.
 
     Args:
         directory: Directory of a version.
         task: The exported task.
-        examples: Real sources, of which the first 8 are compared. Unusual sources, such as empty ones, are
-            always compared.
+        examples: Real sources; the first 8 are compared. Unusual sources, such as empty ones, always are.
 
     Raises:
         ExportError: If a result differs; the message shows it.

@@ -136,12 +136,12 @@ class SearchTask(ModelTask, TextTask):
         return {**super().request_columns(sources, results), "output": output.numpy(), **options}
 
     def stream(self, text: Value, search: Search | None = None) -> Iterator[str]:
-        """Stream the output for one source, in pieces that no later token can change.
+        """Stream the output for one source, in pieces that later tokens do not change.
 
         Args:
             text: The source or the prompt, as for `translate`.
             search: A `GreedySearch`, or a `SampleSearch` with one sample. Defaults to `GreedySearch()`, not
-                to the task's search, since a beam search knows its output only at the end.
+                to the task's search: a beam search knows its output only at the end.
 
         Returns:
             An iterator over non-empty strings, which together are the output. A character of several tokens

@@ -54,10 +54,10 @@ class TextTask(Task):
         """Translate one source or several.
 
         Args:
-            texts: A string, or strings in a list, an array, a TensorFlow tensor or a dataset. For a model
-                that reads frames, an array `(s, w)`, or several in a list or an array `(b, s, w)`; trailing
-                frames that are all NaN are padding.
-            batch_size: Number of sources to decode together.
+            texts: A string, or strings in a list, an array, a TensorFlow tensor or a dataset. For frames, an
+                array `(s, w)`, or several in a list or an array `(b, s, w)`; trailing frames of NaN are
+                padding.
+            batch_size: Number of sources to decode together. Defaults to 64.
             progress: Called after each batch with the number of its sources.
 
         Returns:
@@ -101,14 +101,13 @@ class TextTask(Task):
         Args:
             texts: As for `translate`, but not a single string.
             num: Maximum number of outputs for each source. Defaults to all that the search keeps.
-            batch_size: Number of sources to decode together.
+            batch_size: As for `translate`.
             progress: As for `translate`.
-            tokens: Whether to include the tokens of each output, with their log-probabilities and
-                alternatives as `score` computes them, including the end token.
+            tokens: Whether to include each output's tokens with log-probabilities and alternatives, as from
+                `score`. Defaults to False.
 
         Returns:
-            The outputs for each source, best first. There may be fewer than `num`, and there is one for an
-            empty source.
+            The outputs for each source, best first. There may be fewer than `num`; an empty source has one.
 
         Raises:
             TypeError: If `num` is not an integer, or `texts` is not as for `translate`.
@@ -146,21 +145,21 @@ class TextTask(Task):
 
         Args:
             sources: As for `translate`, but not a single string.
-            targets: One string for each source. The end token is appended. If the target is as long as the
-                longest output, the end token replaces its last token, so an output that the search cut off
-                has a different score here.
-            batch_size: Number of pairs to score together.
+            targets: One string for each source. The end token is appended; it replaces the last token of a
+                target that is as long as the longest output, so an output that was cut off has a different
+                score here.
+            batch_size: Number of pairs to score together. Defaults to 64.
             progress: As for `translate`.
             tokens: Whether to include the target's tokens, each with its log-probability and the 5 most
-                likely tokens at its position.
+                likely tokens at its position. Defaults to False.
 
         Returns:
-            The score of each pair, in the same order: the search's score without coverage and repetition
-            penalties. 0 for a pair of empty texts.
+            The search's score of each pair, without coverage and repetition penalties, in the same order. 0
+            for two empty texts.
 
         Raises:
             TypeError: If sources or targets have another type.
-            ValueError: If the numbers of sources and targets differ.
+            ValueError: If sources and targets differ in number.
         """
         check_flags(tokens=tokens)
         checked, outputs = self.source.check("sources", sources), as_strings(targets=targets)
@@ -179,7 +178,7 @@ class TextTask(Task):
         The arguments are those of `translate`, except that `texts` must not be a single string.
 
         Returns:
-            The output for each source, the tokens of both, and the attention between them as
-            `decoding.align_targets` computes it. Empty for an empty source.
+            For each source the output, the tokens of both and the attention, as from
+            `decoding.align_targets`. Empty for an empty source.
         """
         return self._in_batches("align", self.source.check("texts", texts), batch_size, progress)
