@@ -178,7 +178,7 @@ TEXT_SIGNATURES: dict[Signature, ServedSignature] = {
         {"output": ("string", 1)},
         {"score": ("float32", 1), "num_tokens": ("int32", 1)},
         _pair_score,
-        # Of fixed width, like those of `search`.
+        # Fixed width, as for `search`.
         {
             "tokens": ("string", 2),
             "token_scores": ("float32", 2),

@@ -102,7 +102,7 @@ class TextClassifier(PredictionTask, Classifier):
         multi_label: Whether a text may have several labels (a sigmoid for each), for a model trained with
             `keras.losses.BinaryCrossentropy(from_logits=True)`. Defaults to False: one label, and the
             probabilities sum to 1 (softmax).
-        max_length: Maximum number of tokens, including the end token, at most the number of learned
+        max_length: Maximum number of tokens, including the end token. Reduced to the number of learned
             positions. Defaults to 256.
 
     Raises:

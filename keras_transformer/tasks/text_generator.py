@@ -32,8 +32,8 @@ class TextGenerator(SearchTask):
         model: A `CausalLM` with weights.
         tokenizer: Tokenizer of the training texts, each of which had a start and an end token.
         search: Search strategy. Defaults to `GreedySearch()`; a `SampleSearch` generates varied texts.
-        max_length: Maximum number of tokens of a text, including prompt and end token, at most the number of
-            learned positions. Defaults to 256.
+        max_length: Maximum number of tokens of a text, including prompt and end token. Reduced to the number
+            of learned positions. Defaults to 256.
 
     Raises:
         ValueError: If the vocabulary does not have the model's size, or `max_length` is below 2.

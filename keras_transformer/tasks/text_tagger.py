@@ -126,7 +126,7 @@ class TextTagger(PredictionTask, Tagger):
             `EncoderModel(v, c)` or another Keras model that reads token ids.
         tokenizer: Tokenizer of the training texts.
         tags: Names of the tags, in the order of the model's outputs.
-        max_length: Maximum number of tokens, including the end token, at most the number of learned
+        max_length: Maximum number of tokens, including the end token. Reduced to the number of learned
             positions. Defaults to 256.
         split_punctuation: Whether to separate punctuation from words. Pass False for tokenized texts, such as
             CoNLL files. Defaults to True.

@@ -37,9 +37,9 @@ class Translator(SearchTask):
             `from_hugging_face` returns.
         target_tokenizer: Tokenizer of the target language.
         search: Search strategy. Defaults to `BeamSearch(4)`.
-        max_source_length: Maximum number of source tokens, including the end token, at most the number of
-            learned positions. Defaults to 256.
-        max_target_length: Maximum number of output tokens, with the same bound. Defaults to 256.
+        max_source_length: Maximum number of source tokens, including the end token. Reduced to the number
+            of learned positions. Defaults to 256.
+        max_target_length: Maximum number of output tokens, with the same reduction. Defaults to 256.
         split_texts: Which texts `translate` splits: "long" for those of more than `max_source_length` tokens,
             "all" for those of several sentences, or "none". Frames are always truncated.
 
