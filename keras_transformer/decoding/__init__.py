@@ -1,4 +1,4 @@
-"""Decoding in numbers: searches, the loop that drives them, and scores and alignments of given targets."""
+"""Decoding of token ids: search strategies, the decoding loop, and scores and alignments of given targets."""
 
 from keras_transformer.decoding.beam import BeamSearch
 from keras_transformer.decoding.constraints import Constraints

@@ -1,4 +1,4 @@
-"""Beam search: the most likely sequences, a few kept at a time."""
+"""Beam search: keep the most likely hypotheses at each step."""
 
 import dataclasses
 from typing import ClassVar, Literal, NamedTuple
@@ -12,49 +12,48 @@ from keras_transformer.decoding.log_probabilities import _best_tokens, _is_possi
 from keras_transformer.decoding.search import Search, SearchResult, Step, _Cache, _Request
 from keras_transformer.types import LOWEST_SCORE, Tensor
 
-# A source position without attention counts as if it had this much: log 0 has no end.
+# Lower bound of a source position's attention, since log(0) is infinite.
 _SMALLEST_COVERAGE = 1e-6
 
 
 class _BeamState(NamedTuple):
     """State of beam search."""
 
-    position: Tensor  # an integer scalar: the number of tokens that were generated
-    last_ids: Tensor  # int32 `(b, n)`: the token before; first the start token
+    position: Tensor  # an integer scalar: number of generated tokens
+    last_ids: Tensor  # int32 `(b, n)`: the previous token; first the start token
     running_ids: Tensor  # int32 `(b, n, t)`: the tokens so far, then padding
     running_log_probabilities: Tensor  # float32 `(b, n)`, best first
-    finished_ids: Tensor  # int32 `(b, n, t)`, hypotheses that ended
-    finished_scores: Tensor  # float32 `(b, n)`, best first, `LOWEST_SCORE` where there is none yet
-    limits: _Limits  # of each source
-    cache: _Cache  # that of the model, for `b * n` hypotheses
+    finished_ids: Tensor  # int32 `(b, n, t)`: hypotheses with an end token
+    finished_scores: Tensor  # float32 `(b, n)`, best first, `LOWEST_SCORE` for an empty slot
+    limits: _Limits  # limits of each source
+    cache: _Cache  # the model's cache, for `b * n` hypotheses
 
 
 class _Candidates(NamedTuple):
-    """The `2n` most likely extensions of a source: enough, should `n` of them end."""
+    """The `2n` most likely extensions for each source: enough even if `n` of them are end tokens."""
 
     log_probabilities: Tensor  # float32 `(b, 2n)`, best first
-    beams: Tensor  # int32 `(b, 2n)`: the hypothesis that is extended
-    token_ids: Tensor  # int32 `(b, 2n)`: the token that extends it
+    beams: Tensor  # int32 `(b, 2n)`: index of the extended hypothesis
+    token_ids: Tensor  # int32 `(b, 2n)`: the next token
 
 
 @dataclasses.dataclass(frozen=True)
 class BeamSearch(Search):
-    """Keep the `n` most likely running hypotheses, and the `n` best finished ones.
+    """Beam search: keep the `n` most likely unfinished hypotheses and the `n` best finished ones.
 
-    A hypothesis that ended is never extended, and competes by its score:
+    The score of a finished hypothesis is
 
         log-probability / ((5 + length) / 6) ** length_penalty + coverage
 
-    A source is done when `n` have ended and no running hypothesis is better now than the worst of them.
-    Hypotheses that reach the maximal length without an end token follow the finished ones.
+    By default a source is done when it has `n` finished hypotheses and no unfinished one currently scores
+    better. Hypotheses without an end token at the maximum length rank after all finished ones.
 
-    `BeamSearch(4, length_normalization="length", cut_off_competes=True)` is `generate(num_beams=4)` of
-    transformers.
+    `BeamSearch(4, length_normalization="length", cut_off_competes=True)` corresponds to
+    `generate(num_beams=4)` in transformers.
 
     Raises:
         TypeError: If a value has another type.
-        ValueError: If a size is not above zero, there are more hypotheses than the beam has, or a penalty is
-            negative.
+        ValueError: If a size is not positive, `num_hypotheses` exceeds `beam_size`, or a penalty is negative.
 
     Example:
         >>> dataclasses.replace(BeamSearch(4), beam_size=8) == BeamSearch(8)
@@ -62,24 +61,25 @@ class BeamSearch(Search):
     """
 
     beam_size: int = 4
-    """Hypotheses that are kept for each source, `n`."""
+    """Number of hypotheses that are kept for each source, `n`."""
     _: dataclasses.KW_ONLY
     num_hypotheses: int | None = None
-    """Hypotheses that are wanted; None for all. The fewer, the earlier the search may stop."""
+    """Number of hypotheses to return. Defaults to `beam_size`; fewer may stop the search earlier."""
     length_penalty: float = 1.0
-    """Exponent of the length, which scores are divided by; 0 for none."""
+    """Exponent of the length penalty, by which scores are divided. 0 disables it."""
     coverage_penalty: float = 0.0
-    """Weight of the source positions that were not attended to, Wu et al. 2016 ("GNMT"), equation 14:
-    `sum_i log(min(sum_j p_ij, 1))` is added to a score, where `p_ij` is the attention of target position `j`
-    to source position `i`. Only for models with an encoder."""
+    """Weight of the coverage penalty, which penalises hypotheses that leave source tokens unattended (Wu et
+    al. 2016, "GNMT", equation 14). It weights `sum_i log(min(sum_j p_ij, 1))`, where `p_ij` is the attention
+    of target position `j` to source position `i`. 0 disables it. Only for models with an encoder."""
     early_stopping: bool | Literal["never"] = False
-    """When a source is done, by the names of transformers. False: when `n` hypotheses have ended and none can
-    win at its length now, with which one that would win later is lost. True: as soon as `n` have ended, as in
-    fairseq, and in CTranslate2 with a length penalty: sooner, and short outputs are lost. "never": when no
-    running hypothesis can win, at any length."""
+    """When to stop a source, with the values of transformers. False: when it has `n` finished hypotheses and
+    no unfinished one scores better at its current length; one that would score better later is lost. True: as
+    soon as it has `n` finished hypotheses, as in fairseq, and in CTranslate2 with a length penalty; this is
+    faster but may lose the best of short outputs. "never": when no unfinished hypothesis can score better at
+    any length."""
     cut_off_competes: bool = False
-    """Whether hypotheses that reach the maximal length without an end token compete with the finished ones,
-    as in transformers and CTranslate2, instead of following them."""
+    """Whether hypotheses cut off at the maximum length compete with the finished ones, as in transformers and
+    CTranslate2. If False, they rank after them."""
 
     kind: ClassVar[str] = "beam"
     token_fields: ClassVar[tuple[str, ...]] = ("running_ids", "finished_ids")
@@ -97,20 +97,20 @@ class BeamSearch(Search):
 
     @property
     def num_outputs(self) -> int:
-        """Hypotheses that a result has for each source."""
+        """Number of hypotheses in a result for each source."""
         return self.beam_size if self.num_hypotheses is None else self.num_hypotheses
 
     @property
     def tracks_attention(self) -> bool:
-        """Whether the cache must sum up the cross-attention."""
+        """Whether the cache must accumulate the cross-attention."""
         return self.coverage_penalty > 0
 
     def initialize(self, cache: _Cache, request: _Request, length: Tensor | int) -> _BeamState:
-        """Make the state: one running hypothesis for each source, none finished."""
+        """Return the initial state: one running hypothesis for each source, none finished."""
         sizes = request.batch_size, self.beam_size
         padding = ops.full((*sizes, length), self._ids.pad, dtype="int32")
         nothing = ops.full(sizes, LOWEST_SCORE, dtype="float32")
-        # All hypotheses start alike, so only the first may count.
+        # All hypotheses start out equal, so only the first may count.
         certain = ops.zeros((request.batch_size, 1), "float32")
         return _BeamState(
             position=ops.convert_to_tensor(0, "int32"),
@@ -119,47 +119,49 @@ class BeamSearch(Search):
             running_log_probabilities=ops.concatenate([certain, nothing[:, 1:]], axis=1),
             finished_ids=padding,
             finished_scores=nothing,
-            limits=self._limits(request),
+            limits=self._source_limits(request),
             cache=cache,
         )
 
     def is_running(self, state: _BeamState, max_length: int) -> Tensor:
-        """Return for which sources a running hypothesis may still win, boolean `(b,)`.
+        """Return for which sources an unfinished hypothesis can still win, boolean `(b,)`.
 
-        Its score can at best become its log-probability now, divided by the penalty of the longest
-        hypothesis, with everything covered.
+        The upper bound of its score: its current log-probability, divided by the penalty of the longest
+        hypothesis, with full coverage.
         """
-        # With a length penalty a longer hypothesis may still win, so that this bound alone, "never", nearly
-        # always runs to the maximal length: 3.0 times the time of True for numbers in digits, False 1.2
-        # times. True is not the default, since of short outputs four bad ones end before a good one: of
-        # scanned digits in letters it found 83.9 %, and "never" 92.2 %.
+        # With a length penalty a longer hypothesis may always win, so that "never", which uses only this
+        # bound, nearly always runs to the maximum length: it takes 3.0 times as long as True for numbers in
+        # digits, False 1.2 times. True is not the default, since for short outputs four bad hypotheses end
+        # before a good one: for scanned digits in letters it found 83.9 %, "never" 92.2 %.
         limits, last = state.limits, self.num_outputs - 1
-        length = limits.most(max_length) if _is_absent(limits.longest) else limits.longest
+        length = limits.cut_off_length(max_length) if _is_absent(limits.longest) else limits.longest
         if not self.early_stopping:
-            # The bound is none, so the wanted ones may change as long as any of the `n` does.
+            # This is not an upper bound: the returned hypotheses may change while any of the `n` does.
             length, last = ops.maximum(state.position, 1), self.beam_size - 1
         running = state.running_log_probabilities[:, 0]
-        overtakes = self._scores(running, length, limits) > state.finished_scores[:, last]
+        overtakes = self._penalized_scores(running, length, limits) > state.finished_scores[:, last]
         can_win = ops.logical_and(overtakes, _is_possible(running))
         if self.early_stopping in (False, "never"):
             return can_win
         return ops.logical_and(can_win, ops.logical_not(_is_possible(state.finished_scores[:, -1])))
 
     def advance(self, state: _BeamState, step: Step, max_length: int) -> _BeamState:
-        """Extend every running hypothesis by one token."""
+        """Extend every unfinished hypothesis by one token."""
         is_running = self.is_running(state, max_length)
         found, cache = self._extend(state, step, max_length)
         ids = take(state.running_ids, found.beams, batch_dims=1)  # (b, 2n, t)
         is_position = ops.equal(ops.arange(shape_of(ids)[2], dtype="int32"), state.position)
         ids = ops.where(is_position, found.token_ids[..., None], ids)
         ended = ops.equal(found.token_ids, self._ids.end)
-        # A source that is done stays as it is, however long its neighbors go on.
+        # A finished source does not change while others in the batch go on.
         may_finish = ops.logical_and(ended, is_running[:, None])
-        finished_scores, finished_ids = self._finish(state._replace(cache=cache), found, may_finish, ids)
+        finished_scores, finished_ids = self._merge_finished(
+            state._replace(cache=cache), found, may_finish, ids
+        )
         running, order = largest(ops.where(ended, LOWEST_SCORE, found.log_probabilities), self.beam_size)
-        # It stays done, too: the bound of a length that grows could rise again.
+        # It also stays finished: as the length grows, the bound could rise again.
         running = ops.where(is_running[:, None], running, LOWEST_SCORE)
-        # A cache numbers the hypotheses of all sources: (b, n) -> (b * n,)
+        # The cache indexes the hypotheses of all sources: (b, n) -> (b * n,)
         first = ops.arange(shape_of(order)[0], dtype="int32")[:, None] * self.beam_size
         rows = ops.reshape(take(found.beams, order, batch_dims=1) + first, (-1,))
         return state._replace(
@@ -169,37 +171,37 @@ class BeamSearch(Search):
             running_log_probabilities=running,
             finished_ids=finished_ids,
             finished_scores=finished_scores,
-            # Keys and values stay where they are: a cache notes which hypothesis wrote what.
+            # Keys and values are not moved: the cache records which hypothesis wrote them.
             cache=cache.reorder(rows),
         )
 
     def finalize(self, state: _BeamState, max_length: int) -> SearchResult:
-        """Rank the hypotheses, those that ended before those that did not, unless these compete.
+        """Rank the hypotheses: finished ones first, then, unless they compete, those that were cut off.
 
-        Where there are fewer sequences than wanted, the rest is padding and scores `LOWEST_SCORE`.
+        If there are fewer than `num_outputs`, the rest is padding with a score of `LOWEST_SCORE`.
         """
         running = state.running_log_probabilities
         running_scores = self._score(running, state.position, state)
         running_scores = ops.where(_is_possible(running), running_scores, LOWEST_SCORE)
         if self.cut_off_competes:
-            state, running_scores = self._cut_off(state, running_scores, max_length)
-        # Ranks that no finished hypothesis takes come last: below any score, above nothing.
+            state, running_scores = self._merge_cut_off(state, running_scores, max_length)
+        # Unfinished hypotheses fill the ranks that the finished ones leave free.
         is_free = ops.logical_not(_is_possible(state.finished_scores))
         # (b, n) -> (b, 1)
         num_free = ops.sum(ops.cast(is_free, "int32"), axis=1, keepdims=True)
         fills = ops.arange(self.beam_size)[None, :] - (self.beam_size - num_free)
-        source = ops.maximum(fills, 0)  # the running hypothesis that fills a free rank
+        source = ops.maximum(fills, 0)  # index of the unfinished hypothesis for a free rank
         filled = take(running_scores, source, batch_dims=1)
         scores = ops.where(is_free, filled, state.finished_scores)[:, : self.num_outputs]
         ids = ops.where(is_free[..., None], take(state.running_ids, source, batch_dims=1), state.finished_ids)
-        # There may be fewer sequences than ranks.
+        # There may be fewer hypotheses than ranks.
         ids = ops.where(_is_possible(scores)[..., None], ids[:, : self.num_outputs], self._ids.pad)
-        return SearchResult(self._padded(ids, max_length), scores)
+        return SearchResult(self._pad_hypotheses(ids, max_length), scores)
 
     def _extend(self, state: _BeamState, step: Step, max_length: int) -> tuple[_Candidates, _Cache]:
-        """Find the most likely extensions of each source's hypotheses."""
+        """Return the most likely extensions of each source's hypotheses."""
         logits, cache = step(ops.reshape(state.last_ids, (-1,)), state.position, state.cache)
-        # Of each hypothesis no more than `2n` tokens can be among the `2n` best of the source.
+        # At most `2n` tokens of one hypothesis can be among the `2n` best extensions of the source.
         num_tokens = min(2 * self.beam_size, logits.shape[-1])
         if self.constraints.is_idle(state.limits):
             scores, ids = _best_tokens(logits, num_tokens, self._ids)
@@ -213,11 +215,11 @@ class BeamSearch(Search):
         best, found = largest(totals, min(2 * self.beam_size, self.beam_size * num_tokens))
         return _Candidates(best, found // num_tokens, take(ids, found, batch_dims=1)), cache
 
-    def _finish(
+    def _merge_finished(
         self, state: _BeamState, found: _Candidates, may_finish: Tensor, ids: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Let candidates that ended compete with what had ended: scores `(b, n)` and tokens `(b, n, t)`."""
-        # As everywhere, only the `n` best may end: so a beam of one is greedy search.
+        """Merge newly finished hypotheses with the finished ones: scores `(b, n)`, tokens `(b, n, t)`."""
+        # Only the `n` best candidates may end, so that a beam of size 1 is greedy search.
         is_best = ops.arange(found.beams.shape[1]) < self.beam_size
         is_best = ops.logical_and(is_best, _is_possible(found.log_probabilities))
         scores = self._score(found.log_probabilities, state.position + 1, state, found.beams)
@@ -225,11 +227,11 @@ class BeamSearch(Search):
         scores, order = largest(ops.concatenate([state.finished_scores, scores], axis=1), self.beam_size)
         return scores, take(ops.concatenate([state.finished_ids, ids], axis=1), order, batch_dims=1)
 
-    def _cut_off(
+    def _merge_cut_off(
         self, state: _BeamState, running_scores: Tensor, max_length: int
     ) -> tuple[_BeamState, Tensor]:
-        """Let hypotheses of the maximal length compete with those that ended."""
-        most = ops.convert_to_tensor(state.limits.most(max_length), "int32")
+        """Merge hypotheses of the maximum length with the finished ones."""
+        most = ops.convert_to_tensor(state.limits.cut_off_length(max_length), "int32")
         is_cut_off = ops.reshape(state.position >= most, (-1, 1))
         scores = ops.where(is_cut_off, running_scores, LOWEST_SCORE)
         scores, order = largest(ops.concatenate([state.finished_scores, scores], axis=1), self.beam_size)
@@ -240,8 +242,8 @@ class BeamSearch(Search):
     def _score(
         self, log_probabilities: Tensor, length: Tensor, state: _BeamState, beams: Tensor | None = None
     ) -> Tensor:
-        """Score hypotheses `(b, m)` of one length, which continue `beams`, or themselves."""
-        scores = self._scores(log_probabilities, length, state.limits)
+        """Score hypotheses `(b, m)` of one length, which continue `beams` (by default themselves)."""
+        scores = self._penalized_scores(log_probabilities, length, state.limits)
         if not self.tracks_attention:
             return scores
         cache = state.cache

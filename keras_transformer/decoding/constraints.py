@@ -1,4 +1,4 @@
-"""Constraints of a search: lengths, banned tokens, repetitions, and prefixes that must be generated."""
+"""Constraints on generated tokens: lengths, banned tokens, repetition, prefixes."""
 
 import dataclasses
 import functools
@@ -12,17 +12,17 @@ from keras_transformer._arguments import check_flags, check_number, check_severa
 from keras_transformer.decoding.log_probabilities import FORCED_LOG_PROBABILITY, _is_possible
 from keras_transformer.types import LOWEST_SCORE, SpecialIds, Tensor
 
-# Products such as 1.1 * 10 differ a little from the whole number that is meant.
+# Products such as 1.1 * 10 are not exactly the intended integer.
 _ROUNDING = 1e-4
 
 
 def _is_absent(part: Tensor) -> bool:
-    """Return whether a part of a state is `()`: a loop cannot carry None."""
+    """Return whether a field is `()`, which replaces None: a loop cannot carry None."""
     return isinstance(part, tuple)
 
 
 def _checked_ids(name: str, token_ids: Iterable[int]) -> tuple[int, ...]:
-    """Return ids as integers of Python."""
+    """Validate token ids and return them as Python integers."""
     check_several(object, **{name: token_ids})
     token_ids = tuple(token_ids)
     for token_id in token_ids:
@@ -32,38 +32,37 @@ def _checked_ids(name: str, token_ids: Iterable[int]) -> tuple[int, ...]:
 
 
 class _Limits(NamedTuple):
-    """Bounds of each source; `()` where there is none."""
+    """Limits of each source; `()` for a limit that is not set."""
 
-    shortest: Tensor = ()  # int32 `(b,)`: the fewest tokens
-    longest: Tensor = ()  # int32 `(b,)`: the most tokens
+    shortest: Tensor = ()  # int32 `(b,)`: minimum number of tokens
+    longest: Tensor = ()  # int32 `(b,)`: maximum number of tokens
     prefix_ids: Tensor = ()  # int32 `(b, p)`, padded: the first tokens of every hypothesis
-    num_unscored: Tensor = ()  # int32 `(b,)`: the tokens of a prefix that do not count in the scores
-    max_lengths: Tensor = ()  # int32 `(b,)`: the tokens after which a hypothesis is cut off
-    length_penalties: Tensor = ()  # float32 `(b,)`, instead of the search's
+    num_unscored: Tensor = ()  # int32 `(b,)`: number of prefix tokens that do not count in the scores
+    max_lengths: Tensor = ()  # int32 `(b,)`: length at which a hypothesis is cut off
+    length_penalties: Tensor = ()  # float32 `(b,)`: overrides the search's
 
     def each(self, function: Callable[[Tensor], Tensor]) -> "_Limits":
-        """Apply a function to each bound that there is."""
+        """Apply a function to each limit that is set."""
         return _Limits(*(part if _is_absent(part) else function(part) for part in self))
 
-    def most(self, max_length: int) -> Tensor | int:
-        """Return the tokens after which a hypothesis is cut off: of each source, or the search's maximum."""
+    def cut_off_length(self, max_length: int) -> Tensor | int:
+        """Return the length at which hypotheses are cut off: each source's, or `max_length`."""
         return max_length if _is_absent(self.max_lengths) else self.max_lengths
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Constraints:
-    """Rules for the tokens that a search generates; by default there are none.
+    """Constraints on the tokens that a search generates. By default there are none.
 
-    Lengths count tokens as the scores do, the end token included, on both sides. Bounds that depend on the
-    source are rounded so that they hold: the shortest length up, the longest down.
+    Lengths include the end token, for sources and outputs. Minimum lengths computed from a ratio are rounded
+    up, maximum lengths down.
 
-    Where rules contradict each other, a hypothesis may end: the longest length wins over the shortest, and a
-    hypothesis in which nothing else is allowed may end before its shortest length. A prefix wins over both,
-    and a forced token over all.
+    If rules conflict, forced tokens override a prefix, which overrides the maximum length, which overrides
+    the minimum length. A hypothesis with no allowed token left may end early.
 
     Raises:
         TypeError: If a value has another type.
-        ValueError: If a value is out of its range, or bounds exclude each other.
+        ValueError: If a value is out of its range, or limits exclude each other.
 
     Example:
         >>> rules = Constraints(min_length=2, max_length_ratio=1.5, banned_token_ids=(7,))
@@ -72,30 +71,30 @@ class Constraints:
     """
 
     min_length: int = 0
-    """The fewest tokens; 0 and 1 allow the empty output."""
+    """Minimum number of tokens. 0 and 1 allow the empty output."""
     min_length_ratio: float = 0.0
-    """The fewest tokens, as a multiple of the source's length."""
+    """Minimum number of tokens, as a multiple of the source length."""
     max_length_ratio: float | None = None
-    """The most tokens, as a multiple of the source's length; None leaves only the search's maximum."""
+    """Maximum number of tokens, as a multiple of the source length. If None, only the search's maximum."""
     max_length_offset: int = 0
-    """Added to that multiple, so that short sources have room."""
+    """Number of tokens added to the maximum from `max_length_ratio`, for the benefit of short sources."""
     banned_token_ids: tuple[int, ...] = ()
-    """Tokens that are never generated, in addition to the special ones."""
+    """Ids of tokens that are never generated, in addition to the special tokens."""
     banned_first_token_ids: tuple[int, ...] = ()
-    """Tokens that are not generated first, after `first_token_ids`; the end token may be one."""
+    """Ids of tokens that are not generated right after `first_token_ids`. May contain the end token."""
     banned_sequences: tuple[tuple[int, ...], ...] = ()
-    """Sequences of two tokens or more that are never generated."""
+    """Sequences of at least two token ids that are never generated."""
     first_token_ids: tuple[int, ...] = ()
-    """What every hypothesis begins with, before a prefix, as a language's token in mBART: with the
-    log-probability 0, while lengths count it. A target that is scored begins with it, too."""
+    """Forced first token ids of every hypothesis, before a prefix, such as the language token of mBART. They
+    have the log-probability 0, count in lengths, and are also put before targets to score."""
     force_end: bool = False
-    """Whether a hypothesis that reaches the maximal length ends there, with the log-probability 0."""
+    """Whether to force the end token, with the log-probability 0, at the maximum length."""
     no_repeat_ngram_size: int = 0
-    """No sequence of so many tokens comes twice in an output; 0 allows all."""
+    """Size of the n-grams that may not occur twice in an output. 0 allows all repetitions."""
     repetition_penalty: float = 1.0
-    """Exponent of the probability of tokens that were already generated: above 1 against repetition, 1 for
-    none. Keskar et al. 2019 ("CTRL"), section 4.1: a log-probability is multiplied by it, without sharing out
-    what the token lost. The tokens of the source do not count."""
+    """Factor of the log-probabilities of tokens that were already generated (Keskar et al. 2019, "CTRL",
+    section 4.1). Above 1 it discourages repetition; 1 disables it. Probabilities are not renormalised, and
+    source tokens do not count."""
 
     def __post_init__(self) -> None:
         check_number(
@@ -133,7 +132,7 @@ class Constraints:
     def limits(
         self, max_length: int, source_lengths: Tensor | None = None, prefix_ids: Tensor | None = None
     ) -> _Limits:
-        """Compute the limits of each source before a loop; `max_length` is that of the search."""
+        """Compute the limits of each source; `max_length` is the search's maximum."""
         if max_length < self.min_length:
             raise ValueError(
                 "`min_length` must not be above `max_length`. "
@@ -147,7 +146,7 @@ class Constraints:
                 f"Length ratios need sources. Received: min_length_ratio={self.min_length_ratio}, "
                 f"max_length_ratio={self.max_length_ratio}, a model without an encoder."
             )
-        # Once for each source, before the loop; a step then compares integers.
+        # Computed once, before the loop, so that each step only compares integers.
         lengths = ops.cast(source_lengths, "float32")
         shortest = ops.cast(ops.ceil(lengths * self.min_length_ratio - _ROUNDING), "int32")
         longest = ops.full_like(source_lengths, max_length, dtype="int32")
@@ -157,7 +156,7 @@ class Constraints:
         return _Limits(ops.maximum(shortest, self.min_length), longest, prefix_ids)
 
     def is_idle(self, limits: _Limits) -> bool:
-        """Return whether every ordinary token may always follow."""
+        """Return whether every token except the special ones is always allowed."""
         return self == NO_CONSTRAINTS and _is_absent(limits.prefix_ids)
 
     def apply(
@@ -169,17 +168,17 @@ class Constraints:
         max_length: Tensor | int,
         special_ids: SpecialIds,
     ) -> Tensor:
-        """Apply the rules to log-probabilities `(r, v)`: `LOWEST_SCORE` for what may not be generated."""
-        # Rules that are off cost nothing. `history` is `(b, n, t)` without the start token, of which the
-        # first `position` tokens were generated; `limits` are those of `r` hypotheses. In this order: a
-        # penalty reshapes scores, rules forbid tokens, and a prefix overrules both.
+        """Apply the rules to log-probabilities `(r, v)`; forbidden tokens become `LOWEST_SCORE`."""
+        # Disabled rules cost nothing. `history` is `(b, n, t)` without the start token, with `position`
+        # generated tokens; `limits` has `r` rows. The order matters: a penalty changes scores, then rules
+        # forbid tokens, then a prefix overrides both.
         scores = allowed = self._penalized(log_probabilities, history, position, special_ids)
         forbidden = self._forbidden(scores.shape[-1], history, position, limits.shortest, special_ids.end)
         if forbidden:
             allowed = _forbid(scores, functools.reduce(ops.logical_or, forbidden), special_ids.end)
         if self.max_length_ratio is not None:
-            # A hypothesis that reached its longest length may only end. Where that is the search's maximum,
-            # the search cuts it off without an end, as it does without constraints.
+            # At its maximum length a hypothesis may only end. If that is the search's maximum, the search
+            # cuts it off without an end token, as it does without constraints.
             is_last = ops.logical_and(limits.longest < max_length, limits.longest <= position + 1)
             allowed = ops.where(is_last[:, None], _keep_only(scores, special_ids.end), allowed)
         if _is_absent(limits.prefix_ids):
@@ -190,7 +189,7 @@ class Constraints:
     def force(
         self, log_probabilities: Tensor, position: Tensor | int, max_length: Tensor | int, end_id: int
     ) -> Tensor:
-        """Give tokens that must be generated all probability in `(r, v)`; `max_length` is one or `(r,)`."""
+        """Give forced tokens all probability in `(r, v)`; `max_length` is a number or `(r,)`."""
         vocabulary = np.arange(log_probabilities.shape[-1])
         if self.first_token_ids:
             _check_vocabulary("first_token_ids", self.first_token_ids, len(vocabulary))
@@ -212,14 +211,14 @@ class Constraints:
             return log_probabilities
         seen = _repeated_ngrams(history, position, 1, log_probabilities.shape[-1])
         if special_ids.start == special_ids.end:
-            # In transformers the start token counts, which only here can be generated.
+            # transformers counts the start token as seen. It matters only here, where it can be generated.
             seen = ops.logical_or(seen, ops.equal(ops.arange(seen.shape[-1]), special_ids.end)[None, :])
         return ops.where(seen, log_probabilities * self.repetition_penalty, log_probabilities)
 
     def _forbidden(
         self, vocabulary_size: int, history: Tensor, position: Tensor | int, shortest: Tensor, end_id: int
     ) -> list[Tensor]:
-        """Return what each rule forbids, bool `(r, v)` or `(1, v)`."""
+        """Return a mask for each rule, True for forbidden tokens, bool `(r, v)` or `(1, v)`."""
         masks = []
         if self.banned_token_ids:
             _check_vocabulary("banned_token_ids", self.banned_token_ids, vocabulary_size, end_id)
@@ -236,7 +235,7 @@ class Constraints:
             masks.append(_completed_sequences(history, position, self.banned_sequences, vocabulary_size))
         if self.no_repeat_ngram_size:
             masks.append(_repeated_ngrams(history, position, self.no_repeat_ngram_size, vocabulary_size))
-        # A minimum of 1 is the end token itself, which always comes.
+        # Every hypothesis has at least the end token, so a minimum of 1 always holds.
         if self.min_length_ratio or self.min_length > 1:
             too_short = (shortest[:, None] if self.min_length_ratio else self.min_length) > position + 1
             is_end = ops.equal(ops.arange(vocabulary_size), end_id)
@@ -248,7 +247,7 @@ NO_CONSTRAINTS = Constraints()
 
 
 def _checked_prefixes(prefix_ids: Tensor | None) -> Tensor:
-    """Return prefixes as int32; `()` where there are none."""
+    """Return prefixes as int32, or `()` if there are none."""
     if prefix_ids is None:
         return ()
     if len(prefix_ids.shape) != 2 or prefix_ids.shape[1] is None:
@@ -260,13 +259,13 @@ def _checked_prefixes(prefix_ids: Tensor | None) -> Tensor:
 
 
 def _keep_only(log_probabilities: Tensor, token_ids: Tensor | int) -> Tensor:
-    """Forbid every token of `(r, v)` but one, `(r, 1)` or an id for all, which keeps its log-probability."""
+    """Forbid every token of `(r, v)` except `token_ids`, `(r, 1)` or one id for all rows."""
     is_kept = ops.equal(ops.arange(log_probabilities.shape[-1]), token_ids)
     return ops.where(is_kept, ops.maximum(log_probabilities, FORCED_LOG_PROBABILITY), LOWEST_SCORE)
 
 
 def _forbid(log_probabilities: Tensor, forbidden: Tensor, end_id: int) -> Tensor:
-    """Forbid tokens; a row in which nothing is left may end, whatever forbids it."""
+    """Forbid tokens. A row with no allowed token left may end."""
     allowed = ops.where(forbidden, LOWEST_SCORE, log_probabilities)
     has_choice = ops.any(_is_possible(allowed), axis=-1, keepdims=True)  # (r, 1)
     return ops.where(has_choice, allowed, _keep_only(log_probabilities, end_id))
@@ -275,13 +274,13 @@ def _forbid(log_probabilities: Tensor, forbidden: Tensor, end_id: int) -> Tensor
 def _force_prefix(
     log_probabilities: Tensor, allowed: Tensor, prefix_ids: Tensor, position: Tensor | int, pad_id: int
 ) -> Tensor:
-    """Allow only the prefix's token, as long as a row has one for this position."""
+    """Allow only the prefix's token in rows whose prefix covers this position."""
     position, length = ops.cast(position, "int32"), prefix_ids.shape[1]
     token_ids = ops.take(prefix_ids, ops.clip(position, 0, length - 1), axis=1)[:, None]
     in_prefix = ops.logical_and(position >= 0, position < length)
     is_forced = ops.logical_and(in_prefix, ops.not_equal(token_ids, pad_id))
-    # With the log-probability that the model gives it: so the score of a hypothesis stays that of the model,
-    # the prefix included, whatever rules there are for the tokens after it.
+    # The forced token keeps the model's log-probability, so that the score of a hypothesis with its prefix is
+    # the model's, regardless of the rules.
     return ops.where(is_forced, _keep_only(log_probabilities, token_ids), allowed)
 
 
@@ -297,29 +296,31 @@ def _check_vocabulary(
 
 
 def _banned_tokens(token_ids: tuple[int, ...], vocabulary_size: int) -> Tensor:
-    """Return a mask of banned tokens, bool `(1, v)`."""
+    """Return a mask of the banned tokens, bool `(1, v)`."""
     return ops.convert_to_tensor(np.isin(np.arange(vocabulary_size), token_ids)[None, :])
 
 
 def _completed_sequences(
     history: Tensor, position: Tensor | int, sequences: tuple[tuple[int, ...], ...], vocabulary_size: int
 ) -> Tensor:
-    """Find the tokens that would complete one of some sequences, bool `(r, v)`."""
+    """Return which tokens would complete one of the sequences, bool `(r, v)`."""
     history = ops.reshape(ops.cast(history, "int32"), (-1, ops.shape(history)[-1]))
     position, last = ops.cast(position, "int32"), [sequence[-1] for sequence in sequences]
     completed = ops.ones((ops.shape(history)[0], len(sequences)), "bool")
     for back in range(1, max(map(len, sequences))):
-        # The token that each sequence has there; what reaches further than a sequence fits it.
+        # The token that each sequence has at this distance from its end; -1 (always fits) if it is shorter.
         wanted = np.array([each[-1 - back] if len(each) > back else -1 for each in sequences], "int32")
         before = ops.take(history, ops.maximum(position - back, 0), axis=1)[:, None]  # (r, 1)
         fits = ops.logical_and(position >= back, ops.equal(before, wanted[None, :]))
         completed = ops.logical_and(completed, ops.logical_or(fits, wanted[None, :] < 0))
-    return _marked(ops.where(completed, np.array(last, "int32")[None, :], vocabulary_size), vocabulary_size)
+    return _contained_ids(
+        ops.where(completed, np.array(last, "int32")[None, :], vocabulary_size), vocabulary_size
+    )
 
 
 def _repeated_ngrams(history: Tensor, position: Tensor | int, size: int, vocabulary_size: int) -> Tensor:
-    """Find the tokens that would complete an n-gram that a row already has, bool `(r, v)`."""
-    # Windows that begin near the end hang over it; none of them is complete.
+    """Return which tokens would complete an n-gram that the row already contains, bool `(r, v)`."""
+    # Windows that start near the end extend past it; they are never complete.
     num_windows = ops.shape(history)[-1]
     history = ops.reshape(ops.cast(history, "int32"), (-1, num_windows))
     position = ops.cast(position, "int32")
@@ -327,16 +328,16 @@ def _repeated_ngrams(history: Tensor, position: Tensor | int, size: int, vocabul
     last = ops.arange(num_windows, dtype="int32") + size - 1  # where the n-gram of each window ends
     repeats = ops.broadcast_to(last < position, ops.shape(history[:, :num_windows]))
     for offset in range(size - 1):
-        # Before there are as many tokens no window is complete, so the bound changes nothing.
+        # Clipping changes nothing: before there are enough tokens, no window is complete.
         current = ops.take(history, ops.maximum(position - size + 1 + offset, 0), axis=1)  # (r,)
         same = ops.equal(history[:, offset : offset + num_windows], current[:, None])
         repeats = ops.logical_and(repeats, same)
-    return _marked(ops.where(repeats, history[:, size - 1 :], vocabulary_size), vocabulary_size)
+    return _contained_ids(ops.where(repeats, history[:, size - 1 :], vocabulary_size), vocabulary_size)
 
 
-def _marked(columns: Tensor, vocabulary_size: int) -> Tensor:
-    """Mark the ids that each row `(r, any)` has, bool `(r, v)`; the size of the vocabulary is none."""
-    # It goes behind the end of the vocabulary, and is cut off again.
+def _contained_ids(columns: Tensor, vocabulary_size: int) -> Tensor:
+    """Return which ids each row of `(r, any)` contains, bool `(r, v)`; `vocabulary_size` means no id."""
+    # That value becomes an extra last column, which is cut off.
     num_rows = ops.shape(columns)[0]
     rows = ops.broadcast_to(ops.arange(num_rows, dtype="int32")[:, None], ops.shape(columns))
     indices = ops.reshape(ops.stack([rows, columns], axis=-1), (-1, 2))

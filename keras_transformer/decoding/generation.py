@@ -1,4 +1,4 @@
-"""Decoding with a model: a search over the tokens that it predicts, all at once or one by one."""
+"""Decoding with a model: generate whole outputs, or stream token by token."""
 
 from collections.abc import Callable, Iterator
 from typing import Protocol
@@ -23,11 +23,11 @@ from keras_transformer.types import Inputs, Tensor
 
 
 class _DecodableModel(Protocol):
-    """A model that predicts one token at a time: a `Transformer`, a `CausalLM`, an `Ensemble`."""
+    """Model that predicts one token at a time: a `Transformer`, a `CausalLM` or an `Ensemble`."""
 
     @property
     def start_decoding(self) -> Callable[..., tuple[Step, _Cache]]:
-        """Prepare a loop over some positions; see `Transformer.start_decoding`."""
+        """Prepare a decoding loop; see `Transformer.start_decoding`."""
 
 
 def generate(
@@ -44,47 +44,44 @@ def generate(
     length_penalties: Tensor | None = None,
     room: int = CHUNK,
 ) -> SearchResult:
-    """Find likely outputs for a batch of sources, or continuations of prompts.
+    """Generate outputs for a batch of sources, or continuations of prompts.
 
-    A `Transformer` or an `Ensemble` reads sources, a `CausalLM` reads prompts, whose first token is usually
-    the start token: alone it asks for a whole text. Prompts must be of one length, without padding: the cache
-    knows no holes. Prompts of different lengths are prefixes of what follows a start token:
-    `generate(model, [[2], [2]], search, 20, prefix_ids=[[7, 9], [8, 0]])`, as `TextGenerator` does.
+    A `Transformer` or an `Ensemble` reads sources, a `CausalLM` reads prompts. A prompt usually begins with
+    the start token; the start token by itself asks for a whole text. Prompts must have the same length and no
+    padding. If yours differ in length, pass start tokens as prompts and the rest as `prefix_ids`:
 
-    A model knows numbers, and no names: `search.special_ids` says which of them are padding, unknown, start
-    and end. A search starts from `start`, stops at `end`, fills up with `pad`, and never generates `unknown`.
-    There is no default, since with other ids than those of the training every model makes rubbish.
-    Tokenizers of this package have the ids of `SpecialIds()`, which `text.SPECIAL_IDS` names, and
-    `Translator` and `TextGenerator` fill them in. For another tokenizer take its ids: BERT's are
-    `SpecialIds(pad=0, unknown=100, start=101, end=102)`. Models take 0 for padding, whatever a search does.
+        generate(model, [[2], [2]], search, 20, prefix_ids=[[7, 9], [8, 0]])
+
+    Pass the special token ids of the training in `search.special_ids`; other ids produce garbage. This
+    package's tokenizers use `SpecialIds()`; for BERT's, pass
+    `SpecialIds(pad=0, unknown=100, start=101, end=102)`. Models always treat id 0 as padding.
 
     Args:
-        model: a `Transformer`, an `Ensemble` or a `CausalLM` with weights.
-        inputs: sources, integers `(b, s)` padded with 0, or features `(b, s, w)` where the model takes them;
-            or prompts, integers `(b, p)`. Lists are taken too, and so is the dictionary that `fit` takes: of
-            a `Transformer`, whose `decoder_token_ids` are not read.
-        search: `GreedySearch`, `BeamSearch` or `SampleSearch`.
-        max_length: the most tokens to generate, the end token included, `T`.
-        padding_mask: `(b, s)`, True (1) where the source has a token or a frame; None leaves it to the model.
-        prefix_ids: integers `(b, p)`, padded with 0: the first tokens of each output, without the start
-            token; None for nothing.
-        score_prefix: whether a prefix counts in the scores, as the model likes it. Lengths count it anyway.
-        source_numbers: integers `(b,)`, by which `SampleSearch` tells sources of several batches apart; None
-            for 0 to `b - 1`.
-        max_lengths: int32 `(b,)`: the most tokens of each source's outputs, from 1 to `max_length`, only in a
-            graph of TensorFlow for any batch size, as of an export; None for `max_length`.
-        length_penalties: float32 `(b,)`: that of each source; None for that of the search.
-        room: positions that the caches have room for at first. `max_length` makes a single loop, in which no
-            size changes.
+        model: A `Transformer`, an `Ensemble` or a `CausalLM` with weights.
+        inputs: Sources, integers `(b, s)` padded with 0, or features `(b, s, w)`; for a `CausalLM`, prompts,
+            integers `(b, p)`. Lists are accepted, and for a `Transformer` the dictionary that `fit` takes,
+            whose `decoder_token_ids` are ignored.
+        search: A `GreedySearch`, `BeamSearch` or `SampleSearch`.
+        max_length: Maximum number of generated tokens, including the end token, `T`.
+        padding_mask: `(b, s)`, True (1) for tokens or frames. By default the model computes it.
+        prefix_ids: Integers `(b, p)`, padded with 0: forced first tokens of each output, without the start
+            token.
+        score_prefix: Whether the scores include the prefix. Lengths always do. Defaults to True.
+        source_numbers: Integers `(b,)` from which `SampleSearch` derives random numbers, so that sources of
+            different batches get different ones. Defaults to 0 to `b - 1`.
+        max_lengths: `max_length` for each source, int32 `(b,)`. Only in a TensorFlow graph with a dynamic
+            batch size, such as an export.
+        length_penalties: Length penalty for each source, float32 `(b,)`. Defaults to that of the search.
+        room: Initial cache length; the caches grow as needed. With `max_length`, there is a single loop
+            without growth. Defaults to 32.
 
     Returns:
-        Hypotheses `(b, n, T)`, without the prompts, and scores `(b, n)`, best first.
+        A `SearchResult`: token ids `(b, n, T)`, without prompts, and scores `(b, n)`, best first.
 
     Raises:
-        TypeError: If the model does not decode, or prompts are not integers.
-        ValueError: If inputs have another rank or lists different lengths; if a prefix has an id outside the
-            vocabulary; if there are more tokens than the model has positions; if the search has no special
-            ids.
+        TypeError: If the model cannot decode, or prompts are not integers.
+        ValueError: If inputs have another rank or rows of different lengths, a prefix has an id outside the
+            vocabulary, there are more tokens than positions, or the search has no special ids.
 
     Example:
         >>> from keras_transformer.decoding import GreedySearch
@@ -97,7 +94,7 @@ def generate(
     check_kind(Search, search=search)
     check_flags(score_prefix=score_prefix)
     check_positive(max_length=max_length, room=room)
-    inputs, padding_mask = _unpacked(model, inputs, padding_mask)
+    inputs, padding_mask = _split_inputs(model, inputs, padding_mask)
     inputs = _checked_inputs(model, inputs, max_length)
     embedding = getattr(model, "target_embedding", getattr(model, "token_embedding", None))
     if prefix_ids is not None:
@@ -120,23 +117,23 @@ def generate(
         source_numbers=source_numbers,
         max_lengths=max_lengths,
         length_penalties=length_penalties,
-        room=room,
+        initial_cache_length=room,
     )
     step, cache = model.start_decoding(
         inputs,
-        request.first_room,
+        request.first_cache_length,
         search.beam_size,
         padding_mask=padding_mask,
         track_attention=search.tracks_attention,
-        in_place=request.sizes_change,  # then the loop makes all buffers, and nobody else holds them
+        in_place=request.has_dynamic_sizes,  # safe, since that loop creates all buffers itself
     )
     return search(step, cache, request)
 
 
-def _unpacked(
+def _split_inputs(
     model: _DecodableModel, inputs: Inputs, padding_mask: Tensor | None
 ) -> tuple[Tensor, Tensor | None]:
-    """Return the source of a dictionary of inputs, and its padding mask."""
+    """Return the source and its padding mask from inputs that may be a dictionary."""
     if not isinstance(inputs, dict):
         return inputs, padding_mask
     [member, *_] = getattr(model, "members", (model,))  # of an ensemble
@@ -157,13 +154,13 @@ def _unpacked(
 
 
 def _checked_inputs(model: _DecodableModel, inputs: Tensor, max_length: int) -> Tensor:
-    """Return sources or prompts as a tensor; raise for others, and for a model that cannot decode them."""
+    """Validate model and inputs, and return sources or prompts as a tensor."""
     if not hasattr(model, "start_decoding"):
         raise TypeError(
             "`model` must decode, as a `Transformer`, an `Ensemble` or a `CausalLM` does. "
             f"Received: {type(model).__name__}."
         )
-    inputs = _rectangular(inputs)
+    inputs = _as_tensor(inputs)
     shape = tuple(inputs.shape)
     num_positions = max_length
     if isinstance(model, CausalLM):
@@ -179,9 +176,9 @@ def _checked_inputs(model: _DecodableModel, inputs: Tensor, max_length: int) -> 
                 f"Received: id 0 in prompt {int(np.argwhere(values == 0)[0][0])}."
             )
         num_positions += shape[1] - 1
-    elif len(shape) < 2:  # the model knows how many axes its own kind of source has
+    elif len(shape) < 2:  # the model checks the exact rank of its sources
         raise ValueError(f"Sources must be a batch, such as token ids (b, s). Received: shape={shape}.")
-    limit = getattr(model, "max_length", None)  # the positions that it has learned
+    limit = getattr(model, "max_length", None)  # the number of learned positions
     if limit is not None and num_positions > limit:
         raise ValueError(
             "`max_length`, with the prompt, must be at most the positions that the model has learned. "
@@ -190,7 +187,7 @@ def _checked_inputs(model: _DecodableModel, inputs: Tensor, max_length: int) -> 
     return inputs
 
 
-def _rectangular(inputs: Tensor) -> Tensor:
+def _as_tensor(inputs: Tensor) -> Tensor:
     try:
         return ops.convert_to_tensor(np.array(inputs) if isinstance(inputs, list | tuple) else inputs)
     except ValueError as error:
@@ -210,31 +207,32 @@ def _source_lengths(inputs: Tensor, padding_mask: Tensor | None) -> Tensor:
 def stream_tokens(
     model: _DecodableModel, search: Search, max_length: int
 ) -> Callable[..., Iterator[np.ndarray]]:
-    """Compile a search that yields each token as soon as it is found.
+    """Build a function that streams the tokens of a search as they are generated.
 
     Args:
         model: A `Transformer`, an `Ensemble` or a `CausalLM`.
-        search: `GreedySearch`, or `SampleSearch` of one sample: a beam knows its output only at the end.
-        max_length: Maximum number of tokens, the end token included.
+        search: A `GreedySearch`, or a `SampleSearch` with one sample. A beam search knows its output only at
+            the end.
+        max_length: Maximum number of tokens, including the end token.
 
     Returns:
-        A function of `inputs`, `prefix_ids` and `padding_mask`, as for `generate`, that returns an iterator
-        over int32 `(b,)`: the next token of each row, padding for rows that have ended, until every row has.
+        A function with the arguments `inputs`, `prefix_ids` and `padding_mask` of `generate`. It returns an
+        iterator over int32 arrays `(b,)`: the next token of each row, and padding for rows that have ended.
 
     Raises:
-        ValueError: If the search has several hypotheses.
+        ValueError: If the search keeps more than one hypothesis.
     """
     check_kind(Search, search=search)
     check_positive(max_length=max_length)
-    # A beam of one hypothesis goes on with the next best token when the end is the best.
+    # Even with one hypothesis a beam search goes on with the second best token if the end token is best.
     if not isinstance(search, _IndependentSearch) or search.beam_size != 1:
         raise ValueError(
             "`search` must decide on each token at once: greedy, or one sample. "
             f"Received: {type(search).__name__}, beam_size={search.beam_size}."
         )
 
-    # A step is no tensor, so no graph can return it: each round prepares the model again, of which the
-    # compiler leaves out what only the cache needs.
+    # A graph cannot return `step`, which is a function. So each step prepares the model again, and the
+    # compiler removes what only the cache needs.
     def prepare(inputs: Tensor, padding_mask: Tensor | None) -> tuple[Step, _Cache]:
         return model.start_decoding(inputs, max_length, padding_mask=padding_mask)
 
@@ -248,16 +246,16 @@ def stream_tokens(
     def stream(
         inputs: Tensor, prefix_ids: Tensor | None = None, padding_mask: Tensor | None = None
     ) -> Iterator[np.ndarray]:
-        """Yield a token of each row, padding for those that have ended, until every row has."""
+        """Yield the next token of each row until every row has ended."""
         inputs = _checked_inputs(model, inputs, max_length)
-        if next_state is advance:  # nothing is compiled, and the step is kept
+        if next_state is advance:  # not compiled, so the step can be kept
             step, cache = prepare(inputs, padding_mask)
         else:
             step, cache = None, first_cache(inputs, padding_mask)
-        # A prompt is no source, and length ratios need one.
+        # Length ratios need a source, and a prompt is not one.
         lengths = None if isinstance(model, CausalLM) else _source_lengths(inputs, padding_mask)
         request = _Request(inputs.shape[0], max_length, lengths, prefix_ids)
-        # Not compiled: so JAX draws other random numbers each time where there is no seed.
+        # Not compiled, so that without a seed JAX draws different random numbers in each call.
         state = search.initialize(cache, request, max_length)
         while int(state.position) < max_length and bool(ops.any(search.is_running(state, max_length))):
             state = (

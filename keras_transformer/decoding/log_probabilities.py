@@ -8,34 +8,34 @@ from keras import ops
 from keras_transformer._backend.gather import largest, shape_of, take
 from keras_transformer.types import LOWEST_SCORE, SpecialIds, Tensor
 
-# The least that a token which must be generated counts: a model may give it no probability at all, and then
-# the hypothesis still needs a score that others can be compared with.
+# Lower bound of a forced token's log-probability: if the model assigns it no probability, the score of the
+# hypothesis must still be comparable with others.
 FORCED_LOG_PROBABILITY = -100.0
 
 LengthNormalization: TypeAlias = Literal["gnmt", "length", "generated_length"]
 
 
 def _is_possible(log_probabilities: Tensor) -> Tensor:
-    """Return where tokens or whole hypotheses are not forbidden, booleans of the same shape."""
-    # Hypotheses add what the model gave to `LOWEST_SCORE`, so a wide gap separates the two.
+    """Return which tokens or hypotheses are not forbidden, booleans of the same shape."""
+    # Hypotheses add log-probabilities to `LOWEST_SCORE`; the wide gap separates the two.
     return log_probabilities > LOWEST_SCORE / 1e6
 
 
 def _next_token_log_probabilities(logits: Tensor, special_ids: SpecialIds) -> Tensor:
-    """Turn logits `(r, v)` into float32 log-probabilities of tokens that may be generated."""
-    # Padding, the unknown token and the start token may not: their probability is lost, not shared among the
-    # others, so scores stay those of the model.
+    """Convert logits `(r, v)` to float32 log-probabilities without the special tokens."""
+    # Padding, the unknown token and the start token are forbidden. Their probability is not redistributed, so
+    # that scores remain the model's.
     log_probabilities = ops.log_softmax(ops.cast(logits, "float32"), axis=-1)
     banned = _is_banned(ops.arange(logits.shape[-1]), special_ids)
     return ops.where(banned[None, :], LOWEST_SCORE, log_probabilities)
 
 
 def _best_tokens(logits: Tensor, num_tokens: int, special_ids: SpecialIds) -> tuple[Tensor, Tensor]:
-    """Find the `m` largest of `_next_token_log_probabilities` and their int32 ids, both `(r, m)`."""
-    # Next to the model, most of the time of a step goes into passes over the vocabulary. This needs fewer:
-    # what may not be generated is sorted out afterwards.
+    """Return the `m` largest of `_next_token_log_probabilities` and their int32 ids, both `(r, m)`."""
+    # Apart from the model, passes over the vocabulary take most of a step's time. This needs fewer: forbidden
+    # tokens are removed afterwards.
     logits = ops.cast(logits, "float32")
-    # The maximum by itself: XLA sorts the whole vocabulary if a part of the `top_k` is used alone.
+    # A separate maximum: XLA sorts the whole vocabulary if only a part of the `top_k` is used.
     top = ops.max(logits, axis=-1, keepdims=True)
     log_total = top + ops.log(ops.sum(ops.exp(logits - top), axis=-1, keepdims=True))
     if num_tokens == 1:
@@ -52,7 +52,7 @@ def _best_tokens(logits: Tensor, num_tokens: int, special_ids: SpecialIds) -> tu
 
 
 def _banned_ids(special_ids: SpecialIds) -> list[int]:
-    # BART and NLLB start from the end token, which ends a hypothesis all the same.
+    # BART and NLLB start from the end token, which must remain allowed.
     return sorted({special_ids.pad, special_ids.unknown, special_ids.start} - {special_ids.end})
 
 
@@ -63,8 +63,8 @@ def _is_banned(ids: Tensor, special_ids: SpecialIds) -> Tensor:
 def _length_penalty(
     length: Tensor | int, alpha: Tensor | float, normalization: LengthNormalization
 ) -> Tensor:
-    """Compute what scores are divided by; the end token counts."""
+    """Return the divisor of scores; the length includes the end token."""
     length = ops.cast(length, "float32")
-    # An output without a token would divide by 0.
+    # Without tokens the divisor would be 0.
     base = (5.0 + length) / 6.0 if normalization == "gnmt" else ops.maximum(length, 1.0)
     return ops.power(base, alpha)

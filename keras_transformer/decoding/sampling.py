@@ -1,4 +1,4 @@
-"""Greedy search and sampling: each hypothesis is extended by one token at a time, whatever the others are."""
+"""Greedy search and sampling: searches whose hypotheses do not compete with each other."""
 
 import abc
 import dataclasses
@@ -20,27 +20,27 @@ from keras_transformer.types import LOWEST_SCORE, Tensor
 
 
 class _IndependentState(NamedTuple):
-    """State of a search whose hypotheses are independent."""
+    """State of a search with independent hypotheses."""
 
-    position: Tensor  # an integer scalar: the number of tokens that were generated
-    last_ids: Tensor  # int32 `(b, n)`: the token before; first the start token
+    position: Tensor  # an integer scalar: number of generated tokens
+    last_ids: Tensor  # int32 `(b, n)`: the previous token; first the start token
     token_ids: Tensor  # int32 `(b, n, t)`: the tokens so far, then padding
-    log_probabilities: Tensor  # float32 `(b, n)`, of the hypothesis so far
-    lengths: Tensor  # int32 `(b, n)`: tokens so far, the end token included
+    log_probabilities: Tensor  # float32 `(b, n)`: sum over the tokens so far
+    lengths: Tensor  # int32 `(b, n)`: number of tokens so far, including the end token
     ended: Tensor  # bool `(b, n)`
-    uniforms: Tensor  # float32 `(b, n, T)`: random numbers, one for each step, or none, `(b, n, 0)`
-    limits: _Limits  # of each source
-    cache: _Cache  # that of the model
+    uniforms: Tensor  # float32 `(b, n, T)`: a random number for each step; `(b, n, 0)` for greedy search
+    limits: _Limits  # limits of each source
+    cache: _Cache  # the model's cache
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _IndependentSearch(Search):
-    """Base of `GreedySearch` and `SampleSearch`, whose hypotheses do not compete."""
+    """Base class of `GreedySearch` and `SampleSearch`."""
 
     token_fields: ClassVar[tuple[str, ...]] = ("token_ids",)
 
     def initialize(self, cache: _Cache, request: _Request, length: Tensor | int) -> _IndependentState:
-        """Make the state before the first token."""
+        """Return the state before the first token."""
         sizes = request.batch_size, self.beam_size
         return _IndependentState(
             position=ops.convert_to_tensor(0, "int32"),
@@ -50,16 +50,16 @@ class _IndependentSearch(Search):
             lengths=ops.zeros(sizes, "int32"),
             ended=ops.zeros(sizes, "bool"),
             uniforms=self._uniforms(request),
-            limits=self._limits(request),
+            limits=self._source_limits(request),
             cache=cache,
         )
 
     def is_running(self, state: _IndependentState, max_length: int) -> Tensor:
-        """Return which sources have a hypothesis that has not ended, boolean `(b,)`."""
+        """Return which sources have an unfinished hypothesis, boolean `(b,)`."""
         return ops.logical_not(ops.all(state.ended, axis=1))
 
     def advance(self, state: _IndependentState, step: Step, max_length: int) -> _IndependentState:
-        """Generate one token of every hypothesis."""
+        """Generate the next token of every hypothesis."""
         logits, cache = step(ops.reshape(state.last_ids, (-1,)), state.position, state.cache)
         chosen, gained = self._choose(logits, state, max_length)
         chosen, gained = (ops.reshape(part, (-1, self.beam_size)) for part in (chosen, gained))
@@ -77,9 +77,9 @@ class _IndependentSearch(Search):
         )
 
     def finalize(self, state: _IndependentState, max_length: int) -> SearchResult:
-        """Order the hypotheses of each source, the best score first."""
-        scores = self._scores(state.log_probabilities, state.lengths, state.limits)
-        token_ids = self._padded(state.token_ids, max_length)
+        """Sort the hypotheses of each source by score, best first."""
+        scores = self._penalized_scores(state.log_probabilities, state.lengths, state.limits)
+        token_ids = self._pad_hypotheses(state.token_ids, max_length)
         if self.beam_size == 1:
             return SearchResult(token_ids, scores)
         scores, order = largest(scores, self.beam_size)
@@ -91,14 +91,14 @@ class _IndependentSearch(Search):
 
     @abc.abstractmethod
     def _choose(self, logits: Tensor, state: _IndependentState, max_length: int) -> tuple[Tensor, Tensor]:
-        """Choose a token for each row: int32 `(b * n,)`, and its log-probability."""
+        """Choose the next token of each row: ids, int32 `(b * n,)`, and their log-probabilities."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GreedySearch(_IndependentSearch):
-    """Take the most likely token at each step, until every hypothesis has ended.
+    """Greedy search: take the most likely token at each step until every hypothesis has ended.
 
-    The length penalty is that of the score which is reported; it does not change the search.
+    The length penalty changes only the reported score, not the search.
 
     Raises:
         ValueError: If the length penalty is negative.
@@ -122,16 +122,14 @@ class GreedySearch(_IndependentSearch):
 
 @dataclasses.dataclass(frozen=True)
 class SampleSearch(_IndependentSearch):
-    """Sample hypotheses from the model's distribution, `num_samples` for each source.
+    """Sampling with temperature, top-k and top-p: draw `num_samples` outputs for each source.
 
-    The distribution of each token is reshaped by the constraints, then by the temperature, then by `top_k`,
-    then by `top_p`, which sees the probabilities of the `k` tokens that are left, renormalised. The score is
-    the model's own all the same: the log-probability that it gives to the output, at temperature 1 and over
-    the whole vocabulary, divided by the length penalty. So scores of different options, and of other
-    searches, can be compared.
+    The distribution is changed by the constraints, the temperature, `top_k` and then `top_p`, which applies
+    to renormalised probabilities. The score is the model's log-probability (temperature 1, whole vocabulary),
+    divided by the length penalty, so you can compare scores across options and searches.
 
-    One seed gives the same outputs eagerly and compiled, to a source of the same number: its row in the
-    batch, or for a `Translator` its index among all texts of a call, however many are decoded together.
+    With a seed, outputs are the same eagerly and compiled, and depend on the number of a source: its row in
+    the batch, or for a `Translator` its index among all texts of a call, for any batch size.
 
     Raises:
         TypeError: If an option has another type.
@@ -143,18 +141,18 @@ class SampleSearch(_IndependentSearch):
     """
 
     temperature: float = 1.0
-    """Divides log-probabilities: below 1 for likelier tokens, above 1 for more variety. Greedy search is the
-    limit 0."""
+    """Divisor of the log-probabilities. Below 1, likely tokens become likelier; above 1, outputs vary more.
+    As it approaches 0, sampling becomes greedy search."""
     top_k: int | None = None
-    """Only so many of the most likely tokens; None for all."""
+    """Sample only from this number of most likely tokens. Defaults to all."""
     top_p: float | None = None
-    """Only the fewest most likely tokens that are at least as likely together, at least one: "nucleus
-    sampling", Holtzman et al. 2020. None for all."""
+    """Nucleus sampling (Holtzman et al. 2020): sample from the smallest set of tokens whose cumulative
+    probability reaches `top_p`. Defaults to all tokens."""
     _: dataclasses.KW_ONLY
     num_samples: int = 1
-    """Hypotheses for each source, `n`; the best score comes first."""
+    """Number of outputs for each source, `n`. They are sorted by score, best first."""
     seed: int | None = None
-    """Of the random numbers; None for other outputs at each call, by Keras's global generator."""
+    """Random seed. If None, outputs differ between calls and depend on Keras's global generator."""
 
     kind: ClassVar[str] = "sample"
 
@@ -176,19 +174,19 @@ class SampleSearch(_IndependentSearch):
 
     @property
     def beam_size(self) -> int:
-        """Hypotheses that the cache has for each source, `n`."""
+        """Number of hypotheses in the cache for each source, `n`."""
         return self.num_samples
 
     @property
     def is_random(self) -> bool:
-        """Whether another call may give another result."""
+        """Whether the search draws random numbers."""
         return True
 
     def choose(self, log_probabilities: Tensor, uniforms: Tensor) -> Tensor:
-        """Draw a token int32 `(r,)` from each distribution `(r, v)` with numbers `(r,)` in [0, 1).
+        """Sample a token id, int32 `(r,)`, from each distribution `(r, v)`.
 
-        It inverts the cumulated distribution, so the same numbers give the same tokens in every kind of loop.
-        What may not be generated is never drawn, unless a row has nothing else.
+        It inverts the cumulative distribution at `uniforms` `(r,)` in [0, 1), so the same random numbers
+        return the same tokens in every kind of loop. A forbidden token is drawn only if a row has no other.
         """
         scores = ops.maximum(ops.cast(log_probabilities, "float32"), LOWEST_SCORE)
         if self.top_k is None and self.top_p in (None, 1):
@@ -202,21 +200,21 @@ class SampleSearch(_IndependentSearch):
         return ops.take_along_axis(token_ids, rank[:, None], axis=1)[:, 0]
 
     def _weights(self, scores: Tensor) -> Tensor:
-        """Return numbers that probabilities are proportional to, 1 for the most likely token, `(r, m)`."""
-        # Differences first: divided by a small temperature, the scores themselves would overflow.
+        """Return unnormalised probabilities `(r, m)`, 1 for the most likely token."""
+        # Subtract first: divided by a small temperature, the scores themselves would overflow.
         below_best = scores - ops.max(scores, axis=-1, keepdims=True)
         return ops.where(_is_possible(scores), ops.exp(below_best / self.temperature), 0.0)
 
     def _uniforms(self, request: _Request) -> Tensor:
-        # A hash of seed, source and step, not `keras.random`, whose numbers differ between a graph and XLA.
-        # Sources have numbers, since with rows of a batch outputs would depend on the batch size.
+        # A hash of seed, source and step, since the numbers of `keras.random` differ between a graph and XLA.
+        # By source number, since row indices would make the outputs depend on the batch size.
         numbers = request.source_numbers
         if numbers is None:
             numbers = ops.arange(request.batch_size, dtype="int32")
         samples = ops.arange(self.beam_size, dtype="int32")
         # (b,) -> (b * n,)
         rows = ops.reshape(ops.cast(numbers, "int32")[:, None] * self.beam_size + samples, (-1,))
-        # Those of all steps before the loop, whose rounds then draw nothing and are the same in every form.
+        # Drawn before the loop, so that its steps are deterministic and the same in every form.
         uniforms = ops.transpose(draw_uniforms(self.seed, request.max_length, rows))
         # (b * n, T) -> (b, n, T)
         return ops.reshape(uniforms, (-1, self.beam_size, request.max_length))
@@ -225,26 +223,26 @@ class SampleSearch(_IndependentSearch):
         scores, allowed = self._allowed(logits, state.token_ids, state.position, state.limits, max_length)
         uniforms = ops.reshape(ops.take(state.uniforms, state.position, axis=2), (-1,))
         chosen = self.choose(allowed, uniforms)
-        # Not the reshaped distribution: the score is that of the model.
+        # The score comes from the model's distribution, not from the changed one.
         return chosen, ops.take_along_axis(scores, chosen[:, None], axis=1)[:, 0]
 
 
 def _nucleus(weights: Tensor, top_p: float) -> Tensor:
-    """Keep the fewest weights `(r, m)`, largest first, that sum up to `top_p` of the whole."""
+    """Set all weights `(r, m)`, sorted in descending order, to 0 except for the nucleus of `top_p`."""
     cumulated = ops.cumsum(weights, axis=-1)
-    # What is more likely: 0 for the first, so that one always stays.
+    # The weight of all likelier tokens: 0 for the first, so at least one remains.
     before = cumulated - weights
     return ops.where(before < top_p * cumulated[:, -1:], weights, 0.0)
 
 
 def _invert(weights: Tensor, uniforms: Tensor) -> Tensor:
-    """Find the first index at which the cumulated weights `(r, m)` pass the uniform numbers `(r,)`."""
+    """Return the first index at which the cumulative weights `(r, m)` exceed the uniform numbers `(r,)`."""
     size = weights.shape[-1]
     cumulated = ops.cumsum(weights, axis=-1)
     passed = cumulated > uniforms[:, None] * cumulated[:, -1:]
-    # A sum computed in parallel need not grow where a weight is zero, so such indices are left out.
+    # A sum computed in parallel may increase where a weight is 0, so such indices are skipped.
     passed = ops.logical_and(passed, weights > 0)
     first = ops.min(ops.where(passed, ops.arange(size), size), axis=-1)
-    # Close to 1 the product may round up to the whole sum, which nothing passes.
+    # Close to 1, the product may round up to the whole sum, which no cumulative weight exceeds.
     best = ops.cast(ops.argmax(weights, axis=-1), "int32")
     return ops.where(first < size, ops.cast(first, "int32"), best)

@@ -1,4 +1,4 @@
-"""Scores and alignments of given targets, by one teacher-forced pass."""
+"""Scores and alignments of given targets, computed in one teacher-forced pass."""
 
 from collections.abc import Callable
 from numbers import Integral
@@ -14,26 +14,25 @@ from keras_transformer.types import SpecialIds, Tensor
 
 
 class _TargetScores(NamedTuple):
-    """The log-probabilities of targets."""
+    """Log-probabilities of targets."""
 
     log_probabilities: Tensor
-    """float32 `(b,)`: the sum over the tokens, not divided by anything."""
+    """float32 `(b,)`: sum over the tokens, without a length penalty."""
     num_tokens: Tensor
-    """int32 `(b,)`: the tokens that were summed, the end token included if it is there."""
+    """int32 `(b,)`: number of scored tokens, including the end token if there is one."""
 
 
 class _TokenScores(NamedTuple):
-    """The log-probability of each token of targets, and the most likely tokens in its place."""
+    """Log-probability of each target token, and the most likely alternatives."""
 
     log_probabilities: Tensor
-    """float32 `(b, t)`: 0 where there is padding or a given token. Their sum is that of the target."""
+    """float32 `(b, t)`: 0 for padding and given tokens. The sum over `t` is the target's log-probability."""
     is_scored: Tensor
-    """boolean `(b, t)`: True where there is a token that is not given."""
+    """boolean `(b, t)`: True for scored tokens, False for padding and given tokens."""
     alternative_ids: Tensor
-    """int32 `(b, t, k)`: the most likely tokens after the tokens before, best first; padding where nothing is
-    scored."""
+    """int32 `(b, t, k)`: the most likely tokens at each position, best first; padding if not scored."""
     alternative_log_probabilities: Tensor
-    """float32 `(b, t, k)`: theirs, 0 where nothing is scored."""
+    """float32 `(b, t, k)`: their log-probabilities; 0 if not scored."""
 
 
 def score_targets(
@@ -45,26 +44,26 @@ def score_targets(
     special_ids: SpecialIds,
     num_given: Tensor | None = None,
 ) -> _TargetScores:
-    """Compute the log-probabilities of targets.
+    """Return the log-probabilities of given targets.
 
-    Divided by the length penalty, that of a hypothesis is the score which the search gave. A search never
-    generates the unknown token; here it has the probability that the model gives it.
+    Divided by the length penalty, they are the scores that a search returns. The unknown token, which a
+    search never generates, has the probability that the model assigns to it.
 
     Args:
-        model: a `Transformer`, or any function of its inputs that returns logits `(b, t, v)`.
-        inputs: sources, as for `generate`.
-        target_ids: integers `(b, t)` as in a `SearchResult`: without the start token, usually with the end
-            token, then padding, which is not scored.
-        padding_mask: `(b, s)`, True (1) where features have a frame; None for ids.
-        special_ids: the special tokens of the target.
-        num_given: integers `(b,)`: so many tokens at the front of each target are not scored; None for 0.
+        model: A `Transformer`, or any function from its inputs to logits `(b, t, v)`.
+        inputs: Sources, as for `generate`.
+        target_ids: Integers `(b, t)`: no start token, usually the end token, then padding, which is not
+            scored.
+        padding_mask: `(b, s)`, True (1) for frames. Only for features.
+        special_ids: Special token ids of the target.
+        num_given: Integers `(b,)`: number of first tokens of each target not to score. Defaults to 0.
 
     Returns:
-        Log-probabilities `(b,)` and numbers of tokens `(b,)`.
+        Log-probabilities `(b,)` and numbers of scored tokens `(b,)`.
 
     Raises:
         TypeError: If targets are not integers.
-        ValueError: If targets have another rank, no token, or begin with the start token.
+        ValueError: If targets have another rank, have no tokens, or begin with the start token.
 
     Example:
         >>> from keras_transformer.models import Transformer
@@ -97,25 +96,25 @@ def score_tokens(
     num_given: Tensor | None = None,
     num_alternatives: int = 5,
 ) -> _TokenScores:
-    """Compute the log-probability of each token of targets, with the most likely tokens in its place.
+    """Return the log-probability of each token of given targets, with the most likely alternatives.
 
     Args:
         model: As for `score_targets`.
-        inputs: As for `generate`.
+        inputs: Sources, as for `generate`.
         target_ids: As for `score_targets`.
         padding_mask: As for `score_targets`.
-        special_ids: The special tokens of the target.
+        special_ids: As for `score_targets`.
         num_given: As for `score_targets`.
-        num_alternatives: Number of most likely tokens for each position, `k`. The token of the target is
-            among them where it is likely enough. 0 for none; a smaller vocabulary has no more.
+        num_alternatives: Number of most likely tokens at each position, `k`, at most the vocabulary size.
+            They may include the target's token. Defaults to 5; 0 disables them.
 
     Returns:
-        Log-probabilities of the tokens `(b, t)`, and `k` token ids with theirs for each.
+        Log-probabilities of the tokens `(b, t)`, and ids and log-probabilities of the alternatives
+        `(b, t, k)`.
 
     Raises:
         TypeError: If targets are not integers.
-        ValueError: If targets have another rank, no token, or begin with the start token; if
-            `num_alternatives` is negative.
+        ValueError: As for `score_targets`, or if `num_alternatives` is negative.
 
     Example:
         >>> from keras_transformer.models import Transformer
@@ -134,13 +133,13 @@ def score_tokens(
     if num_given is not None:
         positions = ops.arange(ops.shape(target_ids)[1], dtype="int32")
         is_scored = ops.logical_and(is_scored, positions[None, :] >= num_given[:, None])
-    # (b, t, v) -> (b, t, k); k of 0 is no `top_k` of every backend
+    # (b, t, v) -> (b, t, k); not every backend has a `top_k` with k = 0
     if num_alternatives:
         best, best_ids = ops.top_k(log_probabilities, min(num_alternatives, logits.shape[-1]))
     else:
         best, best_ids = log_probabilities[..., :0], target_ids[..., None][..., :0]
     return _TokenScores(
-        # Not a product: an impossible token may have minus infinity where there is padding.
+        # `where`, not a product: at padding, an impossible token may have minus infinity.
         log_probabilities=ops.where(is_scored, chosen, 0.0),
         is_scored=is_scored,
         alternative_ids=ops.where(is_scored[..., None], ops.cast(best_ids, "int32"), special_ids.pad),
@@ -157,29 +156,27 @@ def align_targets(
     *,
     special_ids: SpecialIds,
 ) -> Tensor:
-    """Read the cross-attention of sources and given targets.
+    """Return the cross-attention of one decoder layer for sources and given targets, as an alignment.
 
-    One teacher-forced pass over a hypothesis gives what was computed while it was generated, so a search need
-    not carry attention along. Attention shows where a model looked, which often, but not always, is the
-    translation of the token. The last layer is the default, since it decides; in deep models the last but one
-    (-2) tends to align better.
+    One teacher-forced pass computes the same attention as the search did. The most attended source token is
+    often, but not always, the translation. In deep models the last but one layer (-2) tends to align better
+    than the last.
 
     Args:
-        model: a `Transformer` or an `Ensemble` with weights.
-        inputs: sources, as for `generate`.
-        target_ids: as for `score_targets`.
-        layer: the decoder layer, from 0; negative numbers count from the last.
-        padding_mask: as for `score_targets`.
-        special_ids: the special tokens of the target.
+        model: A `Transformer` or an `Ensemble` with weights.
+        inputs: Sources, as for `generate`.
+        target_ids: As for `score_targets`.
+        layer: Index of the decoder layer; negative ones count from the last. Defaults to the last.
+        padding_mask: As for `score_targets`.
+        special_ids: As for `score_targets`.
 
     Returns:
-        float32 `(b, t, s)`: row `i` belongs to token `i` of the target. The mean over the heads: a row sums
-        to 1, and is 0 where there is padding.
+        Mean attention over the heads, float32 `(b, t, s)`. The row of a target token sums to 1, that of
+        padding is 0.
 
     Raises:
         TypeError: If targets are not integers.
-        ValueError: If targets have another rank, no token, or begin with the start token; if there is no such
-            layer.
+        ValueError: As for `score_targets`, or if the layer does not exist.
 
     Example:
         >>> from keras_transformer.models import Transformer
@@ -207,15 +204,18 @@ def target_attention(
     """Return the attention of every layer and head for sources and given targets.
 
     Args:
-        model: a `Transformer` or an `Ensemble` with weights.
-        inputs: sources, as for `generate`.
-        target_ids: as for `score_targets`.
-        padding_mask: as for `score_targets`.
-        special_ids: the special tokens of the target.
+        model: A `Transformer` or an `Ensemble` with weights.
+        inputs: Sources, as for `generate`.
+        target_ids: As for `score_targets`.
+        padding_mask: As for `score_targets`.
+        special_ids: As for `score_targets`.
 
     Returns:
-        What `model.attention_scores` returns: `(b, h, t, s)` by names such as
-        `decoder/layer_1/cross_attention`. A row of the decoder belongs to the token that it predicts.
+        The dictionary of `model.attention_scores`: `(b, h, t, s)` by names such as
+        `decoder/layer_1/cross_attention`. A decoder row belongs to the token that it predicts.
+
+    Raises:
+        TypeError: If the model has no `attention_scores`, or targets are not integers.
     """
     if not hasattr(model, "attention_scores"):
         raise TypeError(
@@ -227,7 +227,7 @@ def target_attention(
 def _teacher_forcing(
     inputs: Tensor, target_ids: Tensor, padding_mask: Tensor | None, special_ids: SpecialIds
 ) -> dict[str, Tensor]:
-    """Return the inputs of a model that predicts each token of a target from those before it."""
+    """Return the model inputs for predicting each target token from the previous ones."""
     inputs = ops.convert_to_tensor(inputs)
     start = ops.full_like(target_ids[:, :1], special_ids.start)
     decoder = {"decoder_token_ids": ops.concatenate([start, target_ids[:, :-1]], axis=1)}
@@ -238,7 +238,7 @@ def _teacher_forcing(
 
 
 def _checked_targets(target_ids: Tensor, special_ids: SpecialIds) -> Tensor:
-    """Return targets as int32."""
+    """Validate the targets and return them as int32."""
     check_kind(SpecialIds, special_ids=special_ids)
     target_ids = ops.convert_to_tensor(target_ids)
     shape = tuple(target_ids.shape)
@@ -249,7 +249,7 @@ def _checked_targets(target_ids: Tensor, special_ids: SpecialIds) -> Tensor:
         raise ValueError(
             f"`target_ids` must have the shape (b, t), with at least one token. Received: shape={shape}."
         )
-    # Where decoding starts from the end token, that is the empty target.
+    # If decoding starts from the end token, a target that begins with it is the empty one.
     values = known_values(target_ids) if special_ids.start != special_ids.end else None
     if values is not None and (values[:, 0] == special_ids.start).any():
         raise ValueError(
@@ -259,7 +259,7 @@ def _checked_targets(target_ids: Tensor, special_ids: SpecialIds) -> Tensor:
 
 
 def _layer_name(scores: dict[str, Tensor], layer: int) -> str:
-    """Find the name of a decoder layer's cross-attention; names count layers from 1."""
+    """Return the name of a decoder layer's cross-attention; names count layers from 1."""
     num_layers = sum(name.startswith("decoder/") and name.endswith("/cross_attention") for name in scores)
     if not -num_layers <= layer < num_layers:
         raise ValueError(

@@ -1,8 +1,7 @@
-"""How good outputs are: exact match, error rates, BLEU and chrF of translations; F1 of labels and tags.
+"""Evaluation: BLEU, chrF, exact match, error rates, F1 of labels and tags, perplexity.
 
-`evaluate` measures hypotheses against one reference string each, or several, and prints as a table.
-`DecodeAndScore` does so after each epoch of `fit`. `evaluate_labels` compares the labels of texts with those
-that are right, and `evaluate_tags` the tags of their tokens.
+`evaluate` scores outputs against references, `evaluate_labels` the labels of texts, `evaluate_tags` the tags
+of tokens, and `evaluate_texts` a language model. `DecodeAndScore` scores a model during `fit`.
 """
 
 from keras_transformer.evaluation.decode_and_score import DecodeAndScore

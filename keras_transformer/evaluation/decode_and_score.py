@@ -1,7 +1,6 @@
-"""A score of decoded validation pairs after each epoch, to choose the best checkpoint by.
+"""Callback that scores decoded validation pairs after each epoch, to select the best checkpoint.
 
-It needs searches and metrics, so it stands in a later room than training: `training.fit` takes it as any
-callback with a `monitor`.
+It is not part of `training`, since it needs searches and metrics, which depend on `training`.
 """
 
 import math
@@ -16,38 +15,36 @@ from keras_transformer.evaluation.report import METRICS, TOKENIZATIONS, evaluate
 from keras_transformer.tasks import TextTask
 from keras_transformer.training.averages import moving_average
 
-# The best value, where higher is better; the other metrics are error rates.
+# Best possible value of metrics where higher is better; the other metrics are error rates.
 _PERFECT = {"bleu": 100.0, "chrf": 100.0, "exact_match": 1.0}
 
 
 class DecodeAndScore(keras.callbacks.Callback):
-    """Decodes validation pairs after an epoch, and adds the score to the epoch's logs.
+    """Decode validation pairs after an epoch and add their score to the logs.
 
-    Teacher-forced loss does not say how well a model translates on its own. This adds `val_bleu`, or another
-    metric's name after `val_`, and where higher is better also `val_bleu_loss`, what is missing to the
-    perfect value. `monitor` is the name of the one whose lowest value is best, as `Checkpoint` wants it. Put
-    it before the callbacks that read the logs.
+    The teacher-forced loss does not measure how well a model decodes. This callback adds a metric to the
+    logs, such as `val_bleu`, and if higher is better also its distance from the best value, `val_bleu_loss`.
+    Put it before `Checkpoint` and `EarlyStopping`, and pass them its `monitor`, whose lowest value is best.
 
-    References are compared as the vocabulary of the translator can write them, in lower case for example:
-    otherwise no hypothesis would be right, and the first epoch the best. `evaluate` compares with the texts
-    themselves.
+    References are compared as the target vocabulary can write them, for example in lower case; otherwise no
+    output might ever be right. `evaluate` compares with the original texts.
 
-    The first and the last epoch of a run are always decoded. `training.fit` tells it of the epochs before a
-    stop; a script that resumes by itself calls `continue_from`.
+    The first and the last epoch of a run are always decoded. `training.fit` passes on the scores of a resumed
+    run; in your own training loop, call `continue_from`.
 
     Args:
-        make_translator: makes the translator of the model, once for all epochs; for example
+        make_translator: Function that returns a translator for the model, called once, such as
             `lambda model: Translator(model, source_tokenizer, target_tokenizer)`.
-        pairs: sources, and for each a target or several.
-        metric: a name that `evaluate` knows.
-        every: decode after every so many epochs.
-        limit: decode only so many pairs, the first; None for all.
-        batch_size: how many are decoded together.
-        tokenize: sacreBLEU's tokenization, for BLEU.
+        pairs: Validation pairs: a source, and one target or a list of several.
+        metric: Name of a metric of `evaluate`. Defaults to "bleu".
+        every: Interval between decodings, in epochs. Defaults to 1.
+        limit: Number of pairs to decode, from the first. Defaults to all.
+        batch_size: Number of sources to decode together. Defaults to 64.
+        tokenize: sacreBLEU's tokenization for BLEU. Defaults to "13a".
 
     Raises:
-        ValueError: an unknown metric, no pairs, or a number not above zero.
-        InputError: the metric is 0 for the references themselves, as BLEU is for texts below four tokens.
+        ValueError: If the metric is unknown, there are no pairs, or a number is not positive.
+        InputError: If the metric is 0 for the references themselves, as BLEU is for fewer than four tokens.
 
     Example:
         ```python
@@ -87,7 +84,7 @@ class DecodeAndScore(keras.callbacks.Callback):
         self.batch_size = batch_size
         self.tokenize = tokenize
         right = [targets[0] for targets in self.references]
-        # Such a metric would call the first epoch the best, whatever the others give.
+        # With such a metric the first epoch would always be the best.
         if metric in ("bleu", "chrf") and self._measure(right, self.references) == 0:
             raise InputError(
                 f"The metric must be above 0 where all answers are right. Received: {metric} with the "
@@ -104,27 +101,27 @@ class DecodeAndScore(keras.callbacks.Callback):
 
     @property
     def monitor(self) -> str:
-        """The name in the logs whose lowest value is the best."""
+        """Name in the logs whose lowest value is best."""
         return f"val_{self.metric}_loss" if self.metric in _PERFECT else f"val_{self.metric}"
 
     def continue_from(self, history: Mapping[str, Sequence[float]]) -> None:
-        """Let the next training go on as if it had not been stopped, and score when it would have.
+        """Continue from the scores of an interrupted training.
 
         Args:
-            history: each metric's value after each epoch so far; empty for a new run.
+            history: Values of each metric after each epoch so far; empty for a new run.
         """
         names = (f"val_{self.metric}", self.monitor)
         last = {name: history[name][-1] for name in names if history.get(name)}
         self._earlier = last if not any(map(math.isnan, last.values())) else {}
 
     def on_train_begin(self, logs: dict[str, float] | None = None) -> None:
-        """Forget the model of an earlier run."""
+        """Discard the model of an earlier run."""
         self._translator = None
         self._values, self._earlier = self._earlier, {}
 
     def on_epoch_end(self, epoch: int, logs: dict[str, float] | None = None) -> None:
-        """Decode if it is time, and add the score to the logs."""
-        # Between two decodings the last value is repeated, which is no improvement to any callback.
+        """Decode if it is due, and add the score to the logs."""
+        # Between two decodings the last value is repeated, which no callback takes for an improvement.
         is_last = epoch + 1 == self.params.get("epochs")
         if not self._values or is_last or (epoch + 1) % self.every == 0:
             value = self.score()
@@ -135,17 +132,17 @@ class DecodeAndScore(keras.callbacks.Callback):
             logs.update(self._values)
 
     def score(self) -> float:
-        """Decode all pairs with the model as it is, and return the metric's value."""
+        """Decode all pairs with the current model and return the value of the metric."""
         if self._translator is None:
             self._translator = self.make_translator(self.model)
             tokenizer = getattr(self._translator, "target_tokenizer", None)
             self._written = self.references
-            if tokenizer is not None:  # as a translator with this target vocabulary would write them
+            if tokenizer is not None:  # the references as the target vocabulary can express them
                 texts = [right for rights in self.references for right in rights]
                 written = iter(tokenizer.round_trip(texts))
                 self._written = [[next(written) for _ in rights] for rights in self.references]
-        # If the optimizer keeps an average of the weights, that is scored: `fit` leaves it in the model at
-        # its end.
+        # If the optimizer keeps a moving average of the weights, score the average, since `fit` leaves it in
+        # the model at the end.
         with moving_average(self.model):
             hypotheses = self._translator.translate(self.sources, batch_size=self.batch_size)
         return self._measure(hypotheses, self._written)

@@ -1,4 +1,4 @@
-"""Edit distance, and the rates of wrong sequences, words and characters."""
+"""Edit distance, exact match and token error rate."""
 
 from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
@@ -6,13 +6,13 @@ from typing import TypeAlias
 
 from keras_transformer._arguments import check_several
 
-# One reference, or all that count as right.
+# One reference for each hypothesis, or several that all count as right.
 References: TypeAlias = Sequence[str | Sequence[str]]
 
 
 def _edit_distance(hypothesis: Sequence[object], reference: Sequence[object]) -> int:
-    """Count the insertions, deletions and substitutions between two sequences (Levenshtein 1966)."""
-    # One row of the table: distances of the hypothesis so far to each prefix of the reference.
+    """Return the number of insertions, deletions and substitutions (Levenshtein 1966)."""
+    # One row of the table: distances between the hypothesis so far and each prefix of the reference.
     distances = list(range(len(reference) + 1))
     for row, item in enumerate(hypothesis, start=1):
         above, distances = distances, [row]
@@ -23,7 +23,7 @@ def _edit_distance(hypothesis: Sequence[object], reference: Sequence[object]) ->
 
 
 def _exact_match(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> float:
-    """Compute the share of hypotheses that equal one of their references; case and spaces count."""
+    """Return the fraction of hypotheses that equal one of their references, including case and spaces."""
     pairs = zip(hypotheses, references, strict=True)
     return sum(hypothesis in rights for hypothesis, rights in pairs) / len(hypotheses)
 
@@ -33,9 +33,9 @@ def _token_error_rate(
     references: Sequence[Sequence[str]],
     split: Callable[[str], Sequence[str]] = str.split,
 ) -> float:
-    """Compute the edits to the closest reference over its length, both summed over all hypotheses."""
-    # Summed before the division, so that a long hypothesis counts more than a short one. Of references with
-    # as few edits the first counts.
+    """Return the edits to the closest references divided by their length, both summed over all hypotheses."""
+    # Summed before the division, so that long hypotheses weigh more. If several references are equally close,
+    # the first counts.
     fewest = itemgetter(0)
     closest = [
         min(((_edit_distance(split(text), split(right)), len(split(right))) for right in rights), key=fewest)
@@ -51,7 +51,7 @@ def _token_error_rate(
 
 
 def _checked_references(hypotheses: Sequence[str], references: References) -> list[tuple[str, ...]]:
-    """Return the references of each hypothesis as a tuple; raise TypeError or ValueError unless they fit."""
+    """Validate the references and return those of each hypothesis as a tuple."""
     for name, texts in (("hypotheses", hypotheses), ("references", references)):
         if isinstance(texts, str):
             raise TypeError(f"`{name}` must be a list of strings. Received one string: {texts[:50]!r}.")
@@ -62,7 +62,7 @@ def _checked_references(hypotheses: Sequence[str], references: References) -> li
             "`references` must have one item for each hypothesis. "
             f"Received: {len(references)} references for {len(hypotheses)} hypotheses."
         )
-    # By length, since an array has no truth value.
+    # `len`, since the truth value of an array is ambiguous.
     if not len(hypotheses):
         raise ValueError("`hypotheses` must have at least one item. Received: 0 hypotheses.")
     check_several((str, bytes, list, tuple), references=references)

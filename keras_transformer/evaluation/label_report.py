@@ -1,4 +1,4 @@
-"""How good labels and tags are: accuracy, precision, recall and F1 of each, the confusion matrix."""
+"""Evaluation of labels and tags: accuracy, precision, recall, F1, confusion matrix."""
 
 import dataclasses
 from collections import Counter
@@ -11,28 +11,28 @@ from keras_transformer._arguments import check_several
 from keras_transformer.data import tag_spans
 from keras_transformer.evaluation.report import EvaluationReport, Score
 
-# One label, or all of a text.
+# One label for each text, or a list of several.
 Labels: TypeAlias = Sequence[str | Sequence[str]]
 
-_WIDEST = 12  # columns of a confusion matrix that is printed
+_WIDEST = 12  # maximum number of columns of a printed confusion matrix
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LabelScore:
-    """How well one label, or one kind of span, is found."""
+    """Precision, recall and F1 of one label or one kind of span."""
 
     precision: float
-    """Part of what was called so that is so; 0 where nothing was called so."""
+    """Fraction of the predictions of this label that are right; 0 if there are none."""
     recall: float
-    """Part of what is so that was called so; 0 where nothing is so."""
+    """Fraction of the references with this label that were predicted; 0 if there are none."""
     f1: float
-    """Harmonic mean of both."""
+    """Harmonic mean of precision and recall."""
     support: int
-    """How often it is in the references."""
+    """Number of references with this label."""
 
     @classmethod
     def of(cls, num_right: int, num_predicted: int, num_true: int) -> "LabelScore":
-        """Compute the three from counts."""
+        """Return the scores computed from counts."""
         return cls(
             precision=num_right / num_predicted if num_predicted else 0.0,
             recall=num_right / num_true if num_true else 0.0,
@@ -43,17 +43,17 @@ class LabelScore:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LabelReport(EvaluationReport):
-    """Scores of labels; `print` shows a table, `report["macro_f1"]` is one number."""
+    """Scores of labels or tags. `print` shows a table; `report["macro_f1"]` is one value."""
 
     labels: Mapping[str, LabelScore]
-    """The scores of each label, or of each kind of span."""
+    """Scores of each label, or of each kind of span."""
     confusion: np.ndarray | None = None
-    """int64 (c, c): how many texts of the label of a row were given the label of a column, in the order of
-    `labels`; None where a text has several labels."""
+    """Confusion matrix, int64 `(c, c)`: number of texts by reference label (row) and predicted label
+    (column), in the order of `labels`. None if texts have several labels."""
 
     @property
     def warning(self) -> str:
-        """What is most likely wrong where one label is given to all; empty for others."""
+        """Likely problem and what to try, if all predictions are the same label; otherwise empty."""
         if self.confusion is None or self.num_items < 2:
             return ""
         given = np.flatnonzero(self.confusion.sum(axis=0))
@@ -95,25 +95,24 @@ class LabelReport(EvaluationReport):
 def evaluate_labels(
     predicted: Labels, references: Labels, labels: Sequence[str] | None = None
 ) -> LabelReport:
-    """Compare labels with those that are right.
+    """Compare predicted labels with the right ones.
 
-    - `accuracy`: the share of texts whose label, or whose labels all together, are right.
-    - `macro_f1`: the mean of the F1 of all labels, each counting alike.
-    - `micro_f1`: the F1 of all labels together; only where texts have several, since otherwise it is the
-      accuracy.
+    - `accuracy`: the fraction of texts whose label, or whose set of labels, is right.
+    - `macro_f1`: the unweighted mean of the F1 of all labels.
+    - `micro_f1`: the F1 over all labels together, only for texts with several labels.
 
     Args:
-        predicted: For each text the label that a model gave, or a list of several.
-        references: For each text the right one, or a list of several.
-        labels: The names, in the order of the report. Defaults to all that are given, sorted; those that are
-            missing here follow, such as one that occurs only in a test set.
+        predicted: Predicted label of each text, or a list of labels.
+        references: Right label of each text, or a list of labels.
+        labels: Names of the labels, in the order of the report; others follow. Defaults to all that occur,
+            sorted.
 
     Returns:
         The report, with the scores of each label and, for single labels, the confusion matrix.
 
     Raises:
-        TypeError: If labels are not strings or lists of them, or single ones are compared with several.
-        ValueError: If there are no texts, or not as many of both.
+        TypeError: If labels are not strings or lists of strings, or single labels are compared with lists.
+        ValueError: If there are no texts, or predictions and references differ in number.
 
     Example:
         >>> report = evaluate_labels(["ham", "spam", "ham"], ["ham", "spam", "spam"])
@@ -147,7 +146,7 @@ def evaluate_labels(
     )
     return LabelReport(
         num_items=len(references),
-        scores=_scores(
+        scores=_fraction_scores(
             accuracy=sum(map(set.__eq__, found, right)) / len(right),
             macro_f1=float(np.mean([each.f1 for each in by_label.values()])) if by_label else 0.0,
             **({"micro_f1": micro.f1} if True in several else {}),
@@ -166,22 +165,22 @@ def _confusion(predicted: Sequence[Any], references: Sequence[Any], names: Seque
 
 
 def evaluate_tags(predicted: Sequence[Sequence[str]], references: Sequence[Sequence[str]]) -> LabelReport:
-    """Compare the tags of tokens with those that are right.
+    """Compare predicted tags of tokens with the right ones.
 
-    - `span_f1`: the F1 of all spans; a span is right if its label and both its ends are, as the script
-      `conlleval` of CoNLL-2003 counts. Left out where no tag has a prefix such as `B-`.
-    - `token_accuracy`: the share of tokens whose tag is right.
+    - `span_f1`: the F1 of all spans, whose label and both ends must be right, as in `conlleval` of
+      CoNLL-2003. Left out if no tag has a prefix such as `B-`.
+    - `token_accuracy`: the fraction of tokens whose tag is right.
 
     Args:
-        predicted: For each text the tags that a model gave.
-        references: For each text the right ones.
+        predicted: Predicted tags of each text.
+        references: Right tags of each text.
 
     Returns:
-        The report, with the scores of each kind of span, or of each tag where there are no spans.
+        The report, with the scores of each kind of span, or of each tag if there are no spans.
 
     Raises:
         TypeError: If tags are not lists of strings.
-        ValueError: If there are no tokens, or a text has not as many tags on both sides.
+        ValueError: If there are no tokens, or predictions and references differ in number or length.
 
     Example:
         >>> report = evaluate_tags([["B-PER", "O", "B-LOC"]], [["B-PER", "I-PER", "B-LOC"]])
@@ -209,7 +208,7 @@ def evaluate_tags(predicted: Sequence[Sequence[str]], references: Sequence[Seque
     if not found and not right:
         report = evaluate_labels(tags, right_tags)
         return dataclasses.replace(
-            report, scores=_scores(token_accuracy=token_accuracy, macro_f1=report["macro_f1"])
+            report, scores=_fraction_scores(token_accuracy=token_accuracy, macro_f1=report["macro_f1"])
         )
     kinds = sorted({kind for _, kind, _, _ in (*found, *right)})
     by_label = {
@@ -221,7 +220,7 @@ def evaluate_tags(predicted: Sequence[Sequence[str]], references: Sequence[Seque
     total = LabelScore.of((found & right).total(), found.total(), right.total())
     return LabelReport(
         num_items=len(references),
-        scores=_scores(
+        scores=_fraction_scores(
             span_f1=total.f1,
             span_precision=total.precision,
             span_recall=total.recall,
@@ -242,7 +241,7 @@ def _check_sizes(predicted: Sequence[object], references: Sequence[object]) -> N
         )
 
 
-def _scores(**values: float) -> dict[str, Score]:
+def _fraction_scores(**values: float) -> dict[str, Score]:
     return {
         name: Score(name=name.replace("_", " ").replace("f1", "F1"), value=float(value), is_fraction=True)
         for name, value in values.items()

@@ -1,4 +1,4 @@
-"""How well a language model predicts texts: perplexity, and bits for each character."""
+"""Evaluation of language models: perplexity and bits per character."""
 
 import logging
 import math
@@ -22,18 +22,18 @@ _LOGGER = logging.getLogger(__name__)
 def evaluate_texts(
     generator: TextGenerator, texts: Iterable[str], *, packed: bool = False
 ) -> EvaluationReport:
-    """Measure how well a generator predicts texts, from their first token to their end.
+    """Compute the perplexity of a text generator on held-out texts.
 
     Args:
         generator: The generator.
-        texts: Texts that it was not trained on. Those that are longer than its limit are left out, and
-            counted in the log.
-        packed: Whether the texts are read one after the other, in pieces, as by `data.text_dataset`; none
-            is left out.
+        texts: Texts that were not used for training. Those longer than `generator.max_length` are skipped,
+            with a warning in the log.
+        packed: Whether to join the texts and cut them into pieces, as `data.text_dataset` does, which skips
+            no text. Defaults to False.
 
     Returns:
-        The `perplexity` of a token, and the `bits_per_character`, which compares models whose tokenizers
-        differ.
+        A report with the `perplexity` per token and the `bits_per_character`, which is comparable between
+        tokenizers.
 
     Raises:
         InputError: If there are no texts, or all are too long.
@@ -64,9 +64,9 @@ def evaluate_texts(
         is_token = labels != SPECIAL_IDS.pad
         total -= float(ops.convert_to_numpy(scores)[is_token].sum(dtype="float64"))
         num_tokens += int(is_token.sum())
-    # The end of a text is predicted, too.
+    # The end token of each text is predicted, too.
     num_characters = sum(len(text) + 1 for text in several)
-    # Of a model that knows nothing it may have no bounds.
+    # Limited, since the exponential would overflow for an untrained model.
     perplexity = math.exp(min(total / num_tokens, 700.0))
     scores_by_name = {
         "perplexity": Score(name="perplexity", value=perplexity, details=f"of {num_tokens:,} tokens"),

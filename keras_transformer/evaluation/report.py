@@ -1,4 +1,4 @@
-"""Measures of the same hypotheses, as one table."""
+"""Evaluation of outputs against references: BLEU, chrF, exact match and error rates in one table."""
 
 import dataclasses
 import functools
@@ -19,8 +19,8 @@ _Measure = Callable[[Sequence[str], Sequence[Sequence[str]]], float]
 
 _RATES: Mapping[str, _Measure] = {
     "exact_match": _exact_match,
-    # Of pronunciations: an item is one word, right or wrong as a whole. The word error rate of speech
-    # recognition, which counts edits between the words of a sentence, is the token error rate.
+    # For pronunciations: each item is one word, which is right or wrong as a whole. The word error rate of
+    # speech recognition, which counts edits between the words of a sentence, is the token error rate.
     "word_error_rate": lambda hypotheses, references: 1.0 - _exact_match(hypotheses, references),
     "token_error_rate": _token_error_rate,
     "character_error_rate": functools.partial(_token_error_rate, split=list),
@@ -32,24 +32,25 @@ TOKENIZATIONS = tuple(BLEU.TOKENIZERS)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Score:
-    """A measured number, with what is needed to measure it again.
+    """Value of a metric, with the settings needed to reproduce it.
 
-    >>> print(Score(name="BLEU", value=41.024, signature="nrefs:1|tok:none"))
-    BLEU 41.02 (nrefs:1|tok:none)
-    >>> print(Score(name="exact match", value=0.995, is_fraction=True))
-    exact match 99.50 %
+    Example:
+        >>> print(Score(name="BLEU", value=41.024, signature="nrefs:1|tok:none"))
+        BLEU 41.02 (nrefs:1|tok:none)
+        >>> print(Score(name="exact match", value=0.995, is_fraction=True))
+        exact match 99.50 %
     """
 
     name: str
-    """The measure, for people."""
+    """Display name of the metric."""
     value: float
-    """The number; BLEU and chrF count from 0 to 100, rates from 0 to 1."""
+    """The value: from 0 to 100 for BLEU and chrF, from 0 to 1 for rates."""
     signature: str = ""
-    """The settings in sacreBLEU's notation; empty where there are none."""
+    """Settings in sacreBLEU's notation, or empty."""
     details: str = ""
-    """The parts of the number, for example the n-gram precisions of BLEU."""
+    """Components of the value, such as the n-gram precisions of BLEU."""
     is_fraction: bool = False
-    """Whether `value` is a rate, which is printed in percent."""
+    """Whether `value` is a rate, which is printed as a percentage."""
 
     def _formatted(self) -> str:
         return f"{100 * self.value:.2f} %" if self.is_fraction else f"{self.value:.2f}"
@@ -61,22 +62,22 @@ class Score:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EvaluationReport:
-    """Scores of the same hypotheses; `print` shows them as a table, `report["bleu"]` is one number."""
+    """Scores of outputs. `print` shows a table; `report["bleu"]` is one value."""
 
     num_items: int
-    """The number of hypotheses."""
+    """Number of outputs."""
     scores: Mapping[str, Score]
-    """The score of each metric, by its name: its `value`, and what is needed to measure it again."""
+    """Score of each metric, by name."""
     num_empty: int = 0
-    """The number of hypotheses without text."""
+    """Number of empty outputs."""
 
     def __getitem__(self, metric: str) -> float:
         return self.scores[metric].value
 
     @property
     def warning(self) -> str:
-        """What a model that has learned nothing is told by, and what to try, in a line; empty for others."""
-        # Long sentences are seldom equal to their references: there BLEU tells.
+        """Likely problem and what to try, if all outputs are wrong or empty; otherwise empty."""
+        # Long sentences rarely equal their references, so BLEU decides if it was computed.
         is_wrong = "exact_match" in self.scores and not self["exact_match"]
         is_wrong = is_wrong and not ("bleu" in self.scores and self["bleu"] >= 1)
         fault = "empty" if self.num_empty == self.num_items else "wrong"
@@ -93,7 +94,7 @@ class EvaluationReport:
 
     def __str__(self) -> str:
         rows = [(score.name, score._formatted(), score.signature) for score in self.scores.values()]
-        # Digits stand below digits, with or without a percent sign after them.
+        # Align the digits, with or without a percent sign after them.
         rows = [(name, value if "%" in value else f"{value}  ", note) for name, value, note in rows]
         widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
         lines = [f"{name:<{widths[0]}}  {value:>{widths[1]}}  {note}".rstrip() for name, value, note in rows]
@@ -109,35 +110,37 @@ def evaluate(
     tokenize: str = "13a",
     lowercase: bool = False,
 ) -> EvaluationReport:
-    """Measure hypotheses against their references.
+    """Score hypotheses against their references.
 
-    - `bleu` and `chrf`: corpus BLEU (Papineni et al. 2002) and chrF (Popović 2015) as the `sacrebleu`
-      command computes them, from 0 to 100.
-    - `exact_match`: the share of hypotheses that equal one of their references.
-    - `word_error_rate`: the share of those that equal none: the WER of pronunciations.
-    - `token_error_rate`: the edits from each hypothesis to its closest reference, divided by the references'
-      length. Tokens stand between white space: with phones this is PER, with words the WER of speech.
-    - `character_error_rate`: the same with characters as tokens, white space included.
+    - `bleu`, `chrf`: corpus BLEU (Papineni et al. 2002) and chrF (Popović 2015), from 0 to 100, as
+      `sacrebleu` computes them.
+    - `exact_match`: the fraction of hypotheses that equal one of their references.
+    - `word_error_rate`: the remaining fraction; for pronunciations, this is the WER.
+    - `token_error_rate`: the edits to the closest references divided by their length. Tokens are separated by
+      white space: phones for the PER, words for the WER of speech.
+    - `character_error_rate`: the same for characters, including white space.
 
     Args:
-        hypotheses: what a model gave, as strings.
-        references: for each hypothesis one right string, or several.
-        metrics: some of these names, in the order of the table; None for all.
-        tokenize: sacreBLEU's tokenization for BLEU: `"13a"` for plain text, `"none"` where hypotheses and
-            references are tokenized already, `"intl"`, `"char"`, `"zh"` and so on.
-        lowercase: whether BLEU and chrF ignore case.
+        hypotheses: Outputs of a model.
+        references: For each hypothesis one right string, or several.
+        metrics: Names of metrics, in the order of the table. Defaults to all.
+        tokenize: sacreBLEU's tokenization for BLEU: `"13a"` for plain text, `"none"` for tokenized text,
+            `"intl"`, `"char"`, `"zh"` and others. Defaults to `"13a"`.
+        lowercase: Whether BLEU and chrF ignore case. Defaults to False.
 
     Returns:
         A report with a score for each metric.
 
     Raises:
-        TypeError: hypotheses or references are no lists of strings.
-        ValueError: there are no hypotheses, not as many references, or only empty ones; or a name is unknown.
+        TypeError: If hypotheses or references are not lists of strings.
+        ValueError: If there are no hypotheses, hypotheses and references differ in number, all references are
+            empty, or a metric or tokenization is unknown.
 
-    >>> print(evaluate(["2023-03-03"], ["2023-03-04"], ["exact_match", "character_error_rate"]))
-    exact match            0.00 %
-    character error rate  10.00 %
-    answers: 1
+    Example:
+        >>> print(evaluate(["2023-03-03"], ["2023-03-04"], ["exact_match", "character_error_rate"]))
+        exact match            0.00 %
+        character error rate  10.00 %
+        answers: 1
     """
     metrics = METRICS if metrics is None else metrics
     check_flags(lowercase=lowercase)
@@ -162,13 +165,13 @@ def _measure(
     if metric in _RATES:
         value = _RATES[metric](hypotheses, references)
         return Score(name=metric.replace("_", " "), value=value, is_fraction=True)
-    # `force` only silences the warning about tokenized text, which "none" asks for.
+    # `force` only silences the warning about tokenized text, which "none" expects.
     measure = (
         BLEU(tokenize=tokenize, lowercase=lowercase, force=tokenize == "none")
         if metric == "bleu"
         else CHRF(lowercase=lowercase)
     )
-    # sacreBLEU reads one list for each position of a reference; None stands for "no further reference".
+    # sacreBLEU expects one list for each reference position; None means "no further reference".
     result = measure.corpus_score(list(hypotheses), list(itertools.zip_longest(*references)))
     return Score(
         name=result.name,

@@ -1,4 +1,4 @@
-"""From a translator to a directory that TensorFlow Serving answers from, or to a file for another engine."""
+"""Exports for TensorFlow Serving, LiteRT, ONNX and CTranslate2, and tasks that run an exported SavedModel."""
 
 from keras_transformer.export.ctranslate2 import export_ctranslate2
 from keras_transformer.export.fixed_size import export_litert, export_onnx

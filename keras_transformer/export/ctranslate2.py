@@ -1,4 +1,4 @@
-"""A model as a directory that CTranslate2, the C++ engine, loads as it is."""
+"""Export of a Transformer for CTranslate2, a C++ inference engine."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,10 +25,10 @@ from keras_transformer.text.tokenizer import Tokenizer
 from keras_transformer.types import SPECIAL_IDS, SPECIAL_TOKENS, Tensor
 
 _Array: TypeAlias = npt.NDArray[np.float32]
-# CTranslate2 makes the attributes of its descriptions while it runs, and has no types.
+# CTranslate2 creates the attributes of its specifications at run time, so they have no types.
 _Spec: TypeAlias = Any
 
-# Names of Keras, and of the same function in CTranslate2.
+# Activations by their Keras names, and their CTranslate2 names.
 _ACTIVATIONS = {
     "relu": "RELU",
     "gelu": "GELU",
@@ -39,7 +39,7 @@ _ACTIVATIONS = {
 }
 _INT8 = ("int8", "int8_float32", "int8_float16", "int8_bfloat16")
 _QUANTIZATIONS = (None, *_INT8, "int16", "float16", "bfloat16")
-# Tokens that CTranslate2 reads and writes at most if nothing else is said.
+# CTranslate2's default maximum numbers of source and target tokens.
 _DEFAULT_LENGTHS = (1024, 256)
 
 
@@ -50,25 +50,24 @@ def export_ctranslate2(
     quantization: str | None = None,
     num_positions: int = 2048,
 ) -> Path:
-    """Write a CTranslate2 model with the weights of a Transformer.
+    """Export a Transformer as a CTranslate2 model.
 
-    The directory of a translator also gets both tokenizers, as `Tokenizer.save` writes them, and every
-    directory `SHA256SUMS`, for `sha256sum --check`. The tokens of
-    the vocabularies are the tokenizers' pieces; a model alone has its ids in decimal.
+    The directory contains the model, a README and `SHA256SUMS`, for a translator also both tokenizers. The
+    vocabularies consist of the tokenizers' pieces, or of decimal ids if there are no tokenizers.
 
     Args:
-        model: a `Translator`, or a `Transformer` with weights.
-        directory: made by this call; it appears when it is whole.
-        quantization: of the weights: None for float32, or what CTranslate2 knows, such as `int8`.
-        num_positions: the number of sinusoidal positions that are written; more if the translator's limits
-            ask for more. CTranslate2 cuts sources at 1,024 tokens by default.
+        model: A `Translator`, or a `Transformer` with weights.
+        directory: Directory to create. It appears only when it is complete.
+        quantization: Quantization of the weights by CTranslate2, such as `int8`. Defaults to float32.
+        num_positions: Number of sinusoidal positions to write, at least the translator's limits. CTranslate2
+            truncates sources to 1,024 tokens by default. Defaults to 2048.
 
     Returns:
         The directory.
 
     Raises:
-        InputError: CTranslate2 is not installed, or the directory exists or cannot be written.
-        ValueError: an option of the model that CTranslate2 has no layer for, an unknown quantization.
+        InputError: If CTranslate2 is not installed, or the directory exists or cannot be written.
+        ValueError: If CTranslate2 does not support an option of the model, or `quantization` is unknown.
     """
     directory = as_path(directory)
     check_choice(_QUANTIZATIONS, quantization=quantization)
@@ -98,7 +97,7 @@ def export_ctranslate2(
 
 
 def _supported(model: keras.Model) -> Transformer:
-    """Return a model; raise ValueError if CTranslate2 has no layers for it."""
+    """Return a model; raise ValueError if CTranslate2 does not support it."""
     if not isinstance(model, Transformer):
         raise ValueError(
             f"CTranslate2 reads a single `Transformer`. Received: a model of class {type(model)}."
@@ -127,19 +126,19 @@ def _activation(model: Transformer) -> str:
 
 
 def _transformer_spec(model: Transformer, num_positions: int) -> _Spec:
-    """Describe a model with all its weights, in float32, without vocabularies."""
+    """Return the specification of a model with all weights, in float32, without vocabularies."""
     specs, config = import_extra("ctranslate2", "A CTranslate2 model", "interop").specs, model.config
     options = {
         "num_heads": config.num_heads,
         "num_heads_kv": config.num_key_value_heads,
         "head_dim": config.head_dim,
-        # Set below: here it says whether there is a final normalization, which post-norm can have too.
+        # Set below. Here it selects a final normalization, which post-norm models may have too.
         "pre_norm": bool(model.encoder.final_normalization.weights),
         "layernorm_embedding": config.normalize_embeddings,
         "activation": specs.common_spec.Activation[_ACTIVATIONS[_activation(model)]],
         "ffn_glu": config.gated,
         "rms_norm": config.normalization == "rms",
-        # 0 stands for every feature of a head; ours pairs feature i with i + k / 2.
+        # 0 means all features of a head; ours rotates feature i with i + k / 2.
         "rotary_dim": 0 if config.positions == "rotary" else None,
         "rotary_interleave": False,
         "relative_attention_bias": config.positions == "relative",
@@ -147,7 +146,7 @@ def _transformer_spec(model: Transformer, num_positions: int) -> _Spec:
     encoder = specs.transformer_spec.TransformerEncoderSpec(len(model.encoder.layers), **options)
     decoder = specs.transformer_spec.TransformerDecoderSpec(len(model.decoder.layers), **options)
     encoder.pre_norm = decoder.pre_norm = config.norm_first
-    # Its own default, repeated here since the numbers depend on it.
+    # CTranslate2's own default, set explicitly since the numbers depend on it.
     encoder.scale_embeddings = decoder.scale_embeddings = config.scale_embeddings
     _fill_embedding(encoder.embeddings[0], model.source_embedding)
     _fill_embedding(decoder.embeddings, model.target_embedding)
@@ -170,7 +169,7 @@ def _transformer_spec(model: Transformer, num_positions: int) -> _Spec:
     decoder.projection.weight = np.ascontiguousarray(_array(model.output_projection.flat()[0]).T)
     _fill_bias(decoder.projection, model.output_projection.bias)
     spec = specs.transformer_spec.TransformerSpec(encoder, decoder)
-    # Otherwise CTranslate2 adds 1e-5 to the variance.
+    # CTranslate2 would otherwise add 1e-5 to the variance.
     spec.config.layer_norm_epsilon = config.layer_norm_epsilon
     return spec
 
@@ -192,7 +191,7 @@ def _fill_stack(spec: _Spec, stack: Encoder | Decoder) -> None:
 
 
 def _fill_attention(spec: _Spec, attention: MultiHeadAttention, *groups: Sequence[str]) -> None:
-    """Copy the maps of each group, `(d, h, k)`, as rows `(h * k, d)`, then the output, `(h, k, d)`."""
+    """Copy the kernels `(d, h, k)` of each group as rows `(h * k, d)`, then the output's, `(h, k, d)`."""
     for linear, names in zip(spec.linear, groups, strict=False):
         flat = [getattr(attention, f"{name}_dense").flat() for name in names]
         linear.weight = np.concatenate([_array(matrix).T for matrix, _ in flat])
@@ -217,12 +216,12 @@ def _fill_dense(spec: _Spec, dense: keras.layers.Dense) -> None:
 
 
 def _fill_bias(spec: _Spec, bias: Tensor | None) -> None:
-    if bias is not None:  # else it is optional
+    if bias is not None:  # optional
         spec.bias = _array(bias)
 
 
 def _fill_norm(spec: _Spec, norm: keras.layers.Layer) -> None:
-    """Copy the scale and, where the normalisation has one, the bias."""
+    """Copy the scale and, if there is one, the bias."""
     is_rms = isinstance(norm, keras.layers.RMSNormalization)
     spec.gamma = _array(norm.scale if is_rms else norm.gamma)
     if not is_rms:
@@ -239,7 +238,7 @@ def _array(weight: Tensor) -> _Array:
 
 
 def _name_tokens(spec: _Spec, translator: Translator | None) -> None:
-    """Register the vocabularies, and the special tokens among them."""
+    """Register the vocabularies and their special tokens."""
     [source_size], target_size = spec.get_source_vocabulary_size(), spec.get_target_vocabulary_size()
     source, target = (getattr(translator, f"{side}_tokenizer", None) for side in ("source", "target"))
     spec.register_source_vocabulary(_vocabulary_tokens(source_size, source))
@@ -248,12 +247,12 @@ def _name_tokens(spec: _Spec, translator: Translator | None) -> None:
     spec.config.bos_token = SPECIAL_TOKENS[SPECIAL_IDS.start]
     spec.config.eos_token = SPECIAL_TOKENS[SPECIAL_IDS.end]
     spec.config.decoder_start_token = SPECIAL_TOKENS[SPECIAL_IDS.start]
-    # It knows no other end of a source: where a language follows, who calls it gives both.
+    # CTranslate2 adds only one end token; if a language token follows it, the caller must pass both.
     spec.config.add_source_eos = len(getattr(source, "end_ids", (SPECIAL_IDS.end,))) == 1
 
 
 def _vocabulary_tokens(size: int, tokenizer: Tokenizer | None) -> list[str]:
-    """Return a name for each token id, the special tokens first: a piece, or the id in decimal."""
+    """Return the string of each token id, special tokens first: its piece, or the decimal id."""
     if tokenizer is None:
         names = [str(token_id) for token_id in range(size)]
     else:

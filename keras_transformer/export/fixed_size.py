@@ -1,6 +1,6 @@
-"""A translator as one file for LiteRT or ONNX: greedy decoding of token ids or frames, with every size fixed.
+"""Export of a translator as one file for LiteRT or ONNX: greedy decoding with fixed sizes.
 
-The loop of the SavedModel grows its caches and lets sources leave the batch, which converters cannot express.
+Converters cannot express the loop of the SavedModel, which grows its caches and lets sources leave the batch.
 """
 
 import dataclasses
@@ -26,11 +26,11 @@ from keras_transformer.export.weights import _StoredWeights
 from keras_transformer.tasks import Translator
 from keras_transformer.types import FIXED_OPTIMIZATIONS, Value
 
-_OPSET = 18  # the version of the ONNX operations that are written
+_OPSET = 18  # version of the ONNX operations
 
 _Ids: TypeAlias = npt.NDArray[np.int32]
-# From the inputs by name to token ids `(b, T)` and scores `(b,)`.
-_Ask: TypeAlias = Callable[[dict[str, npt.NDArray[Any]]], tuple[_Ids, npt.NDArray[np.float32]]]
+# From inputs by name to token ids `(b, T)` and scores `(b,)`.
+_Engine: TypeAlias = Callable[[dict[str, npt.NDArray[Any]]], tuple[_Ids, npt.NDArray[np.float32]]]
 
 
 def export_litert(
@@ -43,36 +43,35 @@ def export_litert(
     batch_size: int = 1,
     optimize: str = "float32",
 ) -> Path:
-    """Write greedy decoding as a `.tflite` file of LiteRT's own operations, and check it before.
+    """Export greedy decoding as a verified `.tflite` file of built-in LiteRT operations, with fixed sizes.
 
-    Every size is fixed. The file has the signature `serving_default`: from `source_ids`, int32 `(b, s)`, each
-    row ended with the end token and padded with 0, to `token_ids`, int32 `(b, T)`, ended and padded likewise,
-    and `score`, float32 `(b,)`: the log-probability, divided by the length penalty. Texts become ids outside
-    of it, with the tokenizers. Frames are read as they were measured, in place of `source_ids`: `features`,
-    float32 `(b, s, w)`, and `padding_mask`, boolean `(b, s)`. The time follows what is generated: the loop
-    ends when every row has its end token.
+    The signature `serving_default` maps `source_ids`, int32 `(b, s)`, to `token_ids`, int32 `(b, T)`, and
+    `score`, float32 `(b,)`: the log-probability divided by the length penalty. Ids have an end token and are
+    padded with 0; convert texts with the tokenizers. For a model that reads frames, the inputs are
+    unnormalized `features`, float32 `(b, s, w)`, and `padding_mask`, boolean `(b, s)`. Decoding stops when
+    every row has its end token.
 
     Args:
-        translator: on the TensorFlow backend. Of its search, the length penalty and the constraints count.
-        path: the file; an existing one is replaced.
-        examples: real sources, of which the first 8 are compared, besides what users send by mistake.
-        source_length: the tokens of a source, the end token included, or its frames, `s`; the translator's
-            limit if None.
-        max_length: the tokens of an output, likewise, `T`.
-        batch_size: the number of sources, `b`.
-        optimize: `float32` for the weights as they are, or `int8` for matrices of integers, by the quantizer
-            of the engine: about a third of the size. Some outputs differ then; of the compared ones at
-            most half may.
+        translator: A translator on the TensorFlow backend. Length penalty and constraints are those of its
+            search.
+        path: The file. An existing file is replaced.
+        examples: Real sources; the first 8 are compared. Unusual sources, such as empty ones, always are.
+        source_length: Number of source tokens, including the end token, or frames, `s`. Defaults to the
+            translator's `max_source_length`.
+        max_length: Number of output tokens, including the end token, `T`. Defaults to the translator's
+            `max_target_length`.
+        batch_size: Number of sources, `b`. Defaults to 1.
+        optimize: `float32`, or `int8` to round matrices with the engine's quantizer: about a third of the
+            size, but up to half of the compared outputs may differ. Defaults to `float32`.
 
     Returns:
         The path.
 
     Raises:
-        InputError: the file cannot be written, or Keras runs on another backend.
-        ExportError: LiteRT has no operation for a part of the model, or does not answer as the
-            model does; nothing is written.
-        TypeError: a batch size that is not an integer.
-        ValueError: a length below 2, a batch size that is not above zero, an unknown `optimize`.
+        InputError: If the file cannot be written, or Keras runs on another backend.
+        ExportError: If LiteRT lacks an operation of the model, or its results differ. Nothing is written.
+        TypeError: If `batch_size` is not an integer.
+        ValueError: If a length is below 2, `batch_size` is not positive, or `optimize` is unknown.
     """
     check_choice(FIXED_OPTIMIZATIONS, optimize=optimize)
     path, graph = as_path(path), _GreedyGraph(translator, source_length, max_length, batch_size)
@@ -98,17 +97,19 @@ def export_onnx(
     batch_size: int = 1,
     optimize: str = "float32",
 ) -> Path:
-    """Write greedy decoding as an `.onnx` file of ONNX's own operations, and check it before.
+    """Export greedy decoding as a verified `.onnx` file, with standard ONNX operations only.
 
-    Its arguments, inputs and outputs are those of `export_litert`. It needs the packages of the extra
-    `onnx`; the file itself needs none of them.
+    The arguments, inputs and outputs are those of `export_litert`. Exporting needs the packages of
+    the extra `onnx`; running the file does not.
 
     Returns:
         The path.
 
     Raises:
-        InputError: a package is not installed; see also `export_litert`.
-        ExportError, TypeError, ValueError: see `export_litert`.
+        InputError: If a package is not installed; see also `export_litert`.
+        ExportError: As for `export_litert`.
+        TypeError: As for `export_litert`.
+        ValueError: As for `export_litert`.
     """
     converter, runtime = (import_extra(name, "An ONNX model", "onnx") for name in ("tf2onnx", "onnxruntime"))
     check_choice(FIXED_OPTIMIZATIONS, optimize=optimize)
@@ -120,7 +121,7 @@ def export_onnx(
         )
     except tf.errors.OpError as error:
         raise _missing_operation("ONNX", error) from error
-    # TensorFlow has them by the alphabet, and some clients count.
+    # TensorFlow sorts them alphabetically, and some clients access outputs by index.
     model.graph.output.sort(key=lambda output: ("token_ids", "score").index(output.name))
     content = bytes(model.SerializeToString())
     engine = _onnx_engine(runtime, content)
@@ -133,7 +134,7 @@ def export_onnx(
 
 
 class _GreedyGraph:
-    """Greedy decoding as a single loop with room for the whole output: no size changes while it runs."""
+    """Greedy decoding as a single loop with a full-length cache, so that no size changes."""
 
     def __init__(
         self, translator: Translator, source_length: int | None, max_length: int | None, batch_size: int
@@ -154,13 +155,13 @@ class _GreedyGraph:
             max_source_length=translator.max_source_length if source_length is None else source_length,
             max_target_length=translator.max_target_length if max_length is None else max_length,
         )
-        # The converter makes constants of the variables that a module holds.
+        # The converter turns the variables of a module into constants.
         self.module = tf.Module(name="greedy")
         self.module.model_variables = _StoredWeights(translator.model).variables
         shape = (batch_size, self.translator.max_source_length)
-        # An engine of fixed sizes computes the whole matrix of attention scores.
+        # With fixed sizes, an engine computes the full matrix of attention scores.
         check_memory(4 * shape[0] * shape[1] ** 2, batch_size=batch_size, source_length=shape[1])
-        # No engine reads strings: of a text it gets the token ids.
+        # The engines do not read strings, so texts are passed as token ids.
         self._reads_ids = translator.source.name == "text"
         names = ("source_ids",) if self._reads_ids else tuple(translator.source.columns)
         self.specs = [
@@ -184,10 +185,10 @@ class _GreedyGraph:
         )
         return {"token_ids": token_ids[:, 0], "score": scores[:, 0]}
 
-    def check(self, engine: str, ask: _Ask, examples: Iterable[Value], *, is_exact: bool) -> None:
-        """Raise ExportError unless an engine gives the tokens and scores of the translator.
+    def check(self, engine: str, ask: _Engine, examples: Iterable[Value], *, is_exact: bool) -> None:
+        """Raise ExportError unless an engine returns the translator's tokens and scores.
 
-        If not `is_exact`, as of rounded weights, it must give the tokens of half of the texts.
+        If not `is_exact`, as for int8, half of the texts must have the same tokens.
         """
         texts, source = _compared_sources(self.translator, examples), self.translator.source
         batch = source.batch(texts)
@@ -195,7 +196,7 @@ class _GreedyGraph:
         found = self.translator.functions.tokens.find(inputs, range(len(texts)))
         token_ids, scores = (np.array(part)[:, 0] for part in found)
         given = {
-            spec.name: _padded(np.asarray(column), self.translator.max_source_length)
+            spec.name: _fit_length(np.asarray(column), self.translator.max_source_length)
             for spec, column in zip(self.specs, inputs if self._reads_ids else batch, strict=True)
         }
         differing: dict[int, str] = {}
@@ -205,28 +206,28 @@ class _GreedyGraph:
             for row, received_ids, received_score in zip(rows, *answer, strict=True):
                 is_same = np.array_equal(received_ids, token_ids[row])
                 if not (is_same and (_is_close(received_score, scores[row]) or not is_exact)):
-                    wanted = _described(token_ids[row], scores[row])
-                    received = _described(received_ids, received_score)
+                    wanted = _describe_output(token_ids[row], scores[row])
+                    received = _describe_output(received_ids, received_score)
                     differing[int(row)] = f"{texts[row]!r:.200} with {wanted}. Received: {received}"
         if len(differing) > (0 if is_exact else len(texts) // 2):
             others = "" if is_exact else f", one of {len(differing)} texts of {len(texts)} that differ"
             raise ExportError(f"{engine} must answer {next(iter(differing.values()))}{others}.")
 
 
-def _padded(column: npt.NDArray[Any], length: int) -> npt.NDArray[Any]:
-    """Return sources `(b, s, ...)` of a length; a longer one is cut off, as the translator does."""
-    # The engine reads more padding than the translator does, which must not matter.
-    room = [(0, 0), (0, max(0, length - column.shape[1])), *[(0, 0)] * (column.ndim - 2)]
-    return np.pad(column[:, :length], room)
+def _fit_length(column: npt.NDArray[Any], length: int) -> npt.NDArray[Any]:
+    """Pad or truncate sources `(b, s, ...)` to a length."""
+    # The engine gets more padding than the translator, which must make no difference.
+    padding = [(0, 0), (0, max(0, length - column.shape[1])), *[(0, 0)] * (column.ndim - 2)]
+    return np.pad(column[:, :length], padding)
 
 
-def _described(token_ids: _Ids, score: float) -> str:
+def _describe_output(token_ids: _Ids, score: float) -> str:
     return f"the token ids {np.trim_zeros(token_ids, 'b').tolist()} and the score {score:.4f}"
 
 
-def _litert_engine(content: bytes) -> _Ask:
+def _litert_engine(content: bytes) -> _Engine:
     with warnings.catch_warnings():
-        # TensorFlow announces that its interpreter will move to a package of its own.
+        # TensorFlow announces that its interpreter will move to another package.
         warnings.simplefilter("ignore", UserWarning)
         interpreter = tf.lite.Interpreter(model_content=content)
     interpreter.allocate_tensors()
@@ -239,18 +240,18 @@ def _litert_engine(content: bytes) -> _Ask:
     return ask
 
 
-def _onnx_engine(runtime: ModuleType, content: bytes) -> _Ask:
+def _onnx_engine(runtime: ModuleType, content: bytes) -> _Engine:
     errors = runtime.capi.onnxruntime_pybind11_state
     try:
         session = runtime.InferenceSession(content, providers=["CPUExecutionProvider"])
-    # Here it shows that the converter left an operation as TensorFlow has it.
+    # Raised if the converter has left a TensorFlow operation unconverted.
     except (errors.Fail, errors.InvalidGraph, errors.NotImplemented, errors.InvalidArgument) as error:
         raise _missing_operation("ONNX", error) from error
     return lambda given: tuple(session.run(None, given))
 
 
 def _write_erfc(graph: Any, node: Any, _name: str, _arguments: list[Any]) -> None:
-    """Write TensorFlow's `Erfc`, of GELU, as ONNX has it: 1 - erf(x)."""
+    """Convert TensorFlow's `Erfc`, which GELU uses, to ONNX: 1 - erf(x)."""
     shape, dtype = graph.get_shape(node.output[0]), graph.get_dtype(node.output[0])
     [value, output] = [node.input[0], node.output[0]]
     graph.remove_node(node.name)
@@ -267,22 +268,22 @@ def _rounded_onnx(content: bytes) -> bytes:
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory, "model.onnx")
         path.write_bytes(content)
-        # The quantizer knows constants alone: this computes the matrices that are joined and reshaped.
+        # The quantizer handles only constants; this computes the joined and reshaped matrices.
         quant_pre_process(path, path, skip_symbolic_shape=True, skip_onnx_shape=True)
         model = onnx.load(path)
         for loop in (node for node in model.graph.node if node.op_type == "Loop"):
             _read_constants(loop, {constant.name for constant in model.graph.initializer})
         options = {"weight_type": QuantType.QInt8, "extra_options": {"EnableSubgraph": True}}
-        # Of 7 bits: processors without VNNI add two products of 8 bits in 16, which is too few.
+        # 7 bits: CPUs without VNNI add two 8-bit products in 16 bits, which overflows.
         quantize_dynamic(model, path, per_channel=True, reduce_range=True, **options)
         return path.read_bytes()
 
 
 def _read_constants(loop: Any, constants: set[str]) -> None:
-    """Let the body of a loop read constants where they are, and multiply as the quantizer knows it."""
+    """Let a loop body read constants directly, and use a `MatMul` that the quantizer supports."""
     from onnx.helper import make_node
 
-    # tf2onnx hands them on from round to round. A body has two inputs before the states, and one output.
+    # tf2onnx passes constants as loop states. A body has two inputs before the states, and one output.
     body = loop.attribute[0].g
     sources = {node.output[0]: node.input[0] for node in body.node if node.op_type == "Identity"}
     states = [state.name for state in body.input]

@@ -1,9 +1,9 @@
-"""Outputs of a SavedModel in a process that has neither Keras, nor JAX, nor this package.
+"""Program that returns the outputs of a SavedModel from a process without Keras, JAX and this package.
 
-The file is a program, never imported: its text is handed to a new interpreter. Arguments: the directory of
-the SavedModel, and `text` if it has operations of TensorFlow Text. Standard input: a pickled dictionary of
-arrays: a column for each input, such as `text`, `output` and the options.
-Standard output: a pickled `_FreshReport` of `verification`.
+It is never imported; its text is passed to a new interpreter. Arguments: the directory of the SavedModel, and
+`text` if it has operations of TensorFlow Text. Standard input: a pickled dictionary of arrays, a column for
+each input, such as `text`, `output` and the options. Standard output: a pickled `_FreshReport` of
+`verification`.
 """
 
 import importlib
@@ -13,11 +13,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-# Whatever asks for one of these gets an ImportError, TensorFlow itself included, which would import JAX too.
+# Importing one of these raises an ImportError. TensorFlow itself would import JAX.
 BLOCKED: dict[str, Any] = {"keras": None, "tf_keras": None, "keras_transformer": None, "jax": None}
 sys.modules.update(BLOCKED)
 
-# Not import statements: they would have to stand before the line above.
+# Not import statements, which would have to come before the line above.
 tf = importlib.import_module("tensorflow")
 saved_model_pb2 = importlib.import_module("tensorflow.core.protobuf.saved_model_pb2")
 op_def_registry = importlib.import_module("tensorflow.python.framework.op_def_registry")
@@ -26,14 +26,14 @@ _Columns = dict[str, Any]
 
 
 def _load_text_operations() -> None:
-    """Load the operations of TensorFlow Text, which a server links in; its Python would import Keras."""
+    """Load the operations of TensorFlow Text, which a server links in; its Python package imports Keras."""
     package: Any = importlib.util.find_spec("tensorflow_text")
     for library in Path(package.origin).parent.glob("python/ops/*.so"):
         tf.load_op_library(str(library))
 
 
 def _foreign_operations(directory: str) -> list[str]:
-    """List the operations that a server lacks: unknown to TensorFlow, or made of Python."""
+    """Return the operations that a server lacks: unknown to TensorFlow, or implemented in Python."""
     saved_model = saved_model_pb2.SavedModel.FromString(Path(directory, "saved_model.pb").read_bytes())
     graphs = [meta_graph.graph_def for meta_graph in saved_model.meta_graphs]
     functions = [function for graph in graphs for function in graph.library.function]
@@ -44,7 +44,7 @@ def _foreign_operations(directory: str) -> list[str]:
 
 
 def _report(serve: Any, columns: _Columns) -> dict[str, object]:
-    """Describe a signature, and ask it for all rows together, for each alone, and for none."""
+    """Return a signature's specification, and its outputs for all rows, each row and no rows."""
     inputs, outputs = serve.structured_input_signature[1], serve.structured_outputs
 
     def ask(rows: _Columns) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""The README of an exported directory: how to serve it and how to ask it. Its text is in `templates/`."""
+"""README of an exported directory: how to serve it and how to call it. The text is in `templates/`."""
 
 import json
 import shlex
@@ -14,19 +14,19 @@ from keras_transformer.export.verification import _needs_tensorflow_text
 from keras_transformer.tasks import ModelTask
 from keras_transformer.types import SPECIAL_IDS, SPECIAL_TOKENS
 
-# The newest image of the server; it has the operations of `operations.txt`.
+# Latest image of the server; it has the operations of `operations.txt`.
 _SERVER = "2.20.0"
 _AXES = ("b", "s", "w")
-_NUM_SHOWN = 3  # frames or samples of a source
+_NUM_SHOWN = 3  # maximum number of frames or samples of a source in an example
 _FIELDS = {"string": "string_val", "float32": "float_val", "int32": "int_val", "bool": "bool_val"}
 
 
 def _fill_template(file: str, /, **values: object) -> str:
-    """Return a template with values in its braces."""
+    """Render a template."""
     templates = jinja2.FileSystemLoader(Path(__file__).with_name("templates"), encoding="utf-8")
     environment = jinja2.Environment(
         loader=templates,
-        autoescape=False,  # it is no HTML
+        autoescape=False,  # not HTML
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -46,9 +46,9 @@ def _saved_model_readme(
     files: Path,
     warmup_rows: Sequence[int],
 ) -> str:
-    """Return the README of a version in Markdown: of a directory, with the rows of each warm-up request.
+    """Return the README of a version, from its files and the row counts of its warm-up requests.
 
-    The template is the task's own. Its examples are made of the first rows of the columns of requests.
+    The template is that of the task. The examples use the first row of the request columns.
     """
     first = {column: [_as_json(values[0])] for column, values in columns.items()}
     requests = {
@@ -75,7 +75,7 @@ def _saved_model_readme(
         typed_inputs="; ".join(f"{key}, {dtype} ({axes})" for key, dtype, axes in kinds),
         fields={output: _FIELDS[dtype] for output, (dtype, _) in served.outputs.items()},
         is_padded=any(rank > 1 for _, rank in served.inputs.values()),
-        # A request to each signature by column, and one row, which is the value alone where there is one.
+        # An example request to each signature by column, and one row: the plain value for a single column.
         requests=requests,
         columns=requests["serving_default"],
         columns_of="n_best" if "n_best" in requests else "serving_default",
@@ -88,19 +88,19 @@ def _saved_model_readme(
 
 
 def _as_json(value: object) -> object:
-    """Return one value of a column as a request holds it, of an array the first numbers."""
+    """Return a value of a column as JSON; of an array, the first numbers."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     return value[:_NUM_SHOWN].tolist() if isinstance(value, np.ndarray) else np.asarray(value).item()
 
 
 def _request(**body: object) -> str:
-    """Return JSON that a shell leaves alone: an apostrophe would end its quoted string."""
+    """Return JSON for a quoted shell string, in which an apostrophe must be escaped."""
     return json.dumps(body, ensure_ascii=False).replace("'", "\\u0027")
 
 
 def _ctranslate2_readme(name: str, max_source_length: int, max_target_length: int) -> str:
-    """Return the README of a CTranslate2 model; the lengths count the end token."""
+    """Return the README of a CTranslate2 model; the lengths include the end token."""
     banned = [
         SPECIAL_TOKENS[token_id] for token_id in (SPECIAL_IDS.pad, SPECIAL_IDS.unknown, SPECIAL_IDS.start)
     ]

@@ -1,4 +1,4 @@
-"""A task as a directory that TensorFlow Serving loads as it is."""
+"""Export of a task as a SavedModel for TensorFlow Serving."""
 
 import collections
 import itertools
@@ -29,7 +29,7 @@ from keras_transformer.tasks import ModelTask, SearchTask
 from keras_transformer.types import OPTIMIZATIONS, Value
 
 _WARMUP_FILE = Path("assets.extra", "tf_serving_warmup_requests")
-# Next to the versions: a server takes directories named by numbers for versions, and nothing else.
+# Next to the versions: the server ignores files and directories that are not named by a number.
 _MODELS_CONFIG = "models.config"
 
 
@@ -40,32 +40,33 @@ def export_saved_model(
     optimize: str = "float32",
     threads: int | None = None,
 ) -> Path:
-    """Write the next version of a task as a SavedModel, and verify it before it appears.
+    """Export a task as the next version of a SavedModel for TensorFlow Serving.
 
-    The version is written next to its place, moved, and verified by `verify_saved_model`. Only then is it
-    renamed to its number, so that a server which watches the directory never sees half a model.
+    The version appears only after `verify_saved_model` has passed, so a server that watches the directory
+    never loads an incomplete model. Its README explains how to serve it.
 
     Args:
-        task: A task, such as a `Translator`, on the TensorFlow backend. Where the search samples, `search`
-            takes a seed; other signatures give the same sample each time.
-        directory: The directory of the model; its last part is the model's name, and it holds the versions,
-            which are named by numbers.
-        examples: Real sources, of which the first 8 are used for the verification and for the warm-up
-            requests; for `xla` of the usual lengths. Defaults to a few tokens of the vocabulary.
-        optimize: `float32`; `bfloat16` for weights of half the size, which changes outputs where two are
-            nearly as likely; or `xla` for a search compiled for a few lengths, with the same outputs.
-        threads: On CPU only, and mostly faster there: the number of threads among which the sources of a
-            request are divided, such as the cores of a server divided by the requests that it answers at
-            once. None lets TensorFlow share each operation among its threads. The outputs are the same.
+        task: A task, such as a `Translator`, on the TensorFlow backend. If its search samples, the signature
+            `search` takes a seed; the others return the same sample each time.
+        directory: Directory of the model. Its name is the model's name, its subdirectories are the versions.
+        examples: Real sources; the first 8 are used for the verification and the warm-up. For `xla`, pass
+            typical lengths. Defaults to a few tokens of the vocabulary.
+        optimize: `float32`; `bfloat16` for weights of half the size, which may change outputs of nearly equal
+            probability; or `xla` to compile the search for a few lengths, with the same outputs. Defaults to
+            `float32`.
+        threads: CPU only: split the sources of each request across this many threads, such as the server's
+            cores divided by its concurrent requests. Mostly faster, with the same outputs. By default
+            TensorFlow parallelises each operation instead.
 
     Returns:
-        The directory of the new version. Next to it is `models.config`, written if there was none.
+        The directory of the new version. `models.config` is written next to it unless it exists.
 
     Raises:
-        InputError: If the directory cannot be written, or is that of a version, or Keras runs on another
+        InputError: If the directory cannot be written or is that of a version, or Keras runs on another
             backend.
-        ExportError: If the SavedModel does not answer as the task does; nothing is left of it.
-        ValueError: If `optimize` is unknown, or the search is random and has no `seed`.
+        ExportError: If the SavedModel's results differ from the task's. It is then deleted.
+        ValueError: If `optimize` is unknown, `xla` or `threads` is not supported for the task, or its search
+            is random and has no `seed` field.
     """
     _check_exportable(task, ModelTask)
     task = task.repeatable()
@@ -94,7 +95,7 @@ def export_saved_model(
         written = partial / "written"
         written.mkdir()
         _write_graphs(task, written, optimize, threads)
-        # What is verified has another path than what was written, as it has when it is deployed.
+        # Verified under another path than it was written to, as when it is deployed.
         for entry in list(written.iterdir()):
             entry.rename(partial / entry.name)
         written.rmdir()
@@ -109,7 +110,7 @@ def export_saved_model(
 
 
 def _check_exportable(task: object, kind: type) -> None:
-    """Raise InputError unless Keras runs on TensorFlow, TypeError for another kind of object."""
+    """Raise TypeError for another kind of object, InputError if Keras does not run on TensorFlow."""
     if not isinstance(task, kind):
         wanted = "task, such as a Translator" if kind is ModelTask else kind.__name__
         received = type(task).__name__
@@ -122,13 +123,13 @@ def _check_exportable(task: object, kind: type) -> None:
 
 
 def _model_name(directory: Path) -> str:
-    """Return the last part of a path; a link keeps its own name, `..` has that of the directory."""
+    """Return the last part of a path: for a link its own name, for `..` the directory's."""
     name = directory.absolute().name
     return directory.resolve().name if name == ".." else name
 
 
 def _write_graphs(task: ModelTask, directory: Path, optimize: str, threads: int | None) -> None:
-    """Write the SavedModel itself, with the vocabularies among its assets."""
+    """Write the SavedModel, with the vocabularies as assets."""
     graphs = _ServingGraphs(task, optimize, threads)
     signatures = graphs.signatures()
     with tempfile.TemporaryDirectory() as vocabularies:
@@ -136,19 +137,19 @@ def _write_graphs(task: ModelTask, directory: Path, optimize: str, threads: int 
         options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
         try:
             tf.saved_model.save(module, str(directory), signatures=signatures, options=options)
-        except tf.errors.OpError as error:  # from TensorFlow's own writing: a full disk, for example
+        except tf.errors.OpError as error:  # an error in TensorFlow's writing, such as a full disk
             raise OSError(error.message) from error
-    if threads is not None and optimize != "xla":  # which has loops of its own
+    if threads is not None and optimize != "xla":  # XLA compiles the loops itself
         path = directory / "saved_model.pb"
         saved_model = SavedModel.FromString(path.read_bytes())
         _keep_on_one_thread(saved_model)
         path.write_bytes(saved_model.SerializeToString(deterministic=True))
-        path.with_name("fingerprint.pb").unlink(missing_ok=True)  # of the file as it was
+        path.with_name("fingerprint.pb").unlink(missing_ok=True)  # of the unchanged file
 
 
 def _keep_on_one_thread(saved_model: SavedModel) -> None:
-    """Let TensorFlow's single-threaded executor run loops that have neither loops nor conditions in them."""
-    # A step is hundreds of small operations, which the other executor hands from thread to thread.
+    """Select TensorFlow's single-threaded executor for innermost loops without conditions."""
+    # A step is hundreds of small operations, which the default executor passes from thread to thread.
     for graph in saved_model.meta_graphs:
         functions = {each.signature.name: each for each in graph.graph_def.library.function}
         lowered = {
@@ -166,9 +167,9 @@ def _keep_on_one_thread(saved_model: SavedModel) -> None:
 
 
 def _fuse_biases(function: FunctionDef) -> None:
-    """Make one operation of each product and the bias that is added to it."""
-    # For one row, `MatMul` hands its work to threads whatever the executor: 27 microseconds for 256 by 256
-    # numbers, and 8 so. Not in a plain export, where oneDNN multiplies, which is slower so.
+    """Fuse each matrix product with the addition of its bias."""
+    # For one row, `MatMul` uses threads with any executor: 27 microseconds for 256 by 256 numbers; fused, 8.
+    # Not in a plain export, where oneDNN multiplies: there it is slower.
     products = {f"{node.name}:product:0": node for node in function.node_def if node.op == "MatMul"}
     names = (name for node in function.node_def for name in node.input)
     uses = collections.Counter([*names, *function.ret.values()])
@@ -190,7 +191,7 @@ def _fuse_biases(function: FunctionDef) -> None:
 
 
 def _vocabulary_files(task: ModelTask, directory: Path) -> list[str]:
-    """Write each vocabulary under another name, since assets are one directory."""
+    """Write each vocabulary under a distinct name, since all assets share one directory."""
     paths = []
     for name in task.tokenizer_names:
         tokenizer, side = getattr(task, name), name.removesuffix("tokenizer")
@@ -208,14 +209,14 @@ def _write_warmup_requests(
     columns: dict[str, np.ndarray],
     repeated: Sequence[int],
 ) -> list[int]:
-    """Write requests for all signatures, each of a single source and one of all; return their rows."""
+    """Write warm-up requests for all signatures, single sources and one batch; return their row counts."""
     path, size = directory / _WARMUP_FILE, len(columns[task.source.name])
     path.parent.mkdir(exist_ok=True)
     batches = [[row] for row in range(size)]
     if size > 1:
         batches.append([*range(size)])
     requests = [*itertools.product(_served_signatures(task, optimize), batches)]
-    # One search is compiled for all signatures, and each size of a batch once for each length.
+    # All signatures share one compiled search, so one signature warms up each batch size and length.
     requests += [("serving_default", [row] * size) for row in repeated for size in WARM_BATCH_SIZES]
     with tf.io.TFRecordWriter(str(path)) as writer:
         for signature, rows in requests:
@@ -230,7 +231,7 @@ def _write_warmup_requests(
 
 
 def _rows_by_length(task: ModelTask, sources: Sequence[Value]) -> list[int]:
-    """Return a source for each of the lengths that a compiled search pads them to."""
+    """Return a source for each length to which a compiled search pads."""
     lengths = _bucket_lengths(task.max_source_length)
     sizes = [task.token_ids([source]).shape[1] for source in sources]
     rows = {next(length for length in lengths if length >= size): row for row, size in enumerate(sizes)}
@@ -238,8 +239,8 @@ def _rows_by_length(task: ModelTask, sources: Sequence[Value]) -> list[int]:
 
 
 def _write_models_config(path: Path, name: str) -> None:
-    """Write a `ModelServerConfig`, unless there is one, which somebody may have edited."""
+    """Write a `ModelServerConfig`, unless there is one, which you may have edited."""
     if not path.exists():
-        # What a quoted string of protobuf cannot hold as it is.
+        # Escape what a quoted protobuf string cannot contain.
         escaped = name.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
         write_file(path, _fill_template("models.config", name=escaped).encode())

@@ -1,4 +1,4 @@
-"""An exported SavedModel, asked from Python as a server would ask it."""
+"""Tasks that run an exported SavedModel in Python."""
 
 import importlib
 from collections.abc import Callable, Iterable, Sequence
@@ -18,28 +18,28 @@ from keras_transformer.errors import InputError
 from keras_transformer.tasks import Classifier, Source, Tagger, Task, TextSource, TextTask, Translation
 from keras_transformer.types import Progress, Signature, Value
 
-# What exports have, with every tokenizer, search, option of a model and activation of Keras. None of them
-# reads or writes files, opens connections or runs Python.
+# Operations of exports with any tokenizer, search, model option and Keras activation. They do not read or
+# write files, open connections or run Python.
 _COMPUTING = {*Path(__file__).with_name("operations.txt").read_text(encoding="utf-8").split()}
-# These take the name of any file. They save and restore variables for a server; Python calls none of them,
+# These take arbitrary file names. They save and restore variables for a server; Python calls none of them,
 # since it reads `variables/` itself.
 _SAVING = {"DisableCopyOnRead", "MergeV2Checkpoints", "RestoreV2", "SaveV2", "Select", "ShardedFilename"}
 _SAVING |= {"StaticRegexFullMatch"}
 
 
 class _ServedFunction(Protocol):
-    """A function of a SavedModel."""
+    """Function of a SavedModel."""
 
     structured_input_signature: tuple[tuple[()], dict[str, tf.TensorSpec]]
     structured_outputs: dict[str, tf.TensorSpec]
     variables: Sequence[tf.Variable]
 
     def __call__(self, **inputs: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Compute the outputs of a batch."""
+        """Return the outputs of a batch."""
 
 
 class ServedTask(Task):
-    """A task whose functions are those of a SavedModel; see `ServedModel`."""
+    """Base class of tasks that run a SavedModel; see `ServedModel`."""
 
     def __init__(self, directory: str | Path, *, trust: bool = False) -> None:
         self.directory = _saved_model_directory(as_path(directory))
@@ -48,19 +48,19 @@ class ServedTask(Task):
         graphs = _meta_graphs(path)
         if not trust:
             _check_operations(path, graphs)
-        # A SavedModel with subwords needs the operations of TensorFlow Text, which takes a second to import.
+        # A SavedModel with subwords needs TensorFlow Text, which takes a second to import.
         if not all(hasattr(tf.raw_ops, name) for graph in graphs for name in _operations(graph)):
             importlib.import_module("tensorflow_text")
         try:
             self._module = tf.saved_model.load(str(self.directory))
-        except Exception as error:  # TensorFlow raises errors of many classes for a damaged directory
+        except Exception as error:  # for a damaged directory TensorFlow raises errors of many classes
             cause = " ".join(str(error).split())
             raise InputError(f"{self.directory} cannot be loaded as a SavedModel: {cause}") from error
         check_finite(self.directory, self._signature("serving_default").variables)
 
     @property
     def functions(self) -> Self:
-        """The functions of the signatures: the SavedModel's own."""
+        """Functions of the signatures: those of the SavedModel."""
         return self
 
     def __getitem__(self, signature: Signature) -> Callable[..., dict[str, tf.Tensor]]:
@@ -68,13 +68,13 @@ class ServedTask(Task):
         serve, names = self._signature(signature), self.specification(signature).inputs
 
         def answer(*columns: tf.Tensor) -> dict[str, tf.Tensor]:
-            # Options of a source in memory, which no export takes, follow the columns.
+            # After the columns come options of tasks in memory, which an export does not take.
             return serve(**dict(zip(names, columns, strict=False)))
 
         return answer
 
     def _signature(self, name: Signature) -> _ServedFunction:
-        """Return the function of a signature; raise InputError for one that is not ours."""
+        """Return the function of a signature; raise InputError if the export differs from what we expect."""
         serve: _ServedFunction | None = self._module.signatures.get(name)
         if serve is None:
             names = ", ".join(sorted(self._module.signatures)) or "none"
@@ -82,9 +82,9 @@ class ServedTask(Task):
         specs = serve.structured_input_signature[1]
         received = {column: (spec.dtype.name, spec.shape.rank) for column, spec in specs.items()}
         if not Source.kinds.keys() & received.keys():
-            importlib.import_module("keras_transformer.pretrained")  # has other kinds of sources
+            importlib.import_module("keras_transformer.pretrained")  # registers other kinds of sources
         kinds = (Source.kinds[column] for column in received if column in Source.kinds)
-        self.source = next(kinds, TextSource)  # which needs no tokenizer to check and to batch
+        self.source = next(kinds, TextSource)  # the class checks and batches without a tokenizer
         wanted = self.specification(name).inputs
         if received != wanted:
             raise InputError(f"{self.directory}: {name} must take {wanted}. Received: {received}.")
@@ -96,41 +96,41 @@ class ServedTask(Task):
 
 
 class ServedClassifier(ServedTask, Classifier):
-    """Answers from a directory that `export_saved_model` wrote, as a `TextClassifier` does.
+    """Text classification with an exported SavedModel, with the methods of `TextClassifier`.
 
     The arguments are those of `ServedModel`.
     """
 
 
 class ServedTagger(ServedTask, Tagger):
-    """Answers from a directory that `export_saved_model` wrote, as a `TextTagger` does.
+    """Tagging with an exported SavedModel, with the methods of `TextTagger`.
 
     The arguments are those of `ServedModel`.
     """
 
 
 class ServedModel(ServedTask, TextTask):
-    """Answers from a directory that `export_saved_model` wrote, as a `Translator` does.
+    """Translation or text generation with an exported SavedModel, with the methods of `Translator`.
 
     Args:
-        directory: of a version, or of the model: then its highest version.
-        trust: whether to load a SavedModel with operations that no export has. It is a program, which may
-            read and write every file that you may.
+        directory: Directory of a version, or of the model to use its highest version.
+        trust: Whether to load a SavedModel with operations that `export_saved_model` never writes. A
+            SavedModel is a program, which can read and write all your files. Defaults to False.
 
     Raises:
-        InputError: there is no whole SavedModel, it is damaged, has operations that no export has or weights
-            that are not finite, or no `serving_default` of strings.
+        InputError: If the SavedModel is missing, incomplete or damaged, has unknown operations, has weights
+            that are not finite, or lacks a `serving_default` for strings.
     """
 
     @property
     def num_outputs(self) -> int:
-        """The number of outputs of `n_best` for a source."""
+        """Number of outputs that `n_best` returns for each source."""
         [_, num_outputs] = self._signature("n_best").structured_outputs["score"].shape
         return int(num_outputs)
 
     @property
     def takes_seed(self) -> bool:
-        """Whether a request to `search` has a seed, since the search samples."""
+        """Whether requests to `search` have a seed, because the search samples."""
         serve: _ServedFunction | None = self._module.signatures.get("search")
         return serve is not None and "seed" in serve.structured_input_signature[1]
 
@@ -144,29 +144,29 @@ class ServedModel(ServedTask, TextTask):
         batch_size: int = 64,
         progress: Progress | None = None,
     ) -> list[list[Translation]]:
-        """Ask the signature `search`, in which each text has options of its own.
+        """Call the signature `search`, which takes options for each request.
 
         Args:
-            texts: As for `translate`.
-            num: Maximum number of outputs for a text. Defaults to all that the export has.
+            texts: As for `translate`, but not a single string.
+            num: Maximum number of outputs for each text. Defaults to the export's.
             max_length: Maximum number of tokens of an output. Defaults to the export's.
-            seed: Seed of the first text, where the export samples; each text has the next one. With 0, the
-                outputs are those of `n_best` of the task that was exported.
-            batch_size: Number of texts in a request.
-            progress: Called after each request with the number of texts in it.
+            seed: Seed of the first text, for an export that samples; the next texts have the next seeds. With
+                0, the default, the outputs are those of the task's `n_best`.
+            batch_size: Number of texts in a request. Defaults to 64.
+            progress: Called after each request with the number of its texts.
 
         Returns:
             The outputs for each text, best first.
 
         Raises:
-            InputError: If the export has no `search`.
+            InputError: If the export has no signature `search`.
         """
         serve, specification = self["search"], self.specification("search")
         values = self.source.check("texts", texts)
         results: list[list[Translation]] = []
         for start in range(0, len(values), batch_size):
             chunk = values[start : start + batch_size]
-            # -1 leaves an option to the export.
+            # -1 selects the export's default.
             length, penalty, wanted = (
                 tf.fill([len(chunk)], -1 if each is None else each) for each in (max_length, None, num)
             )
@@ -180,16 +180,16 @@ class ServedModel(ServedTask, TextTask):
 
 
 def served_kind(directory: str | Path) -> type[ServedTask]:
-    """Return the class that reads an export, by what it answers, without loading it.
+    """Return the class that can load an export, without loading it.
 
     Args:
-        directory: As of `ServedModel`.
+        directory: As for `ServedModel`.
 
     Returns:
-        `ServedModel`, `ServedClassifier` or `ServedTagger`; the first for all others.
+        `ServedClassifier`, `ServedTagger`, or else `ServedModel`.
 
     Raises:
-        InputError: There is no whole SavedModel, or it is damaged.
+        InputError: If the SavedModel is missing, incomplete or damaged.
     """
     graphs = _meta_graphs(_saved_model_directory(as_path(directory)) / "saved_model.pb")
     outputs = {name for graph in graphs for name in graph.signature_def["serving_default"].outputs}
@@ -198,7 +198,7 @@ def served_kind(directory: str | Path) -> type[ServedTask]:
 
 
 def _saved_model_directory(directory: Path) -> Path:
-    """Return the directory of a version: of the highest one where it is that of a model."""
+    """Return the directory of a version; for the directory of a model, its highest version."""
     if not (directory / "saved_model.pb").is_file():
         numbers = version_numbers(directory)
         if not numbers:
@@ -211,7 +211,7 @@ def _saved_model_directory(directory: Path) -> Path:
 
 
 def _operations(graph: MetaGraphDef) -> set[str]:
-    """Return the operations of a graph and of its functions; a call of a function is none."""
+    """Return the operations of a graph and its functions, without function calls."""
     functions = graph.graph_def.library.function
     names = {node.op for node in graph.graph_def.node}
     names.update(node.op for function in functions for node in function.node_def)
@@ -219,8 +219,8 @@ def _operations(graph: MetaGraphDef) -> set[str]:
 
 
 def _check_operations(path: Path, meta_graphs: Sequence[MetaGraphDef]) -> None:
-    """Raise InputError for a `saved_model.pb` with operations that no export has."""
-    # Of several graphs, or one without objects, TensorFlow runs more when it loads them, as version 1 did.
+    """Raise InputError if a `saved_model.pb` has operations that exports do not have."""
+    # When TensorFlow loads several graphs, or one without objects (version 1), it runs more operations.
     if len(meta_graphs) != 1 or not meta_graphs[0].HasField("object_graph_def"):
         raise InputError(f"{path} must hold one graph with its objects. Received: {len(meta_graphs)} graphs.")
     if foreign := _foreign_operations(meta_graphs[0]):
@@ -243,7 +243,7 @@ def _foreign_operations(meta_graph: MetaGraphDef) -> list[str]:
     savers = saver.save_tensor_name.partition(":")[0], saver.restore_op_name
     others = [node for node in graph.node if node.name not in savers]
     others += [node for function in graph.library.function for node in function.node_def]
-    # What only the saver calls. Python may call the functions of objects.
+    # Functions that only the saver calls. Python may call the functions of objects.
     saving = _called(node for node in graph.node if node.name in savers) - _called(others)
     saving -= {*meta_graph.object_graph_def.concrete_functions}
     foreign = {node.op for node in graph.node} - _COMPUTING

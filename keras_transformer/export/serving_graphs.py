@@ -1,7 +1,7 @@
-"""The graphs that a model server runs: a task's functions, traced with the weights that an export stores.
+"""Graphs of the served signatures: a task's functions, traced with the exported weights.
 
-The options of a request are inputs of `search`, a signature of its own: a server asks for every input of a
-signature, so in `serving_default` they would turn today's clients away.
+The options of a request are inputs of the separate signature `search`. A server requires every input of a
+signature, so as inputs of `serving_default` they would break existing clients.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,20 +18,20 @@ from keras_transformer.types import SPECIAL_IDS, Signature
 Batch: TypeAlias = tuple[tf.Tensor, ...]
 _Graph = Callable[..., dict[str, tf.Tensor]]
 _Find = Callable[..., SearchResult]
-_SHORTEST = 16
-# Of the warm-up of a compiled search: the batches of the server's example, up to `max_execution_batch_size`.
+_MIN_BUCKET_LENGTH = 16
+# Warm-up of a compiled search: batch sizes up to the example's `max_execution_batch_size`.
 WARM_BATCH_SIZES = (1, 2, 4, 8, 16, 32)
-_LARGEST_BATCH = 2**20
+_MAX_BUCKET_BATCH = 2**20
 
 
 def _served_signatures(task: ModelTask, optimize: str) -> list[Signature]:
-    """Return the signatures of an export."""
-    # XLA cannot put a source aside when it has as many tokens as were asked for: no options, no `search`.
+    """Return the names of an export's signatures."""
+    # Under XLA a source cannot leave the batch at its own maximum length, so there is no `search`.
     return [name for name in task.signatures if (name, optimize) != ("search", "xla")]
 
 
 class _ServingGraphs:
-    """The signatures of a task as graphs, without Keras."""
+    """Signatures of a task as graphs without Keras."""
 
     def __init__(self, task: ModelTask, optimize: str = "float32", threads: int | None = None) -> None:
         self._task, self._optimize = task, optimize
@@ -42,9 +42,9 @@ class _ServingGraphs:
         self._functions = task.string_functions(traced)
 
     def module(self, vocabulary_files: Sequence[str]) -> tf.Module:
-        """Return a module with what the graphs of `signatures` read, made before, and the vocabularies."""
-        # A module of its own: one with the graphs as attributes would save functions and Keras objects, which
-        # no server reads.
+        """Return a module with the weights, tokenizers and vocabularies of the traced `signatures`."""
+        # A separate module: as attributes of this object, the graphs would save functions and Keras objects
+        # that no server reads.
         module = tf.Module(name="serving")
         module.model_variables = self._weights.variables
         module.tokenizers = [getattr(self._task, name) for name in self._task.tokenizer_names]
@@ -52,7 +52,7 @@ class _ServingGraphs:
         return module
 
     def signatures(self) -> dict[Signature, _Graph]:
-        """Return a function for each signature."""
+        """Return a graph for each signature."""
         graphs: dict[Signature, _Graph] = {}
         for name in _served_signatures(self._task, self._optimize):
             served = self._task.specification(name)
@@ -60,27 +60,27 @@ class _ServingGraphs:
                 tf.TensorSpec([None] * rank, dtype, name=column)
                 for column, (dtype, rank) in served.inputs.items()
             ]
-            serve = partial(_promised, self._functions[name], [*served.served_outputs])
+            serve = partial(_documented_outputs, self._functions[name], [*served.served_outputs])
             graph = tf.function(serve, input_signature=specs, autograph=False)
             graphs[name] = graph.get_concrete_function()
         return graphs
 
 
-def _promised(function: _Graph, names: Sequence[str], *columns: tf.Tensor) -> dict[str, tf.Tensor]:
-    """Return the outputs that a signature promises, and no others."""
+def _documented_outputs(function: _Graph, names: Sequence[str], *columns: tf.Tensor) -> dict[str, tf.Tensor]:
+    """Return only the documented outputs of a signature."""
     outputs = function(*columns)
     return {name: outputs[name] for name in names}
 
 
 class _TracedFunctions:
-    """The token functions of a task as graphs over stored weights."""
+    """Token functions of a task, traced with the exported weights."""
 
     def __init__(self, functions: Any, weights: _StoredWeights) -> None:
         self._functions = functions
         self._weights = weights
 
     def predict(self, inputs: Batch) -> tf.Tensor:
-        """Return the logits of a model that writes no tokens."""
+        """Return the logits of a classifier or tagger."""
         with self._weights.scope():
             return self._functions.predict(inputs)
 
@@ -96,43 +96,43 @@ class _TracedFunctions:
 
 
 class _TracedSearch(_TracedFunctions):
-    """Those of a task that searches: one loop for all signatures."""
+    """Traced token functions of a task with a search, with one decoding loop for all signatures."""
 
     def __init__(self, task: SearchTask, weights: _StoredWeights, optimize: str, threads: int | None) -> None:
         super().__init__(task.token_functions, weights)
-        # As for `_served_signatures`; the number of hypotheses is no option of the loop.
+        # XLA has no options, see `_served_signatures`. `num_hypotheses` does not affect the loop.
         names = [] if optimize == "xla" else [name for name in task.options if name != "num_hypotheses"]
         self._defaults = [task.default_options[name] for name in names]
         options = [tf.TensorSpec([None], task.options[name][0]) for name in names]
         source = [tf.TensorSpec(*spec) for spec in task.source.input_specs]
         self._num_inputs, search = len(source), self._search
         if optimize == "xla":
-            search = _compiled_in_buckets(search, source[0], task.max_source_length)
-        # Traced once, for four signatures.
-        graph = _graph_of(search, *source, *options)
-        self._found = graph if threads is None else partial(_found_by_threads, graph, threads)
+            search = _compile_in_buckets(search, source[0], task.max_source_length)
+        # Traced once for four signatures.
+        graph = _trace(search, *source, *options)
+        self._found = graph if threads is None else partial(_search_in_threads, graph, threads)
 
     def find(self, inputs: Batch, *options: tf.Tensor) -> SearchResult:
-        """Find hypotheses, with maximal lengths, length penalties and seeds `(b,)`, or those of the task."""
+        """Generate hypotheses; options are maximum lengths, length penalties and seeds, each `(b,)`."""
         rows = tf.shape(inputs[0])[:1]
         return self._found(*inputs, *(options or [tf.fill(rows, value) for value in self._defaults]))
 
     def _search(self, *columns: tf.Tensor) -> SearchResult:
         inputs, options = columns[: self._num_inputs], columns[self._num_inputs :]
-        # Not the rows of a batch, which has those of other requests, too.
+        # Seeds instead of row indices, which would depend on other requests in the batch.
         seeds = options[2] if len(options) > 2 else tf.zeros(tf.shape(inputs[0])[:1], tf.int32)
         with self._weights.scope():
             return self._functions.find(inputs, seeds, *options[:2])
 
 
-def _graph_of(find: _Find, *signature: tf.TensorSpec, jit_compile: bool | None = None) -> _Find:
-    """Make a graph of a search from a source and options, traced once for all sizes."""
+def _trace(find: _Find, *signature: tf.TensorSpec, jit_compile: bool | None = None) -> _Find:
+    """Trace a search once for all sizes of its source and options."""
     return tf.function(find, input_signature=signature, autograph=False, jit_compile=jit_compile)
 
 
-def _compiled_in_buckets(find: _Find, source: tf.TensorSpec, max_length: int) -> _Find:
-    """Compile a search with XLA, for each bucket of sizes when it is first used."""
-    compiled = _graph_of(find, source, jit_compile=True)
+def _compile_in_buckets(find: _Find, source: tf.TensorSpec, max_length: int) -> _Find:
+    """Compile a search with XLA, once for each bucket of sizes on its first use."""
+    compiled = _trace(find, source, jit_compile=True)
 
     def find_in_buckets(token_ids: tf.Tensor) -> SearchResult:
         result = compiled(_pad_to_bucket(token_ids, max_length))
@@ -142,16 +142,16 @@ def _compiled_in_buckets(find: _Find, source: tf.TensorSpec, max_length: int) ->
     return find_in_buckets
 
 
-def _found_by_threads(find: Any, threads: int, *inputs: tf.Tensor) -> SearchResult:
-    """Search for parts of a batch, each on a thread of its own."""
-    # Two threads that share each operation wait for each other at its end, and fetch from the other's cache
-    # what follows: a step for 32 sources took as long as by one. This operation of TensorFlow runs a function
-    # for each part, whose operations keep to the thread that they are on. It is for processors.
+def _search_in_threads(find: Any, threads: int, *inputs: tf.Tensor) -> SearchResult:
+    """Split a batch across threads and search for the parts in parallel."""
+    # If two threads share each operation, they wait for each other at its end and read from each other's
+    # cache: a step for 32 sources took as long as with one thread. `MapDefun` runs a function for each part
+    # on a single thread. It is for CPUs only.
     function = find.get_concrete_function()
     batch_size = tf.shape(inputs[0])[0]
     size = -(-batch_size // threads)
     num_parts = tf.maximum(-(-batch_size // tf.maximum(size, 1)), 1)
-    # All parts have one size: the last source stands for those that are missing.
+    # All parts have the same size; the last source fills the missing rows.
     rows = tf.minimum(tf.range(num_parts * size), tf.maximum(batch_size - 1, 0))
     sizes = tf.stack([num_parts, size])
     parts = [tf.reshape(tf.gather(each, rows), tf.concat([sizes, tf.shape(each)[1:]], 0)) for each in inputs]
@@ -169,14 +169,14 @@ def _found_by_threads(find: Any, threads: int, *inputs: tf.Tensor) -> SearchResu
 
 
 def _pad_to_bucket(token_ids: tf.Tensor, max_length: int) -> tf.Tensor:
-    """Pad sources `(b, s)` to the next length of 16, 32, 64 and so on, and their number to a power of two."""
+    """Pad sources `(b, s)` to a length of 16, 32, 64 ... and their number to a power of two."""
     powers, lengths = _powers_of_two(), _bucket_lengths(max_length)
     batch_size, length = tf.shape(token_ids)[0], tf.shape(token_ids)[1]
-    num_rows = _next(powers, batch_size)
-    num_columns = _next(lengths, length)
+    num_rows = _smallest_fitting(powers, batch_size)
+    num_columns = _smallest_fitting(lengths, length)
     token_ids = tf.pad(token_ids, [[0, 0], [0, num_columns - length]], constant_values=SPECIAL_IDS.pad)
-    # The first source is repeated: a row of padding would be decoded to its end as well, and may be the one
-    # that takes longest. Where there is no source, an empty one stands for it.
+    # Extra rows repeat the first source: a row of padding would also be decoded to its end, and might take
+    # longest. If there is no source, they are empty sources.
     empty = tf.concat([[[SPECIAL_IDS.end]], tf.fill([1, num_columns - 1], SPECIAL_IDS.pad)], axis=1)
     rows = tf.range(num_rows)
     rows = tf.where(rows < batch_size, rows, 0)
@@ -184,14 +184,14 @@ def _pad_to_bucket(token_ids: tf.Tensor, max_length: int) -> tf.Tensor:
 
 
 def _powers_of_two() -> list[int]:
-    return [2**power for power in range(_LARGEST_BATCH.bit_length())]
+    return [2**power for power in range(_MAX_BUCKET_BATCH.bit_length())]
 
 
 def _bucket_lengths(max_length: int) -> list[int]:
-    """Return the lengths that sources of a compiled search are padded to."""
-    return [*(size for size in _powers_of_two() if _SHORTEST <= size < max_length), max_length]
+    """Return the lengths to which a compiled search pads sources."""
+    return [*(size for size in _powers_of_two() if _MIN_BUCKET_LENGTH <= size < max_length), max_length]
 
 
-def _next(sizes: list[int], size: tf.Tensor) -> tf.Tensor:
-    """Find the first of ascending sizes that is not below a size."""
+def _smallest_fitting(sizes: list[int], size: tf.Tensor) -> tf.Tensor:
+    """Return the smallest of the ascending sizes that is at least `size`."""
     return tf.gather(sizes, tf.searchsorted(sizes, [size], side="left")[0])

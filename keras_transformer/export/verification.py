@@ -1,4 +1,4 @@
-"""Whether a SavedModel answers as its translator does, before anyone relies on it."""
+"""Verification that a SavedModel returns the results of its task."""
 
 import math
 import os
@@ -18,40 +18,40 @@ from keras_transformer.tasks import ModelTask, Translation, TruncationWarning
 from keras_transformer.types import Signature, Value
 
 MAX_EXAMPLES = 8
-# Scores may differ in the last digits: another batch size, another order of additions.
+# Scores may differ in the last digits: with another batch size, the order of additions changes.
 _SCORE_TOLERANCE = 1e-3
-# The line after a traceback: the class of the exception, with its modules, and the message.
+# Last line of a traceback: the class of the exception, with its module, and the message.
 _EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Interrupt|Exit)(:|$)")
 
 _Outputs = dict[str, np.ndarray]
 
 
 class _SignatureReport(TypedDict):
-    """What a fresh process tells of a signature."""
+    """Report of a fresh process on a signature."""
 
-    specification: dict[str, dict[str, tuple[str, list[int | None]]]]  # of `inputs`, `outputs`: dtype, shape
-    together: _Outputs  # the outputs for all rows
-    alone: list[_Outputs]  # the outputs for each row
-    of_nothing: _Outputs  # the outputs for no rows
+    specification: dict[str, dict[str, tuple[str, list[int | None]]]]  # dtype, shape by `inputs`, `outputs`
+    together: _Outputs  # outputs for all rows in a batch
+    alone: list[_Outputs]  # outputs for each row in a separate request
+    of_nothing: _Outputs  # outputs for an empty batch
 
 
 class _FreshReport(TypedDict):
-    """What a fresh process tells of a SavedModel."""
+    """Report of a fresh process on a SavedModel."""
 
     foreign_operations: list[str]
-    signatures: dict[Signature, _SignatureReport]  # nothing if there are foreign operations
+    signatures: dict[Signature, _SignatureReport]  # empty if there are foreign operations
 
 
 class _Answers(NamedTuple):
-    """What a task answers to some sources, by which an export is judged."""
+    """Expected results of a task, to which those of an export are compared."""
 
     sources: list[Value]
     results: dict[Signature, Sequence[Any]]
-    """The results of each signature."""
+    """Results of each signature."""
 
     @classmethod
     def of(cls, task: ModelTask, examples: Iterable[Value] = ()) -> "_Answers":
-        """Ask a task for the first examples, and for what users send by mistake."""
+        """Compute the results for the first examples and for unusual sources."""
         sources = _compared_sources(task, examples)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", TruncationWarning)
@@ -59,33 +59,34 @@ class _Answers(NamedTuple):
 
 
 def _compared_sources(task: ModelTask, examples: Iterable[Value]) -> list[Value]:
-    """Return the first examples, and what users send by mistake."""
-    # Bytes that are not UTF-8 are no string that a task could be asked.
+    """Return the first examples and the unusual sources of the task's kind."""
+    # A task in memory does not accept bytes that are not UTF-8.
     hard = [value for value in task.source.hard_values if not isinstance(value, bytes)]
     return [*task.source.check("examples", examples)[:MAX_EXAMPLES], *hard]
 
 
 def verify_saved_model(directory: str | Path, task: ModelTask, examples: Iterable[Value] = ()) -> None:
-    """Raise ExportError unless a SavedModel answers as a task does.
+    """Raise ExportError unless a SavedModel returns the results of its task.
 
-    It is loaded in a new process that has neither Keras nor this package. It must have only operations of
-    TensorFlow and TensorFlow Text, the signatures as documented, the task's answers, the same answers to each
-    source alone, an answer to bytes that are not UTF-8, and none to a batch of no rows.
+    A new process without Keras and this package loads the SavedModel. It must consist of operations of
+    TensorFlow and TensorFlow Text, have the documented signatures, return the task's results for each source,
+    in a batch and in a separate request, accept bytes that are not UTF-8, and return no rows for an empty
+    batch.
 
     Args:
-        directory: The directory of a version.
-        task: The task that was exported.
-        examples: Real sources, of which the first 8 are compared, besides what users send by mistake.
+        directory: Directory of a version.
+        task: The exported task.
+        examples: Real sources; the first 8 are compared. Unusual sources, such as empty ones, always are.
 
     Raises:
-        ExportError: If an answer differs; the message names it.
+        ExportError: If a result differs; the message shows it.
     """
     task = task.repeatable()
     _verify_answers(Path(directory), task, _Answers.of(task, examples))
 
 
 def _verify_answers(directory: Path, task: ModelTask, answers: _Answers) -> None:
-    """Raise ExportError unless a SavedModel gives the answers of a task."""
+    """Raise ExportError unless a SavedModel returns the expected results."""
     raw = [value for value in task.source.hard_values if isinstance(value, bytes)]
     columns = task.request_columns([*answers.sources, *raw], answers.results)
     fresh = _ask_fresh_process(directory, columns, needs_text=_needs_tensorflow_text(task))
@@ -97,7 +98,7 @@ def _verify_answers(directory: Path, task: ModelTask, answers: _Answers) -> None
     _check_specifications(fresh["signatures"], task)
     for name, report in fresh["signatures"].items():
         read, sources = task.specification(name).results, [*answers.sources, *raw]
-        for difference in _differing(name, read, sources, report, answers.results[name]):
+        for difference in _result_differences(name, read, sources, report, answers.results[name]):
             raise ExportError(difference)
         rows_of_nothing = {output: len(values) for output, values in report["of_nothing"].items()}
         if any(rows_of_nothing.values()):
@@ -105,7 +106,7 @@ def _verify_answers(directory: Path, task: ModelTask, answers: _Answers) -> None
 
 
 def _needs_tensorflow_text(task: ModelTask) -> bool:
-    """Return whether the graph of a task has operations of TensorFlow Text."""
+    """Return whether the graph of a task contains operations of TensorFlow Text."""
     tokenizers = (getattr(task, name) for name in task.tokenizer_names)
     return any(getattr(tokenizer, "needs_tensorflow_text", False) for tokenizer in tokenizers)
 
@@ -113,7 +114,7 @@ def _needs_tensorflow_text(task: ModelTask) -> bool:
 def _ask_fresh_process(directory: Path, columns: dict[str, np.ndarray], *, needs_text: bool) -> _FreshReport:
     """Run `fresh_process.py`; raise ExportError if it fails."""
     program = Path(__file__).with_name("fresh_process.py").read_text(encoding="utf-8")
-    # -P: files of the working directory, such as a numbers.py, are not modules of this process.
+    # -P: the process must not import modules from the working directory, such as a numbers.py.
     process = subprocess.run(
         [sys.executable, "-P", "-c", program, str(directory), *(["text"] if needs_text else [])],
         input=pickle.dumps(columns),
@@ -133,15 +134,15 @@ def _ask_fresh_process(directory: Path, columns: dict[str, np.ndarray], *, needs
 
 def _last_error(text: str) -> str:
     """Return the message of the exception that ended a process, on one line of at most 1,000 characters."""
-    # Its last line alone may say nothing: TensorFlow's messages have several.
+    # The last line is not enough: TensorFlow's messages have several.
     lines = text.strip().splitlines()
     starts = [number for number, line in enumerate(lines) if _EXCEPTION.match(line)]
     return " ".join(" ".join(lines[starts[-1] if starts else -1 :]).split())[:1000]
 
 
 def _check_specifications(reports: dict[Signature, _SignatureReport], task: ModelTask) -> None:
-    """Raise ExportError unless signatures are the documented ones, of any batch size."""
-    # A search that XLA compiled takes no options.
+    """Raise ExportError unless the signatures are the documented ones, for any batch size."""
+    # An export compiled by XLA has no `search`.
     if ({*reports} ^ {*task.signatures}) - {"search"}:
         raise ExportError(f"Signatures must be {sorted(task.signatures)}. Received: {sorted(reports)}.")
     for name in reports:
@@ -155,20 +156,20 @@ def _check_specifications(reports: dict[Signature, _SignatureReport], task: Mode
                 raise ExportError(f"The {side} of {name} must take any batch size. Received: {received}.")
 
 
-def _differing(
+def _result_differences(
     name: Signature,
     read: Callable[[_Outputs], list[Any]],
     sources: Sequence[Value],
     report: _SignatureReport,
     expected: Sequence[object],
 ) -> Iterator[str]:
-    """Describe answers that are not the expected ones, or not those to the source alone."""
+    """Describe each result that differs from the expected one, or from that of a separate request."""
     together = read(report["together"])
-    # The last of the sources may be bytes that are not UTF-8, without an expected answer.
+    # The last source may be bytes that are not UTF-8, which have no expected result.
     for source, answer, wanted in zip(sources, together, expected, strict=False):
         if not _is_same(answer, wanted):
             yield f"{name} must answer {source!r} with {wanted}. Received: {answer}."
-    # A server batches the requests of several clients: none may see what the others sent.
+    # A server batches the requests of several clients, which must not affect each other.
     for source, answer, outputs in zip(sources, together, report["alone"], strict=True):
         [alone] = read(outputs)
         if not _is_same(answer, alone):
@@ -176,7 +177,7 @@ def _differing(
 
 
 def _is_same(answer: object, wanted: object) -> bool:
-    """Return whether texts and tokens are equal, and numbers close."""
+    """Return whether two results have the same strings and close numbers."""
     if isinstance(wanted, list):
         return isinstance(answer, list) and _are_same_hypotheses(answer, wanted)
     return all(_is_same_value(getattr(answer, name), value) for name, value in vars(wanted).items())
@@ -194,7 +195,7 @@ def _is_same_value(value: object, wanted: object) -> bool:
 
 
 def _are_same_hypotheses(answers: list[Translation], wanted: list[Translation]) -> bool:
-    """Compare hypotheses; after the first, those of close scores may be exchanged."""
+    """Return whether hypotheses are equal; after the first, those with close scores may be swapped."""
     if len(answers) != len(wanted) or answers[0].text != wanted[0].text:
         return False
     pairs = list(zip(answers, wanted, strict=True))
@@ -202,11 +203,11 @@ def _are_same_hypotheses(answers: list[Translation], wanted: list[Translation]) 
 
 
 def _is_tied(hypothesis: Translation, hypotheses: Sequence[Translation]) -> bool:
-    """Return whether another one could stand in its place: the last may also be tied with one not kept."""
+    """Return whether another hypothesis has a close score; for the last it may be one that is not kept."""
     others = [other for other in hypotheses if other is not hypothesis]
     return hypothesis is hypotheses[-1] or any(_is_close(hypothesis.score, other.score) for other in others)
 
 
 def _is_close(score: float, wanted: float) -> bool:
-    """Return whether two scores are equal but for rounding."""
+    """Return whether two scores are equal except for rounding."""
     return math.isclose(score, wanted, rel_tol=1e-4, abs_tol=_SCORE_TOLERANCE)

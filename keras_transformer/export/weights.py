@@ -1,4 +1,4 @@
-"""The weights of a model as an export stores them."""
+"""Weights of a model as an export stores them."""
 
 import contextlib
 
@@ -9,13 +9,13 @@ from keras_transformer.tasks import ModelTask
 
 
 class _StoredWeights:
-    """Variables that a SavedModel holds, and a model that computes with them."""
+    """Variables that a SavedModel stores, and a scope in which the model uses them."""
 
     def __init__(self, model: keras.Model, optimize: str = "float32") -> None:
         self.variables: list[tf.Variable] = [weight.value for weight in model.weights]
         self._rounded: list[tuple[keras.Variable, tf.Variable]] = []
-        # Matrices are rounded once, here, and cast back where they are used, so that sums and products stay
-        # those of the model's dtype. Vectors (biases, scales) stay, since they weigh little and matter much.
+        # Matrices are rounded once, here, and cast back where they are used, so that computations keep the
+        # model's dtype. Vectors (biases, scales) are small and sensitive, and are not rounded.
         for number, weight in enumerate(model.weights):
             if optimize == "bfloat16" and _is_matrix(weight.value):
                 value = tf.cast(weight.value, tf.bfloat16)
@@ -23,7 +23,7 @@ class _StoredWeights:
                 self._rounded.append((weight, self.variables[number]))
 
     def scope(self) -> contextlib.AbstractContextManager[object]:
-        """Let the model read these variables."""
+        """Return a context in which the model uses these variables."""
         mapping = [(weight, tf.cast(stored, weight.dtype)) for weight, stored in self._rounded]
         return keras.StatelessScope(mapping) if mapping else contextlib.nullcontext()
 
@@ -33,11 +33,11 @@ def _is_matrix(value: tf.Variable) -> bool:
 
 
 def _with_rounded_weights(task: ModelTask) -> ModelTask:
-    """Copy a task, with the weights that a bfloat16 export computes with."""
+    """Return a copy of a task with the weights that a bfloat16 export computes with."""
     model = type(task.model).from_config(task.model.get_config())
     for weight, original in zip(model.weights, task.model.weights, strict=True):
         value = original.value
         if _is_matrix(value):
-            value = tf.cast(tf.cast(value, tf.bfloat16), tf.float32)  # as the graph casts them back
+            value = tf.cast(tf.cast(value, tf.bfloat16), tf.float32)  # as the graph does
         weight.assign(value)
     return task.with_changes(model=model)

@@ -1,4 +1,4 @@
-"""Tasks: a model with what turns a user's data into its inputs, and its outputs into what the user wants."""
+"""Tasks: a model with its tokenizers, from raw data to results, in memory and on a server."""
 
 from keras_transformer.tasks.frame_source import FrameSource
 from keras_transformer.tasks.loading import load_task, saved_kind

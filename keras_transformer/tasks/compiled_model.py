@@ -1,4 +1,4 @@
-"""What a task computes with its model, compiled: arrays in, arrays out."""
+"""Compiled functions of a model: arrays in, arrays out."""
 
 from collections.abc import Callable, Sequence
 
@@ -11,7 +11,7 @@ from keras_transformer.types import Tensor
 
 
 class CompiledModel:
-    """Functions of a model, each compiled by the backend when it is first called."""
+    """Functions of a model, each compiled by the backend on its first call."""
 
     def __init__(self, model: keras.Model) -> None:
         self._variables = getattr(model, "variables", ())
@@ -20,11 +20,11 @@ class CompiledModel:
     def call(
         self, name: str, function: Callable[..., Sequence[Tensor]], inputs: Sequence[object], *others: object
     ) -> list[np.ndarray]:
-        """Call a function of what the model reads and other tensors, which a name tells from the others."""
+        """Call a function of the model's inputs and other arrays; `name` identifies its compiled version."""
         given = [np.asarray(array) for array in (*inputs, *others)]
         dtypes = [{"f": "float32", "b": "bool"}.get(array.dtype.kind, "int32") for array in given]
         if name not in self._compiled:
-            # Only the width of frames (b, s, w) is the same in each call.
+            # Only the width of frames (b, s, w) is static.
             shapes = [(None, None, *array.shape[2:]) for array in given]
             size = len(inputs)
             self._compiled[name] = compile_function(

@@ -1,4 +1,4 @@
-"""A task as a directory: the model, its tokenizers, the search and the limits."""
+"""Directory of a saved task: the model, its tokenizers, the search and the limits."""
 
 import dataclasses
 import json
@@ -33,26 +33,26 @@ def _write_task(
     tokenizers: Mapping[str, Reader],
     options: Mapping[str, Any],
 ) -> None:
-    """Write a task with the options file `path`; the directory changes when everything is written."""
+    """Write a task with the options file `path`; the directory changes only when all is written."""
     options = {
         name: _search_options(value) if isinstance(value, Search) else value
         for name, value in options.items()
     }
-    # A kill leaves one of the two tasks: `current_path` reads the entries of either.
+    # After a kill one of the two tasks is complete: `current_path` finds the entries of either.
     with atomic_directory(path.parent, replace=True) as partial:
         for name, tokenizer in tokenizers.items():
             tokenizer.save(partial / name)
         model.save(partial / MODEL_FILE)
-        # NumPy's numbers are numbers, too.
+        # NumPy numbers are valid, too.
         content = json.dumps(options, indent=2, default=lambda number: number.item())
         write_file(partial / path.name, (content + "\n").encode())
-        # With these a task of which a part was replaced by hand is refused: vocabularies of one size would
-        # fit, and be wrong.
+        # Checksums detect a part that was replaced by hand: a vocabulary of the same size would fit and
+        # produce garbage.
         Checksums.write(partial)
 
 
 def _read_task(path: Path, tokenizers: Sequence[str], types: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a task; raise `InputError` for damaged parts or those of two models."""
+    """Return the arguments of a task; raise `InputError` if parts are damaged or do not belong together."""
     if not path.parent.is_dir():
         raise InputError(f"{path.parent} is not the directory of a model: it has no {path.name}.")
     with directory_lock(path.parent, shared=True):
@@ -68,10 +68,10 @@ def _read_parts(
             raise InputError(f"{directory} is not the directory of a model: it has no {part.name}.")
     Checksums.check(directory)
     fields: list[Any] = [(name, dict[str, Any] if kind is Search else kind) for name, kind in types.items()]
-    # Files from before there was an option lack it: the constructor's default, as for None.
+    # Older files lack newer options; None selects the constructor's default.
     absent = dataclasses.field(default=None)
     fields = [(*field, absent) if NoneType in get_args(field[1]) else field for field in fields]
-    # Of files without `Checksums`, unused.
+    # Older files, from before `Checksums`, have this entry; it is not used.
     parts: dict[str, str] = dataclasses.field(default_factory=dict)
     kind = dataclasses.make_dataclass("_Options", [*fields, ("parts", dict[str, str], parts)], kw_only=True)
     options = vars(read_table(read_file(path), path, kind))
@@ -87,8 +87,8 @@ def _read_parts(
 
 
 def _search_options(search: Search) -> Config:
-    """Describe a search by its kind and its fields."""
-    # The kind of a base, which a class without one of its own has, is not its own.
+    """Return a search as its kind and its fields."""
+    # A class that does not define `kind` inherits that of its base class, which does not count.
     kind = getattr(search, "kind", None)
     if kind is None or Search.kinds[kind] is not type(search):
         names = ", ".join(search_class.__name__ for search_class in Search.kinds.values())

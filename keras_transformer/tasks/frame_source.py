@@ -1,4 +1,4 @@
-"""Frames as a source: sensor readings, audio features, rows of images."""
+"""Frames as sources: sensor readings, audio features, rows of images."""
 
 from collections.abc import Iterable, Sequence
 from typing import ClassVar
@@ -14,10 +14,10 @@ from keras_transformer.types import Columns, Shape, Value
 
 
 class FrameSource(Source):
-    """Frames `(s, w)` as they were measured, normalized in the graph.
+    """Unnormalized frames `(s, w)`, which are normalized in the graph.
 
     Args:
-        normalizer: The statistics of the training data.
+        normalizer: Statistics of the training data.
     """
 
     reader = FrameNormalizer
@@ -26,30 +26,30 @@ class FrameSource(Source):
 
     def __init__(self, normalizer: FrameNormalizer) -> None:
         self._normalizer = normalizer
-        self._frames_per_vector = 1  # of the encoder
+        self._frames_per_vector = 1  # number of frames for each encoder output
         width = normalizer.feature_dim
         mean = np.array([normalizer.mean], "float32")  # (1, w)
-        # No frames, one, and one that is far from all that was trained on.
+        # No frames, one frame, and one far from the training data.
         self.hard_values = (mean[:0], mean, 100 * mean + 100)
         self.about = (
-            f"`features` are frames of {width} numbers, as they were measured: the graph normalizes them.\n"
-            "`padding_mask` is true where there is a frame, false behind the shorter sources of a batch.\n"
-            "Hidden frames, and those with NaN in them, are left out. No frames have an empty output."
+            f"`features` are unnormalized frames of {width} numbers; the graph normalizes them.\n"
+            "`padding_mask` is true for frames, false for the padding after shorter sources of a batch.\n"
+            "Frames that contain NaN are skipped. A source without frames has an empty output."
         )
 
     @classmethod
     def default_reader(cls, model: keras.Model) -> Reader | None:
-        """Return a reader that changes nothing, for a model that reads frames."""
+        """Return an identity normalizer for a model that reads frames, else None."""
         width = _feature_dim(model)
         return None if width is None else FrameNormalizer.identity(width)
 
     @property
     def input_specs(self) -> tuple[tuple[Shape, str], ...]:
-        """The shapes and dtypes of frames and their mask."""
+        """Shapes and dtypes of the frames and their mask."""
         return ((None, None, self._normalizer.feature_dim), "float32"), ((None, None), "bool")
 
     def check_model(self, model: keras.Model) -> None:
-        """Raise `ValueError` for a model of other frames; note how many become one vector."""
+        """Raise `ValueError` if the model reads frames of another width; store its downsampling."""
         width = _feature_dim(model)
         if width != self._normalizer.feature_dim:
             raise ValueError(
@@ -60,7 +60,7 @@ class FrameSource(Source):
 
     @classmethod
     def longest(cls, model: keras.Model) -> int | None:
-        """Return the most frames that learned positions allow, None for other positions."""
+        """Return the maximum number of frames for learned positions, or None for other positions."""
         config = _config(model)
         positions = getattr(config, "max_source_positions", None) or getattr(model, "max_length", None)
         return None if positions is None else positions * _frames_per_vector(model)
@@ -71,17 +71,17 @@ class FrameSource(Source):
 
     @classmethod
     def check(cls, argument: str, values: Iterable[object]) -> list[Value]:
-        """Return arrays `(s, w)` of finite float32; see `data.as_frames`."""
+        """Return finite float32 arrays `(s, w)`; see `data.as_frames`."""
         return [*as_frames(argument, values)]
 
     @classmethod
     def is_one(cls, value: object) -> bool:
-        """Return whether a value is one array `(s, w)`, and not several."""
+        """Return whether a value is a single array `(s, w)`."""
         return len(getattr(value, "shape", ())) == 2
 
     @classmethod
     def batch(cls, values: Sequence[Value]) -> Batch:
-        """Join arrays into frames, float32 `(b, s, w)`, and their mask, boolean `(b, s)`."""
+        """Convert arrays to frames, float32 `(b, s, w)`, and their mask, boolean `(b, s)`."""
         arrays = [np.asarray(value) for value in values]
         width = arrays[0].shape[1] if arrays else 1
         frames = np.zeros((len(arrays), max(map(len, arrays), default=0), width), "float32")
@@ -91,33 +91,33 @@ class FrameSource(Source):
         return tf.constant(frames), tf.constant(np.arange(frames.shape[1]) < lengths[:, None])
 
     def read(self, columns: Batch, max_length: int) -> tuple[Batch, tf.Tensor]:
-        """Return normalized frames `(b, s, w)`, their mask `(b, s)`, and which rows were cut off, `(b,)`."""
-        frames, is_seen = self._seen(columns)
-        # Those that are seen come first, in their order: what is between them or before them must not count,
-        # also where positions are relative or convolutions have strides.
-        size = tf.shape(is_seen)[1]
-        places = tf.range(size) + tf.where(is_seen, 0, size)  # (b, s)
-        # A column even where there is none: a reshape cannot tell the size of 0 elements.
-        order = tf.argsort(places, axis=1)[:, :max_length]
-        room = [[0, 0], [0, tf.maximum(1 - size, 0)]]
-        mask = tf.pad(tf.gather(is_seen, order, batch_dims=1), room)
-        frames = tf.pad(tf.gather(frames, order, batch_dims=1), [*room, [0, 0]])
+        """Return normalized frames `(b, s, w)`, their mask `(b, s)`, and which rows were truncated."""
+        frames, is_valid = self._valid_frames(columns)
+        # Valid frames are moved to the front, in their order, so that invalid ones in between have no effect
+        # on relative positions or convolutions with strides.
+        size = tf.shape(is_valid)[1]
+        sort_keys = tf.range(size) + tf.where(is_valid, 0, size)  # (b, s)
+        # At least one column: a reshape cannot infer the size of 0 elements.
+        order = tf.argsort(sort_keys, axis=1)[:, :max_length]
+        padding = [[0, 0], [0, tf.maximum(1 - size, 0)]]
+        mask = tf.pad(tf.gather(is_valid, order, batch_dims=1), padding)
+        frames = tf.pad(tf.gather(frames, order, batch_dims=1), [*padding, [0, 0]])
         frames = tf.where(mask[..., None], self._normalizer(frames), 0.0)
-        is_cut = tf.reduce_sum(tf.cast(is_seen, tf.int32), axis=1) > max_length
+        is_cut = tf.reduce_sum(tf.cast(is_valid, tf.int32), axis=1) > max_length
         return (tf.ensure_shape(frames, [None, None, self._normalizer.feature_dim]), mask), is_cut
 
     def is_empty(self, columns: Batch) -> tf.Tensor:
-        """Return which rows have no frame that is seen, boolean `(b,)`."""
-        return ~tf.reduce_any(self._seen(columns)[1], axis=1)
+        """Return which rows have no valid frame, boolean `(b,)`."""
+        return ~tf.reduce_any(self._valid_frames(columns)[1], axis=1)
 
     def tokens(self, inputs: Batch) -> tf.Tensor:
-        """Name each vector of the encoder by the number of its frame, from 0, string `(b, s)`."""
+        """Return the index of the first frame of each encoder output, from 0, string `(b, s)`."""
         mask = inputs[1][:, :: self._frames_per_vector]
         numbers = tf.range(tf.shape(mask)[1]) * self._frames_per_vector
         return tf.where(mask, tf.strings.as_string(numbers), "")
 
-    def _seen(self, columns: Batch) -> Batch:
-        """Return frames and which of them count: those of the mask that are finite."""
+    def _valid_frames(self, columns: Batch) -> Batch:
+        """Return the frames and which of them are valid: True in the mask, and finite."""
         frames, mask = columns
         width = self._normalizer.feature_dim
         if frames.shape[-1] not in (None, width) and frames.shape[0] != 0:
@@ -134,14 +134,14 @@ class FrameSource(Source):
             ),
         ]
         with tf.control_dependencies([check for check in checks if check is not None]):
-            # Of no frames the width may be any.
+            # An empty batch may have any width.
             frames = tf.reshape(frames, [*tf.unstack(tf.shape(mask)), width])
-        # Not `is_finite`, which LiteRT does not have.
+        # Not `is_finite`, which LiteRT lacks.
         return frames, mask & tf.reduce_all(tf.abs(frames) <= tf.float32.max, axis=-1)
 
 
 def _config(model: keras.Model) -> object:
-    """Return the configuration of a model; of an ensemble, that of its first."""
+    """Return the configuration of a model; for an ensemble, that of its first member."""
     return getattr(getattr(model, "members", [model])[0], "config", None)
 
 

@@ -1,4 +1,4 @@
-"""A saved task of any kind."""
+"""Loading of saved tasks of any kind."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,13 +9,13 @@ from keras_transformer.tasks.model_task import ModelTask
 
 
 def load_task(directory: str | Path) -> ModelTask:
-    """Read what the `save` of any task wrote.
+    """Load a saved task of any kind.
 
     Args:
-        directory: The one that was given to `save`, or a copy of it.
+        directory: The directory that was passed to `save`, or a copy of it.
 
     Returns:
-        A `Translator`, a `TextGenerator`, or what else was saved.
+        A `Translator`, `TextGenerator`, `TextClassifier`, `TextTagger`, or a subclass of `ModelTask`.
 
     Raises:
         InputError: If there is no task, or a part of it is damaged.
@@ -33,10 +33,10 @@ def saved_kind(directory: str | Path) -> type[ModelTask]:
     """Return the class of a saved task, without loading it.
 
     Args:
-        directory: As of `load_task`.
+        directory: As for `load_task`.
 
     Returns:
-        `Translator`, `TextGenerator`, `TextClassifier`, `TextTagger`, or a subclass of your own.
+        `Translator`, `TextGenerator`, `TextClassifier`, `TextTagger`, or a subclass of `ModelTask`.
 
     Raises:
         InputError: If there is no task.
@@ -50,7 +50,7 @@ def saved_kind(directory: str | Path) -> type[ModelTask]:
 
 
 def _kinds(base: type[ModelTask]) -> Iterator[type[ModelTask]]:
-    """Yield the classes that write an options file of their own."""
+    """Yield the classes that define an `options_file`."""
     if "options_file" in vars(base):
         yield base
     for kind in base.__subclasses__():

@@ -1,42 +1,42 @@
-"""Texts that a translator does not read at once: translated in pieces, in memory and in an export."""
+"""Translation of long texts in pieces, in memory and in an export."""
 
 from typing import Literal, TypeAlias, cast
 
 import tensorflow as tf
 
 from keras_transformer.tasks.sources import Batch, TextSource
-from keras_transformer.tasks.string_functions import Tensors, _blanked, _StringFunctions
+from keras_transformer.tasks.string_functions import Tensors, _blank_empty_sources, _StringFunctions
 from keras_transformer.text import split_texts
 from keras_transformer.types import SPECIAL_IDS
 
 WhichTexts: TypeAlias = Literal["long", "all", "none"]
-"""Which texts a translator splits: those that are longer than it reads at once, all, or none."""
+"""Which texts a translator splits: long ones, all, or none."""
 
-# Pieces that are translated together: a document has hundreds, and each needs memory.
-_ROWS = 64
+# Number of pieces to translate together; limits the memory for a document of hundreds of pieces.
+_PIECES_PER_BATCH = 64
 
 
 class _SplitAll(_StringFunctions):
-    """Those of a translator that translates texts in pieces, as far as `translate` goes."""
+    """Functions of a translator that splits every text, for `translate`."""
 
     def best(self, source: Batch, *options: tf.Tensor) -> Tensors:
-        """Return the best hypotheses of the pieces of each source, joined."""
-        return self._in_pieces(source, tf.ones_like(source[0] == "", tf.bool), *options)
+        """Translate the pieces of each source and join the best hypotheses."""
+        return self._translate_in_pieces(source, tf.ones_like(source[0] == "", tf.bool), *options)
 
-    def _in_pieces(self, source: Batch, is_long: tf.Tensor, *options: tf.Tensor) -> Tensors:
+    def _translate_in_pieces(self, source: Batch, is_long: tf.Tensor, *options: tf.Tensor) -> Tensors:
         [texts] = source
         tokenizer = cast("TextSource", self._source).tokenizer
         pieces = split_texts(texts, tokenizer, self._max_source_length, is_long)
-        # Of similar length, since the longest of a batch decides what it costs.
+        # Batches of similar length, since the longest piece determines the cost.
         order = tf.argsort(tf.strings.length(pieces.pieces), direction="DESCENDING")
         num_pieces = tf.size(order)
 
         def translate(start: tf.Tensor, found: Tensors) -> tuple[tf.Tensor, Tensors]:
-            numbers = order[start : start + _ROWS]
+            numbers = order[start : start + _PIECES_PER_BATCH]
             rows = tf.gather(pieces.rows, numbers)
             part = (tf.gather(pieces.pieces, numbers),)
-            outputs = self._translated(part, *(tf.gather(option, rows) for option in options))
-            return start + _ROWS, {
+            outputs = self._translate_rows(part, *(tf.gather(option, rows) for option in options))
+            return start + _PIECES_PER_BATCH, {
                 name: tf.tensor_scatter_nd_update(found[name], numbers[:, tf.newaxis], values)
                 for name, values in outputs.items()
             }
@@ -56,16 +56,16 @@ class _SplitAll(_StringFunctions):
         num_tokens = tf.cast(found["num_tokens"], tf.float32)
         outputs = {
             "output": pieces.join(found["output"], num_texts),
-            # The mean of the pieces' scores, in which each counts by its tokens.
+            # The mean of the pieces' scores, weighted by their numbers of tokens.
             "score": total(found["score"] * num_tokens) / tf.maximum(total(num_tokens), 1.0),
-            # A text that is not long has one piece, with whose output it ends as it does alone.
+            # A text that is not long is one piece, whose output may end at the limit as without splitting.
             "is_cut": is_long & (total(tf.cast(found["is_cut"], tf.int32)) > 0),
         }
-        return _blanked(outputs, self._source.is_empty(source))
+        return _blank_empty_sources(outputs, self._source.is_empty(source))
 
-    def _translated(self, part: Batch, *options: tf.Tensor) -> Tensors:
-        """Translate some pieces; one whose output ends at the limit is cut off, too."""
-        inputs, is_cut = self._read(part)
+    def _translate_rows(self, part: Batch, *options: tf.Tensor) -> Tensors:
+        """Translate some pieces; a piece counts as truncated if its output reaches the limit."""
+        inputs, is_cut = self._model_inputs(part)
         token_ids, scores = self.tokens.find(inputs, *options)
         best_ids = tf.convert_to_tensor(token_ids)[:, 0]  # (p, T)
         outputs = {
@@ -74,19 +74,19 @@ class _SplitAll(_StringFunctions):
             "num_tokens": tf.math.count_nonzero(best_ids != SPECIAL_IDS.pad, axis=1, dtype=tf.int32),
             "is_cut": is_cut | ~tf.reduce_any(best_ids == SPECIAL_IDS.end, axis=1),
         }
-        return _blanked(outputs, self._source.is_empty(part))
+        return _blank_empty_sources(outputs, self._source.is_empty(part))
 
 
 class _SplitLong(_SplitAll):
-    """Those of a translator that splits only what it cannot read at once."""
+    """Functions of a translator that splits only texts that are too long."""
 
     def best(self, source: Batch, *options: tf.Tensor) -> Tensors:
-        """Return the best hypothesis of each source, of a long text those of its pieces, joined."""
-        inputs, is_long = self._read(source)
-        in_pieces = self._in_pieces
+        """Return the best hypothesis of each source; of a long text, those of its pieces, joined."""
+        inputs, is_long = self._model_inputs(source)
+        in_pieces = self._translate_in_pieces
         if tf.inside_function():
-            # A function of its own in the graph: else a batch without a long text pays for the operations of
-            # the other branch, which TensorFlow passes over one by one.
+            # A separate function in the graph. Otherwise TensorFlow visits every operation of this branch,
+            # even for a batch without long texts.
             in_pieces = tf.function(in_pieces, autograph=False, experimental_attributes={"_noinline": True})
         return tf.cond(
             tf.reduce_any(is_long),
@@ -101,14 +101,14 @@ SPLITTING: dict[WhichTexts, type[_StringFunctions]] = {
     "none": _StringFunctions,
 }
 
-_HOW = """, `serving_default` splits it at the ends
-of sentences and at line breaks, a longer sentence between words, translates the pieces, and joins their
-outputs with the white space of the text. The score is then the mean of those of the pieces, each with the
-weight of its tokens, and `is_cut` is true where a word, or the output of a piece, was longer than the limits.
-The other signatures cut off a long text."""
+_SPLITTING_TEXT = """, `serving_default` splits it at the ends
+of sentences and at line breaks, and a longer sentence between words. It translates the pieces and joins the
+outputs with the white space of the text. The score is then the mean of the pieces' scores, weighted by their
+numbers of tokens, and `is_cut` is true if a word, or the output of a piece, was longer than the limits. The
+other signatures truncate a long text."""
 ABOUT_SPLITTING: dict[WhichTexts, str] = {
-    "long": f"Where a text is longer{_HOW}",
-    "all": f"Where a text has several sentences{_HOW}",
+    "long": f"If a text is longer{_SPLITTING_TEXT}",
+    "all": f"If a text has several sentences{_SPLITTING_TEXT}",
     "none": "",
 }
-"""What the README of an export says about it."""
+"""Description of the splitting in the README of an export."""

@@ -1,4 +1,4 @@
-"""A task of a model in memory: what it is made of, how it is saved, and what an export asks it."""
+"""Base class of tasks with a model in memory: saving, loading and the interface for exports."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -16,10 +16,10 @@ from keras_transformer.types import Length, Signature, Value
 
 
 class ModelTask(Task):
-    """A task of a model in memory. A task is one file: a subclass, and what its signatures compute.
+    """Base class of tasks with a model in memory.
 
-    A subclass has `token_functions` and `string_functions`, of which an export serves the second over the
-    first, traced, and `functions` over what `compiled_functions` returns.
+    A subclass defines `token_functions`, the model's computation on token ids, and `string_functions`, which
+    wrap it for strings. `functions` calls them compiled; an export traces both into its graph.
     """
 
     source: Source
@@ -27,35 +27,35 @@ class ModelTask(Task):
     tokenizer_names: ClassVar[tuple[str, ...]]
     limit_names: ClassVar[tuple[str, ...]]
     option_types: ClassVar[dict[str, Any]] = {}
-    """Further arguments of the constructor that `save` writes, by name, with their types in JSON."""
+    """Further constructor arguments that `save` writes, by name, with their JSON types."""
     readme_template: ClassVar[str]
-    """The template of the README of an export, among those of `export`."""
+    """File name of the README template for exports, in `export/templates`."""
 
     def __init__(self, model: keras.Model, source: Source, max_source_length: int) -> None:
         self.model = model
         self.source = source
-        # A model with learned positions has no others.
+        # A model with learned positions cannot read more than it has.
         self.max_source_length = min(max_source_length, source.longest(model) or max_source_length)
-        # Compiled once for each search, limit and kind of weights: an assigned search takes effect, and the
-        # one before is not compiled again.
+        # Compiled once for each combination of search, limits and weight dtypes: an assigned search takes
+        # effect at once, and the previous one is not compiled again.
         self._functions: dict[tuple[object, ...], Any] = {}
 
     @property
     def token_functions(self) -> Any:
-        """What the task computes with its model, in numbers; not compiled."""
+        """Computations on token ids with the model, not compiled."""
         raise NotImplementedError
 
     def compiled_functions(self) -> Any:
-        """Return `token_functions`, each compiled when it is first called."""
+        """Return `token_functions`, each compiled on its first call."""
         raise NotImplementedError
 
     def string_functions(self, tokens: Any) -> Any:
-        """Return the functions of the signatures over token functions, compiled or traced."""
+        """Return the functions of the signatures, on top of compiled or traced token functions."""
         raise NotImplementedError
 
     @property
     def functions(self) -> Any:
-        """The functions of the signatures, as the options, the limits and the weights are now."""
+        """Functions of the signatures for the current options, limits and weights."""
         names = (*self.option_types, *self.limit_names)
         key = (*(getattr(self, name) for name in names), self._dtypes())
         if key not in self._functions:
@@ -64,53 +64,54 @@ class ModelTask(Task):
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """The arguments of the constructor, as they are now."""
+        """Current constructor arguments."""
         names = ("model", *self.tokenizer_names, *self.option_types, *self.limit_names)
         return {name: getattr(self, name) for name in names}
 
     def with_changes(self, **changes: Any) -> Self:
-        """Return a task with other arguments of the constructor."""
+        """Return a copy of the task with some constructor arguments replaced."""
         return type(self)(**{**self.arguments, **changes})
 
     def repeatable(self) -> Self:
-        """Return a task that gives the same answer each time."""
+        """Return a task that returns the same results each time."""
         return self
 
     def answers(self, sources: Sequence[Value]) -> dict[Signature, Sequence[Any]]:
-        """Return the results of each signature for some sources, to judge an export."""
+        """Return the results of each signature for some sources, to verify an export."""
         return {name: self._in_batches(name, sources, 64, None) for name in self.signatures}
 
     def request_columns(
         self, sources: Sequence[Value], results: dict[Signature, Sequence[Any]]
     ) -> dict[str, np.ndarray]:
-        """Return a column for each input of all signatures, of sources and of `answers` to the first."""
+        """Return a column for each input of all signatures, from sources and the results of `answers`."""
         return {
             name: column.numpy()
             for name, column in zip(self.source.columns, self.source.batch(sources), strict=True)
         }
 
     def token_ids(self, texts: Iterable[Value]) -> np.ndarray:
-        """Return what the model reads of sources: token ids, int32 `(b, s)`, each row ended and padded."""
+        """Return the token ids that the model reads, int32 `(b, s)`, with end tokens and padding."""
         batch = self.source.batch(self.source.check("texts", texts))
         return np.asarray(self.source.read(batch, self.max_source_length)[0][0])
 
     def _dtypes(self) -> tuple[str, ...]:
-        # `quantize` gives a model other variables.
+        # After `quantize` a model has other variables.
         return tuple(str(variable.dtype) for variable in getattr(self.model, "variables", ()))
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what a copy in another process needs; it compiles functions of its own."""
+        """Return the state for another process, which compiles its functions itself."""
         return {**vars(self), "_functions": {}}
 
     def save(self, directory: str | Path) -> None:
-        """Write the model, its tokenizers and the search, to be read by `load`.
+        """Save the model, its tokenizers and its options, to be read by `load`.
 
         Args:
-            directory: Created if absent. If something fails, it stays as it was; other files in it stay.
+            directory: Created if it does not exist. Other files in it are kept. If saving fails, the
+                directory does not change.
 
         Raises:
             InputError: If a file cannot be written.
-            ValueError: If the search is of a class that cannot be read back.
+            ValueError: If the search is of a class that `load` cannot read.
         """
         options = {name: getattr(self, name) for name in (*self.option_types, *self.limit_names)}
         tokenizers = {name: getattr(self, name) for name in self.tokenizer_names}
@@ -118,21 +119,21 @@ class ModelTask(Task):
 
     @classmethod
     def load(cls, directory: str | Path) -> Self:
-        """Read what `save` wrote.
+        """Load a task that `save` wrote.
 
         Args:
-            directory: The one that was given to `save`, or a copy of it.
+            directory: The directory that was passed to `save`, or a copy of it.
 
         Returns:
-            What was saved.
+            The task.
 
         Raises:
-            InputError: If the directory is of another kind of task, or a part of it is damaged.
+            InputError: If the directory contains another kind of task, or a part of it is damaged.
         """
         types = {**cls.option_types, **dict.fromkeys(cls.limit_names, Length)}
         arguments = _read_task(as_path(directory) / cls.options_file, cls.tokenizer_names, types)
         try:
             return cls(**arguments)
-        # A Keras model of another class lacks attributes.
+        # A Keras model of another class may lack attributes.
         except (ValueError, TypeError, AttributeError) as error:
             raise InputError(f"{directory}: {error}") from error

@@ -1,4 +1,4 @@
-"""A task whose model writes no tokens: what labels and tags are made of."""
+"""Base class of tasks whose model returns logits: text classification and tagging."""
 
 from typing import ClassVar
 
@@ -12,56 +12,56 @@ from keras_transformer.types import Tensor
 
 
 class _Predictions:
-    """The logits of a model; not compiled, so that a graph may hold them."""
+    """Logits of a model, not compiled, so that they can be traced into a graph."""
 
     def __init__(self, model: keras.Model) -> None:
         self._model = model
 
     def predict(self, inputs: tuple[Tensor, ...]) -> Tensor:
-        """Return the logits of what a model reads, float32."""
+        """Return the logits of the model's inputs, float32."""
         names = [tensor.name for tensor in self._model.inputs]
         given = inputs[0] if len(names) == 1 else dict(zip(names, inputs, strict=True))
         return ops.cast(self._model(given, training=False), "float32")
 
 
 class _CompiledPredictions:
-    """The logits of a model, compiled by its backend when they are first asked for."""
+    """Logits of a model, compiled by the backend on the first call."""
 
     def __init__(self, predictions: _Predictions, model: keras.Model) -> None:
         self._predictions, self._compiled = predictions, CompiledModel(model)
 
     def predict(self, inputs: tuple[tf.Tensor, ...]) -> tf.Tensor:
-        """Return the logits of what a model reads."""
+        """Return the logits of the model's inputs."""
         [logits] = self._compiled.call("predict", lambda given: (self._predictions.predict(given),), inputs)
         return tf.constant(logits)
 
 
 class PredictionTask(ModelTask):
-    """A task of a model that reads a text and gives logits: what `TextClassifier` and `TextTagger` share."""
+    """Base class of `TextClassifier` and `TextTagger`, whose model returns logits."""
 
     tokenizer_names: ClassVar[tuple[str, ...]] = ("tokenizer",)
     limit_names: ClassVar[tuple[str, ...]] = ("max_length",)
 
     @property
     def max_length(self) -> int:
-        """Maximum number of tokens of a text, the end token included."""
+        """Maximum number of tokens of a text, including the end token."""
         return self.max_source_length
 
     @max_length.setter
     def max_length(self, max_length: int) -> None:
-        """Change the limit."""
+        """Set the maximum length."""
         self.max_source_length = max_length
 
     @property
     def limits(self) -> dict[str, int]:
-        """The maximum length of a text."""
+        """Maximum length of a text."""
         return {"max_length": self.max_length}
 
     @property
     def token_functions(self) -> _Predictions:
-        """The model's logits; not compiled."""
+        """Logits of the model, not compiled."""
         return _Predictions(self.model)
 
     def compiled_functions(self) -> _CompiledPredictions:
-        """Return the model's logits, compiled when they are first asked for."""
+        """Return the model's logits, compiled on the first call."""
         return _CompiledPredictions(self.token_functions, self.model)

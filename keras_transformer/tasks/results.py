@@ -1,4 +1,4 @@
-"""What tasks return, and the signatures: what a request holds, and what a row of its outputs becomes."""
+"""Results of tasks, and the signatures: the columns of a request and how its outputs become results."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -12,90 +12,94 @@ from keras_transformer.types import LOWEST_SCORE, Columns, Signature
 
 @dataclasses.dataclass(frozen=True)
 class TokenScore:
-    """A token of an output or of a given target, and what else could have been there."""
+    """Score of one token of an output or a given target, with the most likely alternatives."""
 
     token: str
-    """The token, as the tokenizer of the target names it."""
+    """The token, as a string of the target tokenizer."""
     score: float
-    """Its log-probability after the tokens before."""
+    """Log-probability of the token, given the tokens before it."""
     alternatives: tuple[tuple[str, float], ...]
-    """The most likely tokens after the tokens before, with their log-probabilities, best first."""
+    """The most likely tokens at this position and their log-probabilities, best first."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Translation:
-    """The output for a source, and its score."""
+    """Output for a source, with its score."""
 
     text: str
-    """The output, without special tokens."""
+    """Output without special tokens."""
     score: float
-    """Its log-probability, divided by the search's length penalty."""
+    """Log-probability, divided by the search's length penalty."""
     tokens: tuple[TokenScore, ...] | None = None
-    """Its tokens, the end token included; None where they are not asked for."""
+    """Token scores, including the end token. None unless requested."""
 
 
 @dataclasses.dataclass(frozen=True)
 class PairScore:
-    """The score of a given target."""
+    """Score of a given target."""
 
     score: float
-    """Its log-probability, divided by the search's length penalty."""
+    """Log-probability, divided by the search's length penalty."""
     num_tokens: int
-    """Its number of tokens, the end token included."""
+    """Number of scored tokens, including the end token."""
     tokens: tuple[TokenScore, ...] | None = None
-    """Its tokens, whose log-probabilities add up to its own; None where they are not asked for."""
+    """Token scores, whose sum is the log-probability. None unless requested."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Alignment:
-    """The output for a source, and the attention of each of its tokens to the source."""
+    """Output for a source, with the attention of each output token to the source."""
 
     text: str
-    """The output, without special tokens."""
+    """Output without special tokens."""
     score: float
-    """Its log-probability, divided by the search's length penalty."""
+    """Log-probability, divided by the search's length penalty."""
     source_tokens: tuple[str, ...]
-    """The `s` tokens that the model read; the last is the end token."""
+    """The `s` tokens that the model read, including the end token."""
     output_tokens: tuple[str, ...]
-    """The `t` tokens that it generated, with the end token if the output has one."""
+    """The `t` generated tokens, including the end token if there is one."""
     attention: np.ndarray
-    """float32 `(t, s)`: a row for each output token, which sums to 1."""
+    """float32 `(t, s)`: one row for each output token; each row sums to 1."""
 
 
 class TruncationWarning(UserWarning):
-    """A source was longer than the task's limit, and its end was not read.
+    """Warning that a source was longer than the task's limit and was truncated.
 
-    `warnings.simplefilter("error", TruncationWarning)` makes it an error, `"ignore"` silences it.
+    To turn it into an error, call `warnings.simplefilter("error", TruncationWarning)`; to silence it, pass
+    `"ignore"`.
     """
 
 
 Outputs: TypeAlias = Mapping[str, np.ndarray]
-"""The arrays of an answer, by their names."""
+"""Output arrays of a signature, by name."""
 
 
 class ServedSignature(NamedTuple):
-    """What a signature takes besides the source, what it returns, and what one row of that becomes."""
+    """Inputs of a signature besides the source, its outputs, and how one row of them becomes a result."""
 
     inputs: Columns
     outputs: Columns
-    """The outputs that a result is made of."""
+    """Outputs that a result consists of."""
     read: Callable[..., object]
     details: Columns | None = None
-    """Further outputs, which a result has where they are asked for."""
+    """Further outputs, which are part of a result on request."""
 
     @property
     def served_outputs(self) -> Columns:
-        """All outputs: every signature says which rows were cut off, too."""
+        """All outputs, including `is_cut`, which every signature has."""
         return {**self.outputs, **(self.details or {}), "is_cut": ("bool", 1)}
 
     def detailed(self) -> "ServedSignature":
-        """Return the signature whose results have the details, too."""
+        """Return the signature with the details as part of its results."""
         return self._replace(outputs={**self.outputs, **(self.details or {})})
 
     def results(self, outputs: Outputs) -> list[Any]:
-        """Turn the arrays of a batch into one result for each row."""
+        """Convert the arrays of a batch to one result for each row."""
         if missing := [name for name in self.outputs if name not in outputs]:
-            raise InputError(f"An export of today has {', '.join(missing)}, too: export the model anew.")
+            raise InputError(
+                f"The export must have the outputs {', '.join(missing)}, which older exports lack. "
+                f"Export the model again. Received: {', '.join(outputs)}."
+            )
         columns = (outputs[name] for name in self.outputs)
         return [self.read(*row) for row in zip(*columns, strict=True)]
 
@@ -105,8 +109,8 @@ def _translation(output: bytes, score: float) -> Translation:
 
 
 def _hypotheses(outputs: np.ndarray, scores: np.ndarray) -> list[Translation]:
-    # A search may find fewer than `n` sequences. The others have `LOWEST_SCORE` and what the model added to
-    # it, divided by a length penalty: a wide gap separates both kinds.
+    # Empty slots have `LOWEST_SCORE` plus what the model added to it, divided by a length penalty. The wide
+    # gap separates them from real hypotheses.
     return [
         _translation(output, score)
         for rank, (output, score) in enumerate(zip(outputs, scores, strict=True))
@@ -132,7 +136,7 @@ def _pair_score(score: float, num_tokens: int, *details: np.ndarray) -> PairScor
 def _token_scores(
     tokens: np.ndarray, scores: np.ndarray, alternatives: np.ndarray, alternative_scores: np.ndarray
 ) -> tuple[TokenScore, ...]:
-    # Padding, and what was given, are empty strings.
+    # Padding and given tokens are empty strings.
     rows = zip(tokens, scores, alternatives, alternative_scores, strict=True)
     return tuple(
         TokenScore(
@@ -152,19 +156,19 @@ _ALIGNMENT: Columns = {
     "output_tokens": ("string", 2),
     "attention": ("float32", 3),
 }
-# An option has a row for each source: a server that joins the requests of several clients joins their rows,
-# and each source keeps the options of its own request. For an input that is left out such a server fills in
-# one row, and then refuses two sources: so none has a default, and a value stands for the export's own.
+# An option has a row for each source: when a server batches requests, it concatenates their rows, so each
+# source keeps its options. For a missing input with a default, such a server would fill in a single row and
+# then reject two sources. So options have no default; -1 selects the export's value.
 OPTIONS: Columns = {
     "max_length": ("int32", 1),
     "length_penalty": ("float32", 1),
     "num_hypotheses": ("int32", 1),
 }
-"""The options of a request to `search`."""
+"""Options of a request to `search`."""
 SEED: Columns = {"seed": ("int32", 1)}
-"""One more option, where the search samples."""
+"""A further option if the search samples."""
 NOT_GIVEN = -1
-"""The value of an option that leaves it to the export."""
+"""Value of an option that selects the export's default."""
 
 TEXT_SIGNATURES: dict[Signature, ServedSignature] = {
     "serving_default": ServedSignature({}, _BEST, _translation),
@@ -174,7 +178,7 @@ TEXT_SIGNATURES: dict[Signature, ServedSignature] = {
         {"output": ("string", 1)},
         {"score": ("float32", 1), "num_tokens": ("int32", 1)},
         _pair_score,
-        # Of one width, as those of `search`.
+        # Fixed width, as for `search`.
         {
             "tokens": ("string", 2),
             "token_scores": ("float32", 2),
@@ -182,6 +186,6 @@ TEXT_SIGNATURES: dict[Signature, ServedSignature] = {
             "alternative_scores": ("float32", 3),
         },
     ),
-    "search": ServedSignature({}, _HYPOTHESES, _hypotheses),  # and its options
+    "search": ServedSignature({}, _HYPOTHESES, _hypotheses),  # plus its options
 }
-"""What tasks that write texts can be asked for; the inputs are those besides the source."""
+"""Signatures of tasks with texts as outputs; the inputs are those besides the source."""

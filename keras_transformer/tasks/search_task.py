@@ -1,4 +1,4 @@
-"""A task that searches for its outputs: what `Translator` and `TextGenerator` share."""
+"""Base class of tasks with a search, `Translator` and `TextGenerator`: decoding and streaming."""
 
 import dataclasses
 import warnings
@@ -19,17 +19,17 @@ from keras_transformer.tasks.token_functions import _CompiledFunctions, _TokenFu
 from keras_transformer.text import Tokenizer
 from keras_transformer.types import SPECIAL_IDS, Signature, Value
 
-# Stands for bytes that are no character, or not yet.
+# Decoded bytes that are not, or not yet, a character.
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
 class SearchTask(ModelTask, TextTask):
-    """A task whose outputs a search finds, token by token."""
+    """Base class of tasks whose outputs a search generates token by token."""
 
     option_types: ClassVar[dict[str, Any]] = {"search": Search}
     readme_template: ClassVar[str] = "text_task.md"
     about_outputs: ClassVar[str]
-    """What the README of an export says about outputs and scores."""
+    """Description of outputs and scores in the README of an export."""
 
     def __init__(
         self,
@@ -47,52 +47,52 @@ class SearchTask(ModelTask, TextTask):
 
     @property
     def search(self) -> Search:
-        """How outputs are found; an assigned search takes effect."""
+        """Search strategy. You may assign another one."""
         return self._search
 
     @search.setter
     def search(self, search: Search) -> None:
-        """Use another search; without special ids, it gets those of the tokenizers."""
+        """Replace the search; if it has no special ids, fill in those of the tokenizers."""
         check_kind(Search, search=search)
         self._search = _with_ids(search)
 
     @property
     def token_functions(self) -> _TokenFunctions:
-        """The model and its search as they are now, in numbers; not compiled."""
+        """Computations on token ids with the current model and search, not compiled."""
         return _TokenFunctions(self.model, self.search, self.max_target_length)
 
     @property
     def about_long_texts(self) -> str:
-        """What the README of an export says about texts that are too long, besides that they are cut off."""
+        """Description in the README of an export of how long texts are split."""
         return ""
 
     def compiled_functions(self) -> _CompiledFunctions:
-        """Return `token_functions`, each compiled when it is first called."""
+        """Return `token_functions`, each compiled on its first call."""
         return _CompiledFunctions(self.token_functions)
 
     def string_functions(self, tokens: Any) -> _StringFunctions:
-        """Return the functions of the signatures over token functions, compiled or traced."""
+        """Return the functions of the signatures, on top of compiled or traced token functions."""
         limits = self.max_source_length, self.max_target_length
         return _StringFunctions(tokens, self.source, self.target_tokenizer, *limits, self.default_options)
 
     @property
     def num_outputs(self) -> int:
-        """The number of outputs of `n_best` for a source."""
+        """Number of outputs that `n_best` returns for each source."""
         return self.search.num_outputs
 
     @property
     def takes_seed(self) -> bool:
-        """Whether a request to `search` has a seed, since the search samples."""
+        """Whether requests to `search` have a seed, because the search samples."""
         return self.search.is_random
 
     @property
     def default_options(self) -> dict[str, float]:
-        """The options with which the served `search` answers as `n_best` does."""
+        """Options with which the served `search` returns what `n_best` returns."""
         values = self.max_target_length, float(self.search.length_penalty), self.num_outputs, 0
         return dict(zip(self.options, values, strict=False))
 
     def repeatable(self) -> Self:
-        """Return the task with a seed where its search samples and has none."""
+        """Return the task; if its search samples without a seed, with the seed 0."""
         search: Any = self.search
         if not search.is_random:
             return self
@@ -101,15 +101,15 @@ class SearchTask(ModelTask, TextTask):
                 "`task.search` must give the same answer each time, or have a `seed`, to be exported. "
                 f"Received: {type(search).__name__}."
             )
-        # Requests have seeds of their own.
+        # The default only: each request may have another seed.
         seeded = search if search.seed is not None else dataclasses.replace(search, seed=0)
         return self.with_changes(search=seeded)
 
     def answers(self, sources: Sequence[Value]) -> dict[Signature, Sequence[Any]]:
-        """Return the results of each signature for some sources, to judge an export."""
+        """Return the results of each signature for some sources, to verify an export."""
 
         def ask(function: Callable[[Sequence[Value]], list[Any]]) -> list[Any]:
-            # A sample depends on the number of its source: on a server on the seed of the request, else 0.
+            # A sample depends on the index of its source; on a server, on the request's seed, by default 0.
             if self.search.is_random:
                 return [function([source])[0] for source in sources]
             return function(sources)
@@ -126,9 +126,9 @@ class SearchTask(ModelTask, TextTask):
     def request_columns(
         self, sources: Sequence[Value], results: dict[Signature, Sequence[Any]]
     ) -> dict[str, np.ndarray]:
-        """Return a column for each input of all signatures, with the default options and any seeds."""
+        """Return a column for each input of all signatures, with the default options and various seeds."""
         outputs: list[Any] = [best.text for best in results["serving_default"]]
-        outputs += sources[len(outputs) :]  # bytes that are not UTF-8 are their own outputs
+        outputs += sources[len(outputs) :]  # bytes that are not UTF-8 serve as their outputs
         [output] = TextSource.batch(outputs)
         options = {name: np.array([value] * len(sources)) for name, value in self.default_options.items()}
         if "seed" in options:
@@ -136,20 +136,20 @@ class SearchTask(ModelTask, TextTask):
         return {**super().request_columns(sources, results), "output": output.numpy(), **options}
 
     def stream(self, text: Value, search: Search | None = None) -> Iterator[str]:
-        """Yield the output for one source in pieces, each as soon as it is certain.
+        """Stream the output for one source, in pieces that later tokens do not change.
 
         Args:
-            text: The source or the prompt, read as in `translate`.
-            search: The search. Defaults to `GreedySearch()`, whatever search `self` has: a beam does not know
-                its output before the end. `SampleSearch` of one sample also works.
+            text: The source or the prompt, as for `translate`.
+            search: A `GreedySearch`, or a `SampleSearch` with one sample. Defaults to `GreedySearch()`, not
+                to the task's search: a beam search knows its output only at the end.
 
         Returns:
-            An iterator over non-empty pieces; together they are the output. A character of several tokens
-            comes when it is complete.
+            An iterator over non-empty strings, which together are the output. A character of several tokens
+            is yielded when it is complete.
 
         Raises:
             TypeError: If `text` is not a source.
-            ValueError: If the search has several hypotheses.
+            ValueError: If the search keeps more than one hypothesis.
 
         Warns:
             TruncationWarning: If the text is too long.
@@ -166,30 +166,30 @@ class SearchTask(ModelTask, TextTask):
         if bool(is_cut[0]):
             message = f"The text was longer than the translator's {self.max_source_length} {self.source.unit}"
             warnings.warn(f"{message} and was cut off.", TruncationWarning, stacklevel=2)
-        given, padding_mask, prefix_ids = functions.begun(tuple(map(np.asarray, inputs)))
+        given, padding_mask, prefix_ids = functions.decoding_inputs(tuple(map(np.asarray, inputs)))
         steps = self._streams[key](given, prefix_ids, padding_mask)
         token_ids = (int(step[0]) for step in steps)
         return _join_pieces(token_ids, self.target_tokenizer)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what a copy in another process needs; it compiles functions of its own."""
+        """Return the state for another process, which compiles its functions itself."""
         return {**super().__getstate__(), "_streams": {}}
 
 
 def _with_ids(search: Search) -> Search:
-    """Return a search with special ids: if it has none, those of the tokenizers."""
+    """Return a search with special ids; if it has none, with those of the tokenizers."""
     return search if search.special_ids else dataclasses.replace(search, special_ids=SPECIAL_IDS)
 
 
 def _join_pieces(token_ids: Iterable[int], tokenizer: Tokenizer) -> Iterator[str]:
-    """Yield what each token adds to a text, once no later token can change it; no piece is empty."""
+    """Yield the text that each token adds, once no later token can change it."""
     so_far: list[int] = []
     given = text = ""
     for token_id in token_ids:
         so_far.append(token_id)
-        # All are joined again at each step, since what a token adds depends on its neighbors.
+        # Detokenized from the start at each step, since the text of a token depends on its neighbors.
         text = tokenizer.detokenize([so_far]).numpy()[0].decode("utf-8")
-        # The bytes of a character may come one by one: until the last, they are no character.
+        # The bytes of a character may come one by one; until it is complete, it is decoded to replacements.
         certain = text.rstrip(_REPLACEMENT)
         if certain.startswith(given) and certain != given:
             yield certain[len(given) :]

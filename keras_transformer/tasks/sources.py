@@ -1,4 +1,4 @@
-"""What a model reads: how sources are checked, batched, and turned into the model's inputs."""
+"""Sources: how a task checks, batches and encodes what it reads."""
 
 import abc
 from collections.abc import Iterable, Sequence
@@ -13,32 +13,31 @@ from keras_transformer.types import SPECIAL_TOKENS, Columns, Shape, Value
 
 Batch: TypeAlias = tuple[tf.Tensor, ...]
 
-# Control characters, of which tokenizers of subwords read nothing, all that Unicode calls white space, and
-# marks without a width.
+# Control characters, which subword tokenizers ignore, Unicode white space, and zero-width characters.
 _BLANK = r"[\p{Cc}\p{Z}\x{180e}\x{200b}-\x{200f}\x{202a}-\x{202e}\x{2060}-\x{206f}\x{feff}]*"
 
 
 class Source(abc.ABC):
-    """The kind of a task's sources. A task knows this interface, and no kind.
+    """Base class of the kinds of sources. A task uses only this interface.
 
-    A batch is a tuple of tensors, one for each column of a request; what a model reads is another one. `read`
-    and `is_empty` consist of TensorFlow operations: an export serves them.
+    A batch is a tuple of tensors, one for each column of a request; `read` converts it to the model's inputs.
+    `read` and `is_empty` consist of TensorFlow operations, so that an export can serve them.
     """
 
     kinds: ClassVar[dict[str, type["Source"]]] = {}
-    """The classes by their names, for a served model, which has no tokenizer."""
+    """Subclasses by name, for a served model, which has no tokenizer."""
     reader: ClassVar[type]
-    """What turns a source into numbers, such as a tokenizer; it can be saved, and makes a `Source`."""
+    """Class of the reader, such as a tokenizer, which encodes sources and can be saved."""
     columns: ClassVar[Columns]
-    """The inputs of a served signature, with the batch as their first axis."""
+    """Inputs of a served signature; their first axis is the batch."""
     name: ClassVar[str]
-    """The name of the first of them."""
+    """Name of the first column."""
     unit: ClassVar[str] = "tokens"
-    """What its length counts."""
+    """Unit of a source's length."""
     hard_values: tuple[Value, ...]
-    """Sources that users send by mistake, with which an export is verified."""
+    """Typical invalid or unusual sources, with which an export is verified."""
     about: str
-    """What the README of an export says about the input."""
+    """Description of the input in the README of an export."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -47,80 +46,80 @@ class Source(abc.ABC):
 
     @classmethod
     def of(cls, reader: Reader) -> "Source":
-        """Return the source that a tokenizer, or another reader, makes."""
-        # The readers of other kinds are saved like tokenizers, and so are tokenizers, too.
+        """Return the source for a tokenizer or another reader."""
+        # Readers of other kinds are saved like tokenizers and are instances of `Tokenizer`, too.
         kinds = [kind for kind in cls.kinds.values() if kind is not TextSource]
         return next((kind(reader) for kind in kinds if isinstance(reader, kind.reader)), TextSource(reader))
 
     @classmethod
     def default_reader(cls, model: keras.Model) -> Reader | None:
-        """Return the reader of a model whose sources need none, None for other models."""
+        """Return the default reader of a model that can do without one, else None."""
         readers = (kind.default_reader(model) for kind in cls.__subclasses__())
         return next((reader for reader in readers if reader is not None), None)
 
     @abc.abstractmethod
     def __init__(self, reader: Reader) -> None:
-        """Keep the reader."""
+        """Store the reader."""
 
     @property
     @abc.abstractmethod
     def input_specs(self) -> tuple[tuple[Shape, str], ...]:
-        """The shape and dtype of each tensor that the model reads: the values, and perhaps their mask."""
+        """Shape and dtype of each model input: the values and, for some kinds, their mask."""
 
     @abc.abstractmethod
     def check_model(self, model: keras.Model) -> None:
-        """Raise `ValueError` for a model that does not read what `read` returns."""
+        """Raise `ValueError` if a model does not read what `read` returns."""
 
     @classmethod
     def longest(cls, model: keras.Model) -> int | None:
-        """Return the most that a model can read of a source, None where it has no limit."""
+        """Return the maximum length that a model can read, or None if there is no limit."""
         return None
 
     @abc.abstractmethod
     def example(self) -> Value:
-        """Return a source for the warm-up of an export, where none is given."""
+        """Return an example source, for the warm-up of an export without examples."""
 
     @classmethod
     @abc.abstractmethod
     def check(cls, argument: str, values: Iterable[object]) -> list[Value]:
-        """Return sources as a list; raise `TypeError` or `ValueError` for a value of another kind."""
+        """Validate the sources and return them as a list."""
 
     @classmethod
     def is_one(cls, value: object) -> bool:
-        """Return whether a value is one source, and not several; only for strings is that certain."""
+        """Return whether a value is a single source; only strings are recognised with certainty."""
         return False
 
     @classmethod
     @abc.abstractmethod
     def batch(cls, values: Sequence[Value]) -> Batch:
-        """Join sources into a tensor for each of the columns."""
+        """Convert sources to one tensor for each column."""
 
     @abc.abstractmethod
     def read(self, columns: Batch, max_length: int) -> tuple[Batch, tf.Tensor]:
-        """Return what the model reads, at most `max_length` long, and which rows were cut off, `(b,)`."""
+        """Return the model's inputs, truncated to `max_length`, and which rows were truncated, `(b,)`."""
 
     @abc.abstractmethod
     def is_empty(self, columns: Batch) -> tf.Tensor:
-        """Return which rows are empty, so that their outputs are empty too, boolean `(b,)`."""
+        """Return which rows are empty and so have an empty output, boolean `(b,)`."""
 
     @abc.abstractmethod
     def tokens(self, inputs: Batch) -> tf.Tensor:
-        """Name each position of what the encoder returns for what `read` gives, string `(b, s)`."""
+        """Return a name for each position of the encoder's output, string `(b, s)`."""
 
 
 class TextSource(Source):
-    """Strings, turned into token ids by a tokenizer in the graph.
+    """Texts, tokenized in the graph.
 
     Args:
-        tokenizer: The tokenizer of the sources.
-        reads_empty: Whether an empty string is read like any other, as a prompt is. If False, its output is
-            empty, and so is that of white space alone.
+        tokenizer: Tokenizer of the sources.
+        reads_empty: Whether the model reads an empty string, as for prompts. If False, an empty string, or
+            one of white space, has an empty output.
     """
 
     reader = Tokenizer
     columns: ClassVar[Columns] = {"text": ("string", 1)}
     hard_values = ("", "  ", "\u3000\u2028\u200b", "\U0001f600 \u05e9\u05dc\u05d5\u05dd", b"\xff\xfe\xc3")
-    about = "Bytes that are not UTF-8 are no error."
+    about = "Bytes that are not valid UTF-8 are accepted."
     input_specs = (((None, None), "int32"),)
 
     def __init__(self, tokenizer: Tokenizer, *, reads_empty: bool = False) -> None:
@@ -128,16 +127,16 @@ class TextSource(Source):
         self._reads_empty = reads_empty
 
     def check_model(self, model: keras.Model) -> None:
-        """Raise `ValueError` for a model with another vocabulary."""
+        """Raise `ValueError` if the model has another vocabulary."""
         _check_vocabulary("source_tokenizer", self.tokenizer, model.source_embedding.vocabulary_size)
 
     @classmethod
     def longest(cls, model: keras.Model) -> int | None:
-        """Return the number of learned positions, None for other positions."""
+        """Return the number of learned positions, or None for other positions."""
         return getattr(model, "max_length", None)
 
     def example(self) -> Value:
-        """Return what the vocabulary begins with."""
+        """Return the text of the first tokens of the vocabulary."""
         first = len(SPECIAL_TOKENS)
         token_ids = tf.range(first, min(first + 8, self.tokenizer.vocabulary_size))
         [text] = self.tokenizer.detokenize(token_ids[tf.newaxis]).numpy().tolist()
@@ -145,18 +144,18 @@ class TextSource(Source):
 
     @classmethod
     def check(cls, argument: str, values: Iterable[object]) -> list[Value]:
-        """Return strings as a list; raise `TypeError` for a single string and for other values."""
+        """Validate strings and return them as a list."""
         return [*as_strings(**{argument: values})]
 
     @classmethod
     def is_one(cls, value: object) -> bool:
-        """Return whether a value is one string, and not several."""
+        """Return whether a value is a single string."""
         return is_text(value)
 
     @classmethod
     def batch(cls, values: Sequence[Value]) -> Batch:
         """Encode strings, string `(b,)`."""
-        # A lone surrogate is no UTF-8, and an unknown token to a tokenizer.
+        # A lone surrogate is not valid UTF-8; a tokenizer reads it as an unknown token.
         texts = (
             value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogatepass")
             for value in values
@@ -164,43 +163,43 @@ class TextSource(Source):
         return (tf.constant([*texts], tf.string, [len(values)]),)
 
     def read(self, columns: Batch, max_length: int) -> tuple[Batch, tf.Tensor]:
-        """Return ended and padded token ids, int32 `(b, s)`, and which texts were cut off, `(b,)`."""
+        """Return token ids, int32 `(b, s)`, with end tokens and padding, and which texts were truncated."""
         [texts] = columns
         token_ids, is_cut = _ended_ids(self.tokenizer, texts, max_length)
         return (token_ids,), is_cut
 
     def is_empty(self, columns: Batch) -> tf.Tensor:
-        """Return which texts hold nothing but white space, none where empty texts are read."""
+        """Return which texts are blank; none if empty texts are read."""
         [texts] = columns
         return _is_blank(texts) & (not self._reads_empty)
 
     def tokens(self, inputs: Batch) -> tf.Tensor:
-        """Name each token, string `(b, s)`."""
+        """Return the string of each token, string `(b, s)`."""
         [token_ids] = inputs
         return self.tokenizer.tokens(token_ids)
 
 
 def _is_blank(texts: tf.Tensor) -> tf.Tensor:
-    """Return which texts have nothing that is seen, boolean `(b,)`; training drops such pairs."""
+    """Return which texts have no visible character, boolean `(b,)`; training drops such pairs."""
     return tf.strings.regex_full_match(texts, _BLANK)
 
 
 def _ended_ids(tokenizer: Tokenizer, texts: tf.Tensor, max_length: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """Tokenize, end, cut off and pad texts: int32 `(b, s)`, and which were cut off, boolean `(b,)`."""
+    """Return token ids with end tokens, truncated and padded, int32 `(b, s)`, and which were truncated."""
     token_ids, is_cut = tokenizer.ended_ids(texts, max_length)
-    # A column even where there are no rows: a reshape cannot tell the size of 0 elements.
+    # At least one column, even without rows: a reshape cannot infer the size of 0 elements.
     return tf.pad(token_ids, [[0, 0], [0, tf.maximum(1 - tf.shape(token_ids)[1], 0)]]), is_cut
 
 
 def _check_vocabulary(argument: str, tokenizer: Tokenizer, size: int) -> None:
-    """Raise ValueError for a tokenizer whose vocabulary is not of the model's size."""
+    """Raise ValueError if a tokenizer's vocabulary does not have the model's size."""
     received = getattr(tokenizer, "vocabulary_size", None)
     if received != size:
-        # That of a layer of Keras is a method.
+        # `vocabulary_size` of a Keras layer is a method.
         received = received if isinstance(received, int) else f"that of a {type(tokenizer).__name__}"
         side = argument.removesuffix("tokenizer").replace("_", " ")
         raise ValueError(
-            f"`{argument}` must have the vocabulary of the model, as a tokenizer of this package; "
-            "`text.as_tokenizer` makes one of a tokenizer of Keras, KerasHub or SentencePiece. "
+            f"`{argument}` must have the vocabulary of the model and be a tokenizer of this package; "
+            "`text.as_tokenizer` converts one of Keras, KerasHub or SentencePiece. "
             f"Received: {argument}.vocabulary_size={received}, model {side}vocabulary size={size}."
         )

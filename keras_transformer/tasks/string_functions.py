@@ -1,4 +1,4 @@
-"""Strings in, strings out: the functions that a task calls and an export serves, the same in both."""
+"""Functions of the signatures on strings, which a task calls and an export serves."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
@@ -13,9 +13,9 @@ from keras_transformer.text import Tokenizer
 from keras_transformer.types import LOWEST_SCORE, SPECIAL_IDS, Signature
 
 Tensors = dict[str, tf.Tensor]
-# A length penalty above it could make a hypothesis that there is not look possible.
+# A larger length penalty could make an empty slot look like a possible hypothesis.
 _LARGEST_PENALTY = 3.0
-_BLANKS: dict[str, np.ndarray] = {
+_EMPTY_OUTPUTS: dict[str, np.ndarray] = {
     "num_tokens": np.array(0, "int32"),
     "is_cut": np.array(False),
     **dict.fromkeys(
@@ -24,11 +24,11 @@ _BLANKS: dict[str, np.ndarray] = {
 }
 
 
-class _Found(Protocol):
-    """`_TokenFunctions`, compiled or traced."""
+class _TokenFunctionsProtocol(Protocol):
+    """Interface of token functions, compiled or traced."""
 
     def find(self, inputs: Batch, *options: tf.Tensor) -> SearchResult:
-        """Find the outputs of a batch."""
+        """Generate the outputs of a batch."""
 
     def score(self, inputs: Batch, target_ids: tf.Tensor) -> Sequence[tf.Tensor]:
         """Score targets."""
@@ -40,21 +40,21 @@ class _Found(Protocol):
 class _StringFunctions:
     """A function for each signature, from columns to the outputs that `TEXT_SIGNATURES` lists.
 
-    They consist of operations of TensorFlow and of `tokens`, which is compiled in a task and traced in an
-    export. `is_cut`, boolean `(b,)`, says which texts were longer than a limit.
+    They consist of TensorFlow operations and of `tokens`, which is compiled in a task and traced in an
+    export. `is_cut`, boolean `(b,)`, is True for texts that were longer than a limit.
 
     Args:
-        tokens: The model and its search, in numbers.
-        source: The kind of the sources.
-        target_tokenizer: The tokenizer of the outputs.
+        tokens: The model and its search, on token ids.
+        source: Kind of the sources.
+        target_tokenizer: Tokenizer of the outputs.
         max_source_length: Maximum length of a source, in tokens or frames.
-        max_target_length: Maximum number of tokens of a target to score, the end token included.
-        defaults: The options with which `search` answers as `n_best` does.
+        max_target_length: Maximum number of tokens of a target to score, including the end token.
+        defaults: Options with which `search` returns what `n_best` returns.
     """
 
     def __init__(
         self,
-        tokens: _Found,
+        tokens: _TokenFunctionsProtocol,
         source: Source,
         target_tokenizer: Tokenizer,
         max_source_length: int,
@@ -66,7 +66,7 @@ class _StringFunctions:
         self._defaults = defaults
 
     def __getitem__(self, signature: Signature) -> Callable[..., Tensors]:
-        """Return the function of a signature: of columns of sources, what else is given, and options."""
+        """Return the function of a signature; its arguments are source columns, other inputs and options."""
         functions: dict[Signature, Callable[..., Tensors]] = {
             "serving_default": self.best,
             "n_best": self.n_best,
@@ -79,33 +79,33 @@ class _StringFunctions:
 
     def best(self, source: Batch, *options: tf.Tensor) -> Tensors:
         """Return the best hypothesis of each source."""
-        return self._best(source, *self._read(source), *options)
+        return self._best(source, *self._model_inputs(source), *options)
 
-    def _read(self, source: Batch) -> tuple[Batch, tf.Tensor]:
-        """Return what the model reads, and which sources are too long."""
+    def _model_inputs(self, source: Batch) -> tuple[Batch, tf.Tensor]:
+        """Return the model's inputs, and which sources are too long."""
         return self._source.read(source, self._max_source_length)
 
     def _best(self, source: Batch, inputs: Batch, is_cut: tf.Tensor, *options: tf.Tensor) -> Tensors:
         token_ids, scores = self.tokens.find(inputs, *options)
         output = self._target_tokenizer.detokenize(token_ids[:, 0])
         outputs = {"output": output, "score": scores[:, 0], "is_cut": is_cut}
-        return _blanked(outputs, self._source.is_empty(source))
+        return _blank_empty_sources(outputs, self._source.is_empty(source))
 
     def n_best(self, source: Batch, *options: tf.Tensor) -> Tensors:
-        """Return every hypothesis `(b, n)`, best first; what stands for none has `LOWEST_SCORE`."""
-        inputs, is_cut = self._read(source)
+        """Return all hypotheses `(b, n)`, best first; empty slots have the score `LOWEST_SCORE`."""
+        inputs, is_cut = self._model_inputs(source)
         token_ids, scores = self.tokens.find(inputs, *options)
         rows = tf.reshape(token_ids, [-1, token_ids.shape[-1]])
         output = tf.reshape(self._target_tokenizer.detokenize(rows), tf.shape(scores))
         outputs = {"output": output, "score": scores, "is_cut": is_cut}
-        return _blanked(outputs, self._source.is_empty(source))
+        return _blank_empty_sources(outputs, self._source.is_empty(source))
 
     def align(self, source: Batch, *options: tf.Tensor) -> Tensors:
         """Return the best hypothesis, the tokens of both sides, and the attention `(b, t, s)`."""
-        inputs, is_cut = self._read(source)
+        inputs, is_cut = self._model_inputs(source)
         token_ids, scores = self.tokens.find(inputs, *options)
-        # (b, n, T) -> (b, t): attention to padding would be computed for nothing
-        best_ids = _trimmed(tf.convert_to_tensor(token_ids)[:, 0])
+        # (b, n, T) -> (b, t), so that no attention to padding is computed
+        best_ids = _trim_padding(tf.convert_to_tensor(token_ids)[:, 0])
         outputs = {
             "output": self._target_tokenizer.detokenize(best_ids),
             "score": scores[:, 0],
@@ -114,17 +114,17 @@ class _StringFunctions:
             "attention": self.tokens.attend(inputs, best_ids),
             "is_cut": is_cut,
         }
-        return _blanked(outputs, self._source.is_empty(source))
+        return _blank_empty_sources(outputs, self._source.is_empty(source))
 
     def score(self, source: Batch, output: tf.Tensor, *_: object) -> Tensors:
-        """Return the score of an output for each source."""
+        """Return the score of a given output for each source."""
         same_size = "The sources and `output` must have the same number of rows."
         tf.debugging.assert_equal(tf.shape(source[0])[:1], tf.shape(output), same_size)
-        inputs, is_cut = self._read(source)
+        inputs, is_cut = self._model_inputs(source)
         target_ids, is_target_cut = _ended_ids(self._target_tokenizer, output, self._max_target_length)
         score, num_tokens, *of_tokens = self.tokens.score(inputs, target_ids)
-        # Of one width, so that a server may split a request.
-        ids, scores, other_ids, other_scores = (self._as_wide_as_the_longest(each) for each in of_tokens)
+        # A fixed width, so that a server can split a request and concatenate the results.
+        ids, scores, other_ids, other_scores = (self._pad_to_max_length(each) for each in of_tokens)
         others = self._target_tokenizer.tokens(tf.reshape(other_ids, [-1, other_ids.shape[-1]]))
         is_empty = self._source.is_empty(source) & _is_blank(output)
         outputs = {
@@ -136,32 +136,32 @@ class _StringFunctions:
             "alternative_scores": other_scores,
             "is_cut": is_cut | is_target_cut,
         }
-        return _blanked(outputs, is_empty)
+        return _blank_empty_sources(outputs, is_empty)
 
-    def _as_wide_as_the_longest(self, values: tf.Tensor) -> tf.Tensor:
-        """Pad `(b, t)` or `(b, t, k)` to the most tokens of a target."""
+    def _pad_to_max_length(self, values: tf.Tensor) -> tf.Tensor:
+        """Pad `(b, t)` or `(b, t, k)` to the maximum target length."""
         values = tf.convert_to_tensor(values)
         width = self._max_target_length - tf.shape(values)[1]
         values = tf.pad(values, [[0, 0], [0, width], *[[0, 0]] * (len(values.shape) - 2)])
         return tf.ensure_shape(values, [None, self._max_target_length, *values.shape[2:]])
 
     def search(self, source: Batch, *options: tf.Tensor) -> Tensors:
-        """Return what `n_best` does, with the options of each request.
+        """Return what `n_best` returns, with options for each request.
 
-        A value outside its range takes the nearest one in it: an error would be that of other requests, too.
+        Values outside their range are clipped: an error would also fail other requests of the batch.
         """
         defaults, rows = self._defaults, tf.shape(source[0])[0]
         max_length, penalty, wanted, *seeds = (
-            _of_each(name, option, default, rows)
+            _option_per_source(name, option, default, rows)
             for (name, default), option in zip(defaults.items(), options, strict=True)
         )
         max_length = tf.clip_by_value(max_length, 1, int(defaults["max_length"]))
         most = max(defaults["length_penalty"], _LARGEST_PENALTY)
-        # NaN is not above 0 either.
+        # Also replaces NaN.
         penalty = tf.where(penalty > 0, tf.minimum(penalty, most), 0.0)
         outputs = self.n_best(source, max_length, penalty, *seeds)
-        # Always `n` columns: a server that splits a request joins the answers to its parts without a look at
-        # their widths.
+        # Always `n` columns: a server that splits a request concatenates the results without checking their
+        # widths.
         ranks = tf.range(int(defaults["num_hypotheses"]))  # (n,)
         is_wanted = ranks[None, :] < tf.maximum(wanted, 1)[:, None]  # (b, n)
         return {
@@ -171,11 +171,11 @@ class _StringFunctions:
         }
 
 
-def _blanked(outputs: Tensors, is_empty: tf.Tensor) -> Tensors:
-    """Give empty sources empty strings, zeros, and no second hypothesis, whatever the model makes of them."""
+def _blank_empty_sources(outputs: Tensors, is_empty: tf.Tensor) -> Tensors:
+    """Replace the outputs of empty sources by empty strings and zeros, with a single hypothesis."""
     blanked = {}
     for name, values in outputs.items():
-        blank = _BLANKS.get(name, np.array(0, "float32"))
+        blank = _EMPTY_OUTPUTS.get(name, np.array(0, "float32"))
         rank = len(values.shape)
         if name == "score" and rank == 2:
             blank = np.array([0.0, *[LOWEST_SCORE] * (values.shape[1] - 1)], "float32")  # (n,)
@@ -183,14 +183,14 @@ def _blanked(outputs: Tensors, is_empty: tf.Tensor) -> Tensors:
     return blanked
 
 
-def _trimmed(token_ids: tf.Tensor) -> tf.Tensor:
-    """Drop the columns of `(b, T)` in which every row is padding, all but the first."""
+def _trim_padding(token_ids: tf.Tensor) -> tf.Tensor:
+    """Drop the columns of `(b, T)` that contain only padding, except for the first column."""
     lengths = tf.math.count_nonzero(token_ids != SPECIAL_IDS.pad, axis=1, dtype=tf.int32)  # (b,)
     return token_ids[:, : tf.reduce_max(tf.concat([lengths, [1]], axis=0))]
 
 
-def _of_each(name: str, given: tf.Tensor, default: float, rows: tf.Tensor) -> tf.Tensor:
-    """Return an option `(b,)` of each source, given with a row for each or one for all."""
+def _option_per_source(name: str, given: tf.Tensor, default: float, rows: tf.Tensor) -> tf.Tensor:
+    """Return an option for each source, `(b,)`, from one row for each or one for all."""
     fits = tf.reduce_any(tf.size(given) == [1, rows])
     message = f"`{name}` must have a row for each text, or one for all. Rows and texts received:"
     with tf.control_dependencies([tf.debugging.Assert(fits, [message, tf.size(given), rows])]):

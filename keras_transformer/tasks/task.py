@@ -1,4 +1,4 @@
-"""Any number of sources in, results in the same order out: what every task has, in memory and on a server."""
+"""Base class of all tasks: from any number of sources to results in the same order."""
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -14,39 +14,38 @@ from keras_transformer.types import Progress, Signature, Value
 
 
 class _Functions(Protocol):
-    """The functions of a task's signatures, compiled in memory or those of a SavedModel."""
+    """Functions of a task's signatures, compiled in memory or loaded from a SavedModel."""
 
     def __getitem__(self, signature: Signature) -> Callable[..., dict[str, tf.Tensor]]:
-        """Return the function of a signature; options of a source follow the columns."""
+        """Return the function of a signature. Its arguments are the source columns, then the options."""
 
 
 class Task:
-    """Base of all tasks and of what is served.
+    """Base class of tasks in memory and on a server.
 
-    Every call takes any iterable of sources, computes sources of similar length together, and returns the
-    results in the order of the sources. A subclass sets `source` and `functions`, and `limits` as far as it
-    knows them.
+    Every call takes any iterable of sources, batches sources of similar length, and returns the results in
+    the order of the sources. A subclass sets `source`, `functions` and, if it knows them, `limits`.
     """
 
     signatures: ClassVar[Mapping[Signature, ServedSignature]]
-    """What sources can be asked for."""
+    """Signatures of the task, by name."""
     source: Source | type[Source]
-    """The kind of the sources; the class alone checks and batches them."""
+    """Kind of the sources. The class is enough to check and batch them."""
     noun: ClassVar[str] = "translator"
-    """What messages call the task."""
+    """Name of the task in messages."""
 
     @property
     def functions(self) -> _Functions:
-        """The functions of the signatures, from the columns of a batch to its outputs."""
+        """Functions of the signatures, from the columns of a batch to its outputs."""
         raise NotImplementedError
 
     @property
     def limits(self) -> dict[str, int]:
-        """The maximum lengths of a source and of a target to score, by the names of the arguments."""
+        """Maximum lengths of a source and of a target to score, by argument name."""
         return {}
 
     def specification(self, signature: Signature) -> ServedSignature:
-        """Return the inputs of a signature, its outputs, and what reads them."""
+        """Return a signature with all its inputs."""
         served = self.signatures[signature]
         return served._replace(inputs={**self.source.columns, **served.inputs})
 
@@ -61,13 +60,13 @@ class Task:
         details: bool = False,
         warns: bool = True,
     ) -> list[Any]:
-        """Ask for batches of similar length, the longest first: a lack of memory shows at once."""
+        """Compute batches of similar length, the longest first, so that a lack of memory shows at once."""
         if signature not in self.signatures:
             wanted = f"`{signature}` needs a task that has it among {', '.join(self.signatures)}"
             raise TypeError(f"{wanted}. Received: a {type(self).__name__}.")
         check_number(above=0, whole=True, batch_size=batch_size)
         check_kind(Callable, None, progress=progress)
-        # Characters stand for tokens, which are not known yet; texts of one length need the least padding.
+        # Sorted by characters, since the number of tokens is not known yet. Similar lengths save padding.
         lengths = [len(source) for source in sources]
         if targets is not None:
             lengths = [max(length, len(target)) for length, target in zip(lengths, targets, strict=True)]
@@ -94,7 +93,7 @@ class Task:
 
     def _warn(self, subject: str, num_limits: int) -> None:
         limits = ", ".join(f"{name}={limit}" for name, limit in [*self.limits.items()][:num_limits])
-        # Those of an export are not known.
+        # The limits of an export are not known.
         limits = f"limits ({limits})" if limits else "limits"
         message = f"{subject} longer than the {self.noun}'s {limits} and were cut off."
         warnings.warn(message, TruncationWarning, stacklevel=4)

@@ -1,4 +1,4 @@
-"""Strings in, labels out: an encoder with one output for a text, and a tokenizer."""
+"""Text classification: an encoder with one output for each text, and a tokenizer."""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,16 +21,16 @@ _THRESHOLD = 0.5
 
 @dataclasses.dataclass(frozen=True)
 class Classification:
-    """The label of a text, or its labels, with the probabilities of all."""
+    """Predicted label or labels of a text, with all probabilities."""
 
     label: str
-    """The most probable label; empty for a text of white space alone."""
+    """The most probable label. Empty for an empty text and for white space."""
     probability: float
     """Its probability."""
     labels: tuple[str, ...]
-    """The labels that are given: this one, or with `multi_label` those with a probability of at least 0.5."""
+    """The predicted labels: `label`, or with `multi_label` those with a probability of at least 0.5."""
     probabilities: dict[str, float]
-    """The probability of each label. They sum to 1, unless a text may have several labels."""
+    """Probability of each label. The sum is 1, except with `multi_label`."""
 
 
 def _classification(
@@ -46,7 +46,7 @@ def _classification(
 
 
 class Classifier(Task):
-    """What gives texts labels: base of `TextClassifier` and `export.ServedClassifier`."""
+    """Base class of `TextClassifier` and `export.ServedClassifier`."""
 
     signatures: ClassVar[Mapping[Signature, ServedSignature]] = {
         "serving_default": ServedSignature(
@@ -64,19 +64,19 @@ class Classifier(Task):
     noun: ClassVar[str] = "classifier"
 
     def classify(self, texts: Iterable[Value], batch_size: int = 64, progress: Progress | None = None) -> Any:
-        """Give one text its label, or any number of them.
+        """Classify one text or several.
 
         Args:
-            texts: A string, or strings in a list, an array, a tensor of TensorFlow or a dataset.
-            batch_size: Number of texts that are computed together.
-            progress: Called after each batch with the number of texts in it.
+            texts: A string, or strings in a list, an array, a TensorFlow tensor or a dataset.
+            batch_size: Number of texts to compute together.
+            progress: Called after each batch with the number of its texts.
 
         Returns:
-            The label of each text with its probability, in the same order; for a single string one. An empty
-            text, or one of white space alone, has the label `""` and no probabilities but 0.
+            A `Classification` for each text, in the same order, or one for a single string. An empty text, or
+            one of white space, has the label `""` and probabilities of 0.
 
         Raises:
-            TypeError: If `texts` holds something else.
+            TypeError: If `texts` contains something else.
 
         Warns:
             TruncationWarning: Once, if texts were too long.
@@ -88,27 +88,27 @@ class Classifier(Task):
 
 
 class TextClassifier(PredictionTask, Classifier):
-    """Give texts labels with a trained encoder.
+    """Classify texts, or frames, with a trained encoder.
 
-    A text is cut off after `max_length` tokens; a call that cuts one off warns once with a
-    `TruncationWarning`. `max_length` may be assigned. `save`, `load` and `export.export_saved_model` keep the
-    names of the labels with the model.
+    A text is truncated to `max_length` tokens; a call that truncates one warns once with a
+    `TruncationWarning`. You may assign `max_length`. `save` and `export.export_saved_model` keep the label
+    names.
 
     Args:
-        model: A model with weights whose output is a logit for each label, `(b, c)`, such as
-            `EncoderModel(v, c, pooling="mean")`, or a Keras model of your own that reads token ids.
-        tokenizer: The tokenizer of the texts that it was trained on; for frames a `data.FrameNormalizer`.
-        labels: The names of the labels, in the order of the model's outputs.
-        multi_label: Whether a text has any number of labels, each with a probability of its own (a sigmoid);
-            the model was trained with `keras.losses.BinaryCrossentropy(from_logits=True)`. If False, a text
-            has one label, and all probabilities sum to 1 (a softmax).
-        max_length: Maximum number of tokens of a text, the end token included. Where positions are learned,
-            at most their number.
+        model: A model with weights that returns a logit for each label, `(b, c)`, such as
+            `EncoderModel(v, c, pooling="mean")` or another Keras model that reads token ids.
+        tokenizer: Tokenizer of the training texts. For frames, a `data.FrameNormalizer`.
+        labels: Names of the labels, in the order of the model's outputs.
+        multi_label: Whether a text may have several labels (a sigmoid for each), for a model trained with
+            `keras.losses.BinaryCrossentropy(from_logits=True)`. Defaults to False: one label, and the
+            probabilities sum to 1 (softmax).
+        max_length: Maximum number of tokens, including the end token. Reduced to the number of learned
+            positions. Defaults to 256.
 
     Raises:
-        ValueError: If the tokenizer's vocabulary does not have the model's size, the model does not have an
-            output for each label, labels repeat or are fewer than two, or `max_length` is below 2.
-        TypeError: If the model is not a Keras model, or a label not a string.
+        ValueError: If the vocabulary does not have the model's size, the labels are fewer than two, repeat or
+            differ in number from the model's outputs, or `max_length` is below 2.
+        TypeError: If the model is not a Keras model, or a label is not a string.
 
     Example:
         ```python
@@ -142,7 +142,7 @@ class TextClassifier(PredictionTask, Classifier):
         self.multi_label = multi_label
 
     def string_functions(self, tokens: Any) -> dict[Signature, Callable[..., dict[str, tf.Tensor]]]:
-        """Return the function of the signature over the model's logits, compiled or traced."""
+        """Return the function of the signature, on top of compiled or traced logits."""
         names, source = tf.constant(self.labels), self.source
         multi_label, max_length = self.multi_label, self.max_length
 
@@ -150,7 +150,7 @@ class TextClassifier(PredictionTask, Classifier):
             batch = columns[: len(source.columns)]
             inputs, is_cut = source.read(batch, max_length)
             logits = tf.convert_to_tensor(tokens.predict(inputs))  # (b, c)
-            # A blank text has no label, whatever the model makes of it.
+            # A blank text has no label, regardless of the model's output.
             is_text = ~source.is_empty(batch)[:, tf.newaxis]
             probabilities = tf.sigmoid(logits) if multi_label else tf.nn.softmax(logits)
             probabilities = tf.where(is_text, probabilities, 0.0)
@@ -173,12 +173,12 @@ def _check_source(model: keras.Model, source: Source, tokenizer: Tokenizer) -> N
         source.check_model(model)
     elif (embedding := getattr(model, "source_embedding", None)) is not None:
         _check_vocabulary("tokenizer", tokenizer, embedding.vocabulary_size)
-    else:  # a Keras model of the user's own, whose vocabulary is not known
+    else:  # another Keras model, whose vocabulary size is not known
         check_kind(Tokenizer, tokenizer=tokenizer)
 
 
 def _check_outputs(model: keras.Model, wanted: tuple[int | None, ...], meaning: str) -> None:
-    """Raise ValueError for a model whose outputs are known to have another shape."""
+    """Raise ValueError if the output shape of a model is known and is another one."""
     shape = getattr(model, "output_shape", wanted)
     if not isinstance(shape, tuple) or len(shape) != len(wanted) or shape[-1] != wanted[-1]:
         raise ValueError(

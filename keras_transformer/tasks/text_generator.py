@@ -1,4 +1,4 @@
-"""Strings in, longer strings out: a decoder alone, its tokenizer and a search."""
+"""Text generation: a causal language model, its tokenizer and a search."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
@@ -15,28 +15,28 @@ from keras_transformer.types import Progress, Signature
 
 
 class TextGenerator(SearchTask):
-    """Continue strings with a trained language model.
+    """Continue texts with a trained language model.
 
-    **An output is the whole text, its prompt included**, as in KerasHub's `generate`: so subwords join as
-    they should. It shows the prompt as the tokenizer reads it. An empty prompt asks for a text from its
-    beginning. Each prompt of a batch is continued as it is alone, whatever the lengths of the others.
+    **An output is the whole text, including its prompt**, as in KerasHub's `generate`, so that subwords are
+    joined correctly. An empty prompt asks for a whole text.
 
-    A score is the log-probability of what follows the prompt, divided by the search's length penalty for the
-    whole text. `n_best`, `score`, `stream`, `save` and `load` are those of `Translator`, and
-    `export.export_saved_model` takes a generator, too. `score(prompts, texts)` reads whole texts: what each
-    of them shares with its prompt is given, and not scored or counted; with `""` for a prompt all is scored.
-    A prompt keeps at most `max_length - 1` tokens; a call that cuts one off warns once with a
-    `TruncationWarning`. `search` and `max_length` may be assigned.
+    The score is the log-probability of the tokens after the prompt, divided by the length penalty of the
+    whole text. `score(prompts, texts)` takes whole texts and skips the tokens that a text shares with its
+    prompt.
+
+    A prompt is truncated to `max_length - 1` tokens; a call that truncates one warns once with a
+    `TruncationWarning`. You may assign `search` and `max_length`. `n_best`, `stream`, `save`, `load` and
+    `export.export_saved_model` work as for a `Translator`.
 
     Args:
         model: A `CausalLM` with weights.
-        tokenizer: The tokenizer of the texts it was trained on, each between a start and an end token.
-        search: How outputs are found. Defaults to `GreedySearch()`; `SampleSearch` gives other texts.
-        max_length: Maximum number of tokens of a text, its prompt and the end token included. Where positions
-            are learned, at most their number.
+        tokenizer: Tokenizer of the training texts, each of which had a start and an end token.
+        search: Search strategy. Defaults to `GreedySearch()`; a `SampleSearch` generates varied texts.
+        max_length: Maximum number of tokens of a text, including prompt and end token. Reduced to the number
+            of learned positions. Defaults to 256.
 
     Raises:
-        ValueError: If the tokenizer's vocabulary does not have the model's size, or `max_length` is below 2.
+        ValueError: If the vocabulary does not have the model's size, or `max_length` is below 2.
         TypeError: If the model is not a `CausalLM`.
 
     Example:
@@ -50,11 +50,11 @@ class TextGenerator(SearchTask):
     tokenizer_names: ClassVar[tuple[str, ...]] = ("tokenizer",)
     limit_names: ClassVar[tuple[str, ...]] = ("max_length",)
     about_outputs: ClassVar[str] = (
-        "A text is a prompt, which its output begins with; an empty prompt asks for a text from its\n"
-        "beginning. A score is the log-probability of what follows the prompt, divided by the length\n"
-        "penalty of the search. `num_tokens` counts what follows the prompt."
+        "An output is the whole text: it begins with its prompt. An empty prompt asks for a text from its\n"
+        "beginning. A score is the log-probability of the tokens after the prompt, divided by the length\n"
+        "penalty of the search. `num_tokens` counts the tokens after the prompt."
     )
-    # There is no source to attend to.
+    # No `align`: there is no source to attend to.
     signatures: ClassVar[Mapping[Signature, ServedSignature]] = {
         name: served for name, served in TEXT_SIGNATURES.items() if name != "align"
     }
@@ -71,42 +71,43 @@ class TextGenerator(SearchTask):
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer of prompts and outputs."""
+        """Tokenizer of prompts and outputs."""
         return self.target_tokenizer
 
     @property
     def max_length(self) -> int:
-        """Maximum number of tokens of a text, its prompt and the end token included."""
+        """Maximum number of tokens of a text, including its prompt and the end token."""
         return self.max_target_length
 
     @max_length.setter
     def max_length(self, max_length: int) -> None:
-        """Change the limit."""
+        """Set the maximum length."""
         self.max_source_length = self.max_target_length = max_length
 
     @property
     def limits(self) -> dict[str, int]:
-        """The maximum length of a text."""
+        """Maximum length of a text."""
         return {"max_length": self.max_length}
 
     @property
     def token_functions(self) -> _PromptFunctions:
-        """The model and its search as they are now, in numbers; not compiled."""
+        """Computations on token ids with the current model and search, not compiled."""
         return _PromptFunctions(self.model, self.search, self.max_length)
 
     def generate(self, prompts: Iterable[str], batch_size: int = 64, progress: Progress | None = None) -> Any:
-        """Continue one string, or any number of them; another name for `translate`.
+        """Continue one prompt or several. Another name for `translate`.
 
         Args:
-            prompts: A string, or strings as for `translate`.
-            batch_size: Number of prompts that are continued together.
-            progress: Called after each batch with the number of prompts in it.
+            prompts: A string, or strings in a list, an array, a TensorFlow tensor or a dataset.
+            batch_size: Number of prompts to continue together.
+            progress: Called after each batch with the number of its prompts.
 
         Returns:
-            The best text for each prompt, in the same order, the prompt included; for a string a string.
+            The best text for each prompt, in the same order and including the prompt, or one string for a
+            single prompt.
 
         Raises:
-            TypeError: If `prompts` holds something else.
+            TypeError: If `prompts` contains something else.
 
         Warns:
             TruncationWarning: Once, if prompts were too long.

@@ -1,4 +1,4 @@
-"""Strings in, a tag for each word out: an encoder with an output for each token, and a tokenizer."""
+"""Token classification (tagging): an encoder with an output for each token, and a tokenizer."""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,39 +18,39 @@ from keras_transformer.tasks.text_classifier import _check_outputs, _check_sourc
 from keras_transformer.text import Tokenizer, encode_words, split_words
 from keras_transformer.types import Progress, Signature, Value
 
-# As much of a text as tokenizers read.
+# Tokenizers read no more of a text than this.
 _MAX_BYTES = 2**18
 
 
 class TextSpan(NamedTuple):
-    """A part of a text with a label: `text[start:end]`."""
+    """Labelled part of a text: `text[start:end]`."""
 
     label: str
-    """The tag without its prefix, such as `PER`."""
+    """Tag without its prefix, such as `PER`."""
     start: int
-    """The first character, from 0."""
+    """Index of the first character, from 0."""
     end: int
-    """The character after the last."""
+    """Index after the last character."""
     probability: float
-    """The lowest probability of its tags."""
+    """Lowest probability of the tags in the span."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Tagging:
-    """The words of a text and their tags."""
+    """Words of a text and their predicted tags."""
 
     tokens: tuple[str, ...]
-    """The `w` words, punctuation included."""
+    """The `w` words, including punctuation."""
     tags: tuple[str, ...]
-    """The most probable tag of each."""
+    """The most probable tag of each word."""
     probabilities: np.ndarray
-    """Its probability, float32 `(w,)`."""
+    """Probability of each tag, float32 `(w,)`."""
     places: tuple[tuple[int, int], ...]
-    """Where each word is in the text: `text[start:end]`, in characters."""
+    """Start and end of each word in the text, in characters: `text[start:end]`."""
 
     @property
     def spans(self) -> tuple[TextSpan, ...]:
-        """The parts of the text that BIO tags name; see `data.tag_spans`."""
+        """Spans that the BIO tags describe; see `data.tag_spans`."""
         return tuple(
             TextSpan(
                 span.label,
@@ -65,7 +65,7 @@ class Tagging:
 def _tagging(
     tokens: np.ndarray, tags: np.ndarray, probabilities: np.ndarray, starts: np.ndarray, ends: np.ndarray
 ) -> Tagging:
-    # Padding is empty strings, which no word is.
+    # Padding is empty strings; a word is never empty.
     size = int(np.count_nonzero(tokens != b""))
     words, names = (tuple(each.decode("utf-8") for each in side[:size]) for side in (tokens, tags))
     places = zip(starts[:size].tolist(), ends[:size].tolist(), strict=True)
@@ -73,7 +73,7 @@ def _tagging(
 
 
 class Tagger(Task):
-    """What tags words: base of `TextTagger` and `export.ServedTagger`."""
+    """Base class of `TextTagger` and `export.ServedTagger`."""
 
     signatures: ClassVar[Mapping[Signature, ServedSignature]] = {
         "serving_default": ServedSignature(
@@ -91,19 +91,19 @@ class Tagger(Task):
     noun: ClassVar[str] = "tagger"
 
     def tag(self, texts: Iterable[Value], batch_size: int = 64, progress: Progress | None = None) -> Any:
-        """Tag the words of one text, or of any number of them.
+        """Tag the words of one text or several.
 
         Args:
-            texts: A string, or strings in a list, an array, a tensor of TensorFlow or a dataset.
-            batch_size: Number of texts that are computed together.
-            progress: Called after each batch with the number of texts in it.
+            texts: A string, or strings in a list, an array, a TensorFlow tensor or a dataset.
+            batch_size: Number of texts to compute together.
+            progress: Called after each batch with the number of its texts.
 
         Returns:
-            The words of each text with their tags, in the same order; for a single string those of one. An
-            empty text, or one of white space alone, has no words.
+            A `Tagging` for each text, in the same order, or one for a single string. An empty text, or one of
+            white space, has no words.
 
         Raises:
-            TypeError: If `texts` holds something else.
+            TypeError: If `texts` contains something else.
 
         Warns:
             TruncationWarning: Once, if texts were too long.
@@ -115,27 +115,26 @@ class Tagger(Task):
 
 
 class TextTagger(PredictionTask, Tagger):
-    """Tag the words of texts with a trained encoder.
+    """Tag the words of texts with a trained encoder, for example for named entity recognition.
 
-    Words stand between white space; punctuation and symbols at the ends of a word are words of their own
-    (`text.split_words`). Texts of languages without spaces need some between their words. The model tags the
-    first token of each word, as `data.tagging_dataset` trains it. A text is cut off after `max_length`
-    tokens; a call that cuts one off warns once with a `TruncationWarning`.
+    `text.split_words` splits texts at white space and separates punctuation; insert spaces into texts of
+    languages without them. The tag of a word is that of its first token, as in `data.tagging_dataset`. A text
+    is truncated to `max_length` tokens; a call that truncates one warns once with a `TruncationWarning`.
 
     Args:
-        model: A model with weights whose output is a logit for each tag at each position, `(b, s, c)`, such
-            as `EncoderModel(v, c)`, or a Keras model of your own that reads token ids.
-        tokenizer: The tokenizer of the texts that it was trained on.
-        tags: The names of the tags, in the order of the model's outputs.
-        max_length: Maximum number of tokens of a text, the end token included. Where positions are learned,
-            at most their number.
-        split_punctuation: False for texts whose tokens are separated by spaces already, such as those of
-            CoNLL files.
+        model: A model with weights that returns a logit for each tag at each position, `(b, s, c)`, such as
+            `EncoderModel(v, c)` or another Keras model that reads token ids.
+        tokenizer: Tokenizer of the training texts.
+        tags: Names of the tags, in the order of the model's outputs.
+        max_length: Maximum number of tokens, including the end token. Reduced to the number of learned
+            positions. Defaults to 256.
+        split_punctuation: Whether to separate punctuation from words. Pass False for tokenized texts, such as
+            CoNLL files. Defaults to True.
 
     Raises:
-        ValueError: If the tokenizer's vocabulary does not have the model's size, the model does not have an
-            output for each tag, tags repeat or are fewer than two, or `max_length` is below 2.
-        TypeError: If the model is not a Keras model, or a tag not a string.
+        ValueError: If the vocabulary does not have the model's size, the tags are fewer than two, repeat or
+            differ in number from the model's outputs, or `max_length` is below 2.
+        TypeError: If the model is not a Keras model, or a tag is not a string.
 
     Example:
         ```python
@@ -171,7 +170,7 @@ class TextTagger(PredictionTask, Tagger):
         self.split_punctuation = split_punctuation
 
     def string_functions(self, tokens: Any) -> dict[Signature, Callable[..., dict[str, tf.Tensor]]]:
-        """Return the function of the signature over the model's logits, compiled or traced."""
+        """Return the function of the signature, on top of compiled or traced logits."""
         names, tokenizer = tf.constant(self.tags), self.tokenizer
         split_punctuation, max_length = self.split_punctuation, self.max_length
 
@@ -179,7 +178,7 @@ class TextTagger(PredictionTask, Tagger):
             is_long = tf.strings.length(texts) > _MAX_BYTES
             found = split_words(tf.strings.substr(texts, 0, _MAX_BYTES), split_punctuation=split_punctuation)
             token_ids, first_pieces, is_cut = encode_words(tokenizer, found.words, max_length)
-            # A column even where there are no rows.
+            # At least one column, even if there are no rows.
             token_ids = tf.pad(token_ids, [[0, 0], [0, tf.maximum(1 - tf.shape(token_ids)[1], 0)]])
             logits = tf.convert_to_tensor(tokens.predict((token_ids,)))  # (b, s, c)
             is_word = tf.sequence_mask(first_pieces.row_lengths())  # (b, w)

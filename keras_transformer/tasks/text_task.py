@@ -1,4 +1,4 @@
-"""Any number of sources in, texts out: what tasks that write texts have, in memory and on a server."""
+"""Base class of tasks whose outputs are texts, in memory and on a server."""
 
 import dataclasses
 from collections.abc import Iterable, Mapping
@@ -20,30 +20,30 @@ from keras_transformer.types import Columns, Progress, Signature, Value
 
 
 class TextTask(Task):
-    """Base of `Translator`, `TextGenerator` and `export.ServedModel`.
+    """Base class of `Translator`, `TextGenerator` and `export.ServedModel`.
 
-    A subclass sets `num_outputs` and `takes_seed`, too.
+    A subclass also sets `num_outputs` and `takes_seed`.
     """
 
     signatures: ClassVar[Mapping[Signature, ServedSignature]] = TEXT_SIGNATURES
 
     @property
     def num_outputs(self) -> int:
-        """The number of outputs of `n_best` for a source."""
+        """Number of outputs that `n_best` returns for each source."""
         raise NotImplementedError
 
     @property
     def takes_seed(self) -> bool:
-        """Whether a request to `search` has a seed, since the search samples."""
+        """Whether requests to `search` have a seed, because the search samples."""
         raise NotImplementedError
 
     @property
     def options(self) -> Columns:
-        """The options of a request to `search`."""
+        """Options of a request to `search`."""
         return {**OPTIONS, **(SEED if self.takes_seed else {})}
 
     def specification(self, signature: Signature) -> ServedSignature:
-        """Return the inputs of a signature, its outputs, and what reads them."""
+        """Return a signature with all its inputs."""
         known = super().specification(signature)
         options = self.options if signature == "search" else {}
         return known._replace(inputs={**known.inputs, **options})
@@ -51,21 +51,21 @@ class TextTask(Task):
     def translate(
         self, texts: Iterable[Value], batch_size: int = 64, progress: Progress | None = None
     ) -> Any:
-        """Translate one source, or any number of them.
+        """Translate one source or several.
 
         Args:
-            texts: A string, or strings in a list, an array, a tensor of TensorFlow or a dataset. For a model
-                of frames an array `(s, w)`, or several in a list or an array `(b, s, w)`; whole frames of NaN
-                at their ends are padding.
-            batch_size: Number of sources that are decoded together.
-            progress: Called after each batch with the number of sources in it.
+            texts: A string, or strings in a list, an array, a TensorFlow tensor or a dataset. For frames, an
+                array `(s, w)`, or several in a list or an array `(b, s, w)`; trailing frames of NaN are
+                padding.
+            batch_size: Number of sources to decode together. Defaults to 64.
+            progress: Called after each batch with the number of its sources.
 
         Returns:
-            The best output for each source, in the same order; the empty string for an empty source
-            and for white space alone. For a single string a string.
+            The best output for each source, in the same order, or one string for a single source. Empty for
+            an empty source and for white space.
 
         Raises:
-            TypeError: If `texts` holds something else.
+            TypeError: If `texts` contains something else.
 
         Warns:
             TruncationWarning: Once, if sources were too long; see `Translator`.
@@ -78,9 +78,9 @@ class TextTask(Task):
     def translate_with_scores(
         self, texts: Iterable[Value], batch_size: int = 64, progress: Progress | None = None
     ) -> list[Translation]:
-        """Translate any number of sources, with the score of each output.
+        """Translate sources, with the score of each output.
 
-        The arguments are those of `translate`, without a single string.
+        The arguments are those of `translate`, except that `texts` must not be a single string.
 
         Returns:
             The best output for each source, in the same order.
@@ -96,23 +96,22 @@ class TextTask(Task):
         *,
         tokens: bool = False,
     ) -> list[list[Translation]]:
-        """Translate sources to several outputs each.
+        """Return several outputs for each source.
 
         Args:
-            texts: As for `translate`, like all arguments that follow `num`.
-            num: Maximum number of outputs for a source. Defaults to all that the search keeps.
-            batch_size: Number of sources that are decoded together.
-            progress: Called after each batch.
-            tokens: Whether each output has its tokens with their log-probabilities and alternatives: those
-                that `score` gives the output, the end token included.
+            texts: As for `translate`, but not a single string.
+            num: Maximum number of outputs for each source. Defaults to all that the search keeps.
+            batch_size: As for `translate`.
+            progress: As for `translate`.
+            tokens: Whether to include each output's tokens with log-probabilities and alternatives, as from
+                `score`. Defaults to False.
 
         Returns:
-            The outputs for each source, best first. There are fewer where there are fewer sequences, and one
-            for an empty source.
+            The outputs for each source, best first. There may be fewer than `num`; an empty source has one.
 
         Raises:
-            TypeError: If `num` is not an integer; see also `translate`.
-            ValueError: If `num` is not above zero, or more than the search keeps.
+            TypeError: If `num` is not an integer, or `texts` is not as for `translate`.
+            ValueError: If `num` is not positive, or more than the search keeps.
         """
         check_flags(tokens=tokens)
         if num is not None and not isinstance(num, Integral):
@@ -128,7 +127,7 @@ class TextTask(Task):
             return found
         repeated = [source for source, row in zip(sources, found, strict=True) for _ in row]
         outputs = [each.text for row in found for each in row]
-        # What is cut off was told above.
+        # The first call has already warned about truncation.
         scores = self._in_batches("score", repeated, batch_size, None, outputs, details=True, warns=False)
         of_each = iter(scores)
         return [[dataclasses.replace(each, tokens=next(of_each).tokens) for each in row] for row in found]
@@ -145,22 +144,22 @@ class TextTask(Task):
         """Score given targets, to rank or to filter pairs.
 
         Args:
-            sources: As for `translate`.
-            targets: One string for each source. Each is scored with the end token behind it, which replaces
-                the last token where the target is as long as the longest output: an output that the search
-                cut off at the limit has another score here.
-            batch_size: Number of pairs that are scored together.
+            sources: As for `translate`, but not a single string.
+            targets: One string for each source. The end token is appended; it replaces the last token of a
+                target that is as long as the longest output, so an output that was cut off has a different
+                score here.
+            batch_size: Number of pairs to score together. Defaults to 64.
             progress: As for `translate`.
-            tokens: Whether each result has the tokens of the target, each with its log-probability and the 5
-                most likely tokens in its place.
+            tokens: Whether to include the target's tokens, each with its log-probability and the 5 most
+                likely tokens at its position. Defaults to False.
 
         Returns:
-            A score for each pair, in the same order, as the search would give it without penalties for
-            coverage and repetition; 0 for two empty texts.
+            The search's score of each pair, without coverage and repetition penalties, in the same order. 0
+            for two empty texts.
 
         Raises:
-            TypeError: As for `translate`.
-            ValueError: If there are not as many targets as sources.
+            TypeError: If sources or targets have another type.
+            ValueError: If sources and targets differ in number.
         """
         check_flags(tokens=tokens)
         checked, outputs = self.source.check("sources", sources), as_strings(targets=targets)
@@ -176,10 +175,10 @@ class TextTask(Task):
     ) -> list[Alignment]:
         """Translate sources, with the attention of each output token to the source.
 
-        The arguments are those of `translate`.
+        The arguments are those of `translate`, except that `texts` must not be a single string.
 
         Returns:
-            For each source the output, the tokens of both, and the attention between them; see
+            For each source the output, the tokens of both and the attention, as from
             `decoding.align_targets`. Empty for an empty source.
         """
         return self._in_batches("align", self.source.check("texts", texts), batch_size, progress)

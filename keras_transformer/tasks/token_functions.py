@@ -1,4 +1,4 @@
-"""A model and its search as functions of numbers: token ids in, token ids, scores and attention out."""
+"""A model and its search on token ids: outputs, scores and attention."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
@@ -13,27 +13,27 @@ from keras_transformer.tasks.compiled_model import CompiledModel
 from keras_transformer.tasks.sources import Batch
 from keras_transformer.types import SPECIAL_IDS, Tensor
 
-# The most likely tokens that stand next to each token of a target.
+# Number of most likely tokens that are returned for each scored token.
 NUM_ALTERNATIVES = 5
 
 Arrays: TypeAlias = Sequence[np.ndarray | tf.Tensor]
 
 
 class _TokenFunctions(NamedTuple):
-    """An encoder-decoder model and its search.
+    """Encoder-decoder model and its search.
 
-    The functions are not compiled, so that a graph may hold them.
+    The functions are not compiled, so that they can be traced into a graph.
     """
 
     model: keras.Model
     search: Search
     max_length: int
-    """Maximum number of tokens of an output, the end token included, `T`."""
-    has_first: bool = False
-    """Whether given targets begin with the tokens that the search generates first, which are not scored."""
+    """Maximum number of tokens of an output, including the end token, `T`."""
+    targets_have_first: bool = False
+    """Whether targets to score already begin with the search's first tokens, which are not scored."""
 
-    def begun(self, inputs: Batch) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """Return what the model reads, its padding mask, and the tokens that each output begins with."""
+    def decoding_inputs(self, inputs: Batch) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """Return the model's source, its padding mask, and the prefix of each output."""
         source, *mask = inputs
         return source, mask[0] if mask else None, None
 
@@ -44,8 +44,8 @@ class _TokenFunctions(NamedTuple):
         max_lengths: Tensor | None = None,
         length_penalties: Tensor | None = None,
     ) -> SearchResult:
-        """Find the outputs of a batch; the options are those of `decoding.generate`."""
-        source, padding_mask, prefix_ids = self.begun(inputs)
+        """Generate the outputs of a batch; the options are those of `decoding.generate`."""
+        source, padding_mask, prefix_ids = self.decoding_inputs(inputs)
         return generate(
             self.model,
             source,
@@ -60,19 +60,19 @@ class _TokenFunctions(NamedTuple):
         )
 
     def score(self, inputs: Batch, target_ids: Tensor) -> tuple[Tensor, ...]:
-        """Score ended targets `(b, t)`: float32 `(b,)`, their numbers of tokens, and each token."""
+        """Score targets `(b, t)` with end tokens: scores float32 `(b,)`, token counts, and each token."""
         batch_size, first = ops.shape(target_ids)[0], self.search.constraints.first_token_ids
-        if first and not self.has_first:
+        if first and not self.targets_have_first:
             given = ops.repeat(ops.convert_to_tensor([first], "int32"), batch_size, axis=0)
             target_ids = ops.concatenate([given, ops.cast(target_ids, "int32")], axis=1)
             target_ids = target_ids[:, : self.max_length]
         num_given = ops.full((batch_size,), len(first), dtype="int32") if first else None
-        return self._scored(self.model, inputs, target_ids, num_given)
+        return self._score_with_alternatives(self.model, inputs, target_ids, num_given)
 
-    def _scored(
+    def _score_with_alternatives(
         self, model: Callable[..., Tensor], inputs: Batch, target_ids: Tensor, num_given: Tensor | None
     ) -> tuple[Tensor, ...]:
-        """Return scores and numbers of tokens; ids and log-probabilities of tokens and of alternatives."""
+        """Return scores, token counts, and ids and log-probabilities of the tokens and alternatives."""
         found = score_tokens(
             model,
             inputs[0],
@@ -96,47 +96,49 @@ class _TokenFunctions(NamedTuple):
     def attend(self, inputs: Batch, target_ids: Tensor) -> Tensor:
         """Return the cross-attention of targets `(b, t)`, float32 `(b, t, s)`."""
         source, *mask = inputs
-        last = -1  # the decoder's layer
+        last = -1  # decoder layer
         return align_targets(self.model, source, target_ids, last, *mask, special_ids=SPECIAL_IDS)
 
 
 class _PromptFunctions(_TokenFunctions):
-    """A causal language model and its search: an output begins with its prompt."""
+    """Causal language model and its search: an output begins with its prompt."""
 
-    def begun(self, inputs: Batch) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """Return start tokens, no mask, and prompts as the tokens that each output begins with."""
+    def decoding_inputs(self, inputs: Batch) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """Return start tokens, no mask, and the prompts as prefixes of the outputs."""
         source = ops.convert_to_tensor(inputs[0], "int32")
         starts = ops.full((ops.shape(source)[0], 1), SPECIAL_IDS.start, dtype="int32")
-        # As prefixes, which may differ in length; of one size, so that nothing is compiled for each.
+        # As prefixes, prompts may differ in length. A fixed width avoids compiling for each length.
         return starts, None, ops.reshape(_prompt_ids(source, self.max_length), (-1, self.max_length))
 
     def score(self, inputs: Batch, target_ids: Tensor) -> tuple[Tensor, ...]:
-        """Score what follows prompts: float32 `(b,)`, its number of tokens, and each token."""
+        """Score the tokens after the prompts: scores float32 `(b,)`, token counts, and each token."""
         [source] = inputs
-        # The tokens that a text shares with its prompt: where the two are joined, subwords may be others.
+        # Only the tokens shared with the prompt: at the boundary, subwords may be tokenized differently.
         prompts = _prompt_ids(source, ops.shape(target_ids)[1])
         is_same = ops.cast(ops.logical_and(prompts == target_ids, prompts != SPECIAL_IDS.pad), "int32")
         num_given = ops.sum(ops.cumprod(is_same, axis=1), axis=1)
         decoder = self.model
-        return self._scored(lambda each: decoder(each["decoder_token_ids"]), inputs, target_ids, num_given)
+        return self._score_with_alternatives(
+            lambda each: decoder(each["decoder_token_ids"]), inputs, target_ids, num_given
+        )
 
 
 def _prompt_ids(token_ids: Tensor, length: Tensor | int) -> Tensor:
-    """Replace the end tokens of prompts `(b, s)` by padding, and cut or pad to a length."""
+    """Replace the end tokens of prompts `(b, s)` by padding, and cut or pad them to a length."""
     padding = ops.zeros((ops.shape(token_ids)[0], length), "int32")
     token_ids = ops.where(token_ids == SPECIAL_IDS.end, SPECIAL_IDS.pad, token_ids)
     return ops.concatenate([token_ids, padding], axis=1)[:, :length]
 
 
 class _CompiledFunctions:
-    """Token functions, each compiled by the backend when it is first called; arrays in, arrays out."""
+    """Token functions, each compiled by the backend on its first call; arrays in, arrays out."""
 
     def __init__(self, functions: _TokenFunctions) -> None:
         self._functions = functions
         self._compiled = CompiledModel(functions.model)
 
     def find(self, inputs: Batch, source_numbers: Sequence[int]) -> SearchResult:
-        """Call `_TokenFunctions.find`; a source's number tells it from others where a search samples."""
+        """Call `_TokenFunctions.find`; the numbers identify the sources when a search samples."""
         find = self._functions.find
         numbers = np.reshape(np.asarray(source_numbers, "int32"), (-1, 1))
         found = self._compiled.call("find", lambda x, rows: find(x, rows[:, 0]), inputs, numbers)

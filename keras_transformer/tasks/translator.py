@@ -1,4 +1,4 @@
-"""Sources in, strings out: an encoder-decoder model, its tokenizers and a search."""
+"""Translation: an encoder-decoder model, its tokenizers and a search."""
 
 from collections.abc import Sequence
 from typing import Any, ClassVar, get_args
@@ -20,34 +20,33 @@ from keras_transformer.types import SPECIAL_IDS, Tensor, Value
 
 
 class Translator(SearchTask):
-    """Translate strings, or frames, with a trained encoder-decoder model.
+    """Translate texts, or frames, with a trained encoder-decoder model.
 
-    An empty source, or one of white space alone, has an empty output. `translate` splits a text of more than
-    `max_source_length` tokens at the ends of its sentences and at line breaks, a longer sentence between
-    words, translates the pieces, and joins the outputs with the white space of the text. Its score is the
-    mean of those of the pieces, in which each counts by its tokens. `n_best`, `score`, `align` and `stream`
-    cut off what follows the limit. A call that cuts off anything of a source, or of a target to be scored,
-    warns once with a `TruncationWarning`. An output ends after `max_target_length` tokens. Where positions
-    are learned, limits above their number are taken down to it. `search`, `split_texts` and the limits are
-    plain attributes, which may be assigned: the next call uses them.
+    `translate` splits a text of more than `max_source_length` tokens into sentences, and a longer sentence
+    between words. It joins the translations with the text's white space; the score is the mean of the pieces'
+    scores, weighted by their numbers of tokens. `n_best`, `score`, `align` and `stream` truncate long texts.
+    A call that truncates a source, or a target to score, warns once with a `TruncationWarning`.
+
+    An empty source, or one of white space, has an empty output. You may assign `search`, `split_texts` and
+    the limits; the next call uses them.
 
     Args:
         model: A `Transformer` or an `Ensemble` with weights.
-        source_tokenizer: The tokenizer of the source language; for a model of frames the
-            `data.FrameNormalizer` of its training data, or None if it was trained on frames as they are; for
-            speech the features that `from_hugging_face` gives.
-        target_tokenizer: The tokenizer of the target language.
-        search: How outputs are found. Defaults to `BeamSearch(4)`.
-        max_source_length: Maximum number of tokens of a source, the end token included.
-        max_target_length: Maximum number of tokens of an output, the end token included.
+        source_tokenizer: Tokenizer of the source language. For frames, the `data.FrameNormalizer` of the
+            training data, or None if it was not normalized. For speech, the features that
+            `from_hugging_face` returns.
+        target_tokenizer: Tokenizer of the target language.
+        search: Search strategy. Defaults to `BeamSearch(4)`.
+        max_source_length: Maximum number of source tokens, including the end token. Reduced to the number
+            of learned positions. Defaults to 256.
+        max_target_length: Maximum number of output tokens, with the same reduction. Defaults to 256.
         split_texts: Which texts `translate` splits: "long" for those of more than `max_source_length` tokens,
-            "all" for each text of several sentences, "none" to cut off long texts, too. Sources that are not
-            texts are always cut off.
+            "all" for those of several sentences, or "none". Frames are always truncated.
 
     Raises:
         TypeError: If a tokenizer is missing.
-        ValueError: If a tokenizer's vocabulary does not have the model's size, a limit is below 2, or
-            `split_texts` is another word.
+        ValueError: If a vocabulary does not have the model's size, a limit is below 2, or `split_texts` is
+            unknown.
 
     Example:
         ```python
@@ -65,7 +64,7 @@ class Translator(SearchTask):
     option_types: ClassVar[dict[str, Any]] = {**SearchTask.option_types, "split_texts": WhichTexts | None}
     about_outputs: ClassVar[str] = (
         "A score is a log-probability, divided by the length penalty of the search. An empty source, or\n"
-        "white space alone, has an empty output and the score 0."
+        "one of white space, has an empty output and the score 0."
     )
 
     def __init__(
@@ -89,8 +88,9 @@ class Translator(SearchTask):
         sides = ("source", "target") if isinstance(source, TextSource) else ("target",)
         if not all(hasattr(model, f"{side}_embedding") for side in sides):
             raise ValueError(
-                "`model` must write token ids, and read what the source gives: for frames it is None, or a "
-                "`data.FrameNormalizer`. `decoding.generate` decodes other models. "
+                "`model` must write token ids and read the kind of source that `source_tokenizer` encodes: "
+                "texts for a tokenizer, frames for None or a `data.FrameNormalizer`. "
+                "`decoding.generate` decodes other models. "
                 f"Received: {type(model).__name__} {getattr(model, 'name', model)!r:.200}."
             )
         source.check_model(model)
@@ -106,12 +106,12 @@ class Translator(SearchTask):
 
     @property
     def limits(self) -> dict[str, int]:
-        """The maximum lengths of a source and of a target to score."""
+        """Maximum lengths of a source and of a target to score."""
         return {name: getattr(self, name) for name in self.limit_names}
 
     @property
     def about_long_texts(self) -> str:
-        """What the README of an export says about texts that are too long, besides that they are cut off."""
+        """Description in the README of an export of how long texts are split."""
         return ABOUT_SPLITTING[self._split_texts]
 
     @property
@@ -120,11 +120,11 @@ class Translator(SearchTask):
 
     @property
     def token_functions(self) -> _TokenFunctions:
-        """The model and its search as they are now, in numbers; not compiled."""
-        # A tokenizer of many languages puts its token in front of a target itself.
+        """Computations on token ids with the current model and search, not compiled."""
+        # A multilingual tokenizer may already put the language token before a target.
         prefix_ids = tuple(self.target_tokenizer.prefix_ids)
-        has_first = self.search.constraints.first_token_ids == prefix_ids
-        return _TokenFunctions(self.model, self.search, self.max_target_length, has_first)
+        targets_have_first = self.search.constraints.first_token_ids == prefix_ids
+        return _TokenFunctions(self.model, self.search, self.max_target_length, targets_have_first)
 
     def string_functions(self, tokens: Any) -> _StringFunctions:
         """Return the functions of the signatures over token functions, compiled or traced."""
@@ -136,14 +136,14 @@ class Translator(SearchTask):
     def generate(
         self, encoder_token_ids: Tensor, source_numbers: Sequence[int] | None = None
     ) -> SearchResult:
-        """Find the outputs of a batch as token ids.
+        """Return the outputs of a batch as token ids.
 
         Args:
-            encoder_token_ids: Integers `(b, s)`, each row ended and padded.
-            source_numbers: The number of each row, see `decoding.generate`.
+            encoder_token_ids: Integers `(b, s)`, with end tokens and padding.
+            source_numbers: The number of each source, see `decoding.generate`. Defaults to 0 to `b - 1`.
 
         Returns:
-            Hypotheses `(b, n, T)` and scores `(b, n)`, best first.
+            A `SearchResult`: token ids `(b, n, T)` and scores `(b, n)`, best first.
         """
         numbers = range(len(encoder_token_ids)) if source_numbers is None else source_numbers
         return self.functions.tokens.find((encoder_token_ids,), numbers)
@@ -154,19 +154,19 @@ class Translator(SearchTask):
         """Return an output with the attention of every layer and head.
 
         Args:
-            text: The source, cut off where it is too long; an empty one is its end token.
+            text: The source. It is truncated if it is too long; an empty source is only its end token.
             output: The output. Defaults to the translation of `text`.
 
         Returns:
-            What `align` gives, and the maps of `model.attention_scores`, float32 `(h, t, s)` by names such as
-            `decoder/layer_1/cross_attention`. A row of the decoder belongs to the token that it writes; it
-            has read those before.
+            The alignment, as from `align`, and the maps of `model.attention_scores`: float32 `(h, t, s)`,
+            with keys such as `decoder/layer_1/cross_attention`. Each row of the decoder belongs to the token
+            that is predicted, from the tokens before it.
         """
         batch = self.source.batch(self.source.check("text", [text]))
         inputs, _ = self.source.read(batch, self.max_source_length)
         values, *mask = (ops.convert_to_tensor(np.asarray(each)) for each in inputs)
         if output is None:
-            [[output, *_]] = self.n_best([text])  # which cuts off a long text, as `inputs` do
+            [[output, *_]] = self.n_best([text])  # truncates a long text, as `inputs` does
         # An output that the search cut off has no end token.
         limit = self.max_target_length
         target_ids = _ended_ids(self.target_tokenizer, [output.text], limit + 1)[0].numpy()[:, :limit]

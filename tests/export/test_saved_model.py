@@ -373,10 +373,10 @@ def test_requests_of_the_readme_are_json_that_a_shell_leaves_alone(
     assert not any("'" in request for request in requests)
     options = {"max_length": [7], "length_penalty": [1.0], "num_hypotheses": [2]}
     assert [json.loads(request) for request in requests] == [
-        {"signature_name": "search", "inputs": {"text": [text], **options}},
         {"instances": [text]},
         {"signature_name": "n_best", "inputs": {"text": [text]}},
         {"signature_name": "score", "inputs": {"text": [text], "output": [output]}},
+        {"signature_name": "search", "inputs": {"text": [text], **options}},
     ]
 
 
@@ -407,7 +407,7 @@ def test_the_readme_names_the_version_the_examples_and_the_limits(exported: Path
     assert '{"instances": ["a dog"]}' in page
     assert "n is 2;" in page
     assert "of which 6 tokens are read" in page
-    assert "An output ends at 7 tokens, finished or not." in page
+    assert "Outputs are cut off at 7 tokens." in page
 
 
 def test_the_readme_is_enough_for_an_operator(exported: Path) -> None:
@@ -428,7 +428,7 @@ def test_the_readme_is_enough_for_an_operator(exported: Path) -> None:
         " MB.",
     ):
         assert words in page
-    assert f"The warm-up asks {len(warmup_requests(exported))} requests" in page
+    assert f"The warm-up sends {len(warmup_requests(exported))} requests" in page
     assert "requests of up to 2 rows" in page
 
 

@@ -44,7 +44,7 @@ def test_it_is_exported_and_answers_as_the_generator(generator: kt.TextGenerator
         served.align(PROMPTS)
     readme = (version / "README.md").read_text()
     assert "align" not in readme
-    assert "A text is a prompt" in readme
+    assert "it begins with its prompt" in readme
     path = version / "assets.extra/tf_serving_warmup_requests"
     records = [bytes(record.numpy()) for record in tf.data.TFRecordDataset(str(path))]
     logs = [prediction_log_pb2.PredictionLog.FromString(record).predict_log for record in records]

@@ -295,7 +295,7 @@ def test_models_that_do_not_read_what_the_source_gives_are_refused(source_tokeni
     sizes = {"num_layers": 1, "hidden_dim": 8, "num_heads": 2, "intermediate_dim": 11}
     frames = kt.Transformer(None, 9, encoder_feature_dim=3, name="frames", **sizes)
     for model in (frames, kt.CausalLM(9, name="alone", **sizes)):
-        message = f"`model` must write token ids, and read .*Received: {type(model).__name__} '{model.name}'."
+        message = f"`model` must write token ids and read .*Received: {type(model).__name__} '{model.name}'."
         with pytest.raises(ValueError, match=message):
             kt.Translator(model, source_tokenizer, source_tokenizer)
 
