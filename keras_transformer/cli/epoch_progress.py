@@ -1,4 +1,4 @@
-"""A progress bar for each epoch of a training."""
+"""Progress bar for each training epoch."""
 
 import sys
 from collections.abc import Mapping
@@ -9,14 +9,14 @@ from click.termui import progressbar
 
 
 class _EpochProgress(keras.callbacks.Callback):
-    """A bar for each epoch, with loss and accuracy, and a line when the epoch is done."""
+    """Progress bar with loss and accuracy for each epoch, and a summary line at its end."""
 
     def __init__(self, monitor: str) -> None:
         super().__init__()
         self._names = tuple(dict.fromkeys(("loss", "accuracy", "val_loss", "val_accuracy", f"val_{monitor}")))
 
     def on_epoch_begin(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
-        # None in the first epoch of a dataset of unknown length.
+        # None in the first epoch of a dataset whose length is unknown.
         steps = self.params["steps"]
         self._bar = progressbar(
             length=steps,

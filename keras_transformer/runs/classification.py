@@ -44,19 +44,21 @@ class _LabelledSection(_DataSection):
     """Labelled texts to train, validate and test on, and the limits of a batch."""
 
     pairs: FileName | None = None
-    """Texts and their labels: a file (`.tsv`, `.csv`, `.jsonl`, plain or `.gz`), a pattern, a directory of
-    them, or one with a folder of `.txt` files for each label. `FILE#TEXT,LABEL` names columns, or counts
-    them from 1."""
+    """Labelled texts: a file (`.tsv`, `.csv`, `.jsonl`, plain or `.gz`), a pattern, a directory of such
+    files, or a directory with one folder of `.txt` files per label. Append `#TEXT,LABEL` to select columns by
+    name or by number (from 1)."""
     validation_pairs: FileName | None = None
-    """Labelled texts that choose the best epoch. If absent, a part of the training texts does."""
+    """Labelled texts for validation, which selects the best epoch. Defaults to a held-out part of the
+    training texts."""
     test_pairs: FileName | None = None
-    """Labelled texts that are scored after training."""
+    """Labelled texts of the test set, which is scored after training."""
     multi_label: bool = False
-    """Whether a text has any number of labels."""
+    """Allow any number of labels per text."""
     class_weight: Literal["balanced"] | None = None
-    """Count all labels alike, however rare they are."""
+    """`balanced` gives each label the same total weight, however rare it is. Defaults to the same weight for
+    each text."""
     max_length: Length = 256
-    """Longest text in tokens, the end token included; longer texts are cut off and counted."""
+    """Maximum text length in tokens, including the end token. Longer texts are truncated and counted."""
 
 
 class _EncoderSection(_ModelSection):
@@ -69,16 +71,16 @@ class _EncoderSection(_ModelSection):
     )
 
     pooling: Literal["mean", "max", "first"] = "mean"
-    """How the vectors of a text become one."""
+    """How to pool the token vectors of a text into one vector."""
 
 
 class _ClassificationTraining(_TrainingSection):
     """Recipe of the training."""
 
     label_smoothing: Fraction = 0.0
-    """Probability that is spread over the labels."""
+    """Must be 0; label smoothing is not available for this task."""
     monitor: Literal["loss"] = "loss"
-    """What chooses the best epoch: the loss of the validation texts."""
+    """Metric that selects the best epoch: the validation loss."""
 
     @model_validator(mode="after")
     def _check(self) -> "_ClassificationTraining":
@@ -92,7 +94,7 @@ class ClassificationConfig(RunConfig):
     """A run from labelled texts to a `TextClassifier`."""
 
     task: Literal["classify"] = "classify"
-    """What the model is trained for."""
+    """Task to train for."""
     data: _LabelledSection = _LabelledSection()
     model: _EncoderSection = _EncoderSection()
     training: _ClassificationTraining = _ClassificationTraining()

@@ -52,11 +52,12 @@ class _DataSection(_Section):
     """What a run of any task has of its data; a task adds where they come from."""
 
     validation_fraction: Fraction = 0.05
-    """Part of the training data that is held out if no validation data are given."""
+    """Fraction of the training data to hold out for validation. Ignored if validation data are given."""
     tokens_per_batch: Count | None = None
-    """Tokens of a batch, padding included; if absent from 512 to 4096, by the corpus."""
+    """Maximum number of tokens in a batch, padding included. Defaults to 512 to 4096, depending on the corpus
+    size."""
     seed: Seed = 0
-    """Seed of everything random."""
+    """Random seed of the validation split and the order of the batches."""
 
     @model_validator(mode="after")
     def _check_validation(self) -> "_DataSection":
@@ -73,14 +74,15 @@ class _VocabularySection(_Section):
     """Tokens that text is cut into."""
 
     kind: TokenizerKind | None = None
-    """Kind of token. If absent `subword`; for short texts of digits, codes or single words `character`."""
+    """Tokenizer kind. Defaults to `subword`, or to `character` for short texts of digits, codes or single
+    words."""
     size: Annotated[int, Field(ge=5, lt=2**31)] | None = None
-    """Most entries of a vocabulary, the four special tokens included; 8000 if absent, of subwords fewer for
-    a small corpus: one for each 400 characters."""
+    """Maximum vocabulary size, including the four special tokens. Defaults to 8000; for subwords, to one
+    entry per 400 characters if that is less."""
     lowercase: bool = False
-    """Lower-case all text first; outputs are in lower case too."""
+    """Lowercase all texts. Outputs are then lowercase, too."""
     normalize_spaces: bool = False
-    """In character vocabularies: read each run of spaces as one space, and none at the ends of a text."""
+    """Character vocabularies only: collapse runs of spaces and strip both ends of a text."""
 
 
 # A preset and what differs from it, since the sizes of the vocabularies are not known before they are made.
@@ -94,10 +96,10 @@ class _ModelSection(_Section, extra="allow"):
     )
 
     preset: Literal["tiny", "small", "base", "big"] = "tiny"
-    """Size of the model."""
+    """Model size."""
     initial_model: FileName | None = None
-    """Begin with vocabularies, architecture and weights of this run or saved model; only rates of
-    dropout and `rematerialize` may differ."""
+    """Run or saved model to start from (fine-tuning). Its vocabularies, architecture and weights are used;
+    only dropout rates and `rematerialize` may differ."""
 
     @model_validator(mode="after")
     def _check(self) -> "_ModelSection":
@@ -140,41 +142,46 @@ class _TrainingSection(_Section):
     """Recipe of the training."""
 
     epochs: Count | None = None
-    """Passes over the training data. If absent 10 to 100, for 3000 updates at least."""
+    """Number of passes over the training data. Defaults to enough for 3000 updates, within 10 to 100 epochs."""
     schedule: Literal["constant", "cosine", "inverse_square_root", "noam"] = "inverse_square_root"
-    """Learning rate after the warm-up; `constant` has none."""
+    """Learning rate schedule after the warm-up. `constant` has no warm-up."""
     peak_learning_rate: Positive = 1e-3
-    """Highest learning rate, at the end of the warm-up; `noam` has its own, by the model's width."""
+    """Highest learning rate, reached at the end of the warm-up. Ignored by `noam`, whose rate follows from
+    `hidden_dim`."""
     warmup_steps: Count | None = None
-    """Updates until the learning rate is at its peak; under `cosine` at most a fifth of all. If absent
-    1000, or a fifth."""
+    """Number of updates over which the learning rate rises. Defaults to a fifth of all updates, at most 1000.
+    With `cosine`, never more than a fifth."""
     label_smoothing: Fraction = 0.1
-    """Probability that is spread over the vocabulary."""
+    """Probability mass to spread over the whole vocabulary, in [0, 1). 0 disables label smoothing."""
     r_drop: Weight = 0.0
-    """Weight of the divergence between two passes with other dropout (R-Drop); 0 for one pass."""
+    """Weight of the R-Drop consistency loss, which needs two passes over each batch. 0 disables it."""
     z_loss: Weight | None = None
-    """Weight of the z-loss, which keeps logits small; if absent 1e-4 in mixed precision and 0 else."""
+    """Weight of the z-loss, which keeps the logits small. Defaults to 1e-4 in mixed precision, else 0."""
     clip_norm: Positive | None = None
-    """Highest norm of all gradients together."""
+    """Maximum global norm of the gradients. Defaults to no clipping."""
     gradient_accumulation_steps: Count = 1
-    """Batches of one update; each token counts alike, whichever batch it is in."""
+    """Number of batches to accumulate for one update. Each token has the same weight, whatever its batch."""
     ema_momentum: Fraction | None = None
-    """Decay of the exponential moving average of the weights, which is then used; `average_last` averages the
-    weights as they were."""
+    """Decay of an exponential moving average (EMA) of the weights, which validation and the final model then
+    use. Defaults to no average."""
     average_last: Count | None = None
-    """Use the mean of so many of the last checkpoints, at most of half of all epochs, not the best one."""
+    """Average the weights of this many last epochs (at most half of all) instead of using the best epoch. The
+    raw weights are averaged, without the EMA."""
     monitor: str = "loss"
-    """What chooses the best epoch."""
+    """Metric that selects the best epoch."""
     patience: Count | None = None
-    """Stop after so many epochs in a row that are no better."""
+    """Stop after this many epochs without improvement. Defaults to no early stopping."""
     precision: Literal["float32", "mixed_bfloat16", "mixed_float16"] = "float32"
     """Keras dtype policy."""
     distribute: Literal["cores", "mirrored", "tpu", "data_parallel", "model_parallel"] | None = None
-    """Train on all cores or devices: `cores`, `mirrored` or `tpu` on TensorFlow, the others on JAX."""
+    """Train on all cores or devices. On TensorFlow: `cores`, `mirrored` or `tpu`; on JAX: `data_parallel` or
+    `model_parallel`."""
     seed: Seed = 0
-    """Seed of the initial weights and of dropout."""
+    """Random seed of the initial weights, dropout and subword dropout. The flag sets the seed of the data,
+    too."""
     deterministic: bool = False
-    """Compute in one order on TensorFlow, so that equal runs end in equal bits; slower."""
+    """Use deterministic TensorFlow operations, so that equal runs give bit for bit identical weights.
+    Slower."""
 
     def learning_rate(
         self, num_steps: int, warmup_steps: int, hidden_dim: int
@@ -226,13 +233,13 @@ class RunConfig(_Section, strict=False):
     tasks: ClassVar[dict[str, type["RunConfig"]]] = {}
 
     name: str = "model"
-    """Name of the model: its directory in `run_directory` and in `export_directory`."""
+    """Model name: the name of its directories in `run_directory` and `export_directory`."""
     run_directory: FileName = "runs"
-    """Where checkpoints, logs and pictures go."""
+    """Parent directory of the runs: checkpoints, logs, reports."""
     export_directory: FileName = "saved_models"
-    """Where the served versions go."""
+    """Parent directory of the exported SavedModels."""
     task: str = _DEFAULT_TASK
-    """What the model is trained for."""
+    """Task to train for."""
     data: _DataSection = _DataSection()
     vocabulary: _VocabularySection = _VocabularySection()
     model: _ModelSection = _ModelSection()
@@ -352,7 +359,7 @@ class RunConfig(_Section, strict=False):
             }
             text = f"{known.text} " if known else ""
             for each in dict.fromkeys(texts.values()):
-                text += f"To {', '.join(task for task in texts if texts[task] == each)}: {each} "
+                text += f"Task {', '.join(task for task in texts if texts[task] == each)}: {each} "
             annotations = [option.annotation for option in ([known] if known else []) + [*others.values()]]
             first = known or next(iter(others.values()))
             options[name] = first._replace(

@@ -29,22 +29,25 @@ class _FramesSection(_DataSection):
     """Frames to train, validate and test on, their targets, and the limits of a batch."""
 
     frames: FileName | None = None
-    """Frames to train on: a directory of `.npy` files, or a file `.npy`, `.npz` or `.tfrecord`."""
+    """Training frames (sensor windows, features): a directory of `.npy` files, or a file `.npy`, `.npz` or
+    `.tfrecord`."""
     targets: FileName | None = None
-    """Targets of `frames`: a `.tsv` file of names, tabs and targets, or a file with a line for each example.
-    If absent, those in the file of `frames`."""
+    """Targets of `frames`: a `.tsv` file of names and targets, or a file with one target per line. Defaults
+    to the targets inside the file of frames."""
     validation_frames: FileName | None = None
-    """Frames that choose the best epoch. If absent, a part of the training examples does."""
+    """Frames for validation, which selects the best epoch. Defaults to a held-out part of the training
+    examples."""
     validation_targets: FileName | None = None
     """Targets of `validation_frames`."""
     test_frames: FileName | None = None
-    """Frames that are scored after training."""
+    """Frames of the test set, which is scored after training."""
     test_targets: FileName | None = None
     """Targets of `test_frames`."""
     max_source_length: Length = 256
-    """Longest source in frames; longer examples are dropped and counted."""
+    """Maximum source length in frames. Longer examples are dropped and counted."""
     max_target_length: Length = 256
-    """Longest target in tokens, one special token included; longer examples are dropped and counted."""
+    """Maximum target length in tokens, including one special token. Longer examples are dropped and
+    counted."""
 
 
 class _FrameModelSection(_ModelSection):
@@ -65,7 +68,7 @@ class FramesConfig(RunConfig):
     """A run from frames to a `Translator`."""
 
     task: Literal["frames"] = "frames"
-    """What the model is trained for."""
+    """Task to train for."""
     data: _FramesSection = _FramesSection()
     model: _FrameModelSection = _FrameModelSection()
     training: _TranslationTraining = _TranslationTraining()

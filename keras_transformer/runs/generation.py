@@ -39,17 +39,20 @@ class _TextsSection(_DataSection):
     """Texts to train, validate and test on, and the limits of a batch."""
 
     texts: Files | None = None
-    """Texts: a file with one on each line, plain or `.gz`; a table (`.tsv`, `.csv`, `.jsonl`) with a column
-    `text`, or `FILE#COLUMN`; `tfds:NAME`; several, or a pattern."""
+    """Training texts: a file with one text per line, plain or `.gz`; a table (`.tsv`, `.csv`, `.jsonl`) with
+    a column `text`, or `FILE#COLUMN`; or `tfds:NAME`. Give several files, or a pattern, for a sharded
+    corpus."""
     validation_texts: Files | None = None
-    """Texts that choose the best epoch. If absent, a part of the training texts does."""
+    """Texts for validation, which selects the best epoch. Defaults to a held-out part of the training
+    texts."""
     test_texts: Files | None = None
-    """Texts that are scored after training."""
+    """Texts of the test set, which is scored after training."""
     packed: bool = False
-    """Train on pieces of all texts one after the other, for running text and long documents."""
+    """Concatenate all texts and train on pieces of `max_length` tokens, for running text and long
+    documents."""
     max_length: Length = 256
-    """Longest text in tokens, one special token included, and length of a piece; longer texts are dropped and
-    counted unless they are packed."""
+    """Maximum text length in tokens, including one special token. Longer texts are dropped and counted,
+    unless they are packed."""
 
 
 class _CausalModelSection(_ModelSection):
@@ -65,26 +68,27 @@ class _GenerationTraining(_TrainingSection):
     """Recipe of the training."""
 
     label_smoothing: Fraction = 0.0
-    """Probability that is spread over the vocabulary; above 0 it raises the perplexity."""
+    """Probability mass to spread over the whole vocabulary, in [0, 1). Above 0 it raises the perplexity."""
     monitor: Literal["loss"] = "loss"
-    """What chooses the best epoch: the loss of the validation texts."""
+    """Metric that selects the best epoch: the validation loss."""
 
 
 class _SamplingSection(_Section):
     """How a prompt is continued."""
 
     temperature: Weight = 0.8
-    """Below 1 for likelier tokens, above 1 for more variety; 0 always takes the likeliest."""
+    """Sampling temperature. Higher values give more variety; 0 always takes the most likely token."""
     top_k: Count | None = None
-    """Only so many of the most likely tokens."""
+    """Sample only from this many most likely tokens. Defaults to all."""
     top_p: Fraction | None = 0.95
-    """Only the fewest most likely tokens that are together at least so likely."""
+    """Nucleus sampling: sample from the smallest set of tokens whose cumulative probability reaches this
+    value."""
     num_samples: Count = 1
-    """Continuations of each prompt."""
+    """Number of continuations per prompt."""
     batch_size: Count = 64
-    """Texts that are continued or scored together."""
+    """Number of texts to decode or score together."""
     seed: Seed = 0
-    """Seed of the samples."""
+    """Random seed of the samples."""
 
     def search(self) -> Search:
         if not self.temperature:
@@ -102,7 +106,7 @@ class GenerationConfig(RunConfig):
     """A run from texts to a `TextGenerator`."""
 
     task: Literal["generate"] = "generate"
-    """What the model is trained for."""
+    """Task to train for."""
     data: _TextsSection = _TextsSection()
     model: _CausalModelSection = _CausalModelSection()
     training: _GenerationTraining = _GenerationTraining()

@@ -36,15 +36,16 @@ class _TaggedSection(_DataSection):
     """Tagged texts to train, validate and test on, and the limits of a batch."""
 
     pairs: FileName | None = None
-    """Texts whose tokens have tags: CoNLL files (a token and its tag on each line, an empty line between
-    texts) or `.jsonl` (lists `tokens` and `tags`), plain or `.gz`, or a pattern. `FILE#TOKENS,TAGS` names
-    fields, or counts columns from 1."""
+    """Tagged texts: CoNLL files (a token and its tag per line, an empty line between texts) or `.jsonl`
+    (lists `tokens` and `tags`), plain or `.gz`, or a pattern. Append `#TOKENS,TAGS` to select fields by name
+    or columns by number (from 1)."""
     validation_pairs: FileName | None = None
-    """Tagged texts that choose the best epoch. If absent, a part of the training texts does."""
+    """Tagged texts for validation, which selects the best epoch. Defaults to a held-out part of the training
+    texts."""
     test_pairs: FileName | None = None
-    """Tagged texts that are scored after training."""
+    """Tagged texts of the test set, which is scored after training."""
     max_length: Length = _LabelledSection.model_fields["max_length"].default
-    """Longest text in tokens, the end token included; longer texts are cut off and counted."""
+    """Maximum text length in tokens, including the end token. Longer texts are truncated and counted."""
 
 
 class _TaggerSection(_ModelSection):
@@ -57,7 +58,7 @@ class TaggingConfig(RunConfig):
     """A run from tagged texts to a `TextTagger`."""
 
     task: Literal["tag"] = "tag"
-    """What the model is trained for."""
+    """Task to train for."""
     data: _TaggedSection = _TaggedSection()
     model: _TaggerSection = _TaggerSection()
     training: _ClassificationTraining = _ClassificationTraining()
