@@ -76,7 +76,7 @@ def check_files(*names: str | None) -> None:
 
 def search_options(command: _Command) -> _Command:
     """Add `--beam-size` and `--length-penalty`, which `change_search` reads."""
-    text = "Exponent of the length that divides the scores. Tune it on validation data. Defaults to the model's."
+    text = "Exponent of the length by which scores are divided. Defaults to the model's."
     command = click.option("--length-penalty", type=click.FloatRange(min=0), help=text)(command)
     text = "Beam size; 1 is greedy search. Defaults to the model's."
     return click.option("--beam-size", type=click.IntRange(min=1), help=text)(command)
