@@ -103,7 +103,7 @@ class Recipe:
 def choose_kind(kind: str | None, sources: list[str], targets: list[str]) -> str:
     """Return the given kind of tokenizer, or choose one by the texts; log the reason."""
     # On 3,000 numbers in words and digits, subwords reach 12.7 % exact match and characters 90 % after equal
-    # numbers of updates: many subwords of a number are too rare to learn.
+    # numbers of updates: a subword of half a number may never occur in training.
     reason = _reason_for_characters(sources, targets)
     if kind is None and reason:
         _LOGGER.info(
@@ -181,7 +181,7 @@ def choose_sizes(
 
 def choose_dropout(dropout: float, readers: Sequence[Reader]) -> float:
     """Return the dropout rate that suits the tokens, for a preset whose rate is not overridden."""
-    # Short character sequences and frames follow rules, so there is less to memorize and to regularize.
+    # Short character sequences and frames need less dropout: they follow rules that the model must learn.
     reads_frames = any(isinstance(reader, FrameNormalizer) for reader in readers)
     if dropout > 0.1 and (reads_frames or all(reader.kind == "character" for reader in readers)):
         _LOGGER.info("chosen for %s: dropout=0.1", "frames" if reads_frames else "characters")
