@@ -250,8 +250,7 @@ _MAY_CHANGE_UNDER_THE_LOSS = ("training.monitored_pairs", "decoding.")
 
 @contextlib.contextmanager
 def resumed(directory: Path, config: RunConfig) -> Iterator[RunConfig]:
-    """Prepare a run to continue, and yield its configuration; raise InputError if saved epochs forbid a
-    change."""
+    """Prepare a run to continue, and yield its configuration; refuse changes that saved epochs forbid."""
     # The caller saves the configuration, after all checks have passed.
     saved = _saved_config(directory)
     _check_unchanged(directory)
