@@ -47,12 +47,11 @@ class RunVerb(Verb):
         groups: dict[str, list[tuple[str, str]]] = {title: [] for title in titles}
         for parameter in sorted(self.get_params(ctx), key=_rank):
             name = _name(parameter)
-            field = fields.get(name, {})
-            # An option of the command itself may have the name of a field, but has another help.
-            is_field = getattr(parameter, "help", None) == field.get("help")
+            field = fields.get(name)
             if name in _LEAST_USED:
                 title = _title("")
-            elif name in _MOST_USED or not is_field:
+            # An option of the command itself may have the name of a field, but has another help.
+            elif field is None or name in _MOST_USED or getattr(parameter, "help", None) != field["help"]:
                 title = "Most used"
             else:
                 title = _title(field["section"])

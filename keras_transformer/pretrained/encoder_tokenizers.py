@@ -10,7 +10,7 @@ from keras_transformer.pretrained.tokenizer_files import (
     _FAST,
     _SETTINGS,
     _added_tokens,
-    _has_fast_alone,
+    _has_only_fast,
     _read_settings,
 )
 from keras_transformer.pretrained.tokenizers import (
@@ -82,7 +82,7 @@ def _read_bert(files: _Directory, source: str | None, target: str | None) -> tup
             raise InputError(f"{path}: `{field}` must be {default!r}. Received: {given!r:.80}.")
         names.append(default)
     pad, unknown, start, end, mask = names
-    pieces = _fast_pieces(files) if _has_fast_alone(files, "vocab.txt") else _listed_pieces(files)
+    pieces = _fast_pieces(files) if _has_only_fast(files, "vocab.txt") else _listed_pieces(files)
     vocabulary = _vocabulary(files, pieces, [mask], special=((pad,), (unknown,), (start,), (end,)))
     others = [token.content for token in _added_tokens(files) if not token.special]
     if settings.do_lower_case and {*others} & {*vocabulary["split_tokens"]}:
@@ -121,7 +121,7 @@ def _listed_pieces(files: _Directory) -> list[str]:
     path = files.path / "vocab.txt"
     text = read_file(path).decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
     lines = text.removesuffix("\n").split("\n")
-    # Of equal lines, the last has the id.
+    # If a line occurs twice, the last one has the id.
     last = {piece: number for number, piece in enumerate(lines)}
     return [
         piece if piece and last[piece] == number else _NO_TOKEN.format(number)

@@ -119,7 +119,7 @@ class _BytePairs:
     byte_fallback: bool = False
 
 
-def _has_fast_alone(files: _Directory, name: str) -> bool:
+def _has_only_fast(files: _Directory, name: str) -> bool:
     """Return whether the directory has `tokenizer.json` instead of the given file."""
     return not (files.path / name).exists() and (files.path / _FAST).exists()
 

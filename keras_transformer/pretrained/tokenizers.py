@@ -22,7 +22,7 @@ from keras_transformer.pretrained.tokenizer_files import (
     _BytePairs,
     _fast_model,
     _fast_sentence_piece,
-    _has_fast_alone,
+    _has_only_fast,
     _read_settings,
     _steps,
 )
@@ -69,7 +69,7 @@ def _vocabulary(
         pieces += [_NO_TOKEN.format(at) for at in range(len(pieces), number + 1)]
         is_new = pieces[number] != name
         if is_new and not token.special and not pieces[number].startswith("<no token "):
-            wanted = f"the added token {name!r} must have an id of its own"
+            wanted = f"the added token {name!r} must have a separate id"
             raise InputError(f"{files.path}: {wanted}. Received: {number}, that of {pieces[number]!r}.")
         pieces[number] = name
         never_text += [name] * token.special
@@ -112,7 +112,7 @@ def _split_model(files: _Directory, name: str, first: Sequence[str] = ()) -> tup
 
     A SentencePiece model covers only its own pieces; `tokenizer.json`, read if there is none, covers all.
     """
-    if not _has_fast_alone(files, name):
+    if not _has_only_fast(files, name):
         proto, pieces = files.sentence_piece(name, first)
         return {"proto": proto}, pieces, False
     proto, pieces, has_spaces = _fast_sentence_piece(files)
@@ -249,7 +249,7 @@ def _byte_pairs(files: _Directory) -> tuple[list[str], Config]:
     """Read the pieces, and the `Spec` fields of the merges."""
     has_space = _read_settings(files).add_prefix_space
     path = files.path / _FAST
-    if not _has_fast_alone(files, "vocab.json"):
+    if not _has_only_fast(files, "vocab.json"):
         pieces, path = files.vocabulary("vocab.json"), files.path / "merges.txt"
         lines = read_file(path).decode("utf-8", "replace").splitlines()
         merges = [line for line in lines if line.strip() and not line.startswith("#version")]

@@ -191,7 +191,7 @@ class _TrainingSection(_Section):
             return InverseSquareRootSchedule(self.peak_learning_rate, warmup_steps)
         if self.schedule == "noam":
             return NoamSchedule(hidden_dim, warmup_steps)
-        warmup_steps = min(warmup_steps, num_steps // 5)  # a short run must not be all warm-up
+        warmup_steps = min(warmup_steps, num_steps // 5)  # leave most of a short run for the decay
         return CosineDecay(
             0.0,
             max(num_steps - warmup_steps, 1),

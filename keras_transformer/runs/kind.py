@@ -139,14 +139,14 @@ class RunKind(abc.ABC):
 
     @cached_property
     def training_part(self) -> list[Any]:
-        """The examples to train on, those that are held out included; read once."""
+        """All training examples, including the held-out ones. Read once."""
         origin = self.origin("")
         if origin is None:
             raise InputError(f"A run with task={self.config.task!r} needs {self.needs}. Received: none.")
         return self.read_from(origin)
 
     def read_part(self, part: str) -> list[Any]:
-        """Read the examples to validate or test on; none where they have no origin of their own."""
+        """Read the validation or test examples; an empty list if there are no files for them."""
         origin = self.origin(f"{part}_")
         if origin is not None:
             return self.read_from(origin)
@@ -154,20 +154,20 @@ class RunKind(abc.ABC):
 
     @abc.abstractmethod
     def origin(self, prefix: str) -> Any:
-        """Return where the examples are that options with a prefix name; None if they name nothing."""
+        """Return the files (or name) of examples given by options with this prefix, else None."""
 
     @abc.abstractmethod
     def read_from(
         self, origin: Any, split: str = "train", *, optional: bool = False, unique: bool = False
     ) -> list[Any]:
-        """Read examples from an origin, or a split of a dataset that has splits.
+        """Read examples from files, or from a split of a named dataset.
 
-        A file has none: then there are no examples if they are optional, and all of the file if not.
-        `unique` is as for `score`.
+        Files have no splits: the result is empty if `optional`, else the whole file. `unique` is as for
+        `score`.
         """
 
     def hold_out(self, examples: list[Any]) -> tuple[list[Any], list[Any]]:
-        """Return the examples to train on, and those to validate on; equal sources stay together."""
+        """Return training and validation examples; examples with equal sources stay together."""
         data = self.config.data
         numbered = [(self.key(example), str(number)) for number, example in enumerate(examples)]
         parts = split_pairs(numbered, validation_fraction=data.validation_fraction, seed=data.seed)

@@ -135,7 +135,7 @@ def text_side(
 
 
 def visible(token: str) -> str:
-    """Return a token with spaces, control characters and lone combining marks made visible."""
+    """Return a token with spaces, control characters and lone combining characters made visible."""
     category = unicodedata.category(token[:1] or " ")
     if len(token) == 1 and token != " " and category[0] in "CZ":
         return f"U+{ord(token):04X}"

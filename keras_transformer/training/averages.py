@@ -143,6 +143,6 @@ def _assign(model: keras.Model, values: list[np.ndarray]) -> None:
 
 
 def _has_average(optimizer: keras.optimizers.Optimizer) -> bool:
-    """Return whether an optimizer keeps an average and has begun to: before, it holds zeros."""
+    """Return whether an optimizer keeps an average that has been updated; before that it is zero."""
     inner = getattr(optimizer, "inner_optimizer", optimizer)  # in a `LossScaleOptimizer`
     return bool(getattr(inner, "use_ema", False)) and int(ops.convert_to_numpy(inner.iterations)) > 0

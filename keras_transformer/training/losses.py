@@ -31,7 +31,7 @@ def _known_labels(labels: Tensor, size: int, pad_id: int = 0) -> tuple[Tensor, T
     labels = ops.cast(labels, "int32")
     if pad_id:
         labels = ops.where(ops.equal(labels, pad_id), 0, labels)
-    # Negative labels would count from the end of the vocabulary.
+    # Negative labels would index from the end of the vocabulary.
     is_known = ops.logical_and(labels >= 0, labels < size)
     return ops.where(is_known, labels, 0), is_known
 
