@@ -96,6 +96,7 @@ def export(
     if examples and task.source.name != "text":
         raise InputError(f"--example is for models that read texts. Received: {examples[0]!r}, for {model}.")
     examples = examples or Run.examples(path)
+    click.echo(f"exporting as {file_format}", err=True)
     if file_format == "saved_model":
         written = exports.export_saved_model(task, directory, examples, optimize, threads)
     elif not isinstance(task, Translator):

@@ -45,20 +45,18 @@ class _LabelledSection(_DataSection):
 
     pairs: FileName | None = None
     """Labelled texts: a file (`.tsv`, `.csv`, `.jsonl`, plain or `.gz`), a pattern, a directory of such
-    files, or a directory with one folder of `.txt` files per label. Append `#TEXT,LABEL` to select columns by
-    name or by number (from 1)."""
+    files, or one with a folder of `.txt` files per label. `FILE#TEXT,LABEL` selects columns by name, or by
+    number from 1."""
     validation_pairs: FileName | None = None
-    """Labelled texts for validation, which selects the best epoch. Defaults to a held-out part of the
-    training texts."""
+    """Validation texts, to select the best epoch. Defaults to a held-out part of the training data."""
     test_pairs: FileName | None = None
-    """Labelled texts of the test set, which is scored after training."""
+    """Test texts, to score after training."""
     multi_label: bool = False
     """Allow any number of labels per text."""
     class_weight: Literal["balanced"] | None = None
-    """`balanced` gives each label the same total weight, however rare it is. Defaults to the same weight for
-    each text."""
+    """`balanced` gives all labels the same total weight, however rare they are."""
     max_length: Length = 256
-    """Maximum text length in tokens, including the end token. Longer texts are truncated and counted."""
+    """Maximum text length in tokens, including the end token. Longer texts are truncated."""
 
 
 class _EncoderSection(_ModelSection):
@@ -71,16 +69,16 @@ class _EncoderSection(_ModelSection):
     )
 
     pooling: Literal["mean", "max", "first"] = "mean"
-    """How to pool the token vectors of a text into one vector."""
+    """How to pool token vectors into one vector per text."""
 
 
 class _ClassificationTraining(_TrainingSection):
     """Training options of classification and tagging."""
 
     label_smoothing: Fraction = 0.0
-    """Must be 0; label smoothing is not available for this task."""
+    """Must be 0 for this task."""
     monitor: Literal["loss"] = "loss"
-    """Metric that selects the best epoch: the validation loss."""
+    """Validation metric that selects the best epoch. Only translations have other metrics than `loss`."""
 
     @model_validator(mode="after")
     def _check(self) -> "_ClassificationTraining":

@@ -51,10 +51,9 @@ class _DataSection(_Section):
     """Data options of every task. Each task adds the options for its files."""
 
     validation_fraction: Fraction = 0.05
-    """Fraction of the training data to hold out for validation. Ignored if validation data are given."""
+    """Fraction of the training data to hold out if there are no validation data."""
     tokens_per_batch: Count | None = None
-    """Maximum number of tokens in a batch, padding included. Defaults to 512 to 4096, depending on the corpus
-    size."""
+    """Maximum number of tokens per batch, with padding. Defaults to 512 to 4096, by corpus size."""
     seed: Seed = 0
     """Random seed of the validation split and the order of the batches."""
 
@@ -73,15 +72,15 @@ class _VocabularySection(_Section):
     """Vocabulary options."""
 
     kind: TokenizerKind | None = None
-    """Tokenizer kind. Defaults to `subword`, or to `character` for short texts of digits, codes or single
-    words."""
+    """Tokenizer kind. Defaults to `subword`; for short texts of digits, codes or single words to
+    `character`."""
     size: Annotated[int, Field(ge=5, lt=2**31)] | None = None
     """Maximum vocabulary size, including the four special tokens. Defaults to 8000; for subwords, to one
     entry per 400 characters if that is less."""
     lowercase: bool = False
-    """Lowercase all texts. Outputs are then lowercase, too."""
+    """Lowercase all texts, including the outputs."""
     normalize_spaces: bool = False
-    """Character vocabularies only: collapse runs of spaces and strip both ends of a text."""
+    """Character vocabularies only: collapse runs of spaces, and strip texts."""
 
 
 # Not a `TransformerConfig`, because the vocabulary sizes are unknown until the vocabularies are trained.
@@ -97,8 +96,8 @@ class _ModelSection(_Section, extra="allow"):
     preset: Literal["tiny", "small", "base", "big"] = "tiny"
     """Model size."""
     initial_model: FileName | None = None
-    """Run or saved model to start from (fine-tuning). Its vocabularies, architecture and weights are used;
-    only dropout rates and `rematerialize` may differ."""
+    """Run or saved model to fine-tune. Its vocabularies, architecture and weights are kept; only dropout
+    rates and `rematerialize` may differ."""
 
     @model_validator(mode="after")
     def _check(self) -> "_ModelSection":
@@ -141,46 +140,43 @@ class _TrainingSection(_Section):
     """Training options."""
 
     epochs: Count | None = None
-    """Number of passes over the training data. Defaults to enough for 3000 updates, but from 10 to 100."""
+    """Passes over the training data. Defaults to enough for 3000 updates, but from 10 to 100."""
     schedule: Literal["constant", "cosine", "inverse_square_root", "noam"] = "inverse_square_root"
-    """Learning rate schedule after the warm-up. `constant` has no warm-up."""
+    """Learning rate schedule. All except `constant` start with a warm-up."""
     peak_learning_rate: Positive = 1e-3
-    """Highest learning rate, reached at the end of the warm-up. Ignored by `noam`, whose rate follows from
-    `hidden_dim`."""
+    """Learning rate at the end of the warm-up. `noam` ignores it and follows `hidden_dim`."""
     warmup_steps: Count | None = None
-    """Number of updates over which the learning rate rises. Defaults to a fifth of all updates, at most 1000.
-    With `cosine`, never more than a fifth."""
+    """Number of warm-up updates. Defaults to a fifth of all, at most 1000. `cosine` never uses more than a
+    fifth."""
     label_smoothing: Fraction = 0.1
-    """Probability mass to spread over the whole vocabulary, in [0, 1). 0 disables label smoothing."""
+    """Probability mass to spread over the vocabulary. It raises the perplexity, so `generate` defaults to
+    0."""
     r_drop: Weight = 0.0
-    """Weight of the R-Drop consistency loss, which needs two passes over each batch. 0 disables it."""
+    """Weight of the R-Drop consistency loss. 0 disables it."""
     z_loss: Weight | None = None
-    """Weight of the z-loss, which keeps the logits small. Defaults to 1e-4 in mixed precision, else 0."""
+    """Weight of the z-loss, which keeps logits small. Defaults to 1e-4 in mixed precision, else 0."""
     clip_norm: Positive | None = None
-    """Maximum global norm of the gradients. Defaults to no clipping."""
+    """Maximum global norm of the gradients."""
     gradient_accumulation_steps: Count = 1
-    """Number of batches to accumulate for one update. Each token has the same weight, whatever its batch."""
+    """Number of batches per update. All tokens of an update have the same weight."""
     ema_momentum: Fraction | None = None
-    """Decay of an exponential moving average (EMA) of the weights, which validation and the final model then
-    use. Defaults to no average."""
+    """Decay of a moving average of the weights (EMA), used for validation and the final model."""
     average_last: Count | None = None
-    """Average the weights of this many last epochs (at most half of all) instead of using the best epoch. The
-    raw weights are averaged, without the EMA."""
+    """Average the weights (without EMA) of this many last epochs, at most half of all, instead of using the
+    best epoch."""
     monitor: str = "loss"
-    """Metric that selects the best epoch."""
+    """Validation metric that selects the best epoch. Only translations have other metrics than `loss`."""
     patience: Count | None = None
-    """Stop after this many epochs without improvement. Defaults to no early stopping."""
+    """Stop after this many epochs without improvement."""
     precision: Literal["float32", "mixed_bfloat16", "mixed_float16"] = "float32"
     """Keras dtype policy."""
     distribute: Literal["cores", "mirrored", "tpu", "data_parallel", "model_parallel"] | None = None
-    """Train on all cores or devices. On TensorFlow: `cores`, `mirrored` or `tpu`; on JAX: `data_parallel` or
+    """Train on all cores or devices. TensorFlow: `cores`, `mirrored`, `tpu`. JAX: `data_parallel`,
     `model_parallel`."""
     seed: Seed = 0
-    """Random seed of the initial weights, dropout and subword dropout. The flag sets the seed of the data,
-    too."""
+    """Random seed of initial weights, dropout and subword dropout. The flag sets the data seed, too."""
     deterministic: bool = False
-    """Use deterministic TensorFlow operations, so that equal runs give bit for bit identical weights.
-    Slower."""
+    """Use deterministic TensorFlow operations, for bit for bit identical runs. Slower."""
 
     def learning_rate(
         self, num_steps: int, warmup_steps: int, hidden_dim: int
@@ -232,9 +228,9 @@ class RunConfig(_Section, strict=False):
     tasks: ClassVar[dict[str, type["RunConfig"]]] = {}
 
     name: str = "model"
-    """Model name: the name of its directories in `run_directory` and `export_directory`."""
+    """Model name: its directory in `run_directory` and `export_directory`."""
     run_directory: FileName = "runs"
-    """Parent directory of the runs: checkpoints, logs, reports."""
+    """Parent directory of runs (checkpoints, logs, reports)."""
     export_directory: FileName = "saved_models"
     """Parent directory of the exported SavedModels."""
     task: str = _DEFAULT_TASK

@@ -29,25 +29,22 @@ class _FramesSection(_DataSection):
     """Training, validation and test frames, their targets, and length limits."""
 
     frames: FileName | None = None
-    """Training frames (sensor windows, features): a directory of `.npy` files, or a file `.npy`, `.npz` or
-    `.tfrecord`."""
+    """Training frames: a directory of `.npy` files, or a file `.npy`, `.npz` or `.tfrecord`."""
     targets: FileName | None = None
-    """Targets of `frames`: a `.tsv` file of names and targets, or a file with one target per line. Defaults
-    to the targets inside the file of frames."""
+    """Targets of `frames`: a `.tsv` file of names and targets, or one target per line. Defaults to those
+    inside the file of `frames`."""
     validation_frames: FileName | None = None
-    """Frames for validation, which selects the best epoch. Defaults to a held-out part of the training
-    examples."""
+    """Validation frames, to select the best epoch. Defaults to a held-out part of the training data."""
     validation_targets: FileName | None = None
     """Targets of `validation_frames`."""
     test_frames: FileName | None = None
-    """Frames of the test set, which is scored after training."""
+    """Test frames, to score after training."""
     test_targets: FileName | None = None
     """Targets of `test_frames`."""
     max_source_length: Length = 256
-    """Maximum source length in frames. Longer examples are dropped and counted."""
+    """Maximum source length in tokens (with the end token) or frames. Longer examples are dropped."""
     max_target_length: Length = 256
-    """Maximum target length in tokens, including one special token. Longer examples are dropped and
-    counted."""
+    """Maximum target length in tokens, including one special token. Longer training examples are dropped."""
 
 
 class _FrameModelSection(_ModelSection):

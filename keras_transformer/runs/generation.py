@@ -39,20 +39,16 @@ class _TextsSection(_DataSection):
     """Training, validation and test texts, and the length limit."""
 
     texts: Files | None = None
-    """Training texts: a file with one text per line, plain or `.gz`; a table (`.tsv`, `.csv`, `.jsonl`) with
-    a column `text`, or `FILE#COLUMN`; or `tfds:NAME`. Give several files, or a pattern, for a sharded
-    corpus."""
+    """Training texts: one per line (plain or `.gz`), a table (`.tsv`, `.csv`, `.jsonl`) with a column `text`,
+    `FILE#COLUMN`, or `tfds:NAME`. Several files or a pattern for shards."""
     validation_texts: Files | None = None
-    """Texts for validation, which selects the best epoch. Defaults to a held-out part of the training
-    texts."""
+    """Validation texts, to select the best epoch. Defaults to a held-out part of the training data."""
     test_texts: Files | None = None
-    """Texts of the test set, which is scored after training."""
+    """Test texts, to score after training."""
     packed: bool = False
-    """Concatenate all texts and train on pieces of `max_length` tokens, for running text and long
-    documents."""
+    """Concatenate texts and train on pieces of `max_length` tokens, for running text."""
     max_length: Length = 256
-    """Maximum text length in tokens, including one special token. Longer texts are dropped and counted,
-    unless they are packed."""
+    """Maximum text length in tokens, including one special token. Longer texts are dropped, unless packed."""
 
 
 class _CausalModelSection(_ModelSection):
@@ -68,23 +64,23 @@ class _GenerationTraining(_TrainingSection):
     """Training options of text generation."""
 
     label_smoothing: Fraction = 0.0
-    """Probability mass to spread over the whole vocabulary, in [0, 1). Above 0 it raises the perplexity."""
+    """Probability mass to spread over the vocabulary. It raises the perplexity, so `generate` defaults to
+    0."""
     monitor: Literal["loss"] = "loss"
-    """Metric that selects the best epoch: the validation loss."""
+    """Validation metric that selects the best epoch. Only translations have other metrics than `loss`."""
 
 
 class _SamplingSection(_Section):
     """Sampling options of text generation."""
 
     temperature: Weight = 0.8
-    """Sampling temperature. Higher values give more variety; 0 always takes the most likely token."""
+    """Sampling temperature. 0 always takes the most likely token."""
     top_k: Count | None = None
-    """Sample only from this many most likely tokens. Defaults to all."""
+    """Sample only from this many most likely tokens."""
     top_p: Fraction | None = 0.95
-    """Nucleus sampling: sample from the smallest set of tokens whose cumulative probability reaches this
-    value."""
+    """Sample only from the most likely tokens whose cumulative probability reaches this value (nucleus)."""
     num_samples: Count = 1
-    """Number of continuations per prompt."""
+    """Continuations per prompt."""
     batch_size: Count = 64
     """Number of texts to decode or score together."""
     seed: Seed = 0

@@ -37,15 +37,14 @@ class _TaggedSection(_DataSection):
 
     pairs: FileName | None = None
     """Tagged texts: CoNLL files (a token and its tag per line, an empty line between texts) or `.jsonl`
-    (lists `tokens` and `tags`), plain or `.gz`, or a pattern. Append `#TOKENS,TAGS` to select fields by name
-    or columns by number (from 1)."""
+    (lists `tokens` and `tags`), plain or `.gz`, or a pattern. `FILE#TOKENS,TAGS` selects fields, or columns
+    from 1."""
     validation_pairs: FileName | None = None
-    """Tagged texts for validation, which selects the best epoch. Defaults to a held-out part of the training
-    texts."""
+    """Validation texts, to select the best epoch. Defaults to a held-out part of the training data."""
     test_pairs: FileName | None = None
-    """Tagged texts of the test set, which is scored after training."""
+    """Test texts, to score after training."""
     max_length: Length = _LabelledSection.model_fields["max_length"].default
-    """Maximum text length in tokens, including the end token. Longer texts are truncated and counted."""
+    """Maximum text length in tokens, including the end token. Longer texts are truncated."""
 
 
 class _TaggerSection(_ModelSection):

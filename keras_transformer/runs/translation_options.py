@@ -28,31 +28,28 @@ class _PairsSection(_DataSection):
 
     pairs: FileName | None = None
     """Training pairs: `dates` (built in), `tfds:NAME`, a file (`.tsv`, `.csv`, `.jsonl`, `.tmx`, plain or
-    `.gz`), a directory of such files, or a directory of `LANGUAGE.SPLIT.txt` files (TFDS's
-    `TranslateFolder`). Append `#SOURCE,TARGET` to select columns by name or by number (from 1). Defaults to
-    `dates` if no other data are given."""
+    `.gz`), a directory of such files, or one of `LANGUAGE.SPLIT.txt` files. `FILE#SOURCE,TARGET` selects
+    columns by name, or by number from 1. Defaults to `dates`."""
     source: Files | None = None
-    """Source texts: a file with one text per line, plain or `.gz`, or SGML with one text per `<seg>`. Give
-    several files, or a pattern, for a sharded corpus."""
+    """Source texts, one per line (plain or `.gz`) or per `<seg>` of SGML. Several files or a pattern for
+    shards."""
     target: Files | None = None
-    """Target texts: line N is the translation of line N of `source`. Give as many files as for `source`."""
+    """Translation of each line of `source`, in as many files."""
     validation_source: Files | None = None
-    """Source texts for validation, which selects the best epoch. Defaults to a held-out part of the training
-    pairs."""
+    """Validation sources, to select the best epoch. Defaults to a held-out part of the training data."""
     validation_target: Files | None = None
     """Translations of `validation_source`."""
     test_source: Files | None = None
-    """Source texts of the test set, which is scored after training."""
+    """Test sources, to score after training."""
     test_target: Files | None = None
     """Translations of `test_source`."""
     max_pairs_in_memory: Count = 500_000
-    """Maximum number of training pairs to keep in memory. A larger corpus of files is tokenized into
-    `cache_directory`; its vocabulary is trained on a sample of 150,000 pairs, and at most 5,000 pairs are
-    held out."""
+    """With more training pairs in files, token ids are kept in `cache_directory`, the vocabulary is trained
+    on a sample of 150,000 pairs, and at most 5,000 are held out."""
     max_source_length: Length = 256
-    """Maximum source length in tokens, including the end token. Longer pairs are dropped and counted."""
+    """Maximum source length in tokens (with the end token) or frames. Longer examples are dropped."""
     max_target_length: Length = 256
-    """Maximum target length in tokens, including one special token. Longer pairs are dropped and counted."""
+    """Maximum target length in tokens, including one special token. Longer training examples are dropped."""
 
     @model_validator(mode="after")
     def _check(self) -> "_PairsSection":
@@ -75,14 +72,14 @@ class _PairVocabularySection(_VocabularySection):
     """Vocabularies of the sources and the targets."""
 
     target_kind: TokenizerKind | None = None
-    """Tokenizer kind of the targets if it differs from `kind`, such as `whitespace` for phones."""
+    """Tokenizer kind of the targets if it differs, such as `whitespace` for phones."""
     shared: bool = True
     """Train one vocabulary on sources and targets together."""
     subword_dropout: Fraction = 0.0
-    """Fraction of subword merges to skip at random in training (BPE-dropout), drawn for each epoch."""
+    """Fraction of subword merges to skip at random in training (BPE-dropout)."""
     target_subword_dropout: Fraction | None = None
-    """Subword dropout of the targets. Defaults to `subword_dropout`; 0 keeps targets short, which saves the
-    most time."""
+    """Subword dropout of the targets. Defaults to `subword_dropout`; 0 keeps targets short, which is
+    faster."""
 
     @model_validator(mode="after")
     def _check(self) -> "_PairVocabularySection":
@@ -112,29 +109,28 @@ class _TranslationTraining(_TrainingSection):
     monitor: Literal[
         "loss", "bleu", "chrf", "exact_match", "word_error_rate", "token_error_rate", "character_error_rate"
     ] = "loss"
-    """Metric that selects the best epoch: the validation loss, or a metric of the translated validation
-    sources."""
+    """Validation metric that selects the best epoch. Only translations have other metrics than `loss`."""
     monitored_pairs: Count = 500
-    """Maximum number of validation pairs to translate after each epoch if `monitor` is not `loss`."""
+    """Maximum number of validation pairs to translate per epoch if `monitor` is not `loss`."""
 
 
 class _DecodingSection(_Section):
     """Search and scoring options of translation."""
 
     beam_size: Count = 4
-    """Number of hypotheses in beam search. 1 is greedy search."""
+    """Beam size. 1 is greedy search."""
     length_penalty: Weight = 1.0
     """Exponent of the length by which scores are divided. 0 favors short translations."""
     max_target_length: Length = 256
-    """Maximum length in tokens, including one special token. Longer training examples are dropped and
-    counted; outputs end at this length."""
+    """Maximum target length in tokens, including one special token. Longer training examples are dropped.
+    Outputs end there."""
     split_texts: Literal["long", "all", "none"] = "long"
-    """Which texts to split at sentence ends: `long` those longer than `max_source_length`, `all` every text
-    of several sentences (for models trained on single sentences). `none` truncates long texts."""
+    """Texts to split at sentence ends: `long` ones (above `max_source_length`), `all` (for models trained on
+    single sentences), or `none` (long ones are truncated)."""
     batch_size: Count = 64
     """Number of texts to decode or score together."""
     bleu_tokenize: Literal["13a", "none", "intl", "char"] = "13a"
-    """Tokenization of sacreBLEU. Use `none` for texts that are already tokenized."""
+    """Tokenization of sacreBLEU. `none` for tokenized texts."""
 
 
 class TranslationConfig(RunConfig):
@@ -146,7 +142,7 @@ class TranslationConfig(RunConfig):
     vocabulary: _PairVocabularySection = _PairVocabularySection()
     training: _TranslationTraining = _TranslationTraining()
     cache_directory: FileName = "token_ids"
-    """Cache of token ids for corpora larger than `max_pairs_in_memory`, shared by all runs."""
+    """Cache of token ids of large corpora, for all runs."""
     decoding: _DecodingSection = _DecodingSection()
 
     @classmethod
