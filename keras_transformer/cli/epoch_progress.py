@@ -22,7 +22,7 @@ class _EpochProgress(keras.callbacks.Callback):
             length=steps,
             label=f"epoch {epoch + 1}/{self.params['epochs']}",
             file=sys.stderr,
-            item_show_func=self._numbers,
+            item_show_func=self._format_logs,
             update_min_steps=max((steps or 100) // 100, 1),
         )
         self._bar.__enter__()
@@ -32,8 +32,8 @@ class _EpochProgress(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
         self._bar.__exit__(None, None, None)
-        click.echo(f"epoch {epoch + 1}: {self._numbers(logs)}", err=True)
+        click.echo(f"epoch {epoch + 1}: {self._format_logs(logs)}", err=True)
 
-    def _numbers(self, logs: Mapping[str, float] | None) -> str:
+    def _format_logs(self, logs: Mapping[str, float] | None) -> str:
         logs = logs or {}
         return "  ".join(f"{name} {float(logs[name]):.4f}" for name in self._names if name in logs)

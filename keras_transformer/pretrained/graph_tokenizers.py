@@ -40,7 +40,7 @@ class _NamedPieceTokenizer(AdaptedTokenizer):
         )
         # All other pieces, and hidden ones, are unknown.
         unknown = pieces.index(self.spec.special[SPECIAL_IDS.unknown][0])
-        self._numbers = tf.lookup.StaticHashTable(entries, unknown)
+        self._ids_by_piece = tf.lookup.StaticHashTable(entries, unknown)
 
     def split(self, texts: tf.Tensor) -> tf.RaggedTensor:
         if self.spec.has_spaces:
@@ -53,7 +53,7 @@ class _NamedPieceTokenizer(AdaptedTokenizer):
             codes = tf.ragged.boolean_mask(codes[:, tf.newaxis], is_coded[:, tf.newaxis])
             rest = self._model.tokenize(tf.strings.regex_replace(texts, "(?s)^>>.*?<<", ""))
             names = tf.concat([codes, rest], axis=1)
-        return names.with_flat_values(self._numbers.lookup(names.flat_values))
+        return names.with_flat_values(self._ids_by_piece.lookup(names.flat_values))
 
     def join(self, token_ids: tf.RaggedTensor) -> tf.Tensor:
         texts = self._model.detokenize(tf.gather(tf.constant(self.spec.pieces), token_ids))

@@ -127,7 +127,7 @@ def from_hugging_face(
     of_target = tuple(second.prefix_ids) if family.begins_with_language else ()
     is_text = isinstance(Source.of(first), TextSource)
     # For audio, the first output tokens are given and do not count in scores.
-    limits = _limits(family, generation) if is_text else _limits_of_speech(family, generation, second)
+    limits = _text_limits(family, generation) if is_text else _audio_limits(family, generation, second)
     search = options.pop("search", None)
     if search is None:
         path = _generation_path(files)
@@ -432,7 +432,7 @@ def _tokenizers(files: _Directory, source: str | None, target: str | None) -> tu
     return readers[name](files, source, target)
 
 
-def _limits(family: _Family, generation: _Generation) -> tuple[int, int]:
+def _text_limits(family: _Family, generation: _Generation) -> tuple[int, int]:
     """Return the maximum number of source and output tokens."""
     limit = family.max_length or _LENGTHS[0]
     longest = generation.max_new_tokens
@@ -441,7 +441,7 @@ def _limits(family: _Family, generation: _Generation) -> tuple[int, int]:
     return limit, min(longest or _LENGTHS[1], limit)
 
 
-def _limits_of_speech(family: _Family, generation: _Generation, tokenizer: Tokenizer) -> tuple[int, int]:
+def _audio_limits(family: _Family, generation: _Generation, tokenizer: Tokenizer) -> tuple[int, int]:
     """Return the maximum number of source frames and output tokens, including the given first tokens."""
     limit, num_first = family.max_length or _LENGTHS[0], len(tokenizer.prefix_ids)
     if generation.max_new_tokens is not None:

@@ -30,7 +30,8 @@ def _word_level_files(
         kinds = tuple(tokenizer.kind for tokenizer in tokenizers)
         raise ValueError(f"Both tokenizers must be of words or characters, or none. Received: kinds={kinds}.")
     source, target = (
-        _files(tokenizer, ids, max_length) for tokenizer, ids in zip(tokenizers, token_ids, strict=True)
+        _files_of_one(tokenizer, ids, max_length)
+        for tokenizer, ids in zip(tokenizers, token_ids, strict=True)
     )
     # All special tokens, such as the end token, have the same ids on both sides.
     others = {f"{_TARGET_DIRECTORY}/{name}": content for name, content in target.items()}
@@ -43,17 +44,17 @@ def _read_word_level(directory: Path) -> tuple[Tokenizer, Tokenizer]:
 
 
 def _read_one(directory: Path) -> Tokenizer:
-    """Read a tokenizer written by `_files`; raise InputError for other tokenizers."""
+    """Read a tokenizer written by `_files_of_one`; raise InputError for other tokenizers."""
     path = directory / "tokenizer.json"
     table = read_table(read_file(path), path)
     numbers = table["model"].get("vocab") if isinstance(table.get("model"), dict) else None
     by_number = {str(number): piece for piece, number in (numbers or {}).items()}
     pieces = [by_number.get(str(number), "") for number in range(len(by_number))]
-    given = {name: table.get(name) for name in _steps("character", lowercase=False)}
+    given = {name: table.get(name) for name in _split_settings("character", lowercase=False)}
     for cls in _CLASSES:
         for values in itertools.product((False, True), repeat=len(cls.option_names)):
             options = dict(zip(cls.option_names, values, strict=True))
-            if given == _steps(cls.kind, **options):
+            if given == _split_settings(cls.kind, **options):
                 first = tuple(pieces[: len(SPECIAL_TOKENS)])
                 if first != SPECIAL_TOKENS:
                     raise InputError(f"{path}: It must start with {SPECIAL_TOKENS}. Received: {first}.")
@@ -64,7 +65,7 @@ def _read_one(directory: Path) -> Tokenizer:
     raise InputError(f"{path} must split into words or characters as this package. Received: {given!r:.200}.")
 
 
-def _steps(kind: str, *, lowercase: bool, normalize_spaces: bool = False) -> Config:
+def _split_settings(kind: str, *, lowercase: bool, normalize_spaces: bool = False) -> Config:
     """Return the normalizer, splitter and decoder in the format of `tokenizers`."""
     normalizers = []
     if lowercase:
@@ -89,7 +90,7 @@ def _replace(pattern: str, content: str) -> Config:
     return {"type": "Replace", "pattern": {"Regex": pattern}, "content": content}
 
 
-def _files(tokenizer: Tokenizer, token_ids: _Ids, max_length: int) -> dict[str, bytes]:
+def _files_of_one(tokenizer: Tokenizer, token_ids: _Ids, max_length: int) -> dict[str, bytes]:
     [named] = tokenizer.tokens([range(len(token_ids))]).numpy()
     names = [*SPECIAL_TOKENS, *(piece.decode() for piece in named[len(SPECIAL_TOKENS) :])]
     special = dict(zip(("pad", "unk", "bos", "eos"), SPECIAL_TOKENS, strict=True))
@@ -106,7 +107,7 @@ def _files(tokenizer: Tokenizer, token_ids: _Ids, max_length: int) -> dict[str, 
             {"id": number, "content": name, **flags, "special": True}
             for number, name in zip(SPECIAL_IDS, SPECIAL_TOKENS, strict=True)
         ],
-        **_steps(tokenizer.kind, **tokenizer.options),
+        **_split_settings(tokenizer.kind, **tokenizer.options),
         "post_processor": {
             "type": "TemplateProcessing",
             "single": [text, end],

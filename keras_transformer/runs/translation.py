@@ -210,9 +210,9 @@ class TranslationRun(RunKind):
     def _search(self) -> Search:
         decoding, initial = self.config.decoding, self.config.model.initial_model
         # Keep the rules that belong to the initial weights: the language token, the length normalization.
-        before = GreedySearch() if initial is None else Translator.load(initial).search
+        initial_search = GreedySearch() if initial is None else Translator.load(initial).search
         kept = ("length_normalization", "constraints", "special_ids")
-        options: dict[str, Any] = {name: getattr(before, name) for name in kept}
+        options: dict[str, Any] = {name: getattr(initial_search, name) for name in kept}
         options["length_penalty"] = decoding.length_penalty
         # A beam of one hypothesis is greedy search, which is cheaper.
         if decoding.beam_size == 1:

@@ -124,14 +124,14 @@ class Throughput(keras.callbacks.Callback):
 
     def on_test_begin(self, logs: dict[str, float] | None = None) -> None:
         """Read the counts before validation resets them."""
-        self._values = self._values or self._read()
+        self._values = self._values or self._read_counts()
 
     def on_epoch_end(self, epoch: int, logs: dict[str, float] | None = None) -> None:
         """Add speed and padding to the logs."""
         if logs is not None:
-            logs.update(self._values or self._read())
+            logs.update(self._values or self._read_counts())
 
-    def _read(self) -> dict[str, float]:
+    def _read_counts(self) -> dict[str, float]:
         # This slows down no step: the metrics keep the counts on the device anyway.
         counting = next(
             (each for each in _compiled_metrics(self.model) if isinstance(each, _TokenMean)), None
